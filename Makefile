@@ -1,0 +1,37 @@
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+
+.PHONY: setup lock test demo ui clean
+
+setup: $(INSTALLED)
+
+# Installs what the lock names and nothing else, and the project itself in place.
+$(INSTALLED): requirements.lock pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; set PYTHON=… to one")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --no-deps --require-hashes --only-binary :all: --requirement requirements.lock
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	touch $@
+
+# Renews the lock; needs uv. No package host is written into it.
+lock:
+	uv pip compile --universal --generate-hashes --no-emit-index-url --python-version 3.11 \
+	  --all-extras --group dev --upgrade pyproject.toml --output-file requirements.lock
+
+test: setup
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/ty check
+	$(BIN)/lint-imports
+	$(BIN)/pytest
+
+demo: setup
+	$(BIN)/asset-owners sandbox demo
+
+ui: setup
+	$(BIN)/asset-owners sandbox ui
+
+clean:
+	rm -rf $(VENV) var

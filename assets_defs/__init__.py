@@ -1,0 +1,1 @@
+"""What is kept: Dagster assets, the sink, asset checks and partitions."""

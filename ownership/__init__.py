@@ -1,0 +1,1 @@
+"""The rules: frames and plain values in, frames and text out."""

@@ -1,0 +1,1 @@
+"""What runs and when: definitions, jobs, schedules and the command line."""

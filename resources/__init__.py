@@ -1,0 +1,1 @@
+"""The outside world: settings, search service, inventory service, tables, guarded writes."""
