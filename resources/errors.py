@@ -1,0 +1,63 @@
+"""What can go wrong outside the rules, as one small tree.
+
+    AssetOwnersError
+    ├── ConfigurationError       a setting, a secret or an argument is wrong
+    └── ServiceError             a service refused, failed, or answered something unusable
+        ├── AuthenticationError  one side could not prove who it is: password, code, session, certificate
+        ├── PermissionDeniedError    the session is good and the account may not do this
+        ├── ValidationError      the service refused the values sent; `fields` says which
+        ├── NotFoundError        what was asked for does not exist
+        ├── TransientError       may go well when tried again: time-out, reset, 429, 5xx
+        └── ProtocolError        the answer is not what the convention promises
+
+Every message says what happened, where, and what to mend, and holds no secret.
+"""
+
+from collections.abc import Mapping
+
+
+class AssetOwnersError(Exception):
+    """The root: whatever this project reports to the person who can mend it."""
+
+
+class ConfigurationError(AssetOwnersError):
+    """A setting, a secret or an argument is wrong; nothing helps but mending it."""
+
+
+class ServiceError(AssetOwnersError):
+    """A service refused, failed, or answered something unusable."""
+
+
+class AuthenticationError(ServiceError):
+    """One side could not prove who it is: password, code, session or certificate."""
+
+
+class PermissionDeniedError(ServiceError):
+    """The session is valid and the account may not do this."""
+
+
+class ValidationError(ServiceError):
+    """The service refused the values sent.
+
+    `fields` holds the field-level detail found in the answer: field name to texts.
+    """
+
+    def __init__(self, message: str, fields: Mapping[str, list[str]] | None = None) -> None:
+        super().__init__(message)
+        self.fields = dict(fields or {})
+
+
+class NotFoundError(ServiceError):
+    """What was asked for does not exist."""
+
+
+class TransientError(ServiceError):
+    """May go well when tried again; `retry_after` is the wait the server asked for, in seconds."""
+
+    def __init__(self, message: str, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class ProtocolError(ServiceError):
+    """The answer is not what the convention promises (HTML, a redirect, a list that never completes)."""

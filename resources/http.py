@@ -1,0 +1,234 @@
+"""HTTP as both services need it: certificates, proxies, time-outs, answer limits, bounded retries.
+
+What an answer means (envelopes, search errors) is the business of `inventory` and `search`; here it is
+bytes with a status. Failures below that level become the errors of `resources.errors` in one place.
+"""
+
+import email.utils
+import random
+import ssl
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import requests
+import tenacity
+import truststore
+import urllib3
+from requests.adapters import HTTPAdapter
+from requests.structures import CaseInsensitiveDict
+
+from resources.errors import AuthenticationError, ConfigurationError, ProtocolError, TransientError
+
+CONNECT_TIMEOUT_SECONDS = 10
+MAX_ANSWER_BYTES = 256 * 2**20
+MAX_TRIES = 5
+MAX_RETRY_AFTER_SECONDS = 60.0
+_CHUNK_BYTES = 2**16
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One HTTP answer, read to its end."""
+
+    status: int
+    headers: CaseInsensitiveDict[str]
+    body: bytes
+
+    @property
+    def excerpt(self) -> str:
+        """The first 200 characters of the body, for messages."""
+        return self.body[:200].decode("utf-8", "replace")
+
+
+@dataclass(frozen=True)
+class Transport:
+    """How one service is reached.
+
+    Args:
+        service: the service's name in messages, "search service".
+        section: prefix of its settings in messages, "" or "platform.".
+        url: its base URL.
+        ignore_ssl: skip certificate checks.
+        ca_file: PEM file with the only certificate authorities to trust; None = the operating system's.
+        connections: connections kept open.
+        read_timeout_seconds: longest silence while an answer is awaited.
+        total_timeout_seconds: longest time for one whole answer, however steadily it trickles.
+    """
+
+    service: str
+    section: str
+    url: str
+    ignore_ssl: bool = False
+    ca_file: Path | None = None
+    connections: int = 8
+    read_timeout_seconds: float = 60
+    total_timeout_seconds: float = 600
+
+    def new_session(self) -> requests.Session:
+        """Open a session with cookies of its own.
+
+        Environment variables choose proxies and nothing else: requests would let REQUESTS_CA_BUNDLE
+        override the instance's certificate settings (readings §3.5).
+
+        Raises:
+            ConfigurationError: `ca_file` cannot be read.
+        """
+        session = requests.Session()
+        session.trust_env = False
+        session.proxies.update(requests.utils.get_environ_proxies(self.url))
+        session.verify = not self.ignore_ssl
+        session.mount("https://", _TlsAdapter(self._ssl_context(), pool_maxsize=self.connections))
+        session.mount("http://", HTTPAdapter(pool_maxsize=self.connections))
+        return session
+
+    def _ssl_context(self) -> ssl.SSLContext:
+        if self.ignore_ssl:
+            urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)  # said once, by the check
+            context = ssl.create_default_context()
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+            return context
+        if self.ca_file is None:
+            return truststore.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        try:
+            return ssl.create_default_context(cafile=str(self.ca_file))
+        except (OSError, ssl.SSLError) as error:
+            raise ConfigurationError(
+                f"{self.section}ca_file: {self.ca_file} cannot be read as PEM certificates ({error}); "
+                "name a file with the certificate authority of the service"
+            ) from error
+
+    def send(self, session: requests.Session, method: str, path: str, **arguments: Any) -> Answer:
+        """Send one request, once, and read its answer.
+
+        Args:
+            session: from `new_session`.
+            method: HTTP method.
+            path: appended to the base URL.
+            arguments: as for `requests.Session.request`.
+
+        Raises:
+            AuthenticationError: the certificate is not trusted.
+            TransientError: time-out, refused or broken connection. The service may have acted.
+            ProtocolError: a redirect, or an answer over `MAX_ANSWER_BYTES`.
+        """
+        where = f"The {self.service} at {self.url}"
+        deadline = time.monotonic() + self.total_timeout_seconds
+        try:
+            with session.request(
+                method,
+                self.url.rstrip("/") + path,
+                timeout=(CONNECT_TIMEOUT_SECONDS, self.read_timeout_seconds),
+                allow_redirects=False,  # credentials go nowhere but to the configured address
+                stream=True,
+                **arguments,
+            ) as response:
+                if 300 <= response.status_code < 400:
+                    raise ProtocolError(
+                        f"{where} redirects {path} to {response.headers.get('Location')!r}; credentials "
+                        f"are not sent elsewhere: set {self.section}url to the final address"
+                    )
+                body = bytearray()
+                for chunk in response.iter_content(_CHUNK_BYTES):
+                    body += chunk
+                    if len(body) > MAX_ANSWER_BYTES:
+                        raise ProtocolError(f"{where} answered {path} with over {MAX_ANSWER_BYTES} bytes")
+                    if time.monotonic() > deadline:
+                        raise TransientError(
+                            f"{where} has not finished answering {path} in {self.total_timeout_seconds:.0f} s"
+                        )
+                return Answer(response.status_code, response.headers, bytes(body))
+        except requests.exceptions.SSLError as error:
+            raise AuthenticationError(
+                f"{where} could not prove who it is: {_root_cause(error)}. Set {self.section}ca_file to the "
+                f"authority that signed its certificate (or, less safe, {self.section}ignore_ssl to true)"
+            ) from error
+        except requests.exceptions.ProxyError as error:
+            raise TransientError(
+                f"{where} was not reached through the proxy: {_root_cause(error)}; "
+                "check HTTPS_PROXY, HTTP_PROXY and NO_PROXY"
+            ) from error
+        except requests.exceptions.InvalidURL as error:
+            raise ConfigurationError(
+                f"{self.section}url: {self.url} is not a usable address: {error}"
+            ) from error
+        except requests.exceptions.RequestException as error:
+            raise TransientError(
+                f"{where} did not answer {method} {path}: {_root_cause(error)}; "
+                f"check {self.section}url and the network"
+            ) from error
+
+    def raise_if_transient(self, answer: Answer, path: str) -> None:
+        """Raise TransientError, with the server's Retry-After, for 408, 425, 429 and 5xx."""
+        if answer.status in {408, 425, 429} or answer.status >= 500:
+            raise TransientError(
+                f"The {self.service} at {self.url} answered {path} with "
+                f"HTTP status {answer.status}: {answer.excerpt}",
+                retry_after=_retry_after_seconds(answer.headers.get("Retry-After")),
+            )
+
+
+def retrying(sleep: Callable[[float], None] = time.sleep) -> tenacity.Retrying:
+    """Tries for calls that may be repeated: up to `MAX_TRIES`, exponential back-off with jitter.
+
+    The server's Retry-After is kept, up to `MAX_RETRY_AFTER_SECONDS`. This is the only layer that retries.
+    """
+    return tenacity.Retrying(
+        retry=tenacity.retry_if_exception_type(TransientError),
+        stop=tenacity.stop_after_attempt(MAX_TRIES),
+        wait=_wait_seconds,
+        sleep=sleep,
+        reraise=True,
+    )
+
+
+_backoff = tenacity.wait_random_exponential(multiplier=0.5, max=30)
+
+
+def _wait_seconds(state: tenacity.RetryCallState) -> float:
+    error = state.outcome.exception() if state.outcome else None
+    asked = error.retry_after if isinstance(error, TransientError) else None
+    if asked is None:
+        return _backoff(state)
+    return min(asked, MAX_RETRY_AFTER_SECONDS) + random.uniform(0, 0.5)  # noqa: S311  (spreads clients, no secret)
+
+
+def _retry_after_seconds(header: str | None) -> float | None:
+    """Read Retry-After, which holds seconds or an HTTP date; None when it holds neither."""
+    if not header:
+        return None
+    if header.strip().isdigit():
+        return float(header)
+    try:
+        return max(0.0, email.utils.parsedate_to_datetime(header).timestamp() - time.time())
+    except ValueError:
+        return None
+
+
+def _root_cause(error: BaseException) -> BaseException:
+    """The innermost error: requests and urllib3 wrap the operating system's message in theirs."""
+    while True:
+        inner = getattr(error, "reason", None) or (error.args[0] if error.args else None)
+        if not isinstance(inner, BaseException):
+            return error
+        error = inner
+
+
+class _TlsAdapter(HTTPAdapter):
+    """An adapter that checks certificates with the given context only."""
+
+    def __init__(self, context: ssl.SSLContext, *, pool_maxsize: int) -> None:
+        self._context = context
+        super().__init__(pool_maxsize=pool_maxsize)
+
+    def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
+        super().init_poolmanager(*args, ssl_context=self._context, **kwargs)
+
+    def proxy_manager_for(self, *args: Any, **kwargs: Any) -> urllib3.ProxyManager:
+        return super().proxy_manager_for(*args, ssl_context=self._context, **kwargs)
+
+    def cert_verify(self, *args: Any, **kwargs: Any) -> None:
+        """Leave the context as it is: requests would add certifi's authorities to it."""

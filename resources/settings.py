@@ -1,0 +1,443 @@
+"""The instance file: one YAML file an instance, checked as a whole, with messages for its author.
+
+Names and defaults are those of readings §5.5 and §6. Secrets are only named here (`Secret`); they are
+resolved when a client is opened and never kept in a settings object.
+"""
+
+import difflib
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args
+from urllib.parse import urlsplit
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import yaml
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    model_validator,
+)
+from slugify import slugify
+
+from ownership.decisions import Rules
+from resources.errors import ConfigurationError
+
+DEFAULT_QUERY = "event.code:4624 AND event.outcome:success AND process.name:svchost.exe"
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+
+def _beside_the_file(value: Path, info: ValidationInfo) -> Path:
+    folder = (info.context or {}).get("folder", Path())
+    return folder / value.expanduser()
+
+
+FilePath = Annotated[Path, AfterValidator(_beside_the_file)]
+
+
+class Secret(_Section):
+    """Where a secret lies: `{env: VARIABLE}` or `{file: PATH}`."""
+
+    env: str | None = Field(None, min_length=1, description="environment variable that holds the secret")
+    file: FilePath | None = Field(
+        None, description="file that holds the secret; a final line break is ignored"
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_clear_text(cls, value: object) -> object:
+        if not isinstance(value, Mapping) or len(value) != 1:
+            raise ValueError(
+                "is not a secret's place; write {env: VARIABLE} or {file: PATH}, never the secret"
+            )
+        return value
+
+    def resolve(self, setting: str) -> str:
+        """Read the secret.
+
+        Raises:
+            ConfigurationError: the variable is not set, or the file cannot be read or is empty.
+        """
+        if self.env is not None:
+            value = os.environ.get(self.env, "")
+            if not value:
+                raise ConfigurationError(
+                    f"{setting}: the environment variable {self.env} is not set; export it"
+                )
+            return value
+        assert self.file is not None  # noqa: S101  (the validator allows nothing else)
+        try:
+            value = self.file.read_text(encoding="utf-8").rstrip("\r\n")
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigurationError(f"{setting}: the file {self.file} cannot be read: {error}") from error
+        if not value:
+            raise ConfigurationError(f"{setting}: the file {self.file} is empty; write the secret into it")
+        return value
+
+
+def _service_url(value: str) -> str:
+    parts = urlsplit(value)
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise ValueError("is not an address; write https://HOST:PORT")
+    if parts.username or parts.password:
+        raise ValueError("holds a user or password; write them under username and password")
+    if parts.query or parts.fragment:
+        raise ValueError("has a query or fragment; write https://HOST:PORT and, if need be, a path")
+    return value.rstrip("/")
+
+
+def _known_timezone(value: str) -> str:
+    try:
+        ZoneInfo(value)
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        raise ValueError("is no time zone; write a name such as UTC or Europe/Berlin") from error
+    return value
+
+
+def _query_text(value: object) -> object:
+    """Query DSL may be written as text that starts with `{` or as YAML; it is kept as text."""
+    if isinstance(value, Mapping):
+        return json.dumps(value)
+    if isinstance(value, str) and value.lstrip().startswith("{"):
+        try:
+            json.loads(value)
+        except ValueError as error:
+            raise ValueError(f"starts with {{ and is no JSON: {error}") from error
+    return value
+
+
+def _id_text(value: object) -> object:
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+Url = Annotated[str, AfterValidator(_service_url)]
+FieldName = Annotated[str, Field(min_length=1)]
+Text = Annotated[str, Field(min_length=1)]
+
+
+class ListCall(_Section):
+    """A listing endpoint: its path and the parameters that choose what it lists."""
+
+    path: Text
+    params: dict[str, Annotated[str, BeforeValidator(_id_text)]] = {}
+
+
+class ItemCall(_Section):
+    """An endpoint for one asset: its path and the name of the parameter that carries the asset's id."""
+
+    path: Text
+    id_param: Text = "id"
+
+
+class MfaRequired(_Section):
+    """What in the log-in answer says that a code is needed: a dotted path and its value."""
+
+    member: Text = "data.mfa_required"
+    equals: bool | int | str = True
+
+
+class EnrichFields(_Section):
+    """Host fields that receive the owner's values; the keys are the user asset's fields."""
+
+    user_department: FieldName | None = "department"
+    criticality: FieldName | None = "criticality"
+
+
+class Contract(_Section):
+    """What the specification of the inventory service does not show (readings §5.5)."""
+
+    tenant_param: Text = Field("tenant_id", description="parameter that carries the tenant id")
+    mfa_required: MfaRequired = Field(
+        MfaRequired(), description="how the log-in answer says that a code is needed"
+    )
+    hosts: ListCall = Field(
+        ListCall(path="/api/v1/assets/list", params={"type": "host"}), description="lists host assets"
+    )
+    users: ListCall = Field(
+        ListCall(path="/api/v1/assets/list", params={"type": "user"}), description="lists user assets"
+    )
+    read: ItemCall | None = Field(
+        ItemCall(path="/api/v1/assets/get"), description="reads one asset; null where the service cannot"
+    )
+    update: ItemCall = Field(
+        ItemCall(path="/api/v1/assets/update"), description="sets fields of one asset; they go beside its id"
+    )
+    fields_in: str = Field("", description="dotted path inside an item to its fields; empty = beside its id")
+    page_size: int = Field(1000, ge=1, description="items asked for in a page; the service may give fewer")
+    enrich_fields: EnrichFields = Field(EnrichFields(), description="user asset's field: host asset's field")
+
+
+class Platform(_Section):
+    """The asset-inventory service."""
+
+    url: Url = Field(description="base URL, without /api/v1")
+    email: Text = Field(description="account that signs in")
+    password: Secret = Field(description="its password")
+    mfa_secret: Secret | None = Field(None, description="its TOTP secret (base32), where MFA applies")
+    tenant_id: Annotated[Text, BeforeValidator(_id_text)] = Field(description="tenant that holds the assets")
+    ignore_ssl: bool = Field(False, description="skip certificate checks; prefer ca_file")
+    ca_file: FilePath | None = Field(None, description="PEM file with the certificate authority to trust")
+    contract: Contract = Field(Contract(), description="what the service's specification does not show")
+
+
+class ScanSettings(_Section):
+    """Which days are looked at, when, and what is done with the owners found."""
+
+    lookback_days: int = Field(
+        30, ge=1, le=3660, description="look-back window in calendar days, the running one included"
+    )
+    enrich: bool = Field(True, description="enrich host information by asset owner")
+    timezone: Annotated[str, AfterValidator(_known_timezone)] = Field(
+        "UTC", description="time zone of the days"
+    )
+    first_day: date = Field(date(2020, 1, 1), description="earliest day that is ever looked at")
+    late_days: int = Field(
+        2, ge=0, le=60, description="days after its end during which a day may still receive events"
+    )
+    schedule: str | None = Field("0 5 * * *", description="cron expression in `timezone`; null = no schedule")
+    require_complete_window: bool = Field(
+        False, description="write nothing when days of the window lack events"
+    )
+
+
+class RuleSettings(_Section):
+    """How owners are decided (readings §1)."""
+
+    share_threshold_percent: int = Field(
+        60, ge=50, le=99, strict=True, description="the leader of several users needs more than this share"
+    )
+    hostname_match: Literal["exact", "short"] = Field(
+        "exact", description="compare whole names, or their first label"
+    )
+    exclude_users: tuple[Text, ...] = Field(
+        (), description="user names that are not people; * and ? are wildcards"
+    )
+    exclude_hosts: tuple[Text, ...] = Field(
+        (), description="host names that get no owner; * and ? are wildcards"
+    )
+    min_events: int = Field(1, ge=1, description="fewest logon events of a host that count as evidence")
+
+    def as_rules(self) -> Rules:
+        """The same values as the rules take them."""
+        return Rules(**self.model_dump())
+
+
+class WriteSettings(_Section):
+    """Limits on what a run may write."""
+
+    dry_run: bool = Field(False, description="plan only; write nothing")
+    max_writes: int = Field(10_000, ge=0, description="more planned writes than this stop the run")
+    max_write_percent: float | None = Field(
+        None,
+        gt=0,
+        le=100,
+        description="planned writes above this share of the inventory's hosts stop the run",
+    )
+    max_failed_writes: int = Field(20, ge=1, description="failed writes in a row that end the writing")
+    concurrency: int = Field(8, ge=1, le=64, description="requests to the inventory service at a time")
+
+
+class KeepSettings(_Section):
+    """How long the tables remember."""
+
+    evidence_days: int = Field(400, ge=1, description="days of logon counts kept")
+    history_days: int = Field(
+        400, ge=1, description="days for which past decisions, plans and writes are kept"
+    )
+
+
+class Instance(_Section):
+    """One integration instance of type `search_asset_owner` (specification §2)."""
+
+    name: Text = Field(description="label; its slug names job, schedule, schema and folder")
+    url: Url = Field(description="base URL of the search service")
+    username: Text = Field(description="search-service user")
+    password: Secret = Field(description="password of that user")
+    cookies: dict[str, Secret] = Field({}, description="extra cookies added to search requests, name: value")
+    index: Text = Field("logs-*", description="index pattern to search")
+    query: Annotated[Text, BeforeValidator(_query_text)] = Field(
+        DEFAULT_QUERY,
+        description="logon events: Lucene query-string syntax, or query DSL when it starts with {",
+    )
+    user_field: FieldName = Field("user.name", description="document field holding the username")
+    hostname_field: FieldName = Field("agent.name", description="document field holding the hostname")
+    time_field: FieldName = Field("@timestamp", description="document field holding the time of the event")
+    platform_hostname_field: FieldName = Field(
+        "search_agent_name", description="asset field matched against the document hostname"
+    )
+    platform_user_field: FieldName = Field(
+        "asset_owner", description="asset field written with the resolved owner"
+    )
+    platform_user_value_field: FieldName = Field(
+        "user_email", description="user-asset field used to match the username"
+    )
+    sensor: Text = Field(description="sensor that runs the integration; a tag on its runs")
+    ignore_ssl: bool = Field(False, description="skip certificate checks; prefer ca_file")
+    ca_file: FilePath | None = Field(None, description="PEM file with the certificate authority to trust")
+    platform: Platform = Field(description="the asset-inventory service")
+    scan: ScanSettings = Field(ScanSettings(), description="days, schedule, enrichment")
+    rules: RuleSettings = Field(RuleSettings(), description="how owners are decided")
+    writes: WriteSettings = Field(WriteSettings(), description="limits on what a run may write")
+    keep: KeepSettings = Field(KeepSettings(), description="how long the tables remember")
+
+    @property
+    def slug(self) -> str:
+        """The name as an identifier: letters, digits and underscores."""
+        return slug_of(self.name)
+
+    @property
+    def extraction_fingerprint(self) -> str:
+        """Changes exactly when the same day could be counted differently (readings §4.3)."""
+        settings = (self.url, self.index, self.query, self.user_field, self.hostname_field, self.time_field)
+        return hashlib.sha256(json.dumps([*settings, self.scan.timezone]).encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class BrokenInstance:
+    """An instance file that cannot be used, with the message for its author."""
+
+    path: Path
+    message: str
+
+    @property
+    def slug(self) -> str:
+        """The file's name as an identifier: the instance's own name may be what is wrong."""
+        return slug_of(self.path.stem) or "unnamed"
+
+
+def slug_of(name: str) -> str:
+    """Turn free text into letters, digits and underscores; empty when nothing is left."""
+    return slugify(name, separator="_")
+
+
+def home() -> Path:
+    """Return the folder of tables, catalogue and Dagster's own home: ASSET_OWNERS_HOME, default ./var."""
+    return Path(os.environ.get("ASSET_OWNERS_HOME") or "var").absolute()
+
+
+def instances_folder() -> Path:
+    """Return the folder of instance files: ASSET_OWNERS_INSTANCES, default `instances` under the home."""
+    return Path(os.environ.get("ASSET_OWNERS_INSTANCES") or home() / "instances").absolute()
+
+
+def load_instance(path: Path) -> Instance:
+    """Read and check one instance file.
+
+    Raises:
+        ConfigurationError: naming every key that is wrong, its value (never a secret's) and the remedy.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"{path}: the instance file cannot be read: {error}") from error
+    try:
+        content = yaml.load(text, Loader=_StrictLoader)  # noqa: S506  (a SafeLoader that refuses double keys)
+    except yaml.YAMLError as error:
+        raise ConfigurationError(f"{path}: is no YAML: {error}") from error
+    if not isinstance(content, dict):
+        raise ConfigurationError(
+            f"{path}: an instance file holds `key: value` lines, beginning with name and url"
+        )
+    try:
+        instance = Instance.model_validate(content, context={"folder": path.parent.absolute()})
+    except ValidationError as error:
+        lines = [_complaint(content, detail) for detail in error.errors(include_url=False)]
+        raise ConfigurationError("\n".join(f"{path}: {line}" for line in lines)) from error
+    if instance.slug in {"", *_RESERVED_SLUGS}:
+        raise ConfigurationError(
+            f"{path}: name: {instance.name!r} gives no usable identifier; use letters or digits, and none of "
+            + ", ".join(sorted(_RESERVED_SLUGS))
+        )
+    return instance
+
+
+def load_instances(folder: Path) -> list[Instance | BrokenInstance]:
+    """Read every `*.yaml` and `*.yml` of a folder; a broken file does not hide the others.
+
+    Two files whose names give the same slug are both broken. A folder that does not exist holds none.
+    """
+    paths = sorted(path for ending in ("*.yaml", "*.yml") for path in folder.glob(ending))
+    loaded = dict(_loaded(paths))
+    for path, instance in loaded.items():
+        twins = [str(other) for other in paths if other != path and loaded[other].slug == instance.slug]
+        if twins and isinstance(instance, Instance):
+            loaded[path] = BrokenInstance(
+                path,
+                f"{path}: name: {instance.name!r} gives the identifier {instance.slug!r}, as does "
+                f"{', '.join(twins)}; give each instance its own name",
+            )
+    return list(loaded.values())
+
+
+def _loaded(paths: list[Path]) -> Iterator[tuple[Path, Instance | BrokenInstance]]:
+    for path in paths:
+        try:
+            yield path, load_instance(path)
+        except ConfigurationError as error:
+            yield path, BrokenInstance(path, str(error))
+
+
+_RESERVED_SLUGS = frozenset({"main", "information_schema", "pg_catalog", "temp", "system"})  # DuckDB's own
+
+
+class _StrictLoader(yaml.SafeLoader):
+    """Refuses a key that is written twice: YAML would silently keep the last."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:  # noqa: FBT001, FBT002
+        keys = [key.value for key, _ in node.value]
+        for key in keys:
+            if keys.count(key) > 1:
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"the key {key!r} is written twice", node.start_mark
+                )
+        return super().construct_mapping(node, deep)
+
+
+def _complaint(content: dict[str, Any], detail: Any) -> str:
+    """One line for one wrong key: where, its value, what to do."""
+    location = [str(part) for part in detail["loc"]]
+    key = ".".join(location)
+    if detail["type"] == "missing":
+        return f"{key}: is missing; this key is required"
+    if detail["type"] == "extra_forbidden":
+        known = _keys_of(location[:-1])
+        near = difflib.get_close_matches(location[-1], known, n=1, cutoff=0)
+        return (
+            f"{key}: is an unknown key; the nearest known one is {near[0]!r}"
+            if near
+            else f"{key}: is an unknown key"
+        )
+    message = detail["msg"].removeprefix("Value error, ")
+    if "secret" in message:
+        return f"{key}: {message}"
+    return f"{key}: {_value_at(content, location)!r} {message[0].lower()}{message[1:]}"
+
+
+def _value_at(content: Any, location: list[str]) -> object:
+    for part in location:
+        try:
+            content = content[int(part)] if isinstance(content, list) else content[part]
+        except (KeyError, IndexError, TypeError, ValueError):
+            return content
+    return content
+
+
+def _keys_of(location: list[str]) -> list[str]:
+    model: type[BaseModel] = Instance
+    for part in location:
+        field = model.model_fields[part]
+        candidates = (field.annotation, *get_args(field.annotation))
+        model = next(c for c in candidates if isinstance(c, type) and issubclass(c, BaseModel))
+    return list(model.model_fields)
