@@ -1,0 +1,56 @@
+"""Names and ids: when two spellings mean one user or one host, and whether a host has an owner.
+
+Who logged on where, and what follows from it, is not decided here.
+"""
+
+import unicodedata
+from collections.abc import Sequence
+
+import polars as pl
+
+
+def fold_name(expr: pl.Expr) -> pl.Expr:
+    """Fold names as they are compared: lower case, NFC, trimmed; empty and `-` are null (readings §1)."""
+    # Lower case first: it can leave a letter and an accent side by side that NFC then joins (J + caron → ǰ).
+    folded = expr.str.to_lowercase().str.normalize("NFC").str.strip_chars()
+    return pl.when(~folded.is_in(["", "-"])).then(folded)
+
+
+def fold_username(expr: pl.Expr) -> pl.Expr:
+    r"""Fold user names without their domain: `CORP\Alice`, `alice@corp.example` → `alice` (readings §1.3)."""
+    return fold_name(expr.str.replace_all(r"(?s)^.*\\|@.*$", ""))
+
+
+def fold_hostname(expr: pl.Expr, *, short: bool = False) -> pl.Expr:
+    """Fold host names; `short` drops the domain part, which an IPv4 address does not have (readings §1.4)."""
+    name = fold_name(expr)
+    if not short:
+        return name
+    is_address = name.str.contains(r"^\d{1,3}(\.\d{1,3}){3}$")
+    return pl.when(is_address).then(name).otherwise(fold_name(name.str.replace(r"(?s)\..*$", "")))
+
+
+def owner_ids(value: object) -> list[str]:
+    """Ids in an owner field as the inventory returns it: null, an id, or a list of ids (readings §2.4).
+
+    Returns:
+        Ids as strings, in the inventory's order; [] when the host has no owner.
+
+    Raises:
+        TypeError: the field holds something else than ids.
+    """
+    items = value if isinstance(value, list) else [value]
+    for item in items:
+        if isinstance(item, bool) or not isinstance(item, str | int | None):
+            raise TypeError(f"an owner is an id or a list of ids, not {value!r:.80}")
+    return [str(item) for item in items if item not in (None, "")]
+
+
+def wildcard_regex(patterns: Sequence[str]) -> str | None:
+    """Return a regular expression for the folded names that any of the patterns fits; None without patterns.
+
+    `*` stands for any characters, `?` for one, everything else for itself. Case is folded as in names.
+    """
+    folded = (unicodedata.normalize("NFC", pattern.lower()).strip() for pattern in patterns)
+    literal = (pl.escape_regex(pattern).replace(r"\*", ".*").replace(r"\?", ".") for pattern in folded)
+    return f"(?s)^(?:{'|'.join(literal)})$" if patterns else None
