@@ -1,0 +1,63 @@
+"""Days and look-back windows (readings §4.1 to §4.3): calendar days in the instance's time zone."""
+
+from collections.abc import Sequence
+from datetime import UTC, date, datetime, time, timedelta
+from zoneinfo import ZoneInfo
+
+import polars as pl
+
+from ownership.decisions import Window
+
+
+def day_start(day: date, timezone: str) -> datetime:
+    """Return the first instant of a calendar day, in UTC.
+
+    A day ends where the next one starts, so it lasts 23 or 25 hours when clocks change; where they change
+    at midnight and skip it, the day starts with the first instant that exists.
+    """
+    return datetime.combine(day, time(), ZoneInfo(timezone)).astimezone(UTC)
+
+
+def look_back_window(last: date, lookback_days: int, first_day: date) -> Window:
+    """Return the `lookback_days` calendar days that end with `last`, clipped at `first_day`.
+
+    Raises:
+        ValueError: `last` is before `first_day`.
+    """
+    if last < first_day:
+        raise ValueError(
+            f"{last} is before scan.first_day ({first_day}); name a later day or set an earlier first_day"
+        )
+    return Window(max(last - timedelta(days=lookback_days - 1), first_day), last)
+
+
+def is_settled(day: date, fetched_at: datetime, *, timezone: str, late_days: int) -> bool:
+    """Tell whether a day was fetched `late_days` or more after its end: nothing late arrives any more."""
+    return fetched_at >= day_start(day + timedelta(days=1 + late_days), timezone)
+
+
+def is_past(window: Window, today: date, *, late_days: int) -> bool:
+    """Tell whether a window ended more than `late_days` ago: for looking, not for writing (readings §4.2)."""
+    return window.last < today - timedelta(days=late_days)
+
+
+def days_to_fetch(
+    days: Sequence[date], fetched: pl.DataFrame, *, fingerprint: str, timezone: str, late_days: int
+) -> list[date]:
+    """Return those of the days that were never fetched, or fetched with other settings, or not settled.
+
+    Args:
+        days: the days of interest.
+        fetched: logon_days rows (day, fetched_at, settings_fingerprint).
+        fingerprint: the present extraction settings, as in settings_fingerprint.
+        timezone: of the days.
+        late_days: days after its end during which a day may still receive events.
+    """
+    settled = {
+        day
+        for day, fetched_at, settings in fetched.select(
+            "day", "fetched_at", "settings_fingerprint"
+        ).iter_rows()
+        if settings == fingerprint and is_settled(day, fetched_at, timezone=timezone, late_days=late_days)
+    }
+    return [day for day in days if day not in settled]

@@ -1,0 +1,362 @@
+"""The search service: logon events of a day, counted by host and user.
+
+The only call is `POST {url}/{index}/_search` (readings §3.1), the same for Elasticsearch 7 to 9 and
+OpenSearch 1 to 3: no product check, no cluster call. What the counts mean is decided in `ownership`.
+"""
+
+import json
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from typing import Any, Self
+from urllib.parse import quote
+
+import polars as pl
+from requests.auth import HTTPBasicAuth
+
+from ownership.windows import day_start
+from resources.errors import (
+    AuthenticationError,
+    ConfigurationError,
+    PermissionDeniedError,
+    ProtocolError,
+)
+from resources.http import Answer, Transport, retrying
+from resources.settings import Instance
+
+LARGEST_PAGE = 50_000  # pairs; every page collects again from the start, so large pages are cheap
+SMALLEST_PAGE = 100
+DAYS_AT_ONCE = 2
+DAYS_PER_SURVEY = 1_000
+
+_COUNT = pl.Struct({"doc_count": pl.Int64})
+_PAIR = pl.Struct({"hostname": pl.String, "username": pl.String})
+_BUCKET = pl.Struct({"key": _PAIR, "doc_count": pl.Int64})
+_PAIRS = pl.Struct({"after_key": _PAIR, "buckets": pl.List(_BUCKET)})
+_PAGE = pl.Struct({"hostname": _COUNT, "username": _COUNT, "pairs": _PAIRS})
+_SURVEY = pl.Struct(
+    {"days": pl.Struct({"buckets": pl.List(pl.Struct({"key": pl.String, "doc_count": pl.Int64}))})}
+)
+
+
+@dataclass(frozen=True)
+class DayOfLogons:
+    """What the index holds for one day.
+
+    `counts`: document_hostname, document_username, events; one row a pair, events >= 1. A document with
+    several users counts once for each. The totals count documents: `matching` the query, of them
+    `lacking_user` and `lacking_host`; empty and `-` count as lacking (readings §1.3).
+    """
+
+    day: date
+    fetched_at: datetime
+    matching: int
+    lacking_user: int
+    lacking_host: int
+    counts: pl.DataFrame
+
+
+class SearchClient:
+    """The search service of one instance, a context manager. Opening it resolves the secrets.
+
+    Raises:
+        ConfigurationError: a secret is not set, or `ca_file` cannot be read.
+    """
+
+    def __init__(self, instance: Instance, *, sleep: Callable[[float], None] = time.sleep) -> None:
+        self._instance = instance
+        self._sleep = sleep
+        self._page_size = LARGEST_PAGE
+        self._transport = Transport(
+            service="search service",
+            section="",
+            url=instance.url,
+            ignore_ssl=instance.ignore_ssl,
+            ca_file=instance.ca_file,
+            connections=DAYS_AT_ONCE,
+            read_timeout_seconds=300,
+        )
+        self._auth = HTTPBasicAuth(instance.username.encode(), instance.password.resolve("password").encode())
+        self._cookies = {name: value.resolve(f"cookies.{name}") for name, value in instance.cookies.items()}
+        self._session = self._transport.new_session()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._session.close()
+
+    def logons(self, days: Sequence[date]) -> Iterator[DayOfLogons]:
+        """Count the logon events of each day, in the order given, several days at once.
+
+        A survey first finds the days that hold events, so that a sparse range costs requests in
+        proportion to its data. Days are calendar days in the instance's time zone (readings §4.1).
+
+        Raises:
+            ConfigurationError: a named index that does not exist, a field that cannot be aggregated, or a
+                query that does not parse; the message names the setting.
+            AuthenticationError: the service refuses user or password, or its certificate is not trusted.
+            PermissionDeniedError: the user may not read the index.
+            TransientError: the service failed again and again.
+            ProtocolError: the answer is incomplete, or not a search service's.
+        """
+        surveys = [days[start : start + DAYS_PER_SURVEY] for start in range(0, len(days), DAYS_PER_SURVEY)]
+        with_events = {day for survey in surveys for day in self._days_with_events(survey)}
+        executor = ThreadPoolExecutor(DAYS_AT_ONCE)
+        try:
+            yield from executor.map(lambda day: self._day(day, empty=day not in with_events), days)
+        finally:
+            executor.shutdown(cancel_futures=True)
+
+    def _days_with_events(self, days: Sequence[date]) -> list[date]:
+        """Return the days with at least one matching document, from one request."""
+        ranges = []
+        for day in days:
+            first, next_first = self._bounds(day, day)
+            ranges.append({"key": day.isoformat(), "from": first, "to": next_first})
+        by_day = {"field": self._instance.time_field, "format": "epoch_millis", "ranges": ranges}
+        found = self._search(
+            min(days), max(days), {"days": {"date_range": by_day}}, _SURVEY, count_documents=False
+        )
+        if found["aggregations"] is None:  # the pattern matches no index
+            return []
+        buckets = found["aggregations"]["days"]["buckets"]
+        return [date.fromisoformat(bucket["key"]) for bucket in buckets if bucket["doc_count"]]
+
+    def _day(self, day: date, *, empty: bool) -> DayOfLogons:
+        fetched_at = datetime.now(UTC)
+        pages = [] if empty else list(self._pages(day))
+        if not pages:
+            return DayOfLogons(day, fetched_at, 0, 0, 0, _counts([]))
+        matching = pages[0]["hits"]["total"]["value"]
+        carrying = {
+            name: pages[0]["aggregations"][name]["doc_count"] for name in ("hostname", "username", "both")
+        }
+        return DayOfLogons(
+            day,
+            fetched_at,
+            matching=matching,
+            lacking_user=matching - totals["username"]["doc_count"],
+            lacking_host=matching - totals["hostname"]["doc_count"],
+            counts=_counts([page["aggregations"]["pairs"]["buckets"] for page in pages]),
+        )
+
+    def _pages(self, day: date) -> Iterator[dict[str, Any]]:
+        """Yield the answers of a composite aggregation; the first also counts the day's documents.
+
+        The cluster's bucket limit is a setting that only an administrator may read, so the page size
+        starts high and halves whenever the cluster refuses it.
+        """
+        fields = {"hostname": self._instance.hostname_field, "username": self._instance.user_field}
+        totals = {name: {"filter": _carries(field)} for name, field in fields.items()}
+        sources = [{name: {"terms": {"field": field}}} for name, field in fields.items()]
+        after: dict[str, str] | None = None
+        while True:
+            size = self._page_size
+            pairs: dict[str, Any] = {"size": size, "sources": sources}
+            if after:
+                pairs["after"] = after
+            aggregations = {"pairs": {"composite": pairs}, **({} if after else totals)}
+            try:
+                page = self._search(day, day, aggregations, _PAGE, count_documents=not after)
+            except _TooManyBucketsError:
+                if size <= SMALLEST_PAGE:
+                    raise
+                self._page_size = min(self._page_size, max(size // 2, SMALLEST_PAGE))
+                continue
+            yield page
+            after = page["aggregations"]["pairs"]["after_key"]
+            if not after or len(page["aggregations"]["pairs"]["buckets"]) < size:
+                return
+
+    def _bounds(self, first: date, last: date) -> tuple[int, int]:
+        """First instant of `first` and of the day after `last`, in milliseconds since 1970."""
+        instants = (day_start(day, self._instance.scan.timezone) for day in (first, last + timedelta(days=1)))
+        start, end = (round(instant.timestamp() * 1000) for instant in instants)
+        return start, end
+
+    def _search(
+        self,
+        first: date,
+        last: date,
+        aggregations: dict[str, Any],
+        shape: pl.Struct,
+        *,
+        count_documents: bool,
+    ) -> dict[str, Any]:
+        """Aggregate the matching documents of some days; `aggregations` of the answer has the given shape.
+
+        Lists of buckets come as Polars series: no Python object is built for each bucket.
+        """
+        start, end = self._bounds(first, last)
+        when = {"gte": start, "lt": end, "format": "epoch_millis"}
+        body = {
+            "size": 0,
+            "track_total_hits": count_documents,
+            "query": {"bool": {"filter": [{"range": {self._instance.time_field: when}}, self._query()]}},
+            "aggs": aggregations,
+        }
+        answer: Answer = retrying(self._sleep)(self._post, body)
+        shards = pl.Struct({"failed": pl.Int64})
+        clusters = pl.Struct(dict.fromkeys(("skipped", "partial", "failed"), pl.Int64))
+        hits = pl.Struct({"total": pl.Struct({"value": pl.Int64})})
+        whole = {"timed_out": pl.Boolean, "_shards": shards, "_clusters": clusters, "hits": hits}
+        try:
+            text = answer.body.decode()
+            decoded = pl.Series([text]).str.json_decode(pl.Struct({**whole, "aggregations": shape}))
+        except (UnicodeDecodeError, pl.exceptions.ComputeError) as error:
+            raise self._not_a_search_service(answer) from error
+        found = _unpacked(decoded)
+        if found["timed_out"] is None or found["_shards"] is None:
+            raise self._not_a_search_service(answer)
+        self._raise_if_incomplete(found)
+        return found
+
+    def _query(self) -> dict[str, Any]:
+        query = self._instance.query
+        if query.lstrip().startswith("{"):
+            return json.loads(query)
+        return {"query_string": {"query": query}}
+
+    def _post(self, body: dict[str, Any]) -> Answer:
+        path = f"/{quote(self._instance.index, safe='*,-')}/_search"
+        answer = self._transport.send(
+            self._session,
+            "POST",
+            path,
+            params={
+                "allow_partial_search_results": "false",
+                "filter_path": "timed_out,_shards.failed,_clusters,hits.total,aggregations,error,status",
+            },
+            json=body,
+            auth=self._auth,
+            cookies=self._cookies,
+        )
+        if answer.status != 200:
+            self._raise_error(answer, path)
+        return answer
+
+    def _raise_error(self, answer: Answer, path: str) -> None:
+        """Turn an error answer into the error whose message names the setting to mend."""
+        where = f"the search service at {self._instance.url}"
+        kinds, reasons = _causes(answer.body)
+        reason = "; ".join(dict.fromkeys(reasons))[:500] or answer.excerpt
+        if answer.status == 401:
+            raise AuthenticationError(
+                f"The log-in is refused by {where}; check username and password ({reason})"
+            )
+        if answer.status == 403:
+            raise PermissionDeniedError(
+                f"{self._instance.username} may not search {self._instance.index} at {where}; grant read "
+                f"and view_index_metadata on exactly that index pattern ({reason})"
+            )
+        if "too_many_buckets_exception" in kinds or "too many buckets" in reason.lower():
+            raise _TooManyBucketsError(
+                f"Even pages of {SMALLEST_PAGE} buckets are refused by {where} ({reason})"
+            )
+        if "index_not_found_exception" in kinds:
+            raise ConfigurationError(
+                f"index: {self._instance.index!r} names an index that {where} does not have; correct the "
+                f"name or use a pattern such as logs-* ({reason})"
+            )
+        if "text fields" in reason.lower() or "fielddata" in reason.lower():
+            fields = {
+                "hostname_field": self._instance.hostname_field,
+                "user_field": self._instance.user_field,
+            }
+            for setting, field in fields.items():
+                if f"[{field}]" in reason:
+                    raise ConfigurationError(
+                        f"{setting}: {field!r} is a text field, which cannot be aggregated; name its keyword "
+                        f"field, often {field + '.keyword'!r} ({reason})"
+                    )
+        if kinds & _QUERY_ERRORS:
+            raise ConfigurationError(f"query: {self._instance.query!r} is refused by {where}: {reason}")
+        self._transport.raise_if_transient(answer, path)
+        raise ProtocolError(f"HTTP status {answer.status} for {path} from {where}: {reason}")
+
+    def _raise_if_incomplete(self, found: dict[str, Any]) -> None:
+        """Raise ProtocolError for an answer that is not the whole truth (readings §3.3)."""
+        clusters = found["_clusters"] or {}
+        faults = [f"{count} clusters {state}" for state, count in clusters.items() if count]
+        if found["_shards"]["failed"]:
+            faults.append(f"{found['_shards']['failed']} shards failed")
+        if found["timed_out"]:
+            faults.append("the search timed out")
+        if faults:
+            raise ProtocolError(
+                f"The search service at {self._instance.url} answered incompletely ({', '.join(faults)}), "
+                "which is no evidence; mend the cluster and run again"
+            )
+
+    def _not_a_search_service(self, answer: Answer) -> ProtocolError:
+        return ProtocolError(
+            f"{self._instance.url} does not answer as a search service; url must be the search service "
+            f"itself, not its dashboard. It said: {answer.excerpt}"
+        )
+
+
+class _TooManyBucketsError(ProtocolError):
+    """The page is larger than the cluster's bucket limit."""
+
+
+_QUERY_ERRORS = frozenset(
+    {
+        "parse_exception",
+        "parsing_exception",
+        "query_shard_exception",
+        "x_content_parse_exception",
+        "named_object_not_found_exception",
+        "json_parse_exception",
+    }
+)
+
+
+def _carries(field: str) -> dict[str, Any]:
+    """Query for documents that carry a field; empty and `-` count as lacking it (readings §1.3)."""
+    return {"bool": {"filter": [{"exists": {"field": field}}], "must_not": [{"terms": {field: ["", "-"]}}]}}
+
+
+def _counts(pages: list[pl.Series]) -> pl.DataFrame:
+    """Turn the buckets of a day's pages into rows: document_hostname, document_username, events."""
+    buckets = pl.concat([pl.Series([], dtype=_BUCKET), *pages])
+    rows = pl.select(
+        document_hostname=buckets.struct.field("key").struct.field("hostname"),
+        document_username=buckets.struct.field("key").struct.field("username"),
+        events=buckets.struct.field("doc_count"),
+    )
+    lacking = pl.col("document_hostname", "document_username").is_in(["", "-"])
+    return rows.filter(~pl.any_horizontal(lacking))
+
+
+def _unpacked(value: pl.Series) -> Any:
+    """Turn a one-row series of structs into dicts, leaving lists as series."""
+    if isinstance(value.dtype, pl.Struct):
+        if value.is_null().item():
+            return None
+        return {field.name: _unpacked(value.struct.field(field.name)) for field in value.dtype.fields}
+    return value.item()
+
+
+def _causes(body: bytes) -> tuple[set[str], list[str]]:
+    """Collect the error types and reasons anywhere in an error answer, outermost first."""
+    kinds: set[str] = set()
+    reasons: list[str] = []
+
+    def collect(part: Any) -> None:
+        if isinstance(part, dict):
+            kinds.update(value for key, value in part.items() if key == "type" and isinstance(value, str))
+            reasons.extend(value for key, value in part.items() if key == "reason" and isinstance(value, str))
+            for inner in part.values():
+                collect(inner)
+        elif isinstance(part, list):
+            for inner in part:
+                collect(inner)
+
+    try:
+        collect(json.loads(body))
+    except ValueError:
+        return set(), []
+    return kinds, reasons

@@ -1,0 +1,183 @@
+"""The stored tables: Parquet by day and by run, and the DuckDB catalogue that analysts open.
+
+Below ASSET_OWNERS_HOME:
+
+    warehouse.duckdb                            views only: one schema an instance, one view a table
+    tables/<slug>/<table>.parquet               the last run that was allowed to write
+    tables/<slug>/<table>/<day>.parquet         logon_counts and logon_days, a file a day
+    tables/<slug>/owner_writes/<run>.parquet    what each run wrote
+    tables/<slug>/runs/<run>/<table>.parquet    what one run works on; plans of dry runs stay here
+
+Every file is written under a temporary name, flushed to disk and renamed, so a reader sees the old or the
+new file and never a part. What the columns mean is in `ownership.schemas`.
+"""
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import date
+from pathlib import Path
+
+import duckdb
+import polars as pl
+from filelock import FileLock
+
+from ownership import schemas
+from ownership.decisions import Window
+
+BY_DAY = ("logon_counts", "logon_days")
+BY_RUN = ("owner_writes",)
+
+
+class Tables:
+    """The tables of one instance.
+
+    Args:
+        home: ASSET_OWNERS_HOME.
+        slug: the instance's; names its folder and its schema in the catalogue.
+    """
+
+    def __init__(self, home: Path, slug: str) -> None:
+        self.home = home
+        self.slug = slug
+        self.folder = home / "tables" / slug
+
+    def prepare(self) -> None:
+        """Create folders, typed empty files (a view over no file cannot be created) and the catalogue."""
+        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        for table, model in schemas.TABLES.items():
+            several = table in (*BY_DAY, *BY_RUN)
+            path = self.folder / table / "empty.parquet" if several else self._snapshot(table)
+            if not path.exists():
+                _write(schemas.empty(model), path)
+        refresh_catalogue(self.home)
+
+    def write_day(self, row: pl.DataFrame, counts: pl.DataFrame) -> None:
+        """Store one day: its row of logon_days and its rows of logon_counts.
+
+        The day counts as not settled while its counts are replaced, so a run that is killed in between
+        leaves a day that the next one fetches again.
+        """
+        day = row["day"].item()
+        row = schemas.validated(schemas.LogonDays, row)
+        counts = schemas.validated(schemas.LogonCounts, counts)
+        marker = self._day_file("logon_days", day)
+        if marker.exists():
+            _write(row.with_columns(settings_fingerprint=pl.lit("replaced")), marker)
+        _write(counts, self._day_file("logon_counts", day))
+        _write(row, marker)
+
+    def logon_days(self, days: Window | Sequence[date]) -> pl.DataFrame:
+        """Rows of logon_days for those of the given days that were ever fetched, by day."""
+        return self._scan_days("logon_days", days).collect().sort("day")
+
+    def logon_counts(self, days: Window | Sequence[date]) -> pl.LazyFrame:
+        """Rows of logon_counts for the given days."""
+        return self._scan_days("logon_counts", days)
+
+    def write(self, table: str, frame: pl.DataFrame, *, run_id: str, publish: bool) -> None:
+        """Validate and store a snapshot for its run; `publish` makes it the one that analysts see.
+
+        Raises:
+            InvalidTableError: the frame is not a valid table; nothing is stored.
+        """
+        path = self._run_file(table, run_id)
+        _write(schemas.validated(schemas.TABLES[table], frame), path)
+        if publish:
+            with _replacing(self._snapshot(table)) as copy:
+                shutil.copyfile(path, copy)
+
+    def scan(self, table: str, *, run_id: str | None = None) -> pl.LazyFrame:
+        """A snapshot: the run's own where it has one, otherwise the published one."""
+        own = self._run_file(table, run_id) if run_id else None
+        return pl.scan_parquet(own if own and own.exists() else self._snapshot(table), glob=False)
+
+    def append_writes(self, writes: pl.DataFrame, *, run_id: str) -> None:
+        """Store what a run wrote beside what other runs wrote."""
+        _write(
+            schemas.validated(schemas.OwnerWrites, writes), self.folder / "owner_writes" / f"{run_id}.parquet"
+        )
+
+    def writes(self) -> pl.LazyFrame:
+        """Rows of owner_writes of all runs."""
+        return pl.scan_parquet(sorted((self.folder / "owner_writes").glob("*.parquet")), glob=False)
+
+    def _scan_days(self, table: str, days: Window | Sequence[date]) -> pl.LazyFrame:
+        wanted = days.all_days() if isinstance(days, Window) else days
+        paths = [path for day in wanted if (path := self._day_file(table, day)).exists()]
+        return pl.scan_parquet(paths or [self.folder / table / "empty.parquet"], glob=False)
+
+    def _day_file(self, table: str, day: date) -> Path:
+        return self.folder / table / f"{day.isoformat()}.parquet"
+
+    def _run_file(self, table: str, run_id: str) -> Path:
+        return self.folder / "runs" / run_id / f"{table}.parquet"
+
+    def _snapshot(self, table: str) -> Path:
+        return self.folder / f"{table}.parquet"
+
+
+def catalogue_path(home: Path) -> Path:
+    """Return the file that analysts open."""
+    return home / "warehouse.duckdb"
+
+
+def refresh_catalogue(home: Path) -> None:
+    """Rebuild the catalogue when the list of views has changed; open sessions keep the file they opened.
+
+    The list lies beside the catalogue, because an analyst who has the catalogue open for writing would
+    keep us from reading it.
+    """
+    views = json.dumps(dict(_views(home)), indent=1)
+    listed = home / ".warehouse-views.json"
+    with FileLock(home / ".warehouse.lock"):
+        if catalogue_path(home).exists() and listed.exists() and listed.read_text(encoding="utf-8") == views:
+            return
+        with _replacing(catalogue_path(home)) as path:
+            with duckdb.connect(path) as connection:
+                for name, source in json.loads(views).items():
+                    schema, _ = name.split(".")
+                    connection.execute(f'CREATE SCHEMA IF NOT EXISTS "{schema}"')
+                    connection.execute(f"CREATE VIEW {name} AS FROM read_parquet({_quoted(source)})")
+        with _replacing(listed) as path:
+            path.write_text(views, encoding="utf-8")
+
+
+def _views(home: Path) -> Iterator[tuple[str, str]]:
+    """Yield each view's name and the files it reads."""
+    for folder in sorted(path for path in (home / "tables").glob("*") if path.is_dir()):
+        for table in schemas.TABLES:
+            files = folder / table / "*.parquet" if (folder / table).is_dir() else folder / f"{table}.parquet"
+            yield f'"{folder.name}".{table}', str(files)
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _write(frame: pl.DataFrame, path: Path) -> None:
+    with _replacing(path) as temporary:
+        frame.write_parquet(temporary)
+
+
+@contextmanager
+def _replacing(path: Path) -> Iterator[Path]:
+    """Give a temporary path beside `path`; what was written there replaces `path`, all or nothing."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with tempfile.TemporaryDirectory(prefix=".writing-", dir=path.parent) as folder:
+        temporary = Path(folder) / path.name
+        yield temporary
+        _flush(temporary)
+        os.replace(temporary, path)
+    _flush(path.parent)
+
+
+def _flush(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
