@@ -31,6 +31,11 @@ def look_back_window(last: date, lookback_days: int, first_day: date) -> Window:
     return Window(max(last - timedelta(days=lookback_days - 1), first_day), last)
 
 
+def days_of(window: Window) -> list[date]:
+    """Return the days of a window, oldest first."""
+    return [window.first + timedelta(days=number) for number in range(window.days)]
+
+
 def is_settled(day: date, fetched_at: datetime, *, timezone: str, late_days: int) -> bool:
     """Tell whether a day was fetched `late_days` or more after its end: nothing late arrives any more."""
     return fetched_at >= day_start(day + timedelta(days=1 + late_days), timezone)

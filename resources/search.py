@@ -131,9 +131,7 @@ class SearchClient:
         if not pages:
             return DayOfLogons(day, fetched_at, 0, 0, 0, _counts([]))
         matching = pages[0]["hits"]["total"]["value"]
-        carrying = {
-            name: pages[0]["aggregations"][name]["doc_count"] for name in ("hostname", "username", "both")
-        }
+        totals = pages[0]["aggregations"]
         return DayOfLogons(
             day,
             fetched_at,

@@ -16,7 +16,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import date
 from pathlib import Path
@@ -27,6 +27,7 @@ from filelock import FileLock
 
 from ownership import schemas
 from ownership.decisions import Window
+from ownership.windows import days_of
 
 BY_DAY = ("logon_counts", "logon_days")
 BY_RUN = ("owner_writes",)
@@ -106,7 +107,7 @@ class Tables:
         return pl.scan_parquet(sorted((self.folder / "owner_writes").glob("*.parquet")), glob=False)
 
     def _scan_days(self, table: str, days: Window | Sequence[date]) -> pl.LazyFrame:
-        wanted = days.all_days() if isinstance(days, Window) else days
+        wanted = days_of(days) if isinstance(days, Window) else days
         paths = [path for day in wanted if (path := self._day_file(table, day)).exists()]
         return pl.scan_parquet(paths or [self.folder / table / "empty.parquet"], glob=False)
 
@@ -131,27 +132,29 @@ def refresh_catalogue(home: Path) -> None:
     The list lies beside the catalogue, because an analyst who has the catalogue open for writing would
     keep us from reading it.
     """
-    views = json.dumps(dict(_views(home)), indent=1)
+    views = list(_views(home))
     listed = home / ".warehouse-views.json"
     with FileLock(home / ".warehouse.lock"):
-        if catalogue_path(home).exists() and listed.exists() and listed.read_text(encoding="utf-8") == views:
+        if (
+            catalogue_path(home).exists()
+            and listed.exists()
+            and json.loads(listed.read_text(encoding="utf-8")) == views
+        ):
             return
-        with _replacing(catalogue_path(home)) as path:
-            with duckdb.connect(path) as connection:
-                for name, source in json.loads(views).items():
-                    schema, _ = name.split(".")
-                    connection.execute(f'CREATE SCHEMA IF NOT EXISTS "{schema}"')
-                    connection.execute(f"CREATE VIEW {name} AS FROM read_parquet({_quoted(source)})")
+        with _replacing(catalogue_path(home)) as path, duckdb.connect(path) as connection:
+            for schema, table, files in views:
+                connection.execute(f'CREATE SCHEMA IF NOT EXISTS "{schema}"')
+                connection.execute(f'CREATE VIEW "{schema}".{table} AS FROM read_parquet({_quoted(files)})')
         with _replacing(listed) as path:
-            path.write_text(views, encoding="utf-8")
+            path.write_text(json.dumps(views), encoding="utf-8")
 
 
-def _views(home: Path) -> Iterator[tuple[str, str]]:
-    """Yield each view's name and the files it reads."""
+def _views(home: Path) -> Iterator[list[str]]:
+    """Yield each view's schema and name and the files it reads."""
     for folder in sorted(path for path in (home / "tables").glob("*") if path.is_dir()):
         for table in schemas.TABLES:
             files = folder / table / "*.parquet" if (folder / table).is_dir() else folder / f"{table}.parquet"
-            yield f'"{folder.name}".{table}', str(files)
+            yield [folder.name, table, str(files)]
 
 
 def _quoted(text: str) -> str:
@@ -164,14 +167,14 @@ def _write(frame: pl.DataFrame, path: Path) -> None:
 
 
 @contextmanager
-def _replacing(path: Path) -> Iterator[Path]:
+def _replacing(path: Path) -> Generator[Path]:
     """Give a temporary path beside `path`; what was written there replaces `path`, all or nothing."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     with tempfile.TemporaryDirectory(prefix=".writing-", dir=path.parent) as folder:
         temporary = Path(folder) / path.name
         yield temporary
         _flush(temporary)
-        os.replace(temporary, path)
+        temporary.replace(path)
     _flush(path.parent)
 
 
