@@ -1,0 +1,271 @@
+import operator
+from collections import Counter, defaultdict
+from datetime import UTC, date, datetime, time, timedelta
+from fnmatch import fnmatchcase
+from itertools import pairwise
+from unicodedata import normalize
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from sandbox.company import DEMO_RULES, MAPPING, generate
+
+FRIDAY = date(2025, 11, 21)
+COMBINATIONS = """
+    excluded_host/None/keep excluded_host/None/no_host excluded_host/None/none
+    hostname_collision/None/keep hostname_collision/None/no_host hostname_collision/None/none
+    majority/ambiguous_user/keep majority/ambiguous_user/no_host majority/ambiguous_user/none
+    majority/matched/agree majority/matched/conflict majority/matched/no_host majority/matched/write
+    majority/no_user_asset/keep majority/no_user_asset/no_host majority/no_user_asset/none
+    no_hostname/None/keep no_hostname/None/none
+    no_logons/None/keep no_logons/None/none
+    no_majority/None/keep no_majority/None/no_host no_majority/None/none
+    single_user/ambiguous_user/keep single_user/ambiguous_user/no_host single_user/ambiguous_user/none
+    single_user/matched/agree single_user/matched/conflict single_user/matched/no_host
+    single_user/matched/write
+    single_user/no_user_asset/keep single_user/no_user_asset/no_host single_user/no_user_asset/none
+    too_few_events/None/keep too_few_events/None/no_host too_few_events/None/none
+"""
+
+
+@pytest.fixture(scope="module")
+def company():
+    return generate(today=FRIDAY)
+
+
+def fold(name):
+    return normalize("NFC", name.lower()).strip().strip("-")
+
+
+def values(field):
+    return [value for value in (field if isinstance(field, list) else [field]) if value]
+
+
+def instant(document):
+    return datetime.fromisoformat(document["@timestamp"])
+
+
+def window(days=30, timezone="UTC"):
+    start = datetime.combine(FRIDAY - timedelta(days=days - 1), time(), ZoneInfo(timezone))
+    end = datetime.combine(FRIDAY + timedelta(days=1), time(), ZoneInfo(timezone))
+    return lambda document: start <= instant(document) < end
+
+
+def default_query(document):
+    event, process = document["event"], document.get("process", {})
+    return (event["code"], event["outcome"], process.get("name")) == ("4624", "success", "svchost.exe")
+
+
+def recount(documents):
+    """Events of each user on each host, by hand: {short hostname: Counter of usernames}."""
+    counts = defaultdict(Counter)
+    for document in documents:
+        host = fold(document["agent"].get("name", "").split(".")[0])
+        for name in values(document.get("user", {}).get("name")):
+            user = fold(name.rsplit("\\", 1)[-1].split("@")[0])
+            if host and user and not any(fnmatchcase(user, each) for each in DEMO_RULES["exclude_users"]):
+                counts[host][user] += 1
+    return counts
+
+
+def evidence(users):
+    total = users.total()
+    if total < 3:
+        return "too_few_events" if total else "no_logons"
+    leaders = [user for user, events in users.items() if 100 * events > 60 * total]
+    return "single_user" if len(users) == 1 else "majority" if leaders else "no_majority"
+
+
+def countable(company):
+    """The expectations whose evidence is a matter of counting, with the hosts' short names and owners."""
+    hosts = {host["id"]: host for host in company.hosts}
+    for row in company.truth:
+        host = hosts.get(row.host_id, {"search_agent_name": row.hostname})
+        if row.evidence not in {"no_hostname", "excluded_host", "hostname_collision"}:
+            names = {fold(name.split(".")[0]) for name in values(host["search_agent_name"])}
+            yield row, names, values(host.get("asset_owner"))
+
+
+def candidates(company, user):
+    """Ids of the user assets that the first matching field names, by hand (specification §1 rule 4)."""
+    for field in ("user_email", "directory_user_sam_account_name", "directory_user_surname"):
+        if found := [
+            asset["id"]
+            for asset in company.users
+            if user in {fold(value.split("@")[0]) for value in values(asset.get(field))}
+        ]:
+            return found
+    return []
+
+
+def outcome(company, row, users, owners):
+    """What the rules say of one host, by hand: evidence, match, action, resolved owner."""
+    reason = evidence(users)
+    match = resolved = None
+    if reason in {"single_user", "majority"}:
+        found = candidates(company, users.most_common(1)[0][0])
+        match = "no_user_asset" if not found else "ambiguous_user" if found[1:] else "matched"
+        resolved = found[0] if match == "matched" else None
+    if row.host_id is None:
+        action = "no_host"
+    elif resolved:
+        action = "write" if not owners else "agree" if resolved in owners else "conflict"
+    else:
+        action = "keep" if owners else "none"
+    return reason, match, action, resolved
+
+
+def disagreements(company, documents):
+    counted = recount(documents)
+    for row, names, owners in countable(company):
+        by_hand = outcome(company, row, sum((counted[name] for name in names), Counter()), owners)
+        if by_hand != (row.evidence, row.match, row.action, row.resolved_owner):
+            yield row, by_hand
+
+
+def test_a_seed_always_gives_the_same_company(company):
+    again = generate(today=FRIDAY)
+    assert (again.hosts, again.users, again.truth) == (company.hosts, company.users, company.truth)
+    assert all(map(operator.eq, again.documents(), company.documents()))
+
+
+def test_another_seed_gives_another_company_with_the_same_variety(company):
+    other = generate(8, today=FRIDAY)
+    assert other.hosts != company.hosts
+    assert other.users != company.users
+    assert {(row.evidence, row.match, row.action) for row in other.truth} == {
+        (row.evidence, row.match, row.action) for row in company.truth
+    }
+
+
+def test_a_week_later_everything_has_moved_by_a_week_and_the_truth_stands(company):
+    later = generate(today=FRIDAY + timedelta(days=7))
+    assert (later.hosts, later.users, later.truth) == (company.hosts, company.users, company.truth)
+    moved = [instant(document) + timedelta(days=7) for document in company.documents()]
+    assert [instant(document) for document in later.documents()] == moved
+
+
+def test_every_sensible_combination_occurs(company):
+    found = {f"{row.evidence}/{row.match}/{row.action}" for row in company.truth}
+    assert found == set(COMBINATIONS.split())
+
+
+def test_every_asset_has_an_id_of_its_own_and_one_outcome(company):
+    hosts = [host["id"] for host in company.hosts]
+    users = [user["id"] for user in company.users]
+    assert len(set(hosts + users)) == len(hosts) + len(users)
+    assert [row.host_id for row in company.truth if row.host_id] == hosts
+    unrecorded = [row.hostname for row in company.truth if not row.host_id]
+    assert len(set(unrecorded)) == len(unrecorded)
+    assert {row.resolved_owner for row in company.truth} - {None} <= set(users)
+
+
+def test_the_size_is_that_of_a_demo(company):
+    assert 280 <= len(company.hosts) <= 340
+    assert 200 <= len(company.users) <= 240
+    assert 20_000 <= sum(1 for _ in company.documents()) <= 40_000
+
+
+def test_people_work_on_weekdays_by_day(company):
+    moments = [logon.at for logon in company.logons if logon.kind == "logon"]
+    assert sum(moment.weekday() < 5 for moment in moments) > 0.9 * len(moments)
+    assert sum(7 <= moment.hour < 19 for moment in moments) > 0.99 * len(moments)
+
+
+def test_documents_come_in_order_and_hold_only_mapped_fields(company):
+    def unmapped(value, mapping):
+        for name, inner in value.items():
+            known = mapping.get("properties", {}).get(name)
+            if known is None or isinstance(inner, dict) != ("properties" in known):
+                yield name
+            elif isinstance(inner, dict):
+                yield from unmapped(inner, known)
+
+    documents = list(company.documents())
+    assert all(instant(one) <= instant(next_) for one, next_ in pairwise(documents))
+    assert {name for document in documents for name in unmapped(document, MAPPING["mappings"])} == set()
+
+
+@pytest.mark.parametrize(
+    "fits",
+    [
+        lambda name: name is None,
+        lambda name: name == "",
+        lambda name: name == "-",
+        lambda name: isinstance(name, list),
+        lambda name: isinstance(name, str) and name.startswith("CORP\\"),
+        lambda name: isinstance(name, str) and name.endswith("@corp.example"),
+        lambda name: isinstance(name, str) and name.isupper(),
+        lambda name: isinstance(name, str) and not normalize("NFD", name).isascii() and name.islower(),
+        lambda name: isinstance(name, str) and normalize("NFC", name) != name,
+        lambda name: isinstance(name, str) and name.strip() != name,
+    ],
+    ids=[
+        "missing",
+        "empty",
+        "dash",
+        "several",
+        "domain",
+        "address",
+        "capitals",
+        "accents",
+        "decomposed",
+        "blank",
+    ],
+)
+def test_the_documents_spell_people_in_every_way(company, fits):
+    assert any(fits(logon.user) for logon in company.logons if logon.kind == "logon")
+
+
+def test_the_inventory_holds_what_inventories_hold(company):
+    owners = [host.get("asset_owner", "missing") for host in company.hosts]
+    names = [host.get("search_agent_name", "missing") for host in company.hosts]
+    for field in (owners, names):
+        assert all(empty in field for empty in (None, "", [], "missing"))
+    assert {len(owner) for owner in owners if isinstance(owner, list)} == {0, 1, 2}
+    assert max(Counter(name for name in names if isinstance(name, str) and name).values()) == 2
+
+    written = {row.resolved_owner for row in company.truth if row.action == "write"}
+    for field in ("user_department", "criticality"):
+        of_owners = {user.get(field) for user in company.users if user["id"] in written}
+        assert len(of_owners) > 4
+        assert {None, ""} <= of_owners
+
+
+@pytest.mark.parametrize(
+    ("seed", "days", "timezone"),
+    [
+        (7, 30, "UTC"),
+        (7, 30, "America/Santiago"),
+        (21, 90, "Europe/Berlin"),
+        (3, 7, "Asia/Kolkata"),
+        (4, 1, "UTC"),
+    ],
+)
+def test_the_truth_is_what_a_recount_of_the_documents_gives(seed, days, timezone):
+    company = generate(seed, today=FRIDAY, days=days, timezone=timezone)
+    documents = filter(window(days, timezone), filter(default_query, company.documents()))
+    assert list(disagreements(company, documents)) == []
+
+
+@pytest.mark.parametrize("kept", [default_query, window()], ids=["without the window", "without the query"])
+def test_events_that_must_not_count_would_change_outcomes(company, kept):
+    changed = {row.evidence for row, _ in disagreements(company, filter(kept, company.documents()))}
+    assert {"no_logons", "single_user"} <= changed
+
+
+def test_every_document_hostname_has_its_outcome(company):
+    of_assets = {
+        fold(name.split(".")[0]) for host in company.hosts for name in values(host.get("search_agent_name"))
+    }
+    unrecorded = {row.hostname for row in company.truth if row.action == "no_host"}
+    assert unrecorded.isdisjoint(of_assets)
+    assert set(recount(filter(default_query, company.documents()))) <= of_assets | unrecorded
+
+
+def test_the_window_is_used_from_its_first_to_its_last_instant(company):
+    moments = sorted(instant(document) for document in filter(default_query, company.documents()))
+    start = datetime(2025, 10, 23, tzinfo=UTC)
+    end = start + timedelta(days=30)
+    tick = timedelta(milliseconds=1)
+    assert {start - tick, start, end - tick, end} <= set(moments)
