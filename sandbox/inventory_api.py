@@ -1,0 +1,367 @@
+"""The endpoints of the sandbox inventory service, after the specification.
+
+Where the specification shows nothing (page bases, page-size cap, session lifetime, how a log-in says that a
+code is needed, the member that holds field-level detail) there is a setting, `ServiceOptions`. Every handled
+failure is sent with HTTP status 200. Paths and parameters are those of the default contract (readings §5.5).
+"""
+
+import re
+import secrets
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import FormData, QueryParams, UploadFile
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from sandbox.inventory_accounts import Session
+from sandbox.inventory_database import Origin
+from sandbox.inventory_state import AssetType, InventoryState
+
+API = "/api/v1"
+ASSETS_LIST = f"{API}/assets/list"
+USERS_LIST = f"{API}/users/list"
+COOKIE = "session"
+PAGE_BASE = {ASSETS_LIST: 0, USERS_LIST: 1}
+DEFAULT_PAGE_SIZE = 25
+
+FORM = "application/x-www-form-urlencoded"
+MULTIPART = "multipart/form-data"
+
+
+@dataclass(frozen=True)
+class ServiceOptions:
+    """What the specification leaves open, and TLS.
+
+    `page_base` gives the number of a list's first page, by path, where it differs from `PAGE_BASE`;
+    `below_first_page` says what a smaller number gets: a validation failure, the first page, or an empty one.
+    `fields_in` is the dotted path inside an item to its fields, empty when they lie beside the id. Without
+    `announce_mfa` a log-in that needs a code looks like any other, but its session is refused until the code
+    was sent. A session ends after `session_seconds` or `session_calls`.
+    """
+
+    session_seconds: float = 3600
+    session_calls: int | None = None
+    page_size_cap: int = 100
+    page_base: Mapping[str, int] = field(default_factory=dict)
+    below_first_page: Literal["refused", "first", "empty"] = "refused"
+    fields_in: str = ""
+    announce_mfa: bool = True
+    errors_member: str = "errors"
+    certificate: Path | None = None
+    private_key: Path | None = None
+
+
+@dataclass
+class Hooks:
+    """Plain functions with which tests make the service misbehave; run in worker threads, they may sleep.
+
+    `faults` is asked before a request is handled and may answer in its place. `after` sees the answer when
+    all is applied and may replace it (see `BrokenOff`). `request.state.parameters` holds what was sent.
+    """
+
+    faults: Callable[[Request], Response | None] | None = None
+    after: Callable[[Request, Response], Response | None] | None = None
+
+
+class BrokenOff(Response):
+    """An answer whose connection is closed before the body arrives."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Announces a body and sends none; the server then closes the connection."""
+        del scope, receive
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
+
+
+class RefusedError(Exception):
+    """Becomes an envelope with status false; `errors` is field-level detail (field to messages)."""
+
+    def __init__(self, message: str, errors: Mapping[str, list[str]] | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.errors = errors
+
+
+class NoSessionError(Exception):
+    """The request has no session, an expired one, or one that still waits for its code."""
+
+
+def invalid(name: str, problem: str) -> RefusedError:
+    """A validation failure of one field."""
+    return RefusedError("The request is not valid.", {name: [problem]})
+
+
+@dataclass(frozen=True)
+class Call:
+    """One request: what was sent, and under which id it is journalled."""
+
+    request: Request
+    parameters: FormData | QueryParams
+    id: str
+
+    @property
+    def path(self) -> str:
+        """The path that was asked for."""
+        return self.request.url.path
+
+    def text(self, name: str, default: str | None = None) -> str:
+        """A parameter that is a text; it must be given unless there is a default."""
+        value = self.parameters.get(name) or default
+        if not isinstance(value, str):
+            raise invalid(name, "This field is required.")
+        return value
+
+    def whole_number(self, name: str, default: int) -> int:
+        """A parameter that is a whole number, `default` when it is not given."""
+        value = str(self.parameters.get(name, default))
+        if not re.fullmatch(r"-?[0-9]{1,9}", value):
+            raise invalid(name, "This field must be a whole number.")
+        return int(value)
+
+    def origin(self, session: Session) -> Origin:
+        """What the journal says about a change made by this call."""
+        return Origin(session.member.email, self.path, self.id)
+
+
+Endpoint = Callable[[Call], Response | Mapping[str, Any] | None]
+
+
+def envelope(
+    data: Any = None, *, status: bool = True, message: str | None = None, **members: Any
+) -> dict[str, Any]:
+    """The response envelope (§2), with further members where an answer has them."""
+    return {"status": status, "message": message, "data": data, **members}
+
+
+class _Api:
+    """The endpoints; each returns the payload for the envelope's `data`, or a whole response."""
+
+    def __init__(self, state: InventoryState, options: ServiceOptions, hooks: Hooks) -> None:
+        self.state = state
+        self.options = options
+        self.hooks = hooks
+        self.page_base = {**PAGE_BASE, **options.page_base}
+
+    def routes(self) -> list[Route]:
+        endpoints: list[tuple[str, str, Endpoint]] = [
+            ("POST", "/auth/login", self.log_in),
+            ("POST", "/auth/mfa", self.verify_code),
+            ("GET", "/profile/me", self.profile),
+            ("GET", "/profile/avatar", self.avatar),
+            ("POST", "/profile/avatar", self.upload_avatar),
+            ("GET", "/notifications/unread", self.unread),
+            ("POST", "/users/list", self.list_accounts),
+            ("POST", "/assets/list", self.list_assets),
+            ("POST", "/assets/get", self.get_asset),
+            ("POST", "/assets/update", self.update_asset),
+        ]
+        return [
+            Route(API + path, self._serve(endpoint), methods=[method]) for method, path, endpoint in endpoints
+        ]
+
+    def _serve(self, endpoint: Endpoint) -> Callable[[Request], Awaitable[Response]]:
+        encoding = MULTIPART if endpoint == self.upload_avatar else FORM
+
+        def refuse_encoding(_: Call) -> None:
+            raise RefusedError(f"The body of this request must be {encoding}.")
+
+        async def serve(request: Request) -> Response:
+            encoded = _is_encoded(request, encoding)
+            call = Call(request, await _parameters(request) if encoded else FormData(), secrets.token_hex(8))
+            request.state.parameters = call.parameters
+            response = None
+            if self.hooks.faults:
+                response = await run_in_threadpool(self.hooks.faults, request)
+            if response is None:
+                response = self._respond(endpoint if encoded else refuse_encoding, call)
+            if self.hooks.after:
+                response = await run_in_threadpool(self.hooks.after, request, response) or response
+            response.headers["X-Request-ID"] = call.id
+            return response
+
+        return serve
+
+    def _respond(self, endpoint: Endpoint, call: Call) -> Response:
+        try:
+            answer = endpoint(call)
+        except NoSessionError:
+            return JSONResponse(envelope(status=False, message="Sign in to continue."), 401)
+        except RefusedError as failure:
+            members = {self.options.errors_member: failure.errors} if failure.errors else {}
+            return JSONResponse(envelope(status=False, message=failure.message, **members))
+        return answer if isinstance(answer, Response) else JSONResponse(envelope(answer))
+
+    def _session(self, call: Call, *, verified: bool = True) -> Session:
+        session = self.state.accounts.use_session(
+            call.request.cookies.get(COOKIE, ""),
+            seconds=self.options.session_seconds,
+            calls=self.options.session_calls,
+        )
+        if session is None or (verified and not session.verified):
+            raise NoSessionError
+        return session
+
+    def _tenant(self, call: Call, *, write: bool = False) -> tuple[Session, str]:
+        session = self._session(call)
+        tenant = call.text("tenant_id", "")
+        if not tenant:
+            raise RefusedError("No tenant is given.")
+        role = session.member.roles.get(tenant)
+        if role is None:
+            raise RefusedError("You have no role in this tenant.")
+        if write and role != "admin":
+            raise RefusedError("You do not have permission to do this.")
+        return session, tenant
+
+    def log_in(self, call: Call) -> Response:
+        member = self.state.accounts.check_password(call.text("email"), call.text("password"))
+        if member is None:
+            raise RefusedError("The e-mail address or the password is wrong.")
+        token = self.state.accounts.open_session(member.email, verified=not member.needs_code)
+        response = JSONResponse(
+            envelope({"mfa_required": member.needs_code} if self.options.announce_mfa else None)
+        )
+        secure = call.request.url.scheme == "https"
+        response.set_cookie(COOKIE, token, httponly=True, secure=secure, samesite="lax")
+        return response
+
+    def verify_code(self, call: Call) -> None:
+        session = self._session(call, verified=False)
+        if session.verified:
+            raise RefusedError("This session does not wait for a code.")
+        if not self.state.accounts.accept_code(session.member.email, call.text("code")):
+            raise RefusedError("The verification code is wrong or was used before.")
+        self.state.accounts.verify_session(session.token)
+
+    def profile(self, call: Call) -> dict[str, Any]:
+        member = self._session(call).member
+        tenants = [{"id": tenant, "role": role} for tenant, role in member.roles.items()]
+        return {"id": member.id, "email": member.email, "tenants": tenants}
+
+    def avatar(self, call: Call) -> Response:
+        avatar = self.state.accounts.avatar(self._session(call).member.email)
+        if avatar is None:
+            raise RefusedError("There is no picture yet.")
+        body, media_type = avatar
+        return Response(body, media_type=media_type)
+
+    def upload_avatar(self, call: Call) -> None:
+        session = self._session(call)
+        upload = call.parameters.get("file")
+        if not isinstance(upload, UploadFile):
+            raise invalid("file", "This field must be a file.")
+        if not (upload.content_type or "").startswith("image/"):
+            raise invalid("file", "This file must be an image.")
+        self.state.accounts.set_avatar(upload.file.read(), str(upload.content_type), call.origin(session))
+
+    def unread(self, call: Call) -> Response:
+        count = self._session(call).member.unread_notifications
+        return JSONResponse({"status": True, "message": None, "count": count})
+
+    def _page(self, call: Call) -> tuple[int, int]:
+        size = call.whole_number("size", DEFAULT_PAGE_SIZE)
+        if size < 1:
+            raise invalid("size", "This field must be 1 or more.")
+        size = min(size, self.options.page_size_cap)
+        base = self.page_base[call.path]
+        page = call.whole_number("page", base) - base
+        if page < 0 and self.options.below_first_page == "refused":
+            raise invalid("page", f"This field must be {base} or more.")
+        if page < 0 and self.options.below_first_page == "empty":
+            return 0, 0
+        return max(page, 0) * size, size
+
+    def list_accounts(self, call: Call) -> dict[str, Any]:
+        self._session(call)
+        first, size = self._page(call)
+        total, members = self.state.accounts.page(query=call.text("query", ""), first=first, size=size)
+        return {"size": total, "data": [{"id": member.id, "email": member.email} for member in members]}
+
+    def list_assets(self, call: Call) -> dict[str, Any]:
+        _, tenant = self._tenant(call)
+        first, size = self._page(call)
+        asset_type = call.text("type")
+        if asset_type not in ("host", "user"):
+            raise invalid("type", "This field must be host or user.")
+        query = call.text("query", "")
+        total, items = self.state.page(tenant, asset_type, query=query, first=first, size=size)
+        return {"size": total, "data": [self._shaped(item) for item in items]}
+
+    def get_asset(self, call: Call) -> dict[str, Any]:
+        _, tenant = self._tenant(call)
+        _, item = self._find(tenant, call.text("id"))
+        return self._shaped(item)
+
+    def update_asset(self, call: Call) -> dict[str, Any]:
+        session, tenant = self._tenant(call, write=True)
+        asset_id = call.text("id")
+        asset_type, _ = self._find(tenant, asset_id)
+        names = call.parameters.keys() - {"tenant_id", "id"}
+        if not names:
+            raise RefusedError("No field to set is given.")
+        unknown = sorted(names - self.state.field_names(asset_type))
+        if unknown:
+            raise RefusedError(
+                "The request is not valid.", {name: ["There is no such field."] for name in unknown}
+            )
+        changes = {name: self._value(tenant, name, call.parameters.getlist(name)) for name in sorted(names)}
+        return self._shaped(self.state.update_asset(asset_id, changes, call.origin(session)))
+
+    def _find(self, tenant: str, asset_id: str) -> tuple[AssetType, dict[str, Any]]:
+        found = self.state.find(tenant, asset_id)
+        if found is None:
+            raise RefusedError("The asset was not found.")
+        return found
+
+    def _value(self, tenant: str, name: str, sent: list[Any]) -> Any:
+        """What a field's form values stand for: an empty one clears it, a repeated key makes a list."""
+        values = [value for value in sent if value]
+        if name == "asset_owner":
+            values = [self._owner_id(tenant, value) for value in values]
+        return (values[0] if values else None) if len(values) < 2 else values
+
+    def _owner_id(self, tenant: str, value: str) -> Any:
+        found = self.state.find(tenant, value)
+        if found is None or found[0] != "user":
+            raise invalid("asset_owner", "This field must be the id of a user asset.")
+        return found[1]["id"]
+
+    def _shaped(self, item: Mapping[str, Any]) -> dict[str, Any]:
+        fields = {name: value for name, value in item.items() if name != "id"}
+        for part in reversed(self.options.fields_in.split(".") if self.options.fields_in else []):
+            fields = {part: fields}
+        return {"id": item["id"], **fields}
+
+
+def _is_encoded(request: Request, encoding: str) -> bool:
+    """Whether a body has the encoding its endpoint takes; without a body there is nothing to refuse."""
+    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    empty = request.headers.get("content-length", "0") == "0" and "transfer-encoding" not in request.headers
+    return request.method == "GET" or empty or media_type == encoding
+
+
+async def _parameters(request: Request) -> FormData | QueryParams:
+    return request.query_params if request.method == "GET" else await request.form()
+
+
+async def _http_error(_: Request, error: Exception) -> Response:
+    if isinstance(error, HTTPException):
+        return JSONResponse(envelope(status=False, message=error.detail), error.status_code)
+    return JSONResponse(envelope(status=False, message="The service failed."), 500)
+
+
+def create_app(
+    state: InventoryState, options: ServiceOptions | None = None, hooks: Hooks | None = None
+) -> Starlette:
+    """The service as an ASGI application on an open state, which stays the caller's to close."""
+    api = _Api(state, options or ServiceOptions(), hooks or Hooks())
+    return Starlette(
+        routes=api.routes(), exception_handlers={HTTPException: _http_error, Exception: _http_error}
+    )
