@@ -1,0 +1,403 @@
+"""A real OpenSearch for trying and testing: TLS, basic auth, and a reader with nothing but two privileges.
+
+The reader may do on an index pattern what the specification asks for (`read` and `view_index_metadata`) and
+nothing else: `GET /` and every cluster call answer 403. Where the files come from, and how a mirror is set,
+stands in `sandbox.engine_files`.
+"""
+
+import ctypes
+import hashlib
+import json
+import logging
+import os
+import pwd
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import bcrypt
+import requests
+import trustme
+import yaml
+from filelock import FileLock, Timeout
+
+from sandbox.engine_files import (
+    PLUGIN_FOLDER,
+    VERSION,
+    EngineError,
+    EngineFiles,
+    default_cache,
+    install,
+    others_may_enter,
+)
+
+START_SECONDS = 180
+STOP_SECONDS = 30
+BULK_DOCUMENTS = 2_000
+
+# Elasticsearch's `view_index_metadata` has no namesake in OpenSearch; these actions stand for it.
+VIEW_INDEX_METADATA = [
+    "indices:admin/get",
+    "indices:admin/aliases/get",
+    "indices:admin/mappings/get",
+    "indices:admin/mappings/fields/get*",
+]
+
+_LOGGING = """\
+status = error
+appender.console.type = Console
+appender.console.name = console
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d{ISO8601} %-5p %c{1.} %m%n
+rootLogger.level = info
+rootLogger.appenderRef.console.ref = console
+"""
+_PR_SET_PDEATHSIG = 1
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Credentials:
+    """A user of the engine."""
+
+    username: str
+    password: str = field(repr=False)
+
+
+class Engine:
+    """An OpenSearch node on the loopback interface, up as long as the `with` block.
+
+    On entering: `url` (`https://127.0.0.1:PORT`), `ca_file` (its certificate authority), `admin` (may do
+    everything) and `reader` (may read `index_pattern`). Indices, certificates and passwords stay in `data`:
+    the next engine on the same folder goes on where this one ended. `engine.log` there says what it did.
+
+    OpenSearch refuses to run as root: root starts it as user `nobody`, who must be able to enter the folders.
+    So when `data` lies in a folder closed to others (a home, say), it becomes a symbolic link into `cache`.
+
+    On Linux the engine is also ended when the thread that entered the block ends, so that a killed program
+    leaves nothing behind: enter it in a thread that lives as long as the engine is wanted.
+
+    Args:
+        data: a folder for this engine alone; made when missing.
+        cache: where downloads are kept (`sandbox.engine_files.default_cache` when None).
+        port: of HTTP; 0 for a free one.
+        heap_mb: Java heap.
+        index_pattern: what `reader` may read.
+        progress: told in one line at a time what is being waited for.
+    """
+
+    url: str
+    ca_file: Path
+    admin: Credentials
+    reader: Credentials
+
+    def __init__(
+        self,
+        data: Path,
+        *,
+        cache: Path | None = None,
+        port: int = 0,
+        heap_mb: int = 512,
+        index_pattern: str = "logs-*",
+        progress: Callable[[str], None] = _log.info,
+    ) -> None:
+        self._data = data.absolute()
+        self._cache = (cache or default_cache()).absolute()
+        self._port = port
+        self._heap_mb = heap_mb
+        self._index_pattern = index_pattern
+        self._progress = progress
+        self._user = pwd.getpwnam("nobody") if os.geteuid() == 0 else None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._session = requests.Session()
+        self._lock = FileLock(self._data / "lock")
+
+    def __enter__(self) -> Self:
+        """Fetch what is missing, start the engine and wait until it answers.
+
+        Raises:
+            EngineError: a download failed, another engine uses the folder, or OpenSearch did not start.
+        """
+        self._cache.mkdir(parents=True, exist_ok=True)
+        if self._user and not others_may_enter(self._cache):
+            raise EngineError(
+                f"{self._cache} cannot hold the engine: started by root, it runs as user nobody, who may not "
+                f"enter that folder. Choose another one for downloads, such as {default_cache()}."
+            )
+        files = install(self._cache, self._progress)
+        self._make_data_folder()
+        try:
+            self._lock.acquire(timeout=0)
+        except Timeout as error:
+            raise EngineError(
+                f"Another engine is running on {self._data}: stop it, or use another folder."
+            ) from error
+        try:
+            self._make_node(files)
+            self._start(files)
+        except BaseException:
+            self._stop()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """End the engine; its data stays."""
+        self._stop()
+
+    def request(self, method: str, path: str, *, timeout: float = 60, **kwargs: Any) -> Any:
+        """Send a request as admin and give the JSON of the answer; `kwargs` are those of `requests.request`.
+
+        Raises:
+            EngineError: the answer is not a success.
+        """
+        url = f"{self.url}/{path.lstrip('/')}"
+        response = self._session.request(method, url, timeout=timeout, **kwargs)
+        if not response.ok:
+            raise EngineError(f"{method} {url} was answered {response.status_code}: {response.text[:2000]}")
+        return response.json()
+
+    def load(self, index: str, mapping: Mapping[str, Any], documents: Iterable[Mapping[str, Any]]) -> int:
+        """Make `index` anew with these documents, ready to be searched, and give their number.
+
+        Args:
+            index: its name; an index of that name is deleted first.
+            mapping: the body of the create-index request (`{"mappings": …, "settings": …}`).
+            documents: what to index, as JSON objects.
+
+        Raises:
+            EngineError: the mapping or a document was refused.
+        """
+        self.request("DELETE", index, params={"ignore_unavailable": "true"})
+        self.request("PUT", index, json=mapping)
+        count = 0
+        rest = iter(documents)
+        while chunk := list(islice(rest, BULK_DOCUMENTS)):
+            lines = "".join(f'{{"index":{{}}}}\n{json.dumps(document)}\n' for document in chunk)
+            answer = self.request(
+                "POST",
+                f"{index}/_bulk",
+                params={"filter_path": "errors,items.*.error"},
+                data=lines.encode(),
+                headers={"Content-Type": "application/x-ndjson"},
+            )
+            if answer["errors"]:
+                refused = next(item["index"]["error"] for item in answer["items"] if item)
+                raise EngineError(f"A document was refused by index {index}: {refused}")
+            count += len(chunk)
+        self.request("POST", f"{index}/_refresh")
+        return count
+
+    @property
+    def _node(self) -> Path:
+        """What belongs to the engine's process: configuration, index, ports file, temporary files."""
+        return self._data.resolve() / "node"
+
+    def _make_data_folder(self) -> None:
+        self._data.parent.mkdir(parents=True, exist_ok=True)
+        if self._user and not self._data.is_symlink() and not others_may_enter(self._data):
+            self._link_data_folder()
+        folder = self._data.resolve()
+        folder.mkdir(parents=True, exist_ok=True)
+        if self._user:
+            folder.chmod(0o755)
+
+    def _link_data_folder(self) -> None:
+        shelter = self._cache / "data" / hashlib.sha256(bytes(self._data)).hexdigest()[:16]
+        shelter.parent.mkdir(exist_ok=True)
+        shelter.parent.chmod(0o755)
+        if shelter.exists():
+            shutil.rmtree(shelter)  # the link to it was deleted, so nobody wants it
+        try:
+            if self._data.exists():
+                self._data.rmdir()
+        except OSError as error:
+            raise EngineError(
+                f"{self._data} is not empty and cannot hold the engine: started by root, it runs as user "
+                "nobody, who may not enter that folder. Delete it, or start the engine as its owner."
+            ) from error
+        self._data.symlink_to(shelter)
+
+    def _make_node(self, files: EngineFiles) -> None:
+        """Make the node's folder with certificates, users and passwords, unless it is there."""
+        passwords = self._data / "passwords.json"
+        self.ca_file = self._data / "ca.pem"
+        if not passwords.exists():
+            shutil.rmtree(self._node, ignore_errors=True)
+            self._node.mkdir(mode=0o700)
+            for folder in ("config", "index", "logs", "tmp"):
+                (self._node / folder).mkdir()
+            made = {name: secrets.token_urlsafe(24) for name in ("admin", "reader")}
+            self._make_certificates()
+            self._make_users(made, files.home / PLUGIN_FOLDER / "config")
+            (self._node / "config" / "log4j2.properties").write_text(_LOGGING, encoding="utf-8")
+            unfinished = passwords.with_suffix(".partial")
+            unfinished.touch(mode=0o600)
+            unfinished.write_text(json.dumps(made), encoding="utf-8")
+            unfinished.replace(passwords)  # last: the folder is whole once it is there
+        kept = json.loads(passwords.read_text(encoding="utf-8"))
+        self.admin, self.reader = (Credentials(name, kept[name]) for name in ("admin", "reader"))
+        self._session.auth = (self.admin.username, self.admin.password)
+        self._session.verify = str(self.ca_file)
+        self._session.trust_env = False  # REQUESTS_CA_BUNDLE would take the place of our authority
+
+    def _make_certificates(self) -> None:
+        authority = trustme.CA()
+        certificate = authority.issue_cert("127.0.0.1", "localhost")
+        config = self._node / "config"
+        authority.cert_pem.write_to_path(self.ca_file)
+        authority.cert_pem.write_to_path(config / "ca.pem")
+        certificate.private_key_pem.write_to_path(config / "node.key")
+        for part in certificate.cert_chain_pems:
+            part.write_to_path(config / "node.pem", append=True)
+
+    def _make_users(self, passwords: Mapping[str, str], defaults: Path) -> None:
+        folder = self._node / "config" / "opensearch-security"
+        shutil.copytree(defaults, folder)
+        # Passwords as long as these need no slow hash, and each new connection would wait for it.
+        hashes = {
+            name: bcrypt.hashpw(password.encode(), bcrypt.gensalt(rounds=4)).decode()
+            for name, password in passwords.items()
+        }
+        files = {
+            "internal_users": ("internalusers", {name: {"hash": hash_} for name, hash_ in hashes.items()}),
+            "roles": ("roles", {}),
+            "roles_mapping": (
+                "rolesmapping",
+                {"all_access": {"users": ["admin"]}, "reader": {"users": ["reader"]}},
+            ),
+        }
+        for name, (kind, content) in files.items():
+            text = yaml.safe_dump({"_meta": {"type": kind, "config_version": 2}, **content})
+            (folder / f"{name}.yml").write_text(text, encoding="utf-8")
+
+    def _start(self, files: EngineFiles) -> None:
+        self._progress(f"starting OpenSearch {VERSION}")
+        began = time.monotonic()
+        node = self._node
+        ports = node / "logs" / "http.ports"
+        ports.unlink(missing_ok=True)
+        if self._user:
+            for path in (node, *node.rglob("*")):
+                os.chown(path, self._user.pw_uid, self._user.pw_gid, follow_symlinks=False)
+        with (self._data / "engine.log").open("wb") as log:
+            self._process = subprocess.Popen(  # noqa: S603 (our own command)
+                self._command(files),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                cwd=node / "tmp",
+                env={"LANG": "C.UTF-8"},
+                user=self._user and self._user.pw_uid,
+                group=self._user and self._user.pw_gid,
+                extra_groups=[] if self._user else None,
+                umask=0o077,
+                start_new_session=True,
+                preexec_fn=_end_with_parent(),  # noqa: PLW1509 (takes no lock: it only calls the kernel)
+            )
+        while not self._answers(ports):
+            if self._process.poll() is not None:
+                raise EngineError(
+                    f"OpenSearch ended with status {self._process.returncode} at its start. {self._tail()}"
+                )
+            if time.monotonic() - began > START_SECONDS:
+                raise EngineError(f"OpenSearch did not answer within {START_SECONDS} s. {self._tail()}")
+            time.sleep(0.2)
+        self._grant_reader()
+        self.request("GET", "_cluster/health?wait_for_status=yellow&timeout=60s", timeout=70)
+        self._progress(f"OpenSearch is ready at {self.url} after {time.monotonic() - began:.0f} s")
+
+    def _command(self, files: EngineFiles) -> list[str]:
+        node = self._node
+        settings = {
+            "cluster.name": "sandbox",
+            "node.name": "sandbox",
+            "discovery.type": "single-node",
+            "network.host": "127.0.0.1",
+            "http.port": self._port,
+            "transport.port": 0,
+            "node.portsfile": "true",  # a free port is the engine's to choose: no two can choose the same
+            "path.data": node / "index",
+            "path.logs": node / "logs",
+            "cluster.routing.allocation.disk.threshold_enabled": "false",
+            "action.destructive_requires_name": "true",
+            "plugins.security.allow_default_init_securityindex": "true",
+            "plugins.security.restapi.roles_enabled": "all_access",
+            "plugins.security.audit.type": "noop",
+            "plugins.security.ssl.http.enabled": "true",
+        }
+        for layer in ("http", "transport"):
+            settings[f"plugins.security.ssl.{layer}.pemcert_filepath"] = "node.pem"
+            settings[f"plugins.security.ssl.{layer}.pemkey_filepath"] = "node.key"
+            settings[f"plugins.security.ssl.{layer}.pemtrustedcas_filepath"] = "ca.pem"
+        return [
+            str(files.java),
+            f"-Xms{self._heap_mb}m",
+            f"-Xmx{self._heap_mb}m",
+            "-XX:+UseSerialGC",  # starts a second sooner and takes 100 MB less than the default
+            "-XX:+ExitOnOutOfMemoryError",
+            "-XX:-UsePerfData",
+            "--enable-native-access=ALL-UNNAMED",
+            f"-Djava.io.tmpdir={node / 'tmp'}",
+            f"-Dopensearch.path.home={files.home}",
+            f"-Dopensearch.path.conf={node / 'config'}",
+            "-Dopensearch.distribution.type=tar",
+            "-Dopensearch.bundled_jdk=false",
+            "-cp",
+            f"{files.home / 'lib'}/*",
+            "org.opensearch.bootstrap.OpenSearch",
+            *(f"-E{name}={value}" for name, value in settings.items()),
+        ]
+
+    def _answers(self, ports: Path) -> bool:
+        if not ports.exists():
+            return False
+        self.url = f"https://{ports.read_text(encoding='utf-8').strip()}"
+        try:
+            return self._session.get(self.url, timeout=10).ok
+        except (requests.ConnectionError, requests.Timeout):
+            return False
+
+    def _grant_reader(self) -> None:
+        """Say at each start what the reader may do: the folder's last engine may have had another pattern."""
+        permission = {
+            "index_patterns": [self._index_pattern],
+            "allowed_actions": ["read", *VIEW_INDEX_METADATA],
+        }
+        self.request("PUT", "_plugins/_security/api/roles/reader", json={"index_permissions": [permission]})
+
+    def _tail(self) -> str:
+        log = self._data / "engine.log"
+        lines = log.read_text(encoding="utf-8", errors="replace").splitlines()[-30:]
+        return "\n".join([f"The end of {log}:", *lines])
+
+    def _stop(self) -> None:
+        if self._process:
+            self._process.terminate()
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(STOP_SECONDS)
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+            self._process = None
+        self._session.close()
+        self._lock.release()
+
+
+def _end_with_parent() -> Callable[[], None] | None:
+    """What the new process has to call so that the kernel ends it when its parent dies; Linux only."""
+    if sys.platform != "linux":
+        return None
+    set_option = ctypes.CDLL(None).prctl
+    return lambda: set_option(_PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -1,0 +1,149 @@
+import hashlib
+import io
+import os
+import stat
+import threading
+import zipfile
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from sandbox.engine_files import EngineError, install
+
+JAR = "/org/example/tool/1.0/tool-1.0.jar"
+MODULE = "/org/example/wire/1.0/wire-1.0.jar"
+PLUGIN = "/org/example/guard/1.0/guard-1.0.zip"
+
+
+def zip_of(name: str, text: str) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr(name, text)
+    return buffer.getvalue()
+
+
+class Mirror(ThreadingHTTPServer):
+    """A Maven repository; `served` can be tampered with, `cut` makes the next answer break off half-way."""
+
+    def __init__(self):
+        super().__init__(("127.0.0.1", 0), Answer)
+        self.url = f"http://127.0.0.1:{self.server_port}/maven"
+        descriptor = "name=guard\nextended.plugins=other,another;optional=true\nversion=1.0\n"
+        self.whole = {
+            JAR: b"a jar",
+            MODULE: b"a module",
+            PLUGIN: zip_of("plugin-descriptor.properties", descriptor),
+        }
+        self.served = dict(self.whole)
+        self.asked = Counter()
+        self.cut = False
+
+    @property
+    def pins(self) -> str:
+        sha256 = {path: hashlib.sha256(content).hexdigest() for path, content in self.whole.items()}
+        return (
+            f"org.example:tool:1.0 {sha256[JAR]} lib\n"
+            f"org.example:wire:1.0 {sha256[MODULE]} modules/transport-netty4\n"
+            f"org.example:guard:1.0:zip {sha256[PLUGIN]} plugins/opensearch-security\n"
+        )
+
+
+class Answer(BaseHTTPRequestHandler):
+    def do_GET(self):
+        assert isinstance(self.server, Mirror)
+        path = self.path.removeprefix("/maven")
+        content = self.server.served.get(path)
+        self.send_response(404 if content is None else 200)
+        self.send_header("Content-Length", str(len(content or b"")))
+        self.end_headers()
+        if content is not None:
+            self.server.asked[path] += 1
+            self.wfile.write(content[:2] if self.server.cut else content)
+            self.server.cut = False
+
+
+@pytest.fixture
+def mirror(tmp_path, monkeypatch):
+    """A mirror that `~/.m2/settings.xml` of an otherwise empty home names."""
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.delenv("JGO_CONFIG_FILE", raising=False)
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    with Mirror() as server:
+        settings = tmp_path / "home" / ".m2" / "settings.xml"
+        settings.parent.mkdir(parents=True)
+        settings.write_text(
+            '<settings xmlns="http://maven.apache.org/SETTINGS/1.2.0"><mirrors>'
+            "<mirror><mirrorOf>snapshots</mirrorOf><url>http://127.0.0.1:9/no</url></mirror>"
+            f"<mirror><mirrorOf>central</mirrorOf><url>{server.url}/</url></mirror>"
+            "</mirrors></settings>"
+        )
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server
+        server.shutdown()
+
+
+@pytest.fixture
+def pins(tmp_path, mirror):
+    path = tmp_path / "pins.txt"
+    path.write_text(mirror.pins)
+    return path
+
+
+def files_named(folder: Path, name: str) -> list[Path]:
+    return [path for path in folder.rglob("*") if path.name == name]
+
+
+def test_a_file_with_another_hash_is_refused_and_removed_and_a_retry_heals(tmp_path, mirror, pins):
+    cache = tmp_path / "cache"
+    mirror.served[JAR] = b"something else"
+    with pytest.raises(EngineError, match=r"tool-1\.0\.jar has SHA-256 .* removed.*127\.0\.0\.1"):
+        install(cache, print, pins=pins)
+    assert files_named(cache, "tool-1.0.jar") == []
+
+    mirror.served[JAR] = mirror.whole[JAR]
+    home = install(cache, print, pins=pins).home
+    assert (home / "lib" / "tool-1.0.jar").read_bytes() == b"a jar"
+    assert mirror.asked[MODULE] == 1, "what was whole is not fetched again"
+
+
+def test_a_broken_download_is_tried_again(tmp_path, mirror, pins):
+    mirror.cut = True
+    home = install(tmp_path / "cache", print, pins=pins).home
+    assert (home / "lib" / "tool-1.0.jar").read_bytes() == b"a jar"
+
+
+def test_a_missing_file_names_host_and_settings_but_no_password(tmp_path, mirror, pins, monkeypatch):
+    configuration = tmp_path / "jgo.conf"
+    address = mirror.url.replace("http://", "http://me:hunter2@")
+    configuration.write_text(f"[repositories]\ncentral = {address}\n")
+    monkeypatch.setenv("JGO_CONFIG_FILE", str(configuration))
+    del mirror.served[JAR]
+    with pytest.raises(
+        EngineError, match=r"tool-1\.0\.jar was not found at 127\.0\.0\.1.*settings"
+    ) as caught:
+        install(tmp_path / "cache", print, pins=pins)
+    assert "hunter2" not in str(caught.value)
+
+
+def test_two_at_once_fetch_each_file_once(tmp_path, mirror, pins):
+    with ThreadPoolExecutor(2) as pool:
+        both = list(pool.map(lambda _: install(tmp_path / "cache", print, pins=pins), range(2)))
+    assert both[0] == both[1]
+    assert mirror.asked == {JAR: 1, MODULE: 1, PLUGIN: 1}
+
+
+def test_every_user_may_read_what_was_installed_and_the_plugin_needs_no_other(tmp_path, pins):
+    before = os.umask(0o077)
+    try:
+        files = install(tmp_path / "cache", print, pins=pins)
+    finally:
+        os.umask(before)
+    for path in (files.home, *files.home.rglob("*"), files.java):
+        wanted = 0o555 if path.is_dir() or path == files.java else 0o444
+        assert stat.S_IMODE(path.stat().st_mode) & wanted == wanted, path
+    descriptor = files.home / "plugins" / "opensearch-security" / "plugin-descriptor.properties"
+    assert descriptor.read_text().split() == ["name=guard", "version=1.0"]
