@@ -350,6 +350,7 @@ class Engine:
             "-XX:-UsePerfData",
             "--enable-native-access=ALL-UNNAMED",
             f"-Djava.io.tmpdir={node / 'tmp'}",
+            "-Dlog4j.shutdownHookEnabled=false",  # OpenSearch closes its log itself, after everything else
             f"-Dopensearch.path.home={files.home}",
             f"-Dopensearch.path.conf={node / 'config'}",
             "-Dopensearch.distribution.type=tar",
@@ -379,8 +380,11 @@ class Engine:
 
     def _tail(self) -> str:
         log = self._data / "engine.log"
-        lines = log.read_text(encoding="utf-8", errors="replace").splitlines()[-30:]
-        return "\n".join([f"The end of {log}:", *lines])
+        lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+        telling = [
+            line for line in lines if not line.startswith("\tat ")
+        ]  # without the frames of stack traces
+        return "\n".join([f"The end of {log}:", *telling[-20:]])
 
     def _stop(self) -> None:
         if self._process:
