@@ -218,7 +218,7 @@ class Engine:
         shelter.parent.mkdir(exist_ok=True)
         shelter.parent.chmod(0o755)
         if shelter.exists():
-            shutil.rmtree(shelter)  # the link to it was deleted, so nobody wants it
+            shutil.rmtree(shelter)  # its link was deleted, so it is no longer wanted
         try:
             if self._data.exists():
                 self._data.rmdir()
@@ -381,9 +381,7 @@ class Engine:
     def _tail(self) -> str:
         log = self._data / "engine.log"
         lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
-        telling = [
-            line for line in lines if not line.startswith("\tat ")
-        ]  # without the frames of stack traces
+        telling = [line for line in lines if not line.lstrip().startswith("at ")]  # no stack frames
         return "\n".join([f"The end of {log}:", *telling[-20:]])
 
     def _stop(self) -> None:
