@@ -20,7 +20,13 @@ import urllib3
 from requests.adapters import HTTPAdapter
 from requests.structures import CaseInsensitiveDict
 
-from resources.errors import AuthenticationError, ConfigurationError, ProtocolError, TransientError
+from resources.errors import (
+    AssetOwnersError,
+    AuthenticationError,
+    ConfigurationError,
+    ProtocolError,
+    TransientError,
+)
 
 CONNECT_TIMEOUT_SECONDS = 10
 MAX_ANSWER_BYTES = 256 * 2**20
@@ -66,6 +72,11 @@ class Transport:
     connections: int = 8
     read_timeout_seconds: float = 60
     total_timeout_seconds: float = 600
+
+    @property
+    def where(self) -> str:
+        """The service and its address, to begin a message with."""
+        return f"The {self.service} at {self.url}"
 
     def new_session(self) -> requests.Session:
         """Open a session with cookies of its own.
@@ -115,7 +126,6 @@ class Transport:
             TransientError: time-out, refused or broken connection. The service may have acted.
             ProtocolError: a redirect, or an answer over `MAX_ANSWER_BYTES`.
         """
-        where = f"The {self.service} at {self.url}"
         deadline = time.monotonic() + self.total_timeout_seconds
         try:
             with session.request(
@@ -128,45 +138,52 @@ class Transport:
             ) as response:
                 if 300 <= response.status_code < 400:
                     raise ProtocolError(
-                        f"{where} redirects {path} to {response.headers.get('Location')!r}; credentials "
+                        f"{self.where} redirects {path} to {response.headers.get('Location')!r}; credentials "
                         f"are not sent elsewhere: set {self.section}url to the final address"
                     )
-                body = bytearray()
-                for chunk in response.iter_content(_CHUNK_BYTES):
-                    body += chunk
-                    if len(body) > MAX_ANSWER_BYTES:
-                        raise ProtocolError(f"{where} answered {path} with over {MAX_ANSWER_BYTES} bytes")
-                    if time.monotonic() > deadline:
-                        raise TransientError(
-                            f"{where} has not finished answering {path} in {self.total_timeout_seconds:.0f} s"
-                        )
-                return Answer(response.status_code, response.headers, bytes(body))
-        except requests.exceptions.SSLError as error:
-            raise AuthenticationError(
-                f"{where} could not prove who it is: {_root_cause(error)}. Set {self.section}ca_file to the "
+                return Answer(
+                    response.status_code, response.headers, self._body(response, path, deadline=deadline)
+                )
+        except (requests.exceptions.RequestException, urllib3.exceptions.HTTPError) as error:
+            raise self._failure(error, f"{method} {path}") from error
+
+    def _body(self, response: requests.Response, path: str, *, deadline: float) -> bytes:
+        body = bytearray()
+        # read1 gives what has arrived: reading whole chunks would wait for a trickle without an end.
+        while chunk := response.raw.read1(_CHUNK_BYTES, decode_content=True):
+            body += chunk
+            if len(body) > MAX_ANSWER_BYTES:
+                raise ProtocolError(f"{self.where} answered {path} with over {MAX_ANSWER_BYTES} bytes")
+            if time.monotonic() > deadline:
+                raise TransientError(
+                    f"{self.where} has not finished answering {path} in {self.total_timeout_seconds:.0f} s"
+                )
+        return bytes(body)
+
+    def _failure(self, error: Exception, call: str) -> AssetOwnersError:
+        """What a call that got no whole answer means."""
+        cause = _root_cause(error)
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return AuthenticationError(
+                f"{self.where} could not prove who it is: {cause}. Set {self.section}ca_file to the "
                 f"authority that signed its certificate (or, less safe, {self.section}ignore_ssl to true)"
-            ) from error
-        except requests.exceptions.ProxyError as error:
-            raise TransientError(
-                f"{where} was not reached through the proxy: {_root_cause(error)}; "
+            )
+        if isinstance(error, requests.exceptions.InvalidURL):
+            return ConfigurationError(f"{self.section}url: {self.url} is not a usable address: {cause}")
+        if isinstance(error, requests.exceptions.ProxyError):
+            return TransientError(
+                f"{self.where} was not reached through the proxy: {cause}; "
                 "check HTTPS_PROXY, HTTP_PROXY and NO_PROXY"
-            ) from error
-        except requests.exceptions.InvalidURL as error:
-            raise ConfigurationError(
-                f"{self.section}url: {self.url} is not a usable address: {error}"
-            ) from error
-        except requests.exceptions.RequestException as error:
-            raise TransientError(
-                f"{where} did not answer {method} {path}: {_root_cause(error)}; "
-                f"check {self.section}url and the network"
-            ) from error
+            )
+        return TransientError(
+            f"{self.where} did not answer {call}: {cause}; check {self.section}url and the network"
+        )
 
     def raise_if_transient(self, answer: Answer, path: str) -> None:
         """Raise TransientError, with the server's Retry-After, for 408, 425, 429 and 5xx."""
         if answer.status in {408, 425, 429} or answer.status >= 500:
             raise TransientError(
-                f"The {self.service} at {self.url} answered {path} with "
-                f"HTTP status {answer.status}: {answer.excerpt}",
+                f"{self.where} answered {path} with HTTP status {answer.status}: {answer.excerpt}",
                 retry_after=_retry_after_seconds(answer.headers.get("Retry-After")),
             )
 
@@ -200,11 +217,11 @@ def _retry_after_seconds(header: str | None) -> float | None:
     """Read Retry-After, which holds seconds or an HTTP date; None when it holds neither."""
     if not header:
         return None
-    if header.strip().isdigit():
-        return float(header)
     try:
+        if header.strip().isdecimal():
+            return float(header)
         return max(0.0, email.utils.parsedate_to_datetime(header).timestamp() - time.time())
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
 
 

@@ -1,0 +1,122 @@
+"""The inventory service's response envelope (§2 and §7): what an answer says.
+
+The envelope's `status` decides whether a call went well, whatever the HTTP status (readings §5.1). What a
+refusal means is told by the HTTP status where that says something, else by field-level detail; the words of
+its message are for people and decide nothing.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from resources.errors import (
+    AuthenticationError,
+    NotFoundError,
+    PermissionDeniedError,
+    ProtocolError,
+    ServiceError,
+    ValidationError,
+)
+from resources.http import Answer, Transport
+
+LONGEST_TEXT = 200  # characters of the service's own words in a message
+_KINDS = {401: AuthenticationError, 403: PermissionDeniedError, 404: NotFoundError}
+
+
+@dataclass(frozen=True)
+class Envelope:
+    """An answer that follows the convention: `members` as they came, and the refusal if it is one."""
+
+    members: Mapping[str, Any]
+    refusal: ServiceError | None
+
+    @property
+    def payload(self) -> Any:
+        """What lies under `data`, or else what lies beside status and message."""
+        if "data" in self.members:
+            return self.members["data"]
+        return {name: value for name, value in self.members.items() if name not in {"status", "message"}}
+
+
+def open_envelope(
+    answer: Answer, path: str, transport: Transport, *, tenant: str | None = None, secret: str = ""
+) -> Envelope:
+    """Read an answer of the inventory service.
+
+    Args:
+        answer: what came.
+        path: the endpoint, for messages.
+        transport: the service, for messages.
+        tenant: the tenant of a tenant-scoped call; how such a call is rejected for its tenant is not shown
+            (§7 rule 5), so every refusal names the setting.
+        secret: what was sent and must not come back in a message.
+
+    Raises:
+        TransientError: a failure with HTTP status 408, 425, 429 or 5xx.
+        ProtocolError: no envelope.
+    """
+    members = envelope_members(answer.body)
+    if members is not None and members["status"]:
+        return Envelope(members, refusal=None)
+    shown = replace(answer, body=_hidden(answer.body.decode(errors="replace"), secret).encode())
+    transport.raise_if_transient(shown, path)
+    if members is None and answer.status != 401:
+        raise ProtocolError(
+            f"{transport.where} answered {path} with HTTP status {answer.status} and no envelope; "
+            f"{transport.section}url must be the service itself, without /api/v1. It said: {shown.excerpt}"
+        )
+    refused = f"{transport.where} refused {path}"
+    if tenant:
+        refused += f" for tenant {tenant} ({transport.section}tenant_id)"
+    return Envelope(members or {}, _refusal(answer.status, members or {}, refused, secret))
+
+
+def envelope_members(body: bytes) -> dict[str, Any] | None:
+    """The members of an envelope; None when the body is no JSON object with a boolean `status`."""
+    try:
+        members = json.loads(body)
+        if re.search(rb"\\u[dD][89a-fA-F]", body):
+            # Half of a surrogate pair is no text: nothing could store it or send it back.
+            members = json.loads(json.dumps(members, ensure_ascii=False).encode(errors="replace"))
+    except (ValueError, RecursionError):
+        return None
+    return members if isinstance(members, dict) and isinstance(members.get("status"), bool) else None
+
+
+def field_detail(members: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Field-level detail of a failure: field name to texts, from whichever member holds it (§7 rule 3)."""
+    details = [value for name, value in members.items() if name != "message" and isinstance(value, dict)]
+    texts = {name: list(_texts(value)) for detail in details for name, value in detail.items()}
+    return {name: found for name, found in texts.items() if found}
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """The texts anywhere inside a value."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list | dict):
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from _texts(inner)
+
+
+def _refusal(status: int, members: Mapping[str, Any], refused: str, secret: str) -> ServiceError:
+    message = members.get("message")
+    reason = message if isinstance(message, str) and message else f"HTTP status {status}, no reason given"
+    fields = field_detail(members)
+    detail = "; ".join(f"{name}: {', '.join(texts)}" for name, texts in fields.items())
+    text = f"{refused}: {_hidden(reason, secret)[:LONGEST_TEXT]}"
+    if detail:
+        text += f" ({_hidden(detail, secret)[:LONGEST_TEXT]})"
+    if status in _KINDS:
+        return _KINDS[status](text)
+    return ValidationError(text, fields) if fields or status in {400, 422} else ServiceError(text)
+
+
+def _hidden(text: str, secret: str) -> str:
+    """The text without the secret, also where it is written as JSON."""
+    if secret:
+        for written in (secret, json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1]):
+            text = text.replace(written, "***")
+    return text
