@@ -110,6 +110,25 @@ class SearchClient:
         finally:
             executor.shutdown(cancel_futures=True)
 
+    def totals(self, first: date, last: date) -> tuple[int, int, int]:
+        """Count the documents from `first` to `last`: matching, without a user, without a host.
+
+        Raises what `logons` raises: a field that cannot be aggregated is refused here, too.
+        """
+        aggregations = {**self._carried(), "pairs": {"composite": {"size": 1, "sources": self._sources()}}}
+        found = self._search(first, last, aggregations, _PAGE, count_documents=True)
+        return _totals(found)
+
+    def _fields(self) -> dict[str, str]:
+        return {"hostname": self._instance.hostname_field, "username": self._instance.user_field}
+
+    def _sources(self) -> list[dict[str, Any]]:
+        return [{name: {"terms": {"field": field}}} for name, field in self._fields().items()]
+
+    def _carried(self) -> dict[str, Any]:
+        """Aggregations that count the documents with a host and those with a user; `_totals` reads them."""
+        return {name: {"filter": _carries(field)} for name, field in self._fields().items()}
+
     def _days_with_events(self, days: Sequence[date]) -> list[date]:
         """Return the days with at least one matching document, from one request."""
         ranges = []
@@ -130,14 +149,10 @@ class SearchClient:
         pages = [] if empty else list(self._pages(day))
         if not pages:
             return DayOfLogons(day, fetched_at, 0, 0, 0, _counts([]))
-        matching = pages[0]["hits"]["total"]["value"]
-        totals = pages[0]["aggregations"]
         return DayOfLogons(
             day,
             fetched_at,
-            matching=matching,
-            lacking_user=matching - totals["username"]["doc_count"],
-            lacking_host=matching - totals["hostname"]["doc_count"],
+            *_totals(pages[0]),
             counts=_counts([page["aggregations"]["pairs"]["buckets"] for page in pages]),
         )
 
@@ -147,16 +162,13 @@ class SearchClient:
         The cluster's bucket limit is a setting that only an administrator may read, so the page size
         starts high and halves whenever the cluster refuses it.
         """
-        fields = {"hostname": self._instance.hostname_field, "username": self._instance.user_field}
-        totals = {name: {"filter": _carries(field)} for name, field in fields.items()}
-        sources = [{name: {"terms": {"field": field}}} for name, field in fields.items()]
         after: dict[str, str] | None = None
         while True:
             size = self._page_size
-            pairs: dict[str, Any] = {"size": size, "sources": sources}
+            pairs: dict[str, Any] = {"size": size, "sources": self._sources()}
             if after:
                 pairs["after"] = after
-            aggregations = {"pairs": {"composite": pairs}, **({} if after else totals)}
+            aggregations = {"pairs": {"composite": pairs}, **({} if after else self._carried())}
             try:
                 page = self._search(day, day, aggregations, _PAGE, count_documents=not after)
             except _TooManyBucketsError:
@@ -315,6 +327,16 @@ _QUERY_ERRORS = frozenset(
 def _carries(field: str) -> dict[str, Any]:
     """Query for documents that carry a field; empty and `-` count as lacking it (readings §1.3)."""
     return {"bool": {"filter": [{"exists": {"field": field}}], "must_not": [{"terms": {field: ["", "-"]}}]}}
+
+
+def _totals(found: dict[str, Any]) -> tuple[int, int, int]:
+    """Documents of an answer: matching, without a user, without a host."""
+    matching = found["hits"]["total"]["value"]
+    with_user, with_host = (
+        found["aggregations"][name]["doc_count"] if found["aggregations"] else 0
+        for name in ("username", "hostname")
+    )
+    return matching, matching - with_user, matching - with_host
 
 
 def _counts(pages: list[pl.Series]) -> pl.DataFrame:

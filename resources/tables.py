@@ -23,14 +23,16 @@ from pathlib import Path
 
 import duckdb
 import polars as pl
-from filelock import FileLock
+from filelock import FileLock, Timeout
 
 from ownership import schemas
 from ownership.decisions import Window
 from ownership.windows import days_of
+from resources.errors import AssetOwnersError
 
 BY_DAY = ("logon_counts", "logon_days")
 BY_RUN = ("owner_writes",)
+LOCK_TIMEOUT_SECONDS = 600
 
 
 class Tables:
@@ -96,15 +98,48 @@ class Tables:
         own = self._run_file(table, run_id) if run_id else None
         return pl.scan_parquet(own if own and own.exists() else self._snapshot(table), glob=False)
 
+    def of_run(self, table: str, run_id: str) -> pl.DataFrame:
+        """A snapshot that the run itself stored; without rows when it did not come so far."""
+        path = self._run_file(table, run_id)
+        return pl.read_parquet(path, glob=False) if path.exists() else schemas.empty(schemas.TABLES[table])
+
     def append_writes(self, writes: pl.DataFrame, *, run_id: str) -> None:
         """Store what a run wrote beside what other runs wrote."""
         _write(
             schemas.validated(schemas.OwnerWrites, writes), self.folder / "owner_writes" / f"{run_id}.parquet"
         )
 
+    def run_writes(self, run_id: str) -> pl.DataFrame:
+        """Rows of owner_writes of one run; of a run that may only plan, its plan."""
+        path = self.folder / "owner_writes" / f"{run_id}.parquet"
+        if path.exists():
+            return pl.read_parquet(path, glob=False)
+        return self.of_run("owner_writes", run_id).filter(outcome="planned")
+
     def writes(self) -> pl.LazyFrame:
         """Rows of owner_writes of all runs."""
         return pl.scan_parquet(sorted((self.folder / "owner_writes").glob("*.parquet")), glob=False)
+
+    @property
+    def journal(self) -> Path:
+        """The file of the journal of writes."""
+        return self.folder / "writes.sqlite"
+
+    @contextmanager
+    def writing(self) -> Generator[None]:
+        """Let one run of the instance write at a time; a lock that a dead process held does not block.
+
+        Raises:
+            AssetOwnersError: another run has been writing for `LOCK_TIMEOUT_SECONDS`.
+        """
+        try:
+            with FileLock(self.folder / ".writing.lock", timeout=LOCK_TIMEOUT_SECONDS):
+                yield
+        except Timeout as error:
+            raise AssetOwnersError(
+                f"Another run of {self.slug} has been writing for {LOCK_TIMEOUT_SECONDS} s; wait for its end "
+                "and run again"
+            ) from error
 
     def _scan_days(self, table: str, days: Window | Sequence[date]) -> pl.LazyFrame:
         wanted = days_of(days) if isinstance(days, Window) else days

@@ -1,0 +1,153 @@
+"""One scan: a run of one instance over one look-back window, as its assets see it.
+
+What an operator chooses in the launchpad is `ScanOptions`; which days a run covers follows from its
+partitions. What is done with them is told by the assets.
+"""
+
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import date, datetime
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import dagster as dg
+
+from ownership.decisions import Window
+from ownership.schemas import InvalidTableError
+from ownership.windows import is_past, look_back_window
+from resources.errors import AssetOwnersError
+from resources.inventory import InventoryClient
+from resources.search import SearchClient
+from resources.settings import Instance
+from resources.tables import Tables
+
+PARTITION = "dagster/partition"
+RANGE_START = "dagster/asset_partition_range_start"
+RANGE_END = "dagster/asset_partition_range_end"
+
+
+@dataclass(frozen=True)
+class ScanOptions:
+    """What an operator may choose for one run; see `scan_resource`."""
+
+    lookback_days: int
+    enrich: bool
+    dry_run: bool
+    refetch: bool
+    force: bool
+
+
+@dataclass(frozen=True)
+class Scan:
+    """A run of one instance.
+
+    `may_write` is false for a dry run and for a window of the past that is not forced; such a run changes
+    no table that analysts look at (readings §4.2 and §7).
+    """
+
+    instance: Instance
+    options: ScanOptions
+    run_id: str
+    window: Window
+    may_write: bool
+    tables: Tables
+    open_search: Callable[[], SearchClient]
+    open_inventory: Callable[[], InventoryClient]
+
+
+def scan_of(context: Any, instance: Instance) -> Scan:
+    """Read the scan off the context of an asset, an op or a check.
+
+    Raises:
+        dagster.Failure: the last day of the run is before scan.first_day.
+    """
+    options, tables, open_search, open_inventory = (
+        getattr(context.resources, key) for key in resource_keys(instance)
+    )
+    today = datetime.now(ZoneInfo(instance.scan.timezone)).date()
+    tags = context.run.tags
+    last = date.fromisoformat(tags.get(RANGE_END) or tags.get(PARTITION) or today.isoformat())
+    try:
+        window = look_back_window(last, options.lookback_days, instance.scan.first_day)
+    except ValueError as error:
+        raise dg.Failure(str(error), allow_retries=False) from error
+    past = is_past(window, today, late_days=instance.scan.late_days)
+    return Scan(
+        instance=instance,
+        options=options,
+        run_id=context.run.run_id,
+        window=window,
+        may_write=not options.dry_run and (options.force or not past),
+        tables=tables,
+        open_search=open_search,
+        open_inventory=open_inventory,
+    )
+
+
+def resource_keys(instance: Instance) -> list[str]:
+    """Keys of an instance's Dagster resources: scan, tables, search and inventory, in this order."""
+    return [f"{instance.slug}_{name}" for name in ("scan", "tables", "search", "inventory")]
+
+
+def scan_resources(instance: Instance, home: Path) -> dict[str, Any]:
+    """The Dagster resources of an instance, by key.
+
+    The clients are opened by the assets that use them, so a secret that is not set fails their step with
+    a message, not the start of the run with a stack trace.
+    """
+    parts = (
+        scan_resource(instance),
+        Tables(home, instance.slug),
+        lambda: SearchClient(instance),
+        lambda: InventoryClient(instance.platform, connections=instance.writes.concurrency),
+    )
+    return dict(zip(resource_keys(instance), parts, strict=True))
+
+
+def scan_resource(instance: Instance) -> dg.ResourceDefinition:
+    """What an operator may choose in the launchpad; the defaults come from the instance file."""
+
+    def option(kind: type, default: Any, description: str) -> dg.Field:
+        return dg.Field(kind, default_value=default, description=description)
+
+    scan = instance.scan
+    options = {
+        "lookback_days": option(
+            int,
+            scan.lookback_days,
+            "Look-back window: calendar days that end with the last day of the run (today without one).",
+        ),
+        "enrich": option(
+            bool,
+            scan.enrich,
+            "Enrich host information by asset owner: copy the owner's department and criticality.",
+        ),
+        "dry_run": option(
+            bool, instance.writes.dry_run, "Plan only: decide and store what would be written, write nothing."
+        ),
+        "refetch": option(
+            bool, default=True, description="Fetch every day named; off: only those missing or not settled."
+        ),
+        "force": option(
+            bool,
+            default=False,
+            description=f"Write although the last day is more than {scan.late_days} days ago.",
+        ),
+    }
+
+    @dg.resource(config_schema=options, description=f"Options of one run of {instance.name}.")
+    def scan_options(context: dg.InitResourceContext) -> ScanOptions:
+        return ScanOptions(**context.resource_config)
+
+    return scan_options
+
+
+@contextmanager
+def told_to_the_operator() -> Generator[None]:
+    """Turn our errors into Dagster failures, which the UI shows as a message instead of a stack trace."""
+    try:
+        yield
+    except (AssetOwnersError, InvalidTableError) as error:
+        raise dg.Failure(str(error), allow_retries=False) from error

@@ -1,0 +1,15 @@
+"""The command line: `asset-owners`."""
+
+import sys
+
+
+def main() -> None:
+    """Run the command line; a wrong setting ends with status 2, any other failure with 1 (readings §8)."""
+    from pipelines.cli.app import app  # noqa: PLC0415  (what --help needs and no more)
+    from resources.errors import AssetOwnersError, ConfigurationError  # noqa: PLC0415
+
+    try:
+        app()
+    except AssetOwnersError as error:
+        print(f"asset-owners: {error}", file=sys.stderr)  # noqa: T201
+        sys.exit(2 if isinstance(error, ConfigurationError) else 1)

@@ -1,0 +1,82 @@
+"""The commands and their options. What a command does is in the module of its name.
+
+Those modules are imported when their command is called: Dagster and Polars take seconds, `--help` must not.
+"""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(
+    help="Fills in the owners of host assets from Windows logon events.",
+    epilog="ASSET_OWNERS_HOME (default ./var) holds the tables, the catalogue and Dagster's own home.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+InstanceFile = Annotated[Path, typer.Option("--instance", metavar="FILE", help="The instance file.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object as the last line.")]
+
+
+@app.command()
+def run(
+    instance: InstanceFile,
+    lookback_days: Annotated[
+        int | None,
+        typer.Option(min=1, help="Look-back window in calendar days. [default: scan.lookback_days]"),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Plan only; write nothing.")] = False,
+    no_enrich: Annotated[
+        bool, typer.Option("--no-enrich", help="Leave department and criticality of hosts as they are.")
+    ] = False,
+    as_of: Annotated[
+        str | None, typer.Option(metavar="DAY", help="Last day of the window. [default: today]")
+    ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Write although the window ended more than scan.late_days ago.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Fetch logons and inventory, decide each host's owner, and write.
+
+    Exit status: 0 success, also when single writes failed; 1 the run failed; 2 the instance file, a secret
+    or an argument is wrong.
+    """
+    from pipelines.cli import run as command
+
+    raise typer.Exit(
+        command.run(
+            instance,
+            lookback_days=lookback_days,
+            dry_run=dry_run,
+            enrich=not no_enrich,
+            as_of=as_of,
+            force=force,
+            as_json=as_json,
+        )
+    )
+
+
+@app.command()
+def explain(
+    instance: InstanceFile,
+    host: Annotated[str, typer.Argument(help="Host name, in any spelling.")],
+) -> None:
+    """Tell why a host has, or has not, an owner: from the counts to the write."""
+    from pipelines.cli import explain as command
+
+    command.explain(instance, host)
+
+
+@app.command()
+def check(instance: InstanceFile) -> None:
+    """Try both services without writing; say what is well and what to mend.
+
+    Exit status: 0 all is well, 1 something is not, 2 the instance file or a secret is wrong.
+    """
+    from pipelines.cli import check as command
+
+    raise typer.Exit(command.check(instance))

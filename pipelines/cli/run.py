@@ -1,0 +1,172 @@
+"""`asset-owners run`: the job of an instance as Dagster would run it, recorded where its UI looks."""
+
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from datetime import date, datetime
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import dagster as dg
+
+from ownership.decisions import Window, summary
+from ownership.windows import look_back_window
+from pipelines.dagster_home import dagster_instance
+from pipelines.definitions import build_definitions
+from pipelines.schedules import run_config, window_tags
+from resources.errors import ConfigurationError
+from resources.settings import Instance, home, load_instance
+from resources.tables import Tables
+
+
+@dataclass
+class Report:
+    """What `--json` prints; `error` only for a run that failed. Dates are inclusive."""
+
+    instance: str | None = None
+    run_id: str | None = None
+    window: dict[str, str | int] | None = None
+    decisions: dict[str, int] = field(default_factory=dict)
+    writes: dict[str, int] = field(default_factory=dict)
+    conflicts: int = 0
+    dry_run: bool = False
+    error: str | None = None
+
+    def as_json(self) -> str:
+        """One line; without `error` when there was none."""
+        return json.dumps(
+            {key: value for key, value in asdict(self).items() if (key, value) != ("error", None)}
+        )
+
+
+def run(
+    path: Path,
+    *,
+    lookback_days: int | None,
+    dry_run: bool,
+    enrich: bool,
+    as_of: str | None,
+    force: bool,
+    as_json: bool,
+) -> int:
+    """Run the job and print what came of it; return the exit status (readings §8)."""
+    report = Report(dry_run=dry_run)
+    try:
+        instance = load_instance(path)
+        require_secrets(instance)
+        window = chosen_window(instance, as_of, lookback_days)
+        report = run_scan(instance, home(), window, dry_run=dry_run, enrich=enrich, force=force)
+        status = 1 if report.error else 0
+    except ConfigurationError as error:
+        report.error, status = str(error), 2
+    if as_json:
+        print(report.as_json())
+    elif not report.error:
+        print(_in_words(report))
+    if report.error:
+        print(f"asset-owners: {report.error}", file=sys.stderr)
+    return status
+
+
+def run_scan(
+    instance: Instance, home: Path, window: Window, *, dry_run: bool, enrich: bool, force: bool
+) -> Report:
+    """Run the job over a window and report what the tables hold afterwards."""
+    job = build_definitions([instance], home).resolve_job_def(instance.slug)
+    options: dict[str, Any] = {"lookback_days": window.days, "refetch": False, "force": force}
+    if dry_run:
+        options["dry_run"] = True
+    if not enrich:
+        options["enrich"] = False
+    with dagster_instance(home) as recorded:
+        result = job.execute_in_process(
+            instance=recorded,
+            tags=window_tags(window),
+            run_config=run_config(instance, **options),
+            raise_on_error=False,
+        )
+    return _report(instance, Tables(home, instance.slug), window, result)
+
+
+def _report(instance: Instance, tables: Tables, window: Window, result: dg.ExecuteInProcessResult) -> Report:
+    report = Report(
+        instance=instance.name,
+        run_id=result.run_id,
+        window={"from": window.first.isoformat(), "to": window.last.isoformat(), "days": window.days},
+        error="\n".join(_errors(result)) or None,
+    )
+    decisions = tables.of_run("owner_decisions", result.run_id)
+    report.decisions = summary(decisions)
+    report.conflicts = decisions.filter(action="conflict").height
+    writes = tables.run_writes(result.run_id)
+    report.writes = dict(writes["outcome"].value_counts().sort("outcome").iter_rows())
+    return report
+
+
+def _errors(result: dg.ExecuteInProcessResult) -> Iterator[str]:
+    """The message of each step that failed; a stack trace stays in the run's log."""
+    for event in result.get_step_failure_events():
+        failure = event.step_failure_data
+        if failure.user_failure_data and failure.user_failure_data.description:
+            yield failure.user_failure_data.description
+        elif failure.error:
+            yield failure.error.cause.message if failure.error.cause else failure.error.message
+    if not result.success and not result.get_step_failure_events():
+        yield f"run {result.run_id} failed before its first step; its log says why"
+
+
+def require_secrets(instance: Instance) -> None:
+    """Resolve every secret once, so that a missing one is told before the run starts.
+
+    Raises:
+        ConfigurationError: naming the setting and the variable or file.
+    """
+    platform = instance.platform
+    secrets = {"password": instance.password, "platform.password": platform.password}
+    secrets |= {f"cookies.{name}": value for name, value in instance.cookies.items()}
+    if platform.mfa_secret:
+        secrets["platform.mfa_secret"] = platform.mfa_secret
+    for setting, secret in secrets.items():
+        secret.resolve(setting)
+
+
+def chosen_window(instance: Instance, as_of: str | None, lookback_days: int | None) -> Window:
+    """The window of a run: it ends with `as_of` in the instance's time zone, or today (readings §4.2).
+
+    Raises:
+        ConfigurationError: `as_of` is no day, in the future, or before scan.first_day.
+    """
+    zone = ZoneInfo(instance.scan.timezone)
+    today = datetime.now(zone).date()
+    last = _day(as_of, zone) if as_of else today
+    if last > today:
+        raise ConfigurationError(f"--as-of: {last} is in the future; name a day up to {today}")
+    try:
+        return look_back_window(last, lookback_days or instance.scan.lookback_days, instance.scan.first_day)
+    except ValueError as error:
+        raise ConfigurationError(f"--as-of: {error}") from error
+
+
+def _day(text: str, zone: ZoneInfo) -> date:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise ConfigurationError(f"--as-of: {text!r} is no day; write it as 2026-01-31") from error
+    return (moment.astimezone(zone) if moment.tzinfo else moment).date()
+
+
+def _in_words(report: Report) -> str:
+    window = report.window or {}
+    lines = [
+        f"{report.instance}: {window['from']} to {window['to']} ({window['days']} days), run {report.run_id}",
+        *(f"{count:>8}  {kind}" for kind, count in report.decisions.items()),
+        "Planned, nothing written:" if report.dry_run else "Writes:",
+        *(f"{count:>8}  {outcome}" for outcome, count in report.writes.items()),
+    ]
+    if report.conflicts:
+        lines.append(
+            f"{report.conflicts} hosts have another owner than the evidence names; they stay as they are."
+        )
+    return "\n".join(lines if report.writes else [*lines, "       0"])

@@ -1,0 +1,63 @@
+"""All instances as one Dagster code location."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+
+from assets_defs.evidence import logon_assets, shares_asset
+from assets_defs.inventory import inventory_assets
+from assets_defs.owners import owner_assets
+from assets_defs.scan import scan_resources
+from assets_defs.sink import sink_asset
+from pipelines.jobs import broken_job, scan_job
+from pipelines.schedules import scan_schedule
+from resources.settings import BrokenInstance, Instance, home, instances_folder, load_instances
+
+
+@dg.definitions
+def definitions() -> dg.Definitions:
+    """The instances of the instances folder; Dagster calls this, importing the module does nothing."""
+    return build_definitions(load_instances(instances_folder()), home())
+
+
+def build_definitions(
+    instances: Sequence[Instance | BrokenInstance],
+    home: Path,
+    *,
+    resource_overrides: Mapping[str, Any] | None = None,
+    executor: dg.ExecutorDefinition = dg.in_process_executor,
+) -> dg.Definitions:
+    """Define assets, checks, job, schedule and resources of each instance.
+
+    Args:
+        instances: what the instance files hold; a broken one becomes a job that fails with its message.
+        home: ASSET_OWNERS_HOME.
+        resource_overrides: parts to swap, by resource key (`<slug>_search` …).
+        executor: runs the steps of a run. In one process by default: the steps share its imports, which
+            cost more than they do.
+    """
+    parts = [
+        dg.Definitions(jobs=[broken_job(instance)])
+        if isinstance(instance, BrokenInstance)
+        else _instance_definitions(instance, home, resource_overrides or {})
+        for instance in instances
+    ]
+    return dg.Definitions.merge(dg.Definitions(executor=executor), *parts)
+
+
+def _instance_definitions(instance: Instance, home: Path, overrides: Mapping[str, Any]) -> dg.Definitions:
+    job = scan_job(instance)
+    return dg.Definitions(
+        assets=[
+            logon_assets(instance),
+            *inventory_assets(instance),
+            shares_asset(instance),
+            *owner_assets(instance),
+            sink_asset(instance),
+        ],
+        jobs=[job],
+        schedules=[scan_schedule(instance, job)] if instance.scan.schedule else [],
+        resources={**scan_resources(instance, home), **overrides},
+    )
