@@ -4,8 +4,13 @@ The counts come from `evidence`, the candidates from `matching`; nothing is writ
 """
 
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, datetime
 from typing import Literal
+
+import polars as pl
+
+from ownership.schemas import NAMING, OwnerDecisions, polars_schema
+from ownership.subjects import subjects_with_leaders
 
 
 @dataclass(frozen=True)
@@ -30,3 +35,105 @@ class Rules:
     exclude_users: tuple[str, ...] = ()
     exclude_hosts: tuple[str, ...] = ()
     min_events: int = 1
+
+
+def owner_decisions(
+    shares: pl.DataFrame,
+    matches: pl.DataFrame,
+    hosts: pl.DataFrame,
+    *,
+    rules: Rules,
+    window: Window,
+    decided_at: datetime,
+    run_id: str,
+) -> pl.DataFrame:
+    """Decide about every host: what its logons say, whom that names, what follows (§1; readings §1, §2).
+
+    Args:
+        shares: Rows of `host_user_shares`, made with the same rules.
+        matches: Rows of `username_matches` for the same shares.
+        hosts: Rows of `inventory_hosts`.
+        rules: The instance's rules.
+        window: The look-back window that the shares stand for.
+        decided_at: The instant that the decisions bear.
+        run_id: The run that the decisions bear.
+
+    Returns:
+        Rows of `owner_decisions`, sorted by hostname and host_id: one for each host asset, and one for each
+        host name of the shares that no host asset has.
+    """
+    candidates = (
+        matches.lazy()
+        .filter("decisive")
+        .group_by("username")
+        .agg(pl.first("matched_by"), candidate_ids=pl.col("user_id").sort())
+    )
+    named = pl.col("evidence").is_in(NAMING)
+    found = pl.col("candidate_ids").list.len()
+    owned = pl.col("owner_ids").list.len() > 0
+    resolved = pl.col("resolved_owner").is_not_null()
+    return (
+        subjects_with_leaders(
+            shares, hosts, hostname_match=rules.hostname_match, exclude_hosts=rules.exclude_hosts
+        )
+        .with_columns(evidence=_first(_evidence(rules)))
+        .join(candidates, on="username", how="left")
+        .with_columns(pl.when(named).then("matched_by"), pl.when(named).then("candidate_ids").fill_null([]))
+        .with_columns(
+            match=_first(
+                {
+                    "matched": named & (found == 1),
+                    "ambiguous_user": named & (found > 1),
+                    "no_user_asset": named,
+                }
+            )
+        )
+        .with_columns(resolved_owner=pl.when(match="matched").then(pl.col("candidate_ids").list.first()))
+        .with_columns(
+            action=_first(
+                {
+                    "no_host": pl.col("host_id").is_null(),
+                    "write": resolved & ~owned,
+                    "agree": resolved & pl.col("owner_ids").list.contains(pl.col("resolved_owner")),
+                    "conflict": resolved,
+                    "keep": owned,
+                    "none": pl.lit(value=True),
+                }
+            ),
+            existing_owner=pl.when(owned).then(pl.col("owner_ids").list.join(",")),
+            window_from=pl.lit(window.first),
+            window_to=pl.lit(window.last),
+            threshold_percent=pl.lit(rules.share_threshold_percent, pl.Int64),
+            decided_at=pl.lit(decided_at, pl.Datetime("us", "UTC")),
+            run_id=pl.lit(run_id),
+        )
+        .select(*polars_schema(OwnerDecisions))
+        .sort("hostname", "host_id", nulls_last=True)
+        .collect(engine="streaming")
+    )
+
+
+def summary(decisions: pl.DataFrame) -> dict[str, int]:
+    """Count the decisions by `<evidence>/<match>/<action>`, sorted; a missing match is the word `null`."""
+    story = pl.format("{}/{}/{}", "evidence", pl.col("match").fill_null("null"), "action")
+    return dict(decisions.group_by(story.alias("story")).len().sort("story").iter_rows())
+
+
+def _evidence(rules: Rules) -> dict[str, pl.Expr]:
+    """What the logons of a host say, the first that holds (readings §2.3)."""
+    leading = 100 * pl.col("events") > rules.share_threshold_percent * pl.col("total_events")
+    return {
+        "no_hostname": pl.col("hostname").is_null(),
+        "excluded_host": pl.col("excluded"),
+        "hostname_collision": pl.col("collides"),
+        "no_logons": pl.col("total_events") == 0,
+        "too_few_events": pl.col("total_events") < rules.min_events,
+        "single_user": pl.col("user_count") == 1,
+        "majority": leading,
+        "no_majority": pl.lit(value=True),
+    }
+
+
+def _first(cases: dict[str, pl.Expr]) -> pl.Expr:
+    """Name of the first case that holds; null when none does."""
+    return pl.coalesce(pl.when(holds).then(pl.lit(name)) for name, holds in cases.items())

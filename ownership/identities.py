@@ -54,3 +54,9 @@ def wildcard_regex(patterns: Sequence[str]) -> str | None:
     folded = (unicodedata.normalize("NFC", pattern.lower()).strip() for pattern in patterns)
     literal = (pl.escape_regex(pattern).replace(r"\*", ".*").replace(r"\?", ".") for pattern in folded)
     return f"(?s)^(?:{'|'.join(literal)})$" if patterns else None
+
+
+def fits_any(name: pl.Expr, patterns: Sequence[str]) -> pl.Expr:
+    """Tell whether a folded name fits any of the wildcard patterns."""
+    regex = wildcard_regex(patterns)
+    return pl.lit(value=False) if regex is None else name.str.contains(regex)

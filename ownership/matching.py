@@ -1,0 +1,44 @@
+"""Which user assets a user name could stand for.
+
+Whether anybody is looked for, and what follows, is decided in `decisions`.
+"""
+
+import polars as pl
+
+from ownership.identities import fold_username
+
+FIELDS = ("user_email", "directory_user_sam_account_name", "directory_user_surname")
+"""The fields of §1 rule 4, in the order in which they decide."""
+
+
+def username_matches(shares: pl.DataFrame, users: pl.DataFrame, *, user_value_field: str) -> pl.DataFrame:
+    """Look every user name of the evidence up in the user assets (§1 rule 4; readings §2.1).
+
+    The instance's user value field is asked first, then those of rule 4, each once; the first field that
+    knows the name decides, and what later fields say is kept beside it.
+
+    Args:
+        shares: Rows of `host_user_shares`.
+        users: Rows of `inventory_users`.
+        user_value_field: Name of the field that `user_value` holds.
+
+    Returns:
+        Rows of `username_matches`, sorted by username; fields in the order asked, then by user_id.
+    """
+    columns = {user_value_field: "user_value"} | {name: name for name in FIELDS if name != user_value_field}
+    known = pl.concat(
+        users.lazy()
+        .select("user_id", username=column)
+        .explode("username")
+        .with_columns(fold_username(pl.col("username")), matched_by=pl.lit(field), order=pl.lit(order))
+        for order, (field, column) in enumerate(columns.items())
+    )
+    return (
+        shares.lazy()
+        .select(pl.col("username").unique())
+        .join(known.unique(), on="username", how="left")
+        .with_columns(decisive=pl.col("order").eq(pl.min("order").over("username")).fill_null(value=False))
+        .sort("username", "order", "user_id")
+        .select("username", "user_id", "matched_by", "decisive")
+        .collect(engine="streaming")
+    )
