@@ -6,8 +6,14 @@ from itertools import pairwise
 from unicodedata import normalize
 from zoneinfo import ZoneInfo
 
+import polars as pl
 import pytest
 
+from ownership.decisions import Rules, Window, owner_decisions
+from ownership.evidence import host_user_shares
+from ownership.identities import owner_ids
+from ownership.matching import FIELDS, username_matches
+from ownership.schemas import InventoryHosts, InventoryUsers, LogonCounts, polars_schema, validated
 from sandbox.company import DEMO_RULES, MAPPING, generate
 
 FRIDAY = date(2025, 11, 21)
@@ -269,3 +275,59 @@ def test_the_window_is_used_from_its_first_to_its_last_instant(company):
     end = start + timedelta(days=30)
     tick = timedelta(milliseconds=1)
     assert {start - tick, start, end - tick, end} <= set(moments)
+
+
+def frame(model, rows):
+    return validated(model, pl.DataFrame(rows, polars_schema(model), orient="row"))
+
+
+def logon_counts(company):
+    counts = Counter(
+        (instant(document).date(), document["agent"].get("name"), name)
+        for document in filter(window(), filter(default_query, company.documents()))
+        for name in values(document.get("user", {}).get("name"))
+    )
+    return frame(
+        LogonCounts, [(*key, events) for key, events in counts.items() if not {None, "", "-"} & set(key)]
+    )
+
+
+def inventory(company):
+    listed_at = datetime.combine(FRIDAY, time(12), UTC)
+    hosts = [
+        {
+            "host_id": host["id"],
+            "hostnames": values(host.get("search_agent_name")),
+            "owner_ids": owner_ids(host.get("asset_owner")),
+            "listed_at": listed_at,
+        }
+        for host in company.hosts
+    ]
+    users = [
+        {"user_id": user["id"], "user_value": values(user.get("user_email")), "listed_at": listed_at}
+        | {field: values(user.get(field)) for field in FIELDS}
+        | {field: user.get(field) for field in ("user_department", "criticality")}
+        for user in company.users
+    ]
+    return frame(InventoryHosts, hosts), frame(InventoryUsers, users)
+
+
+def test_the_rules_decide_the_truth_row_by_row(company):
+    rules = Rules(**DEMO_RULES)
+    hosts, users = inventory(company)
+    shares = host_user_shares(
+        logon_counts(company).lazy(), exclude_users=rules.exclude_users, hostname_match=rules.hostname_match
+    )
+    decisions = owner_decisions(
+        shares,
+        username_matches(shares, users, user_value_field="user_email"),
+        hosts,
+        rules=rules,
+        window=Window(FRIDAY - timedelta(days=29), FRIDAY),
+        decided_at=datetime.combine(FRIDAY, time(12), UTC),
+        run_id="a-run",
+    )
+    columns = ["host_id", "hostname", "evidence", "match", "action", "resolved_owner"]
+    expected = pl.DataFrame([{name: getattr(row, name) for name in columns} for row in company.truth])
+    by = ["host_id", "hostname"]
+    assert decisions.select(columns).sort(by).rows() == expected.sort(by).rows()
