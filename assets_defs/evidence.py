@@ -63,18 +63,17 @@ def _fetch(context: dg.AssetExecutionContext, scan: Scan, days: list[date]) -> d
     if scan.instance.ignore_ssl:
         context.log.warning("ignore_ssl is on: the certificate of the search service is not checked")
     events, emptied = 0, []
-    with scan.open_search() as search:
-        for number, found in enumerate(search.logons(wanted), start=1):
-            if not found.matching and found.day in held_events:
-                emptied.append(found.day.isoformat())
-                row = stored.filter(day=found.day).with_columns(fetched_at=pl.lit(found.fetched_at))
-                counts = scan.tables.logon_counts([found.day]).collect()
-            else:
-                row, counts = _day_tables(found, settings)
-            scan.tables.write_day(row, counts)
-            events += row["counted"].item()
-            if number % DAYS_BETWEEN_PROGRESS_LINES == 0:
-                context.log.info(f"Logons: {number} of {len(wanted)} days fetched, {events} events")
+    for number, found in enumerate(scan.search().logons(wanted), start=1):
+        if not found.matching and found.day in held_events:
+            emptied.append(found.day.isoformat())
+            row = stored.filter(day=found.day).with_columns(fetched_at=pl.lit(found.fetched_at))
+            counts = scan.tables.logon_counts([found.day]).collect()
+        else:
+            row, counts = _day_tables(found, settings)
+        scan.tables.write_day(row, counts)
+        events += row["counted"].item()
+        if number % DAYS_BETWEEN_PROGRESS_LINES == 0:
+            context.log.info(f"Logons: {number} of {len(wanted)} days fetched, {events} events")
     if emptied:
         context.log.warning(f"Days that came back empty and keep their counts: {', '.join(emptied)}")
     context.log.info(f"Logons: {len(wanted)} of {len(days)} days fetched, {events} events counted")

@@ -10,7 +10,6 @@ import polars as pl
 from assets_defs.scan import Scan, resource_keys, scan_of, told_to_the_operator
 from assets_defs.specs import described
 from ownership.schemas import InventoryHosts, InventoryUsers, Table, polars_schema
-from resources.inventory import InventoryClient
 from resources.records import host_record, user_record
 from resources.settings import Instance, ListCall
 
@@ -26,7 +25,7 @@ def inventory_assets(instance: Instance) -> list[dg.AssetsDefinition]:
 
 
 def _listed(
-    instance: Instance, table: str, list_assets: Callable[[Scan, InventoryClient], pl.DataFrame]
+    instance: Instance, table: str, list_assets: Callable[[Scan], pl.DataFrame]
 ) -> dg.AssetsDefinition:
     @dg.asset(
         **described(instance, table, kinds={"rest"}), required_resource_keys=set(resource_keys(instance))
@@ -35,8 +34,8 @@ def _listed(
         scan = scan_of(context, instance)
         if instance.platform.ignore_ssl:
             context.log.warning("platform.ignore_ssl is on: the inventory's certificate is not checked")
-        with told_to_the_operator(), scan.open_inventory() as inventory:
-            frame = list_assets(scan, inventory)
+        with told_to_the_operator():
+            frame = list_assets(scan)
             scan.tables.prepare()
             scan.tables.write(table, frame, run_id=scan.run_id, publish=scan.may_write)
         context.log.info(f"Inventory: {frame.height} rows of {table} listed")
@@ -45,21 +44,19 @@ def _listed(
     return listed
 
 
-def list_hosts(scan: Scan, inventory: InventoryClient) -> pl.DataFrame:
+def list_hosts(scan: Scan) -> pl.DataFrame:
     """List the host assets as rows of inventory_hosts."""
-    return _rows(scan.instance, inventory, scan.instance.platform.contract.hosts, host_record, InventoryHosts)
+    return _rows(scan, scan.instance.platform.contract.hosts, host_record, InventoryHosts)
 
 
-def list_users(scan: Scan, inventory: InventoryClient) -> pl.DataFrame:
+def list_users(scan: Scan) -> pl.DataFrame:
     """List the user assets as rows of inventory_users."""
-    return _rows(scan.instance, inventory, scan.instance.platform.contract.users, user_record, InventoryUsers)
+    return _rows(scan, scan.instance.platform.contract.users, user_record, InventoryUsers)
 
 
-def _rows(
-    instance: Instance, inventory: InventoryClient, call: ListCall, record: Record, model: type[Table]
-) -> pl.DataFrame:
+def _rows(scan: Scan, call: ListCall, record: Record, model: type[Table]) -> pl.DataFrame:
     listed_at = datetime.now(UTC)
-    rows = inventory.list_assets(
-        call, lambda asset_id, fields: {**record(asset_id, fields, instance), "listed_at": listed_at}
+    rows = scan.inventory().list_assets(
+        call, lambda asset_id, fields: {**record(asset_id, fields, scan.instance), "listed_at": listed_at}
     )
     return pl.DataFrame(rows, schema=polars_schema(model))

@@ -5,9 +5,10 @@ partitions. What is done with them is told by the assets.
 """
 
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import date, datetime
+from functools import cache
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -53,8 +54,8 @@ class Scan:
     window: Window
     may_write: bool
     tables: Tables
-    open_search: Callable[[], SearchClient]
-    open_inventory: Callable[[], InventoryClient]
+    search: Callable[[], SearchClient]
+    inventory: Callable[[], InventoryClient]
 
 
 def scan_of(context: Any, instance: Instance) -> Scan:
@@ -63,9 +64,7 @@ def scan_of(context: Any, instance: Instance) -> Scan:
     Raises:
         dagster.Failure: the last day of the run is before scan.first_day.
     """
-    options, tables, open_search, open_inventory = (
-        getattr(context.resources, key) for key in resource_keys(instance)
-    )
+    options, tables, search, inventory = (getattr(context.resources, key) for key in resource_keys(instance))
     today = datetime.now(ZoneInfo(instance.scan.timezone)).date()
     tags = context.run.tags
     last = date.fromisoformat(tags.get(RANGE_END) or tags.get(PARTITION) or today.isoformat())
@@ -81,8 +80,8 @@ def scan_of(context: Any, instance: Instance) -> Scan:
         window=window,
         may_write=not options.dry_run and (options.force or not past),
         tables=tables,
-        open_search=open_search,
-        open_inventory=open_inventory,
+        search=search,
+        inventory=inventory,
     )
 
 
@@ -92,18 +91,29 @@ def resource_keys(instance: Instance) -> list[str]:
 
 
 def scan_resources(instance: Instance, home: Path) -> dict[str, Any]:
-    """The Dagster resources of an instance, by key.
-
-    The clients are opened by the assets that use them, so a secret that is not set fails their step with
-    a message, not the start of the run with a stack trace.
-    """
+    """The Dagster resources of an instance, by key."""
     parts = (
         scan_resource(instance),
         Tables(home, instance.slug),
-        lambda: SearchClient(instance),
-        lambda: InventoryClient(instance.platform, connections=instance.writes.concurrency),
+        _opened_once(lambda: SearchClient(instance)),
+        _opened_once(lambda: InventoryClient(instance.platform, connections=instance.writes.concurrency)),
     )
     return dict(zip(resource_keys(instance), parts, strict=True))
+
+
+def _opened_once(client: Callable[[], AbstractContextManager[Any]]) -> dg.ResourceDefinition:
+    """A function that opens a client at its first call and gives the same one afterwards.
+
+    The assets of a run share the client, and with it one log-in. It is opened by the asset that needs it
+    first, so that a secret that is not set fails a step with a message, not the run with a stack trace.
+    """
+
+    @dg.resource
+    def opened_once(_: dg.InitResourceContext) -> Generator[Callable[[], Any]]:
+        with ExitStack() as open_clients:
+            yield cache(lambda: open_clients.enter_context(client()))
+
+    return opened_once
 
 
 def scan_resource(instance: Instance) -> dg.ResourceDefinition:

@@ -80,13 +80,13 @@ def write_plan(context: dg.OpExecutionContext, scan: Scan) -> pl.DataFrame:
         context.log.info(f"Nothing is written: this is {why}")
         return planned
     instance = scan.instance
-    with scan.tables.writing(), Journal(scan.tables.journal) as journal, scan.open_inventory() as inventory:
+    with scan.tables.writing(), Journal(scan.tables.journal) as journal:
         if journal.run_ids():
-            settled = settle_leftovers(journal, scan.tables, list_hosts(scan, inventory))
+            settled = settle_leftovers(journal, scan.tables, list_hosts(scan))
             context.log.warning(f"{settled} writes of a run that was cut off are settled")
         finished = write_owners(
             planned,
-            Writer(inventory, instance, lambda: list_hosts(scan, inventory)),
+            Writer(scan.inventory(), instance, lambda: list_hosts(scan)),
             journal,
             concurrency=instance.writes.concurrency,
             max_failed_writes=instance.writes.max_failed_writes,

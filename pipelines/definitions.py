@@ -11,6 +11,7 @@ from assets_defs.inventory import inventory_assets
 from assets_defs.owners import owner_assets
 from assets_defs.scan import scan_resources
 from assets_defs.sink import sink_asset
+from pipelines.console import console
 from pipelines.jobs import broken_job, scan_job
 from pipelines.schedules import scan_schedule
 from resources.settings import BrokenInstance, Instance, home, instances_folder, load_instances
@@ -44,11 +45,10 @@ def build_definitions(
         else _instance_definitions(instance, home, resource_overrides or {})
         for instance in instances
     ]
-    return dg.Definitions.merge(dg.Definitions(executor=executor), *parts)
+    return dg.Definitions.merge(dg.Definitions(executor=executor, loggers={"console": console}), *parts)
 
 
 def _instance_definitions(instance: Instance, home: Path, overrides: Mapping[str, Any]) -> dg.Definitions:
-    job = scan_job(instance)
     return dg.Definitions(
         assets=[
             logon_assets(instance),
@@ -57,7 +57,7 @@ def _instance_definitions(instance: Instance, home: Path, overrides: Mapping[str
             *owner_assets(instance),
             sink_asset(instance),
         ],
-        jobs=[job],
-        schedules=[scan_schedule(instance, job)] if instance.scan.schedule else [],
+        jobs=[scan_job(instance)],
+        schedules=[scan_schedule(instance)] if instance.scan.schedule else [],
         resources={**scan_resources(instance, home), **overrides},
     )

@@ -1,13 +1,16 @@
 """One job an instance, and one for each instance file that cannot be used."""
 
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import dagster as dg
 
 from resources.settings import BrokenInstance, Instance
 
+if TYPE_CHECKING:  # Dagster exports the function and not its type
+    from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
 
-def scan_job(instance: Instance) -> dg.UnresolvedAssetJobDefinition:
+
+def scan_job(instance: Instance) -> "UnresolvedAssetJobDefinition":
     """The job of an instance: all its assets, from the days of the run to the writes."""
     return dg.define_asset_job(
         instance.slug,

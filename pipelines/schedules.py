@@ -11,7 +11,7 @@ from ownership.windows import look_back_window
 from resources.settings import Instance
 
 
-def scan_schedule(instance: Instance, job: dg.UnresolvedAssetJobDefinition) -> dg.ScheduleDefinition:
+def scan_schedule(instance: Instance) -> dg.ScheduleDefinition:
     """Start a run over the look-back window that ends with the day of the tick.
 
     It is stopped until somebody switches it on.
@@ -20,7 +20,7 @@ def scan_schedule(instance: Instance, job: dg.UnresolvedAssetJobDefinition) -> d
 
     @dg.schedule(
         name=instance.slug,
-        job=job,
+        job_name=instance.slug,
         cron_schedule=instance.scan.schedule,
         execution_timezone=instance.scan.timezone,
         description="Fetches the days that are missing or not settled, decides, and writes.",

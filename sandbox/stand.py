@@ -2,34 +2,33 @@
 
 Below ASSET_OWNERS_HOME:
 
-    sandbox/               data of both services, their secrets, the ports they keep
+    sandbox/               data of both services, their ports, and the secrets to try them with
     instances/demo.yaml    the instance that points at them
 """
 
-import json
 import secrets
-import shutil
 import socket
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from pathlib import Path
+from typing import Any
 
 import yaml
 
-from sandbox.company import DEMO_RULES, MAPPING, Company, generate
+from sandbox.company import DEMO_RULES, MAPPING, generate
 from sandbox.engine import Engine
-from sandbox.inventory import Account, InventoryService, InventoryState, totp_code
+from sandbox.inventory import Account, InventoryService, InventoryState
 
+NAME = "Demo"
 INDEX = "logs-winlogbeat-demo"
 TENANT = "acme"
-ACCOUNT = "integration@corp.example"
 
 
 @dataclass(frozen=True)
 class Sandbox:
-    """Both services running on this machine, and how to use them."""
+    """Both services, running on this machine, and the instance file that points at them."""
 
     engine: Engine
     inventory: InventoryService
@@ -44,38 +43,76 @@ def running_sandbox(
 
     Args:
         home: ASSET_OWNERS_HOME.
-        fresh: begin with the data of the demo; otherwise go on with what there is, if anything.
+        fresh: begin with the demo's data; otherwise go on with what there is, if anything.
         progress: told what is being done.
         today: last day of the demo's logons; today in UTC when not given.
     """
     folder = home / "sandbox"
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    if fresh:
-        (folder / "loaded").unlink(missing_ok=True)
-    ports = _ports(folder / "ports.json")
+    loaded = folder / "loaded"
     with (
-        Engine(folder / "engine", port=ports["engine"], progress=progress) as engine,
+        Engine(folder / "engine", port=_kept_port(folder / "engine-port"), progress=progress) as engine,
         InventoryState(folder / "inventory.sqlite") as state,
-        InventoryService(state, port=ports["inventory"]) as inventory,
+        InventoryService(state, port=_kept_port(folder / "inventory-port")) as inventory,
     ):
-        account = _account(folder)
-        if not (folder / "loaded").exists():
-            _load(generate(today=today or datetime.now(UTC).date()), engine, state, account, progress)
-            (folder / "loaded").touch()
+        if fresh or not loaded.exists():
+            company = generate(today=today or datetime.now(UTC).date())
+            progress("loading the logon documents")
+            documents = engine.load(INDEX, MAPPING, company.documents())
+            state.reset(_accounts(folder), company.hosts, company.users, TENANT)
+            progress(f"{documents} documents, {len(company.hosts)} hosts, {len(company.users)} users loaded")
+            loaded.touch()
+        _kept_secret(folder / "search-password", engine.reader.password)
         instance_file = home / "instances" / "demo.yaml"
-        _write_secret(folder / "search-password", engine.reader.password)
         instance_file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        instance_file.write_text(_instance_text(folder, engine, inventory), encoding="utf-8")
+        text = yaml.safe_dump(_instance(folder, engine, inventory), sort_keys=False, allow_unicode=True)
+        instance_file.write_text(f"# Written by the sandbox at each start.\n{text}", encoding="utf-8")
         yield Sandbox(engine, inventory, instance_file)
 
 
-def _load(
-    company: Company,
-    engine: Engine,
-    state: InventoryState,
-    account: Account,
-    progress: Callable[[str], None],
-) -> None:
-    documents = engine.load(INDEX, {"mappings": MAPPING}, company.documents())
-    state.reset([account], company.hosts, company.users, TENANT)
-    progress(f"loaded {documents} logon documents, {len(company.hosts)} hosts, {len(company.users)} users")
+def _instance(folder: Path, engine: Engine, inventory: InventoryService) -> dict[str, Any]:
+    return {
+        "name": NAME,
+        "url": engine.url,
+        "username": engine.reader.username,
+        "password": {"file": str(folder / "search-password")},
+        "ca_file": str(engine.ca_file),
+        "sensor": "sandbox",
+        "platform": {
+            "url": inventory.url,
+            "email": "integration@corp.example",
+            "password": {"file": str(folder / "integration-password")},
+            "tenant_id": TENANT,
+        },
+        "rules": DEMO_RULES,
+    }
+
+
+def _accounts(folder: Path) -> list[Account]:
+    """An account for the integration, one that may only read, and one that needs a verification code."""
+
+    def password(name: str) -> str:
+        return _kept_secret(folder / f"{name}-password", secrets.token_urlsafe(12))
+
+    mfa_secret = _kept_secret(folder / "coded-mfa-secret", "JBSWY3DPEHPK3PXP")
+    return [
+        Account("integration@corp.example", password("integration"), roles={TENANT: "admin"}),
+        Account("reader@corp.example", password("reader"), roles={TENANT: "reader"}),
+        Account("coded@corp.example", password("coded"), mfa_secret, roles={TENANT: "admin"}),
+    ]
+
+
+def _kept_secret(path: Path, fresh: str) -> str:
+    """The secret in a file of its owner alone, written when there is none."""
+    if not path.exists():
+        path.touch(mode=0o600)
+        path.write_text(fresh, encoding="utf-8")
+    return path.read_text(encoding="utf-8")
+
+
+def _kept_port(path: Path) -> int:
+    """The port of last time, so that what was fetched from there stays settled; a free one at first."""
+    if not path.exists():
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            path.write_text(str(free.getsockname()[1]), encoding="utf-8")
+    return int(path.read_text(encoding="utf-8"))

@@ -11,5 +11,5 @@ def main() -> None:
     try:
         app()
     except AssetOwnersError as error:
-        print(f"asset-owners: {error}", file=sys.stderr)  # noqa: T201
+        print(f"asset-owners: {error}", file=sys.stderr)
         sys.exit(2 if isinstance(error, ConfigurationError) else 1)

@@ -4,6 +4,7 @@ Those modules are imported when their command is called: Dagster and Polars take
 """
 
 from pathlib import Path
+from types import ModuleType
 from typing import Annotated
 
 import typer
@@ -80,3 +81,44 @@ def check(instance: InstanceFile) -> None:
     from pipelines.cli import check as command
 
     raise typer.Exit(command.check(instance))
+
+
+sandbox = typer.Typer(
+    help="A real search engine and a small inventory service, for trying and testing.", no_args_is_help=True
+)
+app.add_typer(sandbox, name="sandbox")
+
+
+@sandbox.command()
+def up(
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Begin again with the demo's data of today.")
+    ] = False,
+) -> None:
+    """Run both services until Ctrl-C."""
+    _sandbox_commands().up(fresh=fresh)
+
+
+@sandbox.command()
+def demo() -> None:
+    """Fill in the owners of a made-up company, twice, and show the decisions with their reasons."""
+    _sandbox_commands().demo()
+
+
+@sandbox.command()
+def ui(port: Annotated[int, typer.Option(help="Port of the Dagster webserver.")] = 3000) -> None:
+    """Run both services, the Dagster webserver and its daemon until Ctrl-C."""
+    _sandbox_commands().ui(port=port)
+
+
+def _sandbox_commands() -> ModuleType:
+    """The sandbox's commands; the sandbox is an extra that may not be installed."""
+    from resources.errors import ConfigurationError
+
+    try:
+        from sandbox import commands
+    except ImportError as error:
+        raise ConfigurationError(
+            f"the sandbox needs the extra `sandbox` of asset-owners, which is not installed ({error})"
+        ) from error
+    return commands

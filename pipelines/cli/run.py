@@ -84,7 +84,7 @@ def run_scan(
         result = job.execute_in_process(
             instance=recorded,
             tags=window_tags(window),
-            run_config=run_config(instance, **options),
+            run_config={**run_config(instance, **options), "loggers": {"console": {}}},
             raise_on_error=False,
         )
     return _report(instance, Tables(home, instance.slug), window, result)

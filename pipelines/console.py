@@ -1,0 +1,31 @@
+"""What a run prints while it works: our own lines, and nothing of Dagster's bookkeeping.
+
+The event log keeps everything; this is for the person at the terminal and for the log of a service.
+"""
+
+import logging
+import sys
+
+import dagster as dg
+
+
+@dg.logger(description="One line a stage, on standard error.")
+def console(_: dg.InitLoggerContext) -> logging.Logger:
+    """A logger that prints time, level where it matters, and message."""
+    logger = logging.Logger("asset-owners", level=logging.INFO)
+    handler = logging.StreamHandler(sys.stderr)
+    handler.addFilter(_is_our_own)
+    handler.setFormatter(_Line(datefmt="%H:%M:%S"))
+    logger.addHandler(handler)
+    return logger
+
+
+def _is_our_own(record: logging.LogRecord) -> bool:
+    return record.dagster_meta["dagster_event"] is None  # ty: ignore[unresolved-attribute]  (Dagster adds it)
+
+
+class _Line(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        message = record.dagster_meta["orig_message"]  # ty: ignore[unresolved-attribute]  (Dagster adds it)
+        level = "" if record.levelno == logging.INFO else f"{record.levelname.lower()}: "
+        return f"{self.formatTime(record, self.datefmt)} {level}{message}"

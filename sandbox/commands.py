@@ -1,0 +1,104 @@
+"""What `asset-owners sandbox` does: run both services, show the demo, open the Dagster UI on them."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import duckdb
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from pipelines.dagster_home import dagster_home
+from resources.settings import home, slug_of
+from resources.tables import catalogue_path
+from sandbox.stand import NAME, running_sandbox
+
+DECISIONS = """\
+SELECT evidence, coalesce(match, '-') AS match, action, count(*) AS hosts,
+       min_by(hostname, host_id) AS example, min_by(username, host_id) AS user,
+       min_by(events || ' of ' || total_events, host_id) AS logons,
+       min_by(matched_by, host_id) AS matched_by
+FROM demo.owner_decisions GROUP BY ALL ORDER BY hosts DESC, evidence, action, match
+"""
+
+
+def up(*, fresh: bool) -> None:
+    """Run both services until Ctrl-C."""
+    with _until_stopped(), running_sandbox(home(), fresh=fresh, progress=_say) as sandbox:
+        folder = home() / "sandbox"
+        _say(f"search service     {sandbox.engine.url}  user {sandbox.engine.reader.username}")
+        _say(f"inventory service  {sandbox.inventory.url}  accounts integration, reader, coded @corp.example")
+        _say(f"passwords and the certificate authority are in {folder}")
+        _say(f"try: asset-owners run --instance {sandbox.instance_file} --dry-run")
+        while True:
+            time.sleep(3600)
+
+
+def demo() -> None:
+    """Fill in the owners of a made-up company, twice, and show every decision with its reasons."""
+    shutil.rmtree(home() / "tables" / slug_of(NAME), ignore_errors=True)
+    with _until_stopped(), running_sandbox(home(), fresh=True, progress=_say) as sandbox:
+        run = ["asset-owners", "run", "--instance", str(sandbox.instance_file)]
+        _say("first run: fetch, decide, write")
+        _run(run)
+        with duckdb.connect(catalogue_path(home()), read_only=True) as catalogue:
+            _show("Decisions, one line a reason", catalogue.sql(DECISIONS))
+        _say("second run: nothing is written twice")
+        _run(run)
+    _say("The sandbox is stopped. To look further:")
+    Console().print(
+        f"  make ui                                  the Dagster UI on the sandbox, at http://127.0.0.1:3000\n"
+        f"  asset-owners sandbox up                  the sandbox alone\n"
+        f"  asset-owners explain --instance {sandbox.instance_file} lt-1001\n"
+        f"  the tables: open {catalogue_path(home())} read-only with any DuckDB client, for instance\n"
+        f"  .venv/bin/python -c \"import duckdb; print(duckdb.connect('{catalogue_path(home())}', "
+        f"read_only=True).sql('FROM demo.owner_decisions'))\"",
+        highlight=False,
+        soft_wrap=True,
+    )
+
+
+def ui(*, port: int) -> None:
+    """Run both services, the Dagster webserver and its daemon, until Ctrl-C."""
+    workspace = Path(__file__).parents[1] / "workspace.yaml"
+    with _until_stopped(), running_sandbox(home(), fresh=False, progress=_say):
+        os.environ["DAGSTER_HOME"] = str(dagster_home(home()))
+        _say(f"the Dagster UI opens at http://127.0.0.1:{port}")
+        _run(["dagster", "dev", "--workspace", str(workspace), "--port", str(port)])
+
+
+def _run(command: Sequence[str]) -> None:
+    """Run a program of this environment and end with its status when it fails."""
+    program = Path(sys.executable).with_name(command[0])
+    status = subprocess.run([program, *command[1:]], check=False).returncode  # noqa: S603  (our own programs)
+    if status:
+        raise typer.Exit(status)
+
+
+@contextmanager
+def _until_stopped() -> Generator[None]:
+    """End well on Ctrl-C, and on SIGTERM alike, so that no process is left behind."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    except KeyboardInterrupt:
+        _say("stopped")
+
+
+def _say(text: str) -> None:
+    print(f"sandbox: {text}", flush=True)
+
+
+def _show(title: str, rows: duckdb.DuckDBPyRelation) -> None:
+    table = Table(*rows.columns, title=title, title_justify="left")
+    for row in rows.fetchall():
+        table.add_row(*("" if value is None else escape(str(value)) for value in row))
+    Console().print(table)
