@@ -1,0 +1,85 @@
+"""The sandbox inventory with a small company, as the inventory client's tests see it."""
+
+import threading
+from collections import Counter
+from pathlib import Path
+
+from resources.inventory import InventoryClient
+from resources.settings import Platform
+from sandbox.inventory import Account
+
+TENANT = "t-1"
+SECRET = "JBSWY3DPEHPK3PXP"
+ADMIN = Account("admin@corp.example", "correct horse", roles={TENANT: "admin"}, unread_notifications=3)
+READER = Account("reader@corp.example", "battery staple", roles={TENANT: "reader"})
+CODED = Account("coded@corp.example", "with a code", mfa_secret=SECRET, roles={TENANT: "admin"})
+USERS = [{"id": 17, "user_email": "ann@corp.example"}, {"id": "u-1", "user_email": "jörg@corp.example"}]
+HOSTS = [
+    {"id": f"h-{number}", "search_agent_name": f"PC-{number}", "asset_owner": None} for number in range(25)
+]
+
+
+class Clock:
+    """A clock that tests turn; to sleep is to turn it."""
+
+    def __init__(self, now=1_800_000_000.0):
+        self.now = now
+        self.naps: list[float] = []
+
+    def __call__(self):
+        return self.now
+
+    def sleep(self, seconds):
+        self.naps.append(seconds)
+        self.now += seconds
+
+
+def platform(folder: Path, url: str, account: Account = ADMIN, *, contract=None, **changes) -> Platform:
+    """The platform section of an instance file for one account; its secrets lie in files."""
+    secrets = {"password": account.password, "mfa_secret": account.mfa_secret}
+    places = {}
+    for name, value in secrets.items():
+        if value is not None:
+            (folder / name).write_text(value)
+            places[name] = {"file": str(folder / name)}
+    section = {"url": url, "email": account.email, "tenant_id": TENANT, "contract": contract or {}, **places}
+    return Platform.model_validate({**section, **changes})
+
+
+def client(
+    folder: Path, url: str, account: Account = ADMIN, *, clock=None, connections=8, contract=None, **changes
+):
+    """A client that never really sleeps."""
+    clock = clock or Clock()
+    section = platform(folder, url, account, contract=contract, **changes)
+    return InventoryClient(section, connections=connections, clock=clock, sleep=clock.sleep)
+
+
+class Watch:
+    """Counts at the server: requests by path, log-ins, requests in flight, rejections of each cookie."""
+
+    def __init__(self, service, answer=None):
+        self.calls: Counter[str] = Counter()
+        self.rejected: Counter[str] = Counter()
+        self.most_in_flight = 0
+        self._in_flight = 0
+        self._answer = answer
+        self._lock = threading.Lock()
+        service.hooks.faults, service.hooks.after = self._before, self._after
+
+    @property
+    def log_ins(self):
+        return self.calls["auth/login"]
+
+    def _before(self, request):
+        with self._lock:
+            self.calls[request.url.path.removeprefix("/api/v1/")] += 1
+            self._in_flight += 1
+            self.most_in_flight = max(self.most_in_flight, self._in_flight)
+        return self._answer(request) if self._answer else None
+
+    def _after(self, request, response):
+        with self._lock:
+            self._in_flight -= 1
+            if response.status_code == 401 and "session" in request.cookies:
+                self.rejected[request.cookies["session"]] += 1
