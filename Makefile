@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: setup lock test demo ui clean
+.PHONY: setup lock test demo ui docs clean
 
 setup: $(INSTALLED)
 
@@ -32,6 +32,11 @@ demo: setup
 
 ui: setup
 	$(BIN)/asset-owners sandbox ui
+
+# Writes the pages that are generated from the code; a test tells when they are stale.
+docs: setup
+	$(BIN)/python -c 'from ownership.dictionary import data_dictionary as page; print(page(), end="")' \
+	  > docs/data_dictionary.md
 
 clean:
 	rm -rf $(VENV) var

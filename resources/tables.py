@@ -48,6 +48,10 @@ class Tables:
         self.slug = slug
         self.folder = home / "tables" / slug
 
+    def exist(self) -> bool:
+        """Tell whether a run has ever decided anything."""
+        return self._snapshot("owner_decisions").exists()
+
     def prepare(self) -> None:
         """Create folders, typed empty files (a view over no file cannot be created) and the catalogue."""
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
