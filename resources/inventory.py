@@ -220,26 +220,26 @@ class InventoryClient:
     def _read_list(self, call: ListCall, pick: Callable[[str, Mapping[str, Any]], T]) -> list[T]:
         first = self.first_page(call)
         picked: dict[str, T] = {}
-        reason = "had no more"
+        reason = ""
         with contextlib.closing(self._pages(call, first)) as pages:
             for page in pages:
                 if isinstance(page, ServiceError):
-                    reason = f"refused the next page: {page}"
+                    reason = f" and then a refusal ({page})"
                     break
                 known = len(picked)
                 for item in page.items:
                     asset_id = self._id_of(item, call.path)
                     picked[asset_id] = pick(asset_id, self._fields_of(item, call.path))
                 if page.size != first.size:
-                    reason = f"then announced {page.size}"
+                    reason = f" and then announced {page.size}"
                     break
                 if len(picked) == first.size:
                     return list(picked.values())
-                if len(picked) == known:
+                if len(picked) == known or len(picked) > first.size:
                     break
         raise _IncompleteError(
             f"{self._transport.where} announced {first.size} items for {call.path}, gave {len(picked)} "
-            f"distinct ones and {reason}; a list with gaps is not used (last of {READINGS} readings)"
+            f"distinct ones{reason}; a list with gaps is not used (last of {READINGS} readings)"
         )
 
     def _pages(self, call: ListCall, first: Page) -> Generator[Page | ServiceError]:
