@@ -38,6 +38,7 @@ class ScanOptions:
     dry_run: bool
     refetch: bool
     force: bool
+    limit: int | None
 
 
 @dataclass(frozen=True)
@@ -119,7 +120,7 @@ def _opened_once(client: Callable[[], AbstractContextManager[Any]]) -> dg.Resour
 def scan_resource(instance: Instance) -> dg.ResourceDefinition:
     """What an operator may choose in the launchpad; the defaults come from the instance file."""
 
-    def option(kind: type, default: Any, description: str) -> dg.Field:
+    def option(kind: Any, default: Any, description: str) -> dg.Field:
         return dg.Field(kind, default_value=default, description=description)
 
     scan = instance.scan
@@ -144,6 +145,9 @@ def scan_resource(instance: Instance) -> dg.ResourceDefinition:
             bool,
             default=False,
             description=f"Write although the last day is more than {scan.late_days} days ago.",
+        ),
+        "limit": option(
+            dg.Noneable(int), default=None, description="Write the first so many hosts of the plan only."
         ),
     }
 

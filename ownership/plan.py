@@ -1,10 +1,9 @@
-"""What would be written: one row for each host whose decision is to write.
+"""What would be written or put back: one row for each host, and whether it is too much for one run.
 
 Writing itself, and reading the host once more before, is done elsewhere.
 """
 
 from datetime import datetime
-from typing import Literal
 
 import polars as pl
 
@@ -17,7 +16,6 @@ def plan_writes(
     users: pl.DataFrame,
     *,
     enrich: bool,
-    outcome: Literal["planned", "intended"],
     run_id: str,
     intended_at: datetime,
 ) -> pl.DataFrame:
@@ -28,12 +26,12 @@ def plan_writes(
         hosts: Rows of `inventory_hosts` that the decisions were made from.
         users: Rows of `inventory_users` that the decisions were made from.
         enrich: Whether the owner's department and criticality, where not empty, are written as well.
-        outcome: `planned` for a dry run, `intended` where the writes will be tried.
         run_id: The run that the rows bear.
         intended_at: The instant that the rows bear.
 
     Returns:
-        Rows of `owner_writes`, sorted by hostname and host_id; a null in `new_values` is not sent.
+        Rows of `owner_writes`, `planned`, sorted by hostname and host_id; a null in `new_values` is not
+        sent.
     """
     owners = users.lazy().select(
         owner="user_id", new_department=_copied("user_department"), new_criticality=_copied("criticality")
@@ -53,7 +51,7 @@ def plan_writes(
             "host_id",
             "hostname",
             run_id=pl.lit(run_id),
-            outcome=pl.lit(outcome),
+            outcome=pl.lit("planned"),
             old_values=pl.struct(pl.lit(None, pl.String).alias("owner"), "department", "criticality"),
             new_values=pl.struct("owner", department="new_department", criticality="new_criticality"),
             message=pl.lit(None, pl.String),
@@ -63,6 +61,54 @@ def plan_writes(
         .select(*polars_schema(OwnerWrites))
         .collect()
     )
+
+
+def plan_undo(writes: pl.DataFrame, *, run_id: str, intended_at: datetime) -> pl.DataFrame:
+    """Plan to put back what a run wrote: its new values become the old ones, and the other way round.
+
+    Args:
+        writes: Rows of `owner_writes` of the run to undo.
+        run_id: The run that the rows bear.
+        intended_at: The instant that the rows bear.
+
+    Returns:
+        Rows of `owner_writes`, `planned`, one for each host that was written, in the same order. In
+        `new_values` an empty text clears the field, and null stands for a field that was not written.
+    """
+
+    def put_back(field: str) -> pl.Expr:
+        written = pl.col("new_values").struct.field(field)
+        before = pl.col("old_values").struct.field(field)
+        return pl.when(written.is_not_null()).then(before.fill_null("")).alias(field)
+
+    return writes.filter(outcome="written").with_columns(
+        run_id=pl.lit(run_id),
+        outcome=pl.lit("planned"),
+        old_values="new_values",
+        new_values=pl.struct(put_back(field) for field in ("owner", "department", "criticality")),
+        message=pl.lit(None, pl.String),
+        intended_at=pl.lit(intended_at, pl.Datetime("us", "UTC")),
+        completed_at=pl.lit(None, pl.Datetime("us", "UTC")),
+    )
+
+
+def excess(planned: int, hosts: int, *, max_writes: int, max_write_percent: float | None) -> str | None:
+    """Tell why a plan is too large for a run to carry out unseen, naming the setting; None when it is not.
+
+    Args:
+        planned: Hosts to write.
+        hosts: Hosts in the inventory.
+        max_writes: Most hosts that a run may write.
+        max_write_percent: Largest share of the hosts that a run may write (percent); None: any.
+    """
+    if planned > max_writes:
+        return f"{planned} owners are planned, more than writes.max_writes ({max_writes})"
+    if max_write_percent is not None and 100 * planned > max_write_percent * hosts:
+        return (
+            f"{planned} owners are planned for {hosts} hosts, more than writes.max_write_percent "
+            f"({max_write_percent:g}%)"
+        )
+    return None
 
 
 def _copied(field: str) -> pl.Expr:

@@ -41,6 +41,29 @@ def is_settled(day: date, fetched_at: datetime, *, timezone: str, late_days: int
     return fetched_at >= day_start(day + timedelta(days=1 + late_days), timezone)
 
 
+def gaps(days: pl.DataFrame, *, timezone: str) -> list[date]:
+    """Return days that look as if events were lost, when others have some.
+
+    A day without events, or with fewer than a tenth of the window's median. A day that was not over when it
+    was fetched is none: its events are still coming.
+
+    Args:
+        days: logon_days rows of the window (day, counted, fetched_at).
+        timezone: of the days.
+    """
+    over = days.filter(
+        pl.Series(
+            [
+                fetched_at >= day_start(day + timedelta(days=1), timezone)
+                for day, fetched_at in days.select("day", "fetched_at").iter_rows()
+            ],
+            dtype=pl.Boolean,
+        )
+    )
+    few = (pl.col("counted") == 0) | (10 * pl.col("counted") < pl.col("counted").median())
+    return over.filter(few & (pl.col("counted").sum() > 0)).sort("day")["day"].to_list()
+
+
 def is_past(window: Window, today: date, *, late_days: int) -> bool:
     """Tell whether a window ended more than `late_days` ago: for looking, not for writing (readings §4.2)."""
     return window.last < today - timedelta(days=late_days)

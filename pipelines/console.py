@@ -9,7 +9,7 @@ import sys
 import dagster as dg
 
 
-@dg.logger(description="One line a stage, on standard error.")
+@dg.logger(config_schema={}, description="One line a stage, on standard error.")
 def console(_: dg.InitLoggerContext) -> logging.Logger:
     """A logger that prints time, level where it matters, and message."""
     logger = logging.Logger("asset-owners", level=logging.INFO)
@@ -21,11 +21,11 @@ def console(_: dg.InitLoggerContext) -> logging.Logger:
 
 
 def _is_our_own(record: logging.LogRecord) -> bool:
-    return record.dagster_meta["dagster_event"] is None  # ty: ignore[unresolved-attribute]  (Dagster adds it)
+    return record.dagster_meta["dagster_event"] is None  # ty: ignore[missing-attribute]  (Dagster adds it)
 
 
 class _Line(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
-        message = record.dagster_meta["orig_message"]  # ty: ignore[unresolved-attribute]  (Dagster adds it)
+        message = record.dagster_meta["orig_message"]  # ty: ignore[missing-attribute]  (Dagster adds it)
         level = "" if record.levelno == logging.INFO else f"{record.levelname.lower()}: "
         return f"{self.formatTime(record, self.datefmt)} {level}{message}"

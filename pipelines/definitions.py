@@ -12,7 +12,7 @@ from assets_defs.owners import owner_assets
 from assets_defs.scan import scan_resources
 from assets_defs.sink import sink_asset
 from pipelines.console import console
-from pipelines.jobs import broken_job, scan_job
+from pipelines.jobs import apply_job, broken_job, scan_job, undo_job
 from pipelines.schedules import scan_schedule
 from resources.settings import BrokenInstance, Instance, home, instances_folder, load_instances
 
@@ -57,7 +57,7 @@ def _instance_definitions(instance: Instance, home: Path, overrides: Mapping[str
             *owner_assets(instance),
             sink_asset(instance),
         ],
-        jobs=[scan_job(instance)],
+        jobs=[scan_job(instance), apply_job(instance), undo_job(instance)],
         schedules=[scan_schedule(instance)] if instance.scan.schedule else [],
         resources={**scan_resources(instance, home), **overrides},
     )

@@ -1,9 +1,10 @@
-"""One job an instance, and one for each instance file that cannot be used."""
+"""The jobs of an instance: the scan, and what may follow it; and one for each file that cannot be used."""
 
 from typing import TYPE_CHECKING, NoReturn
 
 import dagster as dg
 
+from assets_defs.sink import apply_op, undo_op
 from resources.settings import BrokenInstance, Instance
 
 if TYPE_CHECKING:  # Dagster exports the function and not its type
@@ -16,8 +17,40 @@ def scan_job(instance: Instance) -> "UnresolvedAssetJobDefinition":
         instance.slug,
         selection=dg.AssetSelection.groups(instance.slug),
         description=f"Fills in the owners of host assets from the logon events of {instance.name}.",
-        run_tags={"asset_owners/instance": instance.name, "asset_owners/sensor": instance.sensor},
+        run_tags=_tags(instance),
     )
+
+
+def apply_job(instance: Instance) -> dg.JobDefinition:
+    """The job that carries out a plan that an earlier run stored."""
+
+    @dg.job(
+        name=f"{instance.slug}__apply",
+        description=f"Carries out a stored plan of {instance.name}.",
+        run_tags=_tags(instance),
+    )
+    def job() -> None:
+        apply_op(instance)()
+
+    return job
+
+
+def undo_job(instance: Instance) -> dg.JobDefinition:
+    """The job that puts back what a run wrote."""
+
+    @dg.job(
+        name=f"{instance.slug}__undo",
+        description=f"Puts back what a run of {instance.name} wrote, where hosts still hold it.",
+        run_tags=_tags(instance),
+    )
+    def job() -> None:
+        undo_op(instance)()
+
+    return job
+
+
+def _tags(instance: Instance) -> dict[str, str]:
+    return {"asset_owners/instance": instance.name, "asset_owners/sensor": instance.sensor}
 
 
 def broken_job(broken: BrokenInstance) -> dg.JobDefinition:

@@ -48,6 +48,10 @@ class Tables:
         self.slug = slug
         self.folder = home / "tables" / slug
 
+    def has_run(self, run_id: str) -> bool:
+        """Tell whether the run is known here: it planned or wrote something."""
+        return self.plan_file(run_id).exists() or self._writes_file(run_id).exists()
+
     def exist(self) -> bool:
         """Tell whether a run has ever decided anything."""
         return self._snapshot("owner_decisions").exists()
@@ -109,13 +113,11 @@ class Tables:
 
     def append_writes(self, writes: pl.DataFrame, *, run_id: str) -> None:
         """Store what a run wrote beside what other runs wrote."""
-        _write(
-            schemas.validated(schemas.OwnerWrites, writes), self.folder / "owner_writes" / f"{run_id}.parquet"
-        )
+        _write(schemas.validated(schemas.OwnerWrites, writes), self._writes_file(run_id))
 
     def run_writes(self, run_id: str) -> pl.DataFrame:
         """Rows of owner_writes of one run; of a run that may only plan, its plan."""
-        path = self.folder / "owner_writes" / f"{run_id}.parquet"
+        path = self._writes_file(run_id)
         if path.exists():
             return pl.read_parquet(path, glob=False)
         return self.of_run("owner_writes", run_id).filter(outcome="planned")
@@ -123,6 +125,10 @@ class Tables:
     def writes(self) -> pl.LazyFrame:
         """Rows of owner_writes of all runs."""
         return pl.scan_parquet(sorted((self.folder / "owner_writes").glob("*.parquet")), glob=False)
+
+    def plan_file(self, run_id: str) -> Path:
+        """The file with what a run planned to write, as rows of owner_writes."""
+        return self._run_file("owner_writes", run_id)
 
     @property
     def journal(self) -> Path:
@@ -152,6 +158,9 @@ class Tables:
 
     def _day_file(self, table: str, day: date) -> Path:
         return self.folder / table / f"{day.isoformat()}.parquet"
+
+    def _writes_file(self, run_id: str) -> Path:
+        return self.folder / "owner_writes" / f"{run_id}.parquet"
 
     def _run_file(self, table: str, run_id: str) -> Path:
         return self.folder / "runs" / run_id / f"{table}.parquet"

@@ -1,9 +1,9 @@
-"""The guarded write of one host: read again, write, journal.
+"""Guarded writes of single hosts: read again, write, journal.
 
 Whoever writes to the inventory does it through here. What is to be written is planned in `ownership.plan`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from datetime import UTC, datetime
 from threading import Event
@@ -18,11 +18,16 @@ from resources.records import host_record
 from resources.settings import Instance
 from resources.tables import Tables
 
-_FAILURES = frozenset({"failed", "intended", "not_written"})
+_FAILURES = frozenset({"failed", "intended"})
+Row = Mapping[str, Any]
+"""A row of owner_writes."""
 
 
 class Writer:
     """Writes host assets of one instance, each guarded by a look at what it holds.
+
+    A write whose answer is lost is never sent again: the host is read back to see what it holds. Where that
+    cannot be told either, the outcome stays `intended` and the next run settles it.
 
     Args:
         inventory: the client to read and write with.
@@ -36,42 +41,78 @@ class Writer:
         self._inventory = inventory
         self._instance = instance
         self._readable = instance.platform.contract.read is not None
-        self._listed = (
-            {} if self._readable else {row["host_id"]: row for row in list_hosts().iter_rows(named=True)}
-        )
+        hosts = [] if self._readable else list_hosts().iter_rows(named=True)
+        self._listed = {row["host_id"]: row for row in hosts}
 
-    def write(self, host_id: str, new_values: Values) -> Result:
-        """Write one host unless it has an owner by now, all fields in one request (§1 rules 5, 7 and 10).
+    def write(self, row: Row) -> Result:
+        """Give a host its owner, unless it has one by now; all fields in one request (§1 rules 5, 7, 10)."""
+        return self._guarded(row["host_id"], lambda held: self._unless_owned(row, held), done="written")
 
-        A write whose answer is lost is never sent again: the host is read back to see what it holds. Where
-        that cannot be told either, the outcome stays `intended` and the next run settles it.
-        """
+    def apply(self, row: Row) -> Result:
+        """As `write`, for a plan made earlier: a host whose other fields changed since is left alone, too."""
+
+        def unless_changed(held: Values) -> Values | Result:
+            changed = [
+                field
+                for field, value in row["new_values"].items()
+                if value is not None and held[field] != row["old_values"][field]
+            ]
+            if changed and held["owner"] is None:
+                message = f"changed since the plan was made: {', '.join(changed)}"
+                return Result(row["host_id"], "not_written", message, held)
+            return self._unless_owned(row, held)
+
+        return self._guarded(row["host_id"], unless_changed, done="written")
+
+    def undo(self, row: Row) -> Result:
+        """Put back, field by field, what the host still holds of what a run wrote."""
+
+        def still_held(held: Values) -> Values | Result:
+            written = {field for field, value in row["new_values"].items() if value is not None}
+            kept = {field for field in written if held[field] == row["old_values"][field]}
+            if not kept:
+                return Result(
+                    row["host_id"], "not_written", "holds nothing any more of what was written", held
+                )
+            return {field: row["new_values"][field] for field in kept}
+
+        return self._guarded(row["host_id"], still_held, done="undone")
+
+    def _unless_owned(self, row: Row, held: Values) -> Values | Result:
+        if held["owner"] is not None:
+            return Result(row["host_id"], "owned_meanwhile", f"owned by {held['owner']} meanwhile", held)
+        return {field: value for field, value in row["new_values"].items() if value is not None}
+
+    def _guarded(self, host_id: str, decide: Callable[[Values], Values | Result], *, done: str) -> Result:
+        """Read the host, let `decide` say what to send or why nothing is sent, and send it."""
         held: Values | None = None
         try:
             held = self._held(host_id)
-            if held["owner"] is not None:
-                return Result(host_id, "owned_meanwhile", f"owned by {held['owner']} meanwhile", held)
-            self._inventory.update(host_id, self._form(new_values))
-        except TransientError as error:
-            if held is None:  # nothing was sent
-                return Result(host_id, "failed", str(error))
-            return self._read_back(host_id, new_values, held, str(error))
+            values = decide(held)
+            if isinstance(values, Result):
+                return values
         except ServiceError as error:
             return Result(host_id, "failed", str(error), held)
-        return Result(host_id, "written", None, held)
-
-    def _read_back(self, host_id: str, new_values: Values, held: Values, lost: str) -> Result:
-        """Tell from what the host holds now whether a write with a lost answer was done."""
-        if not self._readable:
-            return Result(host_id, "intended", lost, held)
         try:
-            owner = self._held(host_id)["owner"]
+            self._inventory.update(host_id, self._form(values))
+        except TransientError as error:
+            return self._read_back(host_id, values, held, lost=str(error), done=done)
+        except ServiceError as error:
+            return Result(host_id, "failed", str(error), held)
+        return Result(host_id, done, None, held)
+
+    def _read_back(self, host_id: str, values: Values, held: Values, *, lost: str, done: str) -> Result:
+        """Tell from what the host holds now whether a write with a lost answer was done."""
+        try:
+            now = self._held(host_id) if self._readable else None
         except ServiceError:
+            now = None
+        if now is None:
             return Result(host_id, "intended", lost, held)
-        if owner == new_values["owner"]:
-            return Result(host_id, "written", f"confirmed by reading back; the answer was lost: {lost}", held)
-        if owner is not None:
-            return Result(host_id, "owned_meanwhile", f"owned by {owner} meanwhile", {**held, "owner": owner})
+        if all(now[field] == (value or None) for field, value in values.items()):
+            return Result(host_id, done, f"confirmed by reading back; the answer was lost: {lost}", held)
+        if now["owner"] != held["owner"]:
+            return Result(host_id, "owned_meanwhile", f"owned by {now['owner']} meanwhile", now)
         return Result(host_id, "failed", lost, held)
 
     def _held(self, host_id: str) -> Values:
@@ -85,31 +126,31 @@ class Writer:
         return {"owner": owner, "department": row["department"], "criticality": row["criticality"]}
 
     def _form(self, values: Values) -> dict[str, str]:
-        """The fields to send, by the inventory's names; what is None is not sent."""
+        """The fields to send, by the inventory's names."""
         enriched = self._instance.platform.contract.enrich_fields
-        named = {
-            self._instance.platform_user_field: values["owner"],
-            enriched.user_department: values["department"],
-            enriched.criticality: values["criticality"],
+        names = {
+            "owner": self._instance.platform_user_field,
+            "department": enriched.user_department,
+            "criticality": enriched.criticality,
         }
-        return {field: value for field, value in named.items() if field is not None and value is not None}
+        return {name: values[field] or "" for field, name in names.items() if name and field in values}
 
 
-def write_owners(
+def write_all(
     plan: pl.DataFrame,
-    writer: Writer,
+    attempt: Callable[[Row], Result],
     journal: Journal,
     *,
     concurrency: int,
     max_failed_writes: int,
     on_progress: Callable[[int, int], None],
 ) -> bool:
-    """Write the planned owners, several hosts at a time; each row and each outcome goes into the journal.
+    """Write the planned hosts, several at a time; each row and each outcome goes into the journal.
 
     Args:
-        plan: rows of owner_writes of one run, with outcome `intended`.
-        writer: writes one host.
-        journal: stores the whole plan before the first request goes out.
+        plan: rows of owner_writes of one run, with outcome `planned`.
+        attempt: writes one host, a method of `Writer`.
+        journal: stores the whole plan as `intended` before the first request goes out.
         concurrency: hosts at a time.
         max_failed_writes: so many failures one after another, in order of completion, end the writing;
             what was not tried by then is `not_written` and left for the next run.
@@ -118,19 +159,20 @@ def write_owners(
     Returns:
         Whether the writing came to its end.
     """
-    journal.intend(plan)
+    intended = plan.with_columns(outcome=pl.lit("intended"))
+    journal.intend(intended)
     stop = Event()
     failures_in_a_row = 0
 
-    def attempt(row: dict[str, Any]) -> Result:
+    def attempt_unless_stopped(row: Row) -> Result:
         if stop.is_set():
             reason = f"the run ended after {max_failed_writes} failures in a row"
             return Result(row["host_id"], "not_written", reason)
-        return writer.write(row["host_id"], row["new_values"])
+        return attempt(row)
 
     with ThreadPoolExecutor(concurrency) as pool:
         try:
-            tasks = [pool.submit(attempt, row) for row in plan.iter_rows(named=True)]
+            tasks = [pool.submit(attempt_unless_stopped, row) for row in intended.iter_rows(named=True)]
             for done, task in enumerate(as_completed(tasks), start=1):
                 result = task.result()
                 journal.complete(result, run_id=plan["run_id"][0], completed_at=datetime.now(UTC))
@@ -159,11 +201,18 @@ def settle_leftovers(journal: Journal, tables: Tables, hosts: pl.DataFrame) -> i
     settled = 0
     for run_id in journal.run_ids():
         for row in journal.rows(run_id).filter(outcome="intended").iter_rows(named=True):
-            done = row["new_values"]["owner"] in owners.get(row["host_id"], [])
-            message = f"the run was cut off; the inventory {'holds' if done else 'does not hold'} the value"
-            result = Result(row["host_id"], "written" if done else "not_written", message)
+            result = _settled(row, owners.get(row["host_id"], []))
             journal.complete(result, run_id=run_id, completed_at=datetime.now(UTC))
             settled += 1
         tables.append_writes(journal.rows(run_id), run_id=run_id)
         journal.forget(run_id)
     return settled
+
+
+def _settled(row: Row, owner_ids: list[str]) -> Result:
+    """What became of a write that nobody saw the end of; an undo is one that clears the owner."""
+    owner = row["new_values"]["owner"]
+    undo = owner == ""
+    done = not owner_ids if undo else owner in owner_ids
+    message = f"the run was cut off; the inventory {'holds' if done else 'does not hold'} the value"
+    return Result(row["host_id"], ("undone" if undo else "written") if done else "not_written", message)

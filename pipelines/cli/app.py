@@ -39,6 +39,9 @@ def run(
     force: Annotated[
         bool, typer.Option("--force", help="Write although the window ended more than scan.late_days ago.")
     ] = False,
+    limit: Annotated[
+        int | None, typer.Option(min=0, help="Write the first so many hosts only, to try it on a few.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Fetch logons and inventory, decide each host's owner, and write.
@@ -56,9 +59,37 @@ def run(
             enrich=not no_enrich,
             as_of=as_of,
             force=force,
+            limit=limit,
             as_json=as_json,
         )
     )
+
+
+@app.command("apply")
+def apply_plan(
+    instance: InstanceFile,
+    run_id: Annotated[str, typer.Argument(metavar="RUN_ID", help="The run whose plan is carried out.")],
+    allow_writes: Annotated[
+        int | None,
+        typer.Option(min=1, help="Hosts that may be written in spite of max_writes and max_write_percent."),
+    ] = None,
+) -> None:
+    """Carry out a plan that an earlier run stored; hosts that changed since are left alone."""
+    from pipelines.cli import amend as command
+
+    raise typer.Exit(command.apply_plan(instance, run_id, allow_writes=allow_writes))
+
+
+@app.command()
+def undo(
+    instance: InstanceFile,
+    run_id: Annotated[str, typer.Argument(metavar="RUN_ID", help="The run whose writes are put back.")],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Plan only; write nothing.")] = False,
+) -> None:
+    """Put back what a run wrote, field by field, where hosts still hold it."""
+    from pipelines.cli import amend as command
+
+    raise typer.Exit(command.undo(instance, run_id, dry_run=dry_run))
 
 
 @app.command()

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import date, datetime
 from pathlib import Path
@@ -49,6 +49,7 @@ def run(
     enrich: bool,
     as_of: str | None,
     force: bool,
+    limit: int | None,
     as_json: bool,
 ) -> int:
     """Run the job and print what came of it; return the exit status (readings §8)."""
@@ -57,7 +58,7 @@ def run(
         instance = load_instance(path)
         require_secrets(instance)
         window = chosen_window(instance, as_of, lookback_days)
-        report = run_scan(instance, home(), window, dry_run=dry_run, enrich=enrich, force=force)
+        report = run_scan(instance, home(), window, dry_run=dry_run, enrich=enrich, force=force, limit=limit)
         status = 1 if report.error else 0
     except ConfigurationError as error:
         report.error, status = str(error), 2
@@ -71,22 +72,22 @@ def run(
 
 
 def run_scan(
-    instance: Instance, home: Path, window: Window, *, dry_run: bool, enrich: bool, force: bool
+    instance: Instance,
+    home: Path,
+    window: Window,
+    *,
+    dry_run: bool = False,
+    enrich: bool = True,
+    force: bool = False,
+    limit: int | None = None,
 ) -> Report:
     """Run the job over a window and report what the tables hold afterwards."""
-    job = build_definitions([instance], home).resolve_job_def(instance.slug)
-    options: dict[str, Any] = {"lookback_days": window.days, "refetch": False, "force": force}
+    options: dict[str, Any] = {"lookback_days": window.days, "refetch": False, "force": force, "limit": limit}
     if dry_run:
         options["dry_run"] = True
     if not enrich:
         options["enrich"] = False
-    with dagster_instance(home) as recorded:
-        result = job.execute_in_process(
-            instance=recorded,
-            tags=window_tags(window),
-            run_config={**run_config(instance, **options), "loggers": {"console": {}}},
-            raise_on_error=False,
-        )
+    result = execute(instance, home, instance.slug, run_config(instance, **options), tags=window_tags(window))
     return _report(instance, Tables(home, instance.slug), window, result)
 
 
@@ -95,7 +96,7 @@ def _report(instance: Instance, tables: Tables, window: Window, result: dg.Execu
         instance=instance.name,
         run_id=result.run_id,
         window={"from": window.first.isoformat(), "to": window.last.isoformat(), "days": window.days},
-        error="\n".join(_errors(result)) or None,
+        error="\n".join(errors(result)) or None,
     )
     decisions = tables.of_run("owner_decisions", result.run_id)
     report.decisions = summary(decisions)
@@ -105,7 +106,26 @@ def _report(instance: Instance, tables: Tables, window: Window, result: dg.Execu
     return report
 
 
-def _errors(result: dg.ExecuteInProcessResult) -> Iterator[str]:
+def execute(
+    instance: Instance,
+    home: Path,
+    job: str,
+    run_config: Mapping[str, Any],
+    *,
+    tags: Mapping[str, str] | None = None,
+) -> dg.ExecuteInProcessResult:
+    """Run a job of the instance in this process, recorded where the UI looks."""
+    definitions = build_definitions([instance], home)
+    with dagster_instance(home) as recorded:
+        return definitions.resolve_job_def(job).execute_in_process(
+            instance=recorded,
+            tags=tags,
+            run_config={**run_config, "loggers": {"console": {}}},
+            raise_on_error=False,
+        )
+
+
+def errors(result: dg.ExecuteInProcessResult) -> Iterator[str]:
     """The message of each step that failed; a stack trace stays in the run's log."""
     for event in result.get_step_failure_events():
         failure = event.step_failure_data
@@ -163,10 +183,10 @@ def _in_words(report: Report) -> str:
         f"{report.instance}: {window['from']} to {window['to']} ({window['days']} days), run {report.run_id}",
         *(f"{count:>8}  {kind}" for kind, count in report.decisions.items()),
         "Planned, nothing written:" if report.dry_run else "Writes:",
-        *(f"{count:>8}  {outcome}" for outcome, count in report.writes.items()),
+        *(f"{count:>8}  {outcome}" for outcome, count in (report.writes or {"none": 0}).items()),
     ]
     if report.conflicts:
         lines.append(
             f"{report.conflicts} hosts have another owner than the evidence names; they stay as they are."
         )
-    return "\n".join(lines if report.writes else [*lines, "       0"])
+    return "\n".join(lines)
