@@ -1,0 +1,54 @@
+"""`asset-owners apply` and `asset-owners undo`: what may follow a run."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from pipelines.cli.run import errors, execute, require_secrets
+from resources.errors import ConfigurationError
+from resources.settings import Instance, home, load_instance
+from resources.tables import Tables
+
+
+def apply_plan(path: Path, run_id: str, *, allow_writes: int | None) -> int:
+    """Carry out the plan of an earlier run; return the exit status.
+
+    Raises:
+        ConfigurationError: the instance file or a secret is wrong, or there is no such run.
+    """
+    return _amend(path, run_id, "apply", {"allow_writes": allow_writes})
+
+
+def undo(path: Path, run_id: str, *, dry_run: bool) -> int:
+    """Put back what a run wrote; return the exit status.
+
+    Raises:
+        ConfigurationError: the instance file or a secret is wrong, or there is no such run.
+    """
+    return _amend(path, run_id, "undo", {"dry_run": dry_run})
+
+
+def _amend(path: Path, run_id: str, what: str, options: dict[str, Any]) -> int:
+    instance = load_instance(path)
+    require_secrets(instance)
+    tables = Tables(home(), instance.slug)
+    if not tables.has_run(run_id):
+        raise ConfigurationError(f"RUN_ID: {instance.name} has no run {run_id}; the runs are in owner_writes")
+    op = {f"{instance.slug}_{what}": {"config": {"run_id": run_id, **options}}}
+    result = execute(instance, home(), f"{instance.slug}__{what}", {"ops": op})
+    _print(tables.run_writes(result.run_id), instance, result.run_id)
+    for error in errors(result):
+        print(f"asset-owners: {error}", file=sys.stderr)
+    return 0 if result.success else 1
+
+
+def _print(writes: pl.DataFrame, instance: Instance, run_id: str) -> None:
+    """Print the outcomes, and each host that was left alone."""
+    print(f"{instance.name}: run {run_id}")
+    for outcome, count in writes["outcome"].value_counts().sort("outcome").iter_rows():
+        print(f"{count:>8}  {outcome}")
+    left_alone = writes.filter(~pl.col("outcome").is_in(["written", "undone", "planned"]))
+    for row in left_alone.iter_rows(named=True):
+        print(f"  {row['outcome']}: host {row['host_id']}: {row['message']}")
