@@ -32,10 +32,11 @@ DAYS_AT_ONCE = 2
 DAYS_PER_SURVEY = 1_000
 
 _COUNT = pl.Struct({"doc_count": pl.Int64})
+_CARRIED = pl.Struct({"doc_count": pl.Int64, "absent": _COUNT})
 _PAIR = pl.Struct({"hostname": pl.String, "username": pl.String})
 _BUCKET = pl.Struct({"key": _PAIR, "doc_count": pl.Int64})
 _PAIRS = pl.Struct({"after_key": _PAIR, "buckets": pl.List(_BUCKET)})
-_PAGE = pl.Struct({"hostname": _COUNT, "username": _COUNT, "pairs": _PAIRS})
+_PAGE = pl.Struct({"hostname": _CARRIED, "username": _CARRIED, "pairs": _PAIRS})
 _SURVEY = pl.Struct(
     {"days": pl.Struct({"buckets": pl.List(pl.Struct({"key": pl.String, "doc_count": pl.Int64}))})}
 )
@@ -127,7 +128,10 @@ class SearchClient:
 
     def _carried(self) -> dict[str, Any]:
         """Aggregations that count the documents with a host and those with a user; `_totals` reads them."""
-        return {name: {"filter": _carries(field)} for name, field in self._fields().items()}
+        return {
+            name: {"filter": _not_blank(field), "aggs": {"absent": {"missing": {"field": field}}}}
+            for name, field in self._fields().items()
+        }
 
     def _days_with_events(self, days: Sequence[date]) -> list[date]:
         """Return the days with at least one matching document, from one request."""
@@ -324,16 +328,21 @@ _QUERY_ERRORS = frozenset(
 )
 
 
-def _carries(field: str) -> dict[str, Any]:
-    """Query for documents that carry a field; empty and `-` count as lacking it (readings §1.3)."""
-    return {"bool": {"filter": [{"exists": {"field": field}}], "must_not": [{"terms": {field: ["", "-"]}}]}}
+def _not_blank(field: str) -> dict[str, Any]:
+    """Query for documents whose field is not empty or `-`, which count as lacking it (readings §1.3).
+
+    Lenient, because a field of numbers can be neither and would refuse to be compared with them.
+    """
+    blank = [{"match": {field: {"query": text, "lenient": True}}} for text in ("", "-")]
+    return {"bool": {"must_not": blank}}
 
 
 def _totals(found: dict[str, Any]) -> tuple[int, int, int]:
     """Documents of an answer: matching, without a user, without a host."""
     matching = found["hits"]["total"]["value"]
+    carried = found["aggregations"] or {}
     with_user, with_host = (
-        found["aggregations"][name]["doc_count"] if found["aggregations"] else 0
+        carried[name]["doc_count"] - carried[name]["absent"]["doc_count"] if carried else 0
         for name in ("username", "hostname")
     )
     return matching, matching - with_user, matching - with_host
