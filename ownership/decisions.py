@@ -74,7 +74,10 @@ def owner_decisions(
     resolved = pl.col("resolved_owner").is_not_null()
     return (
         subjects_with_leaders(
-            shares, hosts, hostname_match=rules.hostname_match, exclude_hosts=rules.exclude_hosts
+            shares.lazy(),
+            hosts.lazy(),
+            short=rules.hostname_match == "short",
+            exclude_hosts=rules.exclude_hosts,
         )
         .with_columns(evidence=_first(_evidence(rules)))
         .join(candidates, on="username", how="left")

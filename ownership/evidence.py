@@ -19,13 +19,13 @@ def host_user_shares(
 
     Args:
         counts: Rows of `logon_counts`, those of the look-back window.
-        exclude_users: Wildcards for folded names (`svc_*`) or whole spellings (`corp\adm*`) that do not count.
+        exclude_users: Wildcards for user names (`svc_*`) or whole spellings (`corp\adm*`) that do not count.
         hostname_match: Whether host names are compared whole or without their domain part.
 
     Returns:
         Rows of `host_user_shares`, sorted by hostname and rank.
     """
-    # The days of a window shrink to a tenth here; what follows needs the pairs three times.
+    # Collected here because what follows reads the pairs of spellings several times, a tenth of the counts.
     pairs = (
         counts.group_by("document_hostname", "document_username")
         .agg(pl.sum("events"), first_seen=pl.min("day"), last_seen=pl.max("day"))
@@ -33,18 +33,17 @@ def host_user_shares(
         .lazy()
     )
     # A name is folded once, not once for each pair.
-    hosts = pairs.select(pl.col("document_hostname").unique()).with_columns(
-        hostname=fold_hostname(pl.col("document_hostname"), short=hostname_match == "short")
+    host, user = pl.col("document_hostname"), pl.col("document_username")
+    hosts = (
+        pairs.select(host.unique())
+        .with_columns(hostname=fold_hostname(host, short=hostname_match == "short"))
+        .drop_nulls()
     )
     users = (
-        pairs.select(pl.col("document_username").unique())
-        .with_columns(username=fold_username(pl.col("document_username")))
-        .filter(
-            ~(
-                fits_any(pl.col("username"), exclude_users)
-                | fits_any(fold_name(pl.col("document_username")), exclude_users)
-            )
-        )
+        pairs.select(user.unique())
+        .with_columns(username=fold_username(user))
+        .drop_nulls()
+        .filter(~fits_any(pl.col("username"), exclude_users), ~fits_any(fold_name(user), exclude_users))
     )
     spellings = (
         hosts.sort("document_hostname")
@@ -59,7 +58,7 @@ def host_user_shares(
             pl.sum("events"),
             pl.min("first_seen"),
             pl.max("last_seen"),
-            username_spellings=pl.col("document_username").unique(),
+            username_spellings=user.unique(),
         )
         .with_columns(pl.col("username_spellings").list.eval(pl.element().sort()))
         .join(spellings, on="hostname")

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 
 import polars as pl
 
+_ADDRESS_OR_FIRST_LABEL = r"^(\s*\d{1,3}(?:\.\d{1,3}){3}\s*$|[^.]*)"
+
 
 def fold_name(expr: pl.Expr) -> pl.Expr:
     """Fold names as they are compared: lower case, NFC, trimmed; empty and `-` are null (readings §1)."""
@@ -23,11 +25,7 @@ def fold_username(expr: pl.Expr) -> pl.Expr:
 
 def fold_hostname(expr: pl.Expr, *, short: bool = False) -> pl.Expr:
     """Fold host names; `short` drops the domain part, which an IPv4 address does not have (readings §1.4)."""
-    name = fold_name(expr)
-    if not short:
-        return name
-    is_address = name.str.contains(r"^\d{1,3}(\.\d{1,3}){3}$")
-    return pl.when(is_address).then(name).otherwise(fold_name(name.str.replace(r"(?s)\..*$", "")))
+    return fold_name(expr.str.extract(_ADDRESS_OR_FIRST_LABEL) if short else expr)
 
 
 def owner_ids(value: object) -> list[str]:

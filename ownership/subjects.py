@@ -5,7 +5,6 @@ for it is decided in `decisions`.
 """
 
 from collections.abc import Sequence
-from typing import Literal
 
 import polars as pl
 
@@ -14,46 +13,44 @@ from ownership.identities import fits_any, fold_hostname
 
 
 def subjects_with_leaders(
-    shares: pl.DataFrame,
-    hosts: pl.DataFrame,
-    *,
-    hostname_match: Literal["exact", "short"],
-    exclude_hosts: Sequence[str],
+    shares: pl.LazyFrame, hosts: pl.LazyFrame, *, short: bool, exclude_hosts: Sequence[str]
 ) -> pl.LazyFrame:
-    """Find what is decided about and its logons, those of all its names added up (readings §1.4 to §1.6).
+    """Find the subjects and what the logons under all their names add up to (readings §1.4 to §1.6).
+
+    Args:
+        shares: Rows of `host_user_shares`.
+        hosts: Rows of `inventory_hosts`.
+        short: Whether host names are compared without their domain part, as in the shares.
+        exclude_hosts: Wildcards for whole or short host names.
 
     Returns:
-        host_id, owner_ids, names (as compared, distinct), hostname (the first of them), excluded, collides; then
-        the leader's username, events, share, first_seen and last_seen, and total_events, user_count,
-        runner_up_username, runner_up_events. Without logons counts are 0 and the rest null.
+        host_id (null where no asset has the name), owner_ids, hostname (the first), excluded, collides; the
+        leader's username, events, share, first_seen, last_seen; total_events, user_count, runner_up_username,
+        runner_up_events. Without logons the counts are 0 and the rest is null.
     """
-    subjects = _subjects(shares.lazy(), hosts.lazy(), short=hostname_match == "short").collect()
-    barred = _barred(
-        shares.lazy(), hosts.lazy(), short=hostname_match == "short", exclude_hosts=exclude_hosts
+    subjects = _subjects(shares, hosts, short=short).collect().lazy()
+    names = subjects.explode("names").select("subject", hostname="names")
+    barred = (
+        names.join(_barred(shares, hosts, short=short, exclude_hosts=exclude_hosts), on="hostname")
+        .group_by("subject")
+        .agg(pl.any("excluded", "collides"))
     )
-    names = subjects.lazy().select("subject", hostname="names").explode("hostname")
-    flags = names.join(barred, on="hostname").group_by("subject").agg(pl.any("excluded", "collides"))
-
-    # Most subjects have one name, whose ranking the shares already hold; only the others are counted anew.
-    single = pl.col("names").list.len() <= 1
+    # Most subjects have one name, and the shares hold its ranking; only the others are counted anew.
+    one_name = pl.col("names").list.len() <= 1
     together = (
-        names.join(subjects.lazy().filter(~single).select("subject"), on="subject", how="semi")
-        .join(shares.lazy(), on="hostname")
+        subjects.filter(~one_name)
+        .explode("names")
+        .join(shares, left_on="names", right_on="hostname")
         .group_by("subject", "username")
         .agg(pl.sum("events"), pl.min("first_seen"), pl.max("last_seen"))
     )
+    alone = subjects.filter(one_name).join(_leaders(shares, of="hostname"), on="hostname", how="left")
+    several = subjects.filter(~one_name).join(
+        _leaders(ranked(together, by="subject"), of="subject"), on="subject", how="left"
+    )
     return (
-        pl.concat(
-            [
-                subjects.lazy()
-                .filter(single)
-                .join(_leaders(shares.lazy(), of="hostname"), on="hostname", how="left"),
-                subjects.lazy()
-                .filter(~single)
-                .join(_leaders(ranked(together, by="subject"), of="subject"), on="subject", how="left"),
-            ],
-        )
-        .join(flags, on="subject", how="left")
+        pl.concat([alone, several])
+        .join(barred, on="subject", how="left")
         .with_columns(
             pl.col("excluded", "collides").fill_null(value=False),
             pl.col("events", "total_events", "user_count").fill_null(0),
@@ -62,14 +59,14 @@ def subjects_with_leaders(
 
 
 def _subjects(shares: pl.LazyFrame, hosts: pl.LazyFrame, *, short: bool) -> pl.LazyFrame:
-    """Host assets, then host names that no asset has: subject (row number), host_id, owner_ids, names, hostname."""
+    """Number the subjects: subject, host_id, owner_ids, names (as compared, distinct), hostname (first)."""
     folded = fold_hostname(pl.element(), short=short)
     assets = hosts.select(
         "host_id",
         "owner_ids",
         names=pl.col("hostnames").list.eval(folded.drop_nulls().unique(maintain_order=True)),
     )
-    strangers = (
+    unlisted = (
         shares.filter(pl.col("rank") == 1)
         .join(assets.explode("names"), left_on="hostname", right_on="names", how="anti")
         .select(
@@ -78,63 +75,46 @@ def _subjects(shares: pl.LazyFrame, hosts: pl.LazyFrame, *, short: bool) -> pl.L
             names=pl.concat_list("hostname"),
         )
     )
-    return (
-        pl.concat([assets, strangers])
-        .with_row_index("subject")
-        .with_columns(hostname=pl.col("names").list.first())
-    )
+    subjects = pl.concat([assets, unlisted]).with_row_index("subject")
+    return subjects.with_columns(hostname=pl.col("names").list.first())
 
 
 def _barred(
     shares: pl.LazyFrame, hosts: pl.LazyFrame, *, short: bool, exclude_hosts: Sequence[str]
 ) -> pl.LazyFrame:
-    """Host names as compared that decide nothing: hostname, excluded, collides (readings §1.4).
+    """Find host names that must not name an owner, and why: hostname (as compared), excluded, collides.
 
-    Names collide when documents, or assets, have two of them with a domain part that shorten to one. A bare
-    name beside one with a domain part is no second host.
+    Names collide when the documents, or the assets, hold two with a domain part that shorten to one; a bare
+    name beside one with a domain part is no second host (readings §1.4).
     """
-    in_domain = pl.col("full") != pl.col("short")
+    assets = hosts.select(pl.lit("assets").alias("side"), full="hostnames")
+    documents = shares.filter(pl.col("rank") == 1).select(
+        pl.lit("documents").alias("side"), full="hostname_spellings"
+    )
     return (
-        pl.concat(
-            [
-                hosts.select("hostnames", side=pl.lit("assets")).rename({"hostnames": "full"}),
-                shares.filter(pl.col("rank") == 1).select(
-                    full="hostname_spellings", side=pl.lit("documents")
-                ),
-            ]
-        )
+        pl.concat([assets, documents])
         .explode("full")
-        .select("side", fold_hostname(pl.col("full")))
-        .unique()
-        .drop_nulls()
+        .with_columns(fold_hostname(pl.col("full")))
         .with_columns(short=fold_hostname(pl.col("full"), short=True))
-        .with_columns(hostname="short" if short else "full")
-        .select(
-            "hostname",
+        .with_columns(
+            hostname="short" if short else "full",
             excluded=fits_any(pl.col("full"), exclude_hosts) | fits_any(pl.col("short"), exclude_hosts),
-            collides=in_domain & (in_domain.sum().over("side", "hostname") > 1),
+            in_domain=pl.when(pl.col("full") != pl.col("short")).then("full"),
         )
+        .group_by("side", "hostname")
+        .agg(pl.any("excluded"), collides=pl.min("in_domain") != pl.max("in_domain"))
         .filter(pl.col("excluded") | pl.col("collides"))
     )
 
 
-def _leaders(ranked_users: pl.LazyFrame, *, of: str) -> pl.LazyFrame:
-    """The first of each group of ranked users, how many they are, and the runner-up."""
-    followed = pl.col("rank").shift(-1) == 2
+def _leaders(users: pl.LazyFrame, *, of: str) -> pl.LazyFrame:
+    """Keep the first of each `of`'s ranked users; add how many they are, and the runner-up."""
+    runners_up = users.filter(pl.col("rank") == 2).select(
+        of, runner_up_username="username", runner_up_events="events"
+    )
     return (
-        ranked_users.select(
-            of,
-            "username",
-            "events",
-            "total_events",
-            "share",
-            "rank",
-            "first_seen",
-            "last_seen",
-            user_count=pl.len().over(of).cast(pl.Int64),
-            runner_up_username=pl.when(followed).then(pl.col("username").shift(-1)),
-            runner_up_events=pl.when(followed).then(pl.col("events").shift(-1)),
-        )
+        users.with_columns(user_count=pl.len().over(of).cast(pl.Int64))
         .filter(pl.col("rank") == 1)
-        .drop("rank")
+        .select(of, "username", "events", "total_events", "share", "user_count", "first_seen", "last_seen")
+        .join(runners_up, on=of, how="left")
     )

@@ -1,0 +1,87 @@
+"""Small tables for tests: name what matters, the rest is filled in."""
+
+from datetime import UTC, date, datetime
+from typing import Any
+
+import polars as pl
+
+from ownership import schemas
+from ownership.decisions import Rules, Window, owner_decisions
+from ownership.evidence import host_user_shares
+from ownership.matching import username_matches
+from ownership.plan import plan_writes
+
+DAY = date(2026, 3, 2)
+WINDOW = Window(date(2026, 3, 1), date(2026, 3, 30))
+NOW = datetime(2026, 3, 30, 12, 0, tzinfo=UTC)
+RUN = "run-1"
+
+
+def table(model: type[schemas.Table], *rows: dict[str, Any]) -> pl.DataFrame:
+    return schemas.validated(model, pl.DataFrame(rows, schema=schemas.polars_schema(model)))
+
+
+def counts(
+    *rows: tuple[str | None, str | None, int] | tuple[str | None, str | None, int, date],
+) -> pl.LazyFrame:
+    """Rows of logon_counts: `counts(("ws1", "alice", 6), ("ws1", "bob", 4, DAY))`."""
+    names = ("document_hostname", "document_username", "events", "day")
+    return table(
+        schemas.LogonCounts, *({"day": DAY} | dict(zip(names, row, strict=False)) for row in rows)
+    ).lazy()
+
+
+def hosts(*rows: dict[str, Any]) -> pl.DataFrame:
+    filled = {"hostnames": [], "owner_ids": [], "listed_at": NOW}
+    return table(schemas.InventoryHosts, *(filled | row for row in rows))
+
+
+def host(host_id: str, *hostnames: str, owners: tuple[str, ...] = (), **values: str) -> dict[str, Any]:
+    return {"host_id": host_id, "hostnames": list(hostnames), "owner_ids": list(owners)} | values
+
+
+def users(*rows: dict[str, Any]) -> pl.DataFrame:
+    filled: dict[str, Any] = {
+        name: [] for name, dtype in schemas.polars_schema(schemas.InventoryUsers).items() if dtype == pl.List
+    }
+    return table(schemas.InventoryUsers, *(filled | {"listed_at": NOW} | row for row in rows))
+
+
+def user(
+    user_id: str, email: str | None = None, sam: str | None = None, surname: str | None = None, **values: str
+) -> dict[str, Any]:
+    """A user asset; its e-mail address is also the instance's user value."""
+    fields = {
+        "user_value": email,
+        "user_email": email,
+        "directory_user_sam_account_name": sam,
+        "directory_user_surname": surname,
+    }
+    return {"user_id": user_id} | {name: [value] for name, value in fields.items() if value} | values
+
+
+def shares_of(logons: pl.LazyFrame, rules: Rules) -> pl.DataFrame:
+    shares = host_user_shares(logons, exclude_users=rules.exclude_users, hostname_match=rules.hostname_match)
+    return schemas.validated(schemas.HostUserShares, shares)
+
+
+def decide(
+    logons: pl.LazyFrame, people: pl.DataFrame, assets: pl.DataFrame, rules: Rules | None = None
+) -> pl.DataFrame:
+    """The whole way from counts to decisions, each table validated."""
+    rules = rules or Rules()
+    shares = shares_of(logons, rules)
+    matches = schemas.validated(
+        schemas.UsernameMatches, username_matches(shares, people, user_value_field="user_email")
+    )
+    decisions = owner_decisions(
+        shares, matches, assets, rules=rules, window=WINDOW, decided_at=NOW, run_id=RUN
+    )
+    return schemas.validated(schemas.OwnerDecisions, decisions)
+
+
+def plan(
+    decisions: pl.DataFrame, people: pl.DataFrame, assets: pl.DataFrame, *, enrich: bool = True
+) -> pl.DataFrame:
+    writes = plan_writes(decisions, assets, people, enrich=enrich, run_id=RUN, intended_at=NOW)
+    return schemas.validated(schemas.OwnerWrites, writes)

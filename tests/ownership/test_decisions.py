@@ -1,0 +1,266 @@
+from datetime import date
+
+import pytest
+
+from ownership import schemas
+from ownership.decisions import Rules, Window, owner_decisions, summary
+from ownership.matching import username_matches
+from tests.ownership.builders import NOW, RUN, WINDOW, counts, decide, host, hosts, shares_of, user, users
+
+PEOPLE = users(
+    user("u1", email="alice@corp.example"),
+    user("u2", email="bob@corp.example"),
+    user("u3", surname="miller"),
+    user("u4", surname="Miller"),
+)
+SHORT = {"hostname_match": "short"}
+NO_SVC = {"exclude_users": ("svc",)}
+TWO_DC1 = [("dc1.a", "alice", 1), ("dc1.b", "alice", 1)]
+
+
+def decision(logons, asset, people=PEOPLE, rules=None):
+    return decide(logons, people, hosts(asset), rules).filter(host_id=asset["host_id"]).row(0, named=True)
+
+
+@pytest.mark.parametrize(
+    ("logons", "evidence", "owner"),
+    [
+        ([("ws1", "alice", 1)], "single_user", "u1"),
+        ([("ws1", "alice", 61), ("ws1", "bob", 39)], "majority", "u1"),
+        ([("ws1", "alice", 6), ("ws1", "bob", 4)], "no_majority", None),
+        ([("ws1", "alice", 3), ("ws1", "bob", 2)], "no_majority", None),
+        ([("ws1", "alice", 600_000_001), ("ws1", "bob", 400_000_000)], "majority", "u1"),
+        ([("ws1", "alice", 7), ("ws1", "bob", 2), ("ws1", "carol", 2)], "majority", "u1"),
+        ([("ws1", "alice", 1), ("ws1", "bob", 1)], "no_majority", None),
+        ([], "no_logons", None),
+    ],
+)
+def test_one_user_or_more_than_60_percent_of_the_events_wins(logons, evidence, owner):
+    """§1 rules 2, 3 and 8; readings §1.2."""
+    row = decision(counts(*logons), host("h1", "ws1"))
+    assert (row["evidence"], row["resolved_owner"]) == (evidence, owner)
+
+
+@pytest.mark.parametrize("percent", [50, 60, 75, 99])
+def test_the_share_must_exceed_the_threshold_whatever_it_is(percent):
+    rules = Rules(share_threshold_percent=percent)
+    for events, evidence in ((percent, "no_majority"), (percent + 1, "majority")):
+        logons = counts(("ws1", "alice", events), *([("ws1", "bob", 100 - events)] if events < 100 else []))
+        row = decision(logons, host("h1", "ws1"), rules=rules)
+        assert row["evidence"] == (evidence if events < 100 else "single_user")
+        assert row["threshold_percent"] == percent
+
+
+@pytest.mark.parametrize(
+    ("username", "match", "owner", "candidates", "matched_by"),
+    [
+        ("alice", "matched", "u1", ["u1"], "user_email"),
+        ("carol", "no_user_asset", None, [], None),
+        ("miller", "ambiguous_user", None, ["u3", "u4"], "directory_user_surname"),
+    ],
+)
+def test_the_user_must_be_exactly_one_user_asset(username, match, owner, candidates, matched_by):
+    """§1 rules 4 and 6; readings §2.1."""
+    row = decision(counts(("ws1", username, 5)), host("h1", "ws1"))
+    assert (row["match"], row["resolved_owner"], row["candidate_ids"], row["matched_by"]) == (
+        match, owner, candidates, matched_by,
+    )  # fmt: skip
+
+
+def test_nobody_is_looked_up_when_the_evidence_names_nobody():
+    row = decision(counts(("ws1", "alice", 5), ("ws1", "bob", 5)), host("h1", "ws1"))
+    assert (row["match"], row["matched_by"], row["candidate_ids"]) == (None, None, [])
+
+
+@pytest.mark.parametrize(
+    ("username", "owners", "action", "existing"),
+    [
+        ("alice", (), "write", None),
+        ("alice", ("u1",), "agree", "u1"),
+        ("alice", ("u9",), "conflict", "u9"),
+        ("alice", ("u9", "u1"), "agree", "u9,u1"),
+        ("alice", ("u9", "u8"), "conflict", "u9,u8"),
+        ("carol", ("u9",), "keep", "u9"),
+        ("carol", (), "none", None),
+    ],
+)
+def test_an_owner_is_written_only_where_there_is_none(username, owners, action, existing):
+    """§1 rules 5 to 7; readings §2.3, §2.4."""
+    row = decision(counts(("ws1", username, 5)), host("h1", "ws1", owners=owners))
+    assert (row["action"], row["existing_owner"]) == (action, existing)
+
+
+@pytest.mark.parametrize(
+    ("logons", "names", "rules", "evidence"),
+    [
+        ([("ws1", "alice", 1)], [], {}, "no_hostname"),
+        ([("ws1", "alice", 1)], ["", "-", " "], {"exclude_hosts": ("*",)}, "no_hostname"),
+        (TWO_DC1, ["dc1"], SHORT | {"exclude_hosts": ("dc*",)}, "excluded_host"),
+        ([], ["kiosk-1"], {"exclude_hosts": ("KIOSK-*",)}, "excluded_host"),
+        (TWO_DC1, ["dc1"], SHORT | {"min_events": 9}, "hostname_collision"),
+        ([("ws1", "svc", 9)], ["ws1"], {"min_events": 9} | NO_SVC, "no_logons"),
+        ([("ws1", "alice", 2)], ["ws1"], {"min_events": 3}, "too_few_events"),
+        ([("ws1", "alice", 2), ("ws1", "svc", 2)], ["ws1"], {"min_events": 3} | NO_SVC, "too_few_events"),
+        ([("ws1", "alice", 3)], ["ws1"], {"min_events": 3}, "single_user"),
+        ([("ws1", "alice", 2), ("ws1", "bob", 1)], ["ws1"], {"min_events": 3}, "majority"),
+    ],
+)  # fmt: skip
+def test_the_first_evidence_that_applies_is_told(logons, names, rules, evidence):
+    """Readings §2.3, §1.6."""
+    assert decision(counts(*logons), host("h1", *names), rules=Rules(**rules))["evidence"] == evidence
+
+
+def test_the_leader_is_told_whatever_the_evidence_says():
+    logons = counts(
+        ("kiosk-1", "CORP\\Bob", 3, date(2026, 3, 9)),
+        ("kiosk-1", "bob", 2, date(2026, 3, 5)),
+        ("kiosk-1", "alice", 5),
+        ("kiosk-1", "carol", 1),
+    )
+    row = decision(logons, host("h1", "KIOSK-1"), rules=Rules(exclude_hosts=("kiosk-*",)))
+    assert row == {
+        "hostname": "kiosk-1", "host_id": "h1",
+        "evidence": "excluded_host", "match": None, "action": "none",
+        "username": "alice", "events": 5, "total_events": 11, "share": 5 / 11, "user_count": 3,
+        "runner_up_username": "bob", "runner_up_events": 5,
+        "first_seen": date(2026, 3, 2), "last_seen": date(2026, 3, 2),
+        "resolved_owner": None, "matched_by": None, "candidate_ids": [], "existing_owner": None,
+        "window_from": WINDOW.first, "window_to": WINDOW.last, "threshold_percent": 60,
+        "decided_at": NOW, "run_id": RUN,
+    }  # fmt: skip
+
+
+def test_without_logons_counts_are_zero_and_names_are_missing():
+    row = decision(counts(), host("h1", "ws1"))
+    assert [row[name] for name in ("events", "total_events", "user_count")] == [0, 0, 0]
+    empty = ("username", "share", "runner_up_username", "runner_up_events", "first_seen", "last_seen")
+    assert [row[name] for name in empty] == [None] * len(empty)
+
+
+def test_any_name_of_an_asset_matches_and_their_counts_are_added():
+    """§1 rule 9; readings §1.5."""
+    logons = counts(
+        ("old", "bob", 5, date(2026, 3, 3)),
+        ("old", "alice", 4, date(2026, 3, 4)),
+        ("new", "alice", 9, date(2026, 3, 20)),
+    )
+    row = decision(logons, host("h1", "", "NEW", "old", "new"))
+    assert (row["hostname"], row["evidence"], row["username"]) == ("new", "majority", "alice")
+    assert (row["events"], row["total_events"], row["user_count"]) == (13, 18, 2)
+    assert (row["first_seen"], row["last_seen"]) == (date(2026, 3, 4), date(2026, 3, 20))
+    assert (row["runner_up_username"], row["runner_up_events"]) == ("bob", 5)
+
+
+def test_assets_that_share_a_name_are_each_decided():
+    """Readings §1.5."""
+    assets = hosts(host("h2", "ws1", owners=("u2",)), host("h1", "WS1"), host("h3", "ws1", "ws2"))
+    rows = decide(counts(("ws1", "alice", 5), ("ws2", "bob", 5)), PEOPLE, assets)
+    assert rows.select("hostname", "host_id", "evidence", "action").rows() == [
+        ("ws1", "h1", "single_user", "write"),
+        ("ws1", "h2", "single_user", "conflict"),
+        ("ws1", "h3", "no_majority", "none"),
+    ]
+
+
+def test_a_document_hostname_without_an_asset_has_its_reasons_too():
+    """Readings §2.3."""
+    rows = decide(
+        counts(("lost", "alice", 5), ("kiosk-1", "alice", 5), ("ws1", "alice", 1)),
+        PEOPLE,
+        hosts(host("h1", "ws1"), host("h0")),
+        Rules(exclude_hosts=("kiosk*",)),
+    )
+    told = ("hostname", "host_id", "evidence", "match", "action", "resolved_owner")
+    assert rows.select(told).rows() == [
+        ("kiosk-1", None, "excluded_host", None, "no_host", None),
+        ("lost", None, "single_user", "matched", "no_host", "u1"),
+        ("ws1", "h1", "single_user", "matched", "write", "u1"),
+        (None, "h0", "no_hostname", None, "none", None),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("documents", "assets", "collides"),
+    [
+        (["dc1.a", "dc1.b"], ["dc1"], True),
+        (["dc1.a"], ["dc1.a", "dc1.b"], True),
+        (["dc1"], ["dc1.a", "dc1.b"], True),
+        (["dc1.a", "DC1.A"], ["dc1.a"], False),
+        (["dc1.a", "dc1"], ["dc1.a"], False),
+        (["dc1.a"], ["dc1.a", "dc1"], False),
+        (["dc1.a"], ["dc1.a", "dc1.A"], False),
+        (["dc1.a"], ["dc1.b"], False),
+        (["10.0.0.1", "10.0.0.2"], ["10.0.0.1"], False),
+    ],
+)
+def test_a_short_name_that_stands_for_two_full_names_names_nobody(documents, assets, collides):
+    """Readings §1.4."""
+    logons = counts(*((name, "alice", 5) for name in documents))
+    listed = hosts(*(host(f"h{number}", name) for number, name in enumerate(assets)))
+    found = decide(logons, PEOPLE, listed, Rules(hostname_match="short")).drop_nulls("host_id")
+    expected = "hostname_collision" if collides else "single_user"
+    assert set(found["evidence"]) == {expected}
+    exact = decide(logons, PEOPLE, listed)
+    assert "hostname_collision" not in exact["evidence"]
+
+
+def test_one_colliding_name_of_several_is_a_collision():
+    logons = counts(("dc1.a", "alice", 5), ("dc1.b", "alice", 5), ("ws1", "alice", 5))
+    row = decision(logons, host("h1", "ws1", "dc1.a"), rules=Rules(hostname_match="short"))
+    assert (row["hostname"], row["evidence"], row["resolved_owner"]) == ("ws1", "hostname_collision", None)
+
+
+def test_documents_without_an_asset_collide_as_well():
+    rows = decide(
+        counts(("dc1.a", "alice", 5), ("dc1.b", "alice", 5)), PEOPLE, hosts(), Rules(hostname_match="short")
+    )
+    assert rows.select("hostname", "evidence", "action", "events").rows() == [
+        ("dc1", "hostname_collision", "no_host", 10)
+    ]
+
+
+@pytest.mark.parametrize("hostname_match", ["exact", "short"])
+@pytest.mark.parametrize(
+    ("pattern", "excluded"),
+    [("kiosk-*", True), ("kiosk-1", True), ("*.shop.example", True), ("shop", False), ("kiosk", False)],
+)
+def test_excluded_hosts_are_named_by_their_whole_or_short_name(pattern, excluded, hostname_match):
+    rules = Rules(exclude_hosts=(pattern,), hostname_match=hostname_match)
+    row = decision(
+        counts(("Kiosk-1.shop.example", "alice", 5)), host("h1", "spare", "KIOSK-1.shop.example"), rules=rules
+    )
+    assert row["evidence"] == ("excluded_host" if excluded else "single_user")
+
+
+def test_a_host_is_decided_the_same_whatever_the_order_of_rows():
+    logons = counts(("ws1", "alice", 7), ("ws1", "bob", 3), ("ws2", "bob", 1), ("ws3", "alice", 1))
+    assets = hosts(host("h1", "ws1"), host("h2", "ws2", "ws3"))
+    shares, rules = shares_of(logons, Rules()), Rules()
+    matches = username_matches(shares, PEOPLE, user_value_field="user_email")
+    common = {"rules": rules, "window": WINDOW, "decided_at": NOW, "run_id": RUN}
+    straight = owner_decisions(shares, matches, assets, **common)
+    assert owner_decisions(shares.reverse(), matches.reverse(), assets.reverse(), **common).equals(straight)
+
+
+def test_nothing_at_all_is_an_empty_table():
+    """§1 rule 8."""
+    assert decide(counts(), users(), hosts()).equals(schemas.empty(schemas.OwnerDecisions))
+
+
+def test_the_summary_counts_each_story():
+    rows = decide(
+        counts(("ws1", "alice", 5), ("ws2", "alice", 5), ("ws3", "alice", 1), ("ws3", "bob", 1)),
+        PEOPLE,
+        hosts(host("h1", "ws1"), host("h2", "ws2"), host("h3", "ws3"), host("h4", "ws4", owners=("u1",))),
+    )
+    assert list(summary(rows).items()) == [
+        ("no_logons/null/keep", 1),
+        ("no_majority/null/none", 1),
+        ("single_user/matched/write", 2),
+    ]
+    assert summary(rows.clear()) == {}
+
+
+def test_a_window_counts_both_ends():
+    assert Window(date(2026, 3, 1), date(2026, 3, 1)).days == 1
+    assert WINDOW.days == 30

@@ -1,0 +1,93 @@
+import pytest
+
+from ownership import schemas
+from ownership.decisions import Rules
+from ownership.matching import username_matches
+from tests.ownership.builders import counts, shares_of, user, users
+
+ALICE = shares_of(counts(("ws1", "alice", 1)), Rules())
+
+
+def matches(people, shares=ALICE, field="user_email"):
+    return schemas.validated(
+        schemas.UsernameMatches, username_matches(shares, people, user_value_field=field)
+    ).rows()
+
+
+@pytest.mark.parametrize(
+    "person",
+    [
+        user("u1", email="alice@corp.example"),
+        user("u1", email="Alice@CORP.example"),
+        user("u1", email="alice"),
+        user("u1", sam="ALICE"),
+        user("u1", sam="CORP\\alice"),
+        user("u1", surname=" Alice "),
+    ],
+)
+def test_each_field_of_rule_4_matches_folded(person):
+    ((username, user_id, _, decisive),) = matches(users(person, user("u2", email="bob@corp.example")))
+    assert (username, user_id, decisive) == ("alice", "u1", True)
+
+
+def test_the_first_field_that_gives_a_match_decides_and_later_fields_are_kept():
+    people = users(
+        user("u1", surname="alice"),
+        user("u2", sam="alice"),
+        user("u3", email="alice@corp.example", surname="Alice"),
+    )
+    assert matches(people) == [
+        ("alice", "u3", "user_email", True),
+        ("alice", "u2", "directory_user_sam_account_name", False),
+        ("alice", "u1", "directory_user_surname", False),
+        ("alice", "u3", "directory_user_surname", False),
+    ]
+
+
+def test_all_candidates_of_the_deciding_field_are_decisive():
+    people = users(user("u2", surname="alice"), user("u1", surname="alice"))
+    assert matches(people) == [
+        ("alice", "u1", "directory_user_surname", True),
+        ("alice", "u2", "directory_user_surname", True),
+    ]
+
+
+def test_the_instances_user_value_field_comes_first():
+    people = users(
+        user("u1", email="alice@corp.example") | {"user_value": ["x-17"]},
+        user("u2", email="bob@corp.example") | {"user_value": ["alice"]},
+    )
+    assert matches(people, field="employee_login") == [
+        ("alice", "u2", "employee_login", True),
+        ("alice", "u1", "user_email", False),
+    ]
+
+
+def test_a_field_is_asked_once():
+    people = users({"user_id": "u1", "user_value": ["alice"], "directory_user_surname": ["alice"]})
+    assert matches(people, field="directory_user_surname") == [
+        ("alice", "u1", "directory_user_surname", True)
+    ]
+
+
+def test_any_of_several_values_matches():
+    people = users(
+        {"user_id": "u1", "user_value": ["a.liddell@corp.example", "alice@corp.example", "ALICE@lab.example"]}
+    )
+    assert matches(people) == [("alice", "u1", "user_email", True)]
+
+
+@pytest.mark.parametrize(
+    "people", [users(), users(user("u1", email="bob@corp.example", sam="", surname="-"))]
+)
+def test_a_user_name_nobody_has_is_kept_without_candidates(people):
+    assert matches(people) == [("alice", None, None, False)]
+
+
+def test_every_user_name_of_the_evidence_is_looked_up():
+    shares = shares_of(counts(("ws1", "alice", 9), ("ws1", "bob", 1), ("ws2", "alice", 1)), Rules())
+    assert [row[0] for row in matches(users(), shares)] == ["alice", "bob"]
+
+
+def test_nothing_is_looked_up_without_evidence():
+    assert matches(users(user("u1", email="alice@corp.example")), ALICE.clear()) == []
