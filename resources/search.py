@@ -103,11 +103,14 @@ class SearchClient:
             TransientError: the service failed again and again.
             ProtocolError: the answer is incomplete, or not a search service's.
         """
+        surveyed_at = datetime.now(UTC)
         surveys = [days[start : start + DAYS_PER_SURVEY] for start in range(0, len(days), DAYS_PER_SURVEY)]
         with_events = {day for survey in surveys for day in self._days_with_events(survey)}
         executor = ThreadPoolExecutor(DAYS_AT_ONCE)
         try:
-            yield from executor.map(lambda day: self._day(day, empty=day not in with_events), days)
+            yield from executor.map(
+                lambda day: self._day(day) if day in with_events else _empty_day(day, surveyed_at), days
+            )
         finally:
             executor.shutdown(cancel_futures=True)
 
@@ -134,25 +137,29 @@ class SearchClient:
         }
 
     def _days_with_events(self, days: Sequence[date]) -> list[date]:
-        """Return the days with at least one matching document, from one request."""
+        """Return the days with at least one matching document, from one request where the cluster lets us."""
         ranges = []
         for day in days:
             first, next_first = self._bounds(day, day)
             ranges.append({"key": day.isoformat(), "from": first, "to": next_first})
         by_day = {"field": self._instance.time_field, "format": "epoch_millis", "ranges": ranges}
-        found = self._search(
-            min(days), max(days), {"days": {"date_range": by_day}}, _SURVEY, count_documents=False
-        )
+        try:
+            found = self._search(
+                min(days), max(days), {"days": {"date_range": by_day}}, _SURVEY, count_documents=False
+            )
+        except _TooManyBucketsError:
+            if len(days) <= SMALLEST_PAGE:
+                raise
+            half = len(days) // 2
+            return [*self._days_with_events(days[:half]), *self._days_with_events(days[half:])]
         if found["aggregations"] is None:  # the pattern matches no index
             return []
         buckets = found["aggregations"]["days"]["buckets"]
         return [date.fromisoformat(bucket["key"]) for bucket in buckets if bucket["doc_count"]]
 
-    def _day(self, day: date, *, empty: bool) -> DayOfLogons:
+    def _day(self, day: date) -> DayOfLogons:
         fetched_at = datetime.now(UTC)
-        pages = [] if empty else list(self._pages(day))
-        if not pages:
-            return DayOfLogons(day, fetched_at, 0, 0, 0, _counts([]))
+        pages = list(self._pages(day))
         return DayOfLogons(
             day,
             fetched_at,
@@ -180,6 +187,11 @@ class SearchClient:
                     raise
                 self._page_size = min(self._page_size, max(size // 2, SMALLEST_PAGE))
                 continue
+            if page["aggregations"] is None:
+                raise ProtocolError(
+                    f"The last index of {self._instance.index} at {self._instance.url} was deleted while "
+                    f"{day} was counted; run again"
+                )
             yield page
             after = page["aggregations"]["pairs"]["after_key"]
             if not after or len(page["aggregations"]["pairs"]["buckets"]) < size:
@@ -335,6 +347,10 @@ def _not_blank(field: str) -> dict[str, Any]:
     """
     blank = [{"match": {field: {"query": text, "lenient": True}}} for text in ("", "-")]
     return {"bool": {"must_not": blank}}
+
+
+def _empty_day(day: date, looked_at: datetime) -> DayOfLogons:
+    return DayOfLogons(day, looked_at, 0, 0, 0, _counts([]))
 
 
 def _totals(found: dict[str, Any]) -> tuple[int, int, int]:
