@@ -234,6 +234,8 @@ class SearchClient:
             decoded = pl.Series([text]).str.json_decode(pl.Struct({**whole, "aggregations": shape}))
         except (UnicodeDecodeError, pl.exceptions.ComputeError) as error:
             raise self._not_a_search_service(answer) from error
+        if len(decoded) != 1 or decoded.is_null().item():
+            raise self._not_a_search_service(answer)
         found = _unpacked(decoded)
         if found["timed_out"] is None or found["_shards"] is None:
             raise self._not_a_search_service(answer)
@@ -301,6 +303,13 @@ class SearchClient:
         if kinds & _QUERY_ERRORS:
             raise ConfigurationError(f"query: {self._instance.query!r} is refused by {where}: {reason}")
         self._transport.raise_if_transient(answer, path)
+        if not kinds:
+            raise self._not_a_search_service(answer)
+        if answer.status == 400:
+            raise ConfigurationError(
+                f"The search is refused by {where}; check index, query, time_field, hostname_field and "
+                f"user_field ({reason})"
+            )
         raise ProtocolError(f"HTTP status {answer.status} for {path} from {where}: {reason}")
 
     def _raise_if_incomplete(self, found: dict[str, Any]) -> None:
@@ -320,7 +329,7 @@ class SearchClient:
     def _not_a_search_service(self, answer: Answer) -> ProtocolError:
         return ProtocolError(
             f"{self._instance.url} does not answer as a search service; url must be the search service "
-            f"itself, not its dashboard. It said: {answer.excerpt}"
+            f"itself, not its dashboard. It said, with HTTP status {answer.status}: {answer.excerpt}"
         )
 
 
@@ -386,14 +395,19 @@ def _unpacked(value: pl.Series) -> Any:
 
 
 def _causes(body: bytes) -> tuple[set[str], list[str]]:
-    """Collect the error types and reasons anywhere in an error answer, outermost first."""
+    """Collect the error types and the first lines of reasons in an error answer, outermost first."""
     kinds: set[str] = set()
     reasons: list[str] = []
 
     def collect(part: Any) -> None:
         if isinstance(part, dict):
             kinds.update(value for key, value in part.items() if key == "type" and isinstance(value, str))
-            reasons.extend(value for key, value in part.items() if key == "reason" and isinstance(value, str))
+            # Further lines are the grammar of the query parser.
+            reasons.extend(
+                value.splitlines()[0]
+                for key, value in part.items()
+                if key == "reason" and isinstance(value, str) and value
+            )
             for inner in part.values():
                 collect(inner)
         elif isinstance(part, list):
