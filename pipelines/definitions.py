@@ -1,5 +1,6 @@
 """All instances as one Dagster code location."""
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,11 @@ from resources.settings import BrokenInstance, Instance, home, instances_folder,
 
 @dg.definitions
 def definitions() -> dg.Definitions:
-    """The instances of the instances folder; Dagster calls this, importing the module does nothing."""
+    """The instances of the instances folder; Dagster calls this, importing the module does nothing.
+
+    Whatever Dagster's processes write from here on is for their owner alone.
+    """
+    os.umask(0o077)
     return build_definitions(load_instances(instances_folder()), home())
 
 

@@ -1,10 +1,15 @@
 """The command line: `asset-owners`."""
 
+import os
 import sys
 
 
 def main() -> None:
-    """Run the command line; a wrong setting ends with status 2, any other failure with 1 (readings §8)."""
+    """Run the command line; a wrong setting ends with status 2, any other failure with 1 (readings §8).
+
+    Whatever it writes is for its owner alone, Dagster's own files included.
+    """
+    os.umask(0o077)
     from pipelines.cli.app import app  # noqa: PLC0415  (what --help needs and no more)
     from resources.errors import AssetOwnersError, ConfigurationError  # noqa: PLC0415
 
