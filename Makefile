@@ -37,6 +37,10 @@ ui: setup
 docs: setup
 	$(BIN)/python -c 'from ownership.dictionary import data_dictionary as page; print(page(), end="")' \
 	  > docs/data_dictionary.md
+	$(BIN)/python -c 'from resources.settings_page import configuration_page as page; print(page(), end="")' \
+	  > docs/configuration.md
+	$(BIN)/python -c 'from resources.settings_schema import instance_schema_text as page; print(page(), end="")' \
+	  > docs/instance.schema.json
 
 clean:
 	rm -rf $(VENV) var

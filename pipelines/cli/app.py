@@ -23,6 +23,18 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object as the
 
 
 @app.command()
+def init(
+    file: Annotated[
+        Path, typer.Argument(help="The file to write, - for standard output; never an existing one.")
+    ] = Path("instance.yaml"),
+) -> None:
+    """Write an instance file to fill in, with every setting explained."""
+    from pipelines.cli import init as command
+
+    command.init(file)
+
+
+@app.command()
 def run(
     instance: InstanceFile,
     lookback_days: Annotated[
