@@ -23,7 +23,8 @@ def username_matches(shares: pl.DataFrame, users: pl.DataFrame, *, user_value_fi
         user_value_field: Name of the field that `user_value` holds.
 
     Returns:
-        Rows of `username_matches`, sorted by username; fields in the order asked, then by user_id.
+        Rows of `username_matches`, one for each username and candidate, found by the first field that knows
+        the name; sorted by username, then fields in the order asked, then by user_id.
     """
     columns = {user_value_field: "user_value"} | {name: name for name in FIELDS if name != user_value_field}
     known = pl.concat(
@@ -33,10 +34,12 @@ def username_matches(shares: pl.DataFrame, users: pl.DataFrame, *, user_value_fi
         .with_columns(fold_username(pl.col("username")), matched_by=pl.lit(field), order=pl.lit(order))
         for order, (field, column) in enumerate(columns.items())
     )
+    # A candidate whom several fields know is found by the first of them.
+    known = known.unique(["username", "user_id"], keep="first", maintain_order=True)
     return (
         shares.lazy()
         .select(pl.col("username").unique())
-        .join(known.unique(), on="username", how="left")
+        .join(known, on="username", how="left")
         .with_columns(decisive=pl.col("order").eq(pl.min("order").over("username")).fill_null(value=False))
         .sort("username", "order", "user_id")
         .select("username", "user_id", "matched_by", "decisive")

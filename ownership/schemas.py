@@ -155,12 +155,12 @@ class HostUserShares(Table):
 
 
 class UsernameMatches(Table):
-    """A user asset that a user name of the evidence may stand for, found through one field.
+    """A user asset that a user name of the evidence may stand for, and the first field that says so.
 
     A user name that fits no user asset has one row without one.
     """
 
-    __key__ = ("username", "matched_by", "user_id")
+    __key__ = ("username", "user_id")
 
     username: pl.String = pa.Field(description="Folded user name of the evidence.", str_length=_NOT_EMPTY)
     user_id: pl.String = pa.Field(

@@ -40,7 +40,6 @@ def test_the_first_field_that_gives_a_match_decides_and_later_fields_are_kept():
         ("alice", "u3", "user_email", True),
         ("alice", "u2", "directory_user_sam_account_name", False),
         ("alice", "u1", "directory_user_surname", False),
-        ("alice", "u3", "directory_user_surname", False),
     ]
 
 
