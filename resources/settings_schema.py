@@ -15,7 +15,7 @@ from pydantic.json_schema import GenerateJsonSchema
 from resources.settings import Instance
 
 # One value for each key; a key without one is an error when the pages are made.
-_EXAMPLES = """\
+EXAMPLES = """\
 name: Head office
 url: https://search.corp.example:9200
 username: asset-owners
@@ -154,7 +154,7 @@ def instance_settings() -> Section:
         KeyError: a key has no example.
     """
     schema = instance_schema()
-    return _section("", schema, yaml.safe_load(_EXAMPLES), schema["$defs"])
+    return _section("", schema, yaml.safe_load(EXAMPLES), schema["$defs"])
 
 
 def as_yaml(value: object) -> str:

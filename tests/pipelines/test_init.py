@@ -1,0 +1,108 @@
+import json
+import re
+import sys
+from pathlib import Path
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
+
+import polars as pl
+import pytest
+
+from ownership.identities import fits_any, fold_username
+from pipelines.cli import main
+from resources.settings import Instance, load_instance
+
+
+@pytest.fixture
+def init(monkeypatch, tmp_path):
+    """Call the command as a shell in an empty folder would; return its exit status."""
+    monkeypatch.chdir(tmp_path)
+
+    def call(*arguments):
+        monkeypatch.setattr(sys, "argv", ["asset-owners", "init", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        return ended.value.code or 0
+
+    return call
+
+
+@pytest.fixture
+def file(init):
+    assert init() == 0
+    return Path("instance.yaml")
+
+
+def test_the_file_is_accepted_as_written_and_sets_what_is_required_and_the_excluded_users(file):
+    instance = load_instance(file)
+    required = {name for name, field in Instance.model_fields.items() if field.is_required()}
+    assert instance.model_fields_set == required | {"rules"}
+    assert instance.platform.model_fields_set == {"url", "email", "password", "tenant_id"}
+    assert instance.rules.model_fields_set == {"exclude_users"}
+
+
+def test_every_other_setting_works_once_its_hash_is_taken_away(file):
+    file.write_text(re.sub(r"(?m)^( *)#(?=\S)", r"\1", file.read_text(encoding="utf-8")), encoding="utf-8")
+    instance = load_instance(file)
+    sections = (instance.platform, instance.scan, instance.rules, instance.writes, instance.keep)
+    for section in (instance, instance.platform.contract, *sections):
+        assert section.model_fields_set == set(type(section).model_fields)
+    assert instance.scan == type(instance.scan)()
+    assert instance.keep == type(instance.keep)()
+    assert instance.query == Instance.model_fields["query"].default
+
+
+def test_every_setting_has_its_meaning_above_it(file):
+    lines = file.read_text(encoding="utf-8").splitlines()
+    settings = [number for number, line in enumerate(lines) if re.match(r" *#?\w+:", line)]
+    assert [lines[number] for number in settings if not re.match(r" *# \S", lines[number - 1])] == []
+    assert "  # Look-back window in calendar days, the running one included (1 to 3660 days)" in lines
+
+
+def test_its_first_line_leads_editors_to_the_schema(file):
+    key, _, address = file.read_text(encoding="utf-8").splitlines()[0].partition("$schema=")
+    assert key == "# yaml-language-server: "
+    schema = json.loads(Path(url2pathname(urlsplit(address).path)).read_text(encoding="utf-8"))
+    assert "exclude_users" in schema["$defs"]["RuleSettings"]["properties"]
+
+
+@pytest.mark.parametrize(
+    ("username", "excluded"),
+    [
+        ("PC-0815$", True),
+        (r"NT AUTHORITY\SYSTEM", True),
+        (r"NT AUTHORITY\LOCAL SERVICE", True),
+        (r"NT AUTHORITY\NETWORK SERVICE", True),
+        (r"NT AUTHORITY\ANONYMOUS LOGON", True),
+        (r"Window Manager\DWM-2", True),
+        (r"Font Driver Host\UMFD-0", True),
+        ("Administrator", True),
+        (r"CORP\adm-miller", True),
+        ("svc_backup@corp.example", True),
+        ("adminah.okafor", False),
+        ("systemann", False),
+        ("svcetlana", False),
+        ("dwm", False),
+    ],
+)
+def test_the_suggested_exclusions_take_out_accounts_that_are_not_people(file, username, excluded):
+    patterns = load_instance(file).rules.exclude_users
+    assert pl.select(fits_any(fold_username(pl.lit(username)), patterns)).item() is excluded
+
+
+def test_an_existing_file_is_left_alone(init, capsys):
+    Path("mine.yaml").write_text("name: mine\n", encoding="utf-8")
+    assert init("mine.yaml") == 2
+    assert Path("mine.yaml").read_text(encoding="utf-8") == "name: mine\n"
+    assert "mine.yaml: the file exists" in capsys.readouterr().err
+
+
+def test_a_folder_that_does_not_exist_is_told(init, capsys):
+    assert init("missing/mine.yaml") == 2
+    assert "missing/mine.yaml: the file cannot be written" in capsys.readouterr().err
+
+
+def test_a_dash_prints_the_file_and_nothing_else(init, file, capsys):
+    capsys.readouterr()
+    assert init("-") == 0
+    assert capsys.readouterr().out == file.read_text(encoding="utf-8")
