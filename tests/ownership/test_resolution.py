@@ -123,6 +123,7 @@ def expected(logons, people, assets, rules):
             "hostname": names[0] if names else None, "host_id": host_id,
             "evidence": evidence, "match": match, "action": action,
             "username": leader, "events": events[leader], "total_events": total, "user_count": len(events),
+            "share": events[leader] / total if total else None,
             "runner_up_username": ranking[1], "runner_up_events": events[ranking[1]] or None,
             "first_seen": min(seen, default=None), "last_seen": max(seen, default=None),
             "resolved_owner": owner, "candidate_ids": candidates, "existing_owner": ",".join(owned) or None,

@@ -3,6 +3,7 @@ from typing import Any
 
 import polars as pl
 import pytest
+from pandera.errors import SchemaError
 
 from ownership import schemas
 from ownership.decisions import Rules
@@ -116,6 +117,11 @@ def test_two_rows_for_one_thing_are_refused(table, key):
 def test_columns_must_be_exactly_those_of_the_table(change, problem):
     with pytest.raises(schemas.InvalidTableError, match=problem):
         schemas.validated(schemas.LogonCounts, change(VALID["logon_counts"]))
+
+
+def test_the_models_are_strict_by_themselves():
+    with pytest.raises(SchemaError, match="extra"):
+        schemas.LogonCounts.validate(VALID["logon_counts"].with_columns(extra=1))
 
 
 def test_all_problems_are_told_at_once_with_the_first_rows_and_long_values_cut():
