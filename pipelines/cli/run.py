@@ -88,7 +88,9 @@ def run_scan(
     if not enrich:
         options["enrich"] = False
     result = execute(instance, home, instance.slug, run_config(instance, **options), tags=window_tags(window))
-    return _report(instance, Tables(home, instance.slug), window, result)
+    report = _report(instance, Tables(home, instance.slug), window, result)
+    report.dry_run = dry_run or instance.writes.dry_run
+    return report
 
 
 def _report(instance: Instance, tables: Tables, window: Window, result: dg.ExecuteInProcessResult) -> Report:
