@@ -47,7 +47,7 @@ def logon_assets(instance: Instance) -> dg.AssetsDefinition:
 def _fetch(context: dg.AssetExecutionContext, scan: Scan, days: list[date]) -> dict[str, int]:
     """Fetch and store those of the days that are wanted; return what was found, for the UI."""
     scan.tables.prepare()
-    stored = scan.tables.logon_days(days)
+    stored = scan.tables.logon_days(days, run_id=scan.run_id)
     settings = scan.instance.extraction_fingerprint
     if scan.options.refetch:
         wanted = days
@@ -67,10 +67,10 @@ def _fetch(context: dg.AssetExecutionContext, scan: Scan, days: list[date]) -> d
         if not found.matching and found.day in held_events:
             emptied.append(found.day.isoformat())
             row = stored.filter(day=found.day).with_columns(fetched_at=pl.lit(found.fetched_at))
-            counts = scan.tables.logon_counts([found.day]).collect()
+            counts = scan.tables.logon_counts([found.day], run_id=scan.run_id).collect()
         else:
             row, counts = _day_tables(found, settings)
-        scan.tables.write_day(row, counts)
+        scan.tables.write_day(row, counts, run_id=scan.run_id if scan.options.dry_run else None)
         events += row["counted"].item()
         if number % DAYS_BETWEEN_PROGRESS_LINES == 0:
             context.log.info(f"Logons: {number} of {len(wanted)} days fetched, {events} events")
@@ -108,7 +108,7 @@ def shares_asset(instance: Instance) -> dg.AssetsDefinition:
         with told_to_the_operator():
             require_evidence(scan)
             shares = host_user_shares(
-                scan.tables.logon_counts(scan.window),
+                scan.tables.logon_counts(scan.window, run_id=scan.run_id),
                 exclude_users=instance.rules.exclude_users,
                 hostname_match=instance.rules.hostname_match,
             )
@@ -130,7 +130,7 @@ def require_evidence(scan: Scan) -> None:
         ConfigurationError: naming the days to fetch, or the setting to mend (readings §3.4).
     """
     instance, window = scan.instance, scan.window
-    days = scan.tables.logon_days(window)
+    days = scan.tables.logon_days(window, run_id=scan.run_id)
     fetched = days.filter(settings_fingerprint=instance.extraction_fingerprint)
     if missing := [day for day in days_of(window) if day not in set(fetched["day"])]:
         raise ConfigurationError(

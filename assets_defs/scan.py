@@ -45,8 +45,9 @@ class ScanOptions:
 class Scan:
     """A run of one instance.
 
-    `may_write` is false for a dry run and for a window of the past that is not forced; such a run changes
-    no table that analysts look at (readings §4.2 and §7).
+    `may_write` is false for a dry run and for a window of the past that is not forced; such a run publishes
+    nothing that it made. The days that it fetched are what the index holds, so the run over a past window
+    publishes those; a dry run changes no table that analysts look at (readings §4.2 and §7).
     """
 
     instance: Instance

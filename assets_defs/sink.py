@@ -193,7 +193,7 @@ def _require_complete_window(context: dg.OpExecutionContext, scan: Scan) -> None
     Raises:
         AssetOwnersError: the window has gaps and scan.require_complete_window is on.
     """
-    days = gaps(scan.tables.logon_days(scan.window), timezone=scan.instance.scan.timezone)
+    days = gaps(scan.tables.logon_days(scan.window, run_id=scan.run_id), timezone=scan.instance.scan.timezone)
     if not days:
         return
     named = ", ".join(day.isoformat() for day in days)

@@ -6,7 +6,7 @@ Below ASSET_OWNERS_HOME:
     tables/<slug>/<table>.parquet               the last run that was allowed to write
     tables/<slug>/<table>/<day>.parquet         logon_counts and logon_days, a file a day
     tables/<slug>/owner_writes/<run>.parquet    what each run wrote
-    tables/<slug>/runs/<run>/<table>.parquet    what one run works on; plans of dry runs stay here
+    tables/<slug>/runs/<run>/                   what one run works on; a dry run leaves all it has here
 
 Every file is written under a temporary name, flushed to disk and renamed, so a reader sees the old or the
 new file and never a part. What the columns mean is in `ownership.schemas`.
@@ -66,8 +66,8 @@ class Tables:
                 _write(schemas.empty(model), path)
         refresh_catalogue(self.home)
 
-    def write_day(self, row: pl.DataFrame, counts: pl.DataFrame) -> None:
-        """Store one day: its row of logon_days and its rows of logon_counts.
+    def write_day(self, row: pl.DataFrame, counts: pl.DataFrame, *, run_id: str | None = None) -> None:
+        """Store one day: its row of logon_days and its rows of logon_counts; for `run_id` alone where given.
 
         The day counts as not settled while its counts are replaced, so a run that is killed in between
         leaves a day that the next one fetches again.
@@ -75,19 +75,19 @@ class Tables:
         day = row["day"].item()
         row = schemas.validated(schemas.LogonDays, row)
         counts = schemas.validated(schemas.LogonCounts, counts)
-        marker = self._day_file("logon_days", day)
+        marker = self._day_file("logon_days", day, run_id)
         if marker.exists():
             _write(row.with_columns(settings_fingerprint=pl.lit("replaced")), marker)
-        _write(counts, self._day_file("logon_counts", day))
+        _write(counts, self._day_file("logon_counts", day, run_id))
         _write(row, marker)
 
-    def logon_days(self, days: Window | Sequence[date]) -> pl.DataFrame:
-        """Rows of logon_days for those of the given days that were ever fetched, by day."""
-        return self._scan_days("logon_days", days).collect().sort("day")
+    def logon_days(self, days: Window | Sequence[date], *, run_id: str) -> pl.DataFrame:
+        """Rows of logon_days for those of the given days that were ever fetched, by day; the run's first."""
+        return self._scan_days("logon_days", days, run_id).collect().sort("day")
 
-    def logon_counts(self, days: Window | Sequence[date]) -> pl.LazyFrame:
-        """Rows of logon_counts for the given days."""
-        return self._scan_days("logon_counts", days)
+    def logon_counts(self, days: Window | Sequence[date], *, run_id: str) -> pl.LazyFrame:
+        """Rows of logon_counts for the given days; the run's first."""
+        return self._scan_days("logon_counts", days, run_id)
 
     def write(self, table: str, frame: pl.DataFrame, *, run_id: str, publish: bool) -> None:
         """Validate and store a snapshot for its run; `publish` makes it the one that analysts see.
@@ -151,13 +151,16 @@ class Tables:
                 "and run again"
             ) from error
 
-    def _scan_days(self, table: str, days: Window | Sequence[date]) -> pl.LazyFrame:
+    def _scan_days(self, table: str, days: Window | Sequence[date], run_id: str) -> pl.LazyFrame:
         wanted = days_of(days) if isinstance(days, Window) else days
-        paths = [path for day in wanted if (path := self._day_file(table, day)).exists()]
-        return pl.scan_parquet(paths or [self.folder / table / "empty.parquet"], glob=False)
+        own = (self._day_file(table, day, run_id) for day in wanted)
+        paths = [file if file.exists() else self.folder / table / file.name for file in own]
+        stored = [path for path in paths if path.exists()]
+        return pl.scan_parquet(stored or [self.folder / table / "empty.parquet"], glob=False)
 
-    def _day_file(self, table: str, day: date) -> Path:
-        return self.folder / table / f"{day.isoformat()}.parquet"
+    def _day_file(self, table: str, day: date, run_id: str | None) -> Path:
+        folder = self.folder / "runs" / run_id if run_id else self.folder
+        return folder / table / f"{day.isoformat()}.parquet"
 
     def _writes_file(self, run_id: str) -> Path:
         return self.folder / "owner_writes" / f"{run_id}.parquet"
