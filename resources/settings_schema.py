@@ -119,15 +119,9 @@ def instance_schema() -> dict[str, Any]:
     """Return the instance file as a JSON schema, draft 7: what editors for YAML read."""
     schema = Instance.model_json_schema(schema_generator=_Untitled)
     models = schema["$defs"]
-    secret = models["Secret"]
-    models["Secret"] = {
-        "description": secret["description"],
-        "oneOf": [
-            {"type": "object", "properties": {name: place}, "required": [name], "additionalProperties": False}
-            for name, place in secret["properties"].items()
-        ],
-    }
-    for place in secret["properties"].values():
+    places = models["Secret"]["properties"]
+    models["Secret"]["oneOf"] = [{"required": [name]} for name in places]
+    for place in places.values():
         place |= {"type": "string", "minLength": 1}
         del place["anyOf"], place["default"]
     # YAML may say these in more ways than the settings object keeps.
@@ -206,9 +200,9 @@ def _limits(node: dict[str, Any]) -> str:
 
 
 def _is_section(node: dict[str, Any]) -> bool:
-    """Whether the keys are described one by one; other mappings (secrets, endpoints) are one value."""
-    properties = node.get("properties", {}).values()
-    return bool(properties) and all("description" in each for each in properties)
+    """Whether the keys are described and no alternatives; endpoints and secrets are written as one value."""
+    keys = node.get("properties", {}).values()
+    return bool(keys) and all("description" in key for key in keys) and "oneOf" not in node
 
 
 def _resolved(node: dict[str, Any], models: dict[str, Any]) -> dict[str, Any]:
