@@ -179,6 +179,15 @@ def test_environment_variables_do_not_override_the_certificate_settings(secure, 
     assert send(secure.url, ignore_ssl=True).body == b"private"
 
 
+def test_authorities_that_requests_brings_are_not_trusted(secure, ca_file, monkeypatch, tmp_path):
+    monkeypatch.setattr("requests.adapters.DEFAULT_CA_BUNDLE_PATH", str(ca_file))
+    other = tmp_path / "other.pem"
+    trustme.CA().cert_pem.write_to_path(other)
+    for settings in ({}, {"ca_file": other}):
+        with pytest.raises(AuthenticationError):
+            send(secure.url, **settings)
+
+
 @pytest.mark.parametrize("content", [None, "no certificate"])
 def test_an_unreadable_ca_file_is_a_setting_to_mend(tmp_path, content):
     path = tmp_path / "ca.pem"

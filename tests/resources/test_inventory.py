@@ -404,10 +404,21 @@ def test_what_is_no_list_names_the_contract(tmp_path, payload):
 
 
 def test_an_error_of_pick_ends_the_reading(service, open_client):
-    watch = Watch(service)
-    with open_client(connections=1, contract={"page_size": 1}) as inventory, pytest.raises(ZeroDivisionError):
-        inventory.list_assets(ASSET_HOSTS, lambda *_: 1 / 0)
-    assert watch.calls["assets/list"] <= 4
+    going_on = threading.Event()
+
+    def hold(request):
+        if request.url.path == ASSETS and int(request.state.parameters["page"]) > 1:
+            going_on.wait(5)
+
+    def pick(asset_id, _):
+        if asset_id == "h-1":
+            threading.Timer(0.2, going_on.set).start()
+            raise ZeroDivisionError
+
+    watch = Watch(service, hold)
+    with open_client(connections=4, contract={"page_size": 1}) as inventory, pytest.raises(ZeroDivisionError):
+        inventory.list_assets(ASSET_HOSTS, pick)
+    assert watch.calls["assets/list"] <= 2 + 1 + 4  # the page base, the page of the error, those on their way
 
 
 # Single assets
