@@ -138,7 +138,7 @@ class Transport:
             ) as response:
                 if 300 <= response.status_code < 400:
                     raise ProtocolError(
-                        f"{self.where} redirects {path} to {response.headers.get('Location')!r}; credentials "
+                        f"{self.where} redirects {path} to {response.headers.get('Location', '')[:200]!r}; credentials "
                         f"are not sent elsewhere: set {self.section}url to the final address"
                     )
                 return Answer(
