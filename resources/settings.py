@@ -8,11 +8,12 @@ import difflib
 import hashlib
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, LiteralString, get_args
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -27,6 +28,7 @@ from pydantic import (
     ValidationInfo,
     model_validator,
 )
+from pydantic_core import PydanticCustomError
 from slugify import slugify
 
 from ownership.decisions import Rules
@@ -47,6 +49,11 @@ def _beside_the_file(value: Path, info: ValidationInfo) -> Path:
 FilePath = Annotated[Path, AfterValidator(_beside_the_file)]
 
 
+def _secret_error(message: LiteralString) -> PydanticCustomError:
+    """An error about a value that is not to be shown."""
+    return PydanticCustomError("secret", message)
+
+
 class Secret(_Section):
     """Where a secret lies: `{env: VARIABLE}` or `{file: PATH}`."""
 
@@ -58,8 +65,8 @@ class Secret(_Section):
     @model_validator(mode="before")
     @classmethod
     def _refuse_clear_text(cls, value: object) -> object:
-        if not isinstance(value, Mapping) or len(value) != 1:
-            raise ValueError(
+        if not isinstance(value, Mapping) or set(value) not in ({"env"}, {"file"}) or None in value.values():
+            raise _secret_error(
                 "is not a secret's place; write {env: VARIABLE} or {file: PATH}, never the secret"
             )
         return value
@@ -89,10 +96,10 @@ class Secret(_Section):
 
 def _service_url(value: str) -> str:
     parts = urlsplit(value)
-    if parts.scheme not in {"http", "https"} or not parts.hostname:
+    if parts.scheme not in {"http", "https"} or not parts.hostname or parts.port == 0:
         raise ValueError("is not an address; write https://HOST:PORT")
     if parts.username or parts.password:
-        raise ValueError("holds a user or password; write them under username and password")
+        raise _secret_error("holds a user or password; write them under username and password")
     if parts.query or parts.fragment:
         raise ValueError("has a query or fragment; write https://HOST:PORT and, if need be, a path")
     return value.rstrip("/")
@@ -109,7 +116,7 @@ def _known_timezone(value: str) -> str:
 def _query_text(value: object) -> object:
     """Query DSL may be written as text that starts with `{` or as YAML; it is kept as text."""
     if isinstance(value, Mapping):
-        return json.dumps(value)
+        return json.dumps(value, default=str)  # YAML reads 2026-01-31 as a date
     if isinstance(value, str) and value.lstrip().startswith("{"):
         try:
             json.loads(value)
@@ -344,8 +351,8 @@ def load_instance(path: Path) -> Instance:
         raise ConfigurationError(f"{path}: the instance file cannot be read: {error}") from error
     try:
         content = yaml.load(text, Loader=_StrictLoader)  # noqa: S506  (a SafeLoader that refuses double keys)
-    except yaml.YAMLError as error:
-        raise ConfigurationError(f"{path}: is no YAML: {error}") from error
+    except (yaml.YAMLError, ValueError) as error:  # ValueError: a date such as 2026-02-30
+        raise ConfigurationError(f"{path}: {_yaml_complaint(error)}") from None  # it quotes the line
     if not isinstance(content, dict):
         raise ConfigurationError(
             f"{path}: an instance file holds `key: value` lines, beginning with name and url"
@@ -396,13 +403,22 @@ class _StrictLoader(yaml.SafeLoader):
     """Refuses a key that is written twice: YAML would silently keep the last."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:  # noqa: FBT001, FBT002
-        keys = [key.value for key, _ in node.value]
-        for key in keys:
-            if keys.count(key) > 1:
+        seen = []
+        for key, _ in node.value:
+            if key.value in seen:
                 raise yaml.constructor.ConstructorError(
-                    None, None, f"the key {key!r} is written twice", node.start_mark
+                    problem=f"the key {key.value} is written twice", problem_mark=key.start_mark
                 )
+            seen.append(key.value)
         return super().construct_mapping(node, deep)
+
+
+def _yaml_complaint(error: Exception) -> str:
+    """Where and why a text is no YAML, without what it says there: that may be a secret in clear text."""
+    mark = getattr(error, "problem_mark", None)
+    where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
+    problem = re.sub("'[^']*'", "…", getattr(error, "problem", None) or str(error))
+    return f"{where}is no usable YAML: {problem}"
 
 
 def _complaint(content: dict[str, Any], detail: Any) -> str:
@@ -419,10 +435,14 @@ def _complaint(content: dict[str, Any], detail: Any) -> str:
             if near
             else f"{key}: is an unknown key"
         )
-    message = detail["msg"].removeprefix("Value error, ")
-    if "secret" in message:
-        return f"{key}: {message}"
-    return f"{key}: {_value_at(content, location)!r} {message[0].lower()}{message[1:]}"
+    if detail["type"] in {"model_type", "dict_type"}:
+        return f"{key}: must hold keys of its own, each with its value, indented below it"
+    message = re.sub("^(Value error, |Input |String )", "", detail["msg"])
+    message = (message[0].lower() + message[1:]).replace("a valid tuple", "a list")
+    value = _value_at(content, location)
+    # What should not be there at all may be a secret in the wrong place.
+    shown = "" if detail["type"] == "secret" or isinstance(value, dict | list) else f"{value!r} "
+    return f"{key}: {shown}{message}"
 
 
 def _value_at(content: Any, location: list[str]) -> object:
