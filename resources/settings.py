@@ -113,6 +113,17 @@ def _known_timezone(value: str) -> str:
     return value
 
 
+def _cron_expression(value: str) -> str:
+    # Here, because Dagster takes seconds to load and most instance files name no schedule.
+    from dagster import DagsterInvalidDefinitionError, ScheduleDefinition  # noqa: PLC0415
+
+    try:
+        ScheduleDefinition(name="check", job_name="check", cron_schedule=value)
+    except DagsterInvalidDefinitionError as error:
+        raise ValueError("is no cron expression; write five fields such as 0 5 * * *, or null") from error
+    return value
+
+
 def _query_text(value: object) -> object:
     """Query DSL may be written as text that starts with `{` or as YAML; it is kept as text."""
     if isinstance(value, Mapping):
@@ -213,7 +224,9 @@ class ScanSettings(_Section):
     late_days: int = Field(
         2, ge=0, le=60, description="days after its end during which a day may still receive events"
     )
-    schedule: str | None = Field("0 5 * * *", description="cron expression in `timezone`; null = no schedule")
+    schedule: Annotated[str, AfterValidator(_cron_expression)] | None = Field(
+        "0 5 * * *", description="cron expression in `timezone`; null = no schedule"
+    )
     require_complete_window: bool = Field(
         False, description="write nothing when days of the window lack events"
     )
