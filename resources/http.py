@@ -137,9 +137,10 @@ class Transport:
                 **arguments,
             ) as response:
                 if 300 <= response.status_code < 400:
+                    elsewhere = response.headers.get("Location", "")[:200]
                     raise ProtocolError(
-                        f"{self.where} redirects {path} to {response.headers.get('Location', '')[:200]!r}; credentials "
-                        f"are not sent elsewhere: set {self.section}url to the final address"
+                        f"{self.where} redirects {path} to {elsewhere!r}; credentials are not sent elsewhere: "
+                        f"set {self.section}url to the final address"
                     )
                 return Answer(
                     response.status_code, response.headers, self._body(response, path, deadline=deadline)
