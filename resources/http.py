@@ -139,7 +139,7 @@ class Transport:
                 if 300 <= response.status_code < 400:
                     elsewhere = response.headers.get("Location", "")[:200]
                     raise ProtocolError(
-                        f"{self.where} redirects {path} to {elsewhere!r}; credentials are not sent elsewhere: "
+                        f"{self.where} redirects {path} to {elsewhere!r}; credentials go nowhere else: "
                         f"set {self.section}url to the final address"
                     )
                 return Answer(
