@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
-from typing import Annotated, Any, Literal, LiteralString, get_args
+from typing import Annotated, Any, Literal, LiteralString, TypeVar, get_args
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -39,6 +39,9 @@ DEFAULT_QUERY = "event.code:4624 AND event.outcome:success AND process.name:svch
 
 class _Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+
+SectionT = TypeVar("SectionT", bound=_Section)
 
 
 def _beside_the_file(value: Path, info: ValidationInfo) -> Path:
@@ -197,6 +200,11 @@ class Contract(_Section):
     enrich_fields: EnrichFields = Field(EnrichFields(), description="user asset's field: host asset's field")
 
 
+def _contract_file(value: object, info: ValidationInfo) -> object:
+    """Read the contract from the file whose path is given in its place: instances may share one."""
+    return _read(_beside_the_file(Path(value), info), Contract) if isinstance(value, str) else value
+
+
 class Platform(_Section):
     """The asset-inventory service."""
 
@@ -207,7 +215,10 @@ class Platform(_Section):
     tenant_id: Annotated[Text, BeforeValidator(_id_text)] = Field(description="tenant that holds the assets")
     ignore_ssl: bool = Field(False, description="skip certificate checks; prefer ca_file")
     ca_file: FilePath | None = Field(None, description="PEM file with the certificate authority to trust")
-    contract: Contract = Field(Contract(), description="what the service's specification does not show")
+    contract: Annotated[Contract, BeforeValidator(_contract_file)] = Field(
+        Contract(),
+        description="what the specification does not show, or the path of a YAML file with it",
+    )
 
 
 class ScanSettings(_Section):
@@ -358,29 +369,33 @@ def load_instance(path: Path) -> Instance:
     Raises:
         ConfigurationError: naming every key that is wrong, its value (never a secret's) and the remedy.
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"{path}: the instance file cannot be read: {error}") from error
-    try:
-        content = yaml.load(text, Loader=_StrictLoader)  # noqa: S506  (a SafeLoader that refuses double keys)
-    except (yaml.YAMLError, ValueError) as error:  # ValueError: a date such as 2026-02-30
-        raise ConfigurationError(f"{path}: {_yaml_complaint(error)}") from None  # it quotes the line
-    if not isinstance(content, dict):
-        raise ConfigurationError(
-            f"{path}: an instance file holds `key: value` lines, beginning with name and url"
-        )
-    try:
-        instance = Instance.model_validate(content, context={"folder": path.parent.absolute()})
-    except ValidationError as error:
-        lines = [_complaint(content, detail) for detail in error.errors(include_url=False)]
-        raise ConfigurationError("\n".join(f"{path}: {line}" for line in lines)) from error
+    instance = _read(path, Instance)
     if instance.slug in {"", *_RESERVED_SLUGS}:
         raise ConfigurationError(
             f"{path}: name: {instance.name!r} gives no usable identifier; use letters or digits, and none of "
             + ", ".join(sorted(_RESERVED_SLUGS))
         )
     return instance
+
+
+def _read(path: Path, model: type[SectionT]) -> SectionT:
+    """Read a YAML file and check it against the model of what it holds."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"{path}: the file cannot be read: {error}") from error
+    try:
+        content = yaml.load(text, Loader=_StrictLoader)  # noqa: S506  (a SafeLoader that refuses double keys)
+    except (yaml.YAMLError, ValueError) as error:  # ValueError: a date such as 2026-02-30
+        raise ConfigurationError(f"{path}: {_yaml_complaint(error)}") from None  # it quotes the line
+    if not isinstance(content, dict):
+        first = " and ".join(list(model.model_fields)[:2])
+        raise ConfigurationError(f"{path}: must hold `key: value` lines, such as {first}")
+    try:
+        return model.model_validate(content, context={"folder": path.parent.absolute()})
+    except ValidationError as error:
+        lines = [_complaint(model, content, detail) for detail in error.errors(include_url=False)]
+        raise ConfigurationError("\n".join(f"{path}: {line}" for line in lines)) from error
 
 
 def load_instances(folder: Path) -> list[Instance | BrokenInstance]:
@@ -434,14 +449,14 @@ def _yaml_complaint(error: Exception) -> str:
     return f"{where}is no usable YAML: {problem}"
 
 
-def _complaint(content: dict[str, Any], detail: Any) -> str:
+def _complaint(model: type[_Section], content: dict[str, Any], detail: Any) -> str:
     """One line for one wrong key: where, its value, what to do."""
     location = [str(part) for part in detail["loc"]]
     key = ".".join(location)
     if detail["type"] == "missing":
         return f"{key}: is missing; this key is required"
     if detail["type"] == "extra_forbidden":
-        known = _keys_of(location[:-1])
+        known = _keys_of(model, location[:-1])
         near = difflib.get_close_matches(location[-1], known, n=1, cutoff=0)
         return (
             f"{key}: is an unknown key; the nearest known one is {near[0]!r}"
@@ -467,8 +482,7 @@ def _value_at(content: Any, location: list[str]) -> object:
     return content
 
 
-def _keys_of(location: list[str]) -> list[str]:
-    model: type[BaseModel] = Instance
+def _keys_of(model: type[BaseModel], location: list[str]) -> list[str]:
     for part in location:
         field = model.model_fields[part]
         candidates = (field.annotation, *get_args(field.annotation))
