@@ -15,6 +15,9 @@ both services without writing.
 
 - An unknown key is an error that names the nearest known one; a key written twice is one, too.
 - Paths of files are relative to the instance file's folder; `~` is your home.
+- `platform.contract` may also be the path of a YAML file with the contract's keys, which several instances
+  can share. Keep it out of the instances folder (a subfolder will do): each `*.yaml` and `*.yml` right there
+  is taken for an instance.
 - Dagster reads the files when it loads the code location: after a change, choose *Reload* on its Deployment
   page. The command line reads the file each time.
 - `url`, `index`, `query`, the three document fields and `scan.timezone` decide what a day's counts are.

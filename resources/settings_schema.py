@@ -128,6 +128,8 @@ def instance_schema() -> dict[str, Any]:
     platform = models["Platform"]["properties"]
     schema["properties"]["query"]["type"] = ["string", "object"]
     platform["tenant_id"]["type"] = ["string", "integer"]
+    inline = {"$ref": platform["contract"].pop("$ref")}
+    platform["contract"]["anyOf"] = [inline, {"type": "string", "format": "path"}]
     models["ListCall"]["properties"]["params"]["additionalProperties"]["type"] = ["string", "integer"]
     for model in (schema, *models.values()):
         for setting in model.get("properties", {}).values():

@@ -42,10 +42,12 @@ def test_the_stored_schema_is_what_the_models_say():
         LEAST + "writes: {max_write_percent: 0.5}",
         LEAST.replace('"42"', "42"),
         LEAST + "  contract: {hosts: {path: /hosts, params: {kind: 7}}, read: null}",
+        LEAST + "  contract: contract.yaml",
         LEAST + "  contract: {mfa_required: {member: code, equals: 211}}",
     ],
 )
 def test_accepts_what_the_program_accepts(text, tmp_path):
+    (tmp_path / "contract.yaml").write_text("page_size: 500", encoding="utf-8")
     load_instance(written(text, tmp_path))
     assert complaints(text) == []
 
@@ -66,6 +68,8 @@ def test_accepts_what_the_program_accepts(text, tmp_path):
         LEAST + "rules: {hostname_match: fuzzy}",
         LEAST + "rules: {exclude_users: svc_*}",
         LEAST + "  contract: {hosts: {params: {kind: host}}}",
+        LEAST + "  contract: [tenant_param]",
+        LEAST + "  contract: {tenant_parm: tenant}",
     ],
 )
 def test_refuses_what_the_program_refuses(text, tmp_path):
