@@ -59,6 +59,12 @@ def _fetch(context: dg.AssetExecutionContext, scan: Scan, days: list[date]) -> d
             timezone=scan.instance.scan.timezone,
             late_days=scan.instance.scan.late_days,
         )
+    of_other_settings = stored.filter(
+        pl.col("day").is_in(wanted), pl.col("counted") > 0, pl.col("settings_fingerprint") != settings
+    )
+    if not of_other_settings.is_empty():
+        # Counts that may never be had again are not given up for a field that nothing carries.
+        _require_fields(scan.instance, wanted[0], wanted[-1], *scan.search().totals(wanted[0], wanted[-1]))
     held_events = set(stored.filter(pl.col("matching") > 0, settings_fingerprint=settings)["day"])
     if scan.instance.ignore_ssl:
         context.log.warning("ignore_ssl is on: the certificate of the search service is not checked")
@@ -138,13 +144,20 @@ def require_evidence(scan: Scan) -> None:
             f"settings, the first {missing[0]}: materialize logon_counts over {window.first} to "
             f"{window.last}, or choose a smaller lookback_days"
         )
-    matching, no_user, no_host = (days[name].sum() for name in ("matching", "lacking_user", "lacking_host"))
+    totals = (days[name].sum() for name in ("matching", "lacking_user", "lacking_host"))
+    _require_fields(instance, window.first, window.last, *totals)
+
+
+def _require_fields(
+    instance: Instance, first: date, last: date, matching: int, lacking_user: int, lacking_host: int
+) -> None:
+    """Refuse documents of which none carries one of the two fields (readings §3.4)."""
     for lacking, setting, field in (
-        (no_user, "user_field", instance.user_field),
-        (no_host, "hostname_field", instance.hostname_field),
+        (lacking_user, "user_field", instance.user_field),
+        (lacking_host, "hostname_field", instance.hostname_field),
     ):
         if matching and lacking == matching:
             raise ConfigurationError(
-                f"{setting}: none of the {matching} matching documents from {window.first} to {window.last} "
-                f"carries the field {field!r}; name the field that does"
+                f"{setting}: none of the {matching} matching documents from {first} to {last} carries the "
+                f"field {field!r}; name the field that does"
             )
