@@ -1,0 +1,210 @@
+"""Both services and a home folder, as an operator has them; and a small company whose outcome fits in a head.
+
+pc-1  ann alone, nobody's yet                    → ann, with her department and criticality
+pc-2  bob 4 of 6, nobody's yet                   → 17 (bob), who has no department
+pc-3  ann alone, owned by bob                    → conflict
+pc-4  ann 3 of 5: not more than 60 %             → nobody
+"""
+
+import json
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import polars.selectors as cs
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from pipelines.cli.app import app
+from resources.tables import Tables
+from sandbox.company import MAPPING
+from sandbox.engine import Engine
+from sandbox.inventory import Account, InventoryService
+from sandbox.logons import Logon, document
+
+TODAY = datetime.now(UTC).date()
+"""Last day of the documents; runs name it, so that midnight may pass while the tests run."""
+
+ASSET_OWNERS = Path(sys.executable).with_name("asset-owners")
+TENANT = "t-1"
+ADMIN = Account("integration@corp.example", "the inventory's password", roles={TENANT: "admin"})
+READER = Account("reader@corp.example", "a reader's password", roles={TENANT: "reader"})
+CODED = Account("coded@corp.example", "first half", mfa_secret="JBSWY3DPEHPK3PXP", roles={TENANT: "admin"})
+
+SMALL_INDEX = "logs-small"
+SECTIONS = {"platform", "scan", "rules", "writes"}
+USERS = [
+    {"id": "ann", "user_email": "ann@corp.example", "user_department": "Sales", "criticality": "high"},
+    {"id": 17, "user_email": "bob@corp.example", "user_department": "", "criticality": None},
+    {"id": "cyd", "user_email": "cyd@corp.example", "user_department": "Legal", "criticality": "low"},
+]
+HOSTS = [
+    {"id": "h-1", "search_agent_name": "PC-1", "asset_owner": None, "department": "old", "criticality": ""},
+    {"id": "h-2", "search_agent_name": "PC-2", "asset_owner": "", "department": "old", "criticality": "low"},
+    {"id": "h-3", "search_agent_name": "PC-3", "asset_owner": 17, "department": None, "criticality": None},
+    {"id": "h-4", "search_agent_name": "PC-4", "asset_owner": [], "department": None, "criticality": None},
+]
+WRITTEN = {
+    "h-1": {"asset_owner": "ann", "department": "Sales", "criticality": "high"},
+    "h-2": {"asset_owner": 17},
+}
+"""What a run that may write makes of the small company: the fields that it sets, by host."""
+
+
+def at_noon(day: date) -> datetime:
+    return datetime(day.year, day.month, day.day, 12, tzinfo=UTC)
+
+
+def logons(host: str | None, user: str | None, events: int = 1, *, at: datetime) -> list[Logon]:
+    return [Logon(at, "logon", f"{host}.corp.example", host, user)] * events
+
+
+def small_company(last: date = TODAY) -> list[Logon]:
+    """Logons of the last four days."""
+    day = [at_noon(last - timedelta(days=age)) for age in range(4)]
+    return [
+        *logons("pc-1", "ann", 2, at=day[0]),
+        *logons("pc-1", "ann", 1, at=day[3]),
+        *logons("pc-2", "bob", 4, at=day[1]),
+        *logons("pc-2", "ann", 2, at=day[2]),
+        *logons("pc-3", "ann", 5, at=day[2]),
+        *logons("pc-4", "ann", 3, at=day[3]),
+        *logons("pc-4", "cyd", 2, at=day[0]),
+    ]
+
+
+def documents(events: Iterable[Logon]) -> Iterator[dict[str, Any]]:
+    """Events in winlogbeat's layout."""
+    return (document(event, number) for number, event in enumerate(events, 1))
+
+
+class Clock:
+    """The time of day for tests that must not wait: to sleep is to turn it on."""
+
+    def __init__(self):
+        self.slept = 0.0
+
+    def __call__(self):
+        return time.time() + self.slept
+
+    def sleep(self, seconds):
+        self.slept += seconds
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What `asset-owners run --json` came to."""
+
+    status: int
+    report: dict[str, Any]
+    stdout: str
+    stderr: str
+
+
+@dataclass
+class Stand:
+    """A home folder, the two services, and the command line on them."""
+
+    home: Path
+    engine: Engine
+    inventory: InventoryService
+    environment: pytest.MonkeyPatch
+    numbers: count = field(default_factory=count)
+
+    def begin(self, hosts: Iterable[Mapping[str, Any]], users: Iterable[Mapping[str, Any]]) -> None:
+        """Give the inventory service these assets, three accounts and good manners."""
+        self.inventory.hooks.faults = self.inventory.hooks.after = None
+        self.inventory.state.reset([ADMIN, READER, CODED], hosts, users, TENANT)
+
+    def load(self, events: Iterable[Logon], index: str) -> str:
+        """Fill an index of its own with events in winlogbeat's layout."""
+        self.engine.load(index, MAPPING, documents(events))
+        return index
+
+    def add(self, events: Iterable[Logon], index: str) -> None:
+        """Add events to an index, as an agent that was offline for a while does."""
+        for body in documents(events):
+            self.engine.request("POST", f"{index}/_doc", params={"refresh": "true"}, json=body)
+
+    def instance(self, changes: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """The content of an instance file; `changes` replace what is here, in sections key by key."""
+        self.environment.setenv("SEARCH_PASSWORD", self.engine.reader.password)
+        password = self.home / "inventory-password"
+        password.write_text(ADMIN.password)
+        base = {
+            "name": "Small",
+            "url": self.engine.url,
+            "username": self.engine.reader.username,
+            "password": {"env": "SEARCH_PASSWORD"},
+            "ca_file": str(self.engine.ca_file),
+            "index": SMALL_INDEX,
+            "sensor": "test-sensor",
+            "platform": {
+                "url": self.inventory.url,
+                "email": ADMIN.email,
+                "password": {"file": str(password)},
+                "tenant_id": TENANT,
+            },
+            "scan": {"lookback_days": 4},
+        }
+        return merged(base, changes or {})
+
+    def instance_file(self, changes: Mapping[str, Any] | None = None) -> Path:
+        path = self.home / f"instance-{next(self.numbers)}.yaml"
+        path.write_text(yaml.safe_dump(self.instance(changes), allow_unicode=True), encoding="utf-8")
+        return path
+
+    def run(self, changes: Mapping[str, Any] | None = None, *options: str, as_of: str | None = None) -> Ran:
+        """Run `asset-owners run --json` on an instance file with these changes."""
+        file = self.instance_file(changes)
+        arguments = [
+            "run",
+            "--instance",
+            str(file),
+            "--json",
+            "--as-of",
+            as_of or TODAY.isoformat(),
+            *options,
+        ]
+        result = CliRunner().invoke(app, arguments, catch_exceptions=False)
+        report = json.loads(result.stdout.splitlines()[-1])
+        return Ran(result.exit_code, report, result.stdout, result.stderr)
+
+    @property
+    def tables(self) -> Tables:
+        return Tables(self.home, "small")
+
+    def published(self) -> dict[str, list[tuple[Any, ...]]]:
+        """The rows that the views show, by file; when they were fetched or listed does not matter."""
+        folder = self.tables.folder
+        files = [path for path in folder.rglob("*.parquet") if "runs" not in path.relative_to(folder).parts]
+        moments = cs.by_name("fetched_at", "listed_at", require_all=False)
+        return {str(path.relative_to(folder)): pl.read_parquet(path).drop(moments).rows() for path in files}
+
+    def written(self) -> dict[str, dict[str, Any]]:
+        """What was set through the service's API, by asset; each asset in one request."""
+        entries = [entry for entry in self.inventory.state.journal() if entry.path]
+        requests = {(entry.asset_id, entry.request_id) for entry in entries}
+        assert max(Counter(asset for asset, _ in requests).values(), default=1) == 1
+        found: dict[str, dict[str, Any]] = {}
+        for entry in entries:
+            found.setdefault(str(entry.asset_id), {})[entry.field] = entry.new
+        return found
+
+    def decisions(self, ran: Ran) -> dict[str, tuple[str, ...]]:
+        """Evidence, match and action of a run, by host name."""
+        frame = self.tables.of_run("owner_decisions", ran.report["run_id"])
+        return {row["hostname"]: (row["evidence"], row["match"], row["action"]) for row in frame.to_dicts()}
+
+
+def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    sections = {key: {**base.get(key, {}), **changes[key]} for key in SECTIONS & changes.keys()}
+    return {**base, **changes, **sections}

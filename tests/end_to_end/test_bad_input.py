@@ -1,0 +1,321 @@
+"""Whatever may be wrong with settings, services or data is told; nothing is written, nothing is lost."""
+
+import copy
+import dataclasses
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import trustme
+from starlette.responses import HTMLResponse, JSONResponse
+
+from sandbox.company import MAPPING
+from sandbox.inventory_api import ASSETS_LIST, envelope
+from tests.end_to_end.stand import (
+    CODED,
+    HOSTS,
+    SMALL_INDEX,
+    USERS,
+    WRITTEN,
+    Stand,
+    documents,
+    logons,
+    small_company,
+)
+from tests.resources.http_stub import Reply, Stub
+
+LOGIN_PAGE = "<!doctype html><title>Sign in</title>"
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is wrong: changes of the instance file, and what else has to be arranged; words of the message."""
+
+    words: list[str]
+    changes: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    arrange: Callable[[Stand], Mapping[str, Any] | None] = lambda _: None
+    status: int = 1
+
+
+def answering(path: str, answer: Callable[[Any], Any]) -> Callable[[Stand], None]:
+    """Let the inventory service give the answers of one path as `answer` makes them of the envelope."""
+
+    def arrange(stand):
+        def changed(request, response):
+            if request.url.path != path:
+                return None
+            made = answer(json.loads(response.body))
+            return made if isinstance(made, HTMLResponse) else JSONResponse(made)
+
+        stand.inventory.hooks.after = changed
+
+    return arrange
+
+
+def with_list(change: Callable[[dict[str, Any]], None]) -> Callable[[Stand], None]:
+    def answer(body):
+        change(body["data"])
+        return body
+
+    return answering(ASSETS_LIST, answer)
+
+
+def with_assets(hosts=(), users=()) -> Callable[[Stand], None]:
+    return lambda stand: stand.begin([*HOSTS, *hosts], [*USERS, *users])
+
+
+def without_id(payload):
+    del payload["data"][-1]["id"]
+
+
+def a_text_field(stand):
+    mapping = copy.deepcopy(MAPPING)
+    mapping["mappings"]["properties"]["user"]["properties"]["name"] = {"type": "text"}
+    stand.engine.load("logs-bad-text", mapping, documents(small_company()))
+    return {"index": "logs-bad-text"}
+
+
+def secret(stand, text):
+    (stand.home / "a-secret").write_text(text)
+    return {"file": "a-secret"}
+
+
+def account(stand, **changes):
+    password = CODED.password if changes.get("email") == CODED.email else "wrong one"
+    return {"platform": {"password": secret(stand, password), **changes}}
+
+
+def coded_with_another_secret(stand):
+    (stand.home / "mfa").write_text("GEZDGNBVGY3TQOJQ")
+    return account(stand, email=CODED.email, mfa_secret={"file": "mfa"})
+
+
+CASES = {
+    # The search service
+    "search: wrong password": Case(
+        ["log-in is refused by the search service", "check username and password"],
+        arrange=lambda stand: {"password": secret(stand, "wrong")},
+    ),
+    "search: certificate not trusted": Case(
+        ["The search service", "could not prove who it is", "Set ca_file"], {"ca_file": None}
+    ),
+    "search: nobody listens": Case(
+        ["The search service", "did not answer", "check url and the network"], {"url": "https://127.0.0.1:9"}
+    ),
+    "search: no such index": Case(
+        ["index: 'logs-nowhere' names an index", "does not have", "logs-*"], {"index": "logs-nowhere"}
+    ),
+    "search: an index outside the credential's pattern": Case(
+        ["may not search other", "grant read", "view_index_metadata"], {"index": "other"}
+    ),
+    "search: no user in the documents": Case(
+        ["user_field: none of the", "carries the field 'user.nmae'"], {"user_field": "user.nmae"}
+    ),
+    "search: no host in the documents": Case(
+        ["hostname_field: none of the", "carries the field 'agent.host'"], {"hostname_field": "agent.host"}
+    ),
+    "search: text field": Case(
+        ["user_field: 'user.name' is a text field", "'user.name.keyword'"], arrange=a_text_field
+    ),
+    "search: query that does not parse": Case(
+        ["query: 'event.code:(4624' is refused"], {"query": "event.code:(4624"}
+    ),
+    "search: unknown query": Case(["query: ", "is refused", "matchh"], {"query": {"matchh": {"a": "b"}}}),
+    # The inventory service
+    "inventory: wrong password": Case(
+        ["refused the log-in of", "platform.password", "The e-mail address or the password is wrong"],
+        arrange=account,
+    ),
+    "inventory: code needed": Case(
+        ["asks coded@corp.example for a verification code", "set platform.mfa_secret"],
+        arrange=lambda stand: account(stand, email=CODED.email),
+    ),
+    "inventory: code refused": Case(
+        ["refused two verification codes", "platform.mfa_secret", "clock"], arrange=coded_with_another_secret
+    ),
+    "inventory: unknown tenant": Case(
+        ["tenant t-99", "platform.tenant_id", "You have no role in this tenant"],
+        {"platform": {"tenant_id": "t-99"}},
+    ),
+    "inventory: nobody listens": Case(
+        ["The inventory service", "did not answer", "check platform.url and the network"],
+        {"platform": {"url": "http://127.0.0.1:9"}},
+    ),
+    "inventory: HTML": Case(
+        ["no envelope", "platform.url must be the service itself", "Sign in"],
+        arrange=answering(ASSETS_LIST, lambda _: HTMLResponse(LOGIN_PAGE)),
+    ),
+    "inventory: status false at 200": Case(
+        ["refused /api/v1/assets/list", "Come back tomorrow."],
+        arrange=answering(ASSETS_LIST, lambda _: envelope(status=False, message="Come back tomorrow.")),
+    ),
+    "inventory: a list that never completes": Case(
+        ["announced", "distinct ones", "a list with gaps is not used"],
+        arrange=with_list(lambda payload: payload.update(size=payload["size"] + 1)),
+    ),
+    "inventory: an item without id": Case(["an item that has no usable id"], arrange=with_list(without_id)),
+    "inventory: no list": Case(
+        ["no list of items", "platform.contract"], arrange=answering(ASSETS_LIST, lambda _: envelope([]))
+    ),
+    "inventory: fields elsewhere": Case(
+        ["fields in 'attributes'", "platform.contract.fields_in"],
+        {"platform": {"contract": {"fields_in": "attributes"}}},
+    ),
+    "asset: host name is an object": Case(
+        ["Asset h-9", "search_agent_name holds a dict", "platform_hostname_field"],
+        arrange=with_assets([{"id": "h-9", "search_agent_name": {"name": "pc-9"}}]),
+    ),
+    "asset: owner is an object": Case(
+        ["Asset h-9", "asset_owner holds a dict", "platform_user_field"],
+        arrange=with_assets([{"id": "h-9", "asset_owner": {"id": "ann"}}]),
+    ),
+    "asset: e-mail address is an object": Case(
+        ["Asset dan", "user_email holds a list"],
+        arrange=with_assets(users=[{"id": "dan", "user_email": [{"work": "dan@corp.example"}]}]),
+    ),
+    "asset: department is an object": Case(
+        ["Asset h-9", "department holds a dict"],
+        arrange=with_assets([{"id": "h-9", "department": {"name": "Sales"}}]),
+    ),
+    # The instance file
+    "file: unknown key": Case(
+        ["lookback_dys: is an unknown key", "'lookback_days'"], {"scan": {"lookback_dys": 3}}, status=2
+    ),
+    "file: clear-text secret": Case(
+        ["password: is not a secret's place", "{env: VARIABLE}", "{file: PATH}"],
+        {"password": "hunter2"},
+        status=2,
+    ),
+    "file: no time zone": Case(
+        ["scan.timezone: 'Mars/Olympus' is no time zone", "Europe/Berlin"],
+        {"scan": {"timezone": "Mars/Olympus"}},
+        status=2,
+    ),
+    "file: secret not set": Case(
+        ["password: the environment variable NOT_SET is not set"], {"password": {"env": "NOT_SET"}}, status=2
+    ),
+    "file: no TOTP secret": Case(
+        ["platform.mfa_secret: is not a TOTP secret in base32"],
+        arrange=lambda stand: {"platform": {"mfa_secret": secret(stand, "1808!")}},
+    ),
+}
+
+
+def assert_nothing_happened(stand, before):
+    assert stand.inventory.state.journal() == []
+    assert stand.published() == before
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+def test_is_told_and_changes_nothing(seeded, case):
+    before = seeded.published()
+    changes = {**case.changes, **(case.arrange(seeded) or {})}
+    ran = seeded.run(changes)
+    assert ran.status == case.status, ran.stderr
+    error = ran.report["error"]
+    assert [word for word in case.words if word not in error] == [], error
+    assert f"asset-owners: {error}" in ran.stderr
+    assert "hunter2" not in ran.stdout + ran.stderr
+    assert ran.report["writes"] == {}
+    assert_nothing_happened(seeded, before)
+
+
+def test_certificate_of_the_inventory_that_is_not_trusted(seeded, start):
+    before = seeded.published()
+    authority = trustme.CA()
+    certificate = authority.issue_cert("127.0.0.1")
+    pem, key, ca = (seeded.home / name for name in ("server.pem", "server.key", "ca.pem"))
+    certificate.cert_chain_pems[0].write_to_path(pem)
+    certificate.private_key_pem.write_to_path(key)
+    authority.cert_pem.write_to_path(ca)
+    url = start(certificate=pem, private_key=key).url
+    ran = seeded.run({"platform": {"url": url}})
+    assert ran.status == 1
+    assert "Set platform.ca_file to the authority that signed its certificate" in ran.report["error"]
+    assert_nothing_happened(seeded, before)
+    ran = seeded.run({"platform": {"url": url, "ca_file": "ca.pem"}})
+    assert (ran.status, seeded.written()) == (0, WRITTEN), ran.stderr
+
+
+def test_a_dashboard_in_place_of_the_search_service(seeded):
+    before = seeded.published()
+    with Stub(lambda _: Reply(LOGIN_PAGE.encode(), headers={"Content-Type": "text/html"})) as dashboard:
+        ran = seeded.run({"url": dashboard.url})
+    assert ran.status == 1
+    assert "url must be the search service itself, not its dashboard" in ran.report["error"]
+    assert "Sign in" in ran.report["error"]
+    assert_nothing_happened(seeded, before)
+
+
+def test_mended_settings_go_on_from_what_there_was(seeded):
+    """A field that no document carries must not replace stored days: their index may be gone by now."""
+    assert seeded.run({"user_field": "user.nmae"}).status == 1
+    ran = seeded.run()
+    assert ran.status == 0
+    assert "Logons: 3 of 4 days fetched" in ran.stderr
+
+
+def test_an_index_without_events_resolves_nobody(seeded):
+    for settings in ({"index": seeded.load([], "logs-bad-empty")}, {"index": "logs-bad-no-such-*"}):
+        ran = seeded.run(settings)
+        assert (ran.status, ran.report["writes"]) == (0, {}), ran.stderr
+        assert ran.report["decisions"] == {"no_logons/null/keep": 1, "no_logons/null/none": 3}
+    assert seeded.inventory.state.journal() == []
+
+
+def test_an_inventory_without_users_resolves_nobody(seeded):
+    seeded.begin(HOSTS, [])
+    ran = seeded.run()
+    assert (ran.status, ran.report["writes"]) == (0, {}), ran.stderr
+    assert ran.report["decisions"] == {
+        "majority/no_user_asset/none": 1,
+        "no_majority/null/none": 1,
+        "single_user/no_user_asset/keep": 1,
+        "single_user/no_user_asset/none": 1,
+    }
+    assert seeded.inventory.state.journal() == []
+
+
+def test_an_inventory_without_hosts_leaves_names_without_assets(seeded):
+    seeded.begin([], USERS)
+    ran = seeded.run()
+    assert (ran.status, ran.report["writes"]) == (0, {}), ran.stderr
+    assert {action for _, _, action in seeded.decisions(ran).values()} == {"no_host"}
+
+
+ODD_NAMES = [
+    "o'brien",
+    'quo"te',
+    "semi;colon--",
+    "{{7*7}} %s %n",
+    "zero\u200bwidth",
+    "right\u202eleft",
+    "tab\tand\nline",
+    "🦊",
+    "١٢٣",
+    "a" * 1_000,
+    "\N{FULLWIDTH LATIN CAPITAL LETTER A}b",
+    "*",
+    "null",
+    "<script>alert(1)</script>",
+    "../../etc/passwd",
+    "a&b=c",
+]
+
+
+def test_names_of_odd_characters_are_names_like_any_other(seeded):
+    people = [{"id": f"u {name[:9]}", "directory_user_sam_account_name": name} for name in ODD_NAMES]
+    machines = [{"id": f"h {name[:9]}", "search_agent_name": name} for name in ODD_NAMES]
+    seeded.begin(machines, people)
+    day = small_company()[0].at
+    events = [event for name in ODD_NAMES for event in logons(name, name, 2, at=day)]
+    ran = seeded.run({"index": seeded.load(events, "logs-bad-names")})
+    assert (ran.status, ran.report["writes"]) == (0, {"written": len(ODD_NAMES)}), ran.stderr
+    assert seeded.written() == {f"h {name[:9]}": {"asset_owner": f"u {name[:9]}"} for name in ODD_NAMES}
+
+
+def test_the_small_company_is_what_the_other_tests_start_from(seeded):
+    assert seeded.instance()["index"] == SMALL_INDEX
+    assert seeded.run().report["writes"] == {"written": len(WRITTEN)}

@@ -1,0 +1,170 @@
+"""The main job on the demo company, whose every outcome is known."""
+
+from collections import Counter
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+import duckdb
+import polars as pl
+import pytest
+
+from pipelines.dagster_home import dagster_instance
+from resources.tables import Tables, catalogue_path
+from sandbox.company import DEMO_RULES, MAPPING, generate
+from tests.end_to_end.stand import TODAY, Ran, Stand
+
+INDEX = "logs-company"
+SETTINGS = {"index": INDEX, "rules": DEMO_RULES, "scan": {"lookback_days": 30}}
+
+
+@dataclass
+class Afterwards:
+    """What a run left behind, in the inventory and in the tables."""
+
+    stand: Stand
+    ran: Ran
+    hosts: list
+    users: list
+    written: dict
+    decisions: pl.DataFrame
+    days: pl.DataFrame
+    log: str
+
+
+def run(stand):
+    ran = stand.run(SETTINGS)
+    assert ran.status == 0, ran.stderr
+    state, tables = stand.inventory.state, stand.tables
+    with dagster_instance(stand.home) as recorded:
+        log = "\n".join(entry.user_message for entry in recorded.all_logs(ran.report["run_id"]))
+    return Afterwards(
+        stand,
+        ran,
+        state.assets("host"),
+        state.assets("user"),
+        stand.written(),
+        tables.of_run("owner_decisions", ran.report["run_id"]),
+        pl.read_parquet(tables.folder / "logon_days" / "*.parquet").sort("day"),
+        log,
+    )
+
+
+@pytest.fixture(scope="module")
+def company():
+    return generate(today=TODAY)
+
+
+@pytest.fixture(scope="module")
+def first(company, open_stand, tmp_path_factory):
+    """The first run, on an empty store."""
+    with pytest.MonkeyPatch.context() as patch:
+        stand = open_stand(tmp_path_factory.mktemp("company"), patch)
+        stand.begin(company.hosts, company.users)
+        stand.engine.load(INDEX, MAPPING, company.documents())
+        yield run(stand)
+
+
+@pytest.fixture(scope="module")
+def second(first):
+    """A second run right after it."""
+    return run(first.stand)
+
+
+def owner_ids(host):
+    owner = host.get("asset_owner")
+    return [str(one) for one in (owner if isinstance(owner, list) else [owner]) if one]
+
+
+def test_every_decision_is_the_truth(company, first):
+    columns = ["host_id", "hostname", "evidence", "match", "action", "resolved_owner"]
+    expected = pl.DataFrame([{name: getattr(row, name) for name in columns} for row in company.truth])
+    by = ["host_id", "hostname"]
+    assert first.decisions.select(columns).sort(by).rows() == expected.sort(by).rows()
+
+
+def test_exactly_the_missing_owners_are_written_each_with_department_and_criticality(company, first):
+    users = {user["id"]: user for user in company.users}
+    expected = {}
+    for row in company.truth:
+        if row.action == "write":
+            owner = users[row.resolved_owner]
+            copied = {"department": owner.get("user_department"), "criticality": owner.get("criticality")}
+            expected[row.host_id] = {
+                "asset_owner": row.resolved_owner,
+                **{name: value for name, value in copied.items() if value},
+            }
+    assert first.written == expected
+    assert first.hosts == [{**host, **expected.get(host["id"], {})} for host in company.hosts]
+    assert first.users == company.users
+    lengths = Counter(map(len, expected.values()))
+    assert set(lengths) == {1, 2, 3}, "owners with and without something to copy"
+
+
+def test_the_report_counts_decisions_writes_and_conflicts(company, first):
+    stories = Counter(f"{row.evidence}/{row.match or 'null'}/{row.action}" for row in company.truth)
+    actions = Counter(row.action for row in company.truth)
+    assert first.ran.report == {
+        "run_id": first.ran.report["run_id"],
+        "instance": "Small",
+        "window": {
+            "from": (TODAY - timedelta(days=29)).isoformat(),
+            "to": TODAY.isoformat(),
+            "days": 30,
+        },
+        "decisions": stories,
+        "writes": {"written": actions["write"]},
+        "conflicts": actions["conflict"],
+        "dry_run": False,
+    }
+
+
+def test_each_conflict_is_logged_with_host_and_both_owners(company, first):
+    hosts = {host["id"]: host for host in company.hosts}
+    conflicts = [row for row in company.truth if row.action == "conflict"]
+    assert len(conflicts) > 10
+    for row in conflicts:
+        existing = ",".join(owner_ids(hosts[row.host_id]))
+        line = f"Conflict: host {row.host_id} has owner {existing}, the evidence names {row.resolved_owner}"
+        assert line in first.ran.stderr
+        assert line in first.log
+    assert first.log.count("Conflict: ") == len(conflicts)
+
+
+def test_a_second_run_agrees_and_writes_nothing(company, first, second):
+    assert second.written == first.written
+    assert second.hosts == first.hosts
+    assert second.ran.report["writes"] == {}
+    turned = {"write": "agree"}
+    expected = Counter((row.evidence, turned.get(row.action, row.action)) for row in company.truth)
+    assert Counter(second.decisions.select("evidence", "action").iter_rows()) == expected
+
+
+def test_a_second_run_fetches_only_days_that_may_still_change(first, second):
+    assert second.days["day"].to_list() == [TODAY - timedelta(days=age) for age in range(29, -1, -1)]
+    before, after = first.days["fetched_at"], second.days["fetched_at"]
+    fetched_again = set(second.days.filter(after > before)["day"])
+    settled_from = [
+        datetime(day.year, day.month, day.day, tzinfo=UTC) + timedelta(days=3) for day in first.days["day"]
+    ]
+    unsettled = {
+        day
+        for day, moment, settled in zip(first.days["day"], before, settled_from, strict=True)
+        if moment < settled
+    }
+    assert fetched_again == unsettled
+    assert 2 <= len(unsettled) <= 3
+    assert second.days.drop("fetched_at").equals(first.days.drop("fetched_at"))
+
+
+def test_analysts_find_decisions_and_writes_in_the_catalogue(first, second):
+    with duckdb.connect(catalogue_path(first.stand.home), read_only=True) as catalogue:
+        actions = dict(
+            catalogue.sql("SELECT action, count(*) FROM small.owner_decisions GROUP BY ALL").fetchall()
+        )
+        assert actions == dict(Counter(second.decisions["action"]))
+        writes = catalogue.sql(
+            "SELECT run_id, host_id, new_values.owner FROM small.owner_writes WHERE outcome = 'written'"
+        ).fetchall()
+    run_id = first.ran.report["run_id"]
+    assert {(run_id, host, fields["asset_owner"]) for host, fields in first.written.items()} == set(writes)
+    assert Tables(first.stand.home, "small").writes().collect().height == len(writes)

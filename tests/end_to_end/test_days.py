@@ -1,0 +1,156 @@
+"""Which days a run looks at, fetches, keeps, and may write for."""
+
+from datetime import UTC, date, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+import polars as pl
+import pytest
+
+from tests.end_to_end.stand import TODAY, WRITTEN, at_noon, logons, small_company
+
+DAYS = [TODAY - timedelta(days=age) for age in (3, 2, 1, 0)]
+SETTLED, YESTERDAY = DAYS[0], DAYS[2]
+
+
+def stored_days(stand):
+    rows = pl.read_parquet(stand.tables.folder / "logon_days" / "*.parquet").sort("day").to_dicts()
+    return {row["day"]: row for row in rows}
+
+
+def counts(stand):
+    rows = pl.read_parquet(stand.tables.folder / "logon_counts" / "*.parquet").rows()
+    return {(day, host, user): events for day, host, user, events in rows}
+
+
+@pytest.fixture
+def own_index(stand):
+    """The small company's documents in an index that a test may change."""
+    return stand.load(small_company(), "logs-days-own")
+
+
+def test_events_that_arrive_late_are_counted_while_their_day_is_not_settled(stand, own_index):
+    settings = {"index": own_index}
+    assert stand.run(settings).report["writes"] == {"written": 2}
+    before = stored_days(stand)
+    for day in (SETTLED, YESTERDAY):
+        stand.add(logons("pc-9", "ann", 3, at=at_noon(day)), own_index)
+
+    ran = stand.run(settings)
+    assert ran.status == 0, ran.stderr
+    assert {key: events for key, events in counts(stand).items() if key[1] == "pc-9"} == {
+        (YESTERDAY, "pc-9", "ann"): 3
+    }
+    assert stand.decisions(ran)["pc-9"] == ("single_user", "matched", "no_host")
+    assert f"Logons: 3 of {len(DAYS)} days fetched" in ran.stderr
+    after = stored_days(stand)
+    assert [day for day in DAYS if after[day]["fetched_at"] == before[day]["fetched_at"]] == [SETTLED]
+
+
+def test_a_day_whose_index_was_deleted_keeps_its_counts_and_is_warned_about(stand):
+    pattern = {"index": "logs-days-rolled-*"}
+    for day in DAYS:
+        events = [event for event in small_company() if event.at.date() == day]
+        stand.load(events, f"logs-days-rolled-{day}")
+    assert stand.run(pattern).report["writes"] == {"written": 2}
+    before, decided = counts(stand), stored_days(stand)
+
+    stand.engine.request("DELETE", f"logs-days-rolled-{YESTERDAY}")
+    ran = stand.run(pattern)
+    assert ran.status == 0, ran.stderr
+    assert counts(stand) == before
+    assert f"warning: Days that came back empty and keep their counts: {YESTERDAY}\n" in ran.stderr
+    assert stand.decisions(ran)["pc-2"] == ("majority", "matched", "agree")
+    kept, was = stored_days(stand)[YESTERDAY], decided[YESTERDAY]
+    assert {**kept, "fetched_at": None} == {**was, "fetched_at": None}
+
+
+def test_a_changed_query_fetches_every_day_again(stand):
+    assert stand.run().status == 0
+    before = stored_days(stand)
+    ran = stand.run({"query": "event.code:4624 AND NOT user.name:ann"})
+    assert ran.status == 0, ran.stderr
+    assert f"Logons: {len(DAYS)} of {len(DAYS)} days fetched" in ran.stderr
+    after = stored_days(stand)
+    assert all(after[day]["fetched_at"] > before[day]["fetched_at"] for day in DAYS)
+    assert {user for _, _, user in counts(stand)} == {"bob", "cyd"}
+    assert stand.decisions(ran)["pc-4"] == ("single_user", "matched", "write")
+
+
+def test_rules_change_without_fetching_again(stand):
+    assert stand.run().status == 0
+    before = stored_days(stand)[SETTLED]
+    ran = stand.run({"rules": {"exclude_users": ["CYD"], "min_events": 5}})
+    assert stand.decisions(ran) == {
+        "pc-1": ("too_few_events", None, "keep"),
+        "pc-2": ("majority", "matched", "agree"),
+        "pc-3": ("single_user", "matched", "conflict"),
+        "pc-4": ("too_few_events", None, "none"),
+    }
+    assert stored_days(stand)[SETTLED] == before
+
+
+@pytest.mark.parametrize(
+    ("day", "hours"),
+    [(date(2025, 3, 30), 23), (date(2025, 10, 26), 25), (date(2025, 7, 1), 24)],
+    ids=["clocks go forward", "clocks go back", "summer"],
+)
+def test_days_are_those_of_the_time_zone_also_when_clocks_change(stand, day, hours):
+    begin = datetime(day.year, day.month, day.day, tzinfo=ZoneInfo("Europe/Berlin")).astimezone(UTC)
+    end = begin + timedelta(hours=hours)
+    tick = timedelta(milliseconds=1)
+    events = {"before": begin - tick, "first": begin, "last": end - tick, "after": end}
+    index = stand.load(
+        [event for host, at in events.items() for event in logons(host, "ann", at=at)],
+        f"logs-days-berlin-{hours}",
+    )
+    settings = {"index": index, "scan": {"lookback_days": 3, "timezone": "Europe/Berlin"}}
+    ran = stand.run(settings, as_of=(day + timedelta(days=1)).isoformat())
+    assert ran.status == 0, ran.stderr
+    assert ran.report["window"] == {
+        "from": (day - timedelta(days=1)).isoformat(),
+        "to": (day + timedelta(days=1)).isoformat(),
+        "days": 3,
+    }
+    assert {(host, found - day) for found, host, _ in counts(stand)} == {
+        ("before", timedelta(days=-1)),
+        ("first", timedelta()),
+        ("last", timedelta()),
+        ("after", timedelta(days=1)),
+    }
+
+
+def test_a_window_of_the_past_is_for_looking_unless_forced(seeded):
+    past = TODAY - timedelta(days=60)
+    settings = {"index": seeded.load(small_company(past), "logs-days-past")}
+    made = {"inventory_hosts", "host_user_shares", "owner_decisions"}
+    before = {name: content for name, content in seeded.published().items() if name.split(".")[0] in made}
+
+    ran = seeded.run(settings, as_of=past.isoformat())
+    assert (ran.status, ran.report["writes"]) == (0, {"planned": 2}), ran.stderr
+    assert "its window is past" in ran.stderr
+    assert seeded.written() == {}
+    assert before.items() <= seeded.published().items()
+
+    ran = seeded.run(settings, "--force", as_of=past.isoformat())
+    assert (ran.status, ran.report["writes"]) == (0, {"written": 2}), ran.stderr
+    assert seeded.written() == WRITTEN
+
+
+def test_the_last_day_on_which_a_run_may_still_write_is_late_days_ago(stand):
+    """§4.2 of the readings: more than `late_days` ago is past."""
+    last = datetime.now(UTC).date() - timedelta(days=2)
+    index = stand.load(small_company(last), "logs-days-late")
+    assert stand.run({"index": index}, as_of=last.isoformat()).report["writes"] == {"written": 2}
+    day_before = (last - timedelta(days=1)).isoformat()
+    assert stand.run({"index": index}, as_of=day_before).report["writes"] == {"planned": 1}
+
+
+@pytest.mark.parametrize(
+    ("lookback_days", "first_day", "days"), [("2", "2020-01-01", 2), ("9", str(DAYS[2]), 2)]
+)
+def test_the_window_ends_with_the_day_named_and_begins_no_earlier_than_first_day(
+    stand, lookback_days, first_day, days
+):
+    ran = stand.run({"scan": {"first_day": first_day}}, "--lookback-days", lookback_days)
+    assert ran.report["window"] == {"from": str(DAYS[-days]), "to": str(TODAY), "days": days}
+    assert {day for day, _, _ in counts(stand)} == set(DAYS[-days:])
