@@ -144,8 +144,8 @@ def require_evidence(scan: Scan) -> None:
             f"settings, the first {missing[0]}: materialize logon_counts over {window.first} to "
             f"{window.last}, or choose a smaller lookback_days"
         )
-    totals = (days[name].sum() for name in ("matching", "lacking_user", "lacking_host"))
-    _require_fields(instance, window.first, window.last, *totals)
+    totals = days.select(pl.sum("matching", "lacking_user", "lacking_host"))
+    _require_fields(instance, window.first, window.last, *totals.row(0))
 
 
 def _require_fields(
