@@ -5,11 +5,12 @@ resolved when a client is opened and never kept in a settings object.
 """
 
 import difflib
+import grp
 import hashlib
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -337,15 +338,14 @@ class Instance(_Section):
 
 @dataclass(frozen=True)
 class BrokenInstance:
-    """An instance file that cannot be used, with the message for its author."""
+    """An instance file that cannot be used, with the message for its author.
+
+    `slug` is made from the file's name, for the instance's own may be what is wrong, and is nobody else's.
+    """
 
     path: Path
     message: str
-
-    @property
-    def slug(self) -> str:
-        """The file's name as an identifier: the instance's own name may be what is wrong."""
-        return slug_of(self.path.stem) or "unnamed"
+    slug: str
 
 
 def slug_of(name: str) -> str:
@@ -361,6 +361,26 @@ def home() -> Path:
 def instances_folder() -> Path:
     """Return the folder of instance files: ASSET_OWNERS_INSTANCES, default `instances` under the home."""
     return Path(os.environ.get("ASSET_OWNERS_INSTANCES") or home() / "instances").absolute()
+
+
+def analysts_group() -> int | None:
+    """Return the id of the group that may read tables and catalogue: ASSET_OWNERS_ANALYSTS, default none.
+
+    Raises:
+        ConfigurationError: there is no such group, or this user may not hand files to it.
+    """
+    name = os.environ.get("ASSET_OWNERS_ANALYSTS")
+    if not name:
+        return None
+    try:
+        group = grp.getgrnam(name).gr_gid
+    except KeyError as error:
+        raise ConfigurationError(f"ASSET_OWNERS_ANALYSTS: there is no group {name!r} on this machine") from error
+    if os.geteuid() != 0 and group not in os.getgroups():
+        raise ConfigurationError(
+            f"ASSET_OWNERS_ANALYSTS: this user is no member of the group {name!r}, so it cannot share with it"
+        )
+    return group
 
 
 def load_instance(path: Path) -> Instance:
@@ -404,24 +424,36 @@ def load_instances(folder: Path) -> list[Instance | BrokenInstance]:
     Two files whose names give the same slug are both broken. A folder that does not exist holds none.
     """
     paths = sorted(path for ending in ("*.yaml", "*.yml") for path in folder.glob(ending))
-    loaded = dict(_loaded(paths))
-    for path, instance in loaded.items():
-        twins = [str(other) for other in paths if other != path and loaded[other].slug == instance.slug]
-        if twins and isinstance(instance, Instance):
-            loaded[path] = BrokenInstance(
-                path,
+    loaded = {path: _instance_or_complaint(path) for path in paths}
+    usable = {path: instance for path, instance in loaded.items() if isinstance(instance, Instance)}
+    for path, instance in usable.items():
+        twins = [str(other) for other in usable if other != path and usable[other].slug == instance.slug]
+        if twins:
+            loaded[path] = (
                 f"{path}: name: {instance.name!r} gives the identifier {instance.slug!r}, as does "
-                f"{', '.join(twins)}; give each instance its own name",
+                f"{', '.join(twins)}; give each instance its own name"
             )
-    return list(loaded.values())
+    taken = {instance.slug for instance in loaded.values() if isinstance(instance, Instance)}
+    return [
+        BrokenInstance(path, instance, _free_slug(path, taken)) if isinstance(instance, str) else instance
+        for path, instance in loaded.items()
+    ]
 
 
-def _loaded(paths: list[Path]) -> Iterator[tuple[Path, Instance | BrokenInstance]]:
-    for path in paths:
-        try:
-            yield path, load_instance(path)
-        except ConfigurationError as error:
-            yield path, BrokenInstance(path, str(error))
+def _instance_or_complaint(path: Path) -> Instance | str:
+    try:
+        return load_instance(path)
+    except ConfigurationError as error:
+        return str(error)
+
+
+def _free_slug(path: Path, taken: set[str]) -> str:
+    """An identifier from the file's name that is not taken; takes it."""
+    slug = slug_of(path.stem) or "unnamed"
+    while slug in taken:
+        slug += "_broken"
+    taken.add(slug)
+    return slug
 
 
 _RESERVED_SLUGS = frozenset({"main", "information_schema", "pg_catalog", "temp", "system"})  # DuckDB's own
