@@ -55,6 +55,12 @@ _VARIABLES = (
         "`/etc/asset-owners`",
     ),
     (
+        "`ASSET_OWNERS_ANALYSTS`",
+        "none",
+        "group of users who may read tables and catalogue; who runs the job must be in it",
+        "`analysts`",
+    ),
+    (
         "`DAGSTER_HOME`",
         "`ASSET_OWNERS_HOME/dagster`",
         "Dagster's runs, schedules and event log; its webserver and daemon know no default: export it",
