@@ -76,7 +76,7 @@ def _fetch(context: dg.AssetExecutionContext, scan: Scan, days: list[date]) -> d
             counts = scan.tables.logon_counts([found.day], run_id=scan.run_id).collect()
         else:
             row, counts = _day_tables(found, settings)
-        scan.tables.write_day(row, counts, run_id=scan.run_id if scan.options.dry_run else None)
+        scan.tables.write_day(row, counts, run_id=scan.own_days)
         events += row["counted"].item()
         if number % DAYS_BETWEEN_PROGRESS_LINES == 0:
             context.log.info(f"Logons: {number} of {len(wanted)} days fetched, {events} events")

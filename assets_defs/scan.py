@@ -47,7 +47,8 @@ class Scan:
 
     `may_write` is false for a dry run and for a window of the past that is not forced; such a run publishes
     nothing that it made. The days that it fetched are what the index holds, so the run over a past window
-    publishes those; a dry run changes no table that analysts look at (readings §4.2 and §7).
+    publishes those; a dry run changes no table that analysts look at (readings §4.2 and §7) and keeps them as
+    `own_days`, the run's id.
     """
 
     instance: Instance
@@ -55,6 +56,7 @@ class Scan:
     run_id: str
     window: Window
     may_write: bool
+    own_days: str | None
     tables: Tables
     search: Callable[[], SearchClient]
     inventory: Callable[[], InventoryClient]
@@ -81,10 +83,17 @@ def scan_of(context: Any, instance: Instance) -> Scan:
         run_id=context.run.run_id,
         window=window,
         may_write=not options.dry_run and (options.force or not past),
+        own_days=context.run.run_id if options.dry_run and _plans(context, instance) else None,
         tables=tables,
         search=search,
         inventory=inventory,
     )
+
+
+def _plans(context: Any, instance: Instance) -> bool:
+    """Tell whether the run goes on to plan writes; one that only fetches days is no dry run of anything."""
+    chosen = context.run.asset_selection
+    return not chosen or dg.AssetKey([instance.slug, "owner_writes"]) in chosen
 
 
 def resource_keys(instance: Instance) -> list[str]:
@@ -92,11 +101,11 @@ def resource_keys(instance: Instance) -> list[str]:
     return [f"{instance.slug}_{name}" for name in ("scan", "tables", "search", "inventory")]
 
 
-def scan_resources(instance: Instance, home: Path) -> dict[str, Any]:
+def scan_resources(instance: Instance, home: Path, *, analysts: int | None = None) -> dict[str, Any]:
     """The Dagster resources of an instance, by key."""
     parts = (
         scan_resource(instance),
-        Tables(home, instance.slug),
+        Tables(home, instance.slug, analysts=analysts),
         _opened_once(lambda: SearchClient(instance)),
         _opened_once(lambda: InventoryClient(instance.platform, connections=instance.writes.concurrency)),
     )

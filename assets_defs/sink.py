@@ -5,7 +5,7 @@ wrote is put back by `undo_op`; all three write through `carry_out`.
 """
 
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import dagster as dg
 import polars as pl
@@ -62,6 +62,7 @@ def sink_asset(instance: Instance) -> dg.AssetsDefinition:
                 _require_complete_window(context, scan)
                 _require_moderate(scan, planned, allowed=None)
                 written = carry_out(context, scan, planned, lambda writer: writer.write)
+                _forget_outdated(context, scan)
             else:
                 why = "a dry run" if scan.options.dry_run else "its window is past and `force` is off"
                 context.log.info(f"Nothing is written: this is {why}")
@@ -224,6 +225,18 @@ def _require_moderate(scan: Scan, planned: pl.DataFrame, *, allowed: int | None)
             f"{reason}; nothing was written. Look at the plan ({scan.tables.plan_file(scan.run_id)}), then "
             f"carry it out: asset-owners apply --instance FILE {scan.run_id} --allow-writes {planned.height}"
         )
+
+
+def _forget_outdated(context: dg.OpExecutionContext, scan: Scan) -> None:
+    """Delete what the instance does not keep, never a day of the run's own window."""
+    keep, now = scan.instance.keep, datetime.now(UTC)
+    scan.tables.drop_inputs(scan.run_id)
+    deleted = scan.tables.forget(
+        evidence_before=min(now.date() - timedelta(days=keep.evidence_days), scan.window.first),
+        history_before=now - timedelta(days=keep.history_days),
+    )
+    if deleted:
+        context.log.info(f"Kept long enough: {deleted} files and folders are deleted")
 
 
 def _outcomes(writes: pl.DataFrame) -> dict[str, int]:

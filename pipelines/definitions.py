@@ -15,7 +15,14 @@ from assets_defs.sink import sink_asset
 from pipelines.console import console
 from pipelines.jobs import apply_job, broken_job, scan_job, undo_job
 from pipelines.schedules import scan_schedule
-from resources.settings import BrokenInstance, Instance, home, instances_folder, load_instances
+from resources.settings import (
+    BrokenInstance,
+    Instance,
+    analysts_group,
+    home,
+    instances_folder,
+    load_instances,
+)
 
 
 @dg.definitions
@@ -25,13 +32,14 @@ def definitions() -> dg.Definitions:
     Whatever Dagster's processes write from here on is for their owner alone.
     """
     os.umask(0o077)
-    return build_definitions(load_instances(instances_folder()), home())
+    return build_definitions(load_instances(instances_folder()), home(), analysts=analysts_group())
 
 
 def build_definitions(
     instances: Sequence[Instance | BrokenInstance],
     home: Path,
     *,
+    analysts: int | None = None,
     resource_overrides: Mapping[str, Any] | None = None,
     executor: dg.ExecutorDefinition = dg.in_process_executor,
 ) -> dg.Definitions:
@@ -40,6 +48,7 @@ def build_definitions(
     Args:
         instances: what the instance files hold; a broken one becomes a job that fails with its message.
         home: ASSET_OWNERS_HOME.
+        analysts: id of the group that may read tables and catalogue.
         resource_overrides: parts to swap, by resource key (`<slug>_search` …).
         executor: runs the steps of a run. In one process by default: the steps share its imports, which
             cost more than they do.
@@ -47,13 +56,16 @@ def build_definitions(
     parts = [
         dg.Definitions(jobs=[broken_job(instance)])
         if isinstance(instance, BrokenInstance)
-        else _instance_definitions(instance, home, resource_overrides or {})
+        else _instance_definitions(
+            instance,
+            {**scan_resources(instance, home, analysts=analysts), **(resource_overrides or {})},
+        )
         for instance in instances
     ]
     return dg.Definitions.merge(dg.Definitions(executor=executor, loggers={"console": console}), *parts)
 
 
-def _instance_definitions(instance: Instance, home: Path, overrides: Mapping[str, Any]) -> dg.Definitions:
+def _instance_definitions(instance: Instance, resources: Mapping[str, Any]) -> dg.Definitions:
     return dg.Definitions(
         assets=[
             logon_assets(instance),
@@ -64,5 +76,5 @@ def _instance_definitions(instance: Instance, home: Path, overrides: Mapping[str
         ],
         jobs=[scan_job(instance), apply_job(instance), undo_job(instance)],
         schedules=[scan_schedule(instance)] if instance.scan.schedule else [],
-        resources={**scan_resources(instance, home), **overrides},
+        resources=resources,
     )

@@ -375,7 +375,7 @@ def analysts_group() -> int | None:
     try:
         group = grp.getgrnam(name).gr_gid
     except KeyError as error:
-        raise ConfigurationError(f"ASSET_OWNERS_ANALYSTS: there is no group {name!r} on this machine") from error
+        raise ConfigurationError(f"ASSET_OWNERS_ANALYSTS: there is no group {name!r} here") from error
     if os.geteuid() != 0 and group not in os.getgroups():
         raise ConfigurationError(
             f"ASSET_OWNERS_ANALYSTS: this user is no member of the group {name!r}, so it cannot share with it"

@@ -18,7 +18,7 @@ import shutil
 import tempfile
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import date
+from datetime import date, datetime
 from pathlib import Path
 
 import duckdb
@@ -32,6 +32,7 @@ from resources.errors import AssetOwnersError
 
 BY_DAY = ("logon_counts", "logon_days")
 BY_RUN = ("owner_writes",)
+EMPTY = "empty.parquet"
 LOCK_TIMEOUT_SECONDS = 600
 
 
@@ -41,12 +42,14 @@ class Tables:
     Args:
         home: ASSET_OWNERS_HOME.
         slug: the instance's; names its folder and its schema in the catalogue.
+        analysts: id of the group that may read tables and catalogue; None: their owner alone may.
     """
 
-    def __init__(self, home: Path, slug: str) -> None:
+    def __init__(self, home: Path, slug: str, *, analysts: int | None = None) -> None:
         self.home = home
         self.slug = slug
         self.folder = home / "tables" / slug
+        self._analysts = analysts
 
     def has_run(self, run_id: str) -> bool:
         """Tell whether the run is known here: it planned or wrote something."""
@@ -58,13 +61,15 @@ class Tables:
 
     def prepare(self) -> None:
         """Create folders, typed empty files (a view over no file cannot be created) and the catalogue."""
-        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        _make_folder(self.home, self._analysts, enter_only=True)
+        for folder in (self.folder.parent, self.folder):
+            _make_folder(folder, self._analysts)
         for table, model in schemas.TABLES.items():
             several = table in (*BY_DAY, *BY_RUN)
-            path = self.folder / table / "empty.parquet" if several else self._snapshot(table)
+            path = self.folder / table / EMPTY if several else self._snapshot(table)
             if not path.exists():
-                _write(schemas.empty(model), path)
-        refresh_catalogue(self.home)
+                _write(schemas.empty(model), path, self._analysts)
+        refresh_catalogue(self.home, self._analysts)
 
     def write_day(self, row: pl.DataFrame, counts: pl.DataFrame, *, run_id: str | None = None) -> None:
         """Store one day: its row of logon_days and its rows of logon_counts; for `run_id` alone where given.
@@ -76,10 +81,11 @@ class Tables:
         row = schemas.validated(schemas.LogonDays, row)
         counts = schemas.validated(schemas.LogonCounts, counts)
         marker = self._day_file("logon_days", day, run_id)
+        readers = None if run_id else self._analysts
         if marker.exists():
-            _write(row.with_columns(settings_fingerprint=pl.lit("replaced")), marker)
-        _write(counts, self._day_file("logon_counts", day, run_id))
-        _write(row, marker)
+            _write(row.with_columns(settings_fingerprint=pl.lit("replaced")), marker, readers)
+        _write(counts, self._day_file("logon_counts", day, run_id), readers)
+        _write(row, marker, readers)
 
     def logon_days(self, days: Window | Sequence[date], *, run_id: str) -> pl.DataFrame:
         """Rows of logon_days for those of the given days that were ever fetched, by day; the run's first."""
@@ -98,7 +104,7 @@ class Tables:
         path = self._run_file(table, run_id)
         _write(schemas.validated(schemas.TABLES[table], frame), path)
         if publish:
-            with _replacing(self._snapshot(table)) as copy:
+            with _replacing(self._snapshot(table), self._analysts) as copy:
                 shutil.copyfile(path, copy)
 
     def scan(self, table: str, *, run_id: str | None = None) -> pl.LazyFrame:
@@ -113,7 +119,7 @@ class Tables:
 
     def append_writes(self, writes: pl.DataFrame, *, run_id: str) -> None:
         """Store what a run wrote beside what other runs wrote."""
-        _write(schemas.validated(schemas.OwnerWrites, writes), self._writes_file(run_id))
+        _write(schemas.validated(schemas.OwnerWrites, writes), self._writes_file(run_id), self._analysts)
 
     def run_writes(self, run_id: str) -> pl.DataFrame:
         """Rows of owner_writes of one run; of a run that may only plan, its plan."""
@@ -125,6 +131,36 @@ class Tables:
     def writes(self) -> pl.LazyFrame:
         """Rows of owner_writes of all runs."""
         return pl.scan_parquet(sorted((self.folder / "owner_writes").glob("*.parquet")), glob=False)
+
+    def forget(self, *, evidence_before: date, history_before: datetime) -> int:
+        """Delete days, and what runs planned and wrote, that are older than the instance keeps them.
+
+        Args:
+            evidence_before: days before this one leave logon_counts and logon_days.
+            history_before: runs that ended before this instant leave owner_writes, with their plans.
+
+        Returns:
+            How many files and folders were deleted.
+        """
+        outdated = [
+            path
+            for table in BY_DAY
+            for path in (self.folder / table).glob("????-??-??.parquet")
+            if path.stem < evidence_before.isoformat()
+        ]
+        outdated += [
+            path
+            for path in (*(self.folder / "owner_writes").glob("*.parquet"), *(self.folder / "runs").glob("*"))
+            if path.name != EMPTY and path.stat().st_mtime < history_before.timestamp()
+        ]
+        for path in outdated:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        return len(outdated)
+
+    def drop_inputs(self, run_id: str) -> None:
+        """Delete what a run worked on, now that it is published; its decisions and its plan stay."""
+        for table in ("inventory_hosts", "inventory_users", "host_user_shares", "username_matches"):
+            self._run_file(table, run_id).unlink(missing_ok=True)
 
     def plan_file(self, run_id: str) -> Path:
         """The file with what a run planned to write, as rows of owner_writes."""
@@ -156,7 +192,7 @@ class Tables:
         own = (self._day_file(table, day, run_id) for day in wanted)
         paths = [file if file.exists() else self.folder / table / file.name for file in own]
         stored = [path for path in paths if path.exists()]
-        return pl.scan_parquet(stored or [self.folder / table / "empty.parquet"], glob=False)
+        return pl.scan_parquet(stored or [self.folder / table / EMPTY], glob=False)
 
     def _day_file(self, table: str, day: date, run_id: str | None) -> Path:
         folder = self.folder / "runs" / run_id if run_id else self.folder
@@ -177,7 +213,7 @@ def catalogue_path(home: Path) -> Path:
     return home / "warehouse.duckdb"
 
 
-def refresh_catalogue(home: Path) -> None:
+def refresh_catalogue(home: Path, analysts: int | None = None) -> None:
     """Rebuild the catalogue when the list of views has changed; open sessions keep the file they opened.
 
     The list lies beside the catalogue, because an analyst who has the catalogue open for writing would
@@ -192,7 +228,7 @@ def refresh_catalogue(home: Path) -> None:
             and json.loads(listed.read_text(encoding="utf-8")) == views
         ):
             return
-        with _replacing(catalogue_path(home)) as path, duckdb.connect(path) as connection:
+        with _replacing(catalogue_path(home), analysts) as path, duckdb.connect(path) as connection:
             for schema, table, files in views:
                 connection.execute(f'CREATE SCHEMA IF NOT EXISTS "{schema}"')
                 connection.execute(f'CREATE VIEW "{schema}".{table} AS FROM read_parquet({_quoted(files)})')
@@ -212,21 +248,41 @@ def _quoted(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def _write(frame: pl.DataFrame, path: Path) -> None:
-    with _replacing(path) as temporary:
+def _write(frame: pl.DataFrame, path: Path, readers: int | None = None) -> None:
+    with _replacing(path, readers) as temporary:
         frame.write_parquet(temporary)
 
 
 @contextmanager
-def _replacing(path: Path) -> Generator[Path]:
-    """Give a temporary path beside `path`; what was written there replaces `path`, all or nothing."""
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+def _replacing(path: Path, readers: int | None = None) -> Generator[Path]:
+    """Give a temporary path beside `path`; what was written there replaces `path`, all or nothing.
+
+    The file is for its owner alone, and for the group `readers` to read.
+    """
+    _make_folder(path.parent, readers)
     with tempfile.TemporaryDirectory(prefix=".writing-", dir=path.parent) as folder:
         temporary = Path(folder) / path.name
         yield temporary
         _flush(temporary)
+        _allow(temporary, 0o600, readers)
         temporary.replace(path)
     _flush(path.parent)
+
+
+def _make_folder(path: Path, readers: int | None, *, enter_only: bool = False) -> None:
+    """Make a folder for its owner alone, and for the group `readers` to enter and, mostly, to list."""
+    if not path.exists():
+        path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        path.chmod(0o700)
+    if readers is not None:
+        _allow(path, 0o710 if enter_only else 0o750, readers)
+
+
+def _allow(path: Path, mode: int, readers: int | None) -> None:
+    if readers is not None:
+        os.chown(path, -1, readers)
+        mode |= 0o040 if path.is_file() else 0
+    path.chmod(mode)
 
 
 def _flush(path: Path) -> None:

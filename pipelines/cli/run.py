@@ -17,7 +17,7 @@ from pipelines.dagster_home import dagster_instance
 from pipelines.definitions import build_definitions
 from pipelines.schedules import run_config, window_tags
 from resources.errors import ConfigurationError
-from resources.settings import Instance, home, load_instance
+from resources.settings import Instance, analysts_group, home, load_instance
 from resources.tables import Tables
 
 
@@ -117,7 +117,7 @@ def execute(
     tags: Mapping[str, str] | None = None,
 ) -> dg.ExecuteInProcessResult:
     """Run a job of the instance in this process, recorded where the UI looks."""
-    definitions = build_definitions([instance], home)
+    definitions = build_definitions([instance], home, analysts=analysts_group())
     with dagster_instance(home) as recorded:
         return definitions.resolve_job_def(job).execute_in_process(
             instance=recorded,
