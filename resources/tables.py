@@ -61,15 +61,25 @@ class Tables:
 
     def prepare(self) -> None:
         """Create folders, typed empty files (a view over no file cannot be created) and the catalogue."""
-        _make_folder(self.home, self._analysts, enter_only=True)
-        for folder in (self.folder.parent, self.folder):
-            _make_folder(folder, self._analysts)
         for table, model in schemas.TABLES.items():
             several = table in (*BY_DAY, *BY_RUN)
             path = self.folder / table / EMPTY if several else self._snapshot(table)
             if not path.exists():
                 _write(schemas.empty(model), path, self._analysts)
         refresh_catalogue(self.home, self._analysts)
+        self._set_access()
+
+    def _set_access(self) -> None:
+        """Let analysts read what is theirs to read, also what was stored before there was such a group."""
+        if self._analysts is not None:
+            _allow(self.home, 0o710, self._analysts)
+        folders = [self.folder.parent, self.folder, *(self.folder / table for table in (*BY_DAY, *BY_RUN))]
+        files = [catalogue_path(self.home), *self.folder.glob("*.parquet")]
+        files += [file for table in (*BY_DAY, *BY_RUN) for file in (self.folder / table).glob("*.parquet")]
+        for folder in folders:
+            _allow(folder, 0o700 if self._analysts is None else 0o750, self._analysts)
+        for file in files:
+            _allow(file, 0o600 if self._analysts is None else 0o640, self._analysts)
 
     def write_day(self, row: pl.DataFrame, counts: pl.DataFrame, *, run_id: str | None = None) -> None:
         """Store one day: its row of logon_days and its rows of logon_counts; for `run_id` alone where given.
@@ -259,29 +269,19 @@ def _replacing(path: Path, readers: int | None = None) -> Generator[Path]:
 
     The file is for its owner alone, and for the group `readers` to read.
     """
-    _make_folder(path.parent, readers)
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     with tempfile.TemporaryDirectory(prefix=".writing-", dir=path.parent) as folder:
         temporary = Path(folder) / path.name
         yield temporary
         _flush(temporary)
-        _allow(temporary, 0o600, readers)
+        _allow(temporary, 0o600 if readers is None else 0o640, readers)
         temporary.replace(path)
     _flush(path.parent)
-
-
-def _make_folder(path: Path, readers: int | None, *, enter_only: bool = False) -> None:
-    """Make a folder for its owner alone, and for the group `readers` to enter and, mostly, to list."""
-    if not path.exists():
-        path.mkdir(parents=True, exist_ok=True, mode=0o700)
-        path.chmod(0o700)
-    if readers is not None:
-        _allow(path, 0o710 if enter_only else 0o750, readers)
 
 
 def _allow(path: Path, mode: int, readers: int | None) -> None:
     if readers is not None:
         os.chown(path, -1, readers)
-        mode |= 0o040 if path.is_file() else 0
     path.chmod(mode)
 
 
