@@ -30,6 +30,8 @@ LARGEST_PAGE = 50_000  # pairs; every page collects again from the start, so lar
 SMALLEST_PAGE = 100
 DAYS_AT_ONCE = 2
 DAYS_PER_SURVEY = 1_000
+MOST_SENDERS = 20
+HOSTS_PER_SENDER = 10
 
 _COUNT = pl.Struct({"doc_count": pl.Int64})
 _CARRIED = pl.Struct({"doc_count": pl.Int64, "absent": _COUNT})
@@ -40,6 +42,14 @@ _PAGE = pl.Struct({"hostname": _CARRIED, "username": _CARRIED, "pairs": _PAIRS})
 _SURVEY = pl.Struct(
     {"days": pl.Struct({"buckets": pl.List(pl.Struct({"key": pl.String, "doc_count": pl.Int64}))})}
 )
+_SENDER = pl.Struct(
+    {
+        "key": pl.String,
+        "doc_count": pl.Int64,
+        "names": pl.Struct({"buckets": pl.List(pl.Struct({"key": pl.String}))}),
+    }
+)
+_SENDERS = pl.Struct({"senders": pl.Struct({"buckets": pl.List(_SENDER)})})
 
 
 @dataclass(frozen=True)
@@ -122,6 +132,38 @@ class SearchClient:
         aggregations = {**self._carried(), "pairs": {"composite": {"size": 1, "sources": self._sources()}}}
         found = self._search(first, last, aggregations, _PAGE, count_documents=True)
         return _totals(found)
+
+    def senders(self, day: date) -> tuple[int, pl.DataFrame]:
+        """Tell under which names the events of several hosts came on one day, as from a forwarder.
+
+        Raises what `logons` raises.
+
+        Returns:
+            The number of matching documents; and document_hostname, events, host_names (values of
+            `host.name`, at most `HOSTS_PER_SENDER`) of the `MOST_SENDERS` names with most of them.
+        """
+        by_name = {
+            "terms": {
+                "field": self._instance.hostname_field,
+                "size": MOST_SENDERS,
+                "order": {"hosts": "desc"},
+            },
+            "aggs": {
+                "hosts": {"cardinality": {"field": "host.name", "precision_threshold": 100}},
+                "names": {"terms": {"field": "host.name", "size": HOSTS_PER_SENDER}},
+            },
+        }
+        found = self._search(day, day, {"senders": by_name}, _SENDERS, count_documents=True)
+        buckets = (
+            found["aggregations"]["senders"]["buckets"] if found["aggregations"] else pl.Series(dtype=_SENDER)
+        )
+        names = buckets.struct.field("names").struct.field("buckets")
+        rows = pl.select(
+            document_hostname=buckets.struct.field("key"),
+            events=buckets.struct.field("doc_count"),
+            host_names=names.list.eval(pl.element().struct.field("key")),
+        )
+        return found["hits"]["total"]["value"], rows
 
     def _fields(self) -> dict[str, str]:
         return {"hostname": self._instance.hostname_field, "username": self._instance.user_field}

@@ -294,6 +294,32 @@ def test_an_empty_index_and_a_pattern_without_index_give_empty_days(engine, clie
             assert logons.totals(DAY, DAY) == (0, 0, 0)
 
 
+def forwarded(agent, host, at=NOON):
+    return event(agent, "alice", at) | {"host": {"name": host}}
+
+
+def test_senders_are_told_with_the_hosts_they_send_for(engine, client, index):
+    documents = [forwarded("ws1", "ws1")] * 3 + [forwarded("collector", f"pc{n}") for n in range(12)]
+    engine.load(
+        index, MAPPING, [*documents, forwarded("ws2", "ws2", "2026-03-03T12:00:00Z"), event("ws3", "bob")]
+    )
+    with client() as search_client:
+        matching, senders = search_client.senders(DAY)
+    assert matching == 16
+    assert senders.select("document_hostname", "events").rows() == [("collector", 12), ("ws1", 3), ("ws3", 1)]
+    assert [len(names) for names in senders["host_names"]] == [10, 1, 0]
+    assert senders["host_names"][1].to_list() == ["ws1"]
+
+
+def test_a_day_or_a_pattern_without_documents_has_no_senders(engine, client, index):
+    engine.load(index, MAPPING, [])
+    for pattern in (index, f"{index}-none-*"):
+        with client(index=pattern) as search_client:
+            matching, senders = search_client.senders(DAY)
+        assert matching == 0
+        assert senders.is_empty()
+
+
 def test_nothing_but_searches_of_the_index_is_asked_for(engine, client, index, sent):
     engine.load(index, MAPPING, [event("PC", "ann")])
     with client() as logons:
