@@ -1,0 +1,180 @@
+"""`asset-owners run` as its callers see it: exit status, JSON, words, and nothing secret anywhere."""
+
+import json
+import re
+import subprocess
+from datetime import timedelta
+
+import pytest
+from starlette.responses import JSONResponse
+from typer.testing import CliRunner
+
+from pipelines.cli.app import app
+from pipelines.dagster_home import dagster_instance
+from sandbox.inventory_api import envelope
+from tests.end_to_end.stand import ADMIN, ASSET_OWNERS, CODED, TODAY, USERS
+
+DECISIONS = {
+    "majority/matched/write": 1,
+    "no_majority/null/none": 1,
+    "single_user/matched/conflict": 1,
+    "single_user/matched/write": 1,
+}
+WINDOW = {"from": (TODAY - timedelta(days=3)).isoformat(), "to": TODAY.isoformat(), "days": 4}
+
+
+def asset_owners(*arguments):
+    command = [ASSET_OWNERS, *map(str, arguments)]
+    return subprocess.run(command, check=False, capture_output=True, text=True)  # noqa: S603 (our own command)
+
+
+def test_the_program_runs_the_job_records_it_and_prints_one_object_as_its_last_line(recorded_stand):
+    stand = recorded_stand
+    file = stand.instance_file()
+    ran = asset_owners("run", "--instance", file, "--json", "--as-of", TODAY)
+    assert ran.returncode == 0, ran.stderr
+    report = json.loads(ran.stdout.splitlines()[-1])
+    assert report == {
+        "run_id": report["run_id"],
+        "instance": "Small",
+        "window": WINDOW,
+        "decisions": DECISIONS,
+        "writes": {"written": 2},
+        "conflicts": 1,
+        "dry_run": False,
+    }
+    with dagster_instance(stand.home) as recorded:
+        (run,) = recorded.get_runs()
+    assert (run.run_id, run.job_name, run.status.value) == (report["run_id"], "small", "SUCCESS")
+    assert run.tags["asset_owners/sensor"] == "test-sensor"
+    assert {path.stat().st_mode & 0o077 for path in stand.tables.folder.rglob("*")} == {0}
+
+
+def test_the_program_tells_of_a_wrong_file_and_ends_with_2(tmp_path):
+    missing = tmp_path / "no.yaml"
+    ran = asset_owners("run", "--instance", missing, "--json")
+    assert ran.returncode == 2
+    report = json.loads(ran.stdout.splitlines()[-1])
+    assert report["error"].startswith(f"{missing}: ")
+    assert "cannot be read" in report["error"]
+    assert "Traceback" not in ran.stderr
+
+
+def test_help_names_every_command():
+    told = asset_owners("--help").stdout
+    commands = ("run", "explain", "check", "sandbox")
+    assert [name for name in commands if not re.search(rf"^\W*{name}\b", told, re.MULTILINE)] == []
+    assert "ASSET_OWNERS_HOME" in told
+
+
+def test_run_explains_its_options():
+    told = CliRunner().invoke(app, ["run", "--help"]).stdout
+    options = ("--instance", "--lookback-days", "--dry-run", "--no-enrich", "--as-of", "--force", "--json")
+    assert [name for name in options if name not in told] == []
+
+
+def test_without_json_the_report_is_in_words(stand):
+    file = stand.instance_file()
+    ran = CliRunner().invoke(app, ["run", "--instance", str(file), "--as-of", str(TODAY)])
+    assert ran.exit_code == 0
+    assert ran.stdout.splitlines()[0].startswith(f"Small: {WINDOW['from']} to {TODAY} (4 days), run ")
+    for line in ("       1  majority/matched/write", "       2  written", "1 hosts have another owner"):
+        assert line in ran.stdout
+
+
+def test_a_failed_run_prints_the_same_object_and_the_error(stand):
+    stand.inventory.hooks.faults = lambda request: (
+        JSONResponse(envelope(status=False, message="The hosts are being moved."))
+        if request.url.path.endswith("assets/list")
+        else None
+    )
+    ran = stand.run()
+    assert ran.status == 1
+    assert set(ran.report) == {
+        "run_id", "instance", "window", "decisions", "writes", "conflicts", "dry_run", "error",
+    }  # fmt: skip
+    assert "The hosts are being moved." in ran.report["error"]
+    assert (ran.report["window"], ran.report["decisions"], ran.report["writes"]) == (WINDOW, {}, {})
+    assert "Traceback" not in ran.stderr
+
+
+def test_too_many_failed_writes_in_a_row_end_the_run_and_the_report_says_what_was_done(stand):
+    hosts = [{"id": f"h-{number}", "search_agent_name": "pc-1"} for number in range(60)]
+    stand.begin(hosts, USERS)
+    stand.inventory.hooks.faults = lambda request: (
+        JSONResponse(envelope(status=False, message="Read-only today."))
+        if request.url.path.endswith("assets/update")
+        else None
+    )
+    ran = stand.run({"writes": {"max_failed_writes": 3, "concurrency": 2}})
+    assert ran.status == 1
+    assert "3 writes failed one after another" in ran.report["error"]
+    assert ran.report["decisions"]["single_user/matched/write"] == len(hosts)
+    writes = ran.report["writes"]
+    assert set(writes) == {"failed", "not_written"}
+    assert writes["failed"] + writes["not_written"] == len(hosts)
+    assert writes["failed"] >= 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--as-of", str(TODAY + timedelta(days=2))], "is in the future"),
+        (["--as-of", "yesterday"], "--as-of: 'yesterday' is no day"),
+        (["--as-of", "2019-12-31"], "is before scan.first_day (2020-01-01)"),
+    ],
+)
+def test_wrong_arguments_end_with_2_and_an_error(stand, arguments, words):
+    ran = stand.run({}, *arguments)
+    assert (ran.status, ran.report["run_id"]) == (2, None)
+    assert words in ran.report["error"]
+    assert not stand.tables.folder.exists()
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--lookback-days", "0"], ["--lookback-days", "ten"], ["--lookbak"], []]
+)
+def test_a_command_line_that_cannot_be_read_ends_with_2(stand, arguments):
+    instance = ["--instance", str(stand.instance_file())] if arguments else []
+    ran = CliRunner().invoke(app, ["run", *instance, *arguments])
+    assert ran.exit_code == 2
+    assert "Usage: " in ran.stderr
+
+
+def secrets_found(stand, ran, secrets):
+    """Where any of the secrets is: the report, the terminal, or a file of tables, runs and logs."""
+    texts = {"report": json.dumps(ran.report), "stdout": ran.stdout, "stderr": ran.stderr}
+    for path in stand.home.rglob("*"):
+        if path.is_file() and path.name not in {"inventory-password", "mfa", "coded-password"}:
+            texts[str(path)] = path.read_text("latin-1")
+    return [(name, secret) for name, text in texts.items() for secret in secrets if secret in text]
+
+
+@pytest.mark.parametrize("repeated", [None, "auth/login", "auth/mfa"])
+def test_no_secret_is_told_or_stored_even_when_the_service_repeats_it(recorded_stand, repeated):
+    stand = recorded_stand
+    for name, text in (("mfa", CODED.mfa_secret), ("coded-password", CODED.password)):
+        (stand.home / name).write_text(text)
+    stand.environment.setenv("TEAM_COOKIE", "a-cookie-to-the-proxy")
+    codes = []
+
+    def repeat(request):
+        sent = dict(request.state.parameters)
+        codes.extend(value for name, value in sent.items() if name == "code")
+        if repeated and request.url.path.endswith(repeated):
+            return JSONResponse(envelope(status=False, message=f"Wrong: {sent}", errors={"sent": [sent]}))
+        return None
+
+    stand.inventory.hooks.faults = repeat
+    account = {
+        "email": CODED.email,
+        "password": {"file": "coded-password"},
+        "mfa_secret": {"file": "mfa"},
+    }
+    ran = stand.run({"cookies": {"team": {"env": "TEAM_COOKIE"}}, "platform": account})
+    assert ran.status == (1 if repeated else 0), ran.stderr
+    assert ("Wrong: " in ran.stderr) == bool(repeated)
+    assert bool(codes) == (repeated != "auth/login")
+    passwords = [CODED.password, ADMIN.password, stand.engine.reader.password]
+    secrets = [*passwords, CODED.mfa_secret, "a-cookie-to-the-proxy", *map("'{}'".format, codes)]
+    assert secrets_found(stand, ran, secrets) == []

@@ -1,0 +1,157 @@
+"""The job on real Windows events, against counts made straight from the file.
+
+The file lies beside the project and holds events of six collections, some of them years apart. Each stretch
+of days with events is one run, because a day without events costs Dagster as much as one with.
+"""
+
+import gzip
+import json
+from collections import Counter
+from dataclasses import dataclass
+from datetime import date, timedelta
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from ownership.decisions import Window
+
+DATA = Path(__file__).parents[3] / "shared" / "data"
+LOGONS = DATA / "windows_logons_ecs.jsonl.gz"
+DATA_SETS = (
+    "otrf_security_datasets",
+    "evtx_rs_samples",
+    "splunk_attack_data",
+    "velocidex_evtx_tests",
+    "evtx_to_mitre_attack",
+    "msticpy_testdata",
+)
+LONGEST_GAP_DAYS = 30
+LEADERS = {
+    "workstation6.theshire.local": ("pgustavo", 4, 6),
+    "testcomputer": ("user", 8, 10),
+    "fs03.offsec.lan": ("hack1", 2, 3),
+}
+
+pytestmark = pytest.mark.skipif(
+    not LOGONS.exists(), reason=f"the real events are not here: {LOGONS} does not exist"
+)
+
+
+@dataclass(frozen=True)
+class Event:
+    """What the decision hangs on; names as they are compared."""
+
+    day: date
+    host: str
+    user: str
+    by_default: bool
+
+
+@pytest.fixture(scope="module")
+def documents():
+    with gzip.open(LOGONS, "rt", encoding="utf-8") as lines:
+        return [json.loads(line) for line in lines]
+
+
+@pytest.fixture(scope="module")
+def inventory(documents):
+    """A host asset for every machine of the events, and user assets for the people among their users."""
+    machines = sorted({document["host"]["name"] for document in documents})
+    hosts = [{"id": f"host-{name}", "search_agent_name": name.upper()} for name in machines]
+    people = [
+        {"id": f"person-{name}", "user_email": f"{name}@corp.example"} for name, _, _ in LEADERS.values()
+    ]
+    return hosts, people
+
+
+def event(document):
+    by_default = (
+        document["event"]["code"] == "4624"
+        and document["event"]["outcome"] == "success"
+        and document.get("process", {}).get("name") == "svchost.exe"
+    )
+    user = document["user"]["name"].rsplit("\\", 1)[-1].split("@")[0]
+    day = date.fromisoformat(document["@timestamp"][:10])
+    return Event(day, document["host"]["name"].lower(), user.lower(), by_default)
+
+
+def windows(events):
+    """The stretches of days with events."""
+    days = sorted({event.day for event in events})
+    ends = [one for one, following in pairwise(days) if following - one > timedelta(LONGEST_GAP_DAYS)]
+    begins = [following for one, following in pairwise(days) if following - one > timedelta(LONGEST_GAP_DAYS)]
+    return [Window(*ends_of) for ends_of in zip([days[0], *begins], [*ends, days[-1]], strict=True)]
+
+
+def expected(events):
+    """Evidence, leader, its events and all events of each host, by plain counting."""
+    counts: dict[str, Counter] = {}
+    for event in events:
+        counts.setdefault(event.host, Counter())[event.user] += 1
+    for host, users in counts.items():
+        leader, most = min(users.items(), key=lambda item: (-item[1], item[0]))
+        leads = 100 * most > 60 * users.total()
+        evidence = "single_user" if len(users) == 1 else "majority" if leads else "no_majority"
+        yield host, (evidence, leader, most, users.total(), len(users))
+
+
+def run(stand, window, index, query):
+    settings = {
+        "index": index,
+        "hostname_field": "host.name",
+        "scan": {"first_day": "2015-01-01", "lookback_days": window.days},
+        **({"query": query} if query else {}),
+    }
+    ran = stand.run(settings, "--dry-run", as_of=window.last.isoformat())
+    assert ran.status == 0, ran.stderr
+    return stand.tables.of_run("owner_decisions", ran.report["run_id"]), ran
+
+
+def assert_counted(stand, window, index, query, events):
+    """Run over a window; hold the counts of each day and the decision about each host against the events."""
+    decisions, ran = run(stand, window, index, query)
+    counted = Counter((event.day, event.host, event.user) for event in events)
+    found: Counter = Counter()
+    rows = stand.tables.logon_counts(window, run_id=ran.report["run_id"]).collect()
+    for day, host, user, number in rows.iter_rows():
+        found[day, host.lower(), user.lower()] += number
+    assert found == counted
+    columns = ("hostname", "evidence", "username", "events", "total_events", "user_count")
+    decided = {
+        hostname: tuple(told)
+        for hostname, *told in decisions.select(columns).iter_rows()
+        if told[0] != "no_logons"
+    }
+    assert decided == dict(expected(events))
+    return decisions
+
+
+@pytest.mark.parametrize("data_set", DATA_SETS)
+def test_counts_and_owners_are_those_of_the_file(stand, documents, inventory, data_set):
+    stand.begin(*inventory)
+    chosen = [document for document in documents if document["labels"]["dataset"] == data_set]
+    mapping = json.loads((DATA / "winlogbeat_mapping.json").read_text())
+    index = f"logs-real-{data_set}"
+    assert stand.engine.load(index, mapping, chosen) == len(chosen)
+
+    events = [event(document) for document in chosen]
+    led = {}
+    for window in windows(events):
+        within = [event for event in events if window.first <= event.day <= window.last]
+        decisions = assert_counted(
+            stand, window, index, None, [event for event in within if event.by_default]
+        )
+        if window.days <= 3:
+            assert_counted(stand, window, index, "event.code:4624", within)
+        planned = decisions.filter(action="write")
+        led |= {
+            row["hostname"]: (row["resolved_owner"], row["events"], row["total_events"])
+            for row in planned.to_dicts()
+        }
+    machines = {event.host for event in events}
+    leaders = {
+        host: (f"person-{name}", *logons) for host, (name, *logons) in LEADERS.items() if host in machines
+    }
+    assert {host: led.get(host) for host in leaders} == leaders
+    assert stand.inventory.state.journal() == []
