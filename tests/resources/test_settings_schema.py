@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import jsonschema
 import pytest
 import yaml
 
@@ -85,6 +86,5 @@ def written(text, folder):
 
 
 def complaints(text):
-    jsonschema = pytest.importorskip("jsonschema", reason="needs the package jsonschema")
     content = json.loads(json.dumps(yaml.safe_load(text), default=str))  # dates are text to an editor
     return [error.message for error in jsonschema.Draft7Validator(instance_schema()).iter_errors(content)]
