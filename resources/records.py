@@ -54,7 +54,7 @@ def _texts(asset_id: str, fields: Mapping[str, Any], field: str, setting: str = 
     """The values of a field that may hold none, one or several."""
     value = fields.get(field)
     values = value if isinstance(value, list) else [value]
-    if any(not isinstance(one, str | int | float | None) for one in values):
+    if any(isinstance(one, bool) or not isinstance(one, str | int | float | None) for one in values):
         raise _unusable(asset_id, field, value, setting)
     return [str(one) for one in values if one not in (None, "")]
 

@@ -1,0 +1,127 @@
+import pytest
+
+from resources.errors import ProtocolError
+from resources.records import host_record, user_record
+from tests.resources.samples import instance, instance_content
+
+HOST = {
+    "search_agent_name": "PC-1",
+    "asset_owner": "u-1",
+    "department": "Sales",
+    "criticality": "high",
+    "os": {"name": "Windows"},
+}
+USER = {
+    "user_email": "ann@corp.example",
+    "directory_user_sam_account_name": "ann",
+    "directory_user_surname": "Smith",
+    "user_department": "IT",
+    "criticality": "low",
+}
+
+
+def enriching(**fields):
+    platform = instance_content()["platform"]
+    return instance(platform={**platform, "contract": {"enrich_fields": fields}})
+
+
+def test_a_host_is_its_names_owners_and_what_enrichment_writes():
+    assert host_record("h-1", HOST, instance()) == {
+        "host_id": "h-1",
+        "hostnames": ["PC-1"],
+        "owner_ids": ["u-1"],
+        "department": "Sales",
+        "criticality": "high",
+    }
+
+
+def test_a_user_is_the_fields_that_match_and_those_that_are_copied():
+    assert user_record("u-1", USER, instance(platform_user_value_field="directory_user_surname")) == {
+        "user_id": "u-1",
+        "user_value": ["Smith"],
+        "user_email": ["ann@corp.example"],
+        "directory_user_sam_account_name": ["ann"],
+        "directory_user_surname": ["Smith"],
+        "user_department": "IT",
+        "criticality": "low",
+    }
+
+
+def test_fields_are_those_that_the_instance_names():
+    other = {"hostname": "PC-2", "owner": 7, **HOST}
+    settings = instance(platform_hostname_field="hostname", platform_user_field="owner")
+    record = host_record("h-1", other, settings)
+    assert (record["hostnames"], record["owner_ids"]) == (["PC-2"], ["7"])
+    record = host_record(
+        "h-1", {**HOST, "user_department": "R&D"}, enriching(user_department="user_department")
+    )
+    assert record["department"] == "R&D"
+    record = host_record("h-1", HOST, enriching(user_department=None, criticality=None))
+    assert (record["department"], record["criticality"]) == (None, None)
+
+
+@pytest.mark.parametrize("nothing", [None, "", [], [None], ["", None]])
+def test_nothing_is_said_in_many_ways(nothing):
+    host = dict.fromkeys(HOST, nothing)
+    expected = {"host_id": "h", "hostnames": [], "owner_ids": [], "department": None, "criticality": None}
+    assert host_record("h", host, instance()) == host_record("h", {}, instance()) == expected
+    assert user_record("u", dict.fromkeys(USER, nothing), instance()) == user_record("u", {}, instance())
+
+
+@pytest.mark.parametrize(
+    ("value", "kept"),
+    [
+        ("FS03", ["FS03"]),
+        (["FS03", "", "fs03.corp"], ["FS03", "fs03.corp"]),
+        (4711, ["4711"]),
+        ([1, "b"], ["1", "b"]),
+    ],
+)
+def test_names_and_ids_come_as_text_one_or_several(value, kept):
+    record = host_record("h", {**HOST, "search_agent_name": value, "asset_owner": value}, instance())
+    assert (record["hostnames"], record["owner_ids"]) == (kept, kept)
+    assert (
+        user_record("u", {**USER, "directory_user_surname": value}, instance())["directory_user_surname"]
+        == kept
+    )
+
+
+@pytest.mark.parametrize("value", [3, 3.5, ["3"], [3]])
+def test_a_single_value_may_be_a_number_or_stand_in_a_list(value):
+    text = "3.5" if value == 3.5 else "3"
+    assert host_record("h", {**HOST, "criticality": value}, instance())["criticality"] == text
+
+
+@pytest.mark.parametrize("wrong", [{"id": "u-1"}, True, [["u-1"]], [{"id": "u-1"}, "u-2"]])
+@pytest.mark.parametrize(
+    ("field", "remedy"),
+    [
+        ("asset_owner", "platform_user_field must name a field of text"),
+        ("search_agent_name", "platform_hostname_field must name a field of text"),
+        ("department", "the inventory must hold text there"),
+        ("criticality", "the inventory must hold text there"),
+    ],
+)
+def test_a_host_field_of_another_type_names_asset_field_and_remedy(field, remedy, wrong):
+    with pytest.raises(ProtocolError) as raised:
+        host_record("h-1", {**HOST, field: wrong}, instance())
+    assert str(raised.value).startswith(f"Asset h-1: its field {field} holds a {type(wrong).__name__}")
+    assert remedy in str(raised.value)
+
+
+@pytest.mark.parametrize("field", ["user_email", "directory_user_surname", "user_department", "criticality"])
+def test_a_user_field_of_another_type_names_asset_and_field(field):
+    with pytest.raises(ProtocolError, match=f"Asset u-1: its field {field} holds a dict"):
+        user_record("u-1", {**USER, field: {"value": "x"}}, instance())
+
+
+def test_a_value_field_of_another_type_names_its_setting():
+    settings = instance(platform_user_value_field="login")
+    with pytest.raises(ProtocolError, match="platform_user_value_field must name a field of text"):
+        user_record("u-1", {**USER, "login": {"value": "x"}}, settings)
+
+
+@pytest.mark.parametrize("field", ["department", "criticality"])
+def test_several_values_where_one_is_written_are_refused(field):
+    with pytest.raises(ProtocolError, match=f"Asset h-1: its field {field} holds a list"):
+        host_record("h-1", {**HOST, field: ["a", "b"]}, instance())
