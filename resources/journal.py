@@ -57,13 +57,13 @@ class Journal:
             for row in writes.iter_rows(named=True)
         ]
         self._connection.execute("PRAGMA synchronous = FULL")
-        self._connection.execute("BEGIN IMMEDIATE")
-        self._connection.executemany(
-            "INSERT INTO writes VALUES (:run_id, :host_id, :hostname, :outcome, :old_values, :new_values,"
-            " :message, :intended_at, :completed_at)",
-            rows,
-        )
-        self._connection.execute("COMMIT")
+        with self._connection:  # commits, or rolls back whatever goes wrong
+            self._connection.execute("BEGIN IMMEDIATE")
+            self._connection.executemany(
+                "INSERT INTO writes VALUES (:run_id, :host_id, :hostname, :outcome, :old_values, :new_values,"
+                " :message, :intended_at, :completed_at)",
+                rows,
+            )
         # From here on a killed process loses nothing; a power cut may lose outcomes, never intentions,
         # and the next run settles those from the inventory.
         self._connection.execute("PRAGMA synchronous = NORMAL")
