@@ -1,0 +1,218 @@
+"""What may be wrong with evidence and inventory: each function finds the rows that break one property.
+
+No rows, no fault. How grave a fault is, and who is told, is decided elsewhere.
+"""
+
+from collections.abc import Sequence
+from datetime import date, datetime, timedelta
+
+import polars as pl
+
+from ownership.identities import fold_hostname, fold_username
+from ownership.matching import FIELDS
+from ownership.windows import days_to_fetch
+
+FRESH_FOR = timedelta(hours=24)
+"""How long a day whose events may still come counts as fresh after it was fetched."""
+
+
+def stale_days(
+    days: Sequence[date],
+    fetched: pl.DataFrame,
+    *,
+    fingerprint: str,
+    timezone: str,
+    late_days: int,
+    now: datetime,
+) -> pl.DataFrame:
+    """Find days whose stored counts are missing or out of date (readings §4.3).
+
+    Args:
+        days: The days of interest.
+        fetched: Rows of `logon_days` for those of them that were fetched.
+        fingerprint: The present extraction settings, as in settings_fingerprint.
+        timezone: Of the days.
+        late_days: Days after its end during which a day may still receive events.
+        now: The present instant.
+
+    Returns:
+        day, fetched_at, reason (never fetched, fetched with other settings, events may have come since).
+    """
+    wanted = days_to_fetch(days, fetched, fingerprint=fingerprint, timezone=timezone, late_days=late_days)
+    other_settings = pl.col("settings_fingerprint") != fingerprint
+    return (
+        pl.DataFrame({"day": wanted}, schema={"day": pl.Date})
+        .join(fetched, on="day", how="left")
+        .select(
+            "day",
+            "fetched_at",
+            reason=pl.when(pl.col("fetched_at").is_null())
+            .then(pl.lit("never fetched"))
+            .when(other_settings)
+            .then(pl.lit("fetched with other settings"))
+            .when(pl.col("fetched_at") < now - FRESH_FOR)
+            .then(pl.lit("events may have come since")),
+        )
+        .drop_nulls("reason")
+        .sort("day")
+    )
+
+
+def days_lacking_fields(days: pl.DataFrame, *, limit_percent: int) -> pl.DataFrame:
+    """Find days on which too many matching documents lack the user field or the hostname field.
+
+    Args:
+        days: Rows of `logon_days`.
+        limit_percent: Share of a day's documents that may lack either field.
+
+    Returns:
+        day, matching, lacking_user, lacking_host; by day.
+    """
+    lacking = pl.max_horizontal("lacking_user", "lacking_host")
+    return (
+        days.filter(100 * lacking > limit_percent * pl.col("matching"))
+        .select("day", "matching", "lacking_user", "lacking_host")
+        .sort("day")
+    )
+
+
+def shared_hostnames(hosts: pl.DataFrame, *, short: bool) -> pl.DataFrame:
+    """Find host names that several host assets have; each of them gets the owner (readings §1.5).
+
+    Args:
+        hosts: Rows of `inventory_hosts`.
+        short: Whether host names are compared without their domain part.
+
+    Returns:
+        hostname (as compared), host_ids (sorted); by hostname.
+    """
+    return _shared(
+        hosts.lazy()
+        .explode("hostnames")
+        .select(hostname=fold_hostname(pl.col("hostnames"), short=short), asset="host_id"),
+        "hostname",
+        ids="host_ids",
+    )
+
+
+def shared_identities(users: pl.DataFrame, *, user_value_field: str) -> pl.DataFrame:
+    """Find account names and addresses that several user assets have; they name nobody (readings §2.1).
+
+    Surnames are left out, for people do share them, unless they are what the instance matches first.
+
+    Args:
+        users: Rows of `inventory_users`.
+        user_value_field: Name of the field that `user_value` holds.
+
+    Returns:
+        field, username (as compared), user_ids (sorted); by field and username.
+    """
+    columns = {name: name for name in FIELDS if name != "directory_user_surname"}
+    columns[user_value_field] = "user_value"
+    return _shared(
+        pl.concat(
+            users.lazy()
+            .explode(column)
+            .select(field=pl.lit(field), username=fold_username(pl.col(column)), asset="user_id")
+            for field, column in columns.items()
+        ),
+        "field",
+        "username",
+        ids="user_ids",
+    )
+
+
+def _shared(named: pl.LazyFrame, *by: str, ids: str) -> pl.DataFrame:
+    return (
+        named.drop_nulls(by)
+        .group_by(by)
+        .agg(pl.col("asset").unique().sort().alias(ids))
+        .filter(pl.col(ids).list.len() > 1)
+        .sort(by)
+        .collect()
+    )
+
+
+def users_without_department(users: pl.DataFrame) -> pl.DataFrame:
+    """Find user assets that have no department to copy (§1 rule 10): user_id, sorted."""
+    lacking = pl.col("user_department").fill_null("").str.strip_chars() == ""
+    return users.filter(lacking).select("user_id").sort("user_id")
+
+
+def names_without_user(shares: pl.DataFrame, matches: pl.DataFrame) -> pl.DataFrame:
+    """Find user names of the evidence that stand for no user asset, or for several.
+
+    Args:
+        shares: Rows of `host_user_shares`.
+        matches: Rows of `username_matches` for them.
+
+    Returns:
+        username, hosts, events, user_assets (0 or more than 1); most events first, ties by name.
+    """
+    candidates = matches.group_by("username").agg(user_assets=pl.col("decisive").sum())
+    return (
+        shares.group_by("username")
+        .agg(hosts=pl.len(), events=pl.sum("events"))
+        .join(candidates, on="username", how="left")
+        .filter(pl.col("user_assets") != 1)
+        .sort("events", "username", descending=[True, False])
+    )
+
+
+def new_conflicts(decisions: pl.DataFrame, before: pl.DataFrame) -> pl.DataFrame:
+    """Find conflicts that earlier decisions did not have: another host, or another person named for it.
+
+    Args:
+        decisions: Rows of `owner_decisions`.
+        before: Rows of `owner_decisions` of the run to compare with.
+
+    Returns:
+        host_id, existing_owner, resolved_owner; by host_id.
+    """
+    columns = ["host_id", "existing_owner", "resolved_owner"]
+    return (
+        decisions.filter(action="conflict")
+        .select(columns)
+        .join(before.filter(action="conflict"), on=["host_id", "resolved_owner"], how="anti")
+        .sort("host_id")
+    )
+
+
+def missing_owners(hosts: pl.DataFrame, users: pl.DataFrame) -> pl.DataFrame:
+    """Find owners of hosts that are no user asset any more.
+
+    Args:
+        hosts: Rows of `inventory_hosts`.
+        users: Rows of `inventory_users`.
+
+    Returns:
+        host_id, owner_id; sorted.
+    """
+    return (
+        hosts.select("host_id", owner_id="owner_ids")
+        .explode("owner_id")
+        .drop_nulls("owner_id")
+        .join(users, left_on="owner_id", right_on="user_id", how="anti")
+        .sort("host_id", "owner_id")
+    )
+
+
+def forwarders(senders: pl.DataFrame) -> pl.DataFrame:
+    """Find names that stand for the collector of other hosts' events, not for one host.
+
+    Spellings of one host (`WS1`, `ws1.corp.example`) are one.
+
+    Args:
+        senders: document_hostname, events, host_names (list): which hosts' events come under a name.
+
+    Returns:
+        document_hostname, events, host_names (folded, short, sorted); most events first.
+    """
+    one_host = pl.element()
+    return (
+        senders.with_columns(
+            pl.col("host_names").list.eval(fold_hostname(one_host, short=True).drop_nulls().unique().sort())
+        )
+        .filter(pl.col("host_names").list.len() > 1)
+        .sort("events", "document_hostname", descending=[True, False])
+    )

@@ -1,0 +1,85 @@
+from datetime import UTC, date, datetime
+
+import polars as pl
+import pytest
+
+from ownership.coverage import BRANCHES, events_by_day, funnel, owned_percent
+from ownership.decisions import Rules
+from ownership.schemas import LogonDays
+from tests.ownership.builders import counts, decide, host, hosts, table, user, users
+
+NOON = datetime(2026, 3, 10, 12, tzinfo=UTC)
+
+
+@pytest.fixture
+def decisions():
+    logons = counts(
+        ("new", "alice", 9),
+        ("agreed", "alice", 9),
+        ("conflict", "alice", 9),
+        ("unlisted", "alice", 9),
+        ("shared", "alice", 1),
+        ("shared", "bob", 1),
+        ("stranger", "zoe", 9),
+        ("twins", "sam", 9),
+        ("kiosk", "alice", 9),
+    )
+    people = users(user("u1", "alice@corp.example"), user("u2", sam="sam"), user("u3", sam="sam"))
+    names = ("new", "agreed", "conflict", "shared", "stranger", "twins", "kiosk", "silent")
+    owners = {"agreed": ("u1",), "conflict": ("u2",), "silent": ("u3",)}
+    assets = hosts(*(host(name, name, owners=owners.get(name, ())) for name in names), host("nameless"))
+    return decide(logons, people, assets, Rules(exclude_hosts=("kiosk",)))
+
+
+def test_the_funnel_counts_the_hosts_of_each_stage_and_why_others_stay_behind(decisions):
+    assert funnel(decisions).rows() == [
+        ("hosts known", 10, "no_hostname 1, no_logons 1"),
+        ("with logons", 8, "excluded_host 1, no_majority 1"),
+        ("one winner", 6, "ambiguous_user 1, no_user_asset 1"),
+        ("one user asset", 4, None),
+        ("to write", 1, None),
+        ("owner agrees already", 1, None),
+        ("conflict, owner stays", 1, None),
+        ("no such host asset", 1, None),
+    ]
+
+
+def test_the_branches_add_up_to_the_last_stage(decisions):
+    last, *branches = funnel(decisions)["hosts"].to_list()[-1 - len(BRANCHES) :]
+    assert sum(branches) == last
+
+
+def test_the_funnel_of_no_hosts_is_empty_and_whole(decisions):
+    assert funnel(decisions.clear())["hosts"].to_list() == [0] * 8
+
+
+def test_owned_hosts_are_a_share_of_the_host_assets(decisions):
+    assert owned_percent(decisions) == pytest.approx(100 * 3 / 9)
+    assert owned_percent(decisions.clear()) == 0
+
+
+def test_each_day_is_told_with_its_events_and_whether_some_are_missing():
+    fetched = table(
+        LogonDays,
+        *(
+            {"day": date(2026, 3, day), "matching": events, "counted": events, "fetched_at": NOON}
+            | {"lacking_user": 0, "lacking_host": 0, "settings_fingerprint": "x"}
+            for day, events in ((1, 100), (2, 9), (3, 0), (5, 100), (6, 100), (10, 1))
+        ),
+    )
+    days = [date(2026, 3, day) for day in (1, 2, 3, 4, 5, 6, 10)]
+    assert events_by_day(days, fetched, timezone="UTC").rows() == [
+        (date(2026, 3, 1), 100, "ok"),
+        (date(2026, 3, 2), 9, "gap"),
+        (date(2026, 3, 3), 0, "gap"),
+        (date(2026, 3, 4), None, "not fetched"),
+        (date(2026, 3, 5), 100, "ok"),
+        (date(2026, 3, 6), 100, "ok"),
+        (date(2026, 3, 10), 1, "ok"),  # not over when it was fetched
+    ]
+
+
+def test_a_window_of_which_nothing_was_fetched_has_no_events():
+    days = events_by_day([date(2026, 3, 1)], table(LogonDays), timezone="UTC")
+    assert days["state"].to_list() == ["not fetched"]
+    assert days["events"].dtype == pl.Int64

@@ -1,0 +1,166 @@
+from datetime import UTC, date, datetime, timedelta
+
+import polars as pl
+import pytest
+
+from ownership import quality
+from ownership.decisions import Rules
+from ownership.matching import username_matches
+from ownership.schemas import LogonDays
+from tests.ownership.builders import counts, decide, host, hosts, shares_of, table, user, users
+
+NOW = datetime(2026, 3, 10, 12, tzinfo=UTC)
+
+
+def logon_day(day, *, fetched_at=NOW, matching=100, lacking_user=0, lacking_host=0, fingerprint="now"):
+    return {
+        "day": date(2026, 3, day),
+        "matching": matching,
+        "counted": matching,
+        "lacking_user": lacking_user,
+        "lacking_host": lacking_host,
+        "fetched_at": fetched_at,
+        "settings_fingerprint": fingerprint,
+    }
+
+
+@pytest.mark.parametrize(
+    ("row", "reason"),
+    [
+        (None, "never fetched"),
+        (logon_day(5, fingerprint="then"), "fetched with other settings"),
+        (logon_day(5, fetched_at=datetime(2026, 3, 7, 23, tzinfo=UTC)), "events may have come since"),
+        (
+            logon_day(5, fetched_at=datetime(2026, 3, 8, 0, tzinfo=UTC)),
+            None,
+        ),  # settled, two days after its end
+        (logon_day(5), None),
+    ],
+)
+def test_a_day_is_stale_that_was_not_fetched_since_it_settled(row, reason):
+    stale = quality.stale_days(
+        [date(2026, 3, 5)],
+        table(LogonDays, *([row] if row else [])),
+        fingerprint="now",
+        timezone="UTC",
+        late_days=2,
+        now=NOW,
+    )
+    assert stale.select("day", "reason").rows() == ([(date(2026, 3, 5), reason)] if reason else [])
+
+
+@pytest.mark.parametrize(("hours", "stale"), [(23, False), (25, True)])
+def test_a_day_whose_events_still_come_is_fresh_for_a_day(hours, stale):
+    fetched = table(LogonDays, logon_day(10, fetched_at=NOW - timedelta(hours=hours)))
+    found = quality.stale_days(
+        [date(2026, 3, 10)], fetched, fingerprint="now", timezone="UTC", late_days=2, now=NOW
+    )
+    assert found.is_empty() != stale
+
+
+def test_days_with_too_many_documents_that_lack_a_field():
+    days = table(
+        LogonDays,
+        logon_day(4, lacking_user=11),
+        logon_day(1, lacking_user=10, lacking_host=10),
+        logon_day(2, lacking_host=11),
+        logon_day(3, matching=0),
+    )
+    assert quality.days_lacking_fields(days, limit_percent=10).rows() == [
+        (date(2026, 3, 2), 100, 0, 11),
+        (date(2026, 3, 4), 100, 11, 0),
+    ]
+
+
+@pytest.mark.parametrize(("short", "shared"), [(False, ["ws1"]), (True, ["ws1", "ws2"])])
+def test_host_names_that_several_assets_have(short, shared):
+    assets = hosts(
+        host("h2", "WS1"),
+        host("h1", "ws1", " ws1 "),
+        host("h3", "ws2.corp.example"),
+        host("h4", "ws2.lab.example"),
+        host("h5"),
+        host("h6", "-"),
+        host("h7", "-"),
+    )
+    found = quality.shared_hostnames(assets, short=short)
+    assert found["hostname"].to_list() == shared
+    assert found["host_ids"][0].to_list() == ["h1", "h2"]
+
+
+def test_account_names_that_several_user_assets_have():
+    people = users(
+        user("u1", "Alice@corp.example", sam="alice", surname="smith"),
+        user("u2", "alice@lab.example", sam="alice2", surname="smith"),
+        user("u3", sam=r"CORP\ALICE2"),
+        user("u4"),
+        user("u5"),
+    )
+    found = quality.shared_identities(people, user_value_field="user_email")
+    assert [(*row[:2], list(row[2])) for row in found.rows()] == [
+        ("directory_user_sam_account_name", "alice2", ["u2", "u3"]),
+        ("user_email", "alice", ["u1", "u2"]),
+    ]
+
+
+def test_surnames_must_be_unique_only_where_they_are_matched_first():
+    people = users(*({"user_id": name, "user_value": ["Smith"]} for name in ("u1", "u2")))
+    found = quality.shared_identities(people, user_value_field="directory_user_surname")
+    assert found.select("field", "username").rows() == [("directory_user_surname", "smith")]
+
+
+def test_users_without_a_department_to_copy():
+    people = users(user("u2", user_department=" "), user("u1"), user("u3", user_department="Sales"))
+    assert quality.users_without_department(people)["user_id"].to_list() == ["u1", "u2"]
+
+
+def test_names_that_stand_for_nobody_or_for_several():
+    shares = shares_of(
+        counts(
+            ("ws1", "alice", 5), ("ws1", "zoe", 2), ("ws2", "zoe", 2), ("ws2", "sam", 3), ("ws3", "yan", 3)
+        ),
+        Rules(),
+    )
+    people = users(
+        user("u1", "alice@corp.example", surname="zoë"), user("u2", sam="sam"), user("u3", sam="sam")
+    )
+    matches = username_matches(shares, people, user_value_field="user_email")
+    assert quality.names_without_user(shares, matches).rows() == [
+        ("zoe", 2, 4, 0),
+        ("sam", 1, 3, 2),
+        ("yan", 1, 3, 0),
+    ]
+
+
+def test_a_conflict_is_new_with_another_host_or_another_person():
+    people = users(user("u1", "alice@corp.example"), user("u2", "bob@corp.example"))
+    assets = hosts(host("h1", "ws1", owners=("u9",)), host("h2", "ws2", owners=("u9",)), host("h3", "ws3"))
+    before = decide(counts(("ws1", "alice", 1)), people, assets)
+    same = decide(counts(("ws1", "alice", 9), ("ws3", "bob", 1)), people, assets)
+    more = decide(counts(("ws1", "alice", 1), ("ws2", "bob", 1)), people, assets)
+    other = decide(counts(("ws1", "bob", 1)), people, assets)
+    assert quality.new_conflicts(same, before).rows() == []
+    assert quality.new_conflicts(more, before).rows() == [("h2", "u9", "u2")]
+    assert quality.new_conflicts(other, before).rows() == [("h1", "u9", "u2")]
+    assert quality.new_conflicts(before, before.clear()).rows() == [("h1", "u9", "u1")]
+
+
+def test_owners_that_are_no_user_asset():
+    assets = hosts(
+        host("h1", owners=("u1", "u9")), host("h2", owners=("u8",)), host("h3"), host("h4", owners=("u1",))
+    )
+    assert quality.missing_owners(assets, users(user("u1"))).rows() == [("h1", "u9"), ("h2", "u8")]
+
+
+def test_a_forwarder_is_a_name_under_which_several_hosts_send():
+    senders = pl.DataFrame(
+        {
+            "document_hostname": ["ws1", "few", "collector", "silent"],
+            "events": [90, 1, 5, 1],
+            "host_names": [["WS1", "ws1.corp.example", "-"], ["a", "B"], ["pc1", "pc2.corp.example"], []],
+        }
+    )
+    assert [(*row[:2], list(row[2])) for row in quality.forwarders(senders).rows()] == [
+        ("collector", 5, ["pc1", "pc2"]),
+        ("few", 1, ["a", "b"]),
+    ]

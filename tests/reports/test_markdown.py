@@ -1,0 +1,91 @@
+from datetime import date
+from itertools import pairwise
+
+import polars as pl
+import pytest
+from markdown_it import MarkdownIt
+
+from reports.markdown import LONGEST_TEXT, literal, table
+
+
+def shown(markdown):
+    """The table as a reader of Markdown sees it: rows of (kind of content, text)."""
+    rows, tokens = [], MarkdownIt("commonmark").enable("table").parse(markdown)
+    for token, inside in pairwise(tokens):
+        if token.type == "tr_open":
+            rows.append([])
+        if token.type in {"th_open", "td_open"}:
+            rows[-1].append([(child.type, child.content) for child in inside.children or ()])
+    return rows
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "a|b",
+        r"CORP\|bob",
+        "trailing\\",
+        "``ticks`",
+        "<script>alert(1)</script>",
+        "<img src=x onerror=alert(1)>",
+        "![x](https://evil.example/x.png)",
+        "[x](javascript:alert(1))",
+        "https://evil.example",
+        "two\nlines\r\n| forged | row |",
+        "\u2028line\u2029separators",
+        "right\u202eto\u2066left\u200f",
+        "nul\x00 and bell\x07",
+        "zero\u200bwidth\ufeff",
+        "&lt;b&gt; *bold* _it_ # ~~no~~",
+        " ",
+        "x" * 10_000,
+        "|" * 10_000,
+    ],
+)
+def test_a_hostile_name_stays_one_cell_of_plain_text(name):
+    head, row = shown(table(pl.DataFrame({"hostname": [name], "events": [5]})))
+    assert [[kind for kind, _ in cell] for cell in head] == [["text"], ["text"]]
+    assert row[1] == [("text", "5")]
+    ((kind, text),) = row[0]
+    assert kind == "code_inline"
+    assert text.isprintable()
+    assert len(text) <= 4 * LONGEST_TEXT + 10
+
+
+@pytest.mark.parametrize("name", ["pc-0815", r"CORP\alice", "Jürgen Müßig", "名前", "a_b*c", "O'Brien <it>"])
+def test_an_honest_name_is_shown_as_it_is(name):
+    assert literal(name) == f"`{name}`"
+
+
+def test_values_are_shown_for_readers():
+    frame = pl.DataFrame(
+        {
+            "day": [date(2026, 3, 2)],
+            "events": [1234567],
+            "share": [0.5],
+            "ids": [["a", "b|c"]],
+            "none": [None],
+            "ok": [True],
+        },
+        schema_overrides={"none": pl.String},
+    )
+    assert table(frame).splitlines() == [
+        "| day | events | share | ids | none | ok |",
+        "| --- | ---: | ---: | --- | --- | --- |",
+        r"| 2026-03-02 | 1,234,567 | 0.50 | `a, b\x7cc` |  | yes |",
+    ]
+
+
+def test_own_words_are_no_names():
+    frame = pl.DataFrame({"what_follows": ["to write"], "hostname": ["to write"]})
+    assert table(frame, own_words=("what_follows",)).splitlines()[0::2] == [
+        "| what follows | hostname |",
+        "| to write | `to write` |",
+    ]
+
+
+def test_a_long_table_is_cut_and_says_so():
+    text = table(pl.DataFrame({"n": range(1000)}))
+    assert len(shown(text)) == 41
+    assert text.endswith("and 960 more")
+    assert "more" not in table(pl.DataFrame({"n": range(40)}))
