@@ -15,9 +15,8 @@ from zoneinfo import ZoneInfo
 
 import dagster as dg
 
-from ownership.decisions import Window
 from ownership.schemas import InvalidTableError
-from ownership.windows import is_past, look_back_window
+from ownership.windows import Window, is_past, look_back_window
 from resources.errors import AssetOwnersError
 from resources.inventory import InventoryClient
 from resources.search import SearchClient

@@ -4,26 +4,14 @@ The counts come from `evidence`, the candidates from `matching`; nothing is writ
 """
 
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import datetime
 from typing import Literal
 
 import polars as pl
 
 from ownership.schemas import NAMING, OwnerDecisions, polars_schema
 from ownership.subjects import subjects_with_leaders
-
-
-@dataclass(frozen=True)
-class Window:
-    """The look-back window: calendar days in the instance's time zone, both ends included."""
-
-    first: date
-    last: date
-
-    @property
-    def days(self) -> int:
-        """Number of days."""
-        return (self.last - self.first).days + 1
+from ownership.windows import Window
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,24 @@
 """Days and look-back windows (readings §4.1 to §4.3): calendar days in the instance's time zone."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from zoneinfo import ZoneInfo
 
 import polars as pl
 
-from ownership.decisions import Window
+
+@dataclass(frozen=True)
+class Window:
+    """The look-back window: calendar days in the instance's time zone, both ends included."""
+
+    first: date
+    last: date
+
+    @property
+    def days(self) -> int:
+        """Number of days."""
+        return (self.last - self.first).days + 1
 
 
 def day_start(day: date, timezone: str) -> datetime:

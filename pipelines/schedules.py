@@ -6,8 +6,7 @@ from zoneinfo import ZoneInfo
 import dagster as dg
 
 from assets_defs.scan import RANGE_END, RANGE_START, resource_keys
-from ownership.decisions import Window
-from ownership.windows import look_back_window
+from ownership.windows import Window, look_back_window
 from resources.settings import Instance
 
 

@@ -26,8 +26,7 @@ import polars as pl
 from filelock import FileLock, Timeout
 
 from ownership import schemas
-from ownership.decisions import Window
-from ownership.windows import days_of
+from ownership.windows import Window, days_of
 from resources.errors import AssetOwnersError
 
 BY_DAY = ("logon_counts", "logon_days")

@@ -18,9 +18,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ownership.decisions import Window
 from ownership.matching import FIELDS
-from ownership.windows import look_back_window
+from ownership.windows import Window, look_back_window
 from resources.errors import AssetOwnersError, ConfigurationError
 from resources.http import Transport
 from resources.inventory import InventoryClient

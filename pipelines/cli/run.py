@@ -11,8 +11,8 @@ from zoneinfo import ZoneInfo
 
 import dagster as dg
 
-from ownership.decisions import Window, summary
-from ownership.windows import look_back_window
+from ownership.decisions import summary
+from ownership.windows import Window, look_back_window
 from pipelines.dagster_home import dagster_instance
 from pipelines.definitions import build_definitions
 from pipelines.schedules import run_config, window_tags

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from ownership.decisions import Window
+from ownership.windows import Window
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
 LOGONS = DATA / "windows_logons_ecs.jsonl.gz"

@@ -6,10 +6,11 @@ from typing import Any
 import polars as pl
 
 from ownership import schemas
-from ownership.decisions import Rules, Window, owner_decisions
+from ownership.decisions import Rules, owner_decisions
 from ownership.evidence import host_user_shares
 from ownership.matching import username_matches
 from ownership.plan import plan_writes
+from ownership.windows import Window
 
 DAY = date(2026, 3, 2)
 WINDOW = Window(date(2026, 3, 1), date(2026, 3, 30))

@@ -3,8 +3,9 @@ from datetime import date
 import pytest
 
 from ownership import schemas
-from ownership.decisions import Rules, Window, owner_decisions, summary
+from ownership.decisions import Rules, owner_decisions, summary
 from ownership.matching import username_matches
+from ownership.windows import Window
 from tests.ownership.builders import NOW, RUN, WINDOW, counts, decide, host, hosts, shares_of, user, users
 
 PEOPLE = users(

@@ -4,8 +4,8 @@ from zoneinfo import ZoneInfo
 import polars as pl
 import pytest
 
-from ownership.decisions import Window
 from ownership.windows import (
+    Window,
     day_start,
     days_of,
     days_to_fetch,

@@ -9,11 +9,12 @@ from zoneinfo import ZoneInfo
 import polars as pl
 import pytest
 
-from ownership.decisions import Rules, Window, owner_decisions
+from ownership.decisions import Rules, owner_decisions
 from ownership.evidence import host_user_shares
 from ownership.identities import owner_ids
 from ownership.matching import FIELDS, username_matches
 from ownership.schemas import InventoryHosts, InventoryUsers, LogonCounts, polars_schema, validated
+from ownership.windows import Window
 from sandbox.company import DEMO_RULES, MAPPING, generate
 
 FRIDAY = date(2025, 11, 21)
