@@ -109,7 +109,9 @@ class Writer:
             now = None
         if now is None:
             return Result(host_id, "intended", lost, held)
-        if all(now[field] == (value or None) for field, value in values.items()):
+        # The owner tells by itself: the service may spell other values in its own way.
+        telling = {"owner"} & values.keys() or values.keys()
+        if all(now[field] == (values[field] or None) for field in telling):
             return Result(host_id, done, f"confirmed by reading back; the answer was lost: {lost}", held)
         if now["owner"] != held["owner"]:
             return Result(host_id, "owned_meanwhile", f"owned by {now['owner']} meanwhile", now)

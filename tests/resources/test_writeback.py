@@ -1,0 +1,593 @@
+import signal
+import subprocess
+import sys
+import threading
+from collections import Counter
+from datetime import UTC, datetime
+from pathlib import Path
+
+import polars as pl
+import pytest
+from starlette.responses import HTMLResponse, JSONResponse
+
+from ownership import schemas
+from ownership.plan import plan_undo
+from resources.journal import Journal
+from resources.tables import Tables
+from resources.writeback import Writer, settle_leftovers, write_all
+from sandbox.inventory import BrokenOff, InventoryService, InventoryState, ServiceOptions
+from tests.ownership.builders import host, hosts
+from tests.resources.inventory_world import ADMIN, READER, TENANT, Watch, client
+from tests.resources.samples import instance, instance_content
+
+ROOT = Path(__file__).parents[2]
+NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
+USERS = [{"id": "u-1", "user_email": "ann@corp.example"}, {"id": "u-2", "user_email": "bob@corp.example"}]
+HOSTS = [
+    {
+        "id": f"h-{number}",
+        "search_agent_name": f"PC-{number}",
+        "asset_owner": None,
+        "department": "Old",
+        "criticality": None,
+    }
+    for number in range(40)
+]
+READ, UPDATE = "assets/get", "assets/update"
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory):
+    path = tmp_path_factory.mktemp("inventory") / "state.sqlite"
+    with InventoryState(path) as state, InventoryService(state) as service:
+        yield service
+
+
+@pytest.fixture
+def service(running):
+    """The service as it is after its start; a `Watch` hooks into it."""
+    running.hooks.faults = running.hooks.after = None
+    running.state.reset([ADMIN, READER], HOSTS, USERS, TENANT)
+    return running
+
+
+@pytest.fixture
+def state(service):
+    return service.state
+
+
+@pytest.fixture
+def journal(tmp_path):
+    with Journal(tmp_path / "writes.sqlite") as journal:
+        yield journal
+
+
+@pytest.fixture
+def tables(tmp_path):
+    tables = Tables(tmp_path / "home", "corp")
+    tables.prepare()
+    return tables
+
+
+@pytest.fixture
+def writer(service, tmp_path):
+    """Opens a writer; its client never really sleeps."""
+    opened = []
+
+    def open_writer(account=ADMIN, *, listed=hosts, contract=None):
+        inventory = client(tmp_path, service.url, account, contract=contract)
+        opened.append(inventory)
+        platform = {**instance_content()["platform"], "contract": contract or {}}
+        return Writer(inventory, instance(platform=platform), listed)
+
+    yield open_writer
+    for inventory in opened:
+        inventory.__exit__()
+
+
+def values(owner=None, department=None, criticality=None):
+    return {"owner": owner, "department": department, "criticality": criticality}
+
+
+def plan(*host_ids, new=None, old=None, run_id="run-1"):
+    rows = [
+        {
+            "run_id": run_id,
+            "host_id": host_id,
+            "hostname": "pc",
+            "outcome": "planned",
+            "old_values": old or values(department="Old"),
+            "new_values": new or values("u-1", "Sales"),
+            "message": None,
+            "intended_at": NOON,
+            "completed_at": None,
+        }
+        for host_id in host_ids
+    ]
+    return pl.DataFrame(rows, schema=schemas.polars_schema(schemas.OwnerWrites))
+
+
+def row(host_id="h-0", **changes):
+    return plan(host_id, **changes).row(0, named=True)
+
+
+def asked(watch):
+    """Requests that reached the service, log-ins aside."""
+    return {path: count for path, count in watch.calls.items() if path.startswith("assets/")}
+
+
+def on_update(then):
+    """A hook for the moment when an update is applied, or would be."""
+
+    def hook(request, *_):
+        return then(request) if request.url.path.endswith(UPDATE) else None
+
+    return hook
+
+
+def host_fields(state, host_id="h-0"):
+    asset = state.asset(host_id)
+    return asset["asset_owner"], asset["department"], asset["criticality"]
+
+
+# One host, read and written
+
+
+def test_owner_and_enrichment_go_in_one_request_after_a_look(service, state, writer):
+    watch = Watch(service)
+    result = writer().write(row(new=values("u-1", "Sales", "high")))
+    assert (result.outcome, result.message, result.old_values) == ("written", None, values(department="Old"))
+    assert host_fields(state) == ("u-1", "Sales", "high")
+    assert asked(watch) == {READ: 1, UPDATE: 1}
+    assert len({entry.request_id for entry in state.journal()}) == 1
+
+
+def test_what_is_not_to_be_written_is_not_sent(state, writer):
+    assert writer().write(row(new=values("u-1"))).outcome == "written"
+    assert [(entry.field, entry.old, entry.new) for entry in state.journal()] == [
+        ("asset_owner", None, "u-1")
+    ]
+
+
+def test_fields_go_by_the_names_of_instance_and_contract(service, tmp_path, state):
+    state.add_assets(TENANT, "host", [{"id": "h-x", "keeper": None, "user_department": "Old", "risk": "low"}])
+    contract = {"enrich_fields": {"user_department": "user_department", "criticality": None}}
+    platform = {**instance_content()["platform"], "contract": contract}
+    settings = instance(platform=platform, platform_user_field="keeper")
+    with client(tmp_path, service.url, contract=contract) as inventory:
+        result = Writer(inventory, settings, hosts).write(row("h-x", new=values("u-2", "Sales", "high")))
+    assert (result.outcome, result.old_values) == ("written", values(department="Old"))
+    asset = state.asset("h-x")
+    assert (asset["keeper"], asset["user_department"], asset["risk"]) == ("u-2", "Sales", "low")
+
+
+@pytest.mark.parametrize(
+    ("owner", "said"), [("u-2", "u-2"), (["u-2", "u-1"], "u-2,u-1"), ("u-1", "u-1"), ("someone", "someone")]
+)
+def test_a_host_owned_meanwhile_is_left_alone(service, state, writer, owner, said):
+    watch = Watch(service)
+    state.set_field("h-0", "asset_owner", owner)
+    result = writer().write(row())
+    assert (result.outcome, result.message) == ("owned_meanwhile", f"owned by {said} meanwhile")
+    assert result.old_values == values(said, "Old")
+    assert host_fields(state) == (owner, "Old", None)
+    assert asked(watch) == {READ: 1}
+
+
+@pytest.mark.parametrize(
+    ("account", "changes", "says"),
+    [
+        (ADMIN, {"new": values("u-404")}, "asset_owner: This field must be the id of a user asset"),
+        (READER, {}, "You do not have permission"),
+    ],
+)
+def test_a_write_that_the_service_refuses_is_failed_with_its_words(
+    service, state, writer, account, changes, says
+):
+    watch = Watch(service)
+    result = writer(account).write(row(**changes))
+    assert (result.outcome, result.old_values) == ("failed", values(department="Old"))
+    assert says in result.message
+    assert (host_fields(state), asked(watch)) == ((None, "Old", None), {READ: 1, UPDATE: 1})
+
+
+def test_a_host_that_is_gone_is_failed(service, writer):
+    watch = Watch(service)
+    result = writer().write(row("h-404"))
+    assert (result.outcome, result.old_values) == ("failed", None)
+    assert "The asset was not found" in result.message
+    assert asked(watch) == {READ: 1}
+
+
+def test_a_host_that_cannot_be_read_is_failed_and_nothing_is_sent(service, writer):
+    watch = Watch(service, lambda request: HTMLResponse("busy", 503) if READ in request.url.path else None)
+    result = writer().write(row())
+    assert result.outcome == "failed"
+    assert "HTTP status 503" in result.message
+    assert asked(watch) == {READ: 5}
+
+
+def test_an_owner_of_an_unusable_type_is_failed_and_nothing_is_sent(service, state, writer):
+    watch = Watch(service)
+    state.set_field("h-0", "asset_owner", {"id": "u-2"})
+    result = writer().write(row())
+    assert (result.outcome, asked(watch)) == ("failed", {READ: 1})
+    assert "platform_user_field must name" in result.message
+
+
+# Answers that are lost are read back and never sent again
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        BrokenOff(),
+        HTMLResponse("<html>gateway time-out</html>", 504),
+        HTMLResponse("<html>welcome</html>", 200),
+        JSONResponse({"status": False, "message": "It broke.", "data": None}, 500),
+        JSONResponse({"ok": True}),
+    ],
+)
+class TestLostAnswers:
+    def test_a_write_that_was_done_is_confirmed(self, service, state, writer, answer):
+        watch = Watch(service)
+        service.hooks.after = on_update(lambda _: answer)
+        result = writer().write(row())
+        assert (result.outcome, result.old_values) == ("written", values(department="Old"))
+        assert result.message.startswith("confirmed by reading back; the answer was lost: ")
+        assert (host_fields(state), asked(watch)) == (("u-1", "Sales", None), {READ: 2, UPDATE: 1})
+
+    def test_a_write_that_was_not_done_is_failed(self, service, state, writer, answer):
+        watch = Watch(service, on_update(lambda _: answer))
+        result = writer().write(row())
+        assert (result.outcome, result.old_values) == ("failed", values(department="Old"))
+        assert (host_fields(state), asked(watch)) == ((None, "Old", None), {READ: 2, UPDATE: 1})
+
+    def test_a_write_that_somebody_came_before_is_told(self, service, state, writer, answer):
+        def someone_else(_):
+            state.set_field("h-0", "asset_owner", "u-2")
+            return answer
+
+        watch = Watch(service, on_update(someone_else))
+        result = writer().write(row())
+        assert (result.outcome, result.message) == ("owned_meanwhile", "owned by u-2 meanwhile")
+        assert result.old_values == values("u-2", "Old")
+        assert asked(watch) == {READ: 2, UPDATE: 1}
+
+    def test_a_write_that_cannot_be_read_back_stays_intended(self, service, state, writer, answer):
+        """It was done; the next run finds out."""
+        down = []
+
+        def after(request, _):
+            if UPDATE in request.url.path:
+                down.append(True)
+                return answer
+            return HTMLResponse("down", 503) if down else None
+
+        watch = Watch(service)
+        service.hooks.after = after
+        result = writer().write(row())
+        assert (result.outcome, result.old_values) == ("intended", values(department="Old"))
+        assert (state.asset("h-0")["asset_owner"], watch.calls[UPDATE]) == ("u-1", 1)
+
+
+def test_a_service_that_spells_values_its_own_way_is_not_taken_for_somebody_else(service, state, writer):
+    def spelled(_):
+        state.set_field("h-0", "department", "SALES")
+        return BrokenOff()
+
+    service.hooks.after = on_update(spelled)
+    assert writer().write(row()).outcome == "written"
+
+
+def test_a_session_that_ends_is_no_lost_answer(state, tmp_path):
+    """The service says that it did nothing, so the write is sent once more."""
+    with InventoryService(state, ServiceOptions(session_calls=1)) as service:
+        watch = Watch(service)
+        with client(tmp_path, service.url) as inventory:
+            result = Writer(inventory, instance(), hosts).write(row())
+    assert (result.outcome, watch.calls[UPDATE], host_fields(state)[0]) == ("written", 2, "u-1")
+    assert len({entry.request_id for entry in state.journal()}) == 1
+
+
+# A service that cannot read one asset
+
+UNREADABLE = {"read": None}
+
+
+def test_without_read_the_list_made_just_before_is_looked_at(service, writer):
+    watch = Watch(service)
+    listed = hosts(
+        host("h-0", "PC-0", department="Older"), host("h-1", "PC-1", owners=("u-2",)), host("h-2", "PC-2")
+    )
+    guarded = writer(contract=UNREADABLE, listed=lambda: listed)
+    results = {host_id: guarded.write(row(host_id)) for host_id in ("h-0", "h-1", "h-39")}
+    assert {host_id: result.outcome for host_id, result in results.items()} == {
+        "h-0": "written",
+        "h-1": "owned_meanwhile",
+        "h-39": "failed",
+    }
+    assert results["h-0"].old_values == values(department="Older")
+    assert "no longer in the inventory" in results["h-39"].message
+    assert asked(watch) == {UPDATE: 1}
+
+
+def test_without_read_a_lost_answer_stays_intended(service, writer):
+    watch = Watch(service)
+    service.hooks.after = on_update(lambda _: BrokenOff())
+    result = writer(contract=UNREADABLE, listed=lambda: hosts(host("h-0", "PC-0"))).write(row())
+    assert (result.outcome, asked(watch)) == ("intended", {UPDATE: 1})
+
+
+# Plans carried out later, and put back
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "outcome"),
+    [
+        (None, None, "written"),
+        ("criticality", "high", "written"),  # not part of the plan
+        ("department", "New", "not_written"),
+        ("asset_owner", "u-2", "owned_meanwhile"),
+    ],
+)
+def test_an_old_plan_leaves_hosts_alone_that_changed_since(service, state, writer, field, value, outcome):
+    watch = Watch(service)
+    if field:
+        state.set_field("h-0", field, value)
+    result = writer().apply(row())
+    assert result.outcome == outcome
+    assert watch.calls[UPDATE] == (1 if outcome == "written" else 0)
+    if outcome == "not_written":
+        assert result.message == "changed since the plan was made: department"
+
+
+def undo_row():
+    """The row that puts back what `row()` wrote."""
+    return plan_undo(
+        plan("h-0").with_columns(outcome=pl.lit("written")), run_id="run-2", intended_at=NOON
+    ).row(0, named=True)
+
+
+@pytest.mark.parametrize(
+    ("changed", "outcome", "left"),
+    [
+        ({}, "undone", (None, "Old", None)),
+        ({"department": "New"}, "undone", (None, "New", None)),
+        ({"asset_owner": "u-2"}, "undone", ("u-2", "Old", None)),
+        ({"asset_owner": "u-2", "department": "New"}, "not_written", ("u-2", "New", None)),
+    ],
+)
+@pytest.mark.parametrize("lost", [False, True])
+def test_undo_puts_back_what_the_host_still_holds(service, state, writer, changed, outcome, left, lost):
+    assert writer().write(row()).outcome == "written"
+    for field, value in changed.items():
+        state.set_field("h-0", field, value)
+    watch = Watch(service)
+    if lost:
+        service.hooks.after = on_update(lambda _: BrokenOff())
+    result = writer().undo(undo_row())
+    assert (result.outcome, host_fields(state)) == (outcome, left)
+    assert watch.calls[UPDATE] == (1 if outcome == "undone" else 0)
+
+
+# All hosts of a plan
+
+
+def carry_out(planned, writer, journal, *, concurrency=4, max_failed_writes=20, progress=None):
+    return write_all(
+        planned,
+        writer.write,
+        journal,
+        concurrency=concurrency,
+        max_failed_writes=max_failed_writes,
+        on_progress=progress or (lambda *_: None),
+    )
+
+
+def outcomes(journal, run_id="run-1"):
+    return dict(journal.rows(run_id).select("host_id", "outcome").iter_rows())
+
+
+def test_every_outcome_goes_into_the_journal(service, state, writer, journal):
+    watch = Watch(service)
+    state.set_field("h-1", "asset_owner", "u-2")
+    planned = plan("h-0", "h-1", "h-404", *(f"h-{number}" for number in range(2, 20)))
+    seen = []
+    finished = carry_out(planned, writer(), journal, progress=lambda *done: seen.append(done))
+    assert finished
+    assert Counter(outcomes(journal).values()) == {"written": 19, "owned_meanwhile": 1, "failed": 1}
+    rows = journal.rows("run-1")
+    assert rows["completed_at"].null_count() == 0
+    assert schemas.validated(schemas.OwnerWrites, rows).height == planned.height
+    assert seen == [(number, 21) for number in range(1, 22)]
+    assert 1 < watch.most_in_flight <= 4
+
+
+def test_an_empty_plan_is_carried_out_at_once(service, writer, journal):
+    watch = Watch(service)
+    assert carry_out(plan(), writer(), journal)
+    assert (journal.run_ids(), watch.calls) == ([], {})
+
+
+def test_the_whole_plan_is_on_disk_before_the_first_request(service, writer, journal, tmp_path):
+    seen = []
+
+    def look(_):
+        with Journal(tmp_path / "writes.sqlite") as other:
+            seen.append(Counter(outcomes(other).values()))
+
+    watch = Watch(service, look)
+    carry_out(plan("h-0", "h-1", "h-2"), writer(), journal, concurrency=1)
+    assert watch.calls["auth/login"] == 1
+    assert seen[0] == {"intended": 3}
+
+
+def refusing(hosts_refused):
+    """A hook that refuses the updates of some hosts."""
+
+    def refuse(request):
+        if request.state.parameters["id"] in hosts_refused:
+            return JSONResponse({"status": False, "message": "No.", "data": None})
+        return None
+
+    return on_update(refuse)
+
+
+def test_failures_in_a_row_end_the_writing_and_leave_the_rest(service, writer, journal):
+    watch = Watch(service, refusing({"h-1", "h-3", "h-4", "h-5"}))
+    planned = plan(*(f"h-{number}" for number in range(40)))
+    finished = carry_out(planned, writer(), journal, concurrency=1, max_failed_writes=3)
+    assert not finished
+    found = outcomes(journal)
+    assert [found[f"h-{number}"] for number in range(6)] == [
+        "written",
+        "failed",
+        "written",  # begins the count anew
+        "failed",
+        "failed",
+        "failed",
+    ]
+    left = journal.rows("run-1").filter(outcome="not_written")
+    assert left.height + watch.calls[UPDATE] == 40
+    assert left.height > 25  # the next ones were on their way
+    assert left["message"].unique().to_list() == ["the run ended after 3 failures in a row"]
+
+
+def test_failures_count_in_the_order_of_completion(service, writer, journal):
+    """Hosts that answer late do not hide that all others fail."""
+    released = threading.Event()
+
+    def answer(request):
+        if request.state.parameters["id"] == "h-0":
+            assert released.wait(10)
+            return None
+        return JSONResponse({"status": False, "message": "No.", "data": None})
+
+    def progress(done, _):
+        if done == 3:
+            released.set()
+
+    Watch(service, on_update(answer))
+    planned = plan(*(f"h-{number}" for number in range(40)))
+    finished = carry_out(planned, writer(), journal, concurrency=2, max_failed_writes=3, progress=progress)
+    assert not finished
+    assert Counter(outcomes(journal).values())["not_written"] > 25
+
+
+def test_fewer_failures_than_the_limit_end_nothing(service, writer, journal):
+    Watch(service, refusing({"h-0", "h-1", "h-3", "h-4"}))
+    assert carry_out(
+        plan(*(f"h-{number}" for number in range(6))), writer(), journal, concurrency=1, max_failed_writes=3
+    )
+    assert Counter(outcomes(journal).values()) == {"written": 2, "failed": 4}
+
+
+def test_an_interrupted_run_sends_nothing_more(service, writer, journal):
+    watch = Watch(service)
+
+    def interrupt(done, _):
+        if done == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        carry_out(
+            plan(*(f"h-{number}" for number in range(40))),
+            writer(),
+            journal,
+            concurrency=2,
+            progress=interrupt,
+        )
+    sent = watch.calls[UPDATE]
+    assert sent < 20
+    found = Counter(outcomes(journal).values())
+    assert found["written"] == 2
+    assert found["intended"] == 38
+
+
+# Runs that were cut off
+
+
+def listed(state):
+    return hosts(
+        *(
+            host(item["id"], "PC", owners=(item["asset_owner"],) if item["asset_owner"] else ())
+            for item in state.assets("host")
+        )
+    )
+
+
+KILLED = """
+import sys
+from pathlib import Path
+from resources.journal import Journal
+from tests.resources.test_writeback import ADMIN, carry_out, client, hosts, instance, plan, Writer
+
+folder = Path(sys.argv[1])
+with Journal(folder / "writes.sqlite") as journal, client(folder, sys.argv[2]) as inventory:
+    planned = plan(*(f"h-{number}" for number in range(10)))
+    carry_out(planned, Writer(inventory, instance(), hosts), journal, concurrency=1)
+"""
+
+
+def test_a_killed_run_is_settled_from_what_the_inventory_holds(service, state, tables, tmp_path):
+    hanging, killed = threading.Event(), threading.Event()
+
+    def hang(request):
+        """The write is done, and the run is killed before it hears so."""
+        if request.state.parameters["id"] == "h-4":
+            hanging.set()
+            killed.wait(10)
+
+    service.hooks.after = on_update(hang)
+    run = subprocess.Popen([sys.executable, "-c", KILLED, tmp_path, service.url], cwd=ROOT)  # noqa: S603 (ours)
+    try:
+        assert hanging.wait(60)
+    finally:
+        run.kill()
+        killed.set()
+        assert run.wait() == -signal.SIGKILL
+    with Journal(tmp_path / "writes.sqlite") as journal:
+        found = outcomes(journal)
+        assert [found[f"h-{number}"] for number in range(10)] == ["written"] * 4 + ["intended"] * 6
+        assert settle_leftovers(journal, tables, listed(state)) == 6
+        assert journal.run_ids() == []
+    rows = tables.run_writes("run-1").sort("host_id")
+    assert rows["outcome"].to_list() == ["written"] * 5 + ["not_written"] * 5
+    assert rows["completed_at"].null_count() == 0
+    assert rows["message"].to_list()[4:6] == [
+        "the run was cut off; the inventory holds the value",
+        "the run was cut off; the inventory does not hold the value",
+    ]
+
+
+def test_leftovers_of_all_runs_are_settled_and_keep_what_was_known(journal, tables):
+    journal.intend(
+        plan("gone", "other", "ours", "one of two", run_id="first").with_columns(outcome=pl.lit("intended"))
+    )
+    undo = plan_undo(
+        plan("cleared", "kept").with_columns(outcome=pl.lit("written")), run_id="second", intended_at=NOON
+    )
+    failed = plan("failed", run_id="second").with_columns(outcome=pl.lit("failed"), message=pl.lit("No."))
+    journal.intend(pl.concat([undo.with_columns(outcome=pl.lit("intended")), failed]))
+    now = hosts(
+        host("other", "PC", owners=("u-2",)),
+        host("ours", "PC", owners=("u-1",)),
+        host("one of two", "PC", owners=("u-2", "u-1")),
+        host("cleared", "PC"),
+        host("kept", "PC", owners=("u-1",)),
+        host("failed", "PC", owners=("u-1",)),
+    )
+    assert settle_leftovers(journal, tables, now) == 6
+    stored = tables.writes().collect()
+    assert dict(stored.select("host_id", "outcome").iter_rows()) == {
+        "gone": "not_written",
+        "other": "not_written",
+        "ours": "written",
+        "one of two": "written",
+        "cleared": "undone",
+        "kept": "not_written",
+        "failed": "failed",
+    }
+    assert stored.filter(host_id="failed")["message"].to_list() == ["No."]
+    assert journal.run_ids() == []
