@@ -1,4 +1,4 @@
-"""The stored tables: Parquet by day and by run, and the DuckDB catalogue that analysts open.
+"""The stored tables: Parquet by day and by run.
 
 Below ASSET_OWNERS_HOME:
 
@@ -8,26 +8,24 @@ Below ASSET_OWNERS_HOME:
     tables/<slug>/owner_writes/<run>.parquet    what each run wrote
     tables/<slug>/runs/<run>/                   what one run works on; a dry run leaves all it has here
 
-Every file is written under a temporary name, flushed to disk and renamed, so a reader sees the old or the
-new file and never a part. What the columns mean is in `ownership.schemas`.
+A reader sees the old or the new file and never a part (`resources.files`). What the columns mean is in
+`ownership.schemas`; the catalogue is made by `resources.catalogue`.
 """
 
-import json
-import os
 import shutil
-import tempfile
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from datetime import date, datetime
 from pathlib import Path
 
-import duckdb
 import polars as pl
 from filelock import FileLock, Timeout
 
 from ownership import schemas
 from ownership.windows import Window, days_of
+from resources.catalogue import catalogue_path, refresh_catalogue
 from resources.errors import AssetOwnersError
+from resources.files import allow, replacing
 
 BY_DAY = ("logon_counts", "logon_days")
 BY_RUN = ("owner_writes",)
@@ -71,14 +69,14 @@ class Tables:
     def _set_access(self) -> None:
         """Let analysts read what is theirs to read, also what was stored before there was such a group."""
         if self._analysts is not None:
-            _allow(self.home, 0o710, self._analysts)
+            allow(self.home, 0o710, self._analysts)
         folders = [self.folder.parent, self.folder, *(self.folder / table for table in (*BY_DAY, *BY_RUN))]
         files = [catalogue_path(self.home), *self.folder.glob("*.parquet")]
         files += [file for table in (*BY_DAY, *BY_RUN) for file in (self.folder / table).glob("*.parquet")]
         for folder in folders:
-            _allow(folder, 0o700 if self._analysts is None else 0o750, self._analysts)
+            allow(folder, 0o700 if self._analysts is None else 0o750, self._analysts)
         for file in files:
-            _allow(file, 0o600 if self._analysts is None else 0o640, self._analysts)
+            allow(file, 0o600 if self._analysts is None else 0o640, self._analysts)
 
     def write_day(self, row: pl.DataFrame, counts: pl.DataFrame, *, run_id: str | None = None) -> None:
         """Store one day: its row of logon_days and its rows of logon_counts; for `run_id` alone where given.
@@ -113,7 +111,7 @@ class Tables:
         path = self._run_file(table, run_id)
         _write(schemas.validated(schemas.TABLES[table], frame), path)
         if publish:
-            with _replacing(self._snapshot(table), self._analysts) as copy:
+            with replacing(self._snapshot(table), self._analysts) as copy:
                 shutil.copyfile(path, copy)
 
     def scan(self, table: str, *, run_id: str | None = None) -> pl.LazyFrame:
@@ -217,76 +215,6 @@ class Tables:
         return self.folder / f"{table}.parquet"
 
 
-def catalogue_path(home: Path) -> Path:
-    """Return the file that analysts open."""
-    return home / "warehouse.duckdb"
-
-
-def refresh_catalogue(home: Path, analysts: int | None = None) -> None:
-    """Rebuild the catalogue when the list of views has changed; open sessions keep the file they opened.
-
-    The list lies beside the catalogue, because an analyst who has the catalogue open for writing would
-    keep us from reading it.
-    """
-    views = list(_views(home))
-    listed = home / ".warehouse-views.json"
-    with FileLock(home / ".warehouse.lock"):
-        if (
-            catalogue_path(home).exists()
-            and listed.exists()
-            and json.loads(listed.read_text(encoding="utf-8")) == views
-        ):
-            return
-        with _replacing(catalogue_path(home), analysts) as path, duckdb.connect(path) as connection:
-            for schema, table, files in views:
-                connection.execute(f'CREATE SCHEMA IF NOT EXISTS "{schema}"')
-                connection.execute(f'CREATE VIEW "{schema}".{table} AS FROM read_parquet({_quoted(files)})')
-        with _replacing(listed) as path:
-            path.write_text(json.dumps(views), encoding="utf-8")
-
-
-def _views(home: Path) -> Iterator[list[str]]:
-    """Yield each view's schema and name and the files it reads."""
-    for folder in sorted(path for path in (home / "tables").glob("*") if path.is_dir()):
-        for table in schemas.TABLES:
-            files = folder / table / "*.parquet" if (folder / table).is_dir() else folder / f"{table}.parquet"
-            yield [folder.name, table, str(files)]
-
-
-def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
-
-
 def _write(frame: pl.DataFrame, path: Path, readers: int | None = None) -> None:
-    with _replacing(path, readers) as temporary:
+    with replacing(path, readers) as temporary:
         frame.write_parquet(temporary)
-
-
-@contextmanager
-def _replacing(path: Path, readers: int | None = None) -> Generator[Path]:
-    """Give a temporary path beside `path`; what was written there replaces `path`, all or nothing.
-
-    The file is for its owner alone, and for the group `readers` to read.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with tempfile.TemporaryDirectory(prefix=".writing-", dir=path.parent) as folder:
-        temporary = Path(folder) / path.name
-        yield temporary
-        _flush(temporary)
-        _allow(temporary, 0o600 if readers is None else 0o640, readers)
-        temporary.replace(path)
-    _flush(path.parent)
-
-
-def _allow(path: Path, mode: int, readers: int | None) -> None:
-    if readers is not None:
-        os.chown(path, -1, readers)
-    path.chmod(mode)
-
-
-def _flush(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -9,7 +9,8 @@ import polars as pl
 import pytest
 
 from pipelines.dagster_home import dagster_instance
-from resources.tables import Tables, catalogue_path
+from resources.catalogue import catalogue_path
+from resources.tables import Tables
 from sandbox.company import DEMO_RULES, MAPPING, generate
 from tests.end_to_end.stand import TODAY, Ran, Stand
 

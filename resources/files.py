@@ -1,0 +1,38 @@
+"""Files that appear all at once: written under a temporary name, flushed to disk and renamed."""
+
+import os
+import tempfile
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+@contextmanager
+def replacing(path: Path, readers: int | None = None) -> Generator[Path]:
+    """Give a temporary path beside `path`; what was written there replaces `path`, all or nothing.
+
+    The file is for its owner alone, and for the group `readers` to read.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with tempfile.TemporaryDirectory(prefix=".writing-", dir=path.parent) as folder:
+        temporary = Path(folder) / path.name
+        yield temporary
+        _flush(temporary)
+        allow(temporary, 0o600 if readers is None else 0o640, readers)
+        temporary.replace(path)
+    _flush(path.parent)
+
+
+def allow(path: Path, mode: int, readers: int | None) -> None:
+    """Set who may open `path`, and give it to the group `readers` where there is one."""
+    if readers is not None:
+        os.chown(path, -1, readers)
+    path.chmod(mode)
+
+
+def _flush(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
