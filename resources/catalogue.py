@@ -1,5 +1,6 @@
 """The DuckDB catalogue that analysts open: views over the stored tables, and nothing else."""
 
+import glob
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +10,8 @@ from filelock import FileLock
 
 from ownership import schemas
 from resources.files import replacing
+
+OLDEST_READER = "v1.0.0"  # analysts' DuckDB is often older than ours, and 1.x cannot open what 2.0 writes
 
 
 def catalogue_path(home: Path) -> Path:
@@ -22,29 +25,35 @@ def refresh_catalogue(home: Path, analysts: int | None = None) -> None:
     The list lies beside the catalogue, because an analyst who has the catalogue open for writing would
     keep us from reading it.
     """
-    views = list(_views(home))
+    statements = list(_statements(home))
     listed = home / ".warehouse-views.json"
     with FileLock(home / ".warehouse.lock"):
         if (
             catalogue_path(home).exists()
             and listed.exists()
-            and json.loads(listed.read_text(encoding="utf-8")) == views
+            and json.loads(listed.read_text(encoding="utf-8")) == statements
         ):
             return
-        with replacing(catalogue_path(home), analysts) as path, duckdb.connect(path) as connection:
-            for schema, table, files in views:
-                connection.execute(f'CREATE SCHEMA IF NOT EXISTS "{schema}"')
-                connection.execute(f'CREATE VIEW "{schema}".{table} AS FROM read_parquet({_quoted(files)})')
+        with (
+            replacing(catalogue_path(home), analysts) as path,
+            duckdb.connect(path, config={"storage_compatibility_version": OLDEST_READER}) as connection,
+        ):
+            for statement in statements:
+                connection.execute(statement)
         with replacing(listed) as path:
-            path.write_text(json.dumps(views), encoding="utf-8")
+            path.write_text(json.dumps(statements), encoding="utf-8")
 
 
-def _views(home: Path) -> Iterator[list[str]]:
-    """Yield each view's schema and name and the files it reads."""
+def _statements(home: Path) -> Iterator[str]:
+    """Yield what makes the catalogue: a schema an instance, a view a table."""
     for folder in sorted(path for path in (home / "tables").glob("*") if path.is_dir()):
+        yield f'CREATE SCHEMA "{folder.name}"'
         for table in schemas.TABLES:
-            files = folder / table / "*.parquet" if (folder / table).is_dir() else folder / f"{table}.parquet"
-            yield [folder.name, table, str(files)]
+            several = (folder / table).is_dir()
+            files = glob.escape(str(folder)) + (f"/{table}/*.parquet" if several else f"/{table}.parquet")
+            # Without the option a folder named a=b on the way would become a column.
+            source = f"read_parquet({_quoted(files)}, hive_partitioning = false)"
+            yield f'CREATE VIEW "{folder.name}".{table} AS FROM {source}'
 
 
 def _quoted(text: str) -> str:
