@@ -6,6 +6,8 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
+TEMPORARY = ".writing-"  # begins the names of the folders that files are written in
+
 
 @contextmanager
 def replacing(path: Path, readers: int | None = None) -> Generator[Path]:
@@ -14,7 +16,7 @@ def replacing(path: Path, readers: int | None = None) -> Generator[Path]:
     The file is for its owner alone, and for the group `readers` to read.
     """
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with tempfile.TemporaryDirectory(prefix=".writing-", dir=path.parent) as folder:
+    with tempfile.TemporaryDirectory(prefix=TEMPORARY, dir=path.parent) as folder:
         temporary = Path(folder) / path.name
         yield temporary
         _flush(temporary)

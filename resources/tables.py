@@ -13,8 +13,9 @@ A reader sees the old or the new file and never a part (`resources.files`). What
 """
 
 import shutil
+import time
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import date, datetime
 from pathlib import Path
 
@@ -25,12 +26,13 @@ from ownership import schemas
 from ownership.windows import Window, days_of
 from resources.catalogue import catalogue_path, refresh_catalogue
 from resources.errors import AssetOwnersError
-from resources.files import allow, replacing
+from resources.files import TEMPORARY, allow, replacing
 
 BY_DAY = ("logon_counts", "logon_days")
 BY_RUN = ("owner_writes",)
 EMPTY = "empty.parquet"
 LOCK_TIMEOUT_SECONDS = 600
+LEFTOVER_SECONDS = 24 * 3600
 
 
 class Tables:
@@ -65,6 +67,14 @@ class Tables:
                 _write(schemas.empty(model), path, self._analysts)
         refresh_catalogue(self.home, self._analysts)
         self._set_access()
+        self._remove_leftovers()
+
+    def _remove_leftovers(self) -> None:
+        """Delete what killed writers left behind; no write takes a day."""
+        with suppress(FileNotFoundError):  # another run's writer may end meanwhile
+            for path in [*self.home.glob(f"{TEMPORARY}*"), *self.folder.rglob(f"{TEMPORARY}*")]:
+                if path.stat().st_mtime < time.time() - LEFTOVER_SECONDS:
+                    shutil.rmtree(path)
 
     def _set_access(self) -> None:
         """Let analysts read what is theirs to read, also what was stored before there was such a group."""
