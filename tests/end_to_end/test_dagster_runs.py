@@ -1,0 +1,80 @@
+"""Runs as Dagster starts them: from a schedule, over a range of days, as a backfill from its UI."""
+
+from datetime import UTC, datetime, time, timedelta
+
+import dagster as dg
+import pytest
+
+from assets_defs.scan import PARTITION, RANGE_END, RANGE_START
+from pipelines.dagster_home import dagster_instance
+from pipelines.definitions import build_definitions
+from resources.settings import load_instance
+from tests.end_to_end.stand import TODAY, WRITTEN
+
+DAYS = [TODAY - timedelta(days=age) for age in (3, 2, 1, 0)]
+LOGONS = [dg.AssetKey(["small", table]) for table in ("logon_counts", "logon_days")]
+RANGE = {RANGE_START: DAYS[0].isoformat(), RANGE_END: DAYS[-1].isoformat()}
+
+
+@pytest.fixture
+def launched(recorded_stand):
+    """Runs the small company's job as Dagster does, with tags and run configuration and nothing else."""
+    instance = load_instance(recorded_stand.instance_file())
+
+    def launch(*, expect_success=True, **arguments):
+        job = build_definitions([instance], recorded_stand.home).resolve_job_def(instance.slug)
+        result = job.execute_in_process(instance=recorded, raise_on_error=False, **arguments)
+        assert result.success == expect_success
+        return result, recorded
+
+    with dagster_instance(recorded_stand.home) as recorded:
+        yield launch
+
+
+def fetched(stand):
+    frame = stand.tables.logon_days(DAYS, run_id="none")
+    return dict(frame.select("day", "fetched_at").iter_rows())
+
+
+def test_a_range_of_days_is_one_run_that_materializes_each_day(recorded_stand, launched):
+    result, recorded = launched(tags=RANGE)
+    assert [run.run_id for run in recorded.get_runs()] == [result.run_id]
+    for key in LOGONS:
+        assert recorded.get_materialized_partitions(key) == {str(day) for day in DAYS}
+    assert recorded_stand.written() == WRITTEN
+
+
+def test_the_schedule_leaves_settled_days_and_a_backfill_fetches_what_it_names(recorded_stand, launched):
+    launched(tags=RANGE)
+    first = fetched(recorded_stand)
+    instance = load_instance(recorded_stand.instance_file())
+    schedule = build_definitions([instance], recorded_stand.home).resolve_schedule_def("small")
+    tick = dg.build_schedule_context(scheduled_execution_time=datetime.combine(TODAY, time(5), UTC))
+    (request,) = schedule.evaluate_tick(tick).run_requests
+    launched(tags=request.tags, run_config=request.run_config)
+    second = fetched(recorded_stand)
+    assert {day for day in DAYS if second[day] > first[day]} == set(DAYS[1:])
+
+    oldest = {RANGE_START: str(DAYS[0]), RANGE_END: str(DAYS[0])}
+    launched(tags=oldest, asset_selection=LOGONS)
+    third = fetched(recorded_stand)
+    assert {day for day in DAYS if third[day] > second[day]} == {DAYS[0]}
+
+
+def test_a_window_with_days_that_were_never_fetched_decides_nothing(recorded_stand, launched):
+    today = {RANGE_START: str(TODAY), RANGE_END: str(TODAY)}
+    result, _ = launched(tags=today, expect_success=False)
+    (failure,) = result.get_step_failure_events()
+    told = failure.step_failure_data.user_failure_data.description
+    assert (
+        f"3 of 4 days of the look-back window were never fetched with present settings, the first {DAYS[0]}"
+        in told
+    )
+    assert recorded_stand.written() == {}
+
+
+def test_single_days_may_be_fetched_one_after_another_before_a_run_decides(recorded_stand, launched):
+    for day in DAYS[:-1]:
+        launched(tags={PARTITION: str(day)}, asset_selection=LOGONS)
+    launched(tags={PARTITION: str(DAYS[-1])})
+    assert recorded_stand.written() == WRITTEN
