@@ -1,0 +1,115 @@
+"""Analysts in processes of their own, who read the tables while runs write them."""
+
+import json
+import subprocess
+import sys
+from contextlib import contextmanager
+
+import pytest
+
+from resources.tables import catalogue_path
+from tests.end_to_end.stand import WRITTEN
+
+DECISIONS = "SELECT count(*) FROM small.owner_decisions"
+WRITES = "SELECT count(*) FROM small.owner_writes WHERE outcome = 'written'"
+SESSION = """
+import json, sys
+import duckdb
+
+catalogue = duckdb.connect(sys.argv[1], read_only=sys.argv[2] == "reading")
+print(json.dumps("open"), flush=True)
+for query in sys.stdin:
+    print(json.dumps(catalogue.execute(query).fetchall(), default=str), flush=True)
+"""
+READER = """
+import select, sys
+import duckdb
+
+catalogue = duckdb.connect(sys.argv[1], read_only=True)
+by_day = {}
+reads = 0
+print("open", flush=True)
+while not select.select([sys.stdin], [], [], 0)[0]:
+    rows = catalogue.execute(
+        "SELECT day, sum(events) FROM small.logon_counts GROUP BY day ORDER BY day"
+    ).fetchall()
+    assert rows == (by_day := by_day or rows), rows
+    days = catalogue.execute("SELECT day, counted FROM small.logon_days ORDER BY day").fetchall()
+    assert days == by_day, days
+    reads += 1
+print(reads)
+"""
+
+
+class Analyst:
+    """A DuckDB session on the catalogue in a process of its own."""
+
+    def __init__(self, process):
+        self._process = process
+        assert self._answer() == "open"
+
+    def _answer(self):
+        return json.loads(self._process.stdout.readline())
+
+    def ask(self, query):
+        self._process.stdin.write(query.replace("\n", " ") + "\n")
+        self._process.stdin.flush()
+        return self._answer()
+
+
+@contextmanager
+def program(text, *arguments):
+    command = [sys.executable, "-c", text, *arguments]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(command, **pipes, text=True) as process:  # noqa: S603 (our own command)
+        yield process
+        process.stdin.close()
+        assert process.wait() == 0
+
+
+@contextmanager
+def analyst(stand, how="reading"):
+    with program(SESSION, catalogue_path(stand.home), how) as process:
+        yield Analyst(process)
+
+
+@pytest.mark.parametrize("how", ["reading", "writing"])
+def test_an_open_session_never_stops_a_run_and_sees_what_it_publishes(seeded, how):
+    """How careless an analyst opens the catalogue does not matter; another instance adds views meanwhile."""
+    assert seeded.run({"index": "logs-analysts-none-*"}).status == 0
+    with analyst(seeded, how) as session:
+        assert session.ask(WRITES) == [[2]], "those of the run that the tables come from"
+        assert seeded.run().report["writes"] == {"written": 2}
+        assert session.ask(WRITES) == [[4]]
+        assert seeded.run({"name": "Second office"}).status == 0
+        assert session.ask(DECISIONS) == [[4]]
+    with analyst(seeded) as session:
+        assert session.ask("SELECT count(*) FROM second_office.owner_decisions") == [[4]]
+
+
+def test_a_run_never_locks_an_analyst_out(seeded):
+    """Two sessions begin while a run is in the middle of its writes."""
+    answers = []
+
+    def look(request):
+        if request.url.path.endswith("assets/update") and not answers:
+            for how in ("reading", "writing"):
+                with analyst(seeded, how) as session:
+                    answers.append(session.ask(DECISIONS))
+
+    assert seeded.run({"index": "logs-analysts-none-*"}).status == 0
+    seeded.inventory.hooks.faults = look
+    assert seeded.run({"writes": {"concurrency": 1}}).report["writes"] == {"written": 2}
+    assert answers == [[[4]], [[4]]]
+    assert seeded.written() == WRITTEN
+
+
+def test_no_reader_ever_sees_half_a_day_while_days_are_written_anew(seeded):
+    assert seeded.run().status == 0
+    with program(READER, catalogue_path(seeded.home)) as process:
+        assert process.stdout.readline() == "open\n"
+        for blanks in range(1, 4):  # another spelling of the query fetches every day again
+            ran = seeded.run({"query": f"event.code:4624 AND{' ' * blanks}event.outcome:success"})
+            assert "4 of 4 days fetched" in ran.stderr
+        process.stdin.close()
+        assert int(process.stdout.readline()) > 10
