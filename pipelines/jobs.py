@@ -1,6 +1,6 @@
 """The jobs of an instance: the scan, and what may follow it; and one for each file that cannot be used."""
 
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 import dagster as dg
 
@@ -57,7 +57,7 @@ def broken_job(broken: BrokenInstance) -> dg.JobDefinition:
     """A job that fails with the message for the file's author, so that the other instances still load."""
 
     @dg.op(name=f"{broken.slug}_cannot_be_used")
-    def cannot_be_used() -> NoReturn:
+    def cannot_be_used() -> None:  # NoReturn is no type of output to Dagster
         raise dg.Failure(broken.message, allow_retries=False)
 
     @dg.job(name=broken.slug, description=broken.message)
