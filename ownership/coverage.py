@@ -22,6 +22,11 @@ BRANCHES = MappingProxyType(
 )
 """What follows for a host whose owner is known: action and its words."""
 
+STRENGTHS = ("leader with too little", "leader with enough", "only user")
+"""How strong the leading user of a host may be."""
+
+SHARE_STEP_PERCENT = 5
+
 
 def funnel(decisions: pl.DataFrame) -> pl.DataFrame:
     """Count the hosts that come through each stage, and why the others did not.
@@ -59,6 +64,34 @@ def owned_percent(decisions: pl.DataFrame) -> float:
     """Share of the host assets that had an owner when the inventory was listed (percent); 0 without any."""
     hosts = decisions.drop_nulls("host_id")
     return 100 * hosts["existing_owner"].count() / max(hosts.height, 1)
+
+
+def shares_of_leaders(leaders: pl.DataFrame, *, threshold_percent: int) -> pl.DataFrame:
+    """Count the hosts by how strong their leading user is, in steps of `SHARE_STEP_PERCENT`.
+
+    Args:
+        leaders: events, total_events of the first user of each host; counts, so that a share of exactly the
+            threshold falls on its proper side.
+        threshold_percent: The share to exceed where a host has several users.
+
+    Returns:
+        upper_percent (a share of exactly 60% belongs to the step that ends at 60), strength (of `STRENGTHS`),
+        hosts; sorted, without steps that nobody reaches.
+    """
+    events, total = pl.col("events"), pl.col("total_events")
+    weak, strong, alone = map(pl.lit, STRENGTHS)
+    return (
+        leaders.group_by(
+            upper_percent=-(-100 * events // (SHARE_STEP_PERCENT * total)) * SHARE_STEP_PERCENT,
+            strength=pl.when(events == total)
+            .then(alone)
+            .when(100 * events > threshold_percent * total)
+            .then(strong)
+            .otherwise(weak),
+        )
+        .agg(hosts=pl.len())
+        .sort("upper_percent", "strength")
+    )
 
 
 def events_by_day(days: Sequence[date], fetched: pl.DataFrame, *, timezone: str) -> pl.DataFrame:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from ownership.coverage import BRANCHES
+from ownership.coverage import BRANCHES, SHARE_STEP_PERCENT, STRENGTHS, shares_of_leaders
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,7 +22,6 @@ MOST_DAYS = 400
 _PAPER, _INK, _GRID = "#f5f5f2", "#2b2b2b", "#d9d9d4"
 _BLUE, _GREEN, _ORANGE, _GREY = "#2f6f9f", "#3f8f5f", "#d0743c", "#a3a39c"
 _BRANCH_COLOURS = dict(zip(BRANCHES.values(), (_GREEN, _GREEN, _ORANGE, _GREY), strict=True))
-_BIN_PERCENT = 5
 _MOST_DATES = 10
 
 
@@ -59,35 +58,27 @@ def winning_shares_plot(leaders: pl.DataFrame, *, threshold_percent: int) -> byt
     """Draw how strong the leading user of each host is, with the share that an owner must exceed.
 
     Args:
-        leaders: events, total_events of the first user of each host; counts, so that a share of exactly the
-            threshold falls on its proper side.
+        leaders: As `ownership.coverage.shares_of_leaders` takes them.
         threshold_percent: The share to exceed where a host has several users.
 
     Returns:
         A PNG picture.
     """
-    events, total = pl.col("events"), pl.col("total_events")
-    bins = leaders.group_by(
-        # Closed on the right: a share of exactly 60% belongs to the bin that ends at 60.
-        upper=-(-100 * events // (_BIN_PERCENT * total)) * _BIN_PERCENT,
-        kind=pl.when(events == total)
-        .then(pl.lit("only user"))
-        .when(100 * events > threshold_percent * total)
-        .then(pl.lit("leader with enough"))
-        .otherwise(pl.lit("leader with too little")),
-    ).len()
+    steps = shares_of_leaders(leaders, threshold_percent=threshold_percent)
     figure, axes = _paper(height_inches=3.1)
-    uppers = range(_BIN_PERCENT, 101, _BIN_PERCENT)
+    uppers = range(SHARE_STEP_PERCENT, 101, SHARE_STEP_PERCENT)
     bottom = [0] * len(uppers)
-    for kind, colour in (
-        ("leader with too little", _GREY),
-        ("leader with enough", _BLUE),
-        ("only user", _GREEN),
-    ):
-        counts = dict(bins.filter(kind=kind).select("upper", "len").iter_rows())
+    for strength, colour in zip(STRENGTHS, (_GREY, _BLUE, _GREEN), strict=True):
+        counts = dict(steps.filter(strength=strength).select("upper_percent", "hosts").iter_rows())
         heights = [counts.get(upper, 0) for upper in uppers]
         axes.bar(
-            uppers, heights, bottom=bottom, width=-0.9 * _BIN_PERCENT, align="edge", color=colour, label=kind
+            uppers,
+            heights,
+            bottom=bottom,
+            width=-0.9 * SHARE_STEP_PERCENT,
+            align="edge",
+            color=colour,
+            label=strength,
         )
         bottom = [low + height for low, height in zip(bottom, heights, strict=True)]
     axes.axvline(threshold_percent, color=_INK, linestyle="--", linewidth=1.2)

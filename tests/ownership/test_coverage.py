@@ -3,7 +3,7 @@ from datetime import UTC, date, datetime
 import polars as pl
 import pytest
 
-from ownership.coverage import BRANCHES, events_by_day, funnel, owned_percent
+from ownership.coverage import BRANCHES, events_by_day, funnel, owned_percent, shares_of_leaders
 from ownership.decisions import Rules
 from ownership.schemas import LogonDays
 from tests.ownership.builders import counts, decide, host, hosts, table, user, users
@@ -56,6 +56,21 @@ def test_the_funnel_of_no_hosts_is_empty_and_whole(decisions):
 def test_owned_hosts_are_a_share_of_the_host_assets(decisions):
     assert owned_percent(decisions) == pytest.approx(100 * 3 / 9)
     assert owned_percent(decisions.clear()) == 0
+
+
+def test_hosts_are_counted_by_the_share_of_their_leader():
+    rows = [(6, 10), (601, 1000), (65, 100), (66, 100), (1, 1), (10, 10), (1, 100), (999, 1000)]
+    leaders = pl.DataFrame(rows, schema=["events", "total_events"], orient="row")
+    weak, strong, alone = "leader with too little", "leader with enough", "only user"
+    assert shares_of_leaders(leaders, threshold_percent=60).rows() == [
+        (5, weak, 1),
+        (60, weak, 1),  # exactly 60% is not more than 60%
+        (65, strong, 2),
+        (70, strong, 1),
+        (100, strong, 1),
+        (100, alone, 2),
+    ]
+    assert shares_of_leaders(leaders.clear(), threshold_percent=60).is_empty()
 
 
 def test_each_day_is_told_with_its_events_and_whether_some_are_missing():
