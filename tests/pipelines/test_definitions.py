@@ -1,0 +1,232 @@
+"""What Dagster is given: it loads anywhere, one bad file hides nothing, and a change of the graph is seen."""
+
+import subprocess
+import sys
+import tomllib
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+import yaml
+
+from pipelines.definitions import build_definitions
+from resources.settings import load_instances
+
+PROJECT = Path(__file__).parents[2]
+LOAD = """
+import sys
+
+def refuse(event, arguments):
+    if event in {"socket.connect", "socket.getaddrinfo"}:
+        raise OSError(f"definitions must load without a network: {event} {arguments}")
+
+sys.addaudithook(refuse)
+from dagster._core.code_pointer import load_python_module
+from dagster._core.workspace.autodiscovery import loadable_targets_from_loaded_module
+from dagster._core.definitions.reconstruct import repository_def_from_target_def
+
+(target,) = loadable_targets_from_loaded_module(load_python_module("pipelines.definitions", None))
+repository = repository_def_from_target_def(target.target_definition)
+print(sorted(job.name for job in repository.get_all_jobs()))
+"""
+
+
+def content(**changes: Any) -> dict[str, Any]:
+    base = {
+        "name": "Head office",
+        "url": "https://search.corp.example:9200",
+        "username": "asset-owners",
+        "password": {"env": "SEARCH_PASSWORD"},
+        "sensor": "sensor-berlin",
+        "platform": {
+            "url": "https://inventory.corp.example",
+            "email": "integration@corp.example",
+            "password": {"env": "INVENTORY_PASSWORD"},
+            "tenant_id": "t-1",
+        },
+    }
+    return {**base, **changes}
+
+
+@pytest.fixture
+def instances(tmp_path):
+    """Writes instance files into a folder and loads it."""
+
+    def loaded(**files):
+        for name, text in files.items():
+            path = tmp_path / f"{name}.yaml"
+            path.write_text(yaml.safe_dump(text) if isinstance(text, dict) else text)
+        return build_definitions(load_instances(tmp_path), tmp_path)
+
+    return loaded
+
+
+def jobs(definitions):
+    return {job.name: job for job in definitions.resolve_all_job_defs() if not job.name.startswith("__")}
+
+
+def test_definitions_load_with_no_environment_and_no_network_and_write_nothing(tmp_path):
+    loaded = subprocess.run(  # noqa: S603 (our own command)
+        [sys.executable, "-c", LOAD], check=False, capture_output=True, text=True, cwd=tmp_path, env={}
+    )
+    assert (loaded.returncode, loaded.stdout) == (0, "[]\n"), loaded.stderr
+    assert list(tmp_path.rglob("*")) == []
+
+
+def test_the_instances_folder_is_loaded_without_the_secrets_that_its_files_name(tmp_path):
+    folder = tmp_path / "somewhere"
+    folder.mkdir()
+    (folder / "one.yaml").write_text(yaml.safe_dump(content()))
+    (folder / "two.yml").write_text(yaml.safe_dump(content(name="Zweigstelle Köln")))
+    loaded = subprocess.run(  # noqa: S603 (our own command)
+        [sys.executable, "-c", LOAD],
+        check=False,
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env={"ASSET_OWNERS_INSTANCES": str(folder)},
+    )
+    assert loaded.returncode == 0, loaded.stderr
+    names = loaded.stdout
+    assert "'head_office'" in names
+    assert "'zweigstelle_koln'" in names
+
+
+def test_a_broken_file_becomes_a_job_that_fails_with_its_message_beside_the_good_ones(instances):
+    definitions = instances(
+        good=content(), clear=content(name="Clear", password="hunter2"), typo="name: [", empty=""
+    )
+    found = jobs(definitions)
+    assert {"head_office", "clear", "typo", "empty"} <= set(found)
+    for name, words in {
+        "clear": "password: is not a secret's place",
+        "typo": "YAML",
+        "empty": "`key: value` lines",
+    }.items():
+        result = found[name].execute_in_process(raise_on_error=False)
+        (failure,) = result.get_step_failure_events()
+        message = failure.step_failure_data.user_failure_data.description
+        assert words in message
+        assert words in found[name].description
+        assert f"{name}.yaml" in message
+        assert "hunter2" not in message
+
+
+def test_two_names_with_one_slug_are_both_refused(instances):
+    definitions = instances(one=content(), two=content(name="HEAD  office!"), three=content(name="Annex"))
+    found = jobs(definitions)
+    assert "annex" in found
+    assert "head_office" not in found
+    for name, other in (("one", "two"), ("two", "one")):
+        assert "gives the identifier 'head_office'" in found[name].description
+        assert f"{other}.yaml" in found[name].description
+    assert {key.path[0] for key in definitions.resolve_all_asset_keys()} == {"annex"}
+
+
+def test_each_instance_has_tables_jobs_schedule_and_settings_of_its_own(instances):
+    definitions = instances(
+        one=content(),
+        two=content(name="Annex", scan={"schedule": None, "timezone": "Europe/Berlin", "lookback_days": 7}),
+    )
+    keys = {tuple(key.path) for key in definitions.resolve_all_asset_keys()}
+    assert {table for slug, table in keys if slug == "annex"} == {
+        table for slug, table in keys if slug == "head_office"
+    }
+    assert {schedule.name for schedule in definitions.schedules} == {"head_office"}
+    options = jobs(definitions)["annex"].resource_defs["annex_scan"].config_schema.config_type.fields
+    assert options["lookback_days"].default_value == 7
+
+
+def test_a_tick_starts_one_run_over_the_look_back_window_and_is_off_until_switched_on(instances):
+    definitions = instances(
+        one=content(scan={"timezone": "Europe/Berlin", "lookback_days": 30, "schedule": "30 0 * * *"})
+    )
+    schedule = definitions.resolve_schedule_def("head_office")
+    assert schedule.default_status == dg.DefaultScheduleStatus.STOPPED
+    assert (schedule.cron_schedule, schedule.execution_timezone) == ("30 0 * * *", "Europe/Berlin")
+    # Half past midnight in Berlin, still the day before in UTC.
+    tick = dg.build_schedule_context(scheduled_execution_time=datetime(2025, 6, 30, 22, 30, tzinfo=UTC))
+    (request,) = schedule.evaluate_tick(tick).run_requests
+    assert request.tags["dagster/asset_partition_range_start"] == "2025-06-02"
+    assert request.tags["dagster/asset_partition_range_end"] == "2025-07-01"
+    assert request.run_config == {"resources": {"head_office_scan": {"config": {"refetch": False}}}}
+    assert dg.validate_run_config(jobs(definitions)["head_office"], request.run_config)
+
+
+def test_a_tick_looks_no_further_back_than_the_first_day(instances):
+    definitions = instances(one=content(scan={"first_day": "2025-06-29"}))
+    tick = dg.build_schedule_context(scheduled_execution_time=datetime(2025, 6, 30, 5, tzinfo=UTC))
+    (request,) = definitions.resolve_schedule_def("head_office").evaluate_tick(tick).run_requests
+    assert request.tags["dagster/asset_partition_range_start"] == "2025-06-29"
+
+
+def test_runs_bear_the_sensor_that_runs_the_instance(instances):
+    for job in jobs(instances(one=content())).values():
+        assert job.run_tags["asset_owners/sensor"] == "sensor-berlin"
+        assert job.run_tags["asset_owners/instance"] == "Head office"
+
+
+def test_the_workspace_and_the_project_name_the_same_definitions():
+    """A [tool.dagster] table makes Dagster ignore workspace.yaml when it is started in this folder."""
+    (loaded,) = yaml.safe_load((PROJECT / "workspace.yaml").read_text())["load_from"]
+    project = tomllib.loads((PROJECT / "pyproject.toml").read_text())["tool"]["dagster"]
+    assert loaded["python_module"] == {
+        "module_name": project["module_name"],
+        "location_name": project["code_location_name"],
+    }
+    assert project["module_name"] == "pipelines.definitions"
+
+
+def graph(definitions: dg.Definitions) -> dict[str, Any]:
+    """What of the definitions a reviewer should see change; without texts, which are told elsewhere."""
+    repository = definitions.get_repository_def()
+    assets = {
+        spec.key.to_user_string(): {
+            "group": spec.group_name,
+            "deps": sorted(dep.asset_key.to_user_string() for dep in spec.deps),
+            "kinds": sorted(spec.kinds),
+            "partitions": str(spec.partitions_def),
+            "columns": [
+                f"{column.name}: {column.type}" for column in spec.metadata["dagster/column_schema"].columns
+            ],
+            "table": spec.metadata["dagster/table_name"],
+        }
+        for spec in definitions.resolve_all_asset_specs()
+    }
+    return {
+        "assets": assets,
+        "checks": sorted(key.to_user_string() for key in repository.asset_checks_defs_by_key),
+        "jobs": {
+            name: {
+                "ops": sorted(node.name for node in job.nodes),
+                "tags": dict(job.run_tags),
+                "resources": sorted(job.resource_defs),
+            }
+            for name, job in jobs(definitions).items()
+        },
+        "schedules": {
+            schedule.name: (schedule.cron_schedule, schedule.execution_timezone, schedule.job_name)
+            for schedule in repository.schedule_defs
+        },
+        "options": {
+            name: (field.config_type.given_name, field.default_value)
+            for name, field in jobs(definitions)["head_office"]
+            .resource_defs["head_office_scan"]
+            .config_schema.config_type.fields.items()
+        },
+    }
+
+
+def test_the_graph_is_the_one_that_was_reviewed(instances, snapshot):
+    assert graph(instances(one=content())) == snapshot
+
+
+def test_what_an_operator_may_choose_has_a_label(instances):
+    job = jobs(instances(one=content()))["head_office"]
+    fields = job.resource_defs["head_office_scan"].config_schema.config_type.fields
+    assert fields["enrich"].default_value is True
+    assert "Enrich host information by asset owner" in fields["enrich"].description
+    assert "Look-back window" in fields["lookback_days"].description
+    assert [name for name, field in fields.items() if not field.description] == []
