@@ -21,6 +21,8 @@ from resources.catalogue import catalogue_path
 from resources.settings import home, slug_of
 from sandbox.stand import NAME, running_sandbox
 
+WIDTH_OF_FILES = 140
+
 DECISIONS = """\
 SELECT evidence, coalesce(match, '-') AS match, action, count(*) AS hosts,
        min_by(hostname, host_id) AS example, min_by(username, host_id) AS user,
@@ -98,7 +100,10 @@ def _say(text: str) -> None:
 
 
 def _show(title: str, rows: duckdb.DuckDBPyRelation) -> None:
-    table = Table(*rows.columns, title=title, title_justify="left")
+    table = Table(title=title, title_justify="left")
+    for column in rows.columns:
+        table.add_column(column, overflow="fold")
     for row in rows.fetchall():
         table.add_row(*("" if value is None else escape(str(value)) for value in row))
-    Console().print(table)
+    console = Console()
+    console.print(table, width=None if console.is_terminal else WIDTH_OF_FILES)
