@@ -127,12 +127,12 @@ class Tables:
     def scan(self, table: str, *, run_id: str | None = None) -> pl.LazyFrame:
         """A snapshot: the run's own where it has one, otherwise the published one."""
         own = self._run_file(table, run_id) if run_id else None
-        return pl.scan_parquet(own if own and own.exists() else self._snapshot(table), glob=False)
+        return _scan(table, own if own and own.exists() else self._snapshot(table))
 
     def of_run(self, table: str, run_id: str) -> pl.DataFrame:
         """A snapshot that the run itself stored; without rows when it did not come so far."""
         path = self._run_file(table, run_id)
-        return pl.read_parquet(path, glob=False) if path.exists() else schemas.empty(schemas.TABLES[table])
+        return _scan(table, path).collect() if path.exists() else schemas.empty(schemas.TABLES[table])
 
     def append_writes(self, writes: pl.DataFrame, *, run_id: str) -> None:
         """Store what a run wrote beside what other runs wrote."""
@@ -142,12 +142,12 @@ class Tables:
         """Rows of owner_writes of one run; of a run that may only plan, its plan."""
         path = self._writes_file(run_id)
         if path.exists():
-            return pl.read_parquet(path, glob=False)
+            return _scan("owner_writes", path).collect()
         return self.of_run("owner_writes", run_id).filter(outcome="planned")
 
     def writes(self) -> pl.LazyFrame:
         """Rows of owner_writes of all runs."""
-        return pl.scan_parquet(sorted((self.folder / "owner_writes").glob("*.parquet")), glob=False)
+        return _scan("owner_writes", sorted((self.folder / "owner_writes").glob("*.parquet")))
 
     def forget(self, *, evidence_before: date, history_before: datetime) -> int:
         """Delete days, and what runs planned and wrote, that are older than the instance keeps them.
@@ -209,7 +209,7 @@ class Tables:
         own = (self._day_file(table, day, run_id) for day in wanted)
         paths = [file if file.exists() else self.folder / table / file.name for file in own]
         stored = [path for path in paths if path.exists()]
-        return pl.scan_parquet(stored or [self.folder / table / EMPTY], glob=False)
+        return _scan(table, stored or [self.folder / table / EMPTY])
 
     def _day_file(self, table: str, day: date, run_id: str | None) -> Path:
         folder = self.folder / "runs" / run_id if run_id else self.folder
@@ -223,6 +223,15 @@ class Tables:
 
     def _snapshot(self, table: str) -> Path:
         return self.folder / f"{table}.parquet"
+
+
+def _scan(table: str, source: Path | list[Path]) -> pl.LazyFrame:
+    """Read files of a table; each is opened once.
+
+    Without the schema Polars would open the first file twice, for its columns and for its rows. Where it was
+    replaced in between, the reading failed or gave rows that no file ever held.
+    """
+    return pl.scan_parquet(source, schema=schemas.polars_schema(schemas.TABLES[table]), glob=False)
 
 
 def _write(frame: pl.DataFrame, path: Path, readers: int | None = None) -> None:
