@@ -6,16 +6,17 @@ from datetime import date
 import dagster as dg
 import polars as pl
 
+from assets_defs.findings import of_days, of_shares
+from assets_defs.progress import Progress
 from assets_defs.scan import Scan, resource_keys, scan_of, told_to_the_operator
-from assets_defs.specs import asset_key, described
+from assets_defs.specs import asset_key, described, made
+from ownership.coverage import events_by_day
 from ownership.evidence import host_user_shares
 from ownership.schemas import LogonCounts, LogonDays, polars_schema
-from ownership.windows import days_of, days_to_fetch
+from ownership.windows import Window, days_of, days_to_fetch
 from resources.errors import ConfigurationError
 from resources.search import DayOfLogons
 from resources.settings import Instance
-
-DAYS_BETWEEN_PROGRESS_LINES = 30
 
 
 def logon_assets(instance: Instance) -> dg.AssetsDefinition:
@@ -37,9 +38,10 @@ def logon_assets(instance: Instance) -> dg.AssetsDefinition:
         scan = scan_of(context, instance)
         days = [date.fromisoformat(key) for key in context.partition_keys]
         with told_to_the_operator():
-            metadata = _fetch(context, scan, days)
+            found = _fetch(context, scan, days)
+            _describe_days(context, scan, days, found)
         for table in tables:
-            yield dg.MaterializeResult(asset_key=asset_key(instance, table), metadata=metadata)
+            yield dg.MaterializeResult(asset_key=asset_key(instance, table))
 
     return logons
 
@@ -69,6 +71,7 @@ def _fetch(context: dg.AssetExecutionContext, scan: Scan, days: list[date]) -> d
     if scan.instance.ignore_ssl:
         context.log.warning("ignore_ssl is on: the certificate of the search service is not checked")
     events, emptied = 0, []
+    progress = Progress(context.log.info, "Days fetched")
     for number, found in enumerate(scan.search().logons(wanted), start=1):
         if not found.matching and found.day in held_events:
             emptied.append(found.day.isoformat())
@@ -78,12 +81,51 @@ def _fetch(context: dg.AssetExecutionContext, scan: Scan, days: list[date]) -> d
             row, counts = _day_tables(found, settings)
         scan.tables.write_day(row, counts, run_id=scan.own_days)
         events += row["counted"].item()
-        if number % DAYS_BETWEEN_PROGRESS_LINES == 0:
-            context.log.info(f"Logons: {number} of {len(wanted)} days fetched, {events} events")
+        progress(number, len(wanted))
     if emptied:
         context.log.warning(f"Days that came back empty and keep their counts: {', '.join(emptied)}")
-    context.log.info(f"Logons: {len(wanted)} of {len(days)} days fetched, {events} events counted")
-    return {"days": len(days), "days_fetched": len(wanted), "days_emptied": len(emptied), "events": events}
+    context.log.info(
+        f"Logons: {len(wanted):,} of {len(days):,} days fetched, {events:,} events, {scan.seconds}"
+    )
+    return {
+        "days_in_run": len(days),
+        "days_fetched": len(wanted),
+        "days_emptied": len(emptied),
+        "events_fetched": events,
+    }
+
+
+def _describe_days(
+    context: dg.AssetExecutionContext, scan: Scan, days: list[date], found: dict[str, int]
+) -> None:
+    """Give each day's materialization a few numbers of its own, and the last day's the plot of the window.
+
+    A range of days is one run with an event for each day and table, and what is said of the whole asset is
+    copied into each of them: a plot of 10 KB makes a year of days 21 MB of event log, where the numbers alone
+    make 6. The event of the last day is the one that the UI shows on the asset's page.
+    """
+    tables, run_id = scan.tables, scan.run_id
+    rows = tables.logon_counts(days, run_id=run_id).group_by("day").len().collect()
+    totals = tables.logon_days(days, run_id=run_id).join(rows, on="day", how="left")
+    for day in totals.iter_rows(named=True):
+        context.add_asset_metadata(
+            {"dagster/partition_row_count": day["len"] or 0, "events": day["counted"]},
+            asset_key(scan.instance, "logon_counts"),
+            day["day"].isoformat(),
+        )
+        context.add_asset_metadata(
+            {"dagster/partition_row_count": 1}
+            | {name: day[name] for name in ("matching", "lacking_user", "lacking_host")},
+            asset_key(scan.instance, "logon_days"),
+            day["day"].isoformat(),
+        )
+    shown = Window(min(scan.window.first, days[0]), days[-1])
+    by_day = events_by_day(
+        days_of(shown), tables.logon_days(shown, run_id=run_id), timezone=scan.instance.scan.timezone
+    )
+    context.add_asset_metadata(
+        {**found, **of_days(by_day)}, asset_key(scan.instance, "logon_counts"), days[-1].isoformat()
+    )
 
 
 def _day_tables(found: DayOfLogons, settings_fingerprint: str) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -119,12 +161,12 @@ def shares_asset(instance: Instance) -> dg.AssetsDefinition:
                 hostname_match=instance.rules.hostname_match,
             )
             scan.tables.write("host_user_shares", shares, run_id=scan.run_id, publish=scan.may_write)
-        hosts = shares["hostname"].n_unique()
+        found = of_shares(shares, threshold_percent=instance.rules.share_threshold_percent)
         context.log.info(
-            f"Shares: {shares.height} pairs of host and user on {hosts} hosts, "
-            f"{scan.window.first} to {scan.window.last}"
+            f"Shares: {found['users']:,} users on {found['hosts']:,} hosts, {found['events']:,} events from "
+            f"{scan.window.first} to {scan.window.last}, {scan.seconds}"
         )
-        return dg.MaterializeResult(metadata={"dagster/row_count": shares.height, "hosts": hosts})
+        return dg.MaterializeResult(metadata=made(instance, "host_user_shares", rows=shares.height, **found))
 
     return shares_of_users
 

@@ -7,9 +7,11 @@ from typing import Any
 import dagster as dg
 import polars as pl
 
+from assets_defs.progress import Progress
 from assets_defs.scan import Scan, resource_keys, scan_of, told_to_the_operator
-from assets_defs.specs import described
+from assets_defs.specs import described, made
 from ownership.schemas import InventoryHosts, InventoryUsers, Table, polars_schema
+from resources.inventory import OnProgress, untold
 from resources.records import host_record, user_record
 from resources.settings import Instance, ListCall
 
@@ -25,7 +27,7 @@ def inventory_assets(instance: Instance) -> list[dg.AssetsDefinition]:
 
 
 def _listed(
-    instance: Instance, table: str, list_assets: Callable[[Scan], pl.DataFrame]
+    instance: Instance, table: str, list_assets: Callable[[Scan, OnProgress], pl.DataFrame]
 ) -> dg.AssetsDefinition:
     @dg.asset(
         **described(instance, table, kinds={"rest"}), required_resource_keys=set(resource_keys(instance))
@@ -35,28 +37,32 @@ def _listed(
         if instance.platform.ignore_ssl:
             context.log.warning("platform.ignore_ssl is on: the inventory's certificate is not checked")
         with told_to_the_operator():
-            frame = list_assets(scan)
+            frame = list_assets(scan, Progress(context.log.info, f"Rows of {table} listed"))
             scan.tables.prepare()
             scan.tables.write(table, frame, run_id=scan.run_id, publish=scan.may_write)
-        context.log.info(f"Inventory: {frame.height} rows of {table} listed")
-        return dg.MaterializeResult(metadata={"dagster/row_count": frame.height})
+        context.log.info(f"Inventory: {frame.height:,} rows of {table} listed, {scan.seconds}")
+        return dg.MaterializeResult(metadata=made(instance, table, rows=frame.height))
 
     return listed
 
 
-def list_hosts(scan: Scan) -> pl.DataFrame:
+def list_hosts(scan: Scan, on_progress: OnProgress = untold) -> pl.DataFrame:
     """List the host assets as rows of inventory_hosts."""
-    return _rows(scan, scan.instance.platform.contract.hosts, host_record, InventoryHosts)
+    return _rows(scan, scan.instance.platform.contract.hosts, host_record, InventoryHosts, on_progress)
 
 
-def list_users(scan: Scan) -> pl.DataFrame:
+def list_users(scan: Scan, on_progress: OnProgress = untold) -> pl.DataFrame:
     """List the user assets as rows of inventory_users."""
-    return _rows(scan, scan.instance.platform.contract.users, user_record, InventoryUsers)
+    return _rows(scan, scan.instance.platform.contract.users, user_record, InventoryUsers, on_progress)
 
 
-def _rows(scan: Scan, call: ListCall, record: Record, model: type[Table]) -> pl.DataFrame:
+def _rows(
+    scan: Scan, call: ListCall, record: Record, model: type[Table], on_progress: OnProgress
+) -> pl.DataFrame:
     listed_at = datetime.now(UTC)
     rows = scan.inventory().list_assets(
-        call, lambda asset_id, fields: {**record(asset_id, fields, scan.instance), "listed_at": listed_at}
+        call,
+        lambda asset_id, fields: {**record(asset_id, fields, scan.instance), "listed_at": listed_at},
+        on_progress=on_progress,
     )
     return pl.DataFrame(rows, schema=polars_schema(model))

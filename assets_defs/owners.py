@@ -4,9 +4,10 @@ from datetime import UTC, datetime
 
 import dagster as dg
 
+from assets_defs.findings import of_decisions
 from assets_defs.scan import resource_keys, scan_of, told_to_the_operator
-from assets_defs.specs import asset_key, described
-from ownership.decisions import owner_decisions, summary
+from assets_defs.specs import asset_key, described, made
+from ownership.decisions import owner_decisions
 from ownership.matching import username_matches
 from resources.settings import Instance
 
@@ -29,10 +30,14 @@ def owner_assets(instance: Instance) -> list[dg.AssetsDefinition]:
             )
             scan.tables.write("username_matches", frame, run_id=scan.run_id, publish=scan.may_write)
         unmatched = frame["user_id"].null_count()
-        names = frame["username"].n_unique()
-        context.log.info(f"Matches: {names - unmatched} of {names} user names stand for a user asset")
+        users = frame["username"].n_unique()
+        context.log.info(
+            f"Matches: {users - unmatched:,} of {users:,} users stand for a user asset, {scan.seconds}"
+        )
         return dg.MaterializeResult(
-            metadata={"dagster/row_count": frame.height, "unmatched_users": unmatched}
+            metadata=made(
+                instance, "username_matches", rows=frame.height, users=users, unmatched_users=unmatched
+            )
         )
 
     @dg.asset(
@@ -47,8 +52,9 @@ def owner_assets(instance: Instance) -> list[dg.AssetsDefinition]:
     def decisions(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
         scan = scan_of(context, instance)
         with told_to_the_operator():
+            shares = scan.tables.scan("host_user_shares", run_id=scan.run_id).collect()
             frame = owner_decisions(
-                scan.tables.scan("host_user_shares", run_id=scan.run_id).collect(),
+                shares,
                 scan.tables.scan("username_matches", run_id=scan.run_id).collect(),
                 scan.tables.scan("inventory_hosts", run_id=scan.run_id).collect(),
                 rules=instance.rules.as_rules(),
@@ -57,16 +63,21 @@ def owner_assets(instance: Instance) -> list[dg.AssetsDefinition]:
                 run_id=scan.run_id,
             )
             scan.tables.write("owner_decisions", frame, run_id=scan.run_id, publish=scan.may_write)
-        counts = dict(frame["action"].value_counts().sort("action").iter_rows())
-        context.log.info(f"Decisions: {frame.height} hosts, {counts}")
+        found = of_decisions(frame, events=int(shares["events"].sum()))
+        context.log.info(
+            f"Decisions: {frame.height:,} hosts, {found['hosts_to_write']:,} to write, "
+            f"{found['conflicts']:,} conflicts, {found['hosts_owned_percent']}% have an owner, "
+            f"{scan.seconds}"
+        )
         for host_id, existing, resolved in (
             frame.filter(action="conflict").select("host_id", "existing_owner", "resolved_owner").iter_rows()
         ):
             context.log.warning(
                 f"Conflict: host {host_id} has owner {existing}, the evidence names {resolved}"
             )
+        window = {"window_from": scan.window.first.isoformat(), "window_to": scan.window.last.isoformat()}
         return dg.MaterializeResult(
-            metadata={"dagster/row_count": frame.height, "decisions": summary(frame), **counts}
+            metadata=made(instance, "owner_decisions", rows=frame.height, **found, **window)
         )
 
     return [matches, decisions]

@@ -4,9 +4,10 @@ What an operator chooses in the launchpad is `ScanOptions`; which days a run cov
 partitions. What is done with them is told by the assets.
 """
 
+import time
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date, datetime
 from functools import cache
 from pathlib import Path
@@ -59,6 +60,12 @@ class Scan:
     tables: Tables
     search: Callable[[], SearchClient]
     inventory: Callable[[], InventoryClient]
+    started: float = field(default_factory=time.monotonic)
+
+    @property
+    def seconds(self) -> str:
+        """How long the step has been at work, for the line that reports on it."""
+        return f"{time.monotonic() - self.started:.1f} s"
 
 
 def scan_of(context: Any, instance: Instance) -> Scan:

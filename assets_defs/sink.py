@@ -6,9 +6,10 @@ wrote is put back by `undo_op`. How each of them goes about it is in `writing`.
 
 import dagster as dg
 
+from assets_defs.findings import of_writes
 from assets_defs.scan import resource_keys, scan_of, told_to_the_operator
-from assets_defs.specs import asset_key, described
-from assets_defs.writing import apply_plan, outcome_counts, store_plan, undo_run, write_planned
+from assets_defs.specs import asset_key, described, made
+from assets_defs.writing import apply_plan, store_plan, undo_run, write_planned
 from resources.settings import Instance
 
 
@@ -37,7 +38,9 @@ def sink_asset(instance: Instance) -> dg.AssetsDefinition:
         scan = scan_of(context, instance)
         with told_to_the_operator():
             written = write_planned(scan, context.log)
-        context.add_output_metadata({"dagster/row_count": written.height, **outcome_counts(written)})
+        decisions = scan.tables.scan("owner_decisions", run_id=scan.run_id).collect()
+        found = of_writes(written, decisions)
+        context.add_output_metadata(made(instance, "owner_writes", rows=written.height, **found))
 
     @dg.graph_asset(
         **described(instance, "owner_writes", kinds={"rest"}),

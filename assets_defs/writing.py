@@ -11,14 +11,13 @@ from datetime import UTC, datetime, timedelta
 import polars as pl
 
 from assets_defs.inventory import list_hosts
+from assets_defs.progress import Progress
 from assets_defs.scan import Scan
 from ownership.plan import excess, plan_undo, plan_writes
 from ownership.windows import gaps
 from resources.errors import AssetOwnersError, ConfigurationError, ServiceError
 from resources.journal import Journal, Result
 from resources.writeback import Row, Writer, settle_leftovers, write_all
-
-WRITES_BETWEEN_PROGRESS_LINES = 500
 
 
 def store_plan(scan: Scan, log: logging.Logger) -> pl.DataFrame:
@@ -33,7 +32,7 @@ def store_plan(scan: Scan, log: logging.Logger) -> pl.DataFrame:
     )
     planned = planned.head(planned.height if scan.options.limit is None else scan.options.limit)
     scan.tables.write("owner_writes", planned, run_id=scan.run_id, publish=False)
-    log.info(f"Plan: {planned.height} owners to write")
+    log.info(f"Plan: {planned.height:,} owners to write, {scan.seconds}")
     return planned
 
 
@@ -143,14 +142,14 @@ def _carry_out(
         journal,
         concurrency=limits.concurrency,
         max_failed_writes=limits.max_failed_writes,
-        on_progress=lambda done, total: _log_progress(log, done, total),
+        on_progress=Progress(log.info, "Hosts written"),
     )
     written = journal.rows(scan.run_id)
     scan.tables.append_writes(written, run_id=scan.run_id)
     if "intended" not in written["outcome"]:
         journal.forget(scan.run_id)
-    outcomes = outcome_counts(written)
-    log.info(f"Writes: {outcomes or 'nothing to write'}")
+    outcomes = _outcome_counts(written)
+    log.info(f"Writes: {outcomes or 'nothing to write'}, {scan.seconds}")
     if "failed" in outcomes:
         log.warning(f"{outcomes['failed']} writes failed; owner_writes has their messages")
     if not finished:
@@ -212,11 +211,6 @@ def _forget_outdated(scan: Scan, log: logging.Logger) -> None:
         log.info(f"Kept long enough: {deleted} files and folders are deleted")
 
 
-def outcome_counts(writes: pl.DataFrame) -> dict[str, int]:
+def _outcome_counts(writes: pl.DataFrame) -> dict[str, int]:
     """Count rows of owner_writes by outcome, sorted."""
     return dict(writes["outcome"].value_counts().sort("outcome").iter_rows())
-
-
-def _log_progress(log: logging.Logger, done: int, total: int) -> None:
-    if done % WRITES_BETWEEN_PROGRESS_LINES == 0:
-        log.info(f"Writes: {done} of {total} hosts done")

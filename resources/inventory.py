@@ -25,6 +25,12 @@ from resources.settings import ListCall, Platform
 READINGS = 3  # of a list that changes while it is read
 
 T = TypeVar("T")
+OnProgress = Callable[[int, int], None]
+"""Told how many of how many are done."""
+
+
+def untold(_done: int, _total: int) -> None:
+    """Progress that nobody wants to hear of."""
 
 
 @dataclass(frozen=True)
@@ -175,7 +181,13 @@ class InventoryClient:
 
     # Lists (readings §5.4)
 
-    def list_assets(self, call: ListCall, pick: Callable[[str, Mapping[str, Any]], T]) -> list[T]:
+    def list_assets(
+        self,
+        call: ListCall,
+        pick: Callable[[str, Mapping[str, Any]], T],
+        *,
+        on_progress: OnProgress = untold,
+    ) -> list[T]:
         """Read a list to its end, several pages at a time.
 
         It is complete when as many distinct ids were read as the service announces. A list that changes
@@ -184,6 +196,7 @@ class InventoryClient:
         Args:
             call: the list, usually `contract.hosts` or `contract.users`.
             pick: takes an asset's id and fields and returns what to keep of it; nothing else is held.
+            on_progress: told after each page how many assets of how many are read.
 
         Returns:
             What `pick` returned, once for each asset, in the order of the service.
@@ -197,7 +210,7 @@ class InventoryClient:
             stop=tenacity.stop_after_attempt(READINGS),
             reraise=True,
         )
-        return again(self._read_list, call, pick)
+        return again(self._read_list, call, pick, on_progress)
 
     def first_page(self, call: ListCall) -> Page:
         """Find the first page of a list: number 0 or 1, whichever the service begins with.
@@ -217,7 +230,12 @@ class InventoryClient:
             raise one
         return one
 
-    def _read_list(self, call: ListCall, pick: Callable[[str, Mapping[str, Any]], T]) -> list[T]:
+    def _read_list(
+        self,
+        call: ListCall,
+        pick: Callable[[str, Mapping[str, Any]], T],
+        on_progress: OnProgress,
+    ) -> list[T]:
         first = self.first_page(call)
         picked: dict[str, T] = {}
         reason = ""
@@ -230,6 +248,7 @@ class InventoryClient:
                 for item in page.items:
                     asset_id = self._id_of(item, call.path)
                     picked[asset_id] = pick(asset_id, self._fields_of(item, call.path))
+                on_progress(len(picked), first.size)
                 if page.size != first.size:
                     reason = f" and then announced {page.size}"
                     break

@@ -1,0 +1,104 @@
+"""What materializations tell in the UI: tables and plots to look at, and numbers that it plots over time.
+
+Dagster shows Markdown of less than 1,000 characters in place, anything longer behind a click, so tables are
+short and plots are entries of their own.
+"""
+
+from typing import Any
+
+import dagster as dg
+import polars as pl
+
+from ownership.coverage import funnel, owned_percent
+from ownership.decisions import summary
+from ownership.schemas import OUTCOME
+from reports import plots
+from reports.markdown import table
+
+MOST_EXAMPLES = 8
+
+
+def examples(rows: pl.DataFrame, *, own_words: tuple[str, ...] = ()) -> dg.MarkdownMetadataValue:
+    """The first rows as a table."""
+    return dg.MetadataValue.md(table(rows, own_words=own_words, most_rows=MOST_EXAMPLES))
+
+
+def of_days(days: pl.DataFrame) -> dict[str, Any]:
+    """Events by day, and the days that lack some.
+
+    Args:
+        days: Rows of `ownership.coverage.events_by_day`, at least one.
+    """
+    lacking = days.filter(pl.col("state") != "ok").select("day", "state", "events").reverse()
+    found = {"events_by_day": _plot(plots.events_by_day_plot(days), "logon events by day")}
+    return (
+        found
+        if lacking.is_empty()
+        else found | {"days_lacking_events": examples(lacking, own_words=("state",))}
+    )
+
+
+def of_shares(shares: pl.DataFrame, *, threshold_percent: int) -> dict[str, Any]:
+    """How many hosts, users and events, and how clear the winners are.
+
+    Args:
+        shares: Rows of `host_user_shares`.
+        threshold_percent: The share to exceed where a host has several users.
+    """
+    leaders = shares.filter(rank=1)
+    return {
+        "events": shares["events"].sum(),
+        "hosts": leaders.height,
+        "users": shares["username"].n_unique(),
+        "winning_shares": _plot(
+            plots.winning_shares_plot(leaders, threshold_percent=threshold_percent), "hosts by winning share"
+        ),
+    }
+
+
+def of_decisions(decisions: pl.DataFrame, *, events: int) -> dict[str, Any]:
+    """The way from events to owners, as a table and a plot, and what to watch over time.
+
+    Args:
+        decisions: Rows of `owner_decisions`.
+        events: Logon events that they rest on.
+    """
+    stages = funnel(decisions)
+    words = table(stages, own_words=("stage", "left_out"))
+    return {
+        "funnel": dg.MetadataValue.md(f"{events:,} logon events\n\n{words}"),
+        "funnel_plot": _plot(plots.funnel_plot(stages), "hosts from evidence to owner"),
+        "events": events,
+        "hosts_owned_percent": round(owned_percent(decisions), 1),
+        "hosts_to_write": decisions.filter(action="write").height,
+        "conflicts": decisions.filter(action="conflict").height,
+        "decisions": summary(decisions),
+    }
+
+
+def of_writes(writes: pl.DataFrame, decisions: pl.DataFrame) -> dict[str, Any]:
+    """Outcomes, the first writes that failed, and the first conflicts.
+
+    Args:
+        writes: Rows of `owner_writes` of one run.
+        decisions: Rows of `owner_decisions` of the same run.
+    """
+    counts = dict(writes["outcome"].value_counts().iter_rows())
+    written = counts.get("written", 0)
+    hosts = decisions["host_id"].count()
+    owned = owned_percent(decisions) + 100 * written / max(hosts, 1)
+    failures = writes.filter(pl.col("outcome").is_in(["failed", "not_written", "intended"]))
+    conflicts = decisions.filter(action="conflict")
+    found: dict[str, Any] = {f"hosts_{outcome}": counts.get(outcome, 0) for outcome in OUTCOME}
+    found |= {"hosts_owned_percent": round(owned, 1), "conflicts": conflicts.height}
+    if not failures.is_empty():
+        columns = failures.select("host_id", "outcome", "message")
+        found["first_failures"] = examples(columns, own_words=("outcome",))
+    if not conflicts.is_empty():
+        columns = ("host_id", "existing_owner", "resolved_owner", "events", "total_events")
+        found["first_conflicts"] = examples(conflicts.select(columns))
+    return found
+
+
+def _plot(png: bytes, alt: str) -> dg.MarkdownMetadataValue:
+    return dg.MetadataValue.md(plots.as_markdown(png, alt))

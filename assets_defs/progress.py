@@ -1,0 +1,43 @@
+"""Log lines of a long step: how far it is, how fast, and how long it still takes."""
+
+import time
+from collections.abc import Callable
+
+SECONDS_BETWEEN_LINES = 10
+
+
+class Progress:
+    """Called with what is done and what there is to do; logs every ten seconds, a short step never.
+
+    Args:
+        log: takes a line.
+        what: what is counted, as the line begins: "Hosts written".
+        clock: seconds that only go forward.
+    """
+
+    def __init__(
+        self, log: Callable[[str], None], what: str, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._log = log
+        self._what = what
+        self._clock = clock
+        self._started = self._told = clock()
+
+    def __call__(self, done: int, total: int) -> None:
+        """Tell the progress, when it is time to."""
+        now = self._clock()
+        if now - self._told < SECONDS_BETWEEN_LINES or not done:
+            return
+        self._told = now
+        rate = done / (now - self._started)
+        self._log(
+            f"{self._what}: {done:,} of {total:,} ({done / total:.0%}), {rate:,.1f} a second, "
+            f"about {_duration((total - done) / rate)} left"
+        )
+
+
+def _duration(seconds: float) -> str:
+    minutes = round(seconds / 60)
+    if minutes < 2:
+        return f"{seconds:.0f} s"
+    return f"{minutes} min" if minutes < 120 else f"{minutes / 60:.1f} h"
