@@ -22,6 +22,7 @@ from resources.settings import home, slug_of
 from sandbox.stand import NAME, running_sandbox
 
 WIDTH_OF_FILES = 140
+SECONDS_TO_STOP = 60
 
 DECISIONS = """\
 SELECT evidence, coalesce(match, '-') AS match, action, count(*) AS hosts,
@@ -74,7 +75,7 @@ def ui(*, port: int) -> None:
     with _until_stopped(), running_sandbox(home(), fresh=False, progress=_say):
         os.environ["DAGSTER_HOME"] = str(dagster_home(home()))
         _say(f"the Dagster UI opens at http://127.0.0.1:{port}")
-        _run(["dagster", "dev", "--workspace", str(workspace), "--port", str(port)])
+        _run_until_stopped(["dagster", "dev", "--workspace", str(workspace), "--port", str(port)])
 
 
 def _run(command: Sequence[str]) -> None:
@@ -85,10 +86,23 @@ def _run(command: Sequence[str]) -> None:
         raise typer.Exit(status)
 
 
+def _run_until_stopped(command: Sequence[str]) -> None:
+    """Run a program of this environment that has children of its own, and let it end them."""
+    program = Path(sys.executable).with_name(command[0])
+    # In a session of its own it hears of Ctrl-C from us, once; a second time would cut its clean-up short.
+    with subprocess.Popen([program, *command[1:]], start_new_session=True) as process:  # noqa: S603
+        try:
+            process.wait()
+        finally:
+            process.send_signal(signal.SIGINT)
+            process.wait(SECONDS_TO_STOP)
+
+
 @contextmanager
 def _until_stopped() -> Generator[None]:
     """End well on Ctrl-C, and on SIGTERM alike, so that no process is left behind."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for told in (signal.SIGINT, signal.SIGTERM):  # a shell's background job begins with SIGINT ignored
+        signal.signal(told, signal.default_int_handler)
     try:
         yield
     except KeyboardInterrupt:
