@@ -49,7 +49,7 @@ def write_planned(scan: Scan, log: logging.Logger) -> pl.DataFrame:
         log.info(f"Nothing is written: this is {why}")
         return planned
     _require_complete_window(scan, log)
-    _require_moderate(scan, planned, allowed=None)
+    _require_moderate(scan, planned, made_by=scan.run_id, allowed=None)
     with _writing(scan, log) as journal:
         written = _carry_out(scan, log, journal, planned, Writer.write)
     _forget_outdated(scan, log)
@@ -76,7 +76,7 @@ def apply_plan(scan: Scan, log: logging.Logger, plan_id: str, *, allow_writes: i
             f"Run {plan_id} of {scan.instance.name} stored no plan with anything to write"
         )
     scan.tables.write("owner_writes", planned, run_id=scan.run_id, publish=False)
-    _require_moderate(scan, planned, allowed=allow_writes)
+    _require_moderate(scan, planned, made_by=plan_id, allowed=allow_writes)
     with _writing(scan, log) as journal:
         _carry_out(scan, log, journal, planned, Writer.apply)
 
@@ -152,6 +152,8 @@ def _carry_out(
     log.info(f"Writes: {outcomes or 'nothing to write'}, {scan.seconds}")
     if "failed" in outcomes:
         log.warning(f"{outcomes['failed']} writes failed; owner_writes has their messages")
+    if "intended" in outcomes:
+        log.warning(f"{outcomes['intended']} writes have no known outcome; the next run settles them")
     if not finished:
         raise ServiceError(
             f"{limits.max_failed_writes} writes failed one after another; the run ended, the rest is left "
@@ -179,8 +181,8 @@ def _require_complete_window(scan: Scan, log: logging.Logger) -> None:
         )
 
 
-def _require_moderate(scan: Scan, planned: pl.DataFrame, *, allowed: int | None) -> None:
-    """Refuse a plan that is too large to carry out unseen.
+def _require_moderate(scan: Scan, planned: pl.DataFrame, *, made_by: str, allowed: int | None) -> None:
+    """Refuse a plan that is too large to carry out unseen, for the inventory that the run `made_by` listed.
 
     Raises:
         AssetOwnersError: saying how to look at the plan and how to apply it.
@@ -188,7 +190,7 @@ def _require_moderate(scan: Scan, planned: pl.DataFrame, *, allowed: int | None)
     if allowed is not None and planned.height <= allowed:
         return
     limits = scan.instance.writes
-    hosts = scan.tables.scan("inventory_hosts", run_id=scan.run_id).select(pl.len()).collect().item()
+    hosts = scan.tables.scan("inventory_hosts", run_id=made_by).select(pl.len()).collect().item()
     reason = excess(
         planned.height, hosts, max_writes=limits.max_writes, max_write_percent=limits.max_write_percent
     )
