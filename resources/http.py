@@ -157,7 +157,8 @@ class Transport:
                 raise ProtocolError(f"{self.where} answered {path} with over {MAX_ANSWER_BYTES} bytes")
             if time.monotonic() > deadline:
                 raise TransientError(
-                    f"{self.where} has not finished answering {path} in {self.total_timeout_seconds:.0f} s"
+                    f"{self.where} has not finished answering {path} in {self.total_timeout_seconds:.0f} s; "
+                    f"check {self.section}url and the network"
                 )
         return bytes(body)
 
