@@ -13,6 +13,8 @@ from sandbox.company import MAPPING
 from sandbox.inventory import InventoryService, InventoryState, ServiceOptions
 from tests.end_to_end.stand import HOSTS, SMALL_INDEX, USERS, Clock, Stand, documents, small_company
 
+IN_MEMORY = ("pipelines.cli.run.dagster_instance", lambda _: dg.DagsterInstance.ephemeral())
+
 
 @pytest.fixture(scope="session")
 def clock():
@@ -34,6 +36,7 @@ def open_stand(engine, running_inventory, clock):
     def opened(home, patch):
         patch.setenv("ASSET_OWNERS_HOME", str(home))
         patch.delenv("DAGSTER_HOME", raising=False)
+        patch.setattr("os.fsync", lambda _: None)  # what a loss of power does is not tried here
         patch.setattr("assets_defs.scan.SearchClient", partial(SearchClient, sleep=clock.sleep))
         patch.setattr(
             "assets_defs.scan.InventoryClient", partial(InventoryClient, clock=clock, sleep=clock.sleep)
@@ -54,7 +57,7 @@ def recorded_stand(open_stand, tmp_path, monkeypatch):
 @pytest.fixture
 def stand(recorded_stand, monkeypatch):
     """The small company. Dagster keeps its runs in memory, which takes half the time."""
-    monkeypatch.setattr("pipelines.cli.run.dagster_instance", lambda _: dg.DagsterInstance.ephemeral())
+    monkeypatch.setattr(*IN_MEMORY)
     return recorded_stand
 
 
@@ -64,6 +67,7 @@ def tables_of_a_good_run(open_stand, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         stand = open_stand(tmp_path_factory.mktemp("good"), patch)
         stand.begin(HOSTS, USERS)
+        patch.setattr(*IN_MEMORY)
         assert stand.run().status == 0
     return stand.tables.folder
 

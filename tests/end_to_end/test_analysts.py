@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from resources.tables import catalogue_path
+from resources.catalogue import catalogue_path
 from tests.end_to_end.stand import WRITTEN
 
 DECISIONS = "SELECT count(*) FROM small.owner_decisions"
@@ -59,10 +59,11 @@ class Analyst:
 
 @contextmanager
 def program(text, *arguments):
-    command = [sys.executable, "-c", text, *arguments]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with subprocess.Popen(command, **pipes, text=True) as process:  # noqa: S603 (our own command)
+    with subprocess.Popen(  # noqa: S603 (our own command)
+        [sys.executable, "-c", text, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
         yield process
+        assert process.stdin
         process.stdin.close()
         assert process.wait() == 0
 

@@ -50,7 +50,7 @@ def test_the_schedule_leaves_settled_days_and_a_backfill_fetches_what_it_names(r
     instance = load_instance(recorded_stand.instance_file())
     schedule = build_definitions([instance], recorded_stand.home).resolve_schedule_def("small")
     tick = dg.build_schedule_context(scheduled_execution_time=datetime.combine(TODAY, time(5), UTC))
-    (request,) = schedule.evaluate_tick(tick).run_requests
+    (request,) = schedule.evaluate_tick(tick).run_requests or []
     launched(tags=request.tags, run_config=request.run_config)
     second = fetched(recorded_stand)
     assert {day for day in DAYS if second[day] > first[day]} == set(DAYS[1:])

@@ -148,7 +148,7 @@ def test_a_tick_starts_one_run_over_the_look_back_window_and_is_off_until_switch
     assert (schedule.cron_schedule, schedule.execution_timezone) == ("30 0 * * *", "Europe/Berlin")
     # Half past midnight in Berlin, still the day before in UTC.
     tick = dg.build_schedule_context(scheduled_execution_time=datetime(2025, 6, 30, 22, 30, tzinfo=UTC))
-    (request,) = schedule.evaluate_tick(tick).run_requests
+    (request,) = schedule.evaluate_tick(tick).run_requests or []
     assert request.tags["dagster/asset_partition_range_start"] == "2025-06-02"
     assert request.tags["dagster/asset_partition_range_end"] == "2025-07-01"
     assert request.run_config == {"resources": {"head_office_scan": {"config": {"refetch": False}}}}
@@ -158,7 +158,7 @@ def test_a_tick_starts_one_run_over_the_look_back_window_and_is_off_until_switch
 def test_a_tick_looks_no_further_back_than_the_first_day(instances):
     definitions = instances(one=content(scan={"first_day": "2025-06-29"}))
     tick = dg.build_schedule_context(scheduled_execution_time=datetime(2025, 6, 30, 5, tzinfo=UTC))
-    (request,) = definitions.resolve_schedule_def("head_office").evaluate_tick(tick).run_requests
+    (request,) = definitions.resolve_schedule_def("head_office").evaluate_tick(tick).run_requests or []
     assert request.tags["dagster/asset_partition_range_start"] == "2025-06-29"
 
 

@@ -1,0 +1,71 @@
+"""The window that a run of the command line looks at."""
+
+from datetime import date, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from pipelines.cli.run import chosen_window
+from resources.errors import ConfigurationError
+from resources.settings import Instance
+
+BERLIN = ZoneInfo("Europe/Berlin")
+
+
+def instance(**scan):
+    secret = {"env": "UNUSED"}
+    platform = {"url": "https://inventory", "email": "a@b", "password": secret, "tenant_id": "t"}
+    return Instance.model_validate(
+        {
+            "name": "Small",
+            "url": "https://search",
+            "username": "reader",
+            "password": secret,
+            "sensor": "s",
+            "platform": platform,
+            "scan": {"timezone": "Europe/Berlin", **scan},
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("as_of", "lookback_days", "first", "last"),
+    [
+        ("2025-06-30", None, date(2025, 6, 1), date(2025, 6, 30)),
+        ("2025-06-30", 1, date(2025, 6, 30), date(2025, 6, 30)),
+        ("2025-03-31", 3, date(2025, 3, 29), date(2025, 3, 31)),
+        ("2020-01-03", 30, date(2020, 1, 1), date(2020, 1, 3)),
+        ("2025-06-30T23:59:59", 1, date(2025, 6, 30), date(2025, 6, 30)),
+        ("2025-06-30T22:30:00Z", 1, date(2025, 7, 1), date(2025, 7, 1)),
+        ("2025-06-30T22:30:00-04:00", 1, date(2025, 7, 1), date(2025, 7, 1)),
+        ("2025-07-01T00:30:00+06:00", 1, date(2025, 6, 30), date(2025, 6, 30)),
+    ],
+)
+def test_the_window_ends_with_the_day_named_in_the_time_zone_of_the_instance(
+    as_of, lookback_days, first, last
+):
+    window = chosen_window(instance(), as_of, lookback_days)
+    assert (window.first, window.last) == (first, last)
+
+
+def test_without_a_day_the_window_ends_today_where_the_instance_is():
+    before = datetime.now(BERLIN).date()
+    window = chosen_window(instance(lookback_days=7), None, None)
+    assert before <= window.last <= datetime.now(BERLIN).date()
+    assert window.days == 7
+
+
+@pytest.mark.parametrize(
+    ("as_of", "words"),
+    [
+        ("9999-01-01", "9999-01-01 is in the future; name a day up to"),
+        ((datetime.now(BERLIN) + timedelta(days=1)).date().isoformat(), "is in the future"),
+        ("2019-12-31", "2019-12-31 is before scan.first_day (2020-01-01)"),
+        ("31.12.2025", "'31.12.2025' is no day; write it as 2026-01-31"),
+    ],
+)
+def test_a_day_that_cannot_be_looked_at_is_refused(as_of, words):
+    with pytest.raises(ConfigurationError) as caught:
+        chosen_window(instance(), as_of, None)
+    assert str(caught.value).startswith("--as-of: ")
+    assert words in str(caught.value)
