@@ -51,6 +51,7 @@ def owner_assets(instance: Instance) -> list[dg.AssetsDefinition]:
     )
     def decisions(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
         scan = scan_of(context, instance)
+        decided_at = datetime.now(UTC)
         with told_to_the_operator():
             shares = scan.tables.scan("host_user_shares", run_id=scan.run_id).collect()
             frame = owner_decisions(
@@ -59,10 +60,12 @@ def owner_assets(instance: Instance) -> list[dg.AssetsDefinition]:
                 scan.tables.scan("inventory_hosts", run_id=scan.run_id).collect(),
                 rules=instance.rules.as_rules(),
                 window=scan.window,
-                decided_at=datetime.now(UTC),
+                decided_at=decided_at,
                 run_id=scan.run_id,
             )
             scan.tables.write("owner_decisions", frame, run_id=scan.run_id, publish=scan.may_write)
+            if scan.may_write:
+                scan.tables.append_history(frame, decided_at=decided_at, run_id=scan.run_id)
         found = of_decisions(frame, events=int(shares["events"].sum()))
         context.log.info(
             f"Decisions: {frame.height:,} hosts, {found['hosts_to_write']:,} to write, "

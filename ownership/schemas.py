@@ -34,6 +34,9 @@ MATCH = ("matched", "no_user_asset", "ambiguous_user")
 ACTION = ("write", "agree", "conflict", "keep", "none", "no_host")
 """What follows for the host asset."""
 
+GONE = "gone"
+"""Stands for an action in owner_decisions_history where a host is decided about no more."""
+
 OUTCOME = ("planned", "intended", "written", "owned_meanwhile", "failed", "not_written", "undone")
 """What became of an intended write (readings §7)."""
 
@@ -242,6 +245,26 @@ class OwnerDecisions(Table):
     )
 
 
+class OwnerDecisionsHistory(OwnerDecisions):
+    """A decision that differs from the one before it, as the run that made it stored it.
+
+    A decision holds until the host's next row: another name, evidence, match, action, winner, candidates or
+    owner make a row, other counts do not. A host that neither inventory nor logons know any more gets a last
+    row with the action gone. Rows are kept for keep.history_days, and the older ones that still held then.
+    """
+
+    __key__ = ("hostname", "host_id", "decided_at")
+
+    action: pl.String = pa.Field(
+        description="What followed for the host asset; gone: the host is decided about no more, and the rest "
+        "of the row is what was known last.",
+        isin=(*ACTION, GONE),
+    )
+    carried_over: pl.Boolean = pa.Field(
+        description="Whether older rows were deleted and this one stayed, because it still held."
+    )
+
+
 class OwnerWrites(Table):
     """An intended write of one host asset and what became of it; rows are only ever added."""
 
@@ -267,6 +290,7 @@ TABLES: Mapping[str, type[Table]] = MappingProxyType(
         "host_user_shares": HostUserShares,
         "username_matches": UsernameMatches,
         "owner_decisions": OwnerDecisions,
+        "owner_decisions_history": OwnerDecisionsHistory,
         "owner_writes": OwnerWrites,
     }
 )

@@ -5,7 +5,8 @@ Below ASSET_OWNERS_HOME:
     warehouse.duckdb                            views only: one schema an instance, one view a table
     tables/<slug>/<table>.parquet               the last run that was allowed to write
     tables/<slug>/<table>/<day>.parquet         logon_counts and logon_days, a file a day
-    tables/<slug>/owner_writes/<run>.parquet    what each run wrote
+    tables/<slug>/owner_writes/<run>.parquet    what each run wrote; so too owner_decisions_history, what
+                                                each run decided otherwise than the one before
     tables/<slug>/runs/<run>/                   what one run works on; a dry run leaves all it has here
 
 A reader sees the old or the new file and never a part (`resources.files`). What the columns mean is in
@@ -23,14 +24,16 @@ import polars as pl
 from filelock import FileLock, Timeout
 
 from ownership import schemas
+from ownership.history import changed_decisions, latest
 from ownership.windows import Window, days_of
 from resources.catalogue import catalogue_path, refresh_catalogue
 from resources.errors import AssetOwnersError
 from resources.files import TEMPORARY, allow, replacing
 
 BY_DAY = ("logon_counts", "logon_days")
-BY_RUN = ("owner_writes",)
+BY_RUN = ("owner_writes", "owner_decisions_history")
 EMPTY = "empty.parquet"
+CARRIED_OVER = "carried-over.parquet"
 LOCK_TIMEOUT_SECONDS = 600
 LEFTOVER_SECONDS = 24 * 3600
 
@@ -149,12 +152,26 @@ class Tables:
         """Rows of owner_writes of all runs."""
         return _scan("owner_writes", sorted((self.folder / "owner_writes").glob("*.parquet")))
 
+    def append_history(self, decisions: pl.DataFrame, *, decided_at: datetime, run_id: str) -> None:
+        """Store what a run decided otherwise than the one before; of decisions that are published."""
+        with self._changing_history():
+            own = self._history_file(f"{run_id}.parquet")
+            earlier = [path for path in self._history_file("").glob("*.parquet") if path != own]
+            changed = changed_decisions(
+                latest(_scan("owner_decisions_history", earlier)),
+                decisions,
+                decided_at=decided_at,
+                run_id=run_id,
+            )
+            _write(schemas.validated(schemas.OwnerDecisionsHistory, changed), own, self._analysts)
+
     def forget(self, *, evidence_before: date, history_before: datetime) -> int:
         """Delete days, and what runs planned and wrote, that are older than the instance keeps them.
 
         Args:
             evidence_before: days before this one leave logon_counts and logon_days.
-            history_before: runs that ended before this instant leave owner_writes, with their plans.
+            history_before: runs that ended before this instant leave owner_writes, with their plans, and
+                owner_decisions_history, save for the decisions that still held at this instant.
 
         Returns:
             How many files and folders were deleted.
@@ -172,6 +189,23 @@ class Tables:
         ]
         for path in outdated:
             shutil.rmtree(path) if path.is_dir() else path.unlink()
+        return len(outdated) + self._forget_history(history_before)
+
+    def _forget_history(self, before: datetime) -> int:
+        """Delete rows of before that instant, but for the last of each host: it held until the next one."""
+        with self._changing_history():
+            carried_over = self._history_file(CARRIED_OVER)
+            outdated = [
+                path
+                for path in self._history_file("").glob("*.parquet")
+                if path.name not in {EMPTY, CARRIED_OVER} and path.stat().st_mtime < before.timestamp()
+            ]
+            if outdated:
+                older = [carried_over] if carried_over.exists() else []
+                held = latest(_scan("owner_decisions_history", [*older, *outdated]))
+                _write(held.with_columns(carried_over=pl.lit(value=True)), carried_over, self._analysts)
+            for path in outdated:
+                path.unlink()
         return len(outdated)
 
     def drop_inputs(self, run_id: str) -> None:
@@ -203,6 +237,13 @@ class Tables:
                 f"Another run of {self.slug} has been writing for {LOCK_TIMEOUT_SECONDS} s; wait for its end "
                 "and run again"
             ) from error
+
+    def _changing_history(self) -> FileLock:
+        """Keep runs that end together from comparing with files that the other one deletes."""
+        return FileLock(self.folder / ".history.lock")
+
+    def _history_file(self, name: str) -> Path:
+        return self.folder / "owner_decisions_history" / name
 
     def _scan_days(self, table: str, days: Window | Sequence[date], run_id: str) -> pl.LazyFrame:
         wanted = days_of(days) if isinstance(days, Window) else days

@@ -7,8 +7,9 @@ from pandera.errors import SchemaError
 
 from ownership import schemas
 from ownership.decisions import Rules
+from ownership.history import changed_decisions
 from ownership.matching import username_matches
-from tests.ownership.builders import DAY, NOW, counts, decide, host, hosts, plan, shares_of, user, users
+from tests.ownership.builders import DAY, NOW, RUN, counts, decide, host, hosts, plan, shares_of, user, users
 
 LOGONS = counts(("ws1", "alice", 5), ("ws1", "bob", 2))
 PEOPLE = users(user("u1", email="alice@corp.example"))
@@ -27,6 +28,9 @@ VALID: dict[str, pl.DataFrame] = {
     "host_user_shares": SHARES,
     "username_matches": username_matches(SHARES, PEOPLE, user_value_field="user_email"),
     "owner_decisions": DECISIONS,
+    "owner_decisions_history": changed_decisions(
+        schemas.empty(schemas.OwnerDecisionsHistory), DECISIONS, decided_at=NOW, run_id=RUN
+    ),
     "owner_writes": plan(DECISIONS, PEOPLE, ASSETS),
 }  # fmt: skip
 
@@ -75,6 +79,8 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
     ("owner_decisions", {"resolved_owner": None}, "resolved_owner is set exactly when match is matched"),
     ("owner_decisions", {"existing_owner": "u9"}, "write has a host asset without an owner"),
     ("owner_decisions", {"host_id": None}, "write has a host asset without an owner"),
+    ("owner_decisions_history", {"action": "overwrite"}, "action: isin("),
+    ("owner_decisions_history", {"existing_owner": "u9"}, "write has a host asset without an owner"),
     ("owner_writes", {"outcome": "lost"}, "outcome: isin("),
     ("owner_writes", {"hostname": None}, "hostname: not_nullable"),
 ]  # fmt: skip

@@ -1,0 +1,72 @@
+"""Decisions over time: a row only where a decision differs from the one before.
+
+What is decided, and why, is told in `decisions`.
+"""
+
+from datetime import datetime
+
+import polars as pl
+
+from ownership.schemas import GONE, NAMING
+
+# A host asset is known by its id, whatever its name; a name that no asset has, by itself.
+_UNLISTED = pl.when(pl.col("host_id").is_null()).then("hostname")
+_HOST = ("host_id", _UNLISTED)
+
+# What a reader would call another decision. Counts and shares move every day, and so does who comes first
+# where nobody wins; neither changes what is known about the owner.
+_DECISION = (
+    *("hostname", "host_id", "evidence", "match", "action", "resolved_owner", "existing_owner"),
+    pl.when(pl.col("evidence").is_in(NAMING)).then("username"),
+    pl.col("candidate_ids").list.join(","),
+    pl.col("total_events") > 0,
+)
+
+
+def latest(history: pl.LazyFrame) -> pl.DataFrame:
+    """Return the state that a history ends with: the last row of each host that is not gone.
+
+    Args:
+        history: Rows of `owner_decisions_history`; of two alike, one counts.
+    """
+    rows = history.with_row_index("row")
+    last = rows.group_by("host_id", unlisted=_UNLISTED).agg(pl.col("row").max_by("decided_at"))
+    return (
+        rows.join(last, on="row", how="semi")
+        .filter(pl.col("action") != GONE)
+        .drop("row")
+        .collect(engine="streaming")
+    )
+
+
+def changed_decisions(
+    before: pl.DataFrame, decisions: pl.DataFrame, *, decided_at: datetime, run_id: str
+) -> pl.DataFrame:
+    """Find the decisions that differ from those before.
+
+    Another name, evidence, match, action, winner, candidates or owner is another decision; other counts,
+    shares and days are not. Who comes first where nobody wins counts as a count.
+
+    Args:
+        before: The state before, as `latest` gives it.
+        decisions: Rows of `owner_decisions`.
+        decided_at: The instant that the decisions bear.
+        run_id: The run that the decisions bear.
+
+    Returns:
+        Rows of `owner_decisions_history`, sorted by hostname and host_id: decisions that are new or changed,
+        and for each host that there is no decision about any more its last row, with the action `gone`.
+    """
+    now, then = decisions.lazy(), before.lazy()
+    changed = now.join(then, on=_DECISION, how="anti", nulls_equal=True)
+    gone = then.join(now, on=_HOST, how="anti", nulls_equal=True).with_columns(
+        action=pl.lit(GONE),
+        decided_at=pl.lit(decided_at, pl.Datetime("us", "UTC")),
+        run_id=pl.lit(run_id),
+    )
+    return (
+        pl.concat([changed, gone.drop("carried_over")])
+        .with_columns(carried_over=pl.lit(value=False))
+        .sort("hostname", "host_id", nulls_last=True)
+        .collect(engine="streaming")
+    )

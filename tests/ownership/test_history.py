@@ -1,0 +1,157 @@
+from datetime import timedelta
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ownership import schemas
+from ownership.decisions import Rules
+from ownership.history import changed_decisions, latest
+from ownership.schemas import OwnerDecisionsHistory
+from tests.ownership.builders import NOW, counts, decide, host, hosts, user, users
+
+NOTHING = schemas.empty(OwnerDecisionsHistory)
+PEOPLE = users(user("u1", email="alice@corp.example"), user("u2", email="bob@corp.example", surname="Kim"))
+WS1, WS2 = host("h1", "ws1"), host("h2", "ws2", owners=("u2",))
+ASSETS = hosts(WS1, WS2)
+LOGONS = counts(("ws1", "alice", 5), ("ws2", "alice", 3), ("ws2", "bob", 3), ("ws3", "kim", 4))
+DECISIONS = decide(LOGONS, PEOPLE, ASSETS)
+
+
+def changes(before: pl.DataFrame, decisions: pl.DataFrame, *, days: int = 0) -> pl.DataFrame:
+    """The changes of a run so many days after the first one."""
+    at = NOW + timedelta(days=days)
+    decisions = decisions.with_columns(
+        decided_at=pl.lit(at, pl.Datetime("us", "UTC")), run_id=pl.lit(str(days))
+    )
+    found = changed_decisions(before, decisions, decided_at=at, run_id=str(days))
+    return schemas.validated(OwnerDecisionsHistory, found)
+
+
+def hosts_of(history: pl.DataFrame) -> list[tuple[str, str]]:
+    return history.select("hostname", "action").rows()
+
+
+def test_the_first_run_tells_of_every_host():
+    first = changes(NOTHING, DECISIONS)
+    assert hosts_of(first) == [("ws1", "write"), ("ws2", "keep"), ("ws3", "no_host")]
+    assert first.drop("carried_over", "run_id").equals(DECISIONS.drop("run_id"))
+    assert not first["carried_over"].any()
+
+
+SAME = {
+    "other counts": (
+        counts(("ws1", "alice", 9), ("ws2", "alice", 4), ("ws2", "bob", 4), ("ws3", "kim", 1)),
+        ASSETS,
+    ),
+    "another who comes first where nobody wins": (
+        counts(("ws1", "alice", 5), ("ws2", "alice", 3), ("ws2", "bob", 4), ("ws3", "kim", 4)),
+        ASSETS,
+    ),
+    "another department": (LOGONS, hosts(host("h1", "ws1", department="Sales"), WS2)),
+}
+
+
+@pytest.mark.parametrize("story", SAME)
+def test_what_a_reader_would_not_call_another_decision_makes_no_row(story):
+    logons, assets = SAME[story]
+    decisions = decide(logons, PEOPLE, assets)
+    assert changes(changes(NOTHING, DECISIONS), decisions, days=1).is_empty()
+
+
+BOBS = LOGONS.with_columns(pl.col("document_username").replace({"alice": "bob"}))
+OTHER_KIM = users(
+    user("u1", email="alice@corp.example"), user("u9", email="bob@corp.example"), user("u3", surname="Kim")
+)
+DIFFERENT = {
+    "another winner": (BOBS, PEOPLE, ASSETS, [("ws1", "write"), ("ws2", "agree")]),
+    "another user asset for a name": (LOGONS, OTHER_KIM, ASSETS, [("ws3", "no_host")]),
+    "an owner meanwhile": (LOGONS, PEOPLE, hosts(host("h1", "ws1", owners=("u1",)), WS2), [("ws1", "agree")]),
+    "another owner": (LOGONS, PEOPLE, hosts(WS1, host("h2", "ws2", owners=("u1",))), [("ws2", "keep")]),
+    "no logons any more": (counts(("ws1", "alice", 5), ("ws3", "kim", 4)), PEOPLE, ASSETS, [("ws2", "keep")]),
+    "no user asset any more": (LOGONS, users(user("u2", surname="Kim")), ASSETS, [("ws1", "none")]),
+    "another name": (
+        LOGONS,
+        PEOPLE,
+        hosts(host("h1", "ws1", "old"), host("h2", "ws9", "ws2", owners=("u2",))),
+        [("ws9", "keep")],
+    ),
+    "another asset of the name": (
+        LOGONS,
+        PEOPLE,
+        hosts(host("h5", "ws1"), WS2),
+        [("ws1", "gone"), ("ws1", "write")],
+    ),
+    "an asset for a name without": (
+        LOGONS,
+        PEOPLE,
+        hosts(WS1, WS2, host("h3", "ws3")),
+        [("ws3", "write"), ("ws3", "gone")],
+    ),
+    "host and logons are gone": (
+        counts(("ws1", "alice", 5)),
+        PEOPLE,
+        hosts(WS1),
+        [("ws2", "gone"), ("ws3", "gone")],
+    ),
+    "everything is gone": (counts(), PEOPLE, hosts(), [("ws1", "gone"), ("ws2", "gone"), ("ws3", "gone")]),
+}
+
+
+@pytest.mark.parametrize("story", DIFFERENT)
+def test_what_a_reader_would_call_another_decision_makes_a_row(story):
+    logons, people, assets, expected = DIFFERENT[story]
+    first = changes(NOTHING, DECISIONS)
+    then = decide(logons, people, assets)
+    second = changes(latest(first.lazy()), then, days=1)
+    assert sorted(hosts_of(second)) == sorted(expected)
+    assert set(second["run_id"]) == {"1"}
+    assert set(second["decided_at"]) == {NOW + timedelta(days=1)}
+    assert changes(latest(pl.concat([first, second]).lazy()), then, days=2).is_empty()
+
+
+def test_a_host_excluded_by_name_makes_a_row_when_logons_begin():
+    """The evidence stays `excluded_host`, but the funnel counts hosts with logons."""
+    rules, assets = Rules(exclude_hosts=("ws1",)), hosts(WS1)
+    idle, used = (decide(logons, PEOPLE, assets, rules) for logons in (counts(), counts(("ws1", "alice", 1))))
+    assert hosts_of(changes(changes(NOTHING, idle), used, days=1)) == [("ws1", "none")]
+
+
+def test_a_row_of_what_is_gone_repeats_what_was_known_last():
+    first = changes(NOTHING, DECISIONS)
+    gone = changes(first, DECISIONS.clear(), days=7)
+    kept = [name for name in gone.columns if name not in {"action", "decided_at", "run_id"}]
+    assert gone.select(kept).equals(first.select(kept))
+
+
+def test_a_host_that_comes_back_is_new():
+    first = changes(NOTHING, DECISIONS)
+    gone = changes(first, DECISIONS.clear(), days=1)
+    state = latest(pl.concat([gone, first]).lazy())
+    assert state.is_empty()
+    assert hosts_of(changes(state, DECISIONS, days=2)) == hosts_of(first)
+
+
+def test_a_row_that_is_there_twice_counts_once():
+    first = changes(NOTHING, DECISIONS)
+    twice = pl.concat([first, first.with_columns(carried_over=pl.lit(value=True))])
+    assert latest(twice.lazy()).height == first.height
+
+
+STATES = st.dictionaries(st.sampled_from(["ws1", "ws2", "ws3"]), st.sampled_from(["alice", "bob", "nobody"]))
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(STATES, min_size=1, max_size=5), st.integers(0, 5))
+def test_every_state_can_be_told_from_the_changes(runs, forgotten):
+    """After each run, and also when what is older than the state after some run is forgotten."""
+    history = NOTHING
+    for number, state in enumerate(runs):
+        logons = counts(*((name, username, 5) for name, username in state.items()))
+        decisions = decide(logons, PEOPLE, hosts(*(host(f"id of {name}", name) for name in state)))
+        history = pl.concat([history, changes(latest(history.lazy()), decisions, days=number)])
+        if number == forgotten:
+            history = latest(history.lazy()).with_columns(carried_over=pl.lit(value=True))
+        told = latest(history.lazy()).sort("hostname").select("hostname", "username", "match", "action")
+        assert told.equals(decisions.select("hostname", "username", "match", "action"))
