@@ -27,6 +27,8 @@ from resources.tables import Tables
 PARTITION = "dagster/partition"
 RANGE_START = "dagster/asset_partition_range_start"
 RANGE_END = "dagster/asset_partition_range_end"
+WINDOW_TAG = "asset_owners/window"
+DRY_RUN_TAG = "asset_owners/dry_run"
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,13 @@ def scan_of(context: Any, instance: Instance) -> Scan:
     except ValueError as error:
         raise dg.Failure(str(error), allow_retries=False) from error
     past = is_past(window, today, late_days=instance.scan.late_days)
+    told = {
+        **run_tags(instance),
+        WINDOW_TAG: f"{window.first}/{window.last}",
+        DRY_RUN_TAG: str(options.dry_run),
+    }
+    if not told.items() <= tags.items():  # of a step that comes later, or of a job that brings them
+        context.instance.add_run_tags(context.run.run_id, told)
     return Scan(
         instance=instance,
         options=options,
@@ -94,6 +103,11 @@ def scan_of(context: Any, instance: Instance) -> Scan:
         search=search,
         inventory=inventory,
     )
+
+
+def run_tags(instance: Instance) -> dict[str, str]:
+    """The tags by which an operator finds the runs of an instance, and those of a sensor."""
+    return {"asset_owners/instance": instance.name, "asset_owners/sensor": instance.sensor}
 
 
 def _plans(context: Any, instance: Instance) -> bool:

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
+from assets_defs.scan import run_tags
 from assets_defs.sink import apply_op, undo_op
 from resources.settings import BrokenInstance, Instance
 
@@ -17,7 +18,7 @@ def scan_job(instance: Instance) -> "UnresolvedAssetJobDefinition":
         instance.slug,
         selection=dg.AssetSelection.groups(instance.slug),
         description=f"Fills in the owners of host assets from the logon events of {instance.name}.",
-        run_tags=_tags(instance),
+        run_tags=run_tags(instance),
     )
 
 
@@ -27,7 +28,7 @@ def apply_job(instance: Instance) -> dg.JobDefinition:
     @dg.job(
         name=f"{instance.slug}__apply",
         description=f"Carries out a stored plan of {instance.name}.",
-        run_tags=_tags(instance),
+        run_tags=run_tags(instance),
     )
     def job() -> None:
         apply_op(instance)()
@@ -41,16 +42,12 @@ def undo_job(instance: Instance) -> dg.JobDefinition:
     @dg.job(
         name=f"{instance.slug}__undo",
         description=f"Puts back what a run of {instance.name} wrote, where hosts still hold it.",
-        run_tags=_tags(instance),
+        run_tags=run_tags(instance),
     )
     def job() -> None:
         undo_op(instance)()
 
     return job
-
-
-def _tags(instance: Instance) -> dict[str, str]:
-    return {"asset_owners/instance": instance.name, "asset_owners/sensor": instance.sensor}
 
 
 def broken_job(broken: BrokenInstance) -> dg.JobDefinition:
