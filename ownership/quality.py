@@ -8,7 +8,8 @@ from datetime import date, datetime, timedelta
 
 import polars as pl
 
-from ownership.identities import fold_hostname, fold_username
+from ownership.evidence import users_with_several_domains
+from ownership.identities import fits_any, fold_hostname, fold_username
 from ownership.matching import FIELDS
 from ownership.windows import days_to_fetch
 
@@ -139,6 +140,33 @@ def users_without_department(users: pl.DataFrame) -> pl.DataFrame:
     return users.filter(lacking).select("user_id").sort("user_id")
 
 
+def users_of_unlike_domains(shares: pl.DataFrame) -> pl.DataFrame:
+    r"""Find users whom one host's documents place in domains that are not plainly one.
+
+    `CORP\alice` beside `alice@corp.example` is no doubt: a short name is the first part of the long one.
+
+    Args:
+        shares: Rows of `host_user_shares`.
+
+    Returns:
+        hostname, username, domains (sorted).
+    """
+    by = ("hostname", "username")
+    return (
+        users_with_several_domains(shares)
+        .explode("domains")
+        .with_columns(
+            label=pl.col("domains").str.split(".").list.first(),
+            is_short=~pl.col("domains").str.contains(".", literal=True),
+        )
+        .filter(~(pl.col("is_short") & ~pl.col("is_short").all().over(*by, "label")))
+        .group_by(by)
+        .agg(pl.col("domains").sort())
+        .filter(pl.col("domains").list.len() > 1)
+        .sort(by)
+    )
+
+
 def names_without_user(shares: pl.DataFrame, matches: pl.DataFrame) -> pl.DataFrame:
     """Find user names of the evidence that stand for no user asset, or for several.
 
@@ -197,22 +225,23 @@ def missing_owners(hosts: pl.DataFrame, users: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def forwarders(senders: pl.DataFrame) -> pl.DataFrame:
+def forwarders(senders: pl.DataFrame, *, exclude_hosts: Sequence[str]) -> pl.DataFrame:
     """Find names that stand for the collector of other hosts' events, not for one host.
 
     Spellings of one host (`WS1`, `ws1.corp.example`) are one.
 
     Args:
         senders: document_hostname, events, host_names (list): which hosts' events come under a name.
+        exclude_hosts: Wildcards for whole or short host names that get no owner anyway.
 
     Returns:
         document_hostname, events, host_names (folded, short, sorted); most events first.
     """
-    one_host = pl.element()
+    one_host = fold_hostname(pl.element(), short=True)
+    names = (fold_hostname(pl.col("document_hostname"), short=short) for short in (False, True))
     return (
-        senders.with_columns(
-            pl.col("host_names").list.eval(fold_hostname(one_host, short=True).drop_nulls().unique().sort())
-        )
+        senders.filter(~pl.any_horizontal(fits_any(name, exclude_hosts) for name in names))
+        .with_columns(pl.col("host_names").list.eval(one_host.drop_nulls().unique().sort()))
         .filter(pl.col("host_names").list.len() > 1)
         .sort("events", "document_hostname", descending=[True, False])
     )

@@ -7,6 +7,7 @@ from typing import Any
 
 import dagster as dg
 
+from assets_defs.checks import asset_checks
 from assets_defs.evidence import logon_assets, shares_asset
 from assets_defs.inventory import inventory_assets
 from assets_defs.owners import owner_assets
@@ -74,6 +75,7 @@ def _instance_definitions(instance: Instance, resources: Mapping[str, Any]) -> d
             *owner_assets(instance),
             sink_asset(instance),
         ],
+        asset_checks=asset_checks(instance),
         jobs=[scan_job(instance), apply_job(instance), undo_job(instance)],
         schedules=[scan_schedule(instance)] if instance.scan.schedule else [],
         resources=resources,

@@ -114,6 +114,24 @@ def test_users_without_a_department_to_copy():
     assert quality.users_without_department(people)["user_id"].to_list() == ["u1", "u2"]
 
 
+@pytest.mark.parametrize(
+    ("spellings", "domains"),
+    [
+        ((r"CORP\alice", r"LAB\alice"), ["corp", "lab"]),
+        ((r"CORP\alice", "alice@corp.example", "alice"), None),
+        ((r"CORP\alice", "alice@corp.example", r"LAB\alice"), ["corp.example", "lab"]),
+        (("alice@corp.example", "alice@corp.other"), ["corp.example", "corp.other"]),
+        ((r"CORP\alice", r"corp\ALICE"), None),
+    ],
+)
+def test_users_of_domains_that_are_not_plainly_one(spellings, domains):
+    shares = shares_of(counts(*(("ws1", name, 1) for name in spellings), ("ws2", r"X\alice", 1)), Rules())
+    found = [
+        (host, user, list(names)) for host, user, names in quality.users_of_unlike_domains(shares).rows()
+    ]
+    assert found == ([("ws1", "alice", domains)] if domains else [])
+
+
 def test_names_that_stand_for_nobody_or_for_several():
     shares = shares_of(
         counts(
@@ -160,7 +178,9 @@ def test_a_forwarder_is_a_name_under_which_several_hosts_send():
             "host_names": [["WS1", "ws1.corp.example", "-"], ["a", "B"], ["pc1", "pc2.corp.example"], []],
         }
     )
-    assert [(*row[:2], list(row[2])) for row in quality.forwarders(senders).rows()] == [
+    found = quality.forwarders(senders, exclude_hosts=())
+    assert [(*row[:2], list(row[2])) for row in found.rows()] == [
         ("collector", 5, ["pc1", "pc2"]),
         ("few", 1, ["a", "b"]),
     ]
+    assert quality.forwarders(senders, exclude_hosts=("coll*", "FEW")).is_empty()

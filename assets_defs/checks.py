@@ -1,0 +1,315 @@
+"""Asset checks: one property each, with counts and the first rows that break it.
+
+They warn. Only what would make writing on wrong blocks the sink: see `hosts_send_their_own_events`. The rows
+are found by `ownership.quality`.
+"""
+
+import inspect
+from datetime import UTC, datetime
+from typing import Any, Protocol
+
+import dagster as dg
+import polars as pl
+
+from assets_defs.findings import examples
+from assets_defs.scan import Scan, resource_keys, scan_of
+from assets_defs.specs import asset_key
+from ownership import quality
+from ownership.coverage import events_by_day
+from ownership.windows import days_of
+from resources.errors import AssetOwnersError
+from resources.settings import Instance
+
+LACKING_LIMIT_PERCENT = 10
+"""Share of a day's documents that may lack a field; some always do."""
+
+MATCHED_LIMIT_PERCENT = 50
+"""Share of the events that must lead to one user asset; below it the settings are more likely wrong."""
+
+FORWARDED_LIMIT_PERCENT = 50
+"""Share of the events that come from collectors above which the decisions are about collectors, not hosts."""
+
+
+class Look(Protocol):
+    """A check as this module writes it: its name and first words are what the UI shows."""
+
+    __name__: str
+
+    def __call__(self, context: dg.AssetCheckExecutionContext, scan: Scan, /) -> dg.AssetCheckResult:
+        """Look at the tables of a run."""
+        ...
+
+
+def asset_checks(instance: Instance) -> list[dg.AssetChecksDefinition]:
+    """Define the checks of an instance's tables."""
+    return [
+        _check(instance, "logon_days", days_are_fresh),
+        _check(instance, "logon_days", no_gaps),
+        _check(instance, "logon_days", documents_carry_both_fields),
+        _check(instance, "logon_counts", search_certificate_is_verified),
+        _check(instance, "inventory_hosts", inventory_certificate_is_verified),
+        _check(instance, "inventory_hosts", host_names_are_unique),
+        _check(instance, "inventory_hosts", owners_exist, also_reads="inventory_users"),
+        _check(instance, "inventory_users", identities_are_unique),
+        _check(instance, "inventory_users", users_have_a_department),
+        _check(instance, "host_user_shares", users_are_of_one_domain),
+        _check(instance, "username_matches", most_evidence_is_matched),
+        _check(instance, "owner_decisions", conflicts_do_not_grow),
+        _check(instance, "owner_decisions", hosts_send_their_own_events, blocking=True),
+    ]
+
+
+def _check(
+    instance: Instance, table: str, look: Look, *, also_reads: str | None = None, blocking: bool = False
+) -> dg.AssetChecksDefinition:
+    @dg.asset_check(
+        asset=asset_key(instance, table),
+        name=look.__name__,
+        description=inspect.getdoc(look),
+        additional_deps=[asset_key(instance, also_reads)] if also_reads else None,
+        blocking=blocking,
+        required_resource_keys=set(resource_keys(instance)),
+    )
+    def check(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
+        try:
+            result = look(context, scan_of(context, instance))
+        except AssetOwnersError as error:
+            result = _result(passed=False, said=f"Could not be looked at: {error}")
+        if not result.passed:
+            context.log.warning(f"Check {look.__name__}: {result.description}")
+        return result
+
+    return check
+
+
+def days_are_fresh(_: dg.AssetCheckExecutionContext, scan: Scan) -> dg.AssetCheckResult:
+    """Each day of the window was fetched with present settings, after its last events or within a day."""
+    stale = quality.stale_days(
+        days_of(scan.window),
+        scan.tables.logon_days(scan.window, run_id=scan.run_id),
+        fingerprint=scan.instance.extraction_fingerprint,
+        timezone=scan.instance.scan.timezone,
+        late_days=scan.instance.scan.late_days,
+        now=datetime.now(UTC),
+    )
+    return _none(
+        stale,
+        f"{stale.height} of {scan.window.days} days of the window are missing or out of date; materialize "
+        "logon_counts over them",
+        own_words=("reason",),
+    )
+
+
+def no_gaps(_: dg.AssetCheckExecutionContext, scan: Scan) -> dg.AssetCheckResult:
+    """No day of the window lacks logon events, or has less than a tenth of the median.
+
+    An error where the instance asks for a complete window; the sink then writes nothing and keeps the plan.
+    """
+    days = events_by_day(
+        days_of(scan.window),
+        scan.tables.logon_days(scan.window, run_id=scan.run_id),
+        timezone=scan.instance.scan.timezone,
+    )
+    gaps = days.filter(state="gap").select("day", "events")
+    strict = scan.instance.scan.require_complete_window
+    return _none(
+        gaps,
+        f"{gaps.height} of {scan.window.days} days have no logon events, or hardly any; fetch them again "
+        "once their events are back",
+        severity=dg.AssetCheckSeverity.ERROR if strict else dg.AssetCheckSeverity.WARN,
+    )
+
+
+def documents_carry_both_fields(_: dg.AssetCheckExecutionContext, scan: Scan) -> dg.AssetCheckResult:
+    """On no day of the window do more than 10% of the documents lack the user or the host name."""
+    days = scan.tables.logon_days(scan.window, run_id=scan.run_id)
+    lacking = quality.days_lacking_fields(days, limit_percent=LACKING_LIMIT_PERCENT)
+    return _none(
+        lacking,
+        f"On {lacking.height} of {days.height} days more than {LACKING_LIMIT_PERCENT}% of the documents lack "
+        f"{scan.instance.user_field} or {scan.instance.hostname_field}; check user_field and hostname_field",
+        lacking_user=int(days["lacking_user"].sum()),
+        lacking_host=int(days["lacking_host"].sum()),
+    )
+
+
+def search_certificate_is_verified(_: dg.AssetCheckExecutionContext, scan: Scan) -> dg.AssetCheckResult:
+    """The password goes only to a search service whose certificate was checked."""
+    return _verified("", scan.instance.url, ignore_ssl=scan.instance.ignore_ssl)
+
+
+def inventory_certificate_is_verified(_: dg.AssetCheckExecutionContext, scan: Scan) -> dg.AssetCheckResult:
+    """The password goes only to an inventory service whose certificate was checked."""
+    platform = scan.instance.platform
+    return _verified("platform.", platform.url, ignore_ssl=platform.ignore_ssl)
+
+
+def _verified(section: str, url: str, *, ignore_ssl: bool) -> dg.AssetCheckResult:
+    if not url.startswith("https:"):
+        return _result(passed=False, said=f"{section}url: is not encrypted; write https://HOST:PORT")
+    if ignore_ssl:
+        return _result(
+            passed=False, said=f"{section}ignore_ssl: is on; name the authority in {section}ca_file"
+        )
+    return _result(passed=True, said="The certificate is checked")
+
+
+def host_names_are_unique(_: dg.AssetCheckExecutionContext, scan: Scan) -> dg.AssetCheckResult:
+    """No two host assets have one name; where they do, each gets the owner."""
+    shared = quality.shared_hostnames(
+        _table(scan, "inventory_hosts"), short=scan.instance.rules.hostname_match == "short"
+    )
+    return _none(shared, f"{shared.height} host names stand for several host assets, which all get the owner")
+
+
+def owners_exist(_: dg.AssetCheckExecutionContext, scan: Scan) -> dg.AssetCheckResult:
+    """Each owner of a host is a user asset; one that was deleted keeps the host from getting another."""
+    missing = quality.missing_owners(_table(scan, "inventory_hosts"), _table(scan, "inventory_users"))
+    hosts = missing["host_id"].n_unique()
+    return _none(
+        missing, f"{hosts} hosts have an owner who is no user asset; empty the field to have it filled anew"
+    )
+
+
+def identities_are_unique(_: dg.AssetCheckExecutionContext, scan: Scan) -> dg.AssetCheckResult:
+    """No two user assets have one account name or address; where they do, nobody is guessed."""
+    shared = quality.shared_identities(
+        _table(scan, "inventory_users"), user_value_field=scan.instance.platform_user_value_field
+    )
+    return _none(
+        shared, f"{shared.height} account names or addresses stand for several user assets; nobody is guessed"
+    )
+
+
+def users_have_a_department(_: dg.AssetCheckExecutionContext, scan: Scan) -> dg.AssetCheckResult:
+    """Each user asset has a department, which hosts get with their owner."""
+    users = _table(scan, "inventory_users")
+    lacking = quality.users_without_department(users)
+    return _none(lacking, f"{lacking.height} of {users.height} user assets have no department to copy")
+
+
+def users_are_of_one_domain(_: dg.AssetCheckExecutionContext, scan: Scan) -> dg.AssetCheckResult:
+    """On no host does one user name come from several domains; where it does, it counts as one user."""
+    doubtful = quality.users_of_unlike_domains(_table(scan, "host_user_shares"))
+    return _none(
+        doubtful, f"{doubtful.height} times a user name of several domains counts as one user of a host"
+    )
+
+
+def most_evidence_is_matched(_: dg.AssetCheckExecutionContext, scan: Scan) -> dg.AssetCheckResult:
+    """At least half of the logon events are of users who stand for one user asset."""
+    shares = _table(scan, "host_user_shares")
+    nobody = quality.names_without_user(shares, _table(scan, "username_matches"))
+    events, lost = (int(frame["events"].sum()) for frame in (shares, nobody))
+    percent = 100 * (events - lost) / events if events else 100
+    passed = percent >= MATCHED_LIMIT_PERCENT
+    advice = "" if passed else "; check platform_user_value_field, and whether the users are imported"
+    return _result(
+        passed=passed,
+        said=f"{percent:.0f}% of {events:,} logon events are of users who stand for one user asset, "
+        f"{nobody.height:,} user names do not{advice}",
+        rows=nobody,
+        matched_percent=round(percent, 1),
+        count=nobody.height,
+    )
+
+
+def conflicts_do_not_grow(context: dg.AssetCheckExecutionContext, scan: Scan) -> dg.AssetCheckResult:
+    """There are no more conflicts than in the run before."""
+    decisions = _table(scan, "owner_decisions")
+    conflicts = decisions.filter(action="conflict").height
+    before = decisions if decisions.is_empty() else _decisions_before(context, scan, decisions)
+    if before.is_empty():
+        return _result(
+            passed=True, said=f"{conflicts} conflicts, and no earlier run to compare with", count=conflicts
+        )
+    earlier = before.filter(action="conflict").height
+    return _result(
+        passed=conflicts <= earlier,
+        said=f"{conflicts} conflicts, {earlier} in run {before['run_id'][0]}",
+        rows=quality.new_conflicts(decisions, before),
+        count=conflicts,
+        count_before=earlier,
+    )
+
+
+def _decisions_before(
+    context: dg.AssetCheckExecutionContext, scan: Scan, decisions: pl.DataFrame
+) -> pl.DataFrame:
+    """The last decisions before these about a window as late as can be: a look at the past is no measure."""
+    key = asset_key(scan.instance, "owner_decisions")
+    made = [
+        (record.run_id, record.asset_materialization.metadata["window_to"].value)
+        for record in context.instance.fetch_materializations(key, limit=20).records  # the newest first
+        if record.asset_materialization and "window_to" in record.asset_materialization.metadata
+    ]
+    own = next((number for number, (run_id, _) in enumerate(made) if run_id == decisions["run_id"][0]), -1)
+    earlier = [(run_id, day) for run_id, day in made[own + 1 :] if day <= str(decisions["window_to"][0])]
+    run_id, _ = max(earlier, key=lambda run: run[1], default=("none", ""))
+    return scan.tables.of_run("owner_decisions", run_id)
+
+
+def hosts_send_their_own_events(_: dg.AssetCheckExecutionContext, scan: Scan) -> dg.AssetCheckResult:
+    """No `agent.name` sends for several hosts, as a collector does: it would get the owner of other hosts.
+
+    Looked at on the last day with events. When most events come from collectors, the decisions are about
+    collectors, and nothing is written until hostname_field is mended.
+    """
+    if scan.instance.hostname_field != "agent.name":
+        return _result(
+            passed=True, said=f"Hosts are named by {scan.instance.hostname_field}, not by who sends"
+        )
+    days = scan.tables.logon_days(scan.window, run_id=scan.run_id).filter(pl.col("counted") > 0)
+    if days.is_empty():
+        return _result(passed=True, said="No events to look at")
+    day = days["day"][-1]
+    matching, senders = scan.search().senders(day)
+    forwarders = quality.forwarders(senders, exclude_hosts=scan.instance.rules.exclude_hosts)
+    percent = 100 * int(forwarders["events"].sum()) / max(matching, 1)
+    blocks = percent > FORWARDED_LIMIT_PERCENT
+    return _none(
+        forwarders,
+        f"{forwarders.height} values of agent.name send for several hosts, {percent:.0f}% of the events of "
+        f"{day}: set hostname_field to host.name, or add the collectors to rules.exclude_hosts",
+        severity=dg.AssetCheckSeverity.ERROR if blocks else dg.AssetCheckSeverity.WARN,
+        forwarded_percent=round(percent, 1),
+    )
+
+
+def _table(scan: Scan, name: str) -> pl.DataFrame:
+    return scan.tables.scan(name, run_id=scan.run_id).collect()
+
+
+def _none(
+    rows: pl.DataFrame,
+    fault: str,
+    *,
+    severity: dg.AssetCheckSeverity = dg.AssetCheckSeverity.WARN,
+    own_words: tuple[str, ...] = (),
+    **numbers: float,
+) -> dg.AssetCheckResult:
+    """Passed when there are no rows that break the property."""
+    return _result(
+        passed=rows.is_empty(),
+        said=None if rows.is_empty() else fault,
+        rows=rows,
+        severity=severity,
+        own_words=own_words,
+        count=rows.height,
+        **numbers,
+    )
+
+
+def _result(
+    *,
+    passed: bool,
+    said: str | None,
+    rows: pl.DataFrame | None = None,
+    severity: dg.AssetCheckSeverity = dg.AssetCheckSeverity.WARN,
+    own_words: tuple[str, ...] = (),
+    **numbers: float,
+) -> dg.AssetCheckResult:
+    metadata: dict[str, Any] = dict(numbers)
+    if rows is not None and not rows.is_empty():
+        metadata["examples"] = examples(rows, own_words=own_words)
+    return dg.AssetCheckResult(passed=passed, severity=severity, description=said, metadata=metadata)
