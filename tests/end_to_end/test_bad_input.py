@@ -222,21 +222,34 @@ def test_is_told_and_changes_nothing(seeded, case):
     assert_nothing_happened(seeded, before)
 
 
-def test_certificate_of_the_inventory_that_is_not_trusted(seeded, start):
-    before = seeded.published()
+@pytest.fixture
+def certified_url(seeded, start):
+    """An inventory service with a certificate, which `ca.pem` beside the instance file vouches for."""
     authority = trustme.CA()
     certificate = authority.issue_cert("127.0.0.1")
-    pem, key, ca = (seeded.home / name for name in ("server.pem", "server.key", "ca.pem"))
+    pem, key = (seeded.home / name for name in ("server.pem", "server.key"))
     certificate.cert_chain_pems[0].write_to_path(pem)
     certificate.private_key_pem.write_to_path(key)
-    authority.cert_pem.write_to_path(ca)
-    url = start(certificate=pem, private_key=key).url
-    ran = seeded.run({"platform": {"url": url}})
+    authority.cert_pem.write_to_path(seeded.home / "ca.pem")
+    return start(certificate=pem, private_key=key).url
+
+
+def test_certificate_of_the_inventory_that_is_not_trusted(seeded, certified_url):
+    before = seeded.published()
+    ran = seeded.run({"platform": {"url": certified_url}})
     assert ran.status == 1
     assert "Set platform.ca_file to the authority that signed its certificate" in ran.report["error"]
     assert_nothing_happened(seeded, before)
-    ran = seeded.run({"platform": {"url": url, "ca_file": "ca.pem"}})
+    ran = seeded.run({"platform": {"url": certified_url, "ca_file": "ca.pem"}})
     assert (ran.status, seeded.written()) == (0, WRITTEN), ran.stderr
+
+
+def test_certificates_go_unchecked_on_request_and_the_log_says_so(seeded, certified_url):
+    platform = {"url": certified_url, "ignore_ssl": True}
+    ran = seeded.run({"ca_file": None, "ignore_ssl": True, "platform": platform})
+    assert (ran.status, seeded.written()) == (0, WRITTEN), ran.stderr
+    for setting in (" ignore_ssl is on", " platform.ignore_ssl is on"):
+        assert f"warning:{setting}" in ran.stderr
 
 
 def test_a_dashboard_in_place_of_the_search_service(seeded):

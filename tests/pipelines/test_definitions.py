@@ -11,6 +11,7 @@ import dagster as dg
 import pytest
 import yaml
 
+from ownership.schemas import TABLES
 from pipelines.definitions import build_definitions
 from resources.settings import load_instances
 
@@ -221,6 +222,16 @@ def graph(definitions: dg.Definitions) -> dict[str, Any]:
 
 def test_the_graph_is_the_one_that_was_reviewed(instances, snapshot):
     assert graph(instances(one=content())) == snapshot
+
+
+def test_every_asset_and_every_column_is_described(instances):
+    specs = list(instances(one=content()).resolve_all_asset_specs())
+    assert {spec.key.path[-1] for spec in specs} <= set(TABLES)
+    for spec in specs:
+        columns = spec.metadata["dagster/column_schema"].columns
+        assert [column.name for column in columns] == list(TABLES[spec.key.path[-1]].to_schema().columns)
+        assert [column.name for column in columns if not column.description] == []
+        assert len(spec.description.split()) > 3
 
 
 def test_what_an_operator_may_choose_has_a_label(instances):

@@ -59,7 +59,7 @@ def test_without_a_day_the_window_ends_today_where_the_instance_is():
     ("as_of", "words"),
     [
         ("9999-01-01", "9999-01-01 is in the future; name a day up to"),
-        ((datetime.now(BERLIN) + timedelta(days=1)).date().isoformat(), "is in the future"),
+        ((datetime.now(BERLIN) + timedelta(days=2)).date().isoformat(), "is in the future"),
         ("2019-12-31", "2019-12-31 is before scan.first_day (2020-01-01)"),
         ("31.12.2025", "'31.12.2025' is no day; write it as 2026-01-31"),
     ],

@@ -1,0 +1,143 @@
+"""The assets of the evidence with a search service that gives what a test says."""
+
+from datetime import UTC, date, datetime
+
+import dagster as dg
+import polars as pl
+import pytest
+
+from assets_defs.evidence import logon_assets
+from assets_defs.scan import RANGE_END, RANGE_START, resource_keys, scan_resources
+from ownership.windows import Window
+from resources.errors import ServiceError
+from resources.search import DayOfLogons
+from resources.settings import Instance
+from resources.tables import Tables
+
+COUNTS = pl.Schema({"document_hostname": pl.String(), "document_username": pl.String(), "events": pl.Int64()})
+DAYS = [date(2025, 6, number) for number in range(1, 6)]
+
+
+class Search:
+    """Holds events of (host, user) by day; fails at the day `fails_at`."""
+
+    def __init__(self, events, fails_at=None):
+        self.events = dict(events)
+        self.fails_at = fails_at
+        self.asked = []
+
+    def logons(self, days):
+        for day in days:
+            if day == self.fails_at:
+                raise ServiceError("The search service is gone")
+            self.asked.append(day)
+            rows = [(host, user, number) for (host, user), number in self.events.get(day, {}).items()]
+            counts = pl.DataFrame(rows, COUNTS, orient="row")
+            total = sum(number for *_, number in rows)
+            yield DayOfLogons(day, datetime.now(UTC), total, 0, 0, counts)
+
+    def totals(self, first, last):
+        within = [events for day, events in self.events.items() if first <= day <= last]
+        return sum(sum(events.values()) for events in within), 0, 0
+
+
+@pytest.fixture
+def fetch(tmp_path):
+    """Materializes logon_counts and logon_days over a range of days."""
+
+    def fetched(search, days=DAYS, *, refetch=False, **settings):
+        instance = an_instance(**settings)
+        scan_key, _, search_key, _ = resource_keys(instance)
+        given = dg.ResourceDefinition.hardcoded_resource(lambda: search)
+        return dg.materialize(
+            [logon_assets(instance)],
+            resources={**scan_resources(instance, tmp_path), search_key: given},
+            run_config={"resources": {scan_key: {"config": {"refetch": refetch}}}},
+            tags={RANGE_START: str(days[0]), RANGE_END: str(days[-1])},
+            raise_on_error=False,
+        )
+
+    return fetched
+
+
+@pytest.fixture
+def tables(tmp_path):
+    return Tables(tmp_path, "small")
+
+
+def an_instance(**settings):
+    secret = {"env": "UNUSED"}
+    platform = {"url": "https://inventory", "email": "a@b", "password": secret, "tenant_id": "t"}
+    base = {"name": "Small", "url": "https://search", "username": "reader", "password": secret, "sensor": "s"}
+    return Instance.model_validate({**base, "platform": platform, **settings})
+
+
+def stored(tables):
+    frame = tables.logon_counts(Window(DAYS[0], DAYS[-1]), run_id="none").collect()
+    return dict(frame.group_by("day").agg(pl.sum("events")).iter_rows())
+
+
+def message(result):
+    (failure,) = result.get_step_failure_events()
+    return failure.step_failure_data.user_failure_data.description
+
+
+def events(number):
+    return {("pc-1", "ann"): number}
+
+
+def test_what_was_fetched_before_a_failure_is_kept_and_the_next_run_goes_on_from_there(fetch, tables):
+    search = Search({day: events(3) for day in DAYS}, fails_at=DAYS[3])
+    result = fetch(search)
+    assert message(result) == "The search service is gone"
+    assert stored(tables) == dict.fromkeys(DAYS[:3], 3)
+
+    search.fails_at, search.asked = None, []
+    assert fetch(search).success
+    assert search.asked == DAYS[3:]
+    assert stored(tables) == dict.fromkeys(DAYS, 3)
+
+
+def test_settled_days_are_asked_for_again_only_on_request(fetch, tables):
+    search = Search({day: events(1) for day in DAYS})
+    assert fetch(search).success
+    search.asked = []
+    assert fetch(search).success
+    assert search.asked == []
+    search.events[DAYS[1]] = events(7)
+    assert fetch(search, DAYS[1:3], refetch=True).success
+    assert search.asked == DAYS[1:3]
+    assert stored(tables) == {**dict.fromkeys(DAYS, 1), DAYS[1]: 7}
+
+
+def test_days_that_come_back_empty_keep_their_counts_under_the_same_settings_only(fetch, tables):
+    assert fetch(Search({day: events(2) for day in DAYS})).success
+    assert fetch(Search({DAYS[0]: events(5)}), refetch=True).success
+    assert stored(tables) == {**dict.fromkeys(DAYS, 2), DAYS[0]: 5}
+    assert fetch(Search({DAYS[0]: events(4)}), query="event.code:4625").success
+    assert stored(tables) == {DAYS[0]: 4}
+
+
+def test_a_day_that_is_no_valid_table_is_refused_with_the_rows_that_break_it(fetch, tables):
+    before = {day: events(2) for day in DAYS}
+    assert fetch(Search(before)).success
+    wrong = Search({**before, DAYS[2]: {("pc-1", "ann"): 5, ("pc-2", "bob"): 0}})
+    told = message(fetch(wrong, refetch=True))
+    for words in ("logon_counts cannot be stored", "events", "2025-06-03", "'pc-2'", "'bob'"):
+        assert words in told
+    assert "'pc-1'" not in told
+    assert stored(tables) == dict.fromkeys(DAYS, 2)
+
+
+def test_each_day_of_the_range_is_one_materialization_of_both_tables(fetch):
+    result = fetch(Search({}))
+    found = {
+        (event.asset_key.path[-1], event.partition) for event in result.get_asset_materialization_events()
+    }
+    assert found == {(table, str(day)) for table in ("logon_counts", "logon_days") for day in DAYS}
+
+
+def test_days_without_events_have_been_looked_at_all_the_same(fetch, tables):
+    assert fetch(Search({})).success
+    rows = tables.logon_days(DAYS, run_id="none")
+    assert rows.select("day", "matching", "counted").rows() == [(day, 0, 0) for day in DAYS]
