@@ -70,3 +70,28 @@ def changed_decisions(
         .sort("hostname", "host_id", nulls_last=True)
         .collect(engine="streaming")
     )
+
+
+def changes_of(history: pl.LazyFrame, run_id: str) -> pl.DataFrame:
+    """Set what a run decided otherwise beside what was decided before.
+
+    Args:
+        history: Rows of `owner_decisions_history`.
+        run_id: The run.
+
+    Returns:
+        The run's rows, with evidence_before, match_before, action_before, resolved_owner_before and
+        existing_owner_before (evidence_before null: the host is new); sorted by hostname and host_id.
+    """
+    now = history.filter(run_id=run_id).with_columns(unlisted=_UNLISTED).collect()
+    decided_at = pl.lit(now["decided_at"].min(), pl.Datetime("us", "UTC"))
+    before = latest(history.filter(pl.col("decided_at") < decided_at)).select(
+        "host_id",
+        pl.col("evidence", "match", "action", "resolved_owner", "existing_owner").name.suffix("_before"),
+        unlisted=_UNLISTED,
+    )
+    return (
+        now.join(before, on=["host_id", "unlisted"], how="left", nulls_equal=True)
+        .drop("unlisted")
+        .sort("hostname", "host_id", nulls_last=True)
+    )

@@ -152,6 +152,10 @@ class Tables:
         """Rows of owner_writes of all runs."""
         return _scan("owner_writes", sorted((self.folder / "owner_writes").glob("*.parquet")))
 
+    def history(self) -> pl.LazyFrame:
+        """Rows of owner_decisions_history of all runs."""
+        return _scan("owner_decisions_history", sorted(self._history_file("").glob("*.parquet")))
+
     def append_history(self, decisions: pl.DataFrame, *, decided_at: datetime, run_id: str) -> None:
         """Store what a run decided otherwise than the one before; of decisions that are published."""
         with self._changing_history():

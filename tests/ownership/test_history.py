@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from ownership import schemas
 from ownership.decisions import Rules
-from ownership.history import changed_decisions, latest
+from ownership.history import changed_decisions, changes_of, latest
 from ownership.schemas import OwnerDecisionsHistory
 from tests.ownership.builders import NOW, counts, decide, host, hosts, user, users
 
@@ -155,3 +155,26 @@ def test_every_state_can_be_told_from_the_changes(runs, forgotten):
             history = latest(history.lazy()).with_columns(carried_over=pl.lit(value=True))
         told = latest(history.lazy()).sort("hostname").select("hostname", "username", "match", "action")
         assert told.equals(decisions.select("hostname", "username", "match", "action"))
+
+
+def test_changes_are_told_beside_what_was_decided_before():
+    first = changes(NOTHING, DECISIONS)
+    gained = decide(
+        LOGONS, PEOPLE, hosts(host("h1", "ws1", owners=("u1",)), WS2, host("h4", "ws4", owners=("u9",)))
+    )
+    second = changes(first, gained.filter(pl.col("hostname") != "ws3"), days=1)
+    third = changes(latest(pl.concat([first, second]).lazy()), gained, days=2)
+    history = pl.concat([first, second, third]).lazy()
+    shown = ("hostname", "action_before", "action", "existing_owner_before", "existing_owner")
+    assert changes_of(history, "0").select(shown).rows() == [
+        ("ws1", None, "write", None, None),
+        ("ws2", None, "keep", None, "u2"),
+        ("ws3", None, "no_host", None, None),
+    ]
+    assert changes_of(history, "1").select(shown).rows() == [
+        ("ws1", "write", "agree", None, "u1"),
+        ("ws3", "no_host", "gone", None, None),
+        ("ws4", None, "keep", None, "u9"),
+    ]
+    assert changes_of(history, "2").select(shown).rows() == [("ws3", None, "no_host", None, None)]
+    assert changes_of(history, "9").is_empty()
