@@ -6,7 +6,7 @@ Whoever writes to the inventory does it through here. What is to be written is p
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from datetime import UTC, datetime
-from threading import Event
+from threading import Event, Lock
 from typing import Any
 
 import polars as pl
@@ -19,6 +19,7 @@ from resources.settings import Instance
 from resources.tables import Tables
 
 _FAILURES = frozenset({"failed", "intended"})
+_SUCCESSES = frozenset({"written", "undone"})
 Row = Mapping[str, Any]
 """A row of owner_writes."""
 
@@ -154,8 +155,8 @@ def write_all(
         attempt: writes one host, a method of `Writer`.
         journal: stores the whole plan as `intended` before the first request goes out.
         concurrency: hosts at a time.
-        max_failed_writes: so many failures one after another, in order of completion, end the writing;
-            what was not tried by then is `not_written` and left for the next run.
+        max_failed_writes: so many failures without a success between them, in order of completion, end the
+            writing; what was not tried by then is `not_written` and left for the next run.
         on_progress: told how many of how many hosts are done.
 
     Returns:
@@ -164,13 +165,24 @@ def write_all(
     intended = plan.with_columns(outcome=pl.lit("intended"))
     journal.intend(intended)
     stop = Event()
+    lock = Lock()
     failures_in_a_row = 0
 
     def attempt_unless_stopped(row: Row) -> Result:
+        nonlocal failures_in_a_row
         if stop.is_set():
             reason = f"the run ended after {max_failed_writes} failures in a row"
             return Result(row["host_id"], "not_written", reason)
-        return attempt(row)
+        result = attempt(row)
+        # Counted here: by the time the journal hears of it, the pool has tried some more.
+        with lock:
+            if result.outcome in _FAILURES:
+                failures_in_a_row += 1
+            elif result.outcome in _SUCCESSES:
+                failures_in_a_row = 0
+            if failures_in_a_row >= max_failed_writes:
+                stop.set()
+        return result
 
     with ThreadPoolExecutor(concurrency) as pool:
         try:
@@ -178,9 +190,6 @@ def write_all(
             for done, task in enumerate(as_completed(tasks), start=1):
                 result = task.result()
                 journal.complete(result, run_id=plan["run_id"][0], completed_at=datetime.now(UTC))
-                failures_in_a_row = failures_in_a_row + 1 if result.outcome in _FAILURES else 0
-                if failures_in_a_row >= max_failed_writes:
-                    stop.set()
                 on_progress(done, len(tasks))
         except BaseException:
             stop.set()  # whatever interrupts the run must not let the pool write on
