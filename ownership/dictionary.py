@@ -1,4 +1,4 @@
-"""The data dictionary: the stored tables as a page, from their schemas."""
+"""The data dictionary: stored tables and views as a page, from their schemas and descriptions."""
 
 import inspect
 from collections.abc import Iterator
@@ -7,19 +7,31 @@ from typing import Any
 import polars as pl
 
 from ownership.schemas import TABLES, Table, polars_schema
+from ownership.views import VIEWS, View
 
 _HEAD = """\
 # Data dictionary
 
-Generated from `ownership/schemas.py` by `make docs`; do not edit.
+Generated from `ownership/schemas.py` and `ownership/views.py` by `make docs`; do not edit.
 
-The catalogue `warehouse.duckdb` has one schema for each instance and in it one view for each of these tables.
+The catalogue `warehouse.duckdb` has one schema for each instance and in it one view for each of these tables,
+and the [views](#views) that ask them the commonest questions. Tables and columns carry these descriptions
+there as well: `SELECT column_name, comment FROM duckdb_columns() WHERE table_name = 'owner_decisions'`.
+"""
+
+_VIEWS = """\
+## Views
+
+Each is a query over the tables above; `SELECT sql FROM duckdb_views()` shows it. The
+[cookbook](cookbook.md) puts them to use.
 """
 
 
 def data_dictionary() -> str:
-    """Return the page as Markdown: each table with its grain and its columns."""
-    return "\n".join([_HEAD, *(line for name, model in TABLES.items() for line in _table(name, model))])
+    """Return the page as Markdown: each table with its grain and its columns, and each view."""
+    tables = (line for name, model in TABLES.items() for line in _table(name, model))
+    views = (line for name, view in VIEWS.items() for line in _view(name, view))
+    return "\n".join([_HEAD, *tables, _VIEWS, *views])
 
 
 def _table(name: str, model: type[Table]) -> Iterator[str]:
@@ -32,6 +44,16 @@ def _table(name: str, model: type[Table]) -> Iterator[str]:
     for column, kind in polars_schema(model).items():
         null = "yes" if columns[column].nullable else ""
         yield f"| `{column}` | {_type(kind)} | {null} | {columns[column].description} |"
+    yield ""
+
+
+def _view(name: str, view: View) -> Iterator[str]:
+    yield f"### {name}\n"
+    yield f"{view.comment}\n"
+    yield "| column | meaning |"
+    yield "|---|---|"
+    for column, meaning in view.columns.items():
+        yield f"| `{column}` | {meaning} |"
     yield ""
 
 

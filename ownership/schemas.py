@@ -4,6 +4,7 @@ One strict Pandera model for each table. Tables are read and written elsewhere; 
 by the other modules of this room. The data dictionary is generated from here.
 """
 
+import inspect
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar
@@ -304,6 +305,16 @@ class InvalidTableError(ValueError):
 def polars_schema(model: type[Table]) -> pl.Schema:
     """Column names and types of a table, in order."""
     return pl.Schema({name: column.dtype.type for name, column in model.to_schema().columns.items()})
+
+
+def description(model: type[Table]) -> str:
+    """What a table holds, as one paragraph."""
+    return " ".join((inspect.getdoc(model) or "").split())
+
+
+def column_descriptions(model: type[Table]) -> dict[str, str]:
+    """What each column of a table holds, in order."""
+    return {name: column.description for name, column in model.to_schema().columns.items()}
 
 
 def empty(model: type[Table]) -> pl.DataFrame:
