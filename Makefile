@@ -10,6 +10,7 @@ setup: $(INSTALLED)
 # Installs what the lock names and nothing else, and the project itself in place.
 $(INSTALLED): requirements.lock pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; set PYTHON=… to one")'
+	@echo 'Installing the packages of requirements.lock into $(VENV): a minute or two'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --no-deps --require-hashes --only-binary :all: --requirement requirements.lock
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .

@@ -26,9 +26,10 @@ SECONDS_TO_STOP = 60
 
 DECISIONS = """\
 SELECT evidence, coalesce(match, '-') AS match, action, count(*) AS hosts,
-       min_by(hostname, host_id) AS example, min_by(username, host_id) AS user,
-       min_by(events || ' of ' || total_events, host_id) AS logons,
-       min_by(matched_by, host_id) AS matched_by
+       min_by(hostname, coalesce(host_id, hostname)) AS example,
+       min_by(username, coalesce(host_id, hostname)) AS user,
+       min_by(events || ' of ' || total_events, coalesce(host_id, hostname)) AS logons,
+       min_by(matched_by, coalesce(host_id, hostname)) AS matched_by
 FROM demo.owner_decisions GROUP BY ALL ORDER BY hosts DESC, evidence, action, match
 """
 
@@ -119,5 +120,4 @@ def _show(title: str, rows: duckdb.DuckDBPyRelation) -> None:
         table.add_column(column, overflow="fold")
     for row in rows.fetchall():
         table.add_row(*("" if value is None else escape(str(value)) for value in row))
-    console = Console()
-    console.print(table, width=None if console.is_terminal else WIDTH_OF_FILES)
+    Console(width=None if sys.stdout.isatty() else WIDTH_OF_FILES).print(table)
