@@ -128,11 +128,17 @@ def execute(
 
 
 def errors(result: dg.ExecuteInProcessResult) -> Iterator[str]:
-    """The message of each step that failed; a stack trace stays in the run's log."""
+    """What each step that failed says, a blocking check included; a stack trace stays in the run's log."""
+    checked = {
+        event.step_key: event.asset_check_evaluation_data.description
+        for event in result.filter_events(lambda event: event.event_type_value == "ASSET_CHECK_EVALUATION")
+    }
     for event in result.get_step_failure_events():
         failure = event.step_failure_data
         if failure.user_failure_data and failure.user_failure_data.description:
             yield failure.user_failure_data.description
+        elif description := checked.get(event.step_key):
+            yield description
         elif failure.error:
             yield failure.error.cause.message if failure.error.cause else failure.error.message
     if not result.success and not result.get_step_failure_events():

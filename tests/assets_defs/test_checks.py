@@ -10,6 +10,7 @@ from assets_defs import checks
 from assets_defs.scan import RANGE_END, RANGE_START
 from ownership.matching import username_matches
 from ownership.schemas import LogonCounts, LogonDays
+from pipelines.cli.run import errors
 from pipelines.definitions import build_definitions
 from resources.errors import TransientError
 from resources.tables import Tables
@@ -333,6 +334,7 @@ def test_nothing_is_planned_or_written_when_most_events_are_of_collectors(well, 
     tables = ([well.instance.slug, name] for name in ("owner_decisions", "owner_writes"))
     result = well.run(dg.AssetSelection.assets(*tables), dry_run=True)
     assert result.success == bool(planned)
+    assert any("set hostname_field to host.name" in error for error in errors(result)) != result.success
     assert well.tables.of_run("owner_decisions", result.run_id).height == 1
     assert well.tables.of_run("owner_writes", result.run_id).height == planned
 
