@@ -141,3 +141,24 @@ def test_days_without_events_have_been_looked_at_all_the_same(fetch, tables):
     assert fetch(Search({})).success
     rows = tables.logon_days(DAYS, run_id="none")
     assert rows.select("day", "matching", "counted").rows() == [(day, 0, 0) for day in DAYS]
+
+
+def test_each_day_tells_its_own_numbers_and_the_last_one_draws_the_window(fetch):
+    found = fetch(Search({DAYS[0]: {("pc", "ann"): 5, ("pc", "bob"): 1}, DAYS[4]: {("pc", "ann"): 7}}))
+    events = [event.materialization for event in found.get_asset_materialization_events()]
+    told = {
+        (event.asset_key.path[-1], event.partition): {
+            name: value.value for name, value in event.metadata.items()
+        }
+        for event in events
+    }
+    assert told["logon_counts", "2025-06-01"] == {"dagster/partition_row_count": 2, "events": 6}
+    assert told["logon_counts", "2025-06-02"] == {"dagster/partition_row_count": 0, "events": 0}
+    assert told["logon_days", "2025-06-01"] == {
+        "dagster/partition_row_count": 1, "matching": 6, "lacking_user": 0, "lacking_host": 0,
+    }  # fmt: skip
+    drawn = [key for key, metadata in told.items() if "events_by_day" in metadata]
+    assert drawn == [("logon_counts", "2025-06-05")]
+    assert told[drawn[0]]["events_fetched"] == 13
+    shown = [event.partition for event in events if event.asset_key.path[-1] == "logon_counts"]
+    assert shown[-1] == "2025-06-05"  # what the UI shows on the asset's page

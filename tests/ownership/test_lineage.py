@@ -1,0 +1,41 @@
+from ownership.lineage import LINEAGE
+from ownership.schemas import TABLES, polars_schema
+
+FROM_SERVICES = {"logon_counts", "logon_days", "inventory_hosts", "inventory_users"}
+OF_THE_RUN = {
+    "owner_decisions": {"window_from", "window_to", "threshold_percent", "decided_at", "run_id"},
+    "owner_writes": {"run_id", "outcome", "message", "intended_at", "completed_at"},
+}
+
+
+def columns(table):
+    return set(polars_schema(TABLES[table]))
+
+
+def test_every_column_that_is_made_of_others_names_them():
+    for table in LINEAGE:
+        assert set(LINEAGE[table]) == columns(table) - OF_THE_RUN.get(table, set())
+
+
+def test_every_source_is_a_column_of_an_earlier_table():
+    for table, made in LINEAGE.items():
+        earlier = list(TABLES)[: list(TABLES).index(table)]
+        for sources in made.values():
+            assert sources
+            for source in sources:
+                name, _, column = source.partition(".")
+                assert name in earlier
+                assert column in columns(name)
+
+
+def test_the_lineage_leads_from_the_first_table_to_the_last():
+    found, tables = set(), {"owner_writes"}
+    while tables:
+        found |= tables
+        tables = {
+            source.partition(".")[0]
+            for table in tables
+            for sources in LINEAGE.get(table, {}).values()
+            for source in sources
+        }
+    assert found == {*LINEAGE, *FROM_SERVICES} - {"logon_days"}
