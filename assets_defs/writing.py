@@ -118,7 +118,8 @@ def _writing(scan: Scan, log: logging.Logger) -> Generator[Journal]:
     with scan.tables.writing(), Journal(scan.tables.journal) as journal:
         if journal.run_ids():
             settled = settle_leftovers(journal, scan.tables, list_hosts(scan))
-            log.warning(f"{settled} writes of a run that was cut off are settled")
+            if settled:
+                log.warning(f"{settled} writes of a run that was cut off are settled")
         yield journal
 
 
@@ -135,7 +136,7 @@ def _carry_out(
         ServiceError: too many writes failed one after another; the rest is left for the next run.
     """
     limits = scan.instance.writes
-    writer = Writer(scan.inventory(), scan.instance, lambda: list_hosts(scan))
+    writer = Writer(scan.inventory(), scan.instance, lambda: list_hosts(scan), journal)
     finished = write_all(
         planned,
         lambda row: method(writer, row),

@@ -1,11 +1,13 @@
 """The journal of writes: what a run intends stands here before its first request, each outcome as it comes.
 
 An SQLite file beside the tables of the instance. When a run ends, its rows move into owner_writes; what is
-still here then belongs to a run that was cut off. Columns are those of `schemas.OwnerWrites`.
+still here then belongs to a run that was cut off. Columns are those of `schemas.OwnerWrites`, beside them
+whether a request was sent, and since which start of the machine the row is here.
 """
 
 import json
 import sqlite3
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -22,25 +24,31 @@ Values = Mapping[str, str | None]
 
 @dataclass(frozen=True)
 class Result:
-    """What became of one write; `old_values` is what the host held just before, where it was read."""
+    """What became of one write.
+
+    `old_values` is what the host held just before, where it was read; `new_values` what was sent to it, where
+    anything was: of an undo only the fields that still held what was written.
+    """
 
     host_id: str
     outcome: str
     message: str | None = None
     old_values: Values | None = None
+    new_values: Values | None = None
 
 
 class Journal:
-    """The journal file of one instance, a context manager. To be used by one thread."""
+    """The journal file of one instance, a context manager; several threads may use it."""
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._connection = sqlite3.connect(path, isolation_level=None)
-        self._connection.execute("PRAGMA journal_mode = WAL")
-        self._connection.execute(
+        self._lock = threading.Lock()
+        self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        self._execute("PRAGMA journal_mode = WAL")
+        self._execute(
             "CREATE TABLE IF NOT EXISTS writes (run_id TEXT, host_id TEXT, hostname TEXT, outcome TEXT,"
             " old_values TEXT, new_values TEXT, message TEXT, intended_at TEXT, completed_at TEXT,"
-            " PRIMARY KEY (run_id, host_id))"
+            " sent INTEGER, boot TEXT, PRIMARY KEY (run_id, host_id))"
         )
 
     def __enter__(self) -> Self:
@@ -54,52 +62,78 @@ class Journal:
         rows = [
             {**row, "old_values": json.dumps(row["old_values"]), "new_values": json.dumps(row["new_values"])}
             | {name: row[name] and row[name].isoformat() for name in ("intended_at", "completed_at")}
+            | {"boot": _boot()}
             for row in writes.iter_rows(named=True)
         ]
-        self._connection.execute("PRAGMA synchronous = FULL")
-        with self._connection:  # commits, or rolls back whatever goes wrong
+        with self._lock, self._connection:  # commits, or rolls back whatever goes wrong
+            self._connection.execute("PRAGMA synchronous = FULL")
             self._connection.execute("BEGIN IMMEDIATE")
             self._connection.executemany(
                 "INSERT INTO writes VALUES (:run_id, :host_id, :hostname, :outcome, :old_values, :new_values,"
-                " :message, :intended_at, :completed_at)",
+                " :message, :intended_at, :completed_at, 0, :boot)",
                 rows,
             )
         # From here on a killed process loses nothing; a power cut may lose outcomes, never intentions,
         # and the next run settles those from the inventory.
-        self._connection.execute("PRAGMA synchronous = NORMAL")
+        self._execute("PRAGMA synchronous = NORMAL")
+
+    def sending(self, run_id: str, host_id: str, *, old_values: Values, new_values: Values) -> None:
+        """Store, right before a request goes out, that it does, what the host holds and what it is sent."""
+        self._execute(
+            "UPDATE writes SET sent = 1, old_values = ?, new_values = ? WHERE run_id = ? AND host_id = ?",
+            json.dumps(old_values),
+            json.dumps(new_values),
+            run_id,
+            host_id,
+        )
+
+    def unsent(self, run_id: str) -> set[str]:
+        """Host ids of the run to which surely no request went out.
+
+        None when the machine started anew since: with a loss of power what `sending` stored may be lost, too.
+        """
+        found = self._execute(
+            "SELECT host_id FROM writes WHERE run_id = ? AND NOT sent AND boot = ?", run_id, _boot()
+        )
+        return {host_id for (host_id,) in found}
 
     def complete(self, result: Result, *, run_id: str, completed_at: datetime) -> None:
         """Store the outcome of one write; one that is not known yet stays without completed_at."""
-        self._connection.execute(
+        self._execute(
             "UPDATE writes SET outcome = ?, message = ?, completed_at = ?,"
-            " old_values = coalesce(?, old_values) WHERE run_id = ? AND host_id = ?",
-            (
-                result.outcome,
-                result.message,
-                None if result.outcome == "intended" else completed_at.isoformat(),
-                json.dumps(result.old_values) if result.old_values else None,
-                run_id,
-                result.host_id,
-            ),
+            " old_values = coalesce(?, old_values), new_values = coalesce(?, new_values)"
+            " WHERE run_id = ? AND host_id = ?",
+            result.outcome,
+            result.message,
+            None if result.outcome == "intended" else completed_at.isoformat(),
+            json.dumps(result.old_values) if result.old_values else None,
+            json.dumps(result.new_values) if result.new_values else None,
+            run_id,
+            result.host_id,
         )
 
     def run_ids(self) -> list[str]:
         """Runs with rows in the journal, oldest first."""
-        found = self._connection.execute(
-            "SELECT run_id FROM writes GROUP BY run_id ORDER BY min(intended_at)"
-        )
+        found = self._execute("SELECT run_id FROM writes GROUP BY run_id ORDER BY min(intended_at)")
         return [run_id for (run_id,) in found]
 
     def rows(self, run_id: str) -> pl.DataFrame:
         """The run's rows of owner_writes, by host id."""
-        cursor = self._connection.execute("SELECT * FROM writes WHERE run_id = ? ORDER BY host_id", (run_id,))
-        names = [description[0] for description in cursor.description]
-        rows = [_as_stored(dict(zip(names, row, strict=True))) for row in cursor]
-        return pl.DataFrame(rows, schema=schemas.polars_schema(schemas.OwnerWrites))
+        found = self._execute(
+            "SELECT run_id, host_id, hostname, outcome, old_values, new_values, message, intended_at,"
+            " completed_at FROM writes WHERE run_id = ? ORDER BY host_id",
+            run_id,
+        )
+        schema = schemas.polars_schema(schemas.OwnerWrites)
+        return pl.DataFrame([_as_stored(dict(zip(schema, row, strict=True))) for row in found], schema=schema)
 
     def forget(self, run_id: str) -> None:
         """Drop the run's rows, which are stored in owner_writes by now."""
-        self._connection.execute("DELETE FROM writes WHERE run_id = ?", (run_id,))
+        self._execute("DELETE FROM writes WHERE run_id = ?", run_id)
+
+    def _execute(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
+        with self._lock:
+            return self._connection.execute(statement, values).fetchall()
 
 
 def _as_stored(row: dict[str, Any]) -> dict[str, Any]:
@@ -108,3 +142,9 @@ def _as_stored(row: dict[str, Any]) -> dict[str, Any]:
     for name in ("intended_at", "completed_at"):
         row[name] = row[name] and datetime.fromisoformat(row[name])
     return row
+
+
+def _boot() -> str | None:
+    """What tells one start of the machine from the next; None where the system does not say."""
+    path = Path("/proc/sys/kernel/random/boot_id")
+    return path.read_text(encoding="ascii").strip() if path.exists() else None

@@ -5,6 +5,7 @@ Whoever writes to the inventory does it through here. What is to be written is p
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import replace
 from datetime import UTC, datetime
 from threading import Event, Lock
 from typing import Any
@@ -34,23 +35,34 @@ class Writer:
         inventory: the client to read and write with.
         instance: its field names and limits.
         list_hosts: lists inventory_hosts anew. Used where the service cannot read one asset (readings §2.5).
+        journal: told of each request right before it goes out.
     """
 
     def __init__(
-        self, inventory: InventoryClient, instance: Instance, list_hosts: Callable[[], pl.DataFrame]
+        self,
+        inventory: InventoryClient,
+        instance: Instance,
+        list_hosts: Callable[[], pl.DataFrame],
+        journal: Journal,
     ) -> None:
         self._inventory = inventory
         self._instance = instance
+        self._journal = journal
         self._readable = instance.platform.contract.read is not None
         hosts = [] if self._readable else list_hosts().iter_rows(named=True)
         self._listed = {row["host_id"]: row for row in hosts}
 
     def write(self, row: Row) -> Result:
         """Give a host its owner, unless it has one by now; all fields in one request (§1 rules 5, 7, 10)."""
-        return self._guarded(row["host_id"], lambda held: self._unless_owned(row, held), done="written")
+        return self._guarded(row, lambda held: self._unless_owned(row, held), done="written")
 
     def apply(self, row: Row) -> Result:
-        """As `write`, for a plan made earlier: a host whose other fields changed since is left alone, too."""
+        """Carry out a plan made earlier: as `undo` where it is one, otherwise as `write`.
+
+        Then a host whose other fields changed since is left alone, too.
+        """
+        if _is_undo(row):
+            return self.undo(row)
 
         def unless_changed(held: Values) -> Values | Result:
             changed = [
@@ -63,29 +75,29 @@ class Writer:
                 return Result(row["host_id"], "not_written", message, held)
             return self._unless_owned(row, held)
 
-        return self._guarded(row["host_id"], unless_changed, done="written")
+        return self._guarded(row, unless_changed, done="written")
 
     def undo(self, row: Row) -> Result:
         """Put back, field by field, what the host still holds of what a run wrote."""
 
         def still_held(held: Values) -> Values | Result:
-            written = {field for field, value in row["new_values"].items() if value is not None}
-            kept = {field for field in written if held[field] == row["old_values"][field]}
+            kept = {field for field in _changed(row) if held[field] == row["old_values"][field]}
             if not kept:
                 return Result(
                     row["host_id"], "not_written", "holds nothing any more of what was written", held
                 )
             return {field: row["new_values"][field] for field in kept}
 
-        return self._guarded(row["host_id"], still_held, done="undone")
+        return self._guarded(row, still_held, done="undone")
 
     def _unless_owned(self, row: Row, held: Values) -> Values | Result:
         if held["owner"] is not None:
             return Result(row["host_id"], "owned_meanwhile", f"owned by {held['owner']} meanwhile", held)
         return {field: value for field, value in row["new_values"].items() if value is not None}
 
-    def _guarded(self, host_id: str, decide: Callable[[Values], Values | Result], *, done: str) -> Result:
+    def _guarded(self, row: Row, decide: Callable[[Values], Values | Result], *, done: str) -> Result:
         """Read the host, let `decide` say what to send or why nothing is sent, and send it."""
+        host_id = row["host_id"]
         held: Values | None = None
         try:
             held = self._held(host_id)
@@ -94,13 +106,17 @@ class Writer:
                 return values
         except ServiceError as error:
             return Result(host_id, "failed", str(error), held)
+        sent = {field: values.get(field) for field in held}
+        self._journal.sending(row["run_id"], host_id, old_values=held, new_values=sent)
         try:
             self._inventory.update(host_id, self._form(values))
         except TransientError as error:
-            return self._read_back(host_id, values, held, lost=str(error), done=done)
+            result = self._read_back(host_id, values, held, lost=str(error), done=done)
         except ServiceError as error:
-            return Result(host_id, "failed", str(error), held)
-        return Result(host_id, done, None, held)
+            result = Result(host_id, "failed", str(error), held)
+        else:
+            result = Result(host_id, done, None, held)
+        return replace(result, new_values=sent)
 
     def _read_back(self, host_id: str, values: Values, held: Values, *, lost: str, done: str) -> Result:
         """Tell from what the host holds now whether a write with a lost answer was done."""
@@ -125,8 +141,7 @@ class Writer:
             row = self._listed[host_id]
         else:
             raise NotFoundError(f"Host {host_id} is no longer in the inventory")
-        owner = ",".join(row["owner_ids"]) or None
-        return {"owner": owner, "department": row["department"], "criticality": row["criticality"]}
+        return _values_of(row)
 
     def _form(self, values: Values) -> dict[str, str]:
         """The fields to send, by the inventory's names."""
@@ -200,6 +215,8 @@ def write_all(
 def settle_leftovers(journal: Journal, tables: Tables, hosts: pl.DataFrame) -> int:
     """Settle the writes of runs that were cut off, from what the inventory holds now (readings §7).
 
+    A host to which no request went out was not written, whatever it holds: others set owners as well.
+
     Args:
         journal: its rows move into owner_writes.
         tables: where owner_writes lies.
@@ -208,11 +225,15 @@ def settle_leftovers(journal: Journal, tables: Tables, hosts: pl.DataFrame) -> i
     Returns:
         How many writes were still unknown.
     """
-    owners = {row["host_id"]: row["owner_ids"] for row in hosts.iter_rows(named=True)}
+    listed = {row["host_id"]: row for row in hosts.iter_rows(named=True)}
     settled = 0
     for run_id in journal.run_ids():
+        unsent = journal.unsent(run_id)
         for row in journal.rows(run_id).filter(outcome="intended").iter_rows(named=True):
-            result = _settled(row, owners.get(row["host_id"], []))
+            if row["host_id"] in unsent:
+                result = Result(row["host_id"], "not_written", "the run was cut off before this host's turn")
+            else:
+                result = _settled(row, listed.get(row["host_id"]))
             journal.complete(result, run_id=run_id, completed_at=datetime.now(UTC))
             settled += 1
         tables.append_writes(journal.rows(run_id), run_id=run_id)
@@ -220,10 +241,43 @@ def settle_leftovers(journal: Journal, tables: Tables, hosts: pl.DataFrame) -> i
     return settled
 
 
-def _settled(row: Row, owner_ids: list[str]) -> Result:
-    """What became of a write that nobody saw the end of; an undo is one that clears the owner."""
-    owner = row["new_values"]["owner"]
-    undo = owner == ""
-    done = not owner_ids if undo else owner in owner_ids
+def _settled(row: Row, host: Row | None) -> Result:
+    """Tell from what a host holds what became of a write that nobody saw the end of."""
+    done = host is not None and _was_done(row, host)
+    outcome = ("undone" if _is_undo(row) else "written") if done else "not_written"
     message = f"the run was cut off; the inventory {'holds' if done else 'does not hold'} the value"
-    return Result(row["host_id"], ("undone" if undo else "written") if done else "not_written", message)
+    return Result(row["host_id"], outcome, message)
+
+
+def _was_done(row: Row, host: Row) -> bool:
+    """Tell from what a host holds whether a write reached it.
+
+    A write gives an owner. An undo puts back, in one request, each field that still holds what was written:
+    after it none does, though somebody else may have set some of them.
+    """
+    if not _is_undo(row):
+        return row["new_values"]["owner"] in host["owner_ids"]
+    held = _values_of(host)
+    changed = _changed(row)
+    put_back = [field for field in changed if held[field] == (row["new_values"][field] or None)]
+    return bool(put_back) and not any(held[field] == row["old_values"][field] for field in changed)
+
+
+def _is_undo(row: Row) -> bool:
+    """A write gives an owner; an undo clears it, or leaves it to somebody else."""
+    return not row["new_values"]["owner"]
+
+
+def _changed(row: Row) -> list[str]:
+    """The fields that a write sets to something else than what it found."""
+    return [
+        field
+        for field, value in row["new_values"].items()
+        if value is not None and (value or None) != row["old_values"][field]
+    ]
+
+
+def _values_of(host: Row) -> Values:
+    """What a row of inventory_hosts holds, as owner_writes has it."""
+    owner = ",".join(host["owner_ids"]) or None
+    return {"owner": owner, "department": host["department"], "criticality": host["criticality"]}

@@ -70,7 +70,7 @@ def tables(tmp_path):
 
 
 @pytest.fixture
-def writer(service, tmp_path):
+def writer(service, tmp_path, journal):
     """Opens a writer; its client never really sleeps."""
     opened = []
 
@@ -78,7 +78,7 @@ def writer(service, tmp_path):
         inventory = client(tmp_path, service.url, account, contract=contract)
         opened.append(inventory)
         platform = {**instance_content()["platform"], "contract": contract or {}}
-        return Writer(inventory, instance(platform=platform), listed)
+        return Writer(inventory, instance(platform=platform), listed, journal)
 
     yield open_writer
     for inventory in opened:
@@ -149,13 +149,14 @@ def test_what_is_not_to_be_written_is_not_sent(state, writer):
     ]
 
 
-def test_fields_go_by_the_names_of_instance_and_contract(service, tmp_path, state):
+def test_fields_go_by_the_names_of_instance_and_contract(service, tmp_path, state, journal):
     state.add_assets(TENANT, "host", [{"id": "h-x", "keeper": None, "user_department": "Old", "risk": "low"}])
     contract = {"enrich_fields": {"user_department": "user_department", "criticality": None}}
     platform = {**instance_content()["platform"], "contract": contract}
     settings = instance(platform=platform, platform_user_field="keeper")
     with client(tmp_path, service.url, contract=contract) as inventory:
-        result = Writer(inventory, settings, hosts).write(row("h-x", new=values("u-2", "Sales", "high")))
+        planned = row("h-x", new=values("u-2", "Sales", "high"))
+        result = Writer(inventory, settings, hosts, journal).write(planned)
     assert (result.outcome, result.old_values) == ("written", values(department="Old"))
     asset = state.asset("h-x")
     assert (asset["keeper"], asset["user_department"], asset["risk"]) == ("u-2", "Sales", "low")
@@ -280,12 +281,12 @@ def test_a_service_that_spells_values_its_own_way_is_not_taken_for_somebody_else
     assert writer().write(row()).outcome == "written"
 
 
-def test_a_session_that_ends_is_no_lost_answer(state, tmp_path):
+def test_a_session_that_ends_is_no_lost_answer(state, tmp_path, journal):
     """The service says that it did nothing, so the write is sent once more."""
     with InventoryService(state, ServiceOptions(session_calls=1)) as service:
         watch = Watch(service)
         with client(tmp_path, service.url) as inventory:
-            result = Writer(inventory, instance(), hosts).write(row())
+            result = Writer(inventory, instance(), hosts, journal).write(row())
     assert (result.outcome, watch.calls[UPDATE], host_fields(state)[0]) == ("written", 2, "u-1")
     assert len({entry.request_id for entry in state.journal()}) == 1
 
@@ -526,7 +527,7 @@ from tests.resources.test_writeback import ADMIN, carry_out, client, hosts, inst
 folder = Path(sys.argv[1])
 with Journal(folder / "writes.sqlite") as journal, client(folder, sys.argv[2]) as inventory:
     planned = plan(*(f"h-{number}" for number in range(10)))
-    carry_out(planned, Writer(inventory, instance(), hosts), journal, concurrency=1)
+    carry_out(planned, Writer(inventory, instance(), hosts, journal), journal, concurrency=1)
 """
 
 
@@ -557,37 +558,96 @@ def test_a_killed_run_is_settled_from_what_the_inventory_holds(service, state, t
     assert rows["completed_at"].null_count() == 0
     assert rows["message"].to_list()[4:6] == [
         "the run was cut off; the inventory holds the value",
-        "the run was cut off; the inventory does not hold the value",
+        "the run was cut off before this host's turn",
     ]
 
 
+WRITTEN = {"old": values(department="Old"), "new": values("u-1", "Sales")}
+UNDONE = {"old": values("u-1", "Sales"), "new": values("", "Old")}
+DEPARTMENT_UNDONE = {"old": values("u-2", "Sales"), "new": values(None, "Old")}
+
+
+def holding(host_id, owner=None, department=None):
+    owners = tuple(owner.split(",")) if owner else ()
+    return host(host_id, "PC", owners=owners, **({"department": department} if department else {}))
+
+
+@pytest.mark.parametrize(
+    ("sent", "held", "outcome"),
+    [
+        (WRITTEN, [], "not_written"),
+        (WRITTEN, [holding("h-0", None, "Old")], "not_written"),
+        (WRITTEN, [holding("h-0", "u-2")], "not_written"),
+        (WRITTEN, [holding("h-0", "u-1", "Sales")], "written"),
+        (WRITTEN, [holding("h-0", "u-2,u-1")], "written"),
+        (WRITTEN, [holding("h-0", "u-1", "changed since")], "written"),
+        (UNDONE, [], "not_written"),
+        (UNDONE, [holding("h-0", "u-1", "Sales")], "not_written"),
+        (UNDONE, [holding("h-0", "u-2", "changed, too")], "not_written"),
+        (UNDONE, [holding("h-0", None, "Old")], "undone"),
+        (UNDONE, [holding("h-0", "u-2", "Old")], "undone"),
+        (DEPARTMENT_UNDONE, [holding("h-0", "u-2", "Sales")], "not_written"),
+        (DEPARTMENT_UNDONE, [holding("h-0", "u-2", "Old")], "undone"),
+    ],
+)
+def test_what_was_sent_when_a_run_was_cut_off_is_settled_by_what_the_host_holds(
+    journal, tables, sent, held, outcome
+):
+    journal.intend(plan("h-0", **WRITTEN).with_columns(outcome=pl.lit("intended")))
+    journal.sending("run-1", "h-0", old_values=sent["old"], new_values=sent["new"])
+    assert settle_leftovers(journal, tables, hosts(*held)) == 1
+    stored = tables.run_writes("run-1").row(0, named=True)
+    told = (stored["outcome"], stored["old_values"], stored["new_values"])
+    assert told == (outcome, sent["old"], sent["new"])
+
+
+def test_a_host_that_was_sent_nothing_was_not_written_whoever_gave_it_the_owner(journal, tables):
+    journal.intend(plan("h-0").with_columns(outcome=pl.lit("intended")))
+    assert settle_leftovers(journal, tables, hosts(holding("h-0", "u-1"))) == 1
+    assert tables.run_writes("run-1")["outcome"].to_list() == ["not_written"]
+
+
+def test_after_a_loss_of_power_the_inventory_alone_tells(journal, tables, monkeypatch):
+    """What was sent is not on disk at once, so the journal may not know of it."""
+    journal.intend(plan("h-0", "h-1").with_columns(outcome=pl.lit("intended")))
+    monkeypatch.setattr("resources.journal._boot", lambda: "the next start")
+    assert settle_leftovers(journal, tables, hosts(holding("h-0", "u-1"), holding("h-1"))) == 2
+    assert tables.run_writes("run-1")["outcome"].to_list() == ["written", "not_written"]
+
+
 def test_leftovers_of_all_runs_are_settled_and_keep_what_was_known(journal, tables):
-    journal.intend(
-        plan("gone", "other", "ours", "one of two", run_id="first").with_columns(outcome=pl.lit("intended"))
-    )
-    undo = plan_undo(
-        plan("cleared", "kept").with_columns(outcome=pl.lit("written")), run_id="second", intended_at=NOON
-    )
-    failed = plan("failed", run_id="second").with_columns(outcome=pl.lit("failed"), message=pl.lit("No."))
-    journal.intend(pl.concat([undo.with_columns(outcome=pl.lit("intended")), failed]))
-    now = hosts(
-        host("other", "PC", owners=("u-2",)),
-        host("ours", "PC", owners=("u-1",)),
-        host("one of two", "PC", owners=("u-2", "u-1")),
-        host("cleared", "PC"),
-        host("kept", "PC", owners=("u-1",)),
-        host("failed", "PC", owners=("u-1",)),
-    )
-    assert settle_leftovers(journal, tables, now) == 6
-    stored = tables.writes().collect()
-    assert dict(stored.select("host_id", "outcome").iter_rows()) == {
-        "gone": "not_written",
-        "other": "not_written",
-        "ours": "written",
-        "one of two": "written",
-        "cleared": "undone",
-        "kept": "not_written",
-        "failed": "failed",
-    }
-    assert stored.filter(host_id="failed")["message"].to_list() == ["No."]
+    journal.intend(plan("h-0", run_id="first").with_columns(outcome=pl.lit("intended")))
+    journal.intend(plan("h-0", run_id="second").with_columns(outcome=pl.lit("failed"), message=pl.lit("No.")))
+    assert settle_leftovers(journal, tables, hosts()) == 1
+    stored = tables.writes().sort("run_id").collect()
+    assert stored.select("run_id", "outcome").rows() == [("first", "not_written"), ("second", "failed")]
+    assert stored["message"].to_list()[1] == "No."
     assert journal.run_ids() == []
+
+
+# Plans that are carried out later
+
+
+def test_a_planned_undo_is_carried_out_as_an_undo(state, writer):
+    assert writer().write(row()).outcome == "written"
+    assert writer().apply(undo_row()).outcome == "undone"
+    assert host_fields(state) == (None, "Old", None)
+
+
+def test_an_undo_says_which_fields_it_put_back_and_sends_no_others(service, state, writer):
+    assert writer().write(row()).outcome == "written"
+    state.set_field("h-0", "asset_owner", "u-2")
+    result = writer().undo(undo_row())
+    assert (result.outcome, result.old_values) == ("undone", values("u-2", "Sales"))
+    assert result.new_values == values(None, "Old")
+    watch = Watch(service)
+    assert writer().undo(undo_row()).outcome == "not_written"
+    assert watch.calls[UPDATE] == 0
+
+
+def test_an_undo_does_not_send_a_value_that_the_write_had_not_changed(service, state, writer):
+    assert writer().write(row(new=values("u-1", "Old"))).outcome == "written"
+    state.set_field("h-0", "asset_owner", "u-2")
+    watch = Watch(service)
+    unchanged = row(old=values("u-1", "Old"), new=values("", "Old"))
+    assert (writer().undo(unchanged).outcome, watch.calls[UPDATE]) == ("not_written", 0)
