@@ -95,7 +95,7 @@ def of_writes(writes: pl.DataFrame, decisions: pl.DataFrame) -> dict[str, Any]:
         columns = failures.select("host_id", "outcome", "message")
         found["first_failures"] = examples(columns, own_words=("outcome",))
     if not conflicts.is_empty():
-        columns = ("host_id", "existing_owner", "resolved_owner", "events", "total_events")
+        columns = ("host_id", "existing_owner", "resolved_owner", "share")
         found["first_conflicts"] = examples(conflicts.select(columns))
     return found
 

@@ -13,32 +13,44 @@ from resources.settings import Instance
 OWNERS = ["team:asset-management"]
 
 _QUERIES = {
-    "logon_counts": (
-        "SELECT day, sum(events) AS events, count(DISTINCT document_hostname) AS hosts,\n"
-        "       count(DISTINCT document_username) AS users\n"
-        "FROM {table} GROUP BY day ORDER BY day DESC LIMIT 30;"
-    ),
-    "logon_days": "FROM {table} ORDER BY day DESC LIMIT 30;",
-    "inventory_hosts": (
-        "SELECT department, count(*) AS hosts, count(*) FILTER (len(owner_ids) > 0) AS owned\n"
-        "FROM {table} GROUP BY department ORDER BY hosts DESC;"
-    ),
-    "inventory_users": (
-        "SELECT user_department, count(*) AS users FROM {table} GROUP BY user_department ORDER BY users DESC;"
-    ),
-    "host_user_shares": (
-        "SELECT hostname, username, events, total_events, round(share, 2) AS share\n"
-        "FROM {table} WHERE rank = 1 ORDER BY share LIMIT 20;"
-    ),
-    "username_matches": "SELECT username FROM {table} WHERE user_id IS NULL ORDER BY username;",
-    "owner_decisions": (
-        "SELECT evidence, match, action, count(*) AS hosts\nFROM {table} GROUP BY ALL ORDER BY hosts DESC;"
-    ),
-    "owner_writes": (
-        "SELECT completed_at, hostname, outcome, new_values.owner AS owner, message\n"
-        "FROM {table} ORDER BY completed_at DESC LIMIT 20;"
-    ),
+    "logon_counts": """\
+SELECT day, sum(events) AS events,
+       count(DISTINCT document_hostname) AS hosts,
+       count(DISTINCT document_username) AS users
+FROM {table}
+GROUP BY day ORDER BY day DESC LIMIT 30;""",
+    "logon_days": """\
+FROM {table}
+ORDER BY day DESC LIMIT 30;""",
+    "inventory_hosts": """\
+SELECT department, count(*) AS hosts,
+       count(*) FILTER (len(owner_ids) > 0) AS owned
+FROM {table}
+GROUP BY department ORDER BY hosts DESC;""",
+    "inventory_users": """\
+SELECT user_department, count(*) AS users
+FROM {table}
+GROUP BY user_department ORDER BY users DESC;""",
+    "host_user_shares": """\
+SELECT hostname, username, events,
+       total_events, round(share, 2) AS share
+FROM {table}
+WHERE rank = 1 ORDER BY share LIMIT 20;""",
+    "username_matches": """\
+SELECT username
+FROM {table}
+WHERE user_id IS NULL ORDER BY username;""",
+    "owner_decisions": """\
+SELECT evidence, match, action, count(*) AS hosts
+FROM {table}
+GROUP BY ALL ORDER BY hosts DESC;""",
+    "owner_writes": """\
+SELECT completed_at, hostname, outcome,
+       new_values.owner AS owner, message
+FROM {table}
+ORDER BY completed_at DESC LIMIT 20;""",
 }
+"""A first question to each table, in lines that the UI shows whole."""
 
 
 def asset_key(instance: Instance, table: str) -> dg.AssetKey:

@@ -15,9 +15,9 @@ from ownership.windows import gaps
 BRANCHES = MappingProxyType(
     {
         "write": "to write",
-        "agree": "owner agrees already",
-        "conflict": "conflict, owner stays",
-        "no_host": "no such host asset",
+        "agree": "agrees",
+        "conflict": "conflict",
+        "no_host": "no host asset",
     }
 )
 """What follows for a host whose owner is known: action and its words."""

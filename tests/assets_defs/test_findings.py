@@ -102,7 +102,7 @@ def test_the_first_failures_and_conflicts_are_shown_whatever_they_hold():
     failures = md(found["first_failures"]).splitlines()
     assert failures[2] == r"| `h0` | failed | `said\n\x7cso\x7c` |"
     assert failures[-1] == "and 2 more"
-    assert md(found["first_conflicts"]).splitlines()[2:] == [r"| `h4` | `u9\x7c<b>` | `u2` | 2 | 2 |"]
+    assert md(found["first_conflicts"]).splitlines()[2:] == [r"| `h4` | `u9\x7c<b>` | `u2` | 1.00 |"]
 
 
 @pytest.mark.parametrize("name", ["alice", "bob", "zoe", "ws4"])

@@ -38,9 +38,9 @@ def test_the_funnel_counts_the_hosts_of_each_stage_and_why_others_stay_behind(de
         ("one winner", 6, "ambiguous_user 1, no_user_asset 1"),
         ("one user asset", 4, None),
         ("to write", 1, None),
-        ("owner agrees already", 1, None),
-        ("conflict, owner stays", 1, None),
-        ("no such host asset", 1, None),
+        ("agrees", 1, None),
+        ("conflict", 1, None),
+        ("no host asset", 1, None),
     ]
 
 
