@@ -85,8 +85,10 @@ def _barred(
     """Find host names that must not name an owner, and why: hostname (as compared), excluded, collides.
 
     Names collide when the documents, or the assets, hold two with a domain part that shorten to one; a bare
-    name beside one with a domain part is no second host (readings §1.4).
+    name beside one with a domain part is no second host (readings §1.4). Whole names never collide.
     """
+    if not short and not exclude_hosts:
+        return pl.LazyFrame(schema={"hostname": pl.String, "excluded": pl.Boolean, "collides": pl.Boolean})
     assets = hosts.select(pl.lit("assets").alias("side"), full="hostnames")
     documents = shares.filter(pl.col("rank") == 1).select(
         pl.lit("documents").alias("side"), full="hostname_spellings"
