@@ -28,6 +28,14 @@ def fold_hostname(expr: pl.Expr, *, short: bool = False) -> pl.Expr:
     return fold_name(expr.str.extract(_ADDRESS_OR_FIRST_LABEL) if short else expr)
 
 
+def printable(text: str) -> str:
+    """Show a name so that it acts on no terminal and no page: what does not print is shown as an escape.
+
+    Among that are control characters, line breaks and marks that turn the direction of writing.
+    """
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
 def owner_ids(value: object) -> list[str]:
     """Ids in an owner field as the inventory returns it: null, an id, or a list of ids (readings §2.4).
 

@@ -2,6 +2,8 @@
 
 import polars as pl
 
+from ownership.identities import printable
+
 MOST_ROWS = 40
 LONGEST_TEXT = 80
 
@@ -39,10 +41,7 @@ def literal(text: str) -> str:
     are cut.
     """
     shown = text if len(text) <= LONGEST_TEXT else text[:LONGEST_TEXT] + "…"
-    escaped = "".join(
-        f"\\x{ord(c):02x}" if c in "`|" else c if c.isprintable() else c.encode("unicode_escape").decode()
-        for c in shown
-    )
+    escaped = "".join(f"\\x{ord(c):02x}" if c in "`|" else c for c in printable(shown))
     return f"`{escaped}`" if escaped else ""
 
 

@@ -1,0 +1,329 @@
+import base64
+import hashlib
+import re
+from datetime import date, timedelta
+from html.parser import HTMLParser
+
+import polars as pl
+import pytest
+
+from ownership.decisions import Rules
+from ownership.history import changed_decisions, changes_of
+from ownership.matching import username_matches
+from ownership.schemas import OwnerDecisionsHistory, empty
+from reports import page as page_module
+from reports.page import report_page
+from tests.ownership.builders import NOW, RUN, counts, decide, host, hosts, plan, shares_of, user, users
+
+FIRST_DAY = date(2026, 3, 1)
+DAYS = pl.DataFrame(
+    {
+        "day": [FIRST_DAY + timedelta(days=number) for number in range(30)],
+        "events": [800] * 9 + [3, None] + [800] * 19,
+        "state": ["ok"] * 9 + ["gap", "not fetched"] + ["ok"] * 19,
+    }
+)
+LOGONS = counts(
+    ("pc-1", "ann", 9),
+    ("pc-2", "ann", 7),
+    ("pc-2", "bob", 3),
+    ("pc-10", "ann", 100),
+    ("pc-4", "ann", 6),
+    ("pc-4", "bob", 4),
+    ("pc-5", "ext.moore", 8),
+    ("pc-6", "kim", 12),
+)
+PEOPLE = users(
+    user("u1", email="ann@corp.example", user_department="Sales"),
+    user("u2", email="bob@corp.example"),
+    user("u3", surname="kim"),
+    user("u4", surname="kim"),
+)
+ASSETS = hosts(
+    host("h1", "pc-1", department="Support"),
+    host("h2", "pc-2", owners=("u2",)),
+    host("h3", "pc-10", owners=("u9",)),
+    host("h4", "pc-4"),
+    host("h5", "pc-5"),
+    host("h6", "pc-6"),
+)
+
+
+def report(logons=LOGONS, people=PEOPLE, assets=ASSETS, *, instance="Demo", days=DAYS, message=None):
+    """The page after a second run: before it, nobody had an owner."""
+    shares = shares_of(logons, Rules())
+    decisions = decide(logons, people, assets)
+    unowned = assets.with_columns(owner_ids=pl.lit([], pl.List(pl.String)))
+    before = changed_decisions(
+        empty(OwnerDecisionsHistory), decide(logons, people, unowned), decided_at=NOW, run_id="run-0"
+    ).with_columns(pl.col("decided_at") - timedelta(days=1), run_id=pl.lit("run-0"))
+    now = changed_decisions(before, decisions, decided_at=NOW, run_id=RUN)
+    return report_page(
+        instance=instance,
+        decisions=decisions,
+        shares=shares,
+        matches=username_matches(shares, people, user_value_field="user_email"),
+        users=people,
+        days=days,
+        changes=changes_of(pl.concat([before, now]).lazy(), RUN),
+        writes=plan(decisions, people, assets).with_columns(
+            outcome=pl.lit("written"), message=pl.lit(message, pl.String)
+        ),
+        made_at=NOW,
+    )
+
+
+class Elements(HTMLParser):
+    """The tags of a page with their attributes, and the texts by the tag that holds them."""
+
+    def __init__(self, html):
+        super().__init__()
+        self.tags, self.texts, self.open = [], [], []
+        self.feed(html)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        if tag != "meta":
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.texts.append((self.open[-1] if self.open else None, data))
+
+
+def rows_of(html, title):
+    """The rows of the table with this caption, cell by cell as text."""
+    (table,) = re.findall(rf"<caption>{title}</caption>(.*?)</table>", html, re.DOTALL)
+    rows = re.findall(r"<tr>(.*?)</tr>", table.split("<tbody>")[1], re.DOTALL)
+    cells = [re.findall(r"<td.*?>(.*?)</td>", row, re.DOTALL) for row in rows]
+    return [[" ".join(re.sub("<[^>]+>", " ", cell).split()) for cell in row] for row in cells]
+
+
+def test_the_tables_hold_what_the_run_found():
+    html = report()
+    assert rows_of(html, "Conflicts") == [
+        ["pc-10 h3", "u9", "ann", "ann@corp.example u1", "100.0%", "100 of 100", "2026-03-02"],
+        ["pc-2 h2", "bob@corp.example u2", "ann", "ann@corp.example u1", "70.0%", "7 of 10", "2026-03-02"],
+    ]
+    assert rows_of(html, "Unmatched users") == [
+        ["kim", "1", "1", "12", "kim u3 kim u4"],
+        ["ext.moore", "1", "1", "8", "none"],
+    ]
+    assert rows_of(html, "Days that lack events") == [
+        ["2026-03-10", "3", "hardly any events, or none"],
+        ["2026-03-11", "", "not fetched"],
+    ]
+    before, now = "matched, write", "matched, conflict"
+    assert rows_of(html, "Changes") == [
+        ["pc-10 h3", f"single user, {before}", f"single user, {now}", "ann@corp.example u1", "u9"],
+        ["pc-2 h2", f"majority, {before}", f"majority, {now}", "ann@corp.example u1", "bob@corp.example u2"],
+    ]
+    assert rows_of(html, "Writes") == [
+        ["pc-1 h1", "written", "ann@corp.example u1", "Support Sales", "", "2026-03-30 12:00"]
+    ]
+    texts = " ".join(text for _, text in Elements(html).texts)
+    for figure in ("6", "2", "33.3%"):
+        assert f"<b>{figure}</b>" in html
+    assert "2026-03-01 to 2026-03-30 (30 days), decided 2026-03-30 12:00 UTC" in texts
+    assert "no_majority 1" in texts
+
+
+HOSTILE = [
+    "<script>pwned()</script>",
+    "</script><script>pwned()</script>",
+    "<img src=x onerror=pwned()>",
+    '" autofocus onfocus="pwned()',
+    "' onmouseover='pwned()",
+    "--><svg onload=pwned()>",
+    "</td></table></style></title><iframe srcdoc='<script>parent.pwned()</script>'>",
+    "{{ 7 * 7 }}{% raw %}",
+    "javascript:pwned()",
+    "&lt;script&gt;",
+    "right\u202eto\u2066left\u2029line\nbreak\x00\x1b[2J",
+    "\\u003cscript>",
+    "x" * 10_000,
+]
+
+
+def hostile_report(*names):
+    """A page in which every text that comes from somewhere else is one of these."""
+    logons, people, assets = [], [], []
+    for name in names:
+        logons += [(f"{name}1", name, 3), (f"{name}2", f"{name}other", 3), (f"{name}3", name, 3)]
+        people.append(user(name, sam=name, email=f"{name}@x", user_department=name, criticality=name))
+        assets += [
+            host(f"{name}h1", f"{name}1", department=name),
+            host(f"{name}h2", f"{name}2"),
+            host(f"{name}h3", f"{name}3", owners=(f"{name}owner",)),
+        ]
+    text = " ".join(names)
+    return report(counts(*logons), users(*people), hosts(*assets), instance=text, message=text)
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_name_is_nothing_but_text(name):
+    found, honest = Elements(hostile_report(name)), Elements(hostile_report("ann"))
+    assert [tag for tag, _ in found.tags] == [tag for tag, _ in honest.tags]
+    assert [sorted(values) for _, values in found.tags] == [sorted(values) for _, values in honest.tags]
+    scripts = [text for tag, text in found.texts if tag == "script"]
+    assert scripts == [text for tag, text in honest.texts if tag == "script"]
+    assert all(text.isprintable() for tag, text in found.texts if tag == "bdi")
+    assert max(len(text) for tag, text in found.texts if tag == "bdi") < 2 * page_module.LONGEST_NAME
+
+
+def test_the_page_needs_nothing_else_and_its_policy_allows_its_own_scripts_only():
+    html = report()
+    found = Elements(html)
+    links = {value for _, values in found.tags for name, value in values.items() if name in {"src", "href"}}
+    assert all(link.startswith("#") for link in links)
+    assert len(html.encode()) < 1_000_000
+    (policy,) = (values["content"] for tag, values in found.tags if "http-equiv" in values and tag == "meta")
+    assert policy.startswith("default-src 'none'; ")
+    assert "unsafe" not in policy
+    for tag in ("script", "style"):
+        for text in re.findall(rf"<{tag}>(.*?)</{tag}>", html, re.DOTALL):
+            assert base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() in policy
+
+
+def test_a_long_table_is_cut_and_says_so(monkeypatch):
+    monkeypatch.setattr(page_module, "MOST_ROWS", 1)
+    html = report()
+    assert len(rows_of(html, "Conflicts")) == 1
+    assert "The first 1 of 2." in html
+
+
+def test_a_page_about_nothing_says_so():
+    html = report(counts(), PEOPLE, hosts(), days=DAYS.clear())
+    assert "The last run knew no host" in html
+    assert "Nobody logged on anywhere." in html
+    assert html.count('<p class="note">None.</p>') == 3
+
+
+@pytest.fixture
+def opened(browser, tmp_path):
+    """Opens a page in a browser and collects what it asks for and complains about."""
+    contexts = []
+
+    def open_page(html, **options):
+        file = tmp_path / "report.html"
+        file.write_text(html, encoding="utf-8", newline="")
+        contexts.append(browser.new_context(**options))
+        page = contexts[-1].new_page()
+        page.requested, page.answered, page.complaints = [], [], []
+        page.on("request", lambda request: page.requested.append(request.url))
+        page.on("requestfinished", lambda request: page.answered.append(request.url))
+        page.on("console", lambda message: page.complaints.append(message.text))
+        page.on("pageerror", lambda error: page.complaints.append(str(error)))
+        page.on("dialog", lambda dialog: page.complaints.append(dialog.message))
+        page.add_init_script("window.pwned = () => alert('pwned')")
+        page.set_default_timeout(20_000)
+        page.goto(file.as_uri())
+        if options.get("java_script_enabled", True):
+            page.locator("#funnel-plot svg").wait_for()
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+
+
+def column(page, section, number):
+    return page.locator(f"#{section} tbody tr:visible td:nth-child({number})").all_inner_texts()
+
+
+def test_tables_are_sorted_by_a_click(opened):
+    page = opened(report())
+    names = ["pc-10\nh3", "pc-2\nh2"]
+    assert column(page, "conflicts", 1) == names
+    host_head = page.get_by_role("columnheader", name="Host", exact=True).first
+    host_head.get_by_role("button").click()
+    assert column(page, "conflicts", 1) == names[::-1]  # 2 comes before 10
+    assert host_head.get_attribute("aria-sort") == "ascending"
+    host_head.get_by_role("button").click()
+    assert column(page, "conflicts", 1) == names
+    page.locator("#unmatched th", has_text="Logons").get_by_role("button").click()
+    assert column(page, "unmatched", 4) == ["12", "8"]
+    page.locator("#unmatched th", has_text="Logons").get_by_role("button").click()
+    assert column(page, "unmatched", 4) == ["8", "12"]
+
+
+def test_tables_are_searched_by_words_in_any_case(opened):
+    page = opened(report())
+    page.get_by_label("Search: Conflicts").fill("BOB pc-2")
+    assert column(page, "conflicts", 1) == ["pc-2\nh2"]
+    assert page.locator("#conflicts [role=status]").inner_text() == "1 of 2"
+    assert len(column(page, "changes", 1)) == 2
+    page.get_by_label("Search: Conflicts").fill("")
+    assert len(column(page, "conflicts", 1)) == 2
+
+
+@pytest.mark.parametrize("zone", ["UTC", "America/Los_Angeles", "Pacific/Kiritimati", "America/Santiago"])
+def test_plots_are_drawn_without_a_request_whatever_the_time_zone(opened, zone):
+    page = opened(report(), timezone_id=zone)
+    assert page.requested == [page.url]
+    assert page.complaints == []
+    assert "more than 60%" in page.locator("#shares-plot").inner_text()
+    assert "hosts known" in page.locator("#funnel-plot").inner_text()
+    days = page.locator("#days-plot").inner_text()
+    assert "01 Mar" in days
+    assert "28 Feb" not in days
+    assert "not fetched" in days
+    page.locator("#days-plot .mark-rect.role-mark path").last.hover()
+    assert page.locator(".tip").inner_text() == "2026-03-30, 800 logon events"
+
+
+def test_hostile_names_run_nothing(opened):
+    page = opened(hostile_report(*HOSTILE))
+    assert page.locator("#writes tbody tr").count() == len(HOSTILE)
+    for head in page.locator("table.data th button").all():
+        head.click()
+    for name in HOSTILE:
+        page.get_by_label("Search: Writes").fill(name[:50])
+        page.keyboard.press("Tab")
+    assert page.complaints == []
+    assert page.requested == [page.url]
+    assert page.locator("img, iframe, [onload], [onfocus], [onmouseover]").count() == 0
+
+
+def test_the_browser_refuses_what_is_not_the_page_s_own(opened):
+    page = opened(report())
+    page.evaluate("document.body.insertAdjacentHTML('beforeend', '<img src=x onerror=pwned()>')")
+    page.evaluate("document.body.append(Object.assign(document.createElement('script'), {text: 'pwned()'}))")
+    assert page.evaluate("fetch('https://example.invalid').then(() => 'sent', () => 'refused')") == "refused"
+    assert page.answered == [page.url]
+    assert len(page.complaints) >= 3
+    assert all("Content Security Policy" in text for text in page.complaints), page.complaints
+
+
+def brightness(page, selector="body"):
+    colour = page.locator(selector).first.evaluate("one => getComputedStyle(one).backgroundColor")
+    return sum(map(int, re.findall(r"\d+", colour)[:3]))
+
+
+def test_the_page_is_dark_where_the_reader_wants_it_and_light_on_paper(opened):
+    page = opened(report(), color_scheme="dark")
+    assert brightness(page) < 150
+    ink = "document.querySelector('#funnel-plot text')"
+    fill = f"getComputedStyle({ink}).fill"
+    assert page.evaluate(fill) == "rgb(228, 228, 224)"
+    page.emulate_media(media="print", color_scheme="dark")
+    assert page.evaluate(fill) == "rgb(35, 39, 44)"
+    assert not page.locator(".tools").first.is_visible()
+    assert brightness(opened(report(), color_scheme="light")) > 600
+
+
+def test_the_page_fits_a_phone(opened):
+    page = opened(report(), viewport={"width": 360, "height": 740}, is_mobile=True, has_touch=True)
+    assert page.evaluate("document.documentElement.scrollWidth") == 360
+    label = "getComputedStyle(document.querySelector('#conflicts td'), '::before').content"
+    assert page.evaluate(label) == '"Host"'
+    page.locator("#conflicts th button").first.tap()
+    assert column(page, "conflicts", 1)[0].startswith("pc-2")
+
+
+def test_without_scripts_the_tables_are_there(opened):
+    page = opened(report(), java_script_enabled=False)
+    assert "need JavaScript" in page.locator("header").inner_text()
+    assert "pc-10" in page.locator("#conflicts").inner_text()
