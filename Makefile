@@ -42,6 +42,7 @@ docs: setup
 	  > docs/configuration.md
 	$(BIN)/python -c 'from resources.settings_schema import instance_schema_text as page; print(page(), end="")' \
 	  > docs/instance.schema.json
+	$(BIN)/python -c 'from sandbox.cookbook import refresh; refresh()'
 
 clean:
 	rm -rf $(VENV) var

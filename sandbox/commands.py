@@ -62,9 +62,7 @@ def demo() -> None:
         f"  make ui                                  the Dagster UI on the sandbox, at http://127.0.0.1:3000\n"
         f"  asset-owners sandbox up                  the sandbox alone\n"
         f"  asset-owners explain --instance {sandbox.instance_file} lt-1001\n"
-        f"  the tables: open {catalogue_path(home())} read-only with any DuckDB client, for instance\n"
-        f"  .venv/bin/python -c \"import duckdb; print(duckdb.connect('{catalogue_path(home())}', "
-        f"read_only=True).sql('FROM demo.owner_decisions'))\"",
+        f'  asset-owners sql "FROM demo.conflicts"    the tables, also as CSV or JSON',
         highlight=False,
         soft_wrap=True,
     )

@@ -5,7 +5,7 @@ Those modules are imported when their command is called: Dagster and Polars take
 
 from pathlib import Path
 from types import ModuleType
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -124,6 +124,37 @@ def check(instance: InstanceFile) -> None:
     from pipelines.cli import check as command
 
     raise typer.Exit(command.check(instance))
+
+
+@app.command()
+def sql(
+    query: Annotated[
+        str | None, typer.Argument(help="What to ask.", show_default="standard input, or a prompt")
+    ] = None,
+    instance: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The instance whose tables are meant by names without a schema."),
+    ] = None,
+    scratch: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="The DuckDB file that new tables go into.",
+            show_default="one that is deleted at the end",
+        ),
+    ] = None,
+    form: Annotated[
+        Literal["table", "csv", "json"], typer.Option("--format", help="How rows are printed.")
+    ] = "table",
+) -> None:
+    """Ask the tables in SQL, for instance: FROM conflicts.
+
+    They are open to read only, also while a run writes them. Without a query DuckDB's own prompt starts where
+    it is installed, otherwise a plain one.
+    """
+    from pipelines.cli import sql as command
+
+    raise typer.Exit(command.sql(query, instance=instance, scratch=scratch, form=form))
 
 
 sandbox = typer.Typer(

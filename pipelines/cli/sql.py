@@ -1,0 +1,205 @@
+"""`asset-owners sql`: ask the tables in SQL.
+
+The catalogue is opened to read only. What an analyst wants to keep goes into a scratch file beside it, which
+is the session's own and ends with it, unless it was named.
+"""
+
+import csv
+import importlib
+import io
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager, redirect_stdout, suppress
+from pathlib import Path
+from typing import Any, Literal
+
+import duckdb
+
+from ownership.identities import printable
+from resources.catalogue import catalogue_path
+from resources.errors import AssetOwnersError, ConfigurationError
+from resources.settings import home, load_instance
+
+Format = Literal["table", "csv", "json"]
+
+ROWS_ON_SCREEN = 40
+ROWS_AT_ONCE = 10_000
+WITHOUT_LIMIT = 1_000_000_000
+LEAVING = {"exit", "quit", ".exit", ".quit"}
+
+
+def sql(query: str | None, *, instance: Path | None, scratch: Path | None, form: Format) -> int:
+    """Answer a query, or let the user ask at a prompt; return the exit status.
+
+    Without a query it is read from standard input, unless that is a terminal: then DuckDB's own command line
+    starts where it is installed, and a plain prompt where it is not.
+
+    Args:
+        query: one or more statements; the last one's rows are printed.
+        instance: the instance file of the schema that names without one are looked up in.
+        scratch: the file to write in; None: one that is deleted at the end.
+        form: how rows are printed.
+
+    Raises:
+        ConfigurationError: the instance file or the query is wrong.
+        AssetOwnersError: there are no tables yet, or DuckDB failed otherwise.
+    """
+    if query is None and not sys.stdin.isatty():
+        query = sys.stdin.read()
+    with _told_to_the_analyst(), tempfile.TemporaryDirectory(prefix="asset-owners-") as folder:
+        slug = load_instance(instance).slug if instance else None
+        opening = opening_lines(home(), scratch or Path(folder) / "scratch.duckdb", slug)
+        if query is None and (client := shutil.which("duckdb")):
+            return _start(client, opening)
+        with duckdb.connect() as connection:
+            for line in opening:
+                connection.execute(line)
+            if query is None:
+                _prompt(connection, opening)
+            else:
+                _answer(connection, query, form)
+    return 0
+
+
+def opening_lines(home: Path, scratch: Path, slug: str | None = None) -> list[str]:
+    """The three statements that open the tables and a scratch file in any DuckDB client.
+
+    New tables go into the scratch file, and names without a schema are the instance's, or the only one's.
+    Where there are several and none is chosen, a name needs its schema, and a new table `scratch.` before it.
+
+    Args:
+        home: ASSET_OWNERS_HOME.
+        scratch: the file to write in.
+        slug: the instance's.
+
+    Raises:
+        AssetOwnersError: there are no tables yet, or none of this instance.
+    """
+    schemas = _schemas(catalogue_path(home))
+    if not schemas or slug not in {None, *schemas}:
+        raise AssetOwnersError(
+            f"There are no tables{f' of {slug}' if slug else ''} in {home} yet; run the instance first "
+            "(asset-owners run --instance FILE), or set ASSET_OWNERS_HOME to the folder that holds them"
+        )
+    if len(schemas) == 1:
+        [slug] = schemas
+    path = f'scratch.main,warehouse."{slug}"' if slug else "warehouse.main,scratch.main"
+    return [
+        f"ATTACH {_quoted(str(scratch))} AS scratch;",
+        f"ATTACH {_quoted(str(catalogue_path(home)))} AS warehouse (READ_ONLY);",
+        f"SET search_path = {_quoted(path)};",
+    ]
+
+
+def _schemas(catalogue: Path) -> set[str]:
+    if not catalogue.exists():
+        return set()
+    with duckdb.connect(catalogue, read_only=True) as connection:
+        views = connection.execute("SELECT schema_name FROM duckdb_views() WHERE NOT internal").fetchall()
+    return {name for (name,) in views}
+
+
+@contextmanager
+def _told_to_the_analyst() -> Generator[None]:
+    try:
+        yield
+    except duckdb.ProgrammingError as error:
+        raise ConfigurationError(f"The query is wrong: {error}") from error
+    except duckdb.Error as error:
+        raise AssetOwnersError(f"DuckDB failed: {error}") from error
+
+
+def _start(client: str, opening: list[str]) -> int:
+    """Run DuckDB's command line; Ctrl-C is for it alone, where it ends a query."""
+    arguments = [argument for line in opening for argument in ("-cmd", line)]
+    before = signal.signal(signal.SIGINT, lambda *_: None)
+    try:
+        return subprocess.run([client, *arguments], check=False).returncode  # noqa: S603  (the user's own client)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _prompt(connection: duckdb.DuckDBPyConnection, opening: list[str]) -> None:
+    """Answer statements that end with a semicolon, until Ctrl-D."""
+    with suppress(ImportError):
+        importlib.import_module("readline")  # lines can be edited, and arrow keys bring back earlier ones
+    print(*opening, "-- SHOW ALL TABLES; lists what there is. Ctrl-D ends.", sep="\n")
+    lines: list[str] = []
+    while True:
+        try:
+            lines.append(input("  ...> " if lines else "sql> "))
+            if len(lines) == 1 and lines[0].strip(" ;") in LEAVING:
+                return
+            if lines[-1].rstrip().endswith(";"):
+                query = "\n".join(lines)
+                lines.clear()
+                with _told_to_the_analyst():
+                    _answer(connection, query, "table")
+        except EOFError:
+            print()
+            return
+        except KeyboardInterrupt:
+            lines.clear()
+            print()
+        except AssetOwnersError as error:
+            print(error)
+
+
+def _answer(connection: duckdb.DuckDBPyConnection, query: str, form: Format) -> None:
+    if form == "table":
+        if (relation := connection.sql(query)) is not None:
+            print_table(relation)
+    elif (answer := connection.execute(query)) is not None:
+        columns = [name for name, *_ in answer.description or ()]
+        {"csv": _print_csv, "json": _print_json}[form](columns, _rows(answer))
+
+
+def _rows(answer: duckdb.DuckDBPyConnection) -> Iterator[tuple[Any, ...]]:
+    while rows := answer.fetchmany(ROWS_AT_ONCE):
+        yield from rows
+
+
+def print_table(relation: duckdb.DuckDBPyRelation) -> None:
+    """Print a box, on a terminal cut to its width; names come from outside, so what acts on it is escaped.
+
+    Elsewhere than on a terminal all rows and columns are printed whole.
+    """
+    terminal = sys.stdout.isatty()
+    box = io.StringIO()
+    with redirect_stdout(box):
+        relation.show(
+            max_rows=ROWS_ON_SCREEN if terminal else WITHOUT_LIMIT,
+            max_width=shutil.get_terminal_size().columns if terminal else WITHOUT_LIMIT,
+            max_col_width=None if terminal else WITHOUT_LIMIT,
+        )
+    print(*map(printable, box.getvalue().rstrip().splitlines()), sep="\n")
+
+
+def _print_csv(columns: list[str], rows: Iterator[tuple[Any, ...]]) -> None:
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows([_plain(value) for value in row] for row in rows)
+
+
+def _plain(value: Any) -> Any:
+    """What a cell holds: lists, structs and truth values as in JSON."""
+    structured = isinstance(value, list | dict | bool)
+    return json.dumps(value, default=str, ensure_ascii=False) if structured else value
+
+
+def _print_json(columns: list[str], rows: Iterator[tuple[Any, ...]]) -> None:
+    """Print an array of objects, one a line."""
+    separator = "["
+    for row in rows:
+        print(separator, json.dumps(dict(zip(columns, row, strict=True)), default=str), sep="\n", end="")
+        separator = ","
+    print("[]" if separator == "[" else "\n]")
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"

@@ -1,0 +1,180 @@
+"""The cookbook's page: its queries, answered by what the demo's tables hold on one fixed day.
+
+The tables come about without services, so that a test can make them in a moment: documents are counted here,
+in Python, as the search service would count them. Everything after that is the pipeline's own: assets become
+rows, then shares, matches, decisions, plan, history and catalogue. What is planned counts as written.
+"""
+
+import io
+import re
+import tempfile
+from collections import Counter
+from collections.abc import Mapping
+from contextlib import redirect_stdout
+from datetime import UTC, date, datetime, time, timedelta
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import polars as pl
+
+from ownership import schemas
+from ownership.decisions import owner_decisions
+from ownership.evidence import host_user_shares
+from ownership.matching import username_matches
+from ownership.plan import plan_writes
+from ownership.windows import Window, days_of, look_back_window
+from pipelines.cli.sql import opening_lines, print_table
+from resources.records import host_record, user_record
+from resources.settings import Instance
+from resources.tables import Tables
+from sandbox.company import DEMO_RULES, Company, generate
+
+PAGE = Path(__file__).parents[1] / "docs" / "cookbook.md"
+RUNS = tuple(date(2026, 3, day) for day in (17, 24, 31))
+"""The days on which the demo's instance ran, late in the evening."""
+
+RECIPE = re.compile(r"(?<=```sql\n)((?:(?!```).)*)```\n\n```text\n((?:(?!```).)*)```", re.DOTALL)
+"""A query of the page, and its answer."""
+
+_INSTANCE = Instance.model_validate(
+    {
+        "name": "Demo",
+        "url": "https://search.corp.example",
+        "username": "asset-owners",
+        "password": {"env": "SEARCH_PASSWORD"},
+        "sensor": "sandbox",
+        "platform": {
+            "url": "https://inventory.corp.example",
+            "email": "integration@corp.example",
+            "password": {"env": "INVENTORY_PASSWORD"},
+            "tenant_id": "acme",
+        },
+        "rules": DEMO_RULES,
+    }
+)
+
+
+def refresh() -> None:
+    """Write the answers of today's code into the page."""
+    PAGE.write_text(refreshed(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+def refreshed(page: str) -> str:
+    """Return the page with each query's answer in the block that follows it."""
+    with tempfile.TemporaryDirectory() as folder:
+        home = Path(folder)
+        fill(home)
+        with duckdb.connect() as connection:
+            for line in opening_lines(home, home / "scratch.duckdb", _INSTANCE.slug):
+                connection.execute(line)
+            connection.execute("SET TimeZone = 'UTC'")
+            return RECIPE.sub(
+                lambda recipe: f"{recipe[1]}```\n\n```text\n{_answer(connection, recipe[1])}```", page
+            )
+
+
+def _answer(connection: duckdb.DuckDBPyConnection, query: str) -> str:
+    box = io.StringIO()
+    with redirect_stdout(box):
+        print_table(connection.sql(query))
+    return box.getvalue()
+
+
+def fill(home: Path) -> None:
+    """Store what the demo's tables hold after the runs."""
+    company = generate(today=RUNS[-1])
+    tables = Tables(home, _INSTANCE.slug)
+    tables.prepare()
+    _store_days(tables, company, fetched_at=_evening(RUNS[-1]))
+    assets = {asset["id"]: asset for asset in company.hosts}
+    for day in RUNS:
+        for host_id, values in _run(tables, company, list(assets.values()), day).items():
+            assets[host_id] = {**assets[host_id], **values}
+
+
+def _store_days(tables: Tables, company: Company, *, fetched_at: datetime) -> None:
+    """Count the documents that the default query matches, as the search service would."""
+    window = Window(RUNS[0] - timedelta(days=29), RUNS[-1])
+    totals: dict[date, Counter[str]] = {day: Counter() for day in days_of(window)}
+    counts: dict[date, Counter[tuple[str, str]]] = {day: Counter() for day in days_of(window)}
+    for document in company.documents():
+        day = date.fromisoformat(document["@timestamp"][:10])
+        if day not in totals or not _matches(document):
+            continue
+        host, users = document["agent"].get("name"), document.get("user", {}).get("name")
+        users = [users] if isinstance(users, str) else users or []
+        totals[day] += Counter(matching=1, lacking_user=int(not users), lacking_host=int(host is None))
+        if host is not None:
+            counts[day].update((host, user) for user in users)
+    for day, total in totals.items():
+        row = {
+            "day": day,
+            **{name: total[name] for name in ("matching", "lacking_user", "lacking_host")},
+            "counted": counts[day].total(),
+            "fetched_at": fetched_at,
+            "settings_fingerprint": _INSTANCE.extraction_fingerprint,
+        }
+        rows = [(day, *names, events) for names, events in counts[day].items()]
+        tables.write_day(
+            pl.DataFrame([row], schema=schemas.polars_schema(schemas.LogonDays)),
+            pl.DataFrame(rows, schema=schemas.polars_schema(schemas.LogonCounts), orient="row"),
+        )
+
+
+def _matches(document: Mapping[str, Any]) -> bool:
+    event = document["event"]
+    process = document.get("process", {})
+    return (event["code"], event["outcome"], process.get("name")) == ("4624", "success", "svchost.exe")
+
+
+def _run(
+    tables: Tables, company: Company, assets: list[dict[str, Any]], day: date
+) -> dict[str, dict[str, Any]]:
+    """Decide, publish and write as a run over the window that ends with `day`; return the fields written."""
+    scan, rules = _INSTANCE.scan, _INSTANCE.rules.as_rules()
+    run_id, now = f"run of {day}", _evening(day)
+    window = look_back_window(day, scan.lookback_days, scan.first_day)
+    hosts = _listed(
+        schemas.InventoryHosts, [host_record(asset["id"], asset, _INSTANCE) for asset in assets], now
+    )
+    users = _listed(
+        schemas.InventoryUsers, [user_record(asset["id"], asset, _INSTANCE) for asset in company.users], now
+    )
+    shares = host_user_shares(
+        tables.logon_counts(window, run_id=run_id),
+        exclude_users=rules.exclude_users,
+        hostname_match=rules.hostname_match,
+    )
+    matches = username_matches(shares, users, user_value_field=_INSTANCE.platform_user_value_field)
+    decisions = owner_decisions(
+        shares, matches, hosts, rules=rules, window=window, decided_at=now, run_id=run_id
+    )
+    for table, frame in {
+        "inventory_hosts": hosts,
+        "inventory_users": users,
+        "host_user_shares": shares,
+        "username_matches": matches,
+        "owner_decisions": decisions,
+    }.items():
+        tables.write(table, frame, run_id=run_id, publish=True)
+    tables.append_history(decisions, decided_at=now, run_id=run_id)
+    written = plan_writes(
+        decisions, hosts, users, enrich=scan.enrich, run_id=run_id, intended_at=now
+    ).with_columns(outcome=pl.lit("written"), completed_at="intended_at")
+    tables.append_writes(written, run_id=run_id)
+    names = {"owner": _INSTANCE.platform_user_field, "department": "department", "criticality": "criticality"}
+    return {
+        row["host_id"]: {names[name]: value for name, value in row["new_values"].items() if value is not None}
+        for row in written.iter_rows(named=True)
+    }
+
+
+def _listed(model: type[schemas.Table], records: list[dict[str, Any]], at: datetime) -> pl.DataFrame:
+    return pl.DataFrame(
+        [{**record, "listed_at": at} for record in records], schema=schemas.polars_schema(model)
+    )
+
+
+def _evening(day: date) -> datetime:
+    return datetime.combine(day, time(23), UTC)

@@ -1,0 +1,318 @@
+"""`asset-owners sql` as an analyst's shell runs it, beside DuckDB clients of other makes."""
+
+import csv
+import io
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import polars as pl
+import pytest
+import yaml
+
+from ownership import schemas
+from pipelines.cli import main
+from pipelines.cli.sql import opening_lines
+from resources.tables import Tables
+from tests.ownership.builders import NOW, host, hosts
+
+ASSET_OWNERS = Path(sys.executable).with_name("asset-owners")
+HOSTS = "SELECT host_id FROM inventory_hosts ORDER BY ALL"
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    """A home whose one instance, Head office, has two hosts; no DuckDB client is installed."""
+    monkeypatch.setenv("ASSET_OWNERS_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("PATH", "/nowhere")
+    fill(tmp_path / "home", "head_office", "a", "b")
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def temporary(tmp_path, monkeypatch):
+    """Where sessions keep their files."""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setenv("TMPDIR", str(folder))
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    return folder
+
+
+@pytest.fixture
+def sql(home, temporary, monkeypatch, capsys):  # noqa: ARG001  (the tables that are asked)
+    """Call the command as a shell would; return what it prints, or says when it ends with another status."""
+
+    def call(*arguments, status=0, stdin=""):
+        monkeypatch.setattr(sys, "argv", ["asset-owners", "sql", *arguments])
+        monkeypatch.setattr(sys, "stdin", io.StringIO(stdin))
+        with pytest.raises(SystemExit) as ended:
+            main()
+        out, err = capsys.readouterr()
+        assert (ended.value.code or 0) == status, err
+        return err if status else out
+
+    return call
+
+
+@pytest.fixture
+def as_json(sql):
+    return lambda *arguments: json.loads(sql(*arguments, "--format", "json"))
+
+
+def fill(home, slug, *host_ids):
+    tables = Tables(home, slug)
+    tables.prepare()
+    tables.write("inventory_hosts", hosts(*(host(host_id) for host_id in host_ids)), run_id="r", publish=True)
+    return tables
+
+
+def instance_file(tmp_path, name):
+    content = {
+        "name": name, "url": "https://search.corp.example", "username": "u", "password": {"env": "NOT_SET"},
+        "sensor": "s",
+        "platform": {
+            "url": "https://inventory.corp.example", "email": "e", "password": {"env": "NOT_SET"},
+            "tenant_id": "1",
+        },
+    }  # fmt: skip
+    file = tmp_path / f"{name}.yaml"
+    file.write_text(yaml.safe_dump(content))
+    return str(file)
+
+
+def test_a_table_is_found_with_and_without_its_schema(as_json):
+    for name in ("inventory_hosts", "head_office.inventory_hosts", "warehouse.head_office.inventory_hosts"):
+        assert [row["host_id"] for row in as_json(f"FROM {name}")] == ["a", "b"]
+    assert as_json("SELECT day FROM coverage") == []
+
+
+def test_rows_come_as_a_box_as_csv_and_as_json(sql, as_json):
+    query = (
+        "SELECT 1 AS number, NULL AS nothing, [1, 2] AS list, 'a,\"b\"' AS text, DATE '2026-03-31' AS day, "
+        "true AS yes"
+    )
+    box = sql(query)
+    assert "│ number │" in box
+    assert "│ [1, 2] " in box
+    assert list(csv.reader(sql(query, "--format", "csv").splitlines())) == [
+        ["number", "nothing", "list", "text", "day", "yes"],
+        ["1", "", "[1, 2]", 'a,"b"', "2026-03-31", "true"],
+    ]
+    assert as_json(query) == [
+        {"number": 1, "nothing": None, "list": [1, 2], "text": 'a,"b"', "day": "2026-03-31", "yes": True}
+    ]
+    empty = "SELECT host_id FROM inventory_hosts WHERE false"
+    assert "host_id" in sql(empty)
+    assert sql(empty, "--format", "csv") == "host_id\n"
+
+
+def test_what_is_not_for_a_screen_is_whole(sql, as_json):
+    query = "SELECT range AS number, repeat('x', 300) AS text, 0 AS c, 0 AS d FROM range(2500)"
+    box = sql(query)
+    assert box.count("x" * 300) == 2500
+    assert len(sql(query, "--format", "csv").splitlines()) == 2501
+    assert len(as_json(query)) == 2500
+
+
+def test_names_that_act_on_a_terminal_are_escaped(sql):
+    box = sql("SELECT 'pc' || chr(27) || '[2J' || chr(8238) || 'x' AS name")
+    assert "\x1b" not in box
+    assert "\u202e" not in box
+    assert "[2J" in box
+
+
+def test_a_query_may_come_from_standard_input_and_have_several_statements(sql):
+    query = "CREATE TABLE mine AS SELECT 1;\n INSERT INTO mine VALUES (2);\nSELECT count(*) AS n FROM mine;"
+    assert json.loads(sql("--format", "json", stdin=query)) == [{"n": 2}]
+    assert sql(stdin="") == ""
+
+
+def test_new_tables_are_the_sessions_own_unless_the_scratch_file_is_named(sql, as_json, temporary, tmp_path):
+    sql("CREATE TABLE mine AS FROM inventory_hosts")
+    assert "mine does not exist" in sql("FROM mine", status=2)
+    assert list(temporary.iterdir()) == []
+    kept = ("--scratch", str(tmp_path / "it's mine.duckdb"))
+    sql("CREATE TABLE mine AS FROM inventory_hosts", *kept)
+    assert as_json("SELECT count(*) AS n FROM mine", *kept) == [{"n": 2}]
+
+
+@pytest.mark.parametrize(
+    ("query", "says"),
+    [
+        ("FROM nowhere", "The query is wrong: Catalog Error: Table with name nowhere does not exist"),
+        ("SELEC 1", 'The query is wrong: Parser Error: syntax error at or near "SELEC"'),
+        ("SELECT hots FROM inventory_hosts", "The query is wrong: Binder Error"),
+        ("DROP VIEW head_office.inventory_hosts", "read-only"),
+        ("CREATE TABLE warehouse.head_office.mine AS SELECT 1", "read-only"),
+    ],
+)  # fmt: skip
+def test_a_wrong_query_says_why_and_changes_nothing(sql, as_json, query, says):
+    assert says in sql(query, status=2)
+    assert as_json(HOSTS) == [{"host_id": "a"}, {"host_id": "b"}]
+
+
+def test_a_query_that_fails_on_its_way_is_no_wrong_argument(sql):
+    said = sql("SELECT CAST(host_id AS INT) FROM inventory_hosts", status=1)
+    assert said.startswith("asset-owners: DuckDB failed: Conversion Error")
+    assert "Traceback" not in said
+
+
+def test_before_the_first_run_it_says_what_to_do(sql, tmp_path, monkeypatch):
+    monkeypatch.setenv("ASSET_OWNERS_HOME", str(tmp_path / "none"))
+    said = sql("FROM conflicts", status=1)
+    assert said == (
+        f"asset-owners: There are no tables in {tmp_path / 'none'} yet; run the instance first (asset-owners "
+        "run --instance FILE), or set ASSET_OWNERS_HOME to the folder that holds them\n"
+    )
+    assert not (tmp_path / "none").exists()
+
+
+def test_of_several_instances_one_is_named_or_chosen(sql, as_json, home, tmp_path):
+    fill(home, "branch", "c")
+    assert 'Did you mean "branch.inventory_hosts' in sql("FROM inventory_hosts", status=2)
+    assert as_json("SELECT host_id FROM branch.inventory_hosts") == [{"host_id": "c"}]
+    assert as_json("CREATE TABLE scratch.mine AS FROM branch.inventory_hosts; SELECT host_id FROM mine") == [
+        {"host_id": "c"}
+    ]
+    chosen = ("--instance", instance_file(tmp_path, "Head office"))
+    both = "SELECT host_id FROM inventory_hosts UNION SELECT host_id FROM warehouse.branch.inventory_hosts"
+    assert sorted(row["host_id"] for row in as_json(both, *chosen)) == ["a", "b", "c"]
+    unknown = instance_file(tmp_path, "Elsewhere")
+    assert f"no tables of elsewhere in {home} yet" in sql("SELECT 1", "--instance", unknown, status=1)
+    assert "no such file" in sql("SELECT 1", "--instance", "none.yaml", status=2).lower()
+
+
+ANY_CLIENT = """
+import sys
+import duckdb
+
+client = duckdb.connect()
+for line in sys.stdin:
+    client.execute(line)
+client.execute("CREATE TABLE mine AS FROM inventory_hosts")
+print(client.sql("SELECT count(*) FROM scratch.mine, head_office.inventory_hosts").fetchall())
+"""
+
+
+def test_the_three_lines_open_the_tables_in_any_client_while_others_use_them(as_json, home, tmp_path):
+    lines = opening_lines(home, tmp_path / "my scratch.duckdb")
+    assert len(lines) == 3
+    tables = Tables(home, "head_office")
+    with tables.writing():
+        answered = subprocess.run(  # noqa: S603  (ours)
+            [sys.executable, "-c", ANY_CLIENT],
+            input="\n".join(lines),
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        tables.write("inventory_hosts", hosts(host("a")), run_id="r", publish=True)
+    assert answered.stdout == "[(4,)]\n"
+    assert as_json(HOSTS) == [{"host_id": "a"}]
+
+
+TERMINAL = "import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))"
+
+
+class Person:
+    """Somebody at a terminal: what is typed goes in, what is shown comes out."""
+
+    def __init__(self, *arguments):
+        self._process = subprocess.Popen(  # noqa: S603  (our own program)
+            [sys.executable, "-c", TERMINAL, ASSET_OWNERS, "sql", *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            bufsize=0,
+        )
+
+    def __enter__(self):
+        return self
+
+    def sees(self, text):
+        """Wait for a text; return all that was shown until then."""
+        assert self._process.stdout is not None
+        seen = b""
+        while text not in seen.decode(errors="ignore"):
+            shown = self._process.stdout.read(4096)
+            assert shown, f"ended without {text}: {seen.decode()}"
+            seen += shown
+        return seen.decode()
+
+    def types(self, text):
+        assert self._process.stdin is not None
+        self._process.stdin.write(text.encode())
+
+    def ends(self):
+        return self._process.wait(20)
+
+    def __exit__(self, *_):
+        self._process.kill()
+        self._process.communicate()
+
+
+@pytest.mark.usefixtures("home")
+def test_at_a_terminal_there_is_a_prompt(temporary):
+    with Person() as person:
+        assert "AS warehouse (READ_ONLY);" in person.sees("sql> ")
+        person.types("SELECT count(*) AS hosts\n")
+        person.sees("...> ")
+        person.types("FROM inventory_hosts;\n")
+        assert "│     2 │" in person.sees("sql> ")
+        person.types("FROM nowhere;\n")
+        assert "nowhere does not exist" in person.sees("sql> ")
+        person.types("SELECT 1\n")
+        person.sees("...> ")
+        person.types("\x03")
+        person.sees("sql> ")
+        person.types("CREATE TABLE mine AS SELECT 7 AS seven;\nFROM mine;\n")
+        person.sees("    7 │")
+        assert len(list(temporary.iterdir())) == 1
+        person.types("\x04")
+        assert person.ends() == 0
+    assert list(temporary.iterdir()) == []
+
+
+CLIENT = """\
+#!/bin/sh
+printf "%s\\n" "$@"
+trap "echo interrupted" INT
+read line
+read line
+exit 3
+"""
+
+
+def test_at_a_terminal_duckdbs_own_client_starts_where_it_is_installed(
+    home, temporary, tmp_path, monkeypatch
+):
+    client = tmp_path / "bin" / "duckdb"
+    client.parent.mkdir()
+    client.write_text(CLIENT)
+    client.chmod(0o700)
+    monkeypatch.setenv("PATH", str(client.parent))
+    scratch = tmp_path / "kept.duckdb"
+    with Person("--scratch", str(scratch)) as person:
+        lines = opening_lines(home, scratch)
+        assert person.sees(lines[-1]).split() == " ".join(f"-cmd {line}" for line in lines).split()
+        person.types("\x03")
+        person.sees("interrupted")
+        assert len(list(temporary.iterdir())) == 1, "Ctrl-C ended a query, not the session"
+        person.types("\n\n")
+        assert person.ends() == 3
+    assert list(temporary.iterdir()) == []
+
+
+def test_a_table_of_another_shape_keeps_its_types_for_a_program(as_json, home):
+    """Instants carry their offset, structs are objects."""
+    tables = Tables(home, "head_office")
+    nothing = {"owner": None, "department": None, "criticality": None}
+    row = {
+        "run_id": "r", "host_id": "a", "hostname": "pc", "outcome": "written", "old_values": nothing,
+        "new_values": {**nothing, "owner": "u"}, "intended_at": NOW, "completed_at": NOW,
+    }  # fmt: skip
+    tables.append_writes(pl.DataFrame([row], schema=schemas.polars_schema(schemas.OwnerWrites)), run_id="r")
+    [found] = as_json("SET TimeZone = 'UTC'; SELECT new_values, completed_at FROM owner_writes")
+    assert found == {"new_values": {**nothing, "owner": "u"}, "completed_at": "2026-03-30 12:00:00+00:00"}

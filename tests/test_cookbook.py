@@ -1,0 +1,31 @@
+import re
+
+import pytest
+
+from pipelines.cli.sql import opening_lines
+from sandbox.cookbook import PAGE, RECIPE, fill, refreshed
+
+TEXT = PAGE.read_text(encoding="utf-8")
+
+
+def test_the_answers_are_what_the_demos_tables_give():
+    assert refreshed(TEXT) == TEXT, "run `make docs`"
+
+
+def test_there_are_ten_questions_each_with_a_query_and_an_answer_that_has_rows():
+    assert re.findall(r"^## (\d+)\.", TEXT, re.MULTILINE) == [str(number) for number in range(1, 11)]
+    answers = [recipe[2] for recipe in RECIPE.finditer(TEXT)]
+    assert len(answers) == 10
+    assert [answer for answer in answers if answer.count("\n│") < 3] == [], "head, types and a row at least"
+
+
+@pytest.mark.parametrize("passing", [r"\d\d:\d\d", r"[0-9a-f]{8}-[0-9a-f]{4}-"])
+def test_no_answer_holds_an_instant_or_a_runs_id(passing):
+    assert not [recipe[2] for recipe in RECIPE.finditer(TEXT) if re.search(passing, recipe[2])]
+
+
+def test_the_lines_for_other_clients_are_those_that_the_command_uses(tmp_path):
+    fill(tmp_path)
+    lines = "\n".join(opening_lines(tmp_path, tmp_path / "scratch.duckdb", "demo"))
+    shown = lines.replace(f"{tmp_path}/scratch", "scratch").replace(str(tmp_path), "/srv/asset-owners")
+    assert shown.replace("demo", "head_office") in TEXT
