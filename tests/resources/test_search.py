@@ -272,7 +272,7 @@ def test_a_query_is_lucene_syntax_or_query_dsl(engine, client, index, query):
     [
         ("-a", "{}-a,{}-b"),
         ("-a", "{}-*,-{}-c"),
-        ("-2026", "<{}-{{now{{yyyy|UTC}}}}>,{}-b"),  # date mathematics
+        ("-2026", "<{}-{{now/y{{yyyy|UTC}}}}>,{}-b"),  # date mathematics
     ],
 )
 def test_an_index_may_be_any_expression_the_service_knows(engine, client, index, suffix, pattern):
