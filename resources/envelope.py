@@ -8,7 +8,7 @@ its message are for people and decide nothing.
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from resources.errors import (
@@ -40,9 +40,7 @@ class Envelope:
         return {name: value for name, value in self.members.items() if name not in {"status", "message"}}
 
 
-def open_envelope(
-    answer: Answer, path: str, transport: Transport, *, tenant: str | None = None, secret: str = ""
-) -> Envelope:
+def open_envelope(answer: Answer, path: str, transport: Transport, *, tenant: str | None = None) -> Envelope:
     """Read an answer of the inventory service.
 
     Args:
@@ -51,7 +49,6 @@ def open_envelope(
         transport: the service, for messages.
         tenant: the tenant of a tenant-scoped call; how such a call is rejected for its tenant is not shown
             (§7 rule 5), so every refusal names the setting.
-        secret: what was sent and must not come back in a message.
 
     Raises:
         TransientError: a failure with HTTP status 408, 425, 429 or 5xx.
@@ -60,17 +57,16 @@ def open_envelope(
     members = envelope_members(answer.body)
     if members is not None and members["status"]:
         return Envelope(members, refusal=None)
-    shown = replace(answer, body=_hidden(answer.body.decode(errors="replace"), secret).encode())
-    transport.raise_if_transient(shown, path)
+    transport.raise_if_transient(answer, path)
     if members is None and answer.status != 401:
         raise ProtocolError(
             f"{transport.where} answered {path} with HTTP status {answer.status} and no envelope; "
-            f"{transport.section}url must be the service itself, without /api/v1. It said: {shown.excerpt}"
+            f"{transport.section}url must be the service itself, without /api/v1. It said: {answer.excerpt}"
         )
     refused = f"{transport.where} refused {path}"
     if tenant:
         refused += f" for tenant {tenant} ({transport.section}tenant_id)"
-    return Envelope(members or {}, _refusal(answer.status, members or {}, refused, secret))
+    return Envelope(members or {}, _refusal(answer, members or {}, refused))
 
 
 def envelope_members(body: bytes) -> dict[str, Any] | None:
@@ -101,22 +97,17 @@ def _texts(value: Any) -> Iterator[str]:
             yield from _texts(inner)
 
 
-def _refusal(status: int, members: Mapping[str, Any], refused: str, secret: str) -> ServiceError:
-    message = members.get("message")
+def _refusal(answer: Answer, members: Mapping[str, Any], refused: str) -> ServiceError:
+    status, message = answer.status, members.get("message")
     reason = message if isinstance(message, str) and message else f"HTTP status {status}, no reason given"
-    fields = field_detail(members)
+    fields = {
+        answer.told(name): [answer.told(text) for text in texts]
+        for name, texts in field_detail(members).items()
+    }
     detail = "; ".join(f"{name}: {', '.join(texts)}" for name, texts in fields.items())
-    text = f"{refused}: {_hidden(reason, secret)[:LONGEST_TEXT]}"
+    text = f"{refused}: {answer.told(reason)[:LONGEST_TEXT]}"
     if detail:
-        text += f" ({_hidden(detail, secret)[:LONGEST_TEXT]})"
+        text += f" ({detail[:LONGEST_TEXT]})"
     if status in _KINDS:
         return _KINDS[status](text)
     return ValidationError(text, fields) if fields or status in {400, 422} else ServiceError(text)
-
-
-def _hidden(text: str, secret: str) -> str:
-    """The text without the secret, also where it is written as JSON."""
-    if secret:
-        for written in (secret, json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1]):
-            text = text.replace(written, "***")
-    return text

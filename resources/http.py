@@ -8,8 +8,8 @@ import email.utils
 import random
 import ssl
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +27,11 @@ from resources.errors import (
     ProtocolError,
     TransientError,
 )
+from resources.redaction import redacted
 
 CONNECT_TIMEOUT_SECONDS = 10
 MAX_ANSWER_BYTES = 256 * 2**20
+SHORTEST_SESSION = 8  # characters; a cookie with fewer (a language) would take letters out of any message
 MAX_TRIES = 5
 MAX_RETRY_AFTER_SECONDS = 60.0
 _CHUNK_BYTES = 2**16
@@ -37,16 +39,21 @@ _CHUNK_BYTES = 2**16
 
 @dataclass(frozen=True)
 class Answer:
-    """One HTTP answer, read to its end."""
+    """One HTTP answer, read to its end; `secrets` are what its request carried and no message may show."""
 
     status: int
     headers: CaseInsensitiveDict[str]
     body: bytes
+    secrets: tuple[str, ...] = field(default=(), repr=False)
 
     @property
     def excerpt(self) -> str:
         """The first 200 characters of the body, for messages."""
-        return self.body[:200].decode("utf-8", "replace")
+        return self.told(self.body[:_CHUNK_BYTES].decode("utf-8", "replace"))[:200]
+
+    def told(self, text: str) -> str:
+        """Words of the service as messages may show them."""
+        return redacted(text, self.secrets)
 
 
 @dataclass(frozen=True)
@@ -112,13 +119,22 @@ class Transport:
                 "name a file with the certificate authority of the service"
             ) from error
 
-    def send(self, session: requests.Session, method: str, path: str, **arguments: Any) -> Answer:
+    def send(
+        self,
+        session: requests.Session,
+        method: str,
+        path: str,
+        *,
+        secrets: tuple[str, ...] = (),
+        **arguments: Any,
+    ) -> Answer:
         """Send one request, once, and read its answer.
 
         Args:
             session: from `new_session`.
             method: HTTP method.
             path: appended to the base URL.
+            secrets: what its body holds that no message may show; its headers are known here.
             arguments: as for `requests.Session.request`.
 
         Raises:
@@ -136,15 +152,15 @@ class Transport:
                 stream=True,
                 **arguments,
             ) as response:
+                secrets += tuple(_secrets_of(response.request.headers))
                 if 300 <= response.status_code < 400:
-                    elsewhere = response.headers.get("Location", "")[:200]
+                    elsewhere = redacted(response.headers.get("Location", ""), secrets)[:200]
                     raise ProtocolError(
                         f"{self.where} redirects {path} to {elsewhere!r}; credentials go nowhere else: "
                         f"set {self.section}url to the final address"
                     )
-                return Answer(
-                    response.status_code, response.headers, self._body(response, path, deadline=deadline)
-                )
+                body = self._body(response, path, deadline=deadline)
+                return Answer(response.status_code, response.headers, body, secrets)
         except (requests.exceptions.RequestException, urllib3.exceptions.HTTPError) as error:
             raise self._failure(error, f"{method} {path}") from error
 
@@ -225,6 +241,15 @@ def _retry_after_seconds(header: str | None) -> float | None:
         return max(0.0, email.utils.parsedate_to_datetime(header).timestamp() - time.time())
     except (ValueError, OverflowError):
         return None
+
+
+def _secrets_of(headers: Mapping[str, str]) -> Iterator[str]:
+    """Credentials and the values of cookies."""
+    yield headers.get("Authorization", "").rpartition(" ")[2]
+    for cookie in headers.get("Cookie", "").split("; "):
+        value = cookie.partition("=")[2]
+        if len(value) >= SHORTEST_SESSION:
+            yield value
 
 
 def _root_cause(error: BaseException) -> BaseException:

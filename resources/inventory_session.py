@@ -129,7 +129,7 @@ class InventorySession:
                     "TOTP secret"
                 )
             code = self._codes.next()
-            refusal = self._call(session, "POST", MFA, secret=code, data={"code": code}).refusal
+            refusal = self._call(session, "POST", MFA, secrets=(code,), data={"code": code}).refusal
             if refusal is None:
                 return session
         raise self._give_up(
@@ -140,7 +140,7 @@ class InventorySession:
     def _needs_code(self, session: requests.Session) -> bool:
         """Send the password; true when the session is not complete without a code (readings §5.3)."""
         form = {"email": self._email, "password": self._password}
-        login = self._call(session, "POST", LOGIN, secret=self._password, data=form)
+        login = self._call(session, "POST", LOGIN, secrets=(self._password,), data=form)
         if _announces_code(login, self._mfa_required):
             return True
         if login.refusal:
@@ -150,11 +150,8 @@ class InventorySession:
             )
         return self._codes is not None and self._call(session, "GET", PROFILE).refusal is not None
 
-    def _call(
-        self, session: requests.Session, method: str, path: str, *, secret: str = "", **arguments: Any
-    ) -> Envelope:
-        answer = self._transport.send(session, method, path, **arguments)
-        return open_envelope(answer, path, self._transport, secret=secret)
+    def _call(self, session: requests.Session, method: str, path: str, **arguments: Any) -> Envelope:
+        return open_envelope(self._transport.send(session, method, path, **arguments), path, self._transport)
 
 
 def _announces_code(login: Envelope, required: MfaRequired) -> bool:

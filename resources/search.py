@@ -24,7 +24,7 @@ from resources.errors import (
     ProtocolError,
 )
 from resources.http import Answer, Transport, retrying
-from resources.settings import Instance
+from resources.settings import Instance, Secret
 
 LARGEST_PAGE = 50_000  # pairs; every page collects again from the start, so large pages are cheap
 SMALLEST_PAGE = 100
@@ -73,7 +73,7 @@ class SearchClient:
     """The search service of one instance, a context manager. Opening it resolves the secrets.
 
     Raises:
-        ConfigurationError: a secret is not set, or `ca_file` cannot be read.
+        ConfigurationError: a secret is not set or no cookie can hold it, or `ca_file` cannot be read.
     """
 
     def __init__(self, instance: Instance, *, sleep: Callable[[float], None] = time.sleep) -> None:
@@ -89,8 +89,9 @@ class SearchClient:
             connections=DAYS_AT_ONCE,
             read_timeout_seconds=300,
         )
-        self._auth = HTTPBasicAuth(instance.username.encode(), instance.password.resolve("password").encode())
-        self._cookies = {name: value.resolve(f"cookies.{name}") for name, value in instance.cookies.items()}
+        self._password = instance.password.resolve("password")
+        self._auth = HTTPBasicAuth(instance.username.encode(), self._password.encode())
+        self._cookies = {name: _cookie(name, value) for name, value in instance.cookies.items()}
         self._session = self._transport.new_session()
 
     def __enter__(self) -> Self:
@@ -303,6 +304,7 @@ class SearchClient:
             json=body,
             auth=self._auth,
             cookies=self._cookies,
+            secrets=(self._password, *self._cookies.values()),
         )
         if answer.status != 200:
             self._raise_error(answer, path)
@@ -312,7 +314,7 @@ class SearchClient:
         """Turn an error answer into the error whose message names the setting to mend."""
         where = f"the search service at {self._instance.url}"
         kinds, reasons = _causes(answer.body)
-        reason = "; ".join(dict.fromkeys(reasons))[:500] or answer.excerpt
+        reason = answer.told("; ".join(dict.fromkeys(reasons)))[:500] or answer.excerpt
         if answer.status == 401:
             raise AuthenticationError(
                 f"The log-in is refused by {where}; check username and password ({reason})"
@@ -373,6 +375,17 @@ class SearchClient:
             f"{self._instance.url} does not answer as a search service; url must be the search service "
             f"itself, not its dashboard. It said, with HTTP status {answer.status}: {answer.excerpt}"
         )
+
+
+def _cookie(name: str, value: Secret) -> str:
+    """A cookie's value, which has to fit into a header."""
+    text = value.resolve(f"cookies.{name}")
+    if not text.isascii() or not text.isprintable() or ";" in text:
+        raise ConfigurationError(
+            f"cookies.{name}: holds what no cookie can (a line break, a semicolon, letters outside ASCII); "
+            "copy its value alone"
+        )
+    return text
 
 
 class _TooManyBucketsError(ProtocolError):

@@ -18,9 +18,10 @@ from resources.http import Answer, Transport
 TRANSPORT = Transport(service="inventory service", section="platform.", url="https://inventory.example")
 
 
-def opened(body, http=200, **arguments):
+def opened(body, http=200, secrets=(), **arguments):
     raw = body if isinstance(body, bytes) else json.dumps(body).encode()
-    return open_envelope(Answer(http, CaseInsensitiveDict(), raw), "/api/v1/x", TRANSPORT, **arguments)
+    answer = Answer(http, CaseInsensitiveDict(), raw, secrets)
+    return open_envelope(answer, "/api/v1/x", TRANSPORT, **arguments)
 
 
 def refusal(http=200, message: object = "No.", **members):
@@ -159,7 +160,7 @@ def test_a_secret_that_comes_back_is_hidden(secret, http):
     )
     for echo in echoes:
         try:
-            told = str(opened(echo, http, secret=secret).refusal)
+            told = str(opened(echo, http, secrets=(secret,)).refusal)
         except ServiceError as error:
             told = str(error)
         assert secret not in told

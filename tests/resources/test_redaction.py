@@ -1,0 +1,144 @@
+import base64
+import html
+import json
+from datetime import date
+from urllib.parse import quote, quote_plus, urlencode
+
+import pytest
+
+from resources.errors import ConfigurationError, ServiceError
+from resources.inventory_session import LOGIN, MFA
+from resources.redaction import redacted
+from resources.search import SearchClient
+from sandbox.inventory import Account
+from tests.resources import inventory_world
+from tests.resources.http_stub import Reply, Stub, envelope
+from tests.resources.samples import instance
+
+SECRET = "pä\"ss\\wörd <tag> & 100%41 +/'🦊"
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        SECRET,
+        SECRET.upper(),
+        quote(SECRET),
+        quote(SECRET, safe="").lower(),
+        quote_plus(SECRET),
+        urlencode({"password": SECRET}),
+        html.escape(SECRET),
+        html.escape(SECRET, quote=False),
+        "".join(f"&#{ord(letter)};" for letter in SECRET),
+        "".join(f"&#x{ord(letter):X};" for letter in SECRET),
+        json.dumps(SECRET),
+        json.dumps(SECRET, ensure_ascii=False),
+        json.dumps(SECRET).replace("/", "\\/"),
+        SECRET.replace("'", "\\'"),
+    ],
+)
+def test_a_secret_is_hidden_however_it_is_written(written):
+    shown = redacted(f"It said: {written}.", [SECRET])
+    assert "***" in shown
+    assert shown.removeprefix("It said: ").strip('."').removeprefix("password=") == "***"
+
+
+def test_the_rest_of_a_text_stays_as_it_is():
+    assert redacted("The code 123456 is wrong (100%).", ["654321", ""]) == "The code 123456 is wrong (100%)."
+
+
+def test_a_secret_that_holds_another_is_hidden_whole():
+    assert redacted("user:word user", ["user", "user:word"]) == "*** ***"
+
+
+WRITINGS = [str, quote_plus, html.escape, json.dumps]
+PAGES = {
+    "a page": lambda text: Reply(f"<html>{text}".encode()),
+    "a failure": lambda text: Reply(f"<html>{text}".encode(), 502),
+    "a message": lambda text: envelope(status=False, message=text),
+    "a rejection": lambda text: envelope(status=False, message=text, http=422),
+    "field detail": lambda text: envelope(status=False, message="No.", errors={"sent": [text]}),
+    "a field": lambda text: envelope(status=False, message="No.", errors={text: ["what is this?"]}),
+    "a redirect": lambda text: Reply(status=302, headers={"Location": f"https://x.example/?{quote(text)}"}),
+}
+COOKIE = "cookie-of-the-session"
+DAY = date(2026, 3, 1)
+
+
+def told_of(call, secrets):
+    """What an error says, in its words and in what it carries; some secret was there, and none is."""
+    with pytest.raises(ServiceError) as raised:
+        call()
+    told = f"{raised.value} {vars(raised.value)}"
+    assert "***" in told
+    assert [secret for secret in secrets if secret in told] == []
+    return told
+
+
+@pytest.mark.parametrize("path", [LOGIN, MFA, "/api/v1/x"])
+@pytest.mark.parametrize("page", PAGES)
+def test_what_the_inventory_service_repeats_of_a_request_is_not_told(tmp_path, path, page):
+    account = Account("coded@corp.example", SECRET, mfa_secret=inventory_world.SECRET)
+    sent = []
+
+    def service(request):
+        sent.extend([*request.cookies.values(), *request.form.values()])
+        if request.path != path:
+            return envelope({"mfa_required": True}, headers={"Set-Cookie": f"session={COOKIE}; Path=/"})
+        secrets = [*request.cookies.values(), request.form.get("password", ""), request.form.get("code", "")]
+        writings = WRITINGS[:1] if page == "a redirect" else WRITINGS
+        return PAGES[page](" ".join(write(secret) for secret in secrets for write in writings))
+
+    with Stub(service) as stub, inventory_world.client(tmp_path, stub.url, account) as inventory:
+        told = told_of(
+            lambda: inventory.get("/api/v1/x"), [SECRET, COOKIE, quote_plus(SECRET), html.escape(SECRET)]
+        )
+    codes = [text for text in sent if text.isdecimal()]
+    assert bool(codes) == (path != LOGIN)
+    assert not any(code in told for code in codes)
+
+
+@pytest.mark.parametrize("page", ["a page", "a failure", "a redirect", "an error"])
+def test_what_the_search_service_repeats_of_a_request_is_not_told(monkeypatch, page):
+    monkeypatch.setenv("SEARCH_PASSWORD", SECRET)
+    monkeypatch.setenv("TEAM_COOKIE", COOKIE)
+    token = base64.b64encode(f"owner-search:{SECRET}".encode()).decode()
+
+    def error(text):
+        body = {"error": {"type": "security_exception", "reason": text}}
+        return Reply(json.dumps(body).encode(), 401)
+
+    def service(request):
+        assert request.headers["Authorization"] == f"Basic {token}"
+        return {**PAGES, "an error": error}[page](f"{token} {SECRET} {'; '.join(request.cookies.values())}")
+
+    with (
+        Stub(service) as stub,
+        SearchClient(
+            instance(url=stub.url, cookies={"team": {"env": "TEAM_COOKIE"}}), sleep=lambda _: None
+        ) as search,
+    ):
+        told_of(
+            lambda: search.totals(date(2026, 3, 1), date(2026, 3, 2)), [token, SECRET, COOKIE, quote(SECRET)]
+        )
+
+
+@pytest.mark.parametrize("cookie", ["two\nlines", "100 \u20ac", "a; b=c", "\x00"])
+def test_a_cookie_that_no_header_can_carry_is_a_setting_to_mend_and_not_told(monkeypatch, tmp_path, cookie):
+    monkeypatch.setenv("SEARCH_PASSWORD", SECRET)
+    (tmp_path / "cookie").write_text(cookie, encoding="utf-8")
+    with pytest.raises(ConfigurationError, match=r"^cookies\.team: holds what no cookie can") as raised:
+        SearchClient(instance(cookies={"team": {"file": tmp_path / "cookie"}}))
+    assert cookie not in str(raised.value)
+
+
+def test_a_short_cookie_takes_no_letters_out_of_messages(tmp_path):
+    def service(request):
+        if request.path == LOGIN:
+            return envelope(headers={"Set-Cookie": "language=e; Path=/"})
+        return envelope(status=False, message="Come back later.")
+
+    with Stub(service) as stub, inventory_world.client(tmp_path, stub.url) as inventory:
+        with pytest.raises(ServiceError, match=r"Come back later\."):
+            inventory.get("/api/v1/x")
+        assert stub.requests[-1].cookies == {"language": "e"}
