@@ -1,13 +1,19 @@
-"""The whole story of one host in words, from the counts to the write.
+"""The whole story of one host, from the counts to the write: as plain values, and in words.
 
-It tells what the tables hold and decides nothing itself.
+It tells what the tables hold and decides nothing itself; what would change the outcome is told by `remedies`.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
 import polars as pl
+
+from ownership.decisions import Rules
+from ownership.evidence import ranked
+from ownership.identities import fold_hostname, printable
+from ownership.remedies import FieldNames, remedies
 
 _SHOWN_USERS = 10
 
@@ -47,46 +53,168 @@ _OUTCOME = {
 }
 
 
-def explain_host(
+def host_story(
     hostname: str,
     *,
     decisions: pl.DataFrame,
     shares: pl.DataFrame,
     matches: pl.DataFrame,
+    hosts: pl.DataFrame,
+    users: pl.DataFrame,
     writes: pl.DataFrame,
-) -> str:
-    """Tell how the owner of one host was decided, and what was written.
-
-    Control and direction characters in names are shown as escapes.
+    rules: Rules,
+    fields: FieldNames,
+) -> dict[str, Any]:
+    """Gather how the owner of one host was decided, what was written, and what would change the outcome.
 
     Args:
-        hostname: Folded host name.
+        hostname: What the host was asked for by: its folded name, or the id of its asset.
         decisions: The host's rows of `owner_decisions`, one for each asset that bears the name.
-        shares: Rows of `host_user_shares` for all names of these assets.
-        matches: Rows of `username_matches` for the users who lead these decisions.
-        writes: The host's rows of `owner_writes`.
+        shares: Rows of `host_user_shares` for all names of these assets, and for names that differ from them
+            in the domain part only.
+        matches: Rows of `username_matches` for the users of these shares.
+        hosts: Rows of `inventory_hosts` of these assets, and of those whose names differ from them in the
+            domain part only.
+        users: Rows of `inventory_users` of the candidates and of the owners of these assets.
+        writes: Rows of `owner_writes` of these assets, in the order in which they were planned.
+        rules: The instance's rules.
+        fields: The instance's field names.
 
     Returns:
-        Lines of text; a sentence that says so when there is no decision.
+        hostname and decisions, a list that is empty when the host is not known. Each has the columns of
+        `owner_decisions`, and hostnames (as compared), users (most events first, each with user_assets),
+        host_asset and user_assets (as the inventory held them), writes and what_would_change.
     """
-    if decisions.is_empty():
-        return f"{_shown(hostname)}: the last decisions know no such host, in the inventory or in the logons."
-    lines = [_shown(hostname)]
-    for (name,), users in shares.group_by("hostname", maintain_order=True):
-        lines += [
-            "",
-            f"Logon events on {_shown(name)}, {users['total_events'][0]} in all:",
-            *_users_table(users),
-        ]
-    for decision in decisions.iter_rows(named=True):
-        lines += ["", *_decision(decision, matches)]
-        of_asset = writes.filter(pl.col("host_id") == pl.lit(decision["host_id"], pl.String))
-        lines += [_write(write) for write in of_asset.iter_rows(named=True)]
+    frames = (shares, matches, hosts, users, writes)
+    return {
+        "hostname": hostname,
+        "decisions": [
+            _decision_story(decision, *frames, rules, fields) for decision in decisions.iter_rows(named=True)
+        ],
+    }
+
+
+def in_words(story: Mapping[str, Any]) -> str:
+    """Tell what `host_story` gathered, in lines of text.
+
+    Control and direction characters in names are shown as escapes.
+    """
+    lines, told = [_shown(story["hostname"])], []
+    for decision in story["decisions"]:
+        if decision["users"] and decision["hostnames"] not in told:
+            lines += ["", *_users_table(decision)]
+            told.append(decision["hostnames"])
+        lines += ["", *_decision(decision)]
+    if not story["decisions"]:
+        return f"{lines[0]}: the last decisions know no such host, in the inventory or in the logons."
     return "\n".join(lines)
 
 
-def _users_table(users: pl.DataFrame) -> Iterator[str]:
-    rows = [("user", "events", "share", "first seen", "last seen", "spelled")]
+def _decision_story(
+    decision: Mapping[str, Any],
+    shares: pl.DataFrame,
+    matches: pl.DataFrame,
+    hosts: pl.DataFrame,
+    users: pl.DataFrame,
+    writes: pl.DataFrame,
+    rules: Rules,
+    fields: FieldNames,
+) -> dict[str, Any]:
+    is_asset = pl.col("host_id") == pl.lit(decision["host_id"], pl.String)
+    asset = next(hosts.filter(is_asset).iter_rows(named=True), None)
+    names = asset["hostnames"] if asset else [decision["hostname"]]
+    compared = _folded(names, short=rules.hostname_match == "short")
+    on_host = shares.filter(pl.col("hostname").is_in(compared))
+    of_asset = writes.filter(is_asset)
+    since = of_asset.filter(pl.coalesce("completed_at", "intended_at") >= decision["decided_at"])
+    people = dict.fromkeys([*decision["candidate_ids"], *(asset["owner_ids"] if asset else ())])
+    changes = remedies(
+        decision,
+        matches=matches,
+        full_names=_folded([*names, *on_host["hostname_spellings"].explode().drop_nulls()]),
+        namesakes=_namesakes(decision, compared, shares, hosts),
+        outcome=next(reversed(since["outcome"].to_list()), None),
+        rules=rules,
+        fields=fields,
+    )
+    return {
+        **decision,
+        "hostnames": compared,
+        "users": _users(on_host, matches),
+        "host_asset": asset,
+        "user_assets": [_user_asset(user_id, users, fields) for user_id in people],
+        "writes": of_asset.to_dicts(),
+        "what_would_change": [asdict(change) for change in changes],
+    }
+
+
+def _users(on_host: pl.DataFrame, matches: pl.DataFrame) -> list[dict[str, Any]]:
+    """The users under all names of a host, most events first, each with the user assets it may stand for."""
+    together = (
+        on_host.lazy()
+        .group_by("username")
+        .agg(
+            pl.sum("events"),
+            pl.min("first_seen"),
+            pl.max("last_seen"),
+            pl.col("username_spellings").explode().unique().sort(),
+            host=pl.lit(0),
+        )
+    )
+    known = (
+        matches.lazy()
+        .drop_nulls("user_id")
+        .group_by("username")
+        .agg(user_assets=pl.struct("user_id", "matched_by", "decisive"))
+    )
+    columns = ("username", "events", "share", "first_seen", "last_seen", "username_spellings")
+    return (
+        ranked(together, by="host")
+        .join(known, on="username", how="left", maintain_order="left")
+        .select(*columns, pl.col("user_assets").fill_null([]))
+        .collect()
+        .to_dicts()
+    )
+
+
+def _user_asset(user_id: str, users: pl.DataFrame, fields: FieldNames) -> dict[str, Any]:
+    """A user asset as the inventory held it, by the names of its fields."""
+    row = next(users.filter(user_id=user_id).iter_rows(named=True), None)
+    if row is None:
+        return {"user_id": user_id, "in_inventory": False}
+    names = {field: row["user_value" if field == fields.user_value else field] for field in fields.asked}
+    others = {field: row[field] for field in ("user_department", "criticality")}
+    return {"user_id": user_id, "in_inventory": True} | names | others
+
+
+def _namesakes(
+    decision: Mapping[str, Any], compared: Sequence[str], shares: pl.DataFrame, hosts: pl.DataFrame
+) -> list[str]:
+    """Names in the logons, or for a name that no asset has assets, that differ in the domain part only."""
+    shortened = fold_hostname(pl.col("hostname"), short=True).is_in(_folded(compared, short=True))
+    if decision["host_id"] is None:
+        named = hosts.select(pl.col("host_id").alias("known"), hostname="hostnames").explode("hostname")
+    else:
+        named = shares.select("hostname", known="hostname").filter(~pl.col("hostname").is_in(compared))
+    return named.filter(shortened)["known"].unique().sort().to_list()
+
+
+def _folded(names: Sequence[str], *, short: bool = False) -> list[str]:
+    series = pl.Series("name", names, dtype=pl.String).to_frame()
+    folded = series.select(
+        fold_hostname(pl.col("name"), short=short).drop_nulls().unique(maintain_order=True)
+    )
+    return folded["name"].to_list()
+
+
+def _users_table(decision: Mapping[str, Any]) -> Iterator[str]:
+    users, threshold = decision["users"], decision["threshold_percent"]
+    total = sum(user["events"] for user in users)
+    yield (
+        f"Logon events on {_shown(decision['hostnames'])}, {total} in all; "
+        f"more than {threshold}% is {threshold * total // 100 + 1} or more:"
+    )
+    rows = [("user", "events", "share", "first seen", "last seen", "user asset", "spelled")]
     rows += [
         (
             _shown(user["username"]),
@@ -94,18 +222,30 @@ def _users_table(users: pl.DataFrame) -> Iterator[str]:
             f"{user['share']:.1%}",
             str(user["first_seen"]),
             str(user["last_seen"]),
+            _stands_for(user["user_assets"]),
             _shown(user["username_spellings"]),
         )
-        for user in users.head(_SHOWN_USERS).iter_rows(named=True)
+        for user in users[:_SHOWN_USERS]
     ]
-    width, *_ = (max(map(len, column)) for column in zip(*rows, strict=True))
-    for name, events, share, first, last, spelled in rows:
-        yield f"  {name:<{width}}  {events:>8}  {share:>6}  {first:<10}  {last:<10}  {spelled}"
-    if users.height > _SHOWN_USERS:
-        yield f"  and {users.height - _SHOWN_USERS} more users"
+    name_width, *_, asset_width, _ = (max(map(len, column)) for column in zip(*rows, strict=True))
+    for name, events, share, first, last, asset, spelled in rows:
+        yield (
+            f"  {name:<{name_width}}  {events:>8}  {share:>6}  {first:<10}  {last:<10}  "
+            f"{asset:<{asset_width}}  {spelled}"
+        )
+    if len(users) > _SHOWN_USERS:
+        yield f"  and {len(users) - _SHOWN_USERS} more users"
 
 
-def _decision(decision: Mapping[str, Any], matches: pl.DataFrame) -> Iterator[str]:
+def _stands_for(user_assets: Sequence[Mapping[str, Any]]) -> str:
+    decisive = [asset for asset in user_assets if asset["decisive"]]
+    if not decisive:
+        return "none"
+    ids = " or ".join(_shown(asset["user_id"]) for asset in decisive)
+    return f"{ids} by {decisive[0]['matched_by']}"
+
+
+def _decision(decision: Mapping[str, Any]) -> Iterator[str]:
     values = {name: _shown(value) for name, value in decision.items()}
     if decision["share"] is not None:
         values["share"] = f"{decision['share']:.1%}"
@@ -117,10 +257,23 @@ def _decision(decision: Mapping[str, Any], matches: pl.DataFrame) -> Iterator[st
     yield "  " + _EVIDENCE[decision["evidence"]].format(**values)
     if decision["match"]:
         yield "  " + _MATCH[decision["match"]].format(**values)
-        later = matches.filter(~pl.col("decisive"), username=decision["username"]).drop_nulls("user_id")
-        for (field,), users in later.group_by("matched_by", maintain_order=True):
-            yield f"  Not asked any more: {_shown(field)}, which says {_shown(users['user_id'].to_list())}."
+        yield from _later_fields(decision)
     yield "  " + _ACTION[decision["action"]].format(**values)
+    yield from map(_write, decision["writes"])
+    yield from _inventory(decision)
+    yield "  What would change that:"
+    yield from (f"  - {change['text']}" for change in decision["what_would_change"])
+
+
+def _later_fields(decision: Mapping[str, Any]) -> Iterator[str]:
+    """What fields say that were not asked, because one before them knew the name."""
+    later: dict[str, list[str]] = {}
+    for user in decision["users"]:
+        for asset in user["user_assets"]:
+            if user["username"] == decision["username"] and not asset["decisive"]:
+                later.setdefault(asset["matched_by"], []).append(asset["user_id"])
+    for field, ids in later.items():
+        yield f"  Not asked any more: {field}, which says {_shown(ids)}."
 
 
 def _write(write: Mapping[str, Any]) -> str:
@@ -135,11 +288,34 @@ def _write(write: Mapping[str, Any]) -> str:
     return f"  {_OUTCOME[write['outcome']]}, {when}, run {_shown(write['run_id'])}: {fields}{said}."
 
 
+def _inventory(decision: Mapping[str, Any]) -> Iterator[str]:
+    """What the inventory held about the host and the user assets in question."""
+    host = decision["host_asset"]
+    if host or decision["user_assets"]:
+        yield "  The inventory held" + (f", {_instant(host['listed_at'])}:" if host else ":")
+    if host:
+        held = {
+            "host name": host["hostnames"],
+            "owner": host["owner_ids"],
+            "department": host["department"],
+            "criticality": host["criticality"],
+        }
+        values = (f"{name} {_shown(value)}" if value else f"no {name}" for name, value in held.items())
+        yield f"  - host {_shown(host['host_id'])}: {', '.join(values)}"
+    for asset in decision["user_assets"]:
+        values = (
+            f"{name} {_shown(value)}"
+            for name, value in asset.items()
+            if value and name not in {"user_id", "in_inventory"}
+        )
+        held = ", ".join(values) if asset["in_inventory"] else "no such user asset"
+        yield f"  - user {_shown(asset['user_id'])}: {held}"
+
+
 def _instant(instant: datetime) -> str:
     return f"{instant:%Y-%m-%d %H:%M} UTC"
 
 
 def _shown(value: object) -> str:
-    """Text that cannot act on a terminal: what does not print is escaped."""
-    text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    """Text that cannot act on a terminal."""
+    return printable(", ".join(map(str, value)) if isinstance(value, list) else str(value))

@@ -39,14 +39,14 @@ def run(
     instance: InstanceFile,
     lookback_days: Annotated[
         int | None,
-        typer.Option(min=1, help="Look-back window in calendar days. [default: scan.lookback_days]"),
+        typer.Option(min=1, help="Look-back window in calendar days.", show_default="scan.lookback_days"),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Plan only; write nothing.")] = False,
     no_enrich: Annotated[
         bool, typer.Option("--no-enrich", help="Leave department and criticality of hosts as they are.")
     ] = False,
     as_of: Annotated[
-        str | None, typer.Option(metavar="DAY", help="Last day of the window. [default: today]")
+        str | None, typer.Option(metavar="DAY", help="Last day of the window.", show_default="today")
     ] = None,
     force: Annotated[
         bool, typer.Option("--force", help="Write although the window ended more than scan.late_days ago.")
@@ -107,12 +107,39 @@ def undo(
 @app.command()
 def explain(
     instance: InstanceFile,
-    host: Annotated[str, typer.Argument(help="Host name, in any spelling.")],
+    host: Annotated[str, typer.Argument(help="Host name in any spelling, or the id of a host asset.")],
+    as_json: Json = False,
 ) -> None:
-    """Tell why a host has, or has not, an owner: from the counts to the write."""
+    """Tell why a host has, or has not, an owner, and what would change that."""
     from pipelines.cli import explain as command
 
-    command.explain(instance, host)
+    command.explain(instance, host, as_json=as_json)
+
+
+@app.command()
+def report(
+    instance: InstanceFile,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="The file to write or replace, - for standard output.",
+            show_default="NAME-report.FORMAT",
+        ),
+    ] = None,
+    kind: Annotated[
+        Literal["html", "csv", "json"],
+        typer.Option("--format", help="A page for people; the decisions for a spreadsheet, or as JSON."),
+    ] = "html",
+) -> None:
+    """Report on the last run: a page that needs no network, or its decisions and conflicts.
+
+    In CSV an apostrophe stands before each text that a spreadsheet could run as a formula.
+    JSON has every name as it is.
+    """
+    from pipelines.cli import report as command
+
+    command.report(instance, out, kind)
 
 
 @app.command()

@@ -1,58 +1,78 @@
 """`asset-owners explain`: the story of one host, from the stored tables."""
 
+import json
 from pathlib import Path
 
 import polars as pl
 
-from ownership.explanations import explain_host
+from ownership.explanations import host_story, in_words
 from ownership.identities import fold_hostname
-from resources.errors import AssetOwnersError
-from resources.settings import home, load_instance
-from resources.tables import Tables
+from ownership.remedies import FieldNames
+from pipelines.cli.stored import stored_tables
 
 
-def explain(path: Path, host: str) -> None:
-    """Print why a host has, or has not, an owner.
+def explain(path: Path, host: str, *, as_json: bool) -> None:
+    """Print why a host has, or has not, an owner, and what would change that.
 
     Args:
         path: the instance file.
         host: a host name in any spelling, or the id of a host asset.
+        as_json: print one JSON object instead of words.
 
     Raises:
         ConfigurationError: the instance file is wrong.
         AssetOwnersError: no run has decided anything yet.
     """
-    instance = load_instance(path)
-    tables = Tables(home(), instance.slug)
-    if not tables.exist():
-        raise AssetOwnersError(
-            f"{instance.name} has no tables yet; run it first: asset-owners run --instance {path}"
-        )
+    instance, tables = stored_tables(path)
     short = instance.rules.hostname_match == "short"
-    name = pl.select(fold_hostname(pl.lit(host), short=short)).item()
-    names_of_hosts = (
+    name, short_name = pl.select(
+        fold_hostname(pl.lit(host), short=short).alias("name"), fold_hostname(pl.lit(host), short=True)
+    ).row(0)
+    hostname = pl.col("hostname")
+    names = (
         tables.scan("inventory_hosts")
         .select("host_id", hostname="hostnames")
         .explode("hostname")
-        .with_columns(fold_hostname(pl.col("hostname"), short=short))
-        .filter((pl.col("hostname") == name).any().over("host_id") | (pl.col("host_id") == host))
+        .with_columns(fold_hostname(hostname, short=short), short=fold_hostname(hostname, short=True))
+        .with_columns(meant=(hostname == name).any().over("host_id") | (pl.col("host_id") == host))
+        .filter(pl.col("meant") | (pl.col("short") == short_name))
         .collect()
     )
-    names = [name, *names_of_hosts["hostname"].drop_nulls()]
-    is_asset = pl.col("host_id").is_in(names_of_hosts["host_id"].to_list())
+    meant = names.filter("meant")
+    is_asset = pl.col("host_id").is_in(meant["host_id"].implode())
     decisions = (
         tables.scan("owner_decisions")
-        .filter(is_asset | (pl.col("hostname") == name) & pl.col("host_id").is_null())
+        .filter(is_asset | (hostname == name) & pl.col("host_id").is_null())
         .collect()
     )
-    print(
-        explain_host(
-            name or host,
-            decisions=decisions,
-            shares=tables.scan("host_user_shares").filter(pl.col("hostname").is_in(names)).collect(),
-            matches=tables.scan("username_matches")
-            .filter(pl.col("username").is_in(decisions["username"].drop_nulls().to_list()))
-            .collect(),
-            writes=tables.writes().filter(is_asset).sort("intended_at").collect(),
-        )
+    short_names = [short_name, *meant["short"].drop_nulls()]
+    shares = (
+        tables.scan("host_user_shares")
+        .filter(fold_hostname(hostname, short=True).is_in(short_names))
+        .collect()
     )
+    matches = (
+        tables.scan("username_matches")
+        .filter(pl.col("username").is_in(shares["username"].implode()))
+        .collect()
+    )
+    hosts = (
+        tables.scan("inventory_hosts").filter(pl.col("host_id").is_in(names["host_id"].implode())).collect()
+    )
+    user_ids = [*matches["user_id"].drop_nulls(), *hosts["owner_ids"].explode().drop_nulls()]
+    story = host_story(
+        name or host,
+        decisions=decisions,
+        shares=shares,
+        matches=matches,
+        hosts=hosts,
+        users=tables.scan("inventory_users").filter(pl.col("user_id").is_in(user_ids)).collect(),
+        writes=tables.writes().filter(is_asset).sort("intended_at").collect(),
+        rules=instance.rules.as_rules(),
+        fields=FieldNames(
+            user_value=instance.platform_user_value_field,
+            owner=instance.platform_user_field,
+            hostname=instance.platform_hostname_field,
+        ),
+    )
+    print(json.dumps(story, default=lambda day: day.isoformat()) if as_json else in_words(story))

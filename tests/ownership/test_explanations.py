@@ -1,3 +1,4 @@
+import json
 from datetime import UTC, datetime
 
 import polars as pl
@@ -5,9 +6,10 @@ import pytest
 
 from ownership import schemas
 from ownership.decisions import Rules
-from ownership.explanations import explain_host
+from ownership.explanations import host_story, in_words
 from ownership.matching import username_matches
-from tests.ownership.builders import counts, decide, host, hosts, plan, shares_of, user, users
+from ownership.remedies import FieldNames
+from tests.ownership.builders import NOW, counts, decide, host, hosts, plan, shares_of, user, users
 
 PEOPLE = users(
     user("u1", email="alice@corp.example", user_department="Sales"),
@@ -17,35 +19,47 @@ PEOPLE = users(
 )
 
 
+DAYS = ("window_from", "window_to", "first_seen", "last_seen")
+SEEN = ("first_seen", "last_seen")
 DONE = datetime(2026, 3, 30, 12, 5, tzinfo=UTC)
 
 
-def story(logons, assets, hostname="ws1", *, rules=None, outcome=None, message=None):
+def story(logons, assets, hostname="ws1", *, rules=None, outcome=None, message=None, others=None):
+    """The story of the hosts of that name, as plain values."""
     rules = rules or Rules()
     decisions = decide(logons, PEOPLE, assets, rules)
     shares = shares_of(logons, rules)
     writes = plan(decisions, PEOPLE, assets).with_columns(
         outcome=pl.lit(outcome, pl.String), message=pl.lit(message, pl.String), completed_at=pl.lit(DONE)
     )
-    return explain_host(
+    return host_story(
         hostname,
         decisions=decisions.filter(hostname=hostname),
         shares=shares,
         matches=username_matches(shares, PEOPLE, user_value_field="user_email"),
+        hosts=assets,
+        users=PEOPLE,
         writes=writes.drop_nulls("outcome"),
+        rules=others or rules,
+        fields=FieldNames(),
     )
 
 
-def test_the_story_goes_from_the_counts_to_the_write():
-    logons = counts(("WS1", "CORP\\Alice", 7), ("ws1", "bob", 3))
-    told = story(logons, hosts(host("h1", "ws1", department="IT")), outcome="written")
-    assert told.splitlines() == [
+def told(*arguments, **options):
+    return in_words(story(*arguments, **options))
+
+
+def test_the_story_goes_from_the_counts_to_the_write_and_to_what_would_change():
+    logons = counts(("WS1", "CORP\\Alice", 7), ("ws1", "bob", 2), ("ws1", "miller", 1))
+    lines = told(logons, hosts(host("h1", "ws1", department="IT")), outcome="written").splitlines()
+    assert lines == [
         "ws1",
         "",
-        "Logon events on ws1, 10 in all:",
-        "  user     events   share  first seen  last seen   spelled",
-        "  alice         7   70.0%  2026-03-02  2026-03-02  CORP\\Alice",
-        "  bob           3   30.0%  2026-03-02  2026-03-02  bob",
+        "Logon events on ws1, 10 in all; more than 60% is 7 or more:",
+        "  user      events   share  first seen  last seen   user asset                          spelled",
+        "  alice          7   70.0%  2026-03-02  2026-03-02  u1 by user_email                    CORP\\Alice",
+        "  bob            2   20.0%  2026-03-02  2026-03-02  none                                bob",
+        "  miller         1   10.0%  2026-03-02  2026-03-02  u3 or u4 by directory_user_surname  miller",
         "",
         "Host asset h1, window 2026-03-01 to 2026-03-30, decided 2026-03-30 12:00 UTC by run run-1:",
         "  alice has 7 of 10 logon events (70.0%), over 60%.",
@@ -53,6 +67,11 @@ def test_the_story_goes_from_the_counts_to_the_write():
         "  Not asked any more: directory_user_surname, which says u2.",
         "  The host had no owner, so u1 is to be written.",
         "  Written, 2026-03-30 12:05 UTC, run run-1: owner u1, department Sales (before: IT).",
+        "  The inventory held, 2026-03-30 12:00 UTC:",
+        "  - host h1: host name ws1, no owner, department IT, no criticality",
+        "  - user u1: user_email alice@corp.example, user_department Sales",
+        "  What would change that:",
+        "  - Set another owner in asset_owner by hand: no run replaces an owner.",
     ]
 
 
@@ -97,38 +116,85 @@ WS1 = [host("h1", "ws1")]
             "hosts of different domains",
         ),
         (ALICE, [*WS1, host("h2", "ws1")], {}, "Host asset h2, window"),
-        ([*ALICE, ("old", "bob", 4)], [host("h1", "ws1", "old")], {}, "Logon events on old, 4 in all:"),
+        ([*ALICE, ("old", "bob", 4)], [host("h1", "ws1", "old")], {}, "Logon events on ws1, old, 10 in all;"),
+        (ALICE, [host("h1", "ws1", owners=("u2", "u9"))], {}, "- user u9: no such user asset"),
+        (ALICE, [host("h1", "ws1", owners=("u2",))], {}, "- user u2: directory_user_surname Alice"),
     ],
 )
 def test_each_decision_is_told_in_words(logons, assets, rules, sentence):
-    assert sentence in story(counts(*logons), hosts(*assets), rules=Rules(**rules))
+    assert sentence in told(counts(*logons), hosts(*assets), rules=Rules(**rules))
 
 
 @pytest.mark.parametrize("outcome", schemas.OUTCOME)
 def test_each_outcome_is_told_with_what_the_service_said(outcome):
-    told = story(
+    text = told(
         counts(("ws1", "alice", 1)), hosts(host("h1", "ws1")), outcome=outcome, message="no such\x1b[2J field"
     )
-    assert told.endswith(
-        ", 2026-03-30 12:05 UTC, run run-1: owner u1, department Sales (no such\\x1b[2J field)."
-    )
+    said = ", 2026-03-30 12:05 UTC, run run-1: owner u1, department Sales (no such\\x1b[2J field)."
+    assert any(line.endswith(said) for line in text.splitlines())
 
 
-def test_only_the_first_users_of_a_crowded_host_are_shown():
-    told = story(counts(*(("ws1", f"user{number:02}", 1) for number in range(30))), hosts())
-    assert "user09" in told
-    assert "user10" not in told
-    assert "and 20 more users" in told
+def test_only_the_first_users_of_a_crowded_host_are_shown_and_all_are_in_the_story():
+    found = story(counts(*(("ws1", f"user{number:02}", 1) for number in range(30))), hosts())
+    text = in_words(found)
+    assert "user09" in text
+    assert "user10" not in text
+    assert "and 20 more users" in text
+    assert len(found["decisions"][0]["users"]) == 30
+
+
+def test_an_asset_s_names_are_counted_together_and_a_table_is_shown_once():
+    logons = counts(("ws1", "alice", 6), ("old", "alice", 1), ("old", "bob", 4))
+    text = told(logons, hosts(host("h1", "ws1", "old"), host("h2", "ws1", "old"), host("h3", "ws1")))
+    assert text.count("Logon events on ws1, old, 11 in all; more than 60% is 7 or more:") == 1
+    assert text.count("Logon events on ws1, 6 in all; more than 60% is 4 or more:") == 1
+    assert "  alice         7   63.6%" in text
+    assert text.count("Host asset h") == 3
 
 
 def test_an_unknown_host_is_said_to_be_unknown():
-    told = story(counts(), hosts(), "ws9")
-    assert told == "ws9: the last decisions know no such host, in the inventory or in the logons."
+    found = story(counts(), hosts(), "ws9")
+    assert found == {"hostname": "ws9", "decisions": []}
+    assert in_words(found) == "ws9: the last decisions know no such host, in the inventory or in the logons."
 
 
 def test_hostile_names_cannot_act_on_a_terminal():
     name = "ws1\x1b[2j\u202e"
-    told = story(counts((name, "al\nice\x07", 3)), hosts(host("h1", name)), name)
-    assert "ws1\\x1b[2j\\u202e" in told
-    assert "al\\nice\\x07" in told
-    assert all(line.isprintable() for line in told.splitlines())
+    text = told(counts((name, "al\nice\x07", 3)), hosts(host("h\x07", name, department="\x1b]0;x\x07")), name)
+    assert "ws1\\x1b[2j\\u202e" in text
+    assert "al\\nice\\x07" in text
+    assert all(line.isprintable() for line in text.splitlines())
+
+
+def test_the_story_is_plain_values_for_programs():
+    found = story(counts(*ALICE, ("ws1", "bob", 4)), hosts(*WS1), outcome=None)
+    assert json.loads(json.dumps(found, default=lambda day: day.isoformat())) == found | {
+        "decisions": [
+            decision
+            | {name: decision[name].isoformat() for name in DAYS}
+            | {"decided_at": decision["decided_at"].isoformat()}
+            | {
+                "users": [
+                    user | {name: user[name].isoformat() for name in SEEN} for user in decision["users"]
+                ]
+            }
+            | {"host_asset": decision["host_asset"] | {"listed_at": NOW.isoformat()}}
+            for decision in found["decisions"]
+        ]
+    }
+    (decision,) = found["decisions"]
+    assert (decision["evidence"], decision["match"], decision["action"]) == ("no_majority", None, "none")
+    assert [(user["username"], user["events"], user["share"]) for user in decision["users"]] == [
+        ("alice", 6, 0.6),
+        ("bob", 4, 0.4),
+    ]
+    assert decision["users"][0]["user_assets"] == [
+        {"user_id": "u1", "matched_by": "user_email", "decisive": True},
+        {"user_id": "u2", "matched_by": "directory_user_surname", "decisive": False},
+    ]
+    assert decision["what_would_change"][0] == {
+        "change": "more_logons",
+        "text": "With 1 more logon event, alice would win, who is the user asset u1.",
+        "username": "alice",
+        "events": 1,
+    }

@@ -1,0 +1,76 @@
+"""`asset-owners report`: what the last run found, as a page for people or for other programs."""
+
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Literal
+
+import polars as pl
+
+from ownership.coverage import events_by_day
+from ownership.history import changes_of
+from ownership.windows import Window, days_of
+from pipelines.cli.stored import stored_tables
+from reports.exports import decisions_csv, decisions_json
+from resources.errors import ConfigurationError
+from resources.files import replacing
+from resources.settings import Instance
+from resources.tables import Tables
+
+Format = Literal["html", "csv", "json"]
+
+
+def report(path: Path, out: Path | None, kind: Format) -> None:
+    """Write the report into a file, readable by its owner alone; `-` for standard output.
+
+    Args:
+        path: the instance file.
+        out: the file to write or replace; None: `<slug>-report.<format>` in the working directory.
+        kind: a page, or the decisions as CSV or JSON.
+
+    Raises:
+        ConfigurationError: the instance file is wrong, or the report's file cannot be written.
+        AssetOwnersError: no run has decided anything yet.
+    """
+    instance, tables = stored_tables(path)
+    decisions = tables.scan("owner_decisions").collect()
+    if kind == "csv":
+        text = decisions_csv(decisions)
+    elif kind == "json":
+        text = decisions_json(decisions, instance=instance.name)
+    else:
+        text = _page(instance, tables, decisions)
+    out = out or Path(f"{instance.slug}-report.{kind}")
+    if out == Path("-"):
+        print(text, end="")
+        return
+    try:
+        with replacing(out.resolve()) as file:
+            file.write_text(text, encoding="utf-8", newline="")
+    except OSError as error:
+        raise ConfigurationError(f"--out: {out} cannot be written: {error}") from error
+    print(f"{out} is written: {decisions.height:,} decisions of {instance.name}")
+
+
+def _page(instance: Instance, tables: Tables, decisions: pl.DataFrame) -> str:
+    from reports.page import report_page  # noqa: PLC0415  (the plotting library takes a second to load)
+
+    run_id, days = _run(decisions)
+    return report_page(
+        instance=instance.name,
+        decisions=decisions,
+        shares=tables.scan("host_user_shares").collect(),
+        matches=tables.scan("username_matches").collect(),
+        users=tables.scan("inventory_users").collect(),
+        days=events_by_day(days, tables.logon_days(days, run_id=run_id), timezone=instance.scan.timezone),
+        changes=changes_of(tables.history(), run_id),
+        writes=tables.run_writes(run_id),
+        made_at=datetime.now(UTC),
+    )
+
+
+def _run(decisions: pl.DataFrame) -> tuple[str, list[date]]:
+    """The run that decided, and the days of its window."""
+    if decisions.is_empty():
+        return "", []
+    first, last, run_id = decisions.select("window_from", "window_to", "run_id").row(0)
+    return run_id, days_of(Window(first, last))
