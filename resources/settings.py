@@ -456,7 +456,10 @@ def _free_slug(path: Path, taken: set[str]) -> str:
     return slug
 
 
-_RESERVED_SLUGS = frozenset({"main", "information_schema", "pg_catalog", "temp", "system"})  # DuckDB's own
+# DuckDB's own schemas, and the databases of a session: warehouse.conflicts would be two things at once.
+_RESERVED_SLUGS = frozenset(
+    {"main", "information_schema", "pg_catalog", "temp", "system", "warehouse", "scratch"}
+)
 
 
 class _StrictLoader(yaml.SafeLoader):

@@ -169,3 +169,23 @@ def test_analysts_find_decisions_and_writes_in_the_catalogue(first, second):
     run_id = first.ran.report["run_id"]
     assert {(run_id, host, fields["asset_owner"]) for host, fields in first.written.items()} == set(writes)
     assert Tables(first.stand.home, "small").writes().collect().height == len(writes)
+
+
+def test_the_history_holds_what_the_second_run_decided_otherwise(first, second):
+    otherwise = second.decisions.join(
+        first.decisions, on=["host_id", "action", "existing_owner"], how="anti", nulls_equal=True
+    )
+    with duckdb.connect(catalogue_path(first.stand.home), read_only=True) as catalogue:
+        runs = dict(
+            catalogue.sql(
+                "SELECT run_id, list(host_id) FROM small.owner_decisions_history GROUP BY ALL"
+            ).fetchall()
+        )
+        counted = catalogue.sql("SELECT hosts, to_write, owned FROM small.coverage ORDER BY day").fetchall()
+    assert len(runs[first.ran.report["run_id"]]) == first.decisions.height
+    assert set(runs[second.ran.report["run_id"]]) == set(otherwise["host_id"]) == first.written.keys()
+    assert counted[-1] == (
+        second.decisions.height,
+        0,
+        second.decisions.drop_nulls("host_id")["existing_owner"].count(),
+    )

@@ -236,6 +236,7 @@ def test_an_unknown_key_names_the_nearest_known_one(write, key, nearest):
         ("platform", "https://inventory", "must hold keys of its own"),
         ("name", "---", "'---' gives no usable identifier; use letters or digits"),
         ("name", "Main", "'Main' gives no usable identifier"),  # names of DuckDB's own schemas
+        ("name", "Warehouse", "'Warehouse' gives no usable identifier"),  # and of a session's databases
     ],
 )
 def test_a_wrong_value_is_told_with_key_value_and_remedy(write, key, wrong, says):
