@@ -89,7 +89,8 @@ class Tables:
         for folder in folders:
             allow(folder, 0o700 if self._analysts is None else 0o750, self._analysts)
         for file in files:
-            allow(file, 0o600 if self._analysts is None else 0o640, self._analysts)
+            with suppress(FileNotFoundError):  # another run of the instance has just deleted it
+                allow(file, 0o600 if self._analysts is None else 0o640, self._analysts)
 
     def write_day(self, row: pl.DataFrame, counts: pl.DataFrame, *, run_id: str | None = None) -> None:
         """Store one day: its row of logon_days and its rows of logon_counts; for `run_id` alone where given.
