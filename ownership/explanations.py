@@ -81,13 +81,17 @@ def host_story(
         fields: The instance's field names.
 
     Returns:
-        hostname and decisions, a list that is empty when the host is not known. Each has the columns of
-        `owner_decisions`, and hostnames (as compared), users (most events first, each with user_assets),
-        host_asset and user_assets (as the inventory held them), writes and what_would_change.
+        hostname, similar (known names that differ from it in the domain part only) and decisions, a list that
+        is empty when the host is not known. Each has the columns of `owner_decisions`, and hostnames (as
+        compared), users (most events first, each with user_assets), host_asset and user_assets (as the
+        inventory held them), writes and what_would_change.
     """
     frames = (shares, matches, hosts, users, writes)
+    names = pl.concat([hosts.select(hostname="hostnames").explode("hostname"), shares.select("hostname")])
+    similar = names.filter(_short(pl.col("hostname")).is_in(_folded([hostname], short=True)))["hostname"]
     return {
         "hostname": hostname,
+        "similar": sorted({*_folded(similar.to_list())} - {hostname}),
         "decisions": [
             _decision_story(decision, *frames, rules, fields) for decision in decisions.iter_rows(named=True)
         ],
@@ -106,7 +110,10 @@ def in_words(story: Mapping[str, Any]) -> str:
             told.append(decision["hostnames"])
         lines += ["", *_decision(decision)]
     if not story["decisions"]:
-        return f"{lines[0]}: the last decisions know no such host, in the inventory or in the logons."
+        similar = f" They know {_shown(story['similar'])}." if story["similar"] else ""
+        return (
+            f"{lines[0]}: the last decisions know no such host, in the inventory or in the logons.{similar}"
+        )
     return "\n".join(lines)
 
 
@@ -191,12 +198,16 @@ def _namesakes(
     decision: Mapping[str, Any], compared: Sequence[str], shares: pl.DataFrame, hosts: pl.DataFrame
 ) -> list[str]:
     """Names in the logons, or for a name that no asset has assets, that differ in the domain part only."""
-    shortened = fold_hostname(pl.col("hostname"), short=True).is_in(_folded(compared, short=True))
+    shortened = _short(pl.col("hostname")).is_in(_folded(compared, short=True))
     if decision["host_id"] is None:
         named = hosts.select(pl.col("host_id").alias("known"), hostname="hostnames").explode("hostname")
     else:
         named = shares.select("hostname", known="hostname").filter(~pl.col("hostname").is_in(compared))
     return named.filter(shortened)["known"].unique().sort().to_list()
+
+
+def _short(hostname: pl.Expr) -> pl.Expr:
+    return fold_hostname(hostname, short=True)
 
 
 def _folded(names: Sequence[str], *, short: bool = False) -> list[str]:

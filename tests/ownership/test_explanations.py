@@ -154,8 +154,14 @@ def test_an_asset_s_names_are_counted_together_and_a_table_is_shown_once():
 
 def test_an_unknown_host_is_said_to_be_unknown():
     found = story(counts(), hosts(), "ws9")
-    assert found == {"hostname": "ws9", "decisions": []}
+    assert found == {"hostname": "ws9", "similar": [], "decisions": []}
     assert in_words(found) == "ws9: the last decisions know no such host, in the inventory or in the logons."
+
+
+def test_an_unknown_host_is_told_with_names_that_differ_in_the_domain_only():
+    found = story(counts(("ws1.lab", "bob", 1), ("ws11", "bob", 1)), hosts(host("h1", "WS1.corp", "pc")))
+    assert found["similar"] == ["ws1.corp", "ws1.lab"]
+    assert in_words(found).endswith("in the logons. They know ws1.corp, ws1.lab.")
 
 
 def test_hostile_names_cannot_act_on_a_terminal():

@@ -1,0 +1,113 @@
+"""An instance whose last run has been stored, for commands that only look."""
+
+import sys
+
+import polars as pl
+import pytest
+import yaml
+
+from ownership import schemas
+from ownership.decisions import Rules
+from ownership.matching import username_matches
+from ownership.schemas import LogonDays
+from ownership.windows import days_of
+from pipelines.cli import main
+from resources.tables import Tables
+from tests.ownership.builders import (
+    NOW,
+    RUN,
+    WINDOW,
+    counts,
+    decide,
+    host,
+    hosts,
+    plan,
+    shares_of,
+    table,
+    user,
+    users,
+)
+
+PEOPLE = users(
+    user("u1", email="ann@corp.example", user_department="Sales"),
+    user("u2", email="bob@corp.example"),
+    user("u3", surname="kim"),
+    user("u4", surname="kim"),
+)
+ASSETS = hosts(
+    host("h1", "PC-1.corp.example", "pc-one"),
+    host("h2", "pc-2", owners=("u2",)),
+    host("h3", "pc-3"),
+    host("h4", "=cmd()"),
+)
+LOGONS = counts(
+    ("pc-one", "CORP\\Ann", 6),
+    ("pc-2", "ann", 9),
+    ("pc-3", "ann", 6),
+    ("pc-3", "carol", 4),
+    ("=cmd()", "kim", 5),
+    ("pc-5", "ann", 1),
+)
+
+
+@pytest.fixture
+def instance_file(tmp_path, monkeypatch):
+    """An instance that nobody has run; where it looks is told by the environment."""
+    monkeypatch.setenv("ASSET_OWNERS_HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    password = {"env": "NOT_NEEDED_TO_LOOK"}
+    content = {
+        "name": "Head office",
+        "url": "https://search.invalid",
+        "username": "reader",
+        "password": password,
+        "sensor": "sensor-1",
+        "platform": {
+            "url": "https://inventory.invalid",
+            "email": "it@corp.example",
+            "password": password,
+            "tenant_id": "1",
+        },
+    }
+    path = tmp_path / "head-office.yaml"
+    path.write_text(yaml.safe_dump(content), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def stored(instance_file, tmp_path):
+    """The same instance after a run, which wrote ann to h1."""
+    tables = Tables(tmp_path / "home", "head_office")
+    tables.prepare()
+    for day in days_of(WINDOW):
+        fetched = {"day": day, "matching": 31, "counted": 31, "lacking_user": 0, "lacking_host": 0}
+        row = table(LogonDays, fetched | {"fetched_at": NOW, "settings_fingerprint": "x"})
+        tables.write_day(row, schemas.empty(schemas.LogonCounts))
+    shares = shares_of(LOGONS, Rules())
+    decisions = decide(LOGONS, PEOPLE, ASSETS)
+    snapshots = {
+        "inventory_hosts": ASSETS,
+        "inventory_users": PEOPLE,
+        "host_user_shares": shares,
+        "username_matches": username_matches(shares, PEOPLE, user_value_field="user_email"),
+        "owner_decisions": decisions,
+    }
+    for name, frame in snapshots.items():
+        tables.write(name, frame, run_id=RUN, publish=True)
+    tables.append_history(decisions, decided_at=NOW, run_id=RUN)
+    writes = plan(decisions, PEOPLE, ASSETS).with_columns(outcome=pl.lit("written"), completed_at=pl.lit(NOW))
+    tables.append_writes(writes, run_id=RUN)
+    return instance_file
+
+
+@pytest.fixture
+def call(monkeypatch, capsys):
+    """Call the program as a shell would: exit status, standard output, standard error."""
+
+    def called(*arguments):
+        monkeypatch.setattr(sys, "argv", ["asset-owners", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        return ended.value.code or 0, *capsys.readouterr()
+
+    return called

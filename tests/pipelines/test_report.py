@@ -1,0 +1,70 @@
+"""`asset-owners report` on the tables of an earlier run."""
+
+import csv
+import io
+import json
+import stat
+from pathlib import Path
+
+import pytest
+
+
+def test_the_page_is_a_file_of_its_owner_alone_and_tells_of_the_last_run(call, stored):
+    status, told, _ = call("report", "--instance", stored)
+    assert status == 0
+    assert told == "head_office-report.html is written: 5 decisions of Head office\n"
+    file = Path("head_office-report.html")
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    html = file.read_text(encoding="utf-8")
+    assert "<!doctype html>" in html
+    assert "930 logons from 2026-03-01 to 2026-03-30 (30 days)" in html
+    for shown in ("ann@corp.example", "bob@corp.example", "carol", "<bdi>=cmd()</bdi>", "new host"):
+        assert shown in html
+
+
+def test_a_page_is_replaced_where_it_is_asked_for(call, stored, tmp_path):
+    out = tmp_path / "new" / "folder" / "page.html"
+    for _ in range(2):
+        assert call("report", "--instance", stored, "--out", out)[0] == 0
+    assert out.read_text(encoding="utf-8").endswith("</html>\n")
+    assert [path.name for path in out.parent.iterdir()] == ["page.html"]
+
+
+def test_csv_goes_to_a_spreadsheet(call, stored):
+    status, told, _ = call("report", "--instance", stored, "--format", "csv", "--out", "-")
+    rows = list(csv.DictReader(io.StringIO(told)))
+    assert status == 0
+    assert [row["action"] for row in rows] == ["conflict", "none", "write", "none", "no_host"]
+    assert rows[1]["hostname"] == "'=cmd()"
+    assert list(Path.cwd().glob("*report*")) == []
+
+
+def test_json_goes_to_programs(call, stored):
+    assert call("report", "--instance", stored, "--format", "json")[0] == 0
+    found = json.loads(Path("head_office-report.json").read_text(encoding="utf-8"))
+    assert found["instance"] == "Head office"
+    assert [row["host_id"] for row in found["conflicts"]] == ["h2"]
+    assert [row["hostname"] for row in found["decisions"]][:2] == ["=cmd()", "pc-1.corp.example"]
+
+
+@pytest.mark.parametrize("command", [("report",), ("explain", "pc-1")])
+def test_without_a_run_there_is_nothing_to_tell(call, instance_file, command):
+    status, _, error = call(*command, "--instance", instance_file)
+    assert status == 1
+    assert (
+        f"Head office has no tables yet; run it first: asset-owners run --instance {instance_file}" in error
+    )
+
+
+def test_a_place_that_cannot_be_written_is_told(call, stored, tmp_path):
+    (tmp_path / "taken").write_text("")
+    status, _, error = call("report", "--instance", stored, "--out", tmp_path / "taken" / "page.html")
+    assert status == 2
+    assert "--out: " in error
+    assert "cannot be written" in error
+
+
+def test_an_unknown_format_is_told(call, stored):
+    status, _, error = call("report", "--instance", stored, "--format", "pdf")
+    assert status == 2
+    assert "html" in error
