@@ -52,8 +52,9 @@ class Answer:
         return self.told(self.body[:_CHUNK_BYTES].decode("utf-8", "replace"))[:200]
 
     def told(self, text: str) -> str:
-        """Words of the service as messages may show them."""
-        return redacted(text, self.secrets)
+        """Words of the service as messages may show them: one line, nothing secret, no control characters."""
+        shown = redacted(text, self.secrets)
+        return " ".join("".join(letter if letter.isprintable() else " " for letter in shown).split())
 
 
 @dataclass(frozen=True)
