@@ -1,1 +1,0 @@
-"""Benchmarks: how close the pipeline is to the limit, measured side by side. See README.md."""
