@@ -1,0 +1,163 @@
+"""Users and hosts may be called anything: names stay as they are, and nothing takes them for more."""
+
+import copy
+import unicodedata
+
+import duckdb
+import polars as pl
+import pytest
+from starlette.responses import JSONResponse
+from typer.testing import CliRunner
+
+from pipelines.cli.app import app
+from resources.catalogue import catalogue_path
+from sandbox.company import MAPPING
+from sandbox.inventory_api import envelope
+from tests.end_to_end.stand import TODAY, at_noon, documents, logons
+
+NAMES = {
+    "right to left": "\u202egnp.exe\u202c",
+    "right-to-left mark": "a\u200fb",
+    "Hebrew and Arabic": "דוד-احمد",
+    "zero width": "zero\u200bwidth\u200djoined\ufeff",
+    "only zero width": "\u200b\u2060",
+    "NUL": "nul\x00nul",
+    "newlines": "line\nfeed\r\nand\x0bmore\u2028still\x85",
+    "terminal": "\x1b[2J\x1b]0;title\x07red",
+    "10,000 letters": "long" * 2_500,
+    "Markdown": "**bold** | [link](http://x.example) | `code`\n# Head",
+    "HTML": "<img src=x onerror=alert(1)>&amp;",
+    "formula": "=cmd|' /C calc'!A0",
+    "formulas": "+1-1",
+    "at": "\u00a0-1+1",
+    "quotes": 'o\'brien "the" `x`',
+    "SQL": "'); DROP TABLE small.owner_decisions; --",
+    "backslash": "c:\\temp\\..\\n",
+    "path": "../../etc/passwd%2e%2e",
+    "percent": "%s%n%(name)s%00",
+    "braces": "{0.__class__} {username} ${jndi:ldap://x}",
+    "lone accent": "\u0301acute\u0308",
+    "decomposed": "Zo\u0065\u0301",
+    "emoji": "👩🏽\u200d💻🦊",
+    "not a character": "\ufffe\uffff\U0010ffff",
+    "wildcards": "*?[a-z]",
+    "option": "--instance=/etc/passwd",
+    "null": "null",
+    "comma": 'a,b;c\t"d"',
+}
+"""The folded forms differ, those of user names without what stands before a backslash or after an @, too."""
+
+WHOLE = copy.deepcopy(MAPPING)
+for field in ("agent", "user"):
+    WHOLE["mappings"]["properties"][field]["properties"]["name"]["ignore_above"] = 20_000
+
+
+def folded(name):
+    return unicodedata.normalize("NFC", name.lower()).strip()
+
+
+@pytest.fixture
+def hostile(stand, monkeypatch):
+    """A host and a user of each name; pages of two pairs, so that names go out in requests, too."""
+    monkeypatch.setattr("resources.search.LARGEST_PAGE", 2)
+    people = [
+        {"id": f"u-{number}", "directory_user_sam_account_name": name, "user_department": name}
+        for number, name in enumerate(NAMES.values())
+    ]
+    machines = [
+        {"id": f"h-{number}", "search_agent_name": name} for number, name in enumerate(NAMES.values())
+    ]
+    stand.begin(machines, people)
+    events = [event for name in NAMES.values() for event in logons(name, name, 2, at=at_noon(TODAY))]
+    stand.engine.load("logs-hostile", WHOLE, documents(events))
+    return stand
+
+
+def explained(stand, host):
+    return CliRunner().invoke(
+        app, ["explain", "--instance", str(stand.instance_file()), "--", host], catch_exceptions=False
+    )
+
+
+def printable(text):
+    return all(line.isprintable() for line in text.split("\n"))
+
+
+def test_hostile_names_go_through_a_whole_run_as_they_are(hostile):
+    ran = hostile.run({"index": "logs-hostile"})
+    assert (ran.status, ran.report["writes"]) == (0, {"written": len(NAMES)}), ran.stderr
+    assert hostile.written() == {
+        f"h-{number}": {"asset_owner": f"u-{number}", "department": name}
+        for number, name in enumerate(NAMES.values())
+    }
+    assert printable(ran.stderr), "the log is lines of text"
+
+    names = sorted(NAMES.values())
+    with duckdb.connect(catalogue_path(hostile.home), read_only=True) as catalogue:
+
+        def column(select):
+            return sorted(name for (name,) in catalogue.sql(select).fetchall())
+
+        for select in (
+            "SELECT document_hostname FROM small.logon_counts",
+            "SELECT document_username FROM small.logon_counts",
+            "SELECT hostnames[1] FROM small.inventory_hosts",
+            "SELECT directory_user_sam_account_name[1] FROM small.inventory_users",
+            "SELECT username_spellings[1] FROM small.host_user_shares",
+            "SELECT new_values.department FROM small.owner_writes",
+        ):
+            assert column(select) == names, select
+        assert column("SELECT hostname FROM small.owner_decisions") == sorted(map(folded, names))
+        for number, name in enumerate(NAMES.values()):
+            found = catalogue.execute(
+                "SELECT host_id, resolved_owner FROM small.owner_decisions WHERE hostname = ?", [folded(name)]
+            )
+            assert found.fetchall() == [(f"h-{number}", f"u-{number}")], name
+
+    again = hostile.run({"index": "logs-hostile"})
+    assert (again.status, again.report["writes"]) == (0, {})
+    assert again.report["decisions"] == {"single_user/matched/agree": len(NAMES)}
+
+    for number, name in enumerate(NAMES.values()):
+        told = explained(hostile, name)
+        assert (told.exit_code, printable(told.stdout)) == (0, True), name
+        assert f"Host asset h-{number}, " in told.stdout, name
+        assert f"is the user asset u-{number}, found by directory_user_sam_account_name." in told.stdout
+        by_id = explained(hostile, f"h-{number}")
+        assert by_id.stdout.split("\n")[1:] == told.stdout.split("\n")[1:], "the same below its heading"
+
+
+def test_a_name_that_the_index_does_not_keep_whole_counts_as_lacking(hostile):
+    """The usual mapping leaves names over 1,024 letters out of what can be counted."""
+    long = NAMES["10,000 letters"]
+    events = [*logons(long, "ann", 2, at=at_noon(TODAY)), *logons("pc-1", "ann", at=at_noon(TODAY))]
+    ran = hostile.run({"index": hostile.load(events, "logs-hostile-usual")})
+    assert ran.status == 0, ran.stderr
+    days = pl.read_parquet(hostile.tables.folder / "logon_days" / "*.parquet").filter(day=TODAY)
+    assert days.select("matching", "counted", "lacking_user", "lacking_host").rows() == [(3, 1, 0, 2)]
+
+
+HOSTILE_WORDS = "\x1b[2J\u202eneN\nasset-owners: all is well\x00"
+
+
+@pytest.mark.parametrize("path", ["/api/v1/assets/list", "/api/v1/assets/update"])
+def test_words_of_a_service_cannot_act_on_the_terminal_or_forge_lines_of_the_log(stand, path):
+    refused = JSONResponse(envelope(status=False, message=HOSTILE_WORDS, errors={HOSTILE_WORDS: ["x"]}))
+    plan = stand.run({}, "--dry-run").report["run_id"]
+    stand.inventory.hooks.faults = lambda request: refused if request.url.path == path else None
+    ran = stand.run()
+    applied = CliRunner().invoke(app, ["apply", "--instance", str(stand.instance_file()), plan])
+    told = ran.stderr + applied.stdout + applied.stderr
+    assert "asset-owners: all is well" in told
+    assert printable(told)
+    assert not any(line.startswith("asset-owners: all is well") for line in told.split("\n"))
+
+
+def test_an_instance_may_be_called_anything_that_gives_an_identifier(recorded_stand):
+    name = "../<b>\u202eGeräte\x00|=cmd()\n"
+    ran = recorded_stand.run({"name": name, "sensor": name})
+    assert (ran.status, ran.report["writes"]) == (0, {"written": 2}), ran.stderr
+    assert ran.report["instance"] == name
+    assert [path.name for path in (recorded_stand.home / "tables").iterdir()] == ["b_gerate_cmd"]
+    with duckdb.connect(catalogue_path(recorded_stand.home), read_only=True) as catalogue:
+        assert catalogue.sql("SELECT count(*) FROM b_gerate_cmd.owner_writes").fetchall() == [(2,)]
