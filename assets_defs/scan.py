@@ -10,7 +10,6 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from functools import cache
-from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -121,11 +120,11 @@ def resource_keys(instance: Instance) -> list[str]:
     return [f"{instance.slug}_{name}" for name in ("scan", "tables", "search", "inventory")]
 
 
-def scan_resources(instance: Instance, home: Path, *, analysts: int | None = None) -> dict[str, Any]:
+def scan_resources(instance: Instance, tables: Tables) -> dict[str, Any]:
     """The Dagster resources of an instance, by key."""
     parts = (
         scan_resource(instance),
-        Tables(home, instance.slug, analysts=analysts),
+        tables,
         _opened_once(lambda: SearchClient(instance)),
         _opened_once(lambda: InventoryClient(instance.platform, connections=instance.writes.concurrency)),
     )

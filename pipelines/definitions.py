@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import dagster as dg
+from upath import UPath
 
 from assets_defs.checks import asset_checks
 from assets_defs.evidence import logon_assets, shares_asset
@@ -23,7 +24,9 @@ from resources.settings import (
     home,
     instances_folder,
     load_instances,
+    tables_location,
 )
+from resources.tables import Tables
 
 
 @dg.definitions
@@ -33,13 +36,16 @@ def definitions() -> dg.Definitions:
     Whatever Dagster's processes write from here on is for their owner alone.
     """
     os.umask(0o077)
-    return build_definitions(load_instances(instances_folder()), home(), analysts=analysts_group())
+    return build_definitions(
+        load_instances(instances_folder()), home(), location=tables_location(), analysts=analysts_group()
+    )
 
 
 def build_definitions(
     instances: Sequence[Instance | BrokenInstance],
     home: Path,
     *,
+    location: UPath | None = None,
     analysts: int | None = None,
     resource_overrides: Mapping[str, Any] | None = None,
     executor: dg.ExecutorDefinition = dg.in_process_executor,
@@ -49,6 +55,7 @@ def build_definitions(
     Args:
         instances: what the instance files hold; a broken one becomes a job that fails with its message.
         home: ASSET_OWNERS_HOME.
+        location: what holds the folders of all instances' tables; None: `tables` in the home.
         analysts: id of the group that may read tables and catalogue.
         resource_overrides: parts to swap, by resource key (`<slug>_search` …).
         executor: runs the steps of a run. In one process by default: the steps share its imports, which
@@ -59,7 +66,10 @@ def build_definitions(
         if isinstance(instance, BrokenInstance)
         else _instance_definitions(
             instance,
-            {**scan_resources(instance, home, analysts=analysts), **(resource_overrides or {})},
+            {
+                **scan_resources(instance, Tables(home, instance.slug, location=location, analysts=analysts)),
+                **(resource_overrides or {}),
+            },
         )
         for instance in instances
     ]

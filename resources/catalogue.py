@@ -1,12 +1,13 @@
 """The DuckDB catalogue that analysts open: described views over the stored tables, and nothing else."""
 
-import glob
 import json
 from collections.abc import Iterator, Mapping
+from glob import escape
 from pathlib import Path
 
 import duckdb
 from filelock import FileLock
+from upath import UPath
 
 from ownership import schemas
 from ownership.views import VIEWS
@@ -20,15 +21,20 @@ def catalogue_path(home: Path) -> Path:
     return home / "warehouse.duckdb"
 
 
-def refresh_catalogue(home: Path, analysts: int | None = None) -> None:
+def refresh_catalogue(home: Path, location: UPath, analysts: int | None = None) -> None:
     """Rebuild the catalogue when the list of views has changed; open sessions keep the file they opened.
 
     The list lies beside the catalogue, because an analyst who has the catalogue open for writing would
     keep us from reading it.
+
+    Args:
+        home: ASSET_OWNERS_HOME.
+        location: what holds the folders of all instances.
+        analysts: id of the group that may read the catalogue.
     """
     listed = home / ".warehouse-views.json"
     with FileLock(home / ".warehouse.lock"):
-        statements = list(_statements(home))
+        statements = list(_statements(home, location))
         if (
             catalogue_path(home).exists()
             and listed.exists()
@@ -39,17 +45,24 @@ def refresh_catalogue(home: Path, analysts: int | None = None) -> None:
             replacing(catalogue_path(home), analysts) as path,
             duckdb.connect(path, config={"storage_compatibility_version": OLDEST_READER}) as connection,
         ):
+            reach(connection, location)
             for statement in statements:
                 connection.execute(statement)
         with replacing(listed) as path:
             path.write_text(json.dumps(statements), encoding="utf-8")
 
 
-def _statements(home: Path) -> Iterator[str]:
+def reach(connection: duckdb.DuckDBPyConnection, location: UPath) -> None:
+    """Let a connection read tables that lie in an object store, without an extension of DuckDB's."""
+    if not isinstance(location, Path):
+        connection.register_filesystem(location.fs)
+
+
+def _statements(home: Path, location: UPath) -> Iterator[str]:
     """Yield what makes the catalogue: a schema an instance; in it a view a table, and further views."""
-    for folder in sorted(path for path in (home / "tables").glob("*") if path.is_dir()):
-        files = {table: _files(folder, table) for table in schemas.TABLES}
-        if not all(map(glob.glob, files.values())):
+    for folder in sorted((path for path in location.glob("*") if path.is_dir()), key=str):
+        files = {table: pattern for table in schemas.TABLES if (pattern := _files(folder, table))}
+        if len(files) < len(schemas.TABLES):
             continue  # being set up, or last used by an older version; its next run adds it
         yield f'CREATE SCHEMA "{folder.name}"'
         # The views beside the tables name them without a schema: it is the one that they are made in.
@@ -64,10 +77,12 @@ def _statements(home: Path) -> Iterator[str]:
             yield from _comments(name, view.comment, view.columns)
 
 
-def _files(folder: Path, table: str) -> str:
-    """A pattern for the files of a table."""
-    several = (folder / table).is_dir()
-    return glob.escape(str(folder)) + (f"/{table}/*.parquet" if several else f"/{table}.parquet")
+def _files(folder: UPath, table: str) -> str | None:
+    """A pattern for the files of a table; None where there are none yet."""
+    for pattern in (f"{table}/*.parquet", f"{table}.parquet"):
+        if any(folder.glob(pattern)):
+            return f"{escape(str(folder))}/{pattern}"
+    return None
 
 
 def _comments(view: str, comment: str, columns: Mapping[str, str]) -> Iterator[str]:

@@ -1,4 +1,8 @@
-"""Files that appear all at once: written under a temporary name, flushed to disk and renamed."""
+"""Files that appear all at once.
+
+On a disk they are written under a temporary name, flushed and renamed; an object store shows an object when
+the last byte of its upload has arrived.
+"""
 
 import os
 import tempfile
@@ -6,15 +10,23 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
+from upath import UPath
+
 TEMPORARY = ".writing-"  # begins the names of the folders that files are written in
 
 
 @contextmanager
-def replacing(path: Path, readers: int | None = None) -> Generator[Path]:
-    """Give a temporary path beside `path`; what was written there replaces `path`, all or nothing.
+def replacing(path: Path | UPath, readers: int | None = None) -> Generator[Path]:
+    """Give a temporary path on a disk; what was written there replaces `path`, all or nothing.
 
-    The file is for its owner alone, and for the group `readers` to read.
+    A file is for its owner alone, and for the group `readers` to read; of objects their store says who may.
     """
+    if not isinstance(path, Path):
+        with tempfile.TemporaryDirectory(prefix=TEMPORARY) as folder:
+            temporary = Path(folder) / path.name
+            yield temporary
+            path.fs.put_file(str(temporary), path.path)
+        return
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     with tempfile.TemporaryDirectory(prefix=TEMPORARY, dir=path.parent) as folder:
         temporary = Path(folder) / path.name

@@ -31,6 +31,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 from slugify import slugify
+from upath import UPath
 
 from ownership.decisions import Rules
 from resources.errors import ConfigurationError
@@ -354,8 +355,26 @@ def slug_of(name: str) -> str:
 
 
 def home() -> Path:
-    """Return the folder of tables, catalogue and Dagster's own home: ASSET_OWNERS_HOME, default ./var."""
+    """Return the folder of catalogue, journals and Dagster's own home: ASSET_OWNERS_HOME, default ./var."""
     return Path(os.environ.get("ASSET_OWNERS_HOME") or "var").absolute()
+
+
+def tables_location() -> UPath:
+    """Return where the tables lie: ASSET_OWNERS_TABLES, a folder or a URL; default `tables` under the home.
+
+    Raises:
+        ConfigurationError: nothing that is installed can reach the URL.
+    """
+    named = os.environ.get("ASSET_OWNERS_TABLES")
+    location = UPath(named or home() / "tables")
+    if isinstance(location, Path):
+        return location.absolute()
+    try:
+        location = UPath(location, use_listings_cache=False)  # others write there as well
+        location.fs.invalidate_cache()
+    except (ImportError, ValueError) as error:
+        raise ConfigurationError(f"ASSET_OWNERS_TABLES: {named} cannot be used: {error}") from error
+    return location
 
 
 def instances_folder() -> Path:

@@ -49,6 +49,12 @@ _VARIABLES = (
         "`/srv/asset-owners`",
     ),
     (
+        "`ASSET_OWNERS_TABLES`",
+        "`ASSET_OWNERS_HOME/tables`",
+        "where the tables lie: a folder, or the URL of an object store (see scaling.md)",
+        "`s3://bucket/asset-owners`",
+    ),
+    (
         "`ASSET_OWNERS_INSTANCES`",
         "`ASSET_OWNERS_HOME/instances`",
         "folder whose `*.yaml` and `*.yml` files Dagster loads",

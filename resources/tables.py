@@ -9,8 +9,9 @@ Below ASSET_OWNERS_HOME:
                                                 each run decided otherwise than the one before
     tables/<slug>/runs/<run>/                   what one run works on; a dry run leaves all it has here
 
-A reader sees the old or the new file and never a part (`resources.files`). What the columns mean is in
-`ownership.schemas`; the catalogue is made by `resources.catalogue`.
+ASSET_OWNERS_TABLES moves the tables elsewhere, such as to an object store; the journal of writes and the
+locks need a disk and stay. A reader sees the old or the new file and never a part (`resources.files`). What
+the columns mean is in `ownership.schemas`; the catalogue is made by `resources.catalogue`.
 """
 
 import shutil
@@ -22,6 +23,7 @@ from pathlib import Path
 
 import polars as pl
 from filelock import FileLock, Timeout
+from upath import UPath
 
 from ownership import schemas
 from ownership.history import changed_decisions, latest
@@ -44,13 +46,17 @@ class Tables:
     Args:
         home: ASSET_OWNERS_HOME.
         slug: the instance's; names its folder and its schema in the catalogue.
+        location: what holds the folders of all instances; None: `tables` in the home.
         analysts: id of the group that may read tables and catalogue; None: their owner alone may.
     """
 
-    def __init__(self, home: Path, slug: str, *, analysts: int | None = None) -> None:
+    def __init__(
+        self, home: Path, slug: str, *, location: UPath | None = None, analysts: int | None = None
+    ) -> None:
         self.home = home
         self.slug = slug
-        self.folder = home / "tables" / slug
+        self.folder = (location or UPath(home / "tables")) / slug
+        self.disk = home / "tables" / slug
         self._analysts = analysts
 
     def has_run(self, run_id: str) -> bool:
@@ -68,14 +74,15 @@ class Tables:
             path = self.folder / table / EMPTY if several else self._snapshot(table)
             if not path.exists():
                 _write(schemas.empty(model), path, self._analysts)
-        refresh_catalogue(self.home, self._analysts)
+        self.disk.mkdir(parents=True, exist_ok=True, mode=0o700)
+        refresh_catalogue(self.home, self.folder.parent, self._analysts)
         self._set_access()
         self._remove_leftovers()
 
     def _remove_leftovers(self) -> None:
         """Delete what killed writers left behind; no write takes a day."""
         with suppress(FileNotFoundError):  # another run's writer may end meanwhile
-            for path in [*self.home.glob(f"{TEMPORARY}*"), *self.folder.rglob(f"{TEMPORARY}*")]:
+            for path in [*self.home.glob(f"{TEMPORARY}*"), *self.disk.rglob(f"{TEMPORARY}*")]:
                 if path.stat().st_mtime < time.time() - LEFTOVER_SECONDS:
                     shutil.rmtree(path)
 
@@ -83,9 +90,11 @@ class Tables:
         """Let analysts read what is theirs to read, also what was stored before there was such a group."""
         if self._analysts is not None:
             allow(self.home, 0o710, self._analysts)
-        folders = [self.folder.parent, self.folder, *(self.folder / table for table in (*BY_DAY, *BY_RUN))]
-        files = [catalogue_path(self.home), *self.folder.glob("*.parquet")]
-        files += [file for table in (*BY_DAY, *BY_RUN) for file in (self.folder / table).glob("*.parquet")]
+        folders, files = [], [catalogue_path(self.home)]
+        if isinstance(self.folder, Path):  # who may read an object, its store says
+            tables = [Path(self.folder, table) for table in (*BY_DAY, *BY_RUN)]
+            folders = [Path(self.folder.parent), Path(self.folder), *tables]
+            files += [file for folder in folders[1:] for file in folder.glob("*.parquet")]
         for folder in folders:
             allow(folder, 0o700 if self._analysts is None else 0o750, self._analysts)
         for file in files:
@@ -126,7 +135,7 @@ class Tables:
         _write(schemas.validated(schemas.TABLES[table], frame), path)
         if publish:
             with replacing(self._snapshot(table), self._analysts) as copy:
-                shutil.copyfile(path, copy)
+                path.fs.get_file(path.path, str(copy))
 
     def scan(self, table: str, *, run_id: str | None = None) -> pl.LazyFrame:
         """A snapshot: the run's own where it has one, otherwise the published one."""
@@ -190,10 +199,10 @@ class Tables:
         outdated += [
             path
             for path in (*(self.folder / "owner_writes").glob("*.parquet"), *(self.folder / "runs").glob("*"))
-            if path.name != EMPTY and path.stat().st_mtime < history_before.timestamp()
+            if path.name != EMPTY and _changed_at(path) < history_before.timestamp()
         ]
         for path in outdated:
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
+            path.fs.rm(path.path, recursive=True)
         return len(outdated) + self._forget_history(history_before)
 
     def _forget_history(self, before: datetime) -> int:
@@ -203,7 +212,7 @@ class Tables:
             outdated = [
                 path
                 for path in self._history_file("").glob("*.parquet")
-                if path.name not in {EMPTY, CARRIED_OVER} and path.stat().st_mtime < before.timestamp()
+                if path.name not in {EMPTY, CARRIED_OVER} and _changed_at(path) < before.timestamp()
             ]
             if outdated:
                 older = [carried_over] if carried_over.exists() else []
@@ -218,14 +227,14 @@ class Tables:
         for table in ("inventory_hosts", "inventory_users", "host_user_shares", "username_matches"):
             self._run_file(table, run_id).unlink(missing_ok=True)
 
-    def plan_file(self, run_id: str) -> Path:
+    def plan_file(self, run_id: str) -> UPath:
         """The file with what a run planned to write, as rows of owner_writes."""
         return self._run_file("owner_writes", run_id)
 
     @property
     def journal(self) -> Path:
         """The file of the journal of writes."""
-        return self.folder / "writes.sqlite"
+        return self.disk / "writes.sqlite"
 
     @contextmanager
     def writing(self) -> Generator[None]:
@@ -235,7 +244,7 @@ class Tables:
             AssetOwnersError: another run has been writing for `LOCK_TIMEOUT_SECONDS`.
         """
         try:
-            with FileLock(self.folder / ".writing.lock", timeout=LOCK_TIMEOUT_SECONDS):
+            with FileLock(self.disk / ".writing.lock", timeout=LOCK_TIMEOUT_SECONDS):
                 yield
         except Timeout as error:
             raise AssetOwnersError(
@@ -245,9 +254,9 @@ class Tables:
 
     def _changing_history(self) -> FileLock:
         """Keep runs that end together from comparing with files that the other one deletes."""
-        return FileLock(self.folder / ".history.lock")
+        return FileLock(self.disk / ".history.lock")
 
-    def _history_file(self, name: str) -> Path:
+    def _history_file(self, name: str) -> UPath:
         return self.folder / "owner_decisions_history" / name
 
     def _scan_days(self, table: str, days: Window | Sequence[date], run_id: str) -> pl.LazyFrame:
@@ -257,29 +266,37 @@ class Tables:
         stored = [path for path in paths if path.exists()]
         return _scan(table, stored or [self.folder / table / EMPTY])
 
-    def _day_file(self, table: str, day: date, run_id: str | None) -> Path:
+    def _day_file(self, table: str, day: date, run_id: str | None) -> UPath:
         folder = self.folder / "runs" / run_id if run_id else self.folder
         return folder / table / f"{day.isoformat()}.parquet"
 
-    def _writes_file(self, run_id: str) -> Path:
+    def _writes_file(self, run_id: str) -> UPath:
         return self.folder / "owner_writes" / f"{run_id}.parquet"
 
-    def _run_file(self, table: str, run_id: str) -> Path:
+    def _run_file(self, table: str, run_id: str) -> UPath:
         return self.folder / "runs" / run_id / f"{table}.parquet"
 
-    def _snapshot(self, table: str) -> Path:
+    def _snapshot(self, table: str) -> UPath:
         return self.folder / f"{table}.parquet"
 
 
-def _scan(table: str, source: Path | list[Path]) -> pl.LazyFrame:
+def _scan(table: str, source: UPath | Sequence[UPath]) -> pl.LazyFrame:
     """Read files of a table; each is opened once.
 
     Without the schema Polars would open the first file twice, for its columns and for its rows. Where it was
     replaced in between, the reading failed or gave rows that no file ever held.
     """
-    return pl.scan_parquet(source, schema=schemas.polars_schema(schemas.TABLES[table]), glob=False)
+    paths = [source] if isinstance(source, UPath) else source
+    schema = schemas.polars_schema(schemas.TABLES[table])
+    return pl.scan_parquet([str(path) for path in paths], schema=schema, glob=False)
 
 
-def _write(frame: pl.DataFrame, path: Path, readers: int | None = None) -> None:
+def _changed_at(path: UPath) -> float:
+    """When a file or a folder was changed last, in seconds since 1970."""
+    # What an object store shows as a folder has no time of its own.
+    return path.stat().st_mtime or max(part.stat().st_mtime for part in path.rglob("*.parquet"))
+
+
+def _write(frame: pl.DataFrame, path: UPath, readers: int | None = None) -> None:
     with replacing(path, readers) as temporary:
         frame.write_parquet(temporary)

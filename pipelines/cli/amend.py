@@ -7,9 +7,9 @@ from typing import Any
 import polars as pl
 
 from pipelines.cli.run import errors, execute, require_secrets
+from pipelines.cli.stored import tables_of
 from resources.errors import ConfigurationError
 from resources.settings import Instance, home, load_instance
-from resources.tables import Tables
 
 
 def apply_plan(path: Path, run_id: str, *, allow_writes: int | None) -> int:
@@ -33,7 +33,7 @@ def undo(path: Path, run_id: str, *, dry_run: bool) -> int:
 def _amend(path: Path, run_id: str, what: str, options: dict[str, Any]) -> int:
     instance = load_instance(path)
     require_secrets(instance)
-    tables = Tables(home(), instance.slug)
+    tables = tables_of(instance)
     if not tables.has_run(run_id):
         raise ConfigurationError(f"RUN_ID: {instance.name} has no run {run_id}; the runs are in owner_writes")
     op = {f"{instance.slug}_{what}": {"config": {"run_id": run_id, **options}}}

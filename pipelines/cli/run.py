@@ -13,11 +13,12 @@ import dagster as dg
 
 from ownership.decisions import summary
 from ownership.windows import Window, look_back_window
+from pipelines.cli.stored import tables_of
 from pipelines.dagster_home import dagster_instance
 from pipelines.definitions import build_definitions
 from pipelines.schedules import run_config, window_tags
 from resources.errors import ConfigurationError
-from resources.settings import Instance, analysts_group, home, load_instance
+from resources.settings import Instance, analysts_group, home, load_instance, tables_location
 from resources.tables import Tables
 
 
@@ -88,7 +89,7 @@ def run_scan(
     if not enrich:
         options["enrich"] = False
     result = execute(instance, home, instance.slug, run_config(instance, **options), tags=window_tags(window))
-    report = _report(instance, Tables(home, instance.slug), window, result)
+    report = _report(instance, tables_of(instance), window, result)
     report.dry_run = dry_run or instance.writes.dry_run
     return report
 
@@ -117,7 +118,7 @@ def execute(
     tags: Mapping[str, str] | None = None,
 ) -> dg.ExecuteInProcessResult:
     """Run a job of the instance in this process, recorded where the UI looks."""
-    definitions = build_definitions([instance], home, analysts=analysts_group())
+    definitions = build_definitions([instance], home, location=tables_location(), analysts=analysts_group())
     with dagster_instance(home) as recorded:
         return definitions.resolve_job_def(job).execute_in_process(
             instance=recorded,

@@ -21,9 +21,9 @@ from typing import Any, Literal
 import duckdb
 
 from ownership.identities import printable
-from resources.catalogue import catalogue_path
+from resources.catalogue import catalogue_path, reach
 from resources.errors import AssetOwnersError, ConfigurationError
-from resources.settings import home, load_instance
+from resources.settings import home, load_instance, tables_location
 
 Format = Literal["table", "csv", "json"]
 
@@ -37,7 +37,7 @@ def sql(query: str | None, *, instance: Path | None, scratch: Path | None, form:
     """Answer a query, or let the user ask at a prompt; return the exit status.
 
     Without a query it is read from standard input, unless that is a terminal: then DuckDB's own command line
-    starts where it is installed, and a plain prompt where it is not.
+    starts where it is installed and the tables lie on a disk, and a plain prompt otherwise.
 
     Args:
         query: one or more statements; the last one's rows are printed.
@@ -54,9 +54,11 @@ def sql(query: str | None, *, instance: Path | None, scratch: Path | None, form:
     with _told_to_the_analyst(), tempfile.TemporaryDirectory(prefix="asset-owners-") as folder:
         slug = load_instance(instance).slug if instance else None
         opening = opening_lines(home(), scratch or Path(folder) / "scratch.duckdb", slug)
-        if query is None and (client := shutil.which("duckdb")):
+        location = tables_location()
+        if query is None and isinstance(location, Path) and (client := shutil.which("duckdb")):
             return _start(client, opening)
         with duckdb.connect() as connection:
+            reach(connection, location)
             for line in opening:
                 connection.execute(line)
             if query is None:

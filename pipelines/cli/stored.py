@@ -3,8 +3,13 @@
 from pathlib import Path
 
 from resources.errors import AssetOwnersError
-from resources.settings import Instance, home, load_instance
+from resources.settings import Instance, home, load_instance, tables_location
 from resources.tables import Tables
+
+
+def tables_of(instance: Instance) -> Tables:
+    """The instance's tables, where the environment says that they lie."""
+    return Tables(home(), instance.slug, location=tables_location())
 
 
 def stored_tables(path: Path) -> tuple[Instance, Tables]:
@@ -15,7 +20,7 @@ def stored_tables(path: Path) -> tuple[Instance, Tables]:
         AssetOwnersError: no run has decided anything yet.
     """
     instance = load_instance(path)
-    tables = Tables(home(), instance.slug)
+    tables = tables_of(instance)
     if not tables.exist():
         raise AssetOwnersError(
             f"{instance.name} has no tables yet; run it first: asset-owners run --instance {path}"

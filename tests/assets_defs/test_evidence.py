@@ -51,7 +51,7 @@ def fetch(tmp_path):
         given = dg.ResourceDefinition.hardcoded_resource(lambda: search)
         return dg.materialize(
             [logon_assets(instance)],
-            resources={**scan_resources(instance, tmp_path), search_key: given},
+            resources={**scan_resources(instance, Tables(tmp_path, instance.slug)), search_key: given},
             run_config={"resources": {scan_key: {"config": {"refetch": refetch}}}},
             tags={RANGE_START: str(days[0]), RANGE_END: str(days[-1])},
             raise_on_error=False,

@@ -184,7 +184,7 @@ class Stand:
 
     def published(self) -> dict[str, list[tuple[Any, ...]]]:
         """The rows that the views show, by file; when they were fetched or listed does not matter."""
-        folder = self.tables.folder
+        folder = self.tables.disk
         files = [path for path in folder.rglob("*.parquet") if "runs" not in path.relative_to(folder).parts]
         moments = cs.by_name("fetched_at", "listed_at", require_all=False)
         return {str(path.relative_to(folder)): pl.read_parquet(path).drop(moments).rows() for path in files}

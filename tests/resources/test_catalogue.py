@@ -148,7 +148,7 @@ def test_an_instance_that_lacks_a_table_stops_no_other_and_joins_with_its_next_r
     """It was last used by an older version, or is being set up this moment."""
     older = Tables(tables.home, "older")
     older.prepare()
-    shutil.rmtree(older.folder / "owner_decisions_history")
+    shutil.rmtree(older.disk / "owner_decisions_history")
     tables.prepare()
     schemata = "SELECT DISTINCT schema_name FROM duckdb_views() WHERE NOT internal ORDER BY ALL"
     with session(tables.home) as connection:
