@@ -11,7 +11,6 @@ import polars as pl
 
 from ownership.coverage import funnel, owned_percent
 from ownership.decisions import summary
-from ownership.schemas import OUTCOME
 from reports import plots
 from reports.markdown import table
 
@@ -83,14 +82,22 @@ def of_writes(writes: pl.DataFrame, decisions: pl.DataFrame) -> dict[str, Any]:
         writes: Rows of `owner_writes` of one run.
         decisions: Rows of `owner_decisions` of the same run.
     """
-    counts = dict(writes["outcome"].value_counts().iter_rows())
-    written = counts.get("written", 0)
+    outcomes = (
+        writes.group_by("outcome").agg(hosts=pl.len()).sort("hosts", "outcome", descending=[True, False])
+    )
+    counts = dict(outcomes.iter_rows())
+    written, failed = counts.get("written", 0), counts.get("failed", 0)
     hosts = decisions["host_id"].count()
     owned = owned_percent(decisions) + 100 * written / max(hosts, 1)
     failures = writes.filter(pl.col("outcome").is_in(["failed", "not_written", "intended"]))
     conflicts = decisions.filter(action="conflict")
-    found: dict[str, Any] = {f"hosts_{outcome}": counts.get(outcome, 0) for outcome in OUTCOME}
-    found |= {"hosts_owned_percent": round(owned, 1), "conflicts": conflicts.height}
+    found: dict[str, Any] = {
+        "outcomes": examples(outcomes, own_words=("outcome",)) if counts else "nothing to write",
+        "hosts_written": written,
+        "hosts_failed": failed,
+        "hosts_owned_percent": round(owned, 1),
+        "conflicts": conflicts.height,
+    }
     if not failures.is_empty():
         columns = failures.select("host_id", "outcome", "message")
         found["first_failures"] = examples(columns, own_words=("outcome",))

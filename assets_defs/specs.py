@@ -6,6 +6,7 @@ from typing import Any
 
 import dagster as dg
 
+from ownership.dictionary import duckdb_type
 from ownership.lineage import LINEAGE
 from ownership.schemas import TABLES, polars_schema
 from resources.settings import Instance
@@ -102,7 +103,7 @@ def _columns(table: str) -> Iterator[dg.TableColumn]:
         sources = ", ".join(f"`{source}`" for source in LINEAGE.get(table, {}).get(name, ()))
         yield dg.TableColumn(
             name,
-            str(kind),
+            duckdb_type(kind).split("(")[0],  # the UI cuts what follows off for the fields of a struct
             description=f"{columns[name].description}{f' From {sources}.' if sources else ''}",
             constraints=dg.TableColumnConstraints(
                 nullable=bool(columns[name].nullable), unique=bool(columns[name].unique)

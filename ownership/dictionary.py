@@ -43,7 +43,7 @@ def _table(name: str, model: type[Table]) -> Iterator[str]:
     yield "|---|---|---|---|"
     for column, kind in polars_schema(model).items():
         null = "yes" if columns[column].nullable else ""
-        yield f"| `{column}` | {_type(kind)} | {null} | {columns[column].description} |"
+        yield f"| `{column}` | {duckdb_type(kind)} | {null} | {columns[column].description} |"
     yield ""
 
 
@@ -57,12 +57,12 @@ def _view(name: str, view: View) -> Iterator[str]:
     yield ""
 
 
-def _type(kind: Any) -> str:
-    """A type as DuckDB names it."""
+def duckdb_type(kind: Any) -> str:
+    """Name a column's type as DuckDB does, which is what analysts see."""
     if isinstance(kind, pl.List):
-        return f"{_type(kind.inner)}[]"
+        return f"{duckdb_type(kind.inner)}[]"
     if isinstance(kind, pl.Struct):
-        return f"STRUCT({', '.join(f'{field.name} {_type(field.dtype)}' for field in kind.fields)})"
+        return f"STRUCT({', '.join(f'{field.name} {duckdb_type(field.dtype)}' for field in kind.fields)})"
     if isinstance(kind, pl.Datetime):
         return "TIMESTAMPTZ"
     names = {

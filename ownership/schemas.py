@@ -275,8 +275,10 @@ class OwnerWrites(Table):
     host_id: pl.String = pa.Field(description="Id of the host asset.", str_length=_NOT_EMPTY)
     hostname: pl.String = pa.Field(description="Folded host name.")
     outcome: pl.String = pa.Field(description="What became of the write.", isin=OUTCOME)
-    old_values: OwnerValues = pa.Field(description="What the host held before.")
-    new_values: OwnerValues = pa.Field(description="What was to be written; null: the field is not sent.")
+    old_values: OwnerValues = pa.Field(description="Owner, department and criticality before.")
+    new_values: OwnerValues = pa.Field(
+        description="Owner, department and criticality to be written; null: the field is not sent."
+    )
     message: pl.String = pa.Field(description="What the service said.", nullable=True)
     intended_at: Instant = pa.Field(description="When the write was planned (UTC).")
     completed_at: Instant = pa.Field(description="When the outcome was known (UTC).", nullable=True)

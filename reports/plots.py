@@ -23,6 +23,7 @@ _PAPER, _INK, _GRID = "#f5f5f2", "#2b2b2b", "#d9d9d4"
 _BLUE, _GREEN, _ORANGE, _GREY = "#2f6f9f", "#3f8f5f", "#d0743c", "#a3a39c"
 _BRANCH_COLOURS = dict(zip(BRANCHES.values(), (_GREEN, _GREEN, _ORANGE, _GREY), strict=True))
 _MOST_DATES = 10
+_MARGIN_INCHES = 0.1
 
 
 def as_markdown(png: bytes, alt: str) -> str:
@@ -136,14 +137,17 @@ def events_by_day_plot(days: pl.DataFrame) -> bytes:
 def _paper(*, height_inches: float) -> "tuple[Figure, Axes]":
     """An empty plot in our colours."""
     from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
     from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
-    figure = Figure(figsize=(7.2, height_inches), dpi=110, facecolor=_PAPER, layout="constrained")
+    margin = ConstrainedLayoutEngine(h_pad=_MARGIN_INCHES, w_pad=_MARGIN_INCHES)
+    figure = Figure(figsize=(7.2, height_inches), dpi=110, facecolor=_PAPER, layout=margin)
     axes = figure.subplots()
     axes.set_facecolor(_PAPER)
     axes.spines[["top", "right"]].set_visible(False)
     axes.spines[:].set_color(_GRID)
     axes.tick_params(colors=_INK, length=0)
+    axes.tick_params(axis="x", pad=7)  # or the first word touches the zero of the other axis
     axes.yaxis.set_major_locator(MaxNLocator(nbins=5, integer=True))
     axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
     axes.set_axisbelow(True)
