@@ -34,15 +34,17 @@ def explain(path: Path, host: str, *, as_json: bool) -> None:
         .select("host_id", hostname="hostnames")
         .explode("hostname")
         .with_columns(fold_hostname(hostname, short=short), short=fold_hostname(hostname, short=True))
-        .with_columns(meant=(hostname == name).any().over("host_id") | (pl.col("host_id") == host))
-        .filter(pl.col("meant") | (pl.col("short") == short_name))
+        .with_columns(
+            meant=(hostname == pl.lit(name, pl.String)).any().over("host_id") | (pl.col("host_id") == host)
+        )
+        .filter(pl.col("meant") | (pl.col("short") == pl.lit(short_name, pl.String)))
         .collect()
     )
     meant = names.filter("meant")
     is_asset = pl.col("host_id").is_in(meant["host_id"].implode())
     decisions = (
         tables.scan("owner_decisions")
-        .filter(is_asset | (hostname == name) & pl.col("host_id").is_null())
+        .filter(is_asset | (hostname == pl.lit(name, pl.String)) & pl.col("host_id").is_null())
         .collect()
     )
     short_names = [short_name, *meant["short"].drop_nulls()]

@@ -45,6 +45,15 @@ def test_the_story_is_one_json_object_on_one_line(call, stored):
     assert lacking["ann"] == 1
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("host", [".corp.example", "-", " "])
+def test_a_name_of_which_nothing_is_left_means_no_host(call, stored, host):
+    status, told, _ = call("explain", "--instance", stored, "--json", "--", host)
+    assert status == 0
+    found = json.loads(told)
+    assert (found["similar"], found["decisions"]) == ([], [])
+
+
 def test_an_unknown_host_has_no_decisions(call, stored):
     status, told, _ = call("explain", "--instance", stored, "nowhere", "--json")
     assert status == 0
