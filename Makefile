@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: setup lock test demo ui docs clean
+.PHONY: setup lock test chaos demo ui docs clean
 
 setup: $(INSTALLED)
 
@@ -27,6 +27,10 @@ test: setup
 	$(BIN)/ty check
 	$(BIN)/lint-imports
 	$(BIN)/pytest
+
+# Tries much more at random than `make test`: about half an hour on a quiet machine; prints what was tried.
+chaos: setup
+	$(BIN)/pytest tests/chaos --chaos 100 --timeout 7200
 
 demo: setup
 	$(BIN)/asset-owners sandbox demo

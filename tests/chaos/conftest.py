@@ -1,0 +1,90 @@
+"""How much is tried, and a summary in figures of what was.
+
+`pytest` tries a little of everything, the same each time. With `--chaos 100` (`make chaos`) much is tried,
+and other things each time; a smaller number is a part of it, in percent. pytest knows the option where this
+folder is named: `pytest tests/chaos --chaos 10`.
+"""
+
+import itertools
+from collections import Counter
+from dataclasses import dataclass
+
+import dagster as dg
+import pytest
+
+from sandbox.company import MAPPING
+from sandbox.inventory import InventoryService, InventoryState
+from tests.chaos.company import HOSTS, INDEX, USERS, logons_on
+from tests.end_to_end.stand import Stand, documents
+
+FIGURES = pytest.StashKey[Counter[str]]()
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How much is tried."""
+
+    histories: int
+    steps: int
+    kills: int
+    hosts: int
+    same_each_time: bool = False
+
+
+BOUNDED = Effort(histories=25, steps=12, kills=4, hosts=20, same_each_time=True)
+
+
+def pytest_addoption(parser):
+    parser.addoption(
+        "--chaos",
+        type=int,
+        metavar="PERCENT",
+        help="Of 1,000 histories, 200 kills, and a run on 2,000 hosts.",
+    )
+
+
+def pytest_configure(config):
+    config.stash[FIGURES] = Counter()
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    if figures := config.stash[FIGURES]:
+        terminalreporter.section("what was tried")
+        for name, figure in figures.items():
+            terminalreporter.write_line(f"{figure:>8,}  {name}")
+
+
+@pytest.fixture(scope="session")
+def effort(request):
+    percent = request.config.getoption("--chaos", default=None)
+    if percent is None:
+        return BOUNDED
+    return Effort(histories=10 * percent, steps=15, kills=2 * percent, hosts=20 * percent)
+
+
+@pytest.fixture(scope="session")
+def figures(request):
+    """Counts what was tried, by name; printed at the end."""
+    return request.config.stash[FIGURES]
+
+
+@pytest.fixture
+def open_stand(engine, tmp_path, monkeypatch):
+    """Opens stands, one after another, each in a new home."""
+    engine.load(INDEX, MAPPING, documents(logons_on(HOSTS)))
+    # As in life, runs share what Dagster keeps. Those in this process keep it in memory, to be fast.
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "dagster"))
+    monkeypatch.setattr("pipelines.cli.run.dagster_instance", lambda _: dg.DagsterInstance.ephemeral())
+    monkeypatch.setattr("os.fsync", lambda _: None)
+    names = itertools.count()
+    with InventoryState(tmp_path / "state.sqlite") as state, InventoryService(state) as service:
+
+        def opened():
+            home = tmp_path / f"home-{next(names)}"
+            home.mkdir()
+            monkeypatch.setenv("ASSET_OWNERS_HOME", str(home))
+            stand = Stand(home, engine, service, monkeypatch)
+            stand.begin(HOSTS, USERS)
+            return stand
+
+        yield opened

@@ -1,0 +1,307 @@
+"""Random histories of an inventory and of what we do to it; after each step the checker looks at both."""
+
+import logging
+import shutil
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
+
+from assets_defs.inventory import list_hosts, list_users
+from assets_defs.scan import Scan, ScanOptions
+from assets_defs.writing import apply_plan, store_plan, undo_run, write_planned
+from ownership.decisions import Rules, owner_decisions
+from ownership.evidence import host_user_shares
+from ownership.matching import username_matches
+from ownership.windows import Window
+from resources.errors import AssetOwnersError, ConfigurationError
+from resources.inventory import InventoryClient
+from resources.journal import Journal
+from resources.tables import Tables
+from sandbox.inventory import InventoryService, InventoryState
+from tests.chaos.ledger import GOALS, Ledger
+from tests.chaos.mortality import KilledError, dying_at
+from tests.chaos.surroundings import CALM, TROUBLES, Circumstances, Surroundings
+from tests.ownership.builders import counts
+from tests.resources.inventory_world import ADMIN, TENANT, Clock
+from tests.resources.samples import instance, instance_content
+
+SLUG = "small"
+LOG = logging.getLogger("chaos")
+WINDOW = Window(date(2026, 3, 1), date(2026, 3, 4))
+HOSTS = [
+    {"id": "h-1", "search_agent_name": "pc-1", "asset_owner": None, "department": "old", "criticality": ""},
+    {"id": "h-2", "search_agent_name": "pc-2", "asset_owner": "", "department": None, "criticality": "low"},
+    {"id": "h-3", "search_agent_name": "pc-3", "asset_owner": [], "department": "Sales", "criticality": None},
+    {"id": "h-4", "search_agent_name": "pc-4", "asset_owner": "cyd", "department": "", "criticality": "low"},
+    {"id": "h-5", "search_agent_name": "pc-5"},
+]
+USERS = [
+    {"id": "ann", "user_email": "ann@corp.example", "user_department": "Sales", "criticality": "high"},
+    {"id": 17, "user_email": "bob@corp.example", "user_department": "", "criticality": None},
+    {"id": "cyd", "user_email": "cyd@corp.example", "user_department": "Legal", "criticality": "low"},
+]
+
+host_ids = st.sampled_from([host["id"] for host in HOSTS])
+usernames = st.sampled_from(["ann", "bob", "cyd"])
+owners = st.sampled_from(["ann", 17, "cyd", ["ann", "cyd"], None])
+departments = st.sampled_from(["Sales", "Works", None])
+changes = st.tuples(st.just("asset_owner"), owners) | st.tuples(st.just("department"), departments)
+deaths = st.integers(0, 30)
+troubles = st.dictionaries(st.integers(1, 20), st.sampled_from(TROUBLES), min_size=1, max_size=2)
+visits = st.dictionaries(host_ids, owners, min_size=1, max_size=2)
+circumstances = st.one_of(
+    st.builds(Circumstances, deaths),
+    st.builds(Circumstances, st.none(), troubles),
+    st.builds(Circumstances, st.none(), st.just({}), visits),
+    st.builds(Circumstances, deaths, troubles, visits),
+)
+
+
+class Histories(RuleBasedStateMachine):
+    """One history: people, runs, and what befalls them."""
+
+    world: "World"
+
+    def __init__(self) -> None:
+        super().__init__()
+        world = self.world
+        self.state = world.service.state
+        self.state.reset([ADMIN], HOSTS, USERS, TENANT)
+        self.hooks = world.service.hooks
+        self.folder = world.new_folder()
+        self.tables = Tables(self.folder, SLUG)
+        self.figures = world.figures
+        self.ledger = Ledger(self.state, self.tables, self.figures)
+        self.settings = world.instance_settings
+        self.numbers = count(1)
+        self.evidence = {"pc-1": "ann", "pc-2": "bob", "pc-3": "ann", "pc-4": "ann"}
+        self.look_at_logons()
+        self.plans: list[str] = []
+        self.figures["histories"] += 1
+
+    def teardown(self):
+        """However the history went, undisturbed runs bring it to its end, and a dry run is the plan."""
+        dry = self.attempt("dry", CALM, write_planned, plan=True)
+        real = self.attempt("write", CALM, write_planned, plan=True)
+        what = ["host_id", "hostname", "old_values", "new_values"]
+        assert real.select(what).equals(dry.select(what)), "a dry run is the plan"
+        assert self.attempt("write", CALM, write_planned, plan=True).is_empty(), (
+            "a further run writes nothing"
+        )
+        outcomes = Counter(row["outcome"] for row in self.ledger.rows().values())
+        assert outcomes.keys().isdisjoint({"intended", "planned"})
+        self.figures["writes that the inventory saw"] += sum(
+            len(run.sent) for run in self.ledger.runs.values()
+        )
+        self.figures.update({f"rows of owner_writes: {outcome}": rows for outcome, rows in outcomes.items()})
+        shutil.rmtree(self.folder)
+
+    @initialize(readable=st.booleans(), concurrency=st.sampled_from([1, 3]))
+    def set_up(self, readable, concurrency):
+        section = {**self.settings["platform"], "contract": {} if readable else {"read": None}}
+        writes = {"concurrency": concurrency, "max_failed_writes": 3}
+        self.instance = instance(**{**self.settings, "platform": section, "writes": writes})
+
+    # What people do
+
+    @rule(host_id=host_ids, change=changes)
+    def somebody_changes_a_host(self, host_id, change):
+        self.state.set_field(host_id, *change)
+        self.ledger.check()
+
+    @rule(host=st.sampled_from([host["search_agent_name"] for host in HOSTS]), username=st.none() | usernames)
+    def somebody_else_logs_on(self, host, username):
+        self.evidence.pop(host, None)
+        if username:
+            self.evidence[host] = username
+        self.look_at_logons()
+
+    @rule(user=st.sampled_from(USERS), known=st.booleans())
+    def somebody_comes_or_goes(self, user, known):
+        self.state.set_field(str(user["id"]), "user_email", user["user_email"] if known else None)
+
+    # What we do
+
+    @rule(
+        kind=st.sampled_from(["write", "write", "write", "dry"]),
+        limit=st.none() | st.integers(0, 2),
+        circumstances=circumstances,
+    )
+    def run(self, kind, limit, circumstances):
+        self.attempt(kind, circumstances, write_planned, plan=True, limit=limit)
+
+    @rule(data=st.data(), circumstances=circumstances)
+    def apply(self, data, circumstances):
+        if not self.plans:
+            self.attempt("write", circumstances, write_planned, plan=True)
+            return
+        plan = self.ledger.runs[data.draw(st.sampled_from(self.plans))]
+
+        def apply(scan, log):
+            apply_plan(scan, log, plan.run_id, allow_writes=None)
+
+        kind = "undo" if plan.undone_id else "apply"
+        self.attempt(kind, circumstances, apply, undone_id=plan.undone_id)
+
+    @rule(data=st.data(), circumstances=circumstances, dry_run=st.booleans())
+    def undo(self, data, circumstances, dry_run):
+        if not self.ledger.wrote():
+            self.attempt("write", circumstances, write_planned, plan=True)
+            return
+        undone_id = data.draw(st.sampled_from(self.ledger.wrote()))
+
+        def undo(scan, log):
+            undo_run(scan, log, undone_id, dry_run=dry_run)
+
+        self.attempt("dry" if dry_run else "undo", circumstances, undo, undone_id=undone_id)
+
+    def attempt(self, kind, circumstances, act, *, plan=False, undone_id=None, limit=None):
+        """One run, undisturbed or not; then the checker looks. Gives what was planned, if it came so far."""
+        run_id = f"run-{next(self.numbers)}"
+        run = self.ledger.begin(run_id, kind, undone_id)
+        surroundings = Surroundings(self.state, circumstances)
+        self.hooks.faults, self.hooks.after = surroundings.before, surroundings.after
+        clock = Clock()
+        options = ScanOptions(
+            lookback_days=WINDOW.days,
+            enrich=True,
+            dry_run=kind == "dry",
+            refetch=False,
+            force=False,
+            limit=limit,
+        )
+        with (
+            InventoryClient(self.instance.platform, clock=clock, sleep=clock.sleep) as inventory,
+            dying_at(circumstances.last_instant),
+        ):
+            scan = Scan(
+                instance=self.instance,
+                options=options,
+                run_id=run_id,
+                window=WINDOW,
+                may_write=kind != "dry",
+                own_days=None,
+                tables=self.tables,
+                search=pytest.fail,
+                inventory=lambda: inventory,
+            )
+            end, failure = "came to their end", None
+            try:
+                if plan:
+                    self.decide(scan)
+                    store_plan(scan, LOG)
+                surroundings.visitors_come = True
+                act(scan, LOG)
+            except KilledError:
+                end = "were killed"
+            except AssetOwnersError as error:
+                end, failure = "failed", error
+        self.hooks.faults = self.hooks.after = None
+        if circumstances == CALM:
+            nothing_to_do = isinstance(failure, ConfigurationError) and not plan
+            assert failure is None or nothing_to_do, "an undisturbed run fails"
+        self.figures[f"runs that {end}"] += 1
+        self.ledger.end(run)
+        self.ledger.check()
+        if self.tables.plan_file(run_id).exists():
+            self.plans.append(run_id)
+        planned = self.tables.of_run("owner_writes", run_id)
+        if kind != "dry" and end == "came to their end":
+            self.check_end(run, planned, circumstances)
+        return planned
+
+    def decide(self, scan):
+        """What the assets before the sink do, from evidence made by hand; stored unchecked, to be fast."""
+        hosts, users = list_hosts(scan), list_users(scan)
+        decisions = owner_decisions(
+            self.shares,
+            username_matches(self.shares, users, user_value_field="user_email"),
+            hosts,
+            rules=Rules(),
+            window=scan.window,
+            decided_at=datetime.now(UTC),
+            run_id=scan.run_id,
+        )
+        folder = self.tables.disk / "runs" / scan.run_id
+        folder.mkdir(parents=True)
+        hosts.write_parquet(folder / "inventory_hosts.parquet")
+        users.write_parquet(folder / "inventory_users.parquet")
+        decisions.write_parquet(folder / "owner_decisions.parquet")
+
+    def look_at_logons(self):
+        logons = counts(*((host, user, 5) for host, user in self.evidence.items()))
+        self.shares = host_user_shares(logons, exclude_users=(), hostname_match="exact")
+
+    def check_end(self, run, planned, circumstances):
+        """A run that came to its end has a row for each planned host, and none of earlier runs is open."""
+        rows = {host_id: row for (run_id, host_id), row in self.ledger.rows().items() if run_id == run.run_id}
+        assert set(rows) == set(planned["host_id"])
+        with Journal(self.tables.journal) as journal:
+            assert set(journal.run_ids()) <= {run.run_id}
+        outcomes = {row["outcome"] for row in rows.values()}
+        if circumstances == CALM:
+            expected = {
+                "write": {"written"},
+                "apply": {"written", "owned_meanwhile", "not_written"},
+                "undo": {"undone", "not_written"},
+            }
+            assert outcomes <= expected[run.kind]
+
+
+@dataclass
+class World:
+    """What all histories share."""
+
+    service: InventoryService
+    instance_settings: dict[str, Any]
+    template: Path
+    figures: Counter[str]
+    numbers: Iterator[int] = field(default_factory=count)
+
+    def new_folder(self) -> Path:
+        """A home with empty tables."""
+        folder = self.template.with_name(f"history-{next(self.numbers)}")
+        shutil.copytree(self.template, folder)
+        return folder
+
+
+@pytest.fixture
+def world(tmp_path, figures, monkeypatch):
+    monkeypatch.setattr("os.fsync", lambda _: None)  # here no power is lost
+    template = tmp_path / "template"
+    Tables(template, SLUG).prepare()
+    password = tmp_path / "password"
+    password.write_text(ADMIN.password)
+    with InventoryState(tmp_path / "state.sqlite") as state, InventoryService(state) as service:
+        account = {"url": service.url, "email": ADMIN.email, "tenant_id": TENANT}
+        settings = {"platform": {**account, "password": {"file": str(password)}}}
+        yield World(service, instance_content(**settings), template, figures)
+
+
+def test_no_history_loses_or_overwrites_anything(world, effort):
+    class InThisWorld(Histories):
+        pass
+
+    InThisWorld.world = world
+    world.figures.update(dict.fromkeys(GOALS, 0))
+    run_state_machine_as_test(
+        InThisWorld,
+        settings=settings(
+            max_examples=effort.histories,
+            stateful_step_count=effort.steps,
+            derandomize=effort.same_each_time,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+            phases={Phase.generate} if effort.same_each_time else set(Phase) - {Phase.explain},
+            print_blob=True,
+        ),
+    )
