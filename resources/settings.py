@@ -365,12 +365,12 @@ def tables_location() -> UPath:
     Raises:
         ConfigurationError: nothing that is installed can reach the URL.
     """
-    named = os.environ.get("ASSET_OWNERS_TABLES")
-    location = UPath(named or home() / "tables")
-    if isinstance(location, Path):
-        return location.absolute()
+    named = os.environ.get("ASSET_OWNERS_TABLES") or home() / "tables"
     try:
-        location = UPath(location, use_listings_cache=False)  # others write there as well
+        location = UPath(named)
+        if isinstance(location, Path):
+            return location.absolute()
+        location = UPath(named, use_listings_cache=False)  # others write there as well
         location.fs.invalidate_cache()
     except (ImportError, ValueError) as error:
         raise ConfigurationError(f"ASSET_OWNERS_TABLES: {named} cannot be used: {error}") from error

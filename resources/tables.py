@@ -19,7 +19,9 @@ import time
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import date, datetime
+from io import BytesIO
 from pathlib import Path
+from typing import IO
 
 import polars as pl
 from filelock import FileLock, Timeout
@@ -61,23 +63,42 @@ class Tables:
 
     def has_run(self, run_id: str) -> bool:
         """Tell whether the run is known here: it planned or wrote something."""
-        return self.plan_file(run_id).exists() or self._writes_file(run_id).exists()
+        with self._reaching():
+            return self.plan_file(run_id).exists() or self._writes_file(run_id).exists()
 
     def exist(self) -> bool:
         """Tell whether a run has ever decided anything."""
-        return self._snapshot("owner_decisions").exists()
+        with self._reaching():
+            return self._snapshot("owner_decisions").exists()
 
     def prepare(self) -> None:
-        """Create folders, typed empty files (a view over no file cannot be created) and the catalogue."""
-        for table, model in schemas.TABLES.items():
-            several = table in (*BY_DAY, *BY_RUN)
-            path = self.folder / table / EMPTY if several else self._snapshot(table)
-            if not path.exists():
-                _write(schemas.empty(model), path, self._analysts)
+        """Create folders, typed empty files (a view over no file cannot be created) and the catalogue.
+
+        Raises:
+            AssetOwnersError: the object store that holds the tables cannot be used.
+        """
+        with self._reaching():
+            for table, model in schemas.TABLES.items():
+                several = table in (*BY_DAY, *BY_RUN)
+                path = self.folder / table / EMPTY if several else self._snapshot(table)
+                if not path.exists():
+                    _write(schemas.empty(model), path, self._analysts)
         self.disk.mkdir(parents=True, exist_ok=True, mode=0o700)
         refresh_catalogue(self.home, self.folder.parent, self._analysts)
         self._set_access()
         self._remove_leftovers()
+
+    @contextmanager
+    def _reaching(self) -> Generator[None]:
+        """Name the setting where an object store fails; each one's library has errors of its own."""
+        try:
+            yield
+        except Exception as error:
+            if isinstance(self.folder, Path):
+                raise
+            raise AssetOwnersError(
+                f"ASSET_OWNERS_TABLES: {self.folder.parent} cannot be used: {error}"
+            ) from error
 
     def _remove_leftovers(self) -> None:
         """Delete what killed writers left behind; no write takes a day."""
@@ -281,14 +302,19 @@ class Tables:
 
 
 def _scan(table: str, source: UPath | Sequence[UPath]) -> pl.LazyFrame:
-    """Read files of a table; each is opened once.
+    """Read files of a table; each is opened once, and an object is fetched in one request.
 
-    Without the schema Polars would open the first file twice, for its columns and for its rows. Where it was
-    replaced in between, the reading failed or gave rows that no file ever held.
+    Without the schema Polars would open the first file twice, for its columns and for its rows; an object it
+    would fetch in several requests. Where it was replaced in between, the reading failed or gave rows that
+    no file ever held.
     """
+    files: list[IO[bytes]] | list[str]
     paths = [source] if isinstance(source, UPath) else source
-    schema = schemas.polars_schema(schemas.TABLES[table])
-    return pl.scan_parquet([str(path) for path in paths], schema=schema, glob=False)
+    if isinstance(paths[0], Path):
+        files = [str(path) for path in paths]
+    else:
+        files = [BytesIO(path.fs.cat_file(path.path)) for path in paths]
+    return pl.scan_parquet(files, schema=schemas.polars_schema(schemas.TABLES[table]), glob=False)
 
 
 def _changed_at(path: UPath) -> float:

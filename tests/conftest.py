@@ -1,11 +1,15 @@
 """Parts that several rooms' tests share."""
 
+import logging
 import shutil
 import tempfile
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
+import boto3
 import pytest
+from moto.server import ThreadedMotoServer
 from playwright.sync_api import Browser, sync_playwright
 
 from sandbox.engine import Engine
@@ -31,3 +35,30 @@ def browser() -> Iterator[Browser]:
         running = playwright.chromium.launch(executable_path=program, args=["--no-sandbox", *quiet])
         yield running
         running.close()
+
+
+@pytest.fixture(scope="session")
+def _s3_service() -> Iterator[str]:
+    logging.getLogger("werkzeug").setLevel(logging.WARNING)
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
+    server.start()
+    _, port = server.get_host_and_port()
+    yield f"http://127.0.0.1:{port}"
+    server.stop()
+
+
+@pytest.fixture
+def object_store(_s3_service: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables go to an empty bucket of an S3 service in this process."""
+    variables = {
+        "AWS_ENDPOINT_URL": _s3_service,
+        "AWS_ALLOW_HTTP": "true",
+        "AWS_ACCESS_KEY_ID": "key",
+        "AWS_SECRET_ACCESS_KEY": "secret",
+        "AWS_DEFAULT_REGION": "us-east-1",
+        "AWS_EC2_METADATA_DISABLED": "true",
+        "ASSET_OWNERS_TABLES": f"s3://warehouse/{uuid.uuid4()}/tables",
+    }
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    boto3.client("s3").create_bucket(Bucket="warehouse")

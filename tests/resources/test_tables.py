@@ -292,12 +292,13 @@ def test_a_file_that_is_replaced_while_it_is_read_is_read_whole(tables):
     replacing_thread = threading.Thread(target=replace_until_enough)
     replacing_thread.start()
     try:
-        found = [tables.scan("inventory_hosts").collect() for _ in range(400)]
+        found = []
+        while len(found) < 400 or len({frame.height for frame in found}) < 2:
+            found.append(tables.scan("inventory_hosts").collect())
     finally:
         enough.set()
         replacing_thread.join()
     assert all(frame.equals(small) or frame.equals(large) for frame in found)
-    assert {frame.height for frame in found} == {500, 2_000}
 
 
 def test_a_file_is_flushed_before_it_appears_and_its_folder_after(tables, flushed, monkeypatch):
