@@ -41,7 +41,7 @@ def write_planned(scan: Scan, log: logging.Logger) -> pl.DataFrame:
 
     Raises:
         AssetOwnersError: the plan is too large, or the window has gaps; nothing was written.
-        ServiceError: too many writes failed one after another; the rest is left for the next run.
+        ServiceError: the writing ended early; the rest is left for the next run.
     """
     planned = scan.tables.of_run("owner_writes", scan.run_id)
     if not scan.may_write:
@@ -68,7 +68,7 @@ def apply_plan(scan: Scan, log: logging.Logger, plan_id: str, *, allow_writes: i
     Raises:
         ConfigurationError: the earlier run planned nothing.
         AssetOwnersError: the plan is too large; nothing was written.
-        ServiceError: too many writes failed one after another; the rest is left for the next run.
+        ServiceError: the writing ended early; the rest is left for the next run.
     """
     planned = scan.tables.of_run("owner_writes", plan_id).with_columns(run_id=pl.lit(scan.run_id))
     if planned.is_empty():
@@ -92,7 +92,7 @@ def undo_run(scan: Scan, log: logging.Logger, undone_id: str, *, dry_run: bool) 
 
     Raises:
         ConfigurationError: the earlier run wrote nothing.
-        ServiceError: too many writes failed one after another.
+        ServiceError: the writing ended early.
     """
     # Under the lock: what a run wrote is known once it has ended and its leftovers are settled.
     with _writing(scan, log) as journal:
@@ -119,7 +119,7 @@ def _writing(scan: Scan, log: logging.Logger) -> Generator[Journal]:
         if journal.run_ids():
             settled = settle_leftovers(journal, scan.tables, list_hosts(scan))
             if settled:
-                log.warning(f"{settled} writes of a run that was cut off are settled")
+                log.warning(f"{settled} writes of an earlier run that had no known outcome are settled")
         yield journal
 
 
@@ -133,11 +133,11 @@ def _carry_out(
     """Write the planned hosts; return the rows of owner_writes.
 
     Raises:
-        ServiceError: too many writes failed one after another; the rest is left for the next run.
+        ServiceError: the writing ended early; the rest is left for the next run.
     """
     limits = scan.instance.writes
     writer = Writer(scan.inventory(), scan.instance, lambda: list_hosts(scan), journal)
-    finished = write_all(
+    ended_by = write_all(
         planned,
         lambda row: method(writer, row),
         journal,
@@ -155,10 +155,9 @@ def _carry_out(
         log.warning(f"{outcomes['failed']} writes failed; owner_writes has their messages")
     if "intended" in outcomes:
         log.warning(f"{outcomes['intended']} writes have no known outcome; the next run settles them")
-    if not finished:
+    if ended_by:
         raise ServiceError(
-            f"{limits.max_failed_writes} writes failed one after another; the run ended, the rest is left "
-            "for the next run. The messages are in owner_writes"
+            f"{ended_by}; the run ended, the rest is left for the next run. The messages are in owner_writes"
         )
     return written
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import polars as pl
 
-from resources.errors import NotFoundError, ServiceError, TransientError
+from resources.errors import AuthenticationError, NotFoundError, ServiceError, TransientError
 from resources.inventory import InventoryClient
 from resources.journal import Journal, Result, Values
 from resources.records import host_record
@@ -28,8 +28,11 @@ Row = Mapping[str, Any]
 class Writer:
     """Writes host assets of one instance, each guarded by a look at what it holds.
 
-    A write whose answer is lost is never sent again: the host is read back to see what it holds. Where that
-    cannot be told either, the outcome stays `intended` and the next run settles it.
+    A write whose answer is lost is never sent again: the host is read back to see what it holds. While it
+    holds nothing new the request may still be on its way, so the outcome stays `intended`, not yet known, and
+    the next run settles it (readings §7).
+
+    Every method raises AuthenticationError when no session is to be had any more, and then sent nothing.
 
     Args:
         inventory: the client to read and write with.
@@ -104,6 +107,8 @@ class Writer:
             values = decide(held)
             if isinstance(values, Result):
                 return values
+        except AuthenticationError:
+            raise
         except ServiceError as error:
             return Result(host_id, "failed", str(error), held)
         sent = {field: values.get(field) for field in held}
@@ -112,6 +117,8 @@ class Writer:
             self._inventory.update(host_id, self._form(values))
         except TransientError as error:
             result = self._read_back(host_id, values, held, lost=str(error), done=done)
+        except AuthenticationError:
+            raise
         except ServiceError as error:
             result = Result(host_id, "failed", str(error), held)
         else:
@@ -132,7 +139,7 @@ class Writer:
             return Result(host_id, done, f"confirmed by reading back; the answer was lost: {lost}", held)
         if now["owner"] != held["owner"]:
             return Result(host_id, "owned_meanwhile", f"owned by {now['owner']} meanwhile", now)
-        return Result(host_id, "failed", lost, held)
+        return Result(host_id, "intended", lost, held)
 
     def _held(self, host_id: str) -> Values:
         if self._readable:
@@ -162,7 +169,7 @@ def write_all(
     concurrency: int,
     max_failed_writes: int,
     on_progress: Callable[[int, int], None],
-) -> bool:
+) -> str | None:
     """Write the planned hosts, several at a time; each row and each outcome goes into the journal.
 
     Args:
@@ -171,24 +178,34 @@ def write_all(
         journal: stores the whole plan as `intended` before the first request goes out.
         concurrency: hosts at a time.
         max_failed_writes: so many failures without a success between them, in order of completion, end the
-            writing; what was not tried by then is `not_written` and left for the next run.
+            writing, and so does a session that is not to be had; what was not tried by then is `not_written`
+            and left for the next run.
         on_progress: told how many of how many hosts are done.
 
     Returns:
-        Whether the writing came to its end.
+        Why the writing ended early; None when it came to its end.
     """
     intended = plan.with_columns(outcome=pl.lit("intended"))
     journal.intend(intended)
     stop = Event()
     lock = Lock()
     failures_in_a_row = 0
+    ended_by: str | None = None
+
+    def end(reason: str) -> None:
+        nonlocal ended_by
+        ended_by = ended_by or reason
+        stop.set()
 
     def attempt_unless_stopped(row: Row) -> Result:
         nonlocal failures_in_a_row
         if stop.is_set():
-            reason = f"the run ended after {max_failed_writes} failures in a row"
-            return Result(row["host_id"], "not_written", reason)
-        result = attempt(row)
+            return Result(row["host_id"], "not_written", f"the run ended before this host's turn: {ended_by}")
+        try:
+            result = attempt(row)
+        except AuthenticationError as error:
+            end(str(error))  # each further host would only hear the same
+            return Result(row["host_id"], "failed", str(error))
         # Counted here: by the time the journal hears of it, the pool has tried some more.
         with lock:
             if result.outcome in _FAILURES:
@@ -196,7 +213,7 @@ def write_all(
             elif result.outcome in _SUCCESSES:
                 failures_in_a_row = 0
             if failures_in_a_row >= max_failed_writes:
-                stop.set()
+                end(f"{max_failed_writes} writes failed one after another")
         return result
 
     with ThreadPoolExecutor(concurrency) as pool:
@@ -207,9 +224,9 @@ def write_all(
                 journal.complete(result, run_id=plan["run_id"][0], completed_at=datetime.now(UTC))
                 on_progress(done, len(tasks))
         except BaseException:
-            stop.set()  # whatever interrupts the run must not let the pool write on
+            end("it was interrupted")  # the pool must not write on
             raise
-    return not stop.is_set()
+    return ended_by
 
 
 def settle_leftovers(journal: Journal, tables: Tables, hosts: pl.DataFrame) -> int:
@@ -245,7 +262,8 @@ def _settled(row: Row, host: Row | None) -> Result:
     """Tell from what a host holds what became of a write that nobody saw the end of."""
     done = host is not None and _was_done(row, host)
     outcome = ("undone" if _is_undo(row) else "written") if done else "not_written"
-    message = f"the run was cut off; the inventory {'holds' if done else 'does not hold'} the value"
+    known = row["message"] or "the run was cut off"  # a write whose answer was lost has a message
+    message = f"{known}; the inventory {'holds' if done else 'does not hold'} the value"
     return Result(row["host_id"], outcome, message)
 
 
