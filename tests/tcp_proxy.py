@@ -32,7 +32,11 @@ class Exchange:
         self.request = request
 
     def forward(self) -> bytes:
-        """Hand the request to the service; its whole answer says that it has been applied."""
+        """Hand the request to the service; its whole answer says that it has been applied.
+
+        Raises:
+            OSError: the service gave none; then the client's connection breaks as well.
+        """
         return self._send(self.request)
 
     def answer(self, data: bytes) -> None:
@@ -198,7 +202,10 @@ class Proxy:
                         self._client_tls.wrap_socket(service, server_hostname=address.hostname)
                     )
                 service.sendall(request)
-                return _message(stack.enter_context(service.makefile("rb")))
+                answer = _message(stack.enter_context(service.makefile("rb")))
+                if not answer:
+                    raise ConnectionResetError
+                return answer
 
             yield send
 
@@ -214,7 +221,11 @@ class Proxy:
 
 
 def _message(stream: BinaryIO) -> bytes:
-    """One request or answer, head and body; empty when the other side has closed the connection."""
+    """One request or answer, head and body; empty when the other side has closed the connection in between.
+
+    Raises:
+        ConnectionResetError: it closed the connection in the middle.
+    """
     head = b""
     while not head.endswith(b"\r\n\r\n"):
         line = stream.readline()
@@ -223,4 +234,8 @@ def _message(stream: BinaryIO) -> bytes:
         head += line
     length = re.search(rb"(?i)\r\ncontent-length: *(\d+)", head)
     assert length or b"transfer-encoding" not in head.lower(), head
-    return head + stream.read(int(length[1]) if length else 0)
+    expected = int(length[1]) if length else 0
+    body = stream.read(expected)
+    if len(body) < expected:
+        raise ConnectionResetError
+    return head + body
