@@ -37,6 +37,48 @@ def of_days(days: pl.DataFrame) -> dict[str, Any]:
     )
 
 
+def of_hosts(hosts: pl.DataFrame) -> dict[str, Any]:
+    """How many host assets have an owner, and how many can never get one.
+
+    Args:
+        hosts: Rows of `inventory_hosts`.
+    """
+    return {
+        "with_owner": hosts.filter(pl.col("owner_ids").list.len() > 0).height,
+        "without_hostname": hosts.filter(pl.col("hostnames").list.len() == 0).height,
+    }
+
+
+def of_users(users: pl.DataFrame) -> dict[str, Any]:
+    """How many user assets have a department for their hosts to get.
+
+    Args:
+        users: Rows of `inventory_users`.
+    """
+    return {"with_department": users["user_department"].count()}
+
+
+def of_matches(matches: pl.DataFrame) -> dict[str, Any]:
+    """How many user names stand for one user asset, for several and for none, and which field said so.
+
+    Args:
+        matches: Rows of `username_matches`.
+    """
+    decisive = matches.filter("decisive")
+    users = pl.col("username").n_unique()
+    fields = (
+        decisive.group_by(field="matched_by")
+        .agg(users=users)
+        .sort("users", "field", descending=[True, False])
+    )
+    return {
+        "users": matches["username"].n_unique(),
+        "unmatched_users": matches["user_id"].null_count(),
+        "ambiguous_users": decisive.filter(pl.col("username").is_duplicated())["username"].n_unique(),
+        "users_by_field": examples(fields),
+    }
+
+
 def of_shares(shares: pl.DataFrame, *, threshold_percent: int) -> dict[str, Any]:
     """How many hosts, users and events, and how clear the winners are.
 
@@ -63,7 +105,8 @@ def of_decisions(decisions: pl.DataFrame, *, events: int) -> dict[str, Any]:
         events: Logon events that they rest on.
     """
     stages = funnel(decisions)
-    words = table(stages, own_words=("stage", "left_out"))
+    unbroken = stages.with_columns(pl.col("stage").str.replace_all(" ", "\u00a0"))
+    words = table(unbroken, own_words=("stage", "left_out"))
     return {
         "funnel": dg.MetadataValue.md(f"{events:,} logon events\n\n{words}"),
         "funnel_plot": _plot(plots.funnel_plot(stages), "hosts from evidence to owner"),

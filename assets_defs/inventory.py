@@ -7,6 +7,7 @@ from typing import Any
 import dagster as dg
 import polars as pl
 
+from assets_defs.findings import of_hosts, of_users
 from assets_defs.progress import Progress
 from assets_defs.scan import Scan, resource_keys, scan_of, told_to_the_operator
 from assets_defs.specs import described, made
@@ -21,13 +22,16 @@ Record = Callable[[str, Mapping[str, Any], Instance], dict[str, Any]]
 def inventory_assets(instance: Instance) -> list[dg.AssetsDefinition]:
     """Define inventory_hosts and inventory_users."""
     return [
-        _listed(instance, "inventory_hosts", list_hosts),
-        _listed(instance, "inventory_users", list_users),
+        _listed(instance, "inventory_hosts", list_hosts, of_hosts),
+        _listed(instance, "inventory_users", list_users, of_users),
     ]
 
 
 def _listed(
-    instance: Instance, table: str, list_assets: Callable[[Scan, OnProgress], pl.DataFrame]
+    instance: Instance,
+    table: str,
+    list_assets: Callable[[Scan, OnProgress], pl.DataFrame],
+    found: Callable[[pl.DataFrame], dict[str, Any]],
 ) -> dg.AssetsDefinition:
     @dg.asset(
         **described(instance, table, kinds={"rest"}), required_resource_keys=set(resource_keys(instance))
@@ -41,7 +45,7 @@ def _listed(
             scan.tables.prepare()
             scan.tables.write(table, frame, run_id=scan.run_id, publish=scan.may_write)
         context.log.info(f"Inventory: {frame.height:,} rows of {table} listed, {scan.seconds}")
-        return dg.MaterializeResult(metadata=made(instance, table, rows=frame.height))
+        return dg.MaterializeResult(metadata=made(instance, table, rows=frame.height, **found(frame)))
 
     return listed
 

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import dagster as dg
 
-from assets_defs.findings import of_decisions
+from assets_defs.findings import of_decisions, of_matches
 from assets_defs.scan import resource_keys, scan_of, told_to_the_operator
 from assets_defs.specs import asset_key, described, made
 from ownership.decisions import owner_decisions
@@ -29,16 +29,12 @@ def owner_assets(instance: Instance) -> list[dg.AssetsDefinition]:
                 user_value_field=instance.platform_user_value_field,
             )
             scan.tables.write("username_matches", frame, run_id=scan.run_id, publish=scan.may_write)
-        unmatched = frame["user_id"].null_count()
-        users = frame["username"].n_unique()
+        found = of_matches(frame)
+        users, unmatched = found["users"], found["unmatched_users"]
         context.log.info(
             f"Matches: {users - unmatched:,} of {users:,} users stand for a user asset, {scan.seconds}"
         )
-        return dg.MaterializeResult(
-            metadata=made(
-                instance, "username_matches", rows=frame.height, users=users, unmatched_users=unmatched
-            )
-        )
+        return dg.MaterializeResult(metadata=made(instance, "username_matches", rows=frame.height, **found))
 
     @dg.asset(
         **described(instance, "owner_decisions", kinds={"polars"}),

@@ -4,8 +4,9 @@ import dagster as dg
 import polars as pl
 import pytest
 
-from assets_defs.findings import of_days, of_decisions, of_shares, of_writes
+from assets_defs.findings import of_days, of_decisions, of_hosts, of_matches, of_shares, of_users, of_writes
 from ownership.decisions import Rules
+from ownership.matching import username_matches
 from ownership.plan import plan_writes
 from tests.ownership.builders import NOW, RUN, counts, decide, host, hosts, shares_of, user, users
 
@@ -47,13 +48,35 @@ def test_decisions_tell_the_way_from_events_to_owners():
         "",
         "| stage | hosts | left out |",
         "| --- | ---: | --- |",
-        "| hosts known | 5 | no_hostname 1 |",
+        "| hosts\u00a0known | 5 | no_hostname 1 |",
     ]
-    assert "| with logons | 4 | no_majority 1 |" in md(found["funnel"])
+    assert "| with\u00a0logons | 4 | no_majority 1 |" in md(found["funnel"])
     assert len(md(found["funnel"])) < 1000  # longer texts are shown behind a click
     assert is_plot(found["funnel_plot"])
     numbers = {name: found[name] for name in ("events", "hosts_owned_percent", "hosts_to_write", "conflicts")}
     assert numbers == {"events": 26, "hosts_owned_percent": 40.0, "hosts_to_write": 1, "conflicts": 1}
+
+
+def test_the_inventory_tells_how_much_there_is_to_do():
+    assert of_hosts(ASSETS) == {"with_owner": 2, "without_hostname": 1}
+    people = users(user("u1", user_department="Sales"), user("u2", user_department=None))
+    assert of_users(people) == {"with_department": 1}
+
+
+def test_matches_tell_which_field_names_the_users():
+    people = users(
+        user("u1", "alice@corp.example"),
+        user("u2", surname="bob"),
+        user("u3", surname="bob"),
+        user("u4", sam="alice"),
+    )
+    shares = shares_of(counts(*LOGONS), Rules())
+    found = of_matches(username_matches(shares, people, user_value_field="user_email"))
+    assert md(found.pop("users_by_field")).splitlines()[2:] == [
+        "| `directory_user_surname` | 1 |",
+        "| `user_email` | 1 |",
+    ]
+    assert found == {"users": 3, "unmatched_users": 1, "ambiguous_users": 1}
 
 
 def test_shares_tell_hosts_users_and_how_clear_the_winners_are():
