@@ -111,11 +111,12 @@ def no_gaps(_: dg.AssetCheckExecutionContext, scan: Scan) -> dg.AssetCheckResult
         timezone=scan.instance.scan.timezone,
     )
     gaps = days.filter(state="gap").select("day", "events")
+    named = ", ".join(map(str, gaps["day"]))
     strict = scan.instance.scan.require_complete_window
     return _none(
         gaps,
-        f"{gaps.height} of {scan.window.days} days have no logon events, or hardly any; fetch them again "
-        "once their events are back",
+        f"{gaps.height} of {scan.window.days} days have no logon events, or hardly any ({named}); fetch them "
+        "again once their events are back",
         severity=dg.AssetCheckSeverity.ERROR if strict else dg.AssetCheckSeverity.WARN,
     )
 

@@ -48,7 +48,7 @@ def write_planned(scan: Scan, log: logging.Logger) -> pl.DataFrame:
         why = "a dry run" if scan.options.dry_run else "its window is past and `force` is off"
         log.info(f"Nothing is written: this is {why}")
         return planned
-    _require_complete_window(scan, log)
+    _require_complete_window(scan)
     _require_moderate(scan, planned, made_by=scan.run_id, allowed=None)
     with _writing(scan, log) as journal:
         written = _carry_out(scan, log, journal, planned, Writer.write)
@@ -70,7 +70,9 @@ def apply_plan(scan: Scan, log: logging.Logger, plan_id: str, *, allow_writes: i
         AssetOwnersError: the plan is too large; nothing was written.
         ServiceError: the writing ended early; the rest is left for the next run.
     """
-    planned = scan.tables.of_run("owner_writes", plan_id).with_columns(run_id=pl.lit(scan.run_id))
+    planned = scan.tables.of_run("owner_writes", plan_id).with_columns(
+        run_id=pl.lit(scan.run_id), intended_at=pl.lit(datetime.now(UTC), pl.Datetime("us", "UTC"))
+    )
     if planned.is_empty():
         raise ConfigurationError(
             f"Run {plan_id} of {scan.instance.name} stored no plan with anything to write"
@@ -162,18 +164,17 @@ def _carry_out(
     return written
 
 
-def _require_complete_window(scan: Scan, log: logging.Logger) -> None:
-    """Warn of days that look like lost events; refuse to write where the instance asks for it.
+def _require_complete_window(scan: Scan) -> None:
+    """Refuse to write from days that look like lost events; the check `no_gaps` warns of them.
 
     Raises:
         AssetOwnersError: the window has gaps and scan.require_complete_window is on.
     """
-    days = gaps(scan.tables.logon_days(scan.window, run_id=scan.run_id), timezone=scan.instance.scan.timezone)
-    if not days:
+    if not scan.instance.scan.require_complete_window:
         return
-    named = ", ".join(day.isoformat() for day in days)
-    log.warning(f"Days of the window without events, or with hardly any: {named}")
-    if scan.instance.scan.require_complete_window:
+    days = gaps(scan.tables.logon_days(scan.window, run_id=scan.run_id), timezone=scan.instance.scan.timezone)
+    if days:
+        named = ", ".join(map(str, days))
         raise AssetOwnersError(
             f"Nothing was written: these days have no events, or hardly any ({named}), and "
             "scan.require_complete_window is on. Fetch the days again once their events are back, or, when "

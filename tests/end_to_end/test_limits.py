@@ -1,0 +1,311 @@
+"""A run writes what its plan says and no more than it may; it can be tried, applied later, undone."""
+
+import os
+import re
+import shlex
+from datetime import UTC, datetime, timedelta
+
+import polars as pl
+import pytest
+from typer.testing import CliRunner
+
+from pipelines.cli.app import app
+from tests.end_to_end.stand import TODAY, USERS, at_noon, logons
+
+APPLY = re.compile(r"asset-owners (apply --instance FILE \S+(?: --allow-writes \d+)?)")
+ANN = {"asset_owner": "ann", "department": "Sales", "criticality": "high"}
+"""What the evidence makes of each of the twins."""
+
+
+def twins(*numbers, **fields):
+    """Host assets that all bear the name of Ann's machine: each of them gets her as its owner."""
+    return [
+        {
+            "id": f"t-{number}",
+            "search_agent_name": "pc-1",
+            "department": f"room {number}",
+            "criticality": None,
+        }
+        | fields
+        for number in numbers
+    ]
+
+
+@pytest.fixture
+def six(stand):
+    """Six hosts without an owner."""
+    stand.begin(twins(1, 2, 3, 4, 5, 6), USERS)
+    return stand
+
+
+def command(stand, line, **settings):
+    """Call the program with a line as a message shows it, and an instance file in the place of FILE."""
+    file = stand.instance_file(settings)
+    return CliRunner().invoke(app, shlex.split(line.replace("FILE", str(file))), catch_exceptions=False)
+
+
+def rows(stand, run_id):
+    """The plan or the writes of a run, without what time and run say."""
+    return (
+        stand.tables.run_writes(run_id).select("host_id", "hostname", "new_values").sort("host_id").to_dicts()
+    )
+
+
+def last_run(stand):
+    return stand.tables.writes().sort("intended_at").collect()["run_id"][-1]
+
+
+def outcomes(stand, run_id):
+    frame = stand.tables.run_writes(run_id)
+    return dict(frame.select("host_id", "outcome").iter_rows())
+
+
+def owners(stand):
+    return {host["id"]: host.get("asset_owner") for host in stand.inventory.state.assets("host")}
+
+
+# Plan, then apply
+
+
+def test_a_dry_run_is_the_plan_of_the_next_run_and_a_third_run_writes_nothing(six):
+    plan = six.run({}, "--dry-run")
+    assert (plan.status, plan.report["writes"]) == (0, {"planned": 6})
+    ran = six.run()
+    assert (ran.status, ran.report["writes"]) == (0, {"written": 6})
+    assert ran.report["decisions"] == plan.report["decisions"]
+    planned = rows(six, plan.report["run_id"])
+    assert rows(six, ran.report["run_id"]) == planned
+    assert six.written() == {row["host_id"]: ANN for row in planned}
+
+    third = six.run()
+    assert (third.status, third.report["writes"]) == (0, {})
+    assert len(six.written()) == 6
+
+
+def test_a_scheduled_instance_may_plan_until_its_owner_trusts_it(six):
+    ran = six.run({"writes": {"dry_run": True}})
+    assert (ran.status, ran.report["writes"], ran.report["dry_run"]) == (0, {"planned": 6}, True)
+    assert six.inventory.state.journal() == []
+    applied = command(six, f"apply --instance FILE {ran.report['run_id']}", writes={"dry_run": True})
+    assert applied.exit_code == 0, applied.stderr
+    assert owners(six) == dict.fromkeys(owners(six), "ann"), "to apply is to trust this one plan"
+
+
+def test_a_stored_plan_is_applied_later_but_for_hosts_that_changed_and_they_are_named(six):
+    plan = six.run({}, "--dry-run").report["run_id"]
+    state = six.inventory.state
+    state.set_field("t-2", "asset_owner", "cyd")
+    state.set_field("t-3", "department", "room 99")
+    state.set_field("t-4", "search_agent_name", "renamed since")
+    applied = command(six, f"apply --instance FILE {plan}")
+    assert applied.exit_code == 0, applied.stderr
+    written = dict.fromkeys(("t-1", "t-4", "t-5", "t-6"), "written")
+    assert outcomes(six, last_run(six)) == {**written, "t-2": "owned_meanwhile", "t-3": "not_written"}
+    assert applied.stdout.splitlines()[1:] == [
+        "       1  not_written",
+        "       1  owned_meanwhile",
+        "       4  written",
+        "  owned_meanwhile: host t-2: owned by cyd meanwhile",
+        "  not_written: host t-3: changed since the plan was made: department",
+    ]
+
+    again = command(six, f"apply --instance FILE {plan}")
+    assert again.exit_code == 0, again.stderr
+    assert outcomes(six, last_run(six)) == {
+        **dict.fromkeys([*written, "t-2"], "owned_meanwhile"),
+        "t-3": "not_written",
+    }
+    assert six.written().keys() == written.keys()
+    assert (owners(six)["t-2"], state.asset("t-3")["department"]) == ("cyd", "room 99")
+
+
+def test_limit_writes_the_first_hosts_past_the_brake_and_the_next_run_the_rest(six):
+    ran = six.run({"writes": {"max_writes": 2}}, "--limit", "2")
+    assert (ran.status, ran.report["writes"]) == (0, {"written": 2})
+    assert sorted(six.written()) == ["t-1", "t-2"]
+    none = six.run({}, "--limit", "0")
+    assert (none.status, none.report["writes"]) == (0, {})
+    assert six.run().report["writes"] == {"written": 4}
+    assert len(six.written()) == 6
+
+
+@pytest.mark.parametrize("what", ["apply", "undo"])
+def test_a_run_that_nobody_knows_is_a_wrong_argument(six, what):
+    with pytest.raises(Exception, match="RUN_ID: Small has no run 0815"):
+        command(six, f"{what} --instance FILE 0815")
+
+
+# The brake
+
+
+@pytest.mark.parametrize(
+    ("limit", "said"),
+    [
+        ({"max_writes": 5}, r"6 owners are planned, more than writes.max_writes \(5\)"),
+        (
+            {"max_write_percent": 74.9},
+            r"6 owners are planned for 8 hosts, more than writes.max_write_percent \(74.9%\)",
+        ),
+    ],
+)
+def test_the_brake_stops_a_run_before_its_first_write_and_shows_how_to_go_on(six, limit, said):
+    six.inventory.state.add_assets("t-1", "host", twins(7, 8, asset_owner="cyd"))
+    ran = six.run({"writes": limit})
+    assert (ran.status, ran.report["writes"]) == (1, {"planned": 6})
+    assert re.match(said, ran.report["error"])
+    plan = re.search(r"Look at the plan \((.+?)\)", ran.report["error"])
+    assert plan
+    assert pl.read_parquet(plan[1])["host_id"].sort().to_list() == [f"t-{number}" for number in range(1, 7)]
+
+    shown = APPLY.search(ran.report["error"])
+    assert shown
+    for allowed in ("", " --allow-writes 5"):
+        refused = command(six, f"apply --instance FILE {ran.report['run_id']}{allowed}", writes=limit)
+        assert (refused.exit_code, "; nothing was written" in refused.stderr) == (1, True), refused.stderr
+    assert six.inventory.state.journal() == []
+    applied = command(six, shown[1], writes=limit)
+    assert applied.exit_code == 0, applied.stderr
+    assert six.written() == {f"t-{number}": ANN for number in range(1, 7)}
+
+
+def test_a_plan_within_both_limits_is_written(six):
+    """The share of a stored plan is of the hosts that it was made for."""
+    limits = {"writes": {"max_writes": 6, "max_write_percent": 75}}
+    hosts = [*twins(1, 2, 3, 4, 5, 6), *twins(7, 8, asset_owner="cyd")]
+    six.begin(hosts, USERS)
+    assert six.run(limits).report["writes"] == {"written": 6}
+
+    six.begin(hosts, USERS)
+    plan = six.run({}, "--dry-run").report["run_id"]
+    applied = command(six, f"apply --instance FILE {plan}", **limits)
+    assert applied.exit_code == 0, applied.stderr
+    assert len(six.written()) == 6
+
+
+# Undo
+
+
+def test_undo_puts_back_each_field_that_a_host_still_holds_and_names_what_it_leaves_alone(six):
+    before = {host["id"]: host for host in six.inventory.state.assets("host")}
+    run_id = six.run().report["run_id"]
+    state = six.inventory.state
+    state.set_field("t-2", "department", "by hand")
+    state.set_field("t-3", "asset_owner", "cyd")
+    for name in ANN:
+        state.set_field("t-4", name, "cyd" if name == "asset_owner" else "by hand")
+    changed = {host["id"]: host for host in state.assets("host")}
+
+    tried = command(six, f"undo --instance FILE {run_id} --dry-run")
+    assert (tried.exit_code, tried.stdout.splitlines()[1:]) == (0, ["       6  planned"])
+    assert {host["id"]: host for host in state.assets("host")} == changed
+
+    undone = command(six, f"undo --instance FILE {run_id}")
+    assert undone.exit_code == 0, undone.stderr
+    assert {host["id"]: host for host in state.assets("host")} == {
+        **{name: before[name] | {"asset_owner": None} for name in ("t-1", "t-5", "t-6")},
+        "t-2": {**before["t-2"], "asset_owner": None, "department": "by hand"},
+        "t-3": {**before["t-3"], "asset_owner": "cyd"},
+        "t-4": changed["t-4"],
+    }
+    assert undone.stdout.splitlines()[1:] == [
+        "       1  not_written",
+        "       5  undone",
+        "  not_written: host t-4: holds nothing any more of what was written",
+    ]
+    recorded = six.tables.run_writes(last_run(six)).filter(host_id="t-1").row(0, named=True)
+    assert recorded["old_values"] == {"owner": "ann", "department": "Sales", "criticality": "high"}
+    assert recorded["new_values"] == {"owner": "", "department": "room 1", "criticality": ""}
+
+
+def test_what_apply_wrote_can_be_undone_and_an_undo_cannot(six):
+    plan = six.run({}, "--dry-run").report["run_id"]
+    nothing = command(six, f"undo --instance FILE {plan}")
+    assert nothing.exit_code == 1
+    assert f"Run {plan} of Small wrote nothing that could be undone" in nothing.stderr
+
+    assert command(six, f"apply --instance FILE {plan}").exit_code == 0
+    assert command(six, f"undo --instance FILE {last_run(six)}").exit_code == 0
+    assert owners(six) == dict.fromkeys(owners(six))
+    sent = [entry for entry in six.inventory.state.journal() if entry.path]
+    again = command(six, f"undo --instance FILE {last_run(six)}")
+    assert again.exit_code == 1
+    assert "wrote nothing that could be undone" in again.stderr
+    assert [entry for entry in six.inventory.state.journal() if entry.path] == sent
+
+
+# Gaps in the evidence
+
+LOST, FEW = (TODAY - timedelta(days=age) for age in (2, 4))
+
+
+def test_days_without_usual_events_are_named_once_and_stop_the_writing_where_that_is_asked_for(six):
+    events = {TODAY - timedelta(days=age): 20 for age in range(7)} | {LOST: 0, FEW: 1}
+    index = six.load(
+        [event for day, count in events.items() for event in logons("pc-1", "ann", count, at=at_noon(day))],
+        "logs-gaps",
+    )
+    settings = {"index": index, "scan": {"lookback_days": 7, "require_complete_window": True}}
+    refused = six.run(settings)
+    assert (refused.status, refused.report["writes"]) == (1, {"planned": 6})
+    assert f"({FEW}, {LOST})" in refused.report["error"]
+    assert "scan.require_complete_window is on" in refused.report["error"]
+    assert six.inventory.state.journal() == []
+
+    settings["scan"]["require_complete_window"] = False
+    ran = six.run(settings)
+    assert (ran.status, ran.report["writes"]) == (0, {"written": 6}), "a warning otherwise"
+    [line] = [line for line in ran.stderr.splitlines() if str(LOST) in line]
+    assert f"2 of 7 days have no logon events, or hardly any ({FEW}, {LOST})" in line
+
+    shown = APPLY.search(refused.report["error"])
+    assert shown
+    six.begin(twins(1, 2, 3, 4, 5, 6), USERS)
+    settings["scan"]["require_complete_window"] = True
+    applied = command(six, shown[1], **settings)
+    assert applied.exit_code == 0, applied.stderr
+    assert len(six.written()) == 6, "who has looked at the plan may carry it out"
+
+
+# What is kept
+
+
+def days_stored(stand):
+    return sorted(path.stem for path in (stand.tables.folder / "logon_counts").glob("2*.parquet"))
+
+
+def runs_stored(stand):
+    return {path.name for path in (stand.tables.folder / "runs").iterdir()}
+
+
+def grow_old(folder, *, days):
+    long_ago = (datetime.now(UTC) - timedelta(days=days)).timestamp()
+    for path in [folder, *folder.rglob("*")]:
+        os.utime(path, (long_ago, long_ago))
+
+
+def test_a_run_deletes_evidence_and_history_that_are_older_than_the_instance_keeps_them(stand):
+    first = stand.run().report["run_id"]
+    assert days_stored(stand) == [str(TODAY - timedelta(days=age)) for age in (3, 2, 1, 0)]
+    for folder in ("runs", "owner_writes"):
+        grow_old(stand.tables.folder / folder, days=6)
+    second = stand.run({"keep": {"history_days": 7}}).report["run_id"]
+    assert runs_stored(stand) == {first, second}
+
+    keep = {"keep": {"history_days": 5, "evidence_days": 1}}
+    tried = stand.run(keep, "--dry-run", "--lookback-days", "2").report["run_id"]
+    assert (len(days_stored(stand)), runs_stored(stand)) == (4, {first, second, tried}), (
+        "a dry run deletes nothing"
+    )
+
+    ran = stand.run(keep, "--lookback-days", "2")
+    assert ran.status == 0, ran.stderr
+    assert days_stored(stand) == [str(TODAY - timedelta(days=age)) for age in (1, 0)]
+    assert runs_stored(stand) == {second, tried, ran.report["run_id"]}
+    assert set(stand.tables.writes().collect()["run_id"]).isdisjoint({first})
+    assert "files and folders are deleted" in ran.stderr
+
+
+def test_no_day_of_its_own_window_is_deleted_by_a_run(stand):
+    ran = stand.run({"keep": {"evidence_days": 1}})
+    assert (ran.status, ran.report["writes"]) == (0, {"written": 2})
+    assert len(days_stored(stand)) == 4
