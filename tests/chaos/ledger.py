@@ -107,7 +107,7 @@ class Ledger:
     def _check_outcome(self, row: dict[str, Any]) -> None:
         """The outcome is what happened.
 
-        Of a run that was cut off it is what the inventory holds: that cannot tell our hand from that of a
+        Where nobody saw the answer it is what the inventory holds: that cannot tell our hand from that of a
         person who did just the same, or the opposite, meanwhile.
         """
         run = self.runs[row["run_id"]]
@@ -131,7 +131,7 @@ class Ledger:
 
 
 def _settled(row: dict[str, Any]) -> bool:
-    return (row["message"] or "").startswith("the run was cut off; the inventory")
+    return "; the inventory " in (row["message"] or "")
 
 
 def _text(value: Any) -> str | None:

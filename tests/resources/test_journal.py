@@ -76,6 +76,22 @@ def test_what_is_intended_is_there_for_other_processes_at_once(journal, path):
     other.close()
 
 
+def test_a_plan_is_flushed_to_the_disk_once_and_an_outcome_is_not(journal):
+    """A loss of power, which cannot be tried here, may take outcomes and never intentions."""
+    level, flushed = "", []
+
+    def look(statement):
+        nonlocal level
+        level = statement if statement.startswith("PRAGMA synchronous") else level
+        if statement.startswith(("COMMIT", "UPDATE")):
+            flushed.append(level)
+
+    journal._connection.set_trace_callback(look)
+    journal.intend(writes("a", "b"))
+    journal.complete(Result("a", "written"), run_id="run-1", completed_at=LATER)
+    assert flushed == ["PRAGMA synchronous = FULL", "PRAGMA synchronous = NORMAL"]
+
+
 def test_an_outcome_is_stored_with_what_the_host_held(journal):
     journal.intend(writes("a", "b"))
     held = values("u-9", "Sales", "low")
