@@ -1,6 +1,6 @@
 """The evidence: logon events by day, and each user's share on each host over the look-back window."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import date
 
 import dagster as dg
@@ -51,16 +51,7 @@ def _fetch(context: dg.AssetExecutionContext, scan: Scan, days: list[date]) -> d
     scan.tables.prepare()
     stored = scan.tables.logon_days(days, run_id=scan.run_id)
     settings = scan.instance.extraction_fingerprint
-    if scan.options.refetch:
-        wanted = days
-    else:
-        wanted = days_to_fetch(
-            days,
-            stored,
-            fingerprint=settings,
-            timezone=scan.instance.scan.timezone,
-            late_days=scan.instance.scan.late_days,
-        )
+    wanted = days if scan.options.refetch else unsettled(scan.instance, days, stored)
     of_other_settings = stored.filter(
         pl.col("day").is_in(wanted), pl.col("counted") > 0, pl.col("settings_fingerprint") != settings
     )
@@ -85,7 +76,8 @@ def _fetch(context: dg.AssetExecutionContext, scan: Scan, days: list[date]) -> d
     if emptied:
         context.log.warning(f"Days that came back empty and keep their counts: {', '.join(emptied)}")
     context.log.info(
-        f"Logons: {len(wanted):,} of {len(days):,} days fetched, {events:,} events, {scan.seconds}"
+        f"Logons: {len(wanted):,} of {_shown(scan, days).days:,} days fetched, {events:,} events, "
+        f"{scan.seconds}"
     )
     return {
         "days_in_run": len(days),
@@ -93,6 +85,23 @@ def _fetch(context: dg.AssetExecutionContext, scan: Scan, days: list[date]) -> d
         "days_emptied": len(emptied),
         "events_fetched": events,
     }
+
+
+def unsettled(instance: Instance, days: Sequence[date], stored: pl.DataFrame) -> list[date]:
+    """Those of the days that are missing, or may still change (readings §4.3).
+
+    Args:
+        instance: its settings.
+        days: the days of interest.
+        stored: their rows of logon_days.
+    """
+    return days_to_fetch(
+        days,
+        stored,
+        fingerprint=instance.extraction_fingerprint,
+        timezone=instance.scan.timezone,
+        late_days=instance.scan.late_days,
+    )
 
 
 def _describe_days(
@@ -119,13 +128,18 @@ def _describe_days(
             asset_key(scan.instance, "logon_days"),
             day["day"].isoformat(),
         )
-    shown = Window(min(scan.window.first, days[0]), days[-1])
+    shown = _shown(scan, days)
     by_day = events_by_day(
         days_of(shown), tables.logon_days(shown, run_id=run_id), timezone=scan.instance.scan.timezone
     )
     context.add_asset_metadata(
         {**found, **of_days(by_day)}, asset_key(scan.instance, "logon_counts"), days[-1].isoformat()
     )
+
+
+def _shown(scan: Scan, days: list[date]) -> Window:
+    """The look-back window, and what the run covers before it: a run need not cover days that are settled."""
+    return Window(min(scan.window.first, days[0]), days[-1])
 
 
 def _day_tables(found: DayOfLogons, settings_fingerprint: str) -> tuple[pl.DataFrame, pl.DataFrame]:

@@ -84,11 +84,7 @@ def scan_of(context: Any, instance: Instance) -> Scan:
     except ValueError as error:
         raise dg.Failure(str(error), allow_retries=False) from error
     past = is_past(window, today, late_days=instance.scan.late_days)
-    told = {
-        **run_tags(instance),
-        WINDOW_TAG: f"{window.first}/{window.last}",
-        DRY_RUN_TAG: str(options.dry_run),
-    }
+    told = scan_tags(instance, window, dry_run=options.dry_run)
     if not told.items() <= tags.items():  # of a step that comes later, or of a job that brings them
         context.instance.add_run_tags(context.run.run_id, told)
     return Scan(
@@ -102,6 +98,15 @@ def scan_of(context: Any, instance: Instance) -> Scan:
         search=search,
         inventory=inventory,
     )
+
+
+def scan_tags(instance: Instance, window: Window, *, dry_run: bool) -> dict[str, str]:
+    """The tags by which an operator finds the scan; a run that does not bring them gets them step by step."""
+    return {
+        **run_tags(instance),
+        WINDOW_TAG: f"{window.first}/{window.last}",
+        DRY_RUN_TAG: str(dry_run),
+    }
 
 
 def run_tags(instance: Instance) -> dict[str, str]:

@@ -5,7 +5,7 @@ from zoneinfo import ZoneInfo
 
 import dagster as dg
 
-from assets_defs.scan import RANGE_END, RANGE_START, resource_keys
+from assets_defs.scan import RANGE_END, RANGE_START, resource_keys, scan_tags
 from ownership.windows import Window, look_back_window
 from resources.settings import Instance
 
@@ -27,7 +27,10 @@ def scan_schedule(instance: Instance) -> dg.ScheduleDefinition:
     def schedule(context: dg.ScheduleEvaluationContext) -> dg.RunRequest:
         today = context.scheduled_execution_time.astimezone(ZoneInfo(instance.scan.timezone)).date()
         window = look_back_window(today, instance.scan.lookback_days, instance.scan.first_day)
-        return dg.RunRequest(tags=window_tags(window), run_config=run_config(instance, refetch=False))
+        told = scan_tags(instance, window, dry_run=instance.writes.dry_run)
+        return dg.RunRequest(
+            tags={**window_tags(window), **told}, run_config=run_config(instance, refetch=False)
+        )
 
     return schedule
 

@@ -11,8 +11,10 @@ from zoneinfo import ZoneInfo
 
 import dagster as dg
 
+from assets_defs.evidence import unsettled
+from assets_defs.scan import scan_tags
 from ownership.decisions import summary
-from ownership.windows import Window, look_back_window
+from ownership.windows import Window, days_of, look_back_window
 from pipelines.cli.stored import tables_of
 from pipelines.dagster_home import dagster_instance
 from pipelines.definitions import build_definitions
@@ -88,10 +90,26 @@ def run_scan(
         options["dry_run"] = True
     if not enrich:
         options["enrich"] = False
-    result = execute(instance, home, instance.slug, run_config(instance, **options), tags=window_tags(window))
-    report = _report(instance, tables_of(instance), window, result)
+    tables = tables_of(instance)
+    tags = {
+        **window_tags(days_to_look_at(instance, tables, window)),
+        **scan_tags(instance, window, dry_run=dry_run or instance.writes.dry_run),
+    }
+    result = execute(instance, home, instance.slug, run_config(instance, **options), tags=tags)
+    report = _report(instance, tables, window, result)
     report.dry_run = dry_run or instance.writes.dry_run
     return report
+
+
+def days_to_look_at(instance: Instance, tables: Tables, window: Window) -> Window:
+    """The end of the window, from the first day on that is missing or not settled; at least its last day.
+
+    Dagster records at least eight events for each day of a run, which would take longer than all else.
+    """
+    if not tables.exist():
+        return window
+    wanted = unsettled(instance, days_of(window), tables.logon_days(window, run_id="none yet"))
+    return Window(min(wanted, default=window.last), window.last)
 
 
 def _report(instance: Instance, tables: Tables, window: Window, result: dg.ExecuteInProcessResult) -> Report:

@@ -1,13 +1,18 @@
-"""The window that a run of the command line looks at."""
+"""The window of a run of the command line, and the days of it that are looked at."""
 
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import pytest
 
-from pipelines.cli.run import chosen_window
+from ownership import schemas
+from ownership.schemas import LogonDays
+from ownership.windows import Window, days_of
+from pipelines.cli.run import chosen_window, days_to_look_at
 from resources.errors import ConfigurationError
 from resources.settings import Instance
+from resources.tables import Tables
+from tests.ownership.builders import table
 
 BERLIN = ZoneInfo("Europe/Berlin")
 
@@ -69,3 +74,34 @@ def test_a_day_that_cannot_be_looked_at_is_refused(as_of, words):
         chosen_window(instance(), as_of, None)
     assert str(caught.value).startswith("--as-of: ")
     assert words in str(caught.value)
+
+
+JUNE = Window(date(2025, 6, 1), date(2025, 6, 30))
+
+
+@pytest.mark.parametrize(
+    ("missing", "fetched_at", "query", "first"),
+    [
+        ((), datetime(2025, 6, 30, 5, tzinfo=UTC), None, 28),  # 27 June ended three days before
+        ((), datetime(2025, 7, 30, tzinfo=UTC), None, 30),  # all are settled
+        ((12, 29), datetime(2025, 7, 30, tzinfo=UTC), None, 12),
+        ((), datetime(2025, 7, 30, tzinfo=UTC), "event.code: 4624", 1),
+    ],
+)
+def test_a_run_looks_at_days_from_the_first_one_that_is_not_settled(
+    tmp_path, missing, fetched_at, query, first
+):
+    tables = Tables(tmp_path, "small")
+    assert days_to_look_at(instance(), tables, JUNE) == JUNE
+    tables.prepare()
+    counted = {"matching": 1, "counted": 1, "lacking_user": 0, "lacking_host": 0}
+    for day in days_of(JUNE):
+        row = {
+            "day": day,
+            "fetched_at": fetched_at,
+            "settings_fingerprint": instance().extraction_fingerprint,
+        }
+        if day.day not in missing:
+            tables.write_day(table(LogonDays, counted | row), schemas.empty(schemas.LogonCounts))
+    now = instance().model_copy(update={"query": query} if query else {})
+    assert days_to_look_at(now, tables, JUNE) == Window(date(2025, 6, first), JUNE.last)
