@@ -21,6 +21,8 @@ from ownership import schemas
 Values = Mapping[str, str | None]
 """What a host holds or is to hold: owner, department, criticality; None = nothing, or not sent."""
 
+_LATER_COLUMNS = {"sent": "INTEGER", "boot": "TEXT"}
+
 
 @dataclass(frozen=True)
 class Result:
@@ -50,6 +52,10 @@ class Journal:
             " old_values TEXT, new_values TEXT, message TEXT, intended_at TEXT, completed_at TEXT,"
             " sent INTEGER, boot TEXT, PRIMARY KEY (run_id, host_id))"
         )
+        present = {name for _, name, *_ in self._execute("PRAGMA table_info(writes)")}
+        for name, kind in _LATER_COLUMNS.items():
+            if name not in present:  # a file of an older version; of its rows it is not known, which is null
+                self._execute(f"ALTER TABLE writes ADD COLUMN {name} {kind}")
 
     def __enter__(self) -> Self:
         return self

@@ -134,3 +134,19 @@ def test_a_run_without_rows_has_an_empty_table(journal):
     journal.intend(writes())
     assert journal.run_ids() == []
     assert journal.rows("run-1").equals(schemas.empty(schemas.OwnerWrites))
+
+
+def test_a_file_of_an_older_version_is_gone_on_with(path):
+    """It had neither of the last two columns; whether its requests were sent is not known."""
+    with Journal(path) as journal:
+        journal.intend(writes("a"))
+    with sqlite3.connect(path) as older:
+        for column in ("sent", "boot"):
+            older.execute(f"ALTER TABLE writes DROP COLUMN {column}")
+    older.close()
+    with Journal(path) as journal:
+        assert (outcomes(journal), journal.unsent("run-1")) == ({"a": "intended"}, set())
+        journal.intend(writes("b", run_id="run-2"))
+        assert journal.unsent("run-2") == {"b"}
+        journal.sending("run-2", "b", old_values=values(), new_values=values("u-1"))
+        assert journal.unsent("run-2") == set()
