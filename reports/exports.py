@@ -10,23 +10,28 @@ _FORMULA = r"^(?:[\s\p{C}]*[=+\-@＝＋－＠]|[\t\r\n'])"  # noqa: RUF001  (wid
 def decisions_csv(decisions: pl.DataFrame) -> str:
     """Write the decisions for a spreadsheet, conflicts first.
 
-    A name in a log may look like a formula, and a spreadsheet would run it. An apostrophe goes before each
-    text that starts like one (`=`, `+`, `-`, `@`, a tab, a line break), and before a text that starts with an
-    apostrophe, so that whoever takes the first apostrophe of a cell away has the name as it was.
-
     Args:
         decisions: Rows of `owner_decisions`.
 
     Returns:
-        CSV with a header: texts quoted, lists joined with commas, instants in UTC.
+        CSV with a header: texts quoted and `harmless`, lists joined with commas, instants in UTC.
     """
-    text = pl.col(pl.String)
     return (
         pl.concat([decisions.filter(action="conflict"), decisions.filter(pl.col("action") != "conflict")])
         .with_columns(pl.col(pl.List(pl.String)).list.join(","))
-        .with_columns(pl.when(text.str.contains(_FORMULA)).then("'" + text).otherwise(text).name.keep())
+        .with_columns(harmless(pl.col(pl.String)).name.keep())
         .write_csv(quote_style="non_numeric", datetime_format="%Y-%m-%dT%H:%M:%SZ")
     )
+
+
+def harmless(text: pl.Expr) -> pl.Expr:
+    """Write texts so that no spreadsheet runs them: a name in a log may look like a formula.
+
+    An apostrophe goes before each text that starts like one (`=`, `+`, `-`, `@`, a tab, a line break), and
+    before a text that starts with an apostrophe, so that whoever takes the first apostrophe of a cell away
+    has the name as it was.
+    """
+    return pl.when(text.str.contains(_FORMULA)).then("'" + text).otherwise(text)
 
 
 def decisions_json(decisions: pl.DataFrame, *, instance: str) -> str:

@@ -13,23 +13,31 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager, redirect_stdout, suppress
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
 import duckdb
+import polars as pl
+from filelock import FileLock, Timeout
 
 from ownership.identities import printable
+from reports.exports import harmless
 from resources.catalogue import catalogue_path, reach
 from resources.errors import AssetOwnersError, ConfigurationError
 from resources.settings import home, load_instance, tables_location
 
 Format = Literal["table", "csv", "json"]
+Row = tuple[Any, ...]
 
 ROWS_ON_SCREEN = 40
 ROWS_AT_ONCE = 10_000
 WITHOUT_LIMIT = 1_000_000_000
+FOLDER_PREFIX = "asset-owners-sql-"
+NEW_SECONDS = 60
 LEAVING = {"exit", "quit", ".exit", ".quit"}
 
 
@@ -43,7 +51,7 @@ def sql(query: str | None, *, instance: Path | None, scratch: Path | None, form:
         query: one or more statements; the last one's rows are printed.
         instance: the instance file of the schema that names without one are looked up in.
         scratch: the file to write in; None: one that is deleted at the end.
-        form: how rows are printed.
+        form: how rows are printed; in CSV no text is a formula.
 
     Raises:
         ConfigurationError: the instance file or the query is wrong.
@@ -51,9 +59,9 @@ def sql(query: str | None, *, instance: Path | None, scratch: Path | None, form:
     """
     if query is None and not sys.stdin.isatty():
         query = sys.stdin.read()
-    with _told_to_the_analyst(), tempfile.TemporaryDirectory(prefix="asset-owners-") as folder:
+    with _told_to_the_analyst(), _own_folder() as folder:
         slug = load_instance(instance).slug if instance else None
-        opening = opening_lines(home(), scratch or Path(folder) / "scratch.duckdb", slug)
+        opening = opening_lines(home(), scratch or folder / "scratch.duckdb", slug)
         location = tables_location()
         if query is None and isinstance(location, Path) and (client := shutil.which("duckdb")):
             return _start(client, opening)
@@ -104,6 +112,19 @@ def _schemas(catalogue: Path) -> set[str]:
     with duckdb.connect(catalogue, read_only=True) as connection:
         views = connection.execute("SELECT schema_name FROM duckdb_views() WHERE NOT internal").fetchall()
     return {name for (name,) in views}
+
+
+@contextmanager
+def _own_folder() -> Generator[Path]:
+    """A folder that ends with the session; those of sessions that were killed are removed first."""
+    for left in Path(tempfile.gettempdir()).glob(f"{FOLDER_PREFIX}*"):
+        # In a folder that was just made the lock may still be to come; those of others cannot be entered.
+        with suppress(OSError, Timeout):
+            if time.time() - left.stat().st_mtime > NEW_SECONDS:
+                with FileLock(left / "lock", timeout=0):
+                    shutil.rmtree(left)
+    with tempfile.TemporaryDirectory(prefix=FOLDER_PREFIX) as folder, FileLock(Path(folder) / "lock"):
+        yield Path(folder)
 
 
 @contextmanager
@@ -158,12 +179,12 @@ def _answer(connection: duckdb.DuckDBPyConnection, query: str, form: Format) -> 
             print_table(relation)
     elif (answer := connection.execute(query)) is not None:
         columns = [name for name, *_ in answer.description or ()]
-        {"csv": _print_csv, "json": _print_json}[form](columns, _rows(answer))
+        {"csv": _print_csv, "json": _print_json}[form](columns, _portions(answer))
 
 
-def _rows(answer: duckdb.DuckDBPyConnection) -> Iterator[tuple[Any, ...]]:
+def _portions(answer: duckdb.DuckDBPyConnection) -> Iterator[list[Row]]:
     while rows := answer.fetchmany(ROWS_AT_ONCE):
-        yield from rows
+        yield rows
 
 
 def print_table(relation: duckdb.DuckDBPyRelation) -> None:
@@ -182,10 +203,17 @@ def print_table(relation: duckdb.DuckDBPyRelation) -> None:
     print(*map(printable, box.getvalue().rstrip().splitlines()), sep="\n")
 
 
-def _print_csv(columns: list[str], rows: Iterator[tuple[Any, ...]]) -> None:
+def _print_csv(columns: list[str], portions: Iterator[list[Row]]) -> None:
     writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows([_plain(value) for value in row] for row in rows)
+    for rows in chain([[tuple(columns)]], portions):
+        writer.writerows(_harmless([[_plain(value) for value in row] for row in rows]))
+
+
+def _harmless(rows: list[list[Any]]) -> Iterator[list[Any]]:
+    texts = pl.Series([value for row in rows for value in row if isinstance(value, str)], dtype=pl.String)
+    shown = iter(pl.select(harmless(pl.lit(texts))).to_series())
+    for row in rows:
+        yield [next(shown) if isinstance(value, str) else value for value in row]
 
 
 def _plain(value: Any) -> Any:
@@ -194,10 +222,10 @@ def _plain(value: Any) -> Any:
     return json.dumps(value, default=str, ensure_ascii=False) if structured else value
 
 
-def _print_json(columns: list[str], rows: Iterator[tuple[Any, ...]]) -> None:
+def _print_json(columns: list[str], portions: Iterator[list[Row]]) -> None:
     """Print an array of objects, one a line."""
     separator = "["
-    for row in rows:
+    for row in chain.from_iterable(portions):
         print(separator, json.dumps(dict(zip(columns, row, strict=True)), default=str), sep="\n", end="")
         separator = ","
     print("[]" if separator == "[" else "\n]")

@@ -3,9 +3,11 @@
 import csv
 import io
 import json
+import os
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import polars as pl
@@ -107,6 +109,15 @@ def test_rows_come_as_a_box_as_csv_and_as_json(sql, as_json):
     empty = "SELECT host_id FROM inventory_hosts WHERE false"
     assert "host_id" in sql(empty)
     assert sql(empty, "--format", "csv") == "host_id\n"
+
+
+def test_no_text_in_csv_is_a_formula(sql, as_json):
+    query = "SELECT '=cmd()' AS name, -1 AS number, ['=cmd()'] AS list, 'pc-1' AS \"@head\""
+    assert list(csv.reader(sql(query, "--format", "csv").splitlines())) == [
+        ["name", "number", "list", "'@head"],
+        ["'=cmd()", "-1", '["=cmd()"]', "pc-1"],
+    ]
+    assert as_json(query)[0]["name"] == "=cmd()", "as it is, for programs"
 
 
 def test_what_is_not_for_a_screen_is_whole(sql, as_json):
@@ -275,10 +286,26 @@ def test_at_a_terminal_there_is_a_prompt(temporary):
     assert list(temporary.iterdir()) == []
 
 
+def test_what_a_killed_session_left_is_removed_by_the_next_one_and_what_one_uses_is_not(temporary, sql):
+    endless = "SELECT count(*) FROM range(1000000000000)"
+    with subprocess.Popen([ASSET_OWNERS, "sql", endless]) as session:  # noqa: S603  (our own program)
+        while not (scratch := list(temporary.glob("*/scratch.duckdb"))):
+            assert session.poll() is None
+            time.sleep(0.05)
+        folder = scratch[0].parent
+        os.utime(folder, (0, 0))
+        sql(HOSTS)
+        assert list(temporary.iterdir()) == [folder]
+        session.kill()
+    os.utime(folder, (0, 0))
+    sql(HOSTS)
+    assert list(temporary.iterdir()) == []
+
+
 CLIENT = """\
 #!/bin/sh
-printf "%s\\n" "$@"
 trap "echo interrupted" INT
+printf "%s\\n" "$@"
 read line
 read line
 exit 3
