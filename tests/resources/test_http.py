@@ -313,3 +313,12 @@ def test_the_wait_the_server_asks_for_is_kept_up_to_a_limit(asked, waited):
     call, _ = failing(1, TransientError("busy", retry_after=asked))
     retrying(waits.append)(call)
     assert waited <= waits[0] <= waited + 0.5
+
+
+@pytest.mark.parametrize("asked", [None, 7])
+def test_clients_that_fail_together_do_not_come_back_together(asked):
+    waits = []
+    for _ in range(10):
+        call, _ = failing(1, TransientError("busy", retry_after=asked))
+        retrying(waits.append)(call)
+    assert len(set(waits)) > 1
