@@ -59,6 +59,8 @@ def _fetch(context: dg.AssetExecutionContext, scan: Scan, days: list[date]) -> d
         # Counts that may never be had again are not given up for a field that nothing carries.
         _require_fields(scan.instance, wanted[0], wanted[-1], *scan.search().totals(wanted[0], wanted[-1]))
     held_events = set(stored.filter(pl.col("matching") > 0, settings_fingerprint=settings)["day"])
+    if wanted and not held_events:
+        _require_time_field(scan)
     if scan.instance.ignore_ssl:
         context.log.warning("ignore_ssl is on: the certificate of the search service is not checked")
     events, emptied = 0, []
@@ -203,6 +205,19 @@ def require_evidence(scan: Scan) -> None:
     totals = days.select(pl.sum("matching", "lacking_user", "lacking_host"))
     if not days["counted"].sum():  # a document with users `-` and bob lacks one and is counted
         _require_fields(instance, window.first, window.last, *totals.row(0))
+
+
+def _require_time_field(scan: Scan) -> None:
+    """Refuse documents of which none has a time: each day would look empty (as readings §3.4).
+
+    Raises:
+        ConfigurationError: naming the setting to mend.
+    """
+    if undated := scan.search().undated():
+        raise ConfigurationError(
+            f"time_field: none of the {undated} documents that match the query carries the field "
+            f"{scan.instance.time_field!r}; name the field that holds the time of the logon"
+        )
 
 
 def _require_fields(

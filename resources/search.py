@@ -131,8 +131,19 @@ class SearchClient:
         Raises what `logons` raises: a field that cannot be aggregated is refused here, too.
         """
         aggregations = {**self._carried(), "pairs": {"composite": {"size": 1, "sources": self._sources()}}}
-        found = self._search(first, last, aggregations, _PAGE, count_documents=True)
+        found = self._search([self._between(first, last)], aggregations, _PAGE, count_documents=True)
         return _totals(found)
+
+    def undated(self) -> int:
+        """Count the documents of all times that match the query when none of them has `time_field`; else 0.
+
+        They lie on no day, so that each day looks empty. Raises what `logons` raises.
+        """
+        has_time = {"exists": {"field": self._instance.time_field}}
+        dated = self._search([has_time], {}, _COUNT, count_documents=1)
+        if dated["hits"]["total"]["value"]:
+            return 0
+        return self._search([], {}, _COUNT, count_documents=True)["hits"]["total"]["value"]
 
     def senders(self, day: date) -> tuple[int, pl.DataFrame]:
         """Tell under which names the events of several hosts came on one day, as from a forwarder.
@@ -154,7 +165,8 @@ class SearchClient:
                 "names": {"terms": {"field": "host.name", "size": HOSTS_PER_SENDER}},
             },
         }
-        found = self._search(day, day, {"senders": by_name}, _SENDERS, count_documents=True)
+        on_day = [self._between(day, day)]
+        found = self._search(on_day, {"senders": by_name}, _SENDERS, count_documents=True)
         buckets = (
             found["aggregations"]["senders"]["buckets"] if found["aggregations"] else pl.Series(dtype=_SENDER)
         )
@@ -188,7 +200,10 @@ class SearchClient:
         by_day = {"field": self._instance.time_field, "format": "epoch_millis", "ranges": ranges}
         try:
             found = self._search(
-                min(days), max(days), {"days": {"date_range": by_day}}, _SURVEY, count_documents=False
+                [self._between(min(days), max(days))],
+                {"days": {"date_range": by_day}},
+                _SURVEY,
+                count_documents=False,
             )
         except _TooManyBucketsError:
             if len(days) <= SMALLEST_PAGE:
@@ -224,7 +239,7 @@ class SearchClient:
                 pairs["after"] = after
             aggregations = {"pairs": {"composite": pairs}, **({} if after else self._carried())}
             try:
-                page = self._search(day, day, aggregations, _PAGE, count_documents=not after)
+                page = self._search([self._between(day, day)], aggregations, _PAGE, count_documents=not after)
             except _TooManyBucketsError:
                 if size <= SMALLEST_PAGE:
                     raise
@@ -246,25 +261,33 @@ class SearchClient:
         start, end = (round(instant.timestamp() * 1000) for instant in instants)
         return start, end
 
+    def _between(self, first: date, last: date) -> dict[str, Any]:
+        """Query for the documents from `first` to `last`."""
+        start, end = self._bounds(first, last)
+        return {"range": {self._instance.time_field: {"gte": start, "lt": end, "format": "epoch_millis"}}}
+
     def _search(
         self,
-        first: date,
-        last: date,
+        filters: list[dict[str, Any]],
         aggregations: dict[str, Any],
         shape: pl.Struct,
         *,
-        count_documents: bool,
+        count_documents: bool | int,
     ) -> dict[str, Any]:
-        """Aggregate the matching documents of some days; `aggregations` of the answer has the given shape.
+        """Aggregate the matching documents; `aggregations` of the answer has the given shape.
 
         Lists of buckets come as Polars series: no Python object is built for each bucket.
+
+        Args:
+            filters: queries that the documents match beside the instance's.
+            aggregations: what to aggregate.
+            shape: of the answer to that.
+            count_documents: whether to count the documents, or up to how many.
         """
-        start, end = self._bounds(first, last)
-        when = {"gte": start, "lt": end, "format": "epoch_millis"}
         body = {
             "size": 0,
             "track_total_hits": count_documents,
-            "query": {"bool": {"filter": [{"range": {self._instance.time_field: when}}, self._query()]}},
+            "query": {"bool": {"filter": [*filters, self._query()]}},
             "aggs": aggregations,
         }
         answer: Answer = retrying(self._sleep)(self._post, body)

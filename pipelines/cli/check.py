@@ -94,7 +94,7 @@ def search_findings(instance: Instance, search: SearchClient, window: Window) ->
     yield Finding("ok", "search", f"{instance.username} may search {instance.index}")
     matching, *lacking = totals
     if not matching:
-        yield from _nothing_matches(instance, window)
+        yield from _nothing_matches(instance, search, window)
         yield from _untried("there is no logon event to look at", *fields)
         return
     yield Finding("ok", "query", f"matches {matching:,} logon events from {window.first} to {window.last}")
@@ -107,8 +107,18 @@ def search_findings(instance: Instance, search: SearchClient, window: Window) ->
             yield Finding("ok", setting, text + (", the others count for nobody" if without else ""))
 
 
-def _nothing_matches(instance: Instance, window: Window) -> Iterator[Finding]:
-    """Tell a query that matches nothing from days without documents; neither stops a run (§1 rule 8)."""
+def _nothing_matches(instance: Instance, search: SearchClient, window: Window) -> Iterator[Finding]:
+    """Tell documents without a time from a query that matches nothing and from days without documents.
+
+    The first stops a run, the others do not (§1 rule 8).
+    """
+    if undated := (yield from _attempt("time_field", search.undated)):
+        text = (
+            f"none of the {undated:,} documents that match the query carries {instance.time_field}; name the "
+            "field that holds the time of the logon"
+        )
+        yield Finding("wrong", "time_field", text)
+        return
     with SearchClient(instance.model_copy(update={"query": "*"})) as everything:
         totals = yield from _attempt("query", lambda: everything.totals(window.first, window.last))
     if totals is None:

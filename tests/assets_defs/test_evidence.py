@@ -19,11 +19,12 @@ DAYS = [date(2025, 6, number) for number in range(1, 6)]
 
 
 class Search:
-    """Holds events of (host, user) by day; fails at the day `fails_at`."""
+    """Holds events of (host, user) by day, or some without a time; fails at the day `fails_at`."""
 
-    def __init__(self, events, fails_at=None):
+    def __init__(self, events, fails_at=None, without_time=0):
         self.events = dict(events)
         self.fails_at = fails_at
+        self.without_time = without_time
         self.asked = []
 
     def logons(self, days):
@@ -35,6 +36,9 @@ class Search:
             counts = pl.DataFrame(rows, COUNTS, orient="row")
             total = sum(number for *_, number in rows)
             yield DayOfLogons(day, datetime.now(UTC), total, 0, 0, counts)
+
+    def undated(self):
+        return self.without_time
 
     def totals(self, first, last):
         within = [events for day, events in self.events.items() if first <= day <= last]
@@ -96,6 +100,14 @@ def test_what_was_fetched_before_a_failure_is_kept_and_the_next_run_goes_on_from
     assert fetch(search).success
     assert search.asked == DAYS[3:]
     assert stored(tables) == dict.fromkeys(DAYS, 3)
+
+
+def test_documents_of_which_none_has_a_time_are_refused_and_no_empty_day_is_stored(fetch, tables):
+    result = fetch(Search({}, without_time=9), time_field="event.created")
+    assert message(result).startswith("time_field: none of the 9 documents that match the query carries the")
+    assert "'event.created'" in message(result)
+    assert tables.logon_days(Window(DAYS[0], DAYS[-1]), run_id="none").is_empty()
+    assert fetch(Search({})).success, "an index without any is no fault"
 
 
 def test_settled_days_are_asked_for_again_only_on_request(fetch, tables):

@@ -195,6 +195,7 @@ NOWHERE = f"127.0.0.1:{closed_port()}"
     ("text", {"index": "logs-check-text"}, "search", "user_field: 'user.name' is a text field", "keyword"),
     ("user field", {"user_field": "user.nick"}, "user_field", "none of the logon events carries user.nick"),
     ("host field", {"hostname_field": "host.nick"}, "hostname_field", "none of", "carries host.nick"),
+    ("time", {"time_field": "event.created"}, "time_field", "none of the", "carries event.created; name"),
 )
 def test_a_fault_of_the_search_is_told_and_the_inventory_tried_all_the_same(checked, done, what, words):
     status, printed = checked(done)
@@ -292,7 +293,6 @@ DEPARTMENT = "platform.contract.enrich_fields.user_department"
 
 @cases(
     ("pattern", {"index": "logs-check-no-*"}, "query", "resolves nobody; no document at all", "check index"),
-    ("time", {"time_field": "event.created"}, "query", "no document at all", "time_field (event.created)"),
     ("query", {"query": "event.code:9999"}, "query", "resolves nobody; 4 documents", "check query"),
     ("certificate", {"ignore_ssl": True}, "ignore_ssl", "is on", "better set ca_file"),
     ("owner", {"platform_user_field": "owned_by"}, "platform_user_field", "has owned_by", "check the name"),

@@ -294,6 +294,22 @@ def test_an_empty_index_and_a_pattern_without_index_give_empty_days(engine, clie
             assert logons.totals(DAY, DAY) == (0, 0, 0)
 
 
+@pytest.mark.parametrize(
+    ("time_field", "undated"),
+    [("@timestamp", 0), ("event.created", 3), ("event.sometimes", 0)],
+)
+def test_documents_that_lie_on_no_day_are_counted_when_none_lies_on_one(
+    engine, client, index, time_field, undated
+):
+    documents = [event("PC", "ann"), event("PC", "bob"), event("FS", "ann"), event("FS", "eve")]
+    documents[0] |= {"event": {"sometimes": NOON}}
+    engine.load(index, MAPPING, documents)
+    with client(time_field=time_field, query="NOT user.name:eve") as logons:
+        assert logons.undated() == undated
+    with client(index=f"{index}-none-*", time_field=time_field) as logons:
+        assert logons.undated() == 0
+
+
 def forwarded(agent, host, at=NOON):
     return event(agent, "alice", at) | {"host": {"name": host}}
 
