@@ -25,6 +25,7 @@ READ = "/assets/get"
 UPDATE = "/assets/update"
 
 SILENCE_SECONDS = 1.0
+RESTART_SECONDS = 120  # at most; a busy machine takes 40
 LATENCY = tcp_proxy.late(0.05)
 LOST = {
     "too late": tcp_proxy.late(1.5 * SILENCE_SECONDS),
@@ -241,12 +242,12 @@ def test_an_engine_that_is_restarted_during_the_run_is_waited_for(line, undistur
 
     def stop_the_engine(exchange):
         counting.set()
-        assert stopped.wait(60)
+        assert stopped.wait(RESTART_SECONDS)
         exchange.forward()
 
     def wait(_):
         waiting.set()
-        assert back.wait(60)
+        assert back.wait(RESTART_SECONDS)
 
     monkeypatch.setattr("assets_defs.scan.SearchClient", partial(SearchClient, sleep=wait))
     line.search.misbehave(tcp_proxy.none, at=SEARCH)  # the survey of days with events
@@ -255,10 +256,10 @@ def test_an_engine_that_is_restarted_during_the_run_is_waited_for(line, undistur
         running = pool.submit(line.run)
         whatever_happens.callback(stopped.set)
         whatever_happens.callback(back.set)
-        assert counting.wait(60)
+        assert counting.wait(RESTART_SECONDS)
         engine.__exit__(None, None, None)
         stopped.set()
-        assert waiting.wait(60)
+        assert waiting.wait(RESTART_SECONDS)
         engine._port = int(engine.url.rpartition(":")[2])
         engine.__enter__()  # in this thread, because an engine ends with the thread that started it
         back.set()
