@@ -32,7 +32,7 @@ class Writer:
     holds nothing new the request may still be on its way, so the outcome stays `intended`, not yet known, and
     the next run settles it (readings §7).
 
-    Every method raises AuthenticationError when no session is to be had any more, and then sent nothing.
+    Every method raises AuthenticationError when no session is to be had any more; then nothing was written.
 
     Args:
         inventory: the client to read and write with.
