@@ -9,12 +9,11 @@ import itertools
 from collections import Counter
 from dataclasses import dataclass
 
-import dagster as dg
 import pytest
 
 from sandbox.company import MAPPING
 from sandbox.inventory import InventoryService, InventoryState
-from tests.chaos.company import HOSTS, INDEX, USERS, logons_on
+from tests.chaos.company import HOSTS, IN_MEMORY, INDEX, USERS, logons_on
 from tests.end_to_end.stand import Stand, documents
 
 FIGURES = pytest.StashKey[Counter[str]]()
@@ -72,9 +71,7 @@ def figures(request):
 def open_stand(engine, tmp_path, monkeypatch):
     """Opens stands, one after another, each in a new home."""
     engine.load(INDEX, MAPPING, documents(logons_on(HOSTS)))
-    # As in life, runs share what Dagster keeps. Those in this process keep it in memory, to be fast.
-    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "dagster"))
-    monkeypatch.setattr("pipelines.cli.run.dagster_instance", lambda _: dg.DagsterInstance.ephemeral())
+    monkeypatch.setattr(*IN_MEMORY)
     monkeypatch.setattr("os.fsync", lambda _: None)
     names = itertools.count()
     with InventoryState(tmp_path / "state.sqlite") as state, InventoryService(state) as service:
