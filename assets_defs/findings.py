@@ -38,15 +38,12 @@ def of_days(days: pl.DataFrame) -> dict[str, Any]:
 
 
 def of_hosts(hosts: pl.DataFrame) -> dict[str, Any]:
-    """How many host assets have an owner, and how many can never get one.
+    """How many host assets have an owner before the run.
 
     Args:
         hosts: Rows of `inventory_hosts`.
     """
-    return {
-        "with_owner": hosts.filter(pl.col("owner_ids").list.len() > 0).height,
-        "without_hostname": hosts.filter(pl.col("hostnames").list.len() == 0).height,
-    }
+    return {"with_owner": hosts.filter(pl.col("owner_ids").list.len() > 0).height}
 
 
 def of_users(users: pl.DataFrame) -> dict[str, Any]:

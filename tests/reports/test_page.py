@@ -194,6 +194,12 @@ def test_a_long_table_is_cut_and_says_so(monkeypatch):
     assert "The first 1 of 2." in html
 
 
+def test_an_asset_without_a_name_is_told_by_its_id():
+    html = report(assets=hosts(host("h7", owners=("u9",))))
+    (row,) = (row for row in rows_of(html, "Changes") if row[0] == "no host name h7")
+    assert row[1:3] == ["no hostname, none", "no hostname, keep"]
+
+
 def test_a_page_about_nothing_says_so():
     html = report(counts(), PEOPLE, hosts(), days=DAYS.clear())
     assert "The last run knew no host" in html
