@@ -61,6 +61,11 @@ def report_page(
         "share", "events", "hostname", "host_id", descending=[True, True, False, False]
     )
     unmatched = _unmatched(decisions, shares, matches)
+    first_run = (
+        bool(changes.height)
+        and changes["evidence_before"].is_null().all()
+        and changes.height == decisions.height
+    )
     vega = Markup(script())  # noqa: S704  (the plotting library, no input)
     own, style = _text("page.js"), _text("page.css")
     return _template().render(
@@ -76,12 +81,14 @@ def report_page(
         hosts=decisions["host_id"].count(),
         owned_percent=owned_percent(decisions),
         events=days["events"].sum(),
+        counted=shares["events"].sum(),
         stages=funnel(decisions).to_dicts(),
         lacking_days=days.filter(pl.col("state") != "ok").to_dicts(),
         days=days.height,
         conflicts=conflicts.to_dicts(),
         unmatched=unmatched.to_dicts(),
-        changes=changes.to_dicts(),
+        first_run=first_run,
+        changes=[] if first_run else changes.to_dicts(),
         writes=writes.sort("hostname", "host_id").to_dicts(),
         labels=_labels(users),
     )
