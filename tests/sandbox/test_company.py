@@ -3,6 +3,7 @@ from collections import Counter, defaultdict
 from datetime import UTC, date, datetime, time, timedelta
 from fnmatch import fnmatchcase
 from itertools import pairwise
+from statistics import median
 from unicodedata import normalize
 from zoneinfo import ZoneInfo
 
@@ -177,6 +178,13 @@ def test_people_work_on_weekdays_by_day(company):
     moments = [logon.at for logon in company.logons if logon.kind == "logon"]
     assert sum(moment.weekday() < 5 for moment in moments) > 0.9 * len(moments)
     assert sum(7 <= moment.hour < 19 for moment in moments) > 0.99 * len(moments)
+
+
+def test_no_weekend_looks_as_if_its_events_were_lost(company):
+    events = Counter(logon.at.date() for logon in company.logons if logon.kind == "logon")
+    days = [FRIDAY - timedelta(days=age) for age in range(30)]
+    usual = median(events[day] for day in days)
+    assert min(events[day] for day in days) > 0.12 * usual
 
 
 def test_documents_come_in_order_and_hold_only_mapped_fields(company):
