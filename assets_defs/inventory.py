@@ -1,5 +1,6 @@
 """The inventory: host assets and user assets as the service lists them."""
 
+import json
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -65,8 +66,21 @@ def _rows(
 ) -> pl.DataFrame:
     listed_at = datetime.now(UTC)
     rows = scan.inventory().list_assets(
-        call,
-        lambda asset_id, fields: {**record(asset_id, fields, scan.instance), "listed_at": listed_at},
-        on_progress=on_progress,
+        call, lambda asset_id, fields: record(asset_id, fields, scan.instance), on_progress=on_progress
     )
-    return pl.DataFrame(rows, schema=polars_schema(model))
+    return inventory_table(rows, model, listed_at=listed_at)
+
+
+def inventory_table(rows: list[dict[str, Any]], model: type[Table], *, listed_at: datetime) -> pl.DataFrame:
+    """Put records of assets, without listed_at, into a table.
+
+    They go through JSON: Polars takes five times as long for lists of Python's strings.
+    """
+    schema = polars_schema(model)
+    record = pl.Struct({name: kind for name, kind in schema.items() if name != "listed_at"})
+    records = pl.Series([json.dumps(rows)]).str.json_decode(pl.List(record))
+    return (
+        records.list.explode(empty_as_null=False)
+        .struct.unnest()
+        .with_columns(listed_at=pl.lit(listed_at, schema["listed_at"]))
+    )
