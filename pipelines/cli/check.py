@@ -148,7 +148,7 @@ def inventory_findings(instance: Instance, inventory: InventoryClient, clock: Cl
         "platform.contract.update",
         f"only a write can show that {platform.contract.update.path} is right, that {platform.email} may "
         f"write, and that {', '.join(_written_fields(instance).values())} can be set; try asset-owners run "
-        "--dry-run, then a run on few hosts, the others named in rules.exclude_hosts",
+        "--dry-run, then asset-owners run --limit 5",
     )
 
 
