@@ -2,8 +2,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+PANDAS := var/bench/packages
 
-.PHONY: setup lock test chaos demo ui docs clean
+.PHONY: setup lock test bench chaos demo ui docs clean
 
 setup: $(INSTALLED)
 
@@ -20,6 +21,8 @@ $(INSTALLED): requirements.lock pyproject.toml
 lock:
 	uv pip compile --universal --generate-hashes --no-emit-index-url --python-version 3.11 \
 	  --all-extras --group dev --upgrade pyproject.toml --output-file requirements.lock
+	uv pip compile --universal --generate-hashes --no-emit-index-url --python-version 3.11 \
+	  --group bench --constraint requirements.lock --upgrade --output-file requirements-bench.lock
 
 test: setup
 	$(BIN)/ruff check
@@ -31,6 +34,16 @@ test: setup
 # Tries much more at random than `make test`: about half an hour on a quiet machine; prints what was tried.
 chaos: setup
 	$(BIN)/pytest tests/chaos --chaos 100 --timeout 7200
+
+# Measures and writes bench/results.md: under five minutes; LONG=1 at full sizes, most of an hour.
+bench: setup $(PANDAS)
+	$(BIN)/python -m bench $(if $(LONG),--long) $(ONLY)
+
+# Only a contender needs pandas, so it stays out of the environment.
+$(PANDAS): requirements-bench.lock
+	rm -rf $@
+	$(BIN)/python -m pip install --quiet --no-deps --require-hashes --only-binary :all: --target $@ --requirement $<
+	touch $@
 
 demo: setup
 	$(BIN)/asset-owners sandbox demo

@@ -1,0 +1,1 @@
+"""Benchmarks: how close the pipeline is to the limit, measured side by side, told in results.md."""

@@ -1,0 +1,268 @@
+"""The inventory: listing and writing, against bare clients with as many connections that do the same calls.
+
+The service is the sandbox's, in the process of the benchmark; contenders run in processes of their own.
+"""
+
+import os
+from collections.abc import Callable, Generator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from threading import local
+from typing import Any
+
+import polars as pl
+import requests
+
+from assets_defs.inventory import inventory_table
+from bench.results import Experiment, Figure, ratio
+from bench.timing import Contender, alternate, function
+from ownership.schemas import InventoryHosts, InventoryUsers, OwnerWrites, polars_schema
+from resources.inventory import InventoryClient
+from resources.journal import Journal
+from resources.records import host_record, user_record
+from resources.settings import Instance
+from resources.writeback import Writer, write_all
+from sandbox.inventory import Account, InventoryService, InventoryState, ServiceOptions
+
+CONNECTIONS = 8
+TENANT = "t-1"
+EMAIL = "bench@corp.example"
+PASSWORD = "BENCH_INVENTORY_PASSWORD"  # noqa: S105  (the name of a variable)
+SECRET = {PASSWORD: "bench"}
+LIST, GET, UPDATE = (f"/api/v1/assets/{what}" for what in ("list", "get", "update"))
+NOW = datetime(2026, 1, 31, tzinfo=UTC)
+
+
+def measure_listing(
+    assets: int, repetitions: int, *, page_sizes: tuple[int, int] = (1000, 100)
+) -> Experiment:
+    """List so many hosts and as many users, in pages of both sizes."""
+    large, small = page_sizes
+    with TemporaryDirectory() as folder:
+        state = Path(folder, "state.sqlite")
+        fill(state, assets)
+        with _service(state, large) as url, _service(state, small) as url_of_small:
+            ours, bare, ours_small, bare_small = alternate(
+                [
+                    _contender(f"{who}, pages of {page:,}", what, url=where, page=page)
+                    for page, where in ((large, url), (small, url_of_small))
+                    for who, what in (("client", "listing"), ("bare client", "bare_listing"))
+                ],
+                repetitions,
+                same="assets",
+            )
+    name = f"{assets:,} hosts and {assets:,} users listed"
+    grown = ours_small.peak_bytes / ours.peak_bytes
+    return Experiment(
+        f"Inventory: {name}",
+        [ours, bare, ours_small, bare_small],
+        [
+            ratio(4, f"{name}, pages of {large:,}, over a bare client", ours, bare, "≤", 1.2),
+            ratio(4, f"{name}, pages of {small:,}, over a bare client", ours_small, bare_small, "≤", 1.2),
+            Figure(4, f"memory with {large // small} times as many pages", grown, None, "times", "≤", 1.1),
+        ],
+        [f"Both clients have {CONNECTIONS} requests in flight. The bare one decodes each page and drops it."],
+    )
+
+
+def measure_writing(writes: int, repetitions: int) -> Experiment:
+    """Write so many owners, reading each host before."""
+    with TemporaryDirectory() as folder:
+        state = Path(folder, "state.sqlite")
+        fill(state, writes)
+        with _service(state, 1000) as url:
+            ours, bare = alternate(
+                [
+                    _contender(who, what, url=url, state=str(state), writes=writes)
+                    for who, what in (
+                        ("writer", "writing"),
+                        ("bare client, the same two calls", "bare_writing"),
+                    )
+                ],
+                repetitions,
+                same="written",
+            )
+    name = f"{writes:,} owners written"
+    throughput = Figure(
+        4,
+        f"{name}: throughput over that of a bare client",
+        bare.minimum / ours.minimum,
+        bare.median / ours.median,
+        "times",
+        "≥",
+        0.85,
+    )
+    return Experiment(
+        f"Inventory: {name}",
+        [ours, bare],
+        [throughput],
+        ["The writer journals each write, before and after; the bare client remembers nothing."],
+    )
+
+
+def fill(state: Path, assets: int) -> None:
+    """Begin anew with so many hosts without an owner and as many users."""
+    users = (
+        {"id": f"u{number}", "user_email": f"user{number}@corp.example", "user_department": "Sales"}
+        for number in range(assets)
+    )
+    hosts = (
+        {"id": f"h{number}", "search_agent_name": f"PC-{number}", "asset_owner": None}
+        for number in range(assets)
+    )
+    with InventoryState(state) as begun:
+        begun.reset([Account(EMAIL, SECRET[PASSWORD], roles={TENANT: "admin"})], hosts, users, TENANT)
+
+
+@contextmanager
+def _service(state: Path, page_size: int) -> Generator[str]:
+    options = ServiceOptions(page_size_cap=page_size)
+    with InventoryState(state) as kept, InventoryService(kept, options) as service:
+        yield service.url
+
+
+def _contender(name: str, what: str, **arguments: Any) -> Contender:
+    return function(name, f"{__name__}:{what}", SECRET, **arguments)
+
+
+def listing(url: str, page: int) -> Callable[[], dict[str, Any]]:
+    """What the assets inventory_hosts and inventory_users do, without Dagster and files."""
+    instance = _instance(url, page)
+    contract = instance.platform.contract
+
+    client = InventoryClient(instance.platform, connections=CONNECTIONS)
+    client.get("/api/v1/profile/me", tenant=False)  # logs in
+
+    def timed() -> dict[str, Any]:
+        assets = 0
+        with client:
+            for call, record, model in (
+                (contract.hosts, host_record, InventoryHosts),
+                (contract.users, user_record, InventoryUsers),
+            ):
+                rows = client.list_assets(
+                    call, lambda one, fields, record=record: record(one, fields, instance)
+                )
+                assets += inventory_table(rows, model, listed_at=NOW).height
+        return {"assets": assets}
+
+    return timed
+
+
+def bare_listing(url: str, page: int) -> Callable[[], dict[str, Any]]:
+    """Ask for page after page, decode, and drop."""
+    call = _bare_client(url)
+
+    def size_of(kind: str, number: int) -> tuple[int, int]:
+        found = call(LIST, type=kind, page=number, size=page)
+        return found["size"], len(found["data"])
+
+    def timed() -> dict[str, Any]:
+        assets = 0
+        with ThreadPoolExecutor(CONNECTIONS) as pool:
+            for kind in ("host", "user"):
+                size, first = size_of(kind, 0)
+                rest = range(1, -(-size // page))
+                assets += first + sum(pool.map(lambda number, kind=kind: size_of(kind, number)[1], rest))
+        return {"assets": assets}
+
+    return timed
+
+
+def writing(url: str, state: str, writes: int) -> Callable[[], dict[str, Any]]:
+    """What the sink does, without Dagster: journal, read, write."""
+    fill(Path(state), writes)
+    instance = _instance(url)
+    nothing = {"owner": None, "department": None, "criticality": None}
+    rows = {
+        "host_id": [f"h{number}" for number in range(writes)],
+        "hostname": [f"pc-{number}" for number in range(writes)],
+        "new_values": [{**nothing, "owner": f"u{number}", "department": "Sales"} for number in range(writes)],
+    }
+    same = {
+        "run_id": "bench",
+        "outcome": "planned",
+        "old_values": nothing,
+        "message": None,
+        "intended_at": NOW,
+        "completed_at": None,
+    }
+    schema = polars_schema(OwnerWrites)
+    plan = pl.DataFrame({name: rows.get(name, [same.get(name)] * writes) for name in schema}, schema=schema)
+
+    client = InventoryClient(instance.platform, connections=CONNECTIONS)
+    client.get("/api/v1/profile/me", tenant=False)  # logs in
+
+    def timed() -> dict[str, Any]:
+        with (
+            client,
+            TemporaryDirectory() as folder,
+            Journal(Path(folder, "writes.sqlite")) as journal,
+        ):
+            writer = Writer(client, instance, pl.DataFrame, journal)
+            write_all(
+                plan,
+                writer.write,
+                journal,
+                concurrency=CONNECTIONS,
+                max_failed_writes=1,
+                on_progress=lambda _done, _total: None,
+            )
+            return {"written": journal.rows("bench").filter(outcome="written").height}
+
+    return timed
+
+
+def bare_writing(url: str, state: str, writes: int) -> Callable[[], dict[str, Any]]:
+    """Read a host, set its owner and department when it has none, on to the next."""
+    fill(Path(state), writes)
+    call = _bare_client(url)
+
+    def write(number: int) -> bool:
+        if call(GET, id=f"h{number}")["asset_owner"] is not None:
+            return False
+        call(UPDATE, id=f"h{number}", asset_owner=f"u{number}", department="Sales")
+        return True
+
+    def timed() -> dict[str, Any]:
+        with ThreadPoolExecutor(CONNECTIONS) as pool:
+            return {"written": sum(pool.map(write, range(writes)))}
+
+    return timed
+
+
+def _bare_client(url: str) -> Callable[..., Any]:
+    """A function that sends a form and gives the payload; a session for each thread, with one log-in."""
+    thread = local()
+    form = {"email": EMAIL, "password": os.environ[PASSWORD]}
+    cookies = requests.post(f"{url}/api/v1/auth/login", data=form, timeout=60).cookies
+
+    def call(path: str, **form: Any) -> Any:
+        if not hasattr(thread, "session"):
+            thread.session = requests.Session()
+            thread.session.cookies = cookies
+        answer = thread.session.post(url + path, data={**form, "tenant_id": TENANT}, timeout=60).json()
+        if not answer["status"]:
+            raise ValueError(answer["message"])
+        return answer["data"]
+
+    return call
+
+
+def _instance(url: str, page: int = 1000) -> Instance:
+    password = {"env": PASSWORD}
+    contract = {"page_size": page}
+    platform = {"url": url, "email": EMAIL, "password": password, "tenant_id": TENANT, "contract": contract}
+    return Instance.model_validate(
+        {
+            "name": "bench",
+            "url": "https://unused",
+            "username": "unused",
+            "password": password,
+            "sensor": "bench",
+            "platform": platform,
+        }
+    )

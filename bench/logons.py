@@ -1,0 +1,103 @@
+"""Logon events of any number in the sandbox engine: small ones, which is in favour of reading them."""
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, date, datetime, timedelta
+
+import numpy as np
+import polars as pl
+
+from bench.evidence import draw, host_names, user_names
+from sandbox.engine import Engine
+from sandbox.logons import MAPPING
+
+FIRST_DAY = date(2026, 1, 1)
+OTHERS = 0.5
+"""Events that do not match the query, for each one that does."""
+
+_BULK_DOCUMENTS = 20_000
+_SETTINGS = {
+    "number_of_shards": 2,
+    "number_of_replicas": 0,
+    "refresh_interval": "-1",
+    "translog.durability": "async",
+    "requests.cache.enable": "false",  # it would answer the second try of the same request
+}
+
+
+def load(
+    engine: Engine,
+    index: str,
+    *,
+    events: int,
+    hosts: int,
+    users: int,
+    days: Sequence[date],
+    hours_of_last_day: int = 24,
+) -> None:
+    """Make the index anew with so many matching events, spread evenly over the days.
+
+    Args:
+        engine: it runs.
+        index: its name.
+        events: matching events.
+        hosts: hosts.
+        users: users.
+        days: days with events.
+        hours_of_last_day: how far the last day has got.
+    """
+    engine.request("DELETE", index, params={"ignore_unavailable": "true"})
+    engine.request("PUT", index, json={**MAPPING, "settings": {"index": _SETTINGS}})
+    hours = [24] * (len(days) - 1) + [hours_of_last_day]
+    with ThreadPoolExecutor(2) as pool:
+        for day, length in zip(days, hours, strict=True):
+            documents = _documents(day, length, round(events * length / sum(hours)), hosts, users)
+            list(pool.map(lambda body: _bulk(engine, index, body), _bodies(documents)))
+    engine.request("POST", f"{index}/_forcemerge", params={"max_num_segments": "1"}, timeout=600)
+    engine.request("POST", f"{index}/_refresh")
+
+
+def _bulk(engine: Engine, index: str, body: bytes) -> None:
+    headers = {"Content-Type": "application/x-ndjson"}
+    parameters = {"filter_path": "errors,items.*.error"}
+    answer = engine.request("POST", f"{index}/_bulk", params=parameters, data=body, headers=headers)
+    if answer["errors"]:
+        raise ValueError(f"Refused: {answer['items'][0]}")
+
+
+def _documents(day: date, hours: int, matching: int, hosts: int, users: int) -> pl.Series:
+    """The lines of a bulk request: an action and a document."""
+    rng = np.random.default_rng(day.toordinal())
+    number = round(matching * (1 + OTHERS))
+    host, user = draw(rng, number, hosts, users)
+    start = round(datetime.combine(day, datetime.min.time(), UTC).timestamp() * 1000)
+    matches = np.arange(number) < matching
+    rng.shuffle(matches)
+    columns = {
+        "at": np.sort(rng.integers(0, 3_600_000 * hours, number)) + start,
+        "host": host_names(hosts).gather(host),
+        "user": user_names(users).gather(user),
+        "code": np.where(matches, 4624, 4634),
+    }
+    line = pl.concat_str(
+        pl.lit('{"index":{}}\n{"@timestamp":'),
+        "at",
+        pl.lit(',"agent":{"name":"'),
+        "host",
+        pl.lit('"},"user":{"name":"'),
+        "user",
+        pl.lit('"},"event":{"code":"'),
+        "code",
+        pl.lit('","outcome":"success"},"process":{"name":"svchost.exe"}}\n'),
+    )
+    return pl.DataFrame(columns).select(line).to_series()
+
+
+def _bodies(documents: pl.Series) -> Iterator[bytes]:
+    for part in documents.to_frame().iter_slices(_BULK_DOCUMENTS):
+        yield "".join(part.to_series()).encode()
+
+
+def days_from(first: date, number: int) -> list[date]:
+    """So many days, one after another."""
+    return [first + timedelta(days=offset) for offset in range(number)]

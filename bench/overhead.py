@@ -1,0 +1,50 @@
+"""Overhead: the command line against the libraries that it stands on."""
+
+import sys
+from pathlib import Path
+
+from bench.bare_job import ASSETS
+from bench.results import Experiment, Figure, ratio, seconds
+from bench.timing import Contender, alternate, run_once
+from sandbox.stand import Sandbox
+
+CHECKS = 13
+"""As many as a run has."""
+
+ASSET_OWNERS = str(Path(sys.executable).with_name("asset-owners"))
+
+
+def measure(sandbox: Sandbox, home: Path, repetitions: int) -> Experiment:
+    """Time `--help`, and a run over the demo's up-to-date store.
+
+    Args:
+        sandbox: both services with the demo's data.
+        home: ASSET_OWNERS_HOME of the demo; below it lie those of the bare jobs.
+        repetitions: tries of each.
+    """
+    environment = {"ASSET_OWNERS_HOME": str(home), "DAGSTER_HOME": ""}
+    command = [ASSET_OWNERS, "run", "--instance", str(sandbox.instance_file)]
+    run = Contender("asset-owners run, everything up to date", command, environment)
+    run_once(run)
+    words = Contender("asset-owners --help", [ASSET_OWNERS, "--help"])
+    (helped,) = alternate([words], 2 * repetitions)
+    bare_jobs = [
+        Contender(
+            f"bare Dagster job: {ASSETS} empty assets, {checks} empty checks",
+            [sys.executable, "-m", "bench.bare_job", str(home / f"bare-{checks}"), str(checks)],
+            {"DAGSTER_HOME": ""},
+        )
+        for checks in (0, CHECKS)
+    ]
+    ours, bare, checked = alternate([run, *bare_jobs], repetitions)
+    return Experiment(
+        "Overhead: the demo company (321 hosts, 30 days)",
+        [helped, ours, bare, checked],
+        [
+            seconds(5, "asset-owners --help", helped, 0.5),
+            ratio(5, "asset-owners run over a bare job of as many empty assets", ours, bare, "≤", 1.5),
+            ratio(5, "the same, over a bare job with as many empty checks, too", ours, checked),
+            Figure(5, "the same, processor time", ours.cpu / checked.cpu, None, "times"),
+        ],
+        ["The bare job imports the modules that a run imports, and those that draw its plots."],
+    )

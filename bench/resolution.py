@@ -1,0 +1,201 @@
+"""Resolution: from the stored counts and assets to owner_decisions, against one SQL statement and pandas."""
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import matplotlib.figure
+import polars as pl
+
+from bench.evidence import RUN, SLUG, WINDOW, prepare
+from bench.results import Experiment, Figure, memory, ratio, seconds
+from bench.timing import HOME, alternate, function
+from ownership.decisions import Rules, owner_decisions
+from ownership.evidence import host_user_shares
+from ownership.matching import username_matches
+from resources.tables import Tables
+
+EXCLUDED = ("svc_*", "*$")
+DECIDED_AT = datetime(2026, 1, 31, tzinfo=UTC)
+PANDAS = HOME / "packages"
+PLOT = Path(__file__).with_name("resolution.png")
+
+MACROS = r"""
+CREATE TEMP MACRO fold(name) AS nullif(nullif(trim(nfc_normalize(lower(name))), ''), '-');
+CREATE TEMP MACRO fold_user(name) AS fold(split_part(split_part(name, '\', -1), '@', 1));
+CREATE TEMP MACRO excluded(name) AS name GLOB 'svc_*' OR name GLOB '*$';
+"""
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much is resolved, and what is asked for in seconds and GB, if anything."""
+
+    rows: int
+    hosts: int
+    users: int
+    most_seconds: float | None = None
+    most_gb: float | None = None
+
+
+def product(home: str) -> Callable[[], dict[str, Any]]:
+    """What the assets host_user_shares, username_matches and owner_decisions do, one after the other."""
+    tables = Tables(Path(home), SLUG)
+    parts: dict[str, float] = {}
+
+    def done(part: str, since: float) -> float:
+        now = time.perf_counter()
+        parts[part] = now - since
+        return now
+
+    def resolve() -> dict[str, Any]:
+        at = time.perf_counter()
+        shares = host_user_shares(
+            tables.logon_counts(WINDOW, run_id=RUN), exclude_users=EXCLUDED, hostname_match="exact"
+        )
+        at = done("shares", at)
+        tables.write("host_user_shares", shares, run_id=RUN, publish=True)
+        del shares
+        at = done("shares validated and stored", at)
+        matches = username_matches(
+            tables.scan("host_user_shares", run_id=RUN).collect(),
+            tables.scan("inventory_users", run_id=RUN).collect(),
+            user_value_field="user_email",
+        )
+        tables.write("username_matches", matches, run_id=RUN, publish=True)
+        at = done("matches", at)
+        decisions = owner_decisions(
+            tables.scan("host_user_shares", run_id=RUN).collect(),
+            tables.scan("username_matches", run_id=RUN).collect(),
+            tables.scan("inventory_hosts", run_id=RUN).collect(),
+            rules=Rules(exclude_users=EXCLUDED),
+            window=WINDOW,
+            decided_at=DECIDED_AT,
+            run_id=RUN,
+        )
+        tables.write("owner_decisions", decisions, run_id=RUN, publish=True)
+        done("decisions", at)
+        return {"decisions": decisions.height, "parts": parts}
+
+    return resolve
+
+
+def duckdb_statement(home: str) -> Callable[[], dict[str, Any]]:
+    """The same rules in `resolution.sql`; it stores decisions alone, unchecked."""
+    folder = Tables(Path(home), SLUG).folder
+    statement = Path(__file__).with_name("resolution.sql").read_text(encoding="utf-8")
+    for name, value in {
+        "$home": folder,
+        "$first": WINDOW.first,
+        "$last": WINDOW.last,
+        "$decided_at": DECIDED_AT.isoformat(),
+    }.items():
+        statement = statement.replace(name, str(value))
+    connection = duckdb.connect()
+    connection.execute(MACROS)
+
+    def resolve() -> dict[str, Any]:
+        connection.execute(statement)
+        return {"decisions": connection.fetchall()[0][0]}
+
+    return resolve
+
+
+def measure(home: Path, size: Size, repetitions: int, *, pandas: Path | None) -> Experiment:
+    """Resolve in all ways.
+
+    Args:
+        home: folder for the evidence, which is kept.
+        size: how much there is.
+        repetitions: tries of each.
+        pandas: the folder that pandas is installed in; None: without it.
+    """
+    folder = home / f"evidence-{size.rows}"
+    prepare(folder, rows=size.rows, hosts=size.hosts, users=size.users)
+    contenders = [
+        function("owner_decisions, validated and stored", f"{__name__}:product", home=str(folder)),
+        function("one DuckDB statement", f"{__name__}:duckdb_statement", home=str(folder)),
+    ]
+    if pandas:
+        where = "bench.resolution_in_pandas:resolve"
+        contenders.append(function("pandas", where, {"PYTHONPATH": str(pandas)}, home=str(folder)))
+    timings = alternate(contenders, repetitions, same="decisions")
+    if unequal := differences(folder):
+        raise ValueError(f"The contenders decide differently: {unequal}")
+    ours, statement = timings[:2]
+    name = f"{size.rows:,} rows"
+    figures = [
+        ratio(3, f"{name}: over one DuckDB statement", ours, statement, "≤", 1),
+        Figure(3, f"{name}: the same, processor time", ours.cpu / statement.cpu, None, "times"),
+        *(ratio(3, f"{name}: pandas over ours", one, ours, "≥", 8) for one in timings[2:]),
+    ]
+    if size.most_seconds:
+        figures.append(seconds(3, f"{name}: from Parquet to stored decisions", ours, size.most_seconds))
+    if size.most_gb:
+        figures.append(memory(3, f"{name}: peak memory", ours, size.most_gb))
+    return Experiment(
+        f"Resolution: {name}, {size.hosts:,} hosts, {size.users:,} users",
+        timings,
+        figures,
+        [ours.where, "The statement stores decisions alone: not validated, without the tables in between."],
+    )
+
+
+def measure_slope(home: Path, rows: list[int], repetitions: int) -> Experiment:
+    """Resolve ever more rows, a fortieth as many hosts and a fiftieth as many users, and plot the time."""
+    timings = []
+    for number in rows:
+        folder = home / f"evidence-{number}"
+        prepare(folder, rows=number, hosts=number // 40, users=number // 50)
+        contender = function(f"{number:,} rows", f"{__name__}:product", home=str(folder))
+        timings += alternate([contender], repetitions)
+
+    def growth(less: int, more: int) -> float:
+        """What twice the rows cost, between two of the sizes."""
+        took = [timings[number].minimum for number in (less, more)]
+        return (took[1] / took[0]) ** (1 / math.log2(rows[more] / rows[less]))
+
+    mean = growth(0, len(rows) - 1)
+    steepest = max(growth(number, number + 1) for number in range(len(rows) - 1))
+    _plot(rows, [timing.minimum for timing in timings])
+    return Experiment(
+        f"Resolution: {rows[0]:,} to {rows[-1]:,} rows",
+        timings,
+        [
+            Figure(3, f"twice the rows, from {rows[0]:,} to {rows[-1]:,}", mean, None, "times", "≤", 2.2),
+            Figure(3, "twice the rows, the steepest step", steepest, None, "times", "≤", 2.2),
+            memory(3, f"{rows[-1]:,} rows: peak memory", timings[-1], 8),
+        ],
+        [f"![Seconds over rows]({PLOT.name})"],
+    )
+
+
+def _plot(rows: list[int], seconds_taken: list[float]) -> None:
+    """Seconds over rows, both by powers of ten; beside them a line in proportion to the rows."""
+    figure = matplotlib.figure.Figure(figsize=(6.4, 4), layout="constrained")
+    axes = figure.subplots()
+    axes.loglog(rows, seconds_taken, "o-", label="from Parquet to stored decisions")
+    straight = [seconds_taken[0] * number / rows[0] for number in rows]
+    axes.loglog(rows, straight, ":", color="grey", label="in proportion to the first")
+    axes.set(xlabel="rows (day, host, user)", ylabel="seconds", title="Resolution")
+    axes.grid(alpha=0.3)
+    axes.legend(frameon=False)
+    figure.savefig(PLOT)
+
+
+def differences(home: Path) -> list[str]:
+    """Names of columns in which the contenders' decisions differ; they must not."""
+    folder = home / "tables" / SLUG
+    ours = pl.read_parquet(folder / "owner_decisions.parquet")
+    others = [pl.read_parquet(path) for path in folder.glob("decisions_of_*.parquet")]
+    return [
+        column
+        for other in others
+        for column in other.columns
+        if not other[column].cast(ours[column].dtype).equals(ours[column], null_equal=True)
+    ]

@@ -1,0 +1,160 @@
+"""Times contenders against each other: alternately, each try in a process of its own, with its peak memory.
+
+A contender that is a function prepares what it needs and returns a function; only that one is timed. One that
+is a command is timed from its start to its end.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from bench.contender import MARK
+
+PROJECT = Path(__file__).parents[1]
+HOME = PROJECT / "var" / "bench"
+
+
+@dataclass(frozen=True)
+class Contender:
+    """One side of a comparison: its name in the results, its process, and variables for it alone."""
+
+    name: str
+    command: Sequence[str]
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+def function(
+    name: str, where: str, environment: Mapping[str, str] | None = None, **arguments: Any
+) -> Contender:
+    """A contender that is a function, `module:name`; its arguments are JSON values and no secrets."""
+    command = [sys.executable, "-m", "bench.contender", where, json.dumps(arguments)]
+    return Contender(name, command, environment or {})
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One try: wall and processor time, the process's peak resident memory, what it counted, its parts."""
+
+    seconds: float
+    cpu_seconds: float
+    peak_bytes: int
+    counts: Mapping[str, int]
+    parts: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Timing:
+    """The tries of one contender, in the order they were made."""
+
+    name: str
+    samples: Sequence[Sample]
+
+    @property
+    def fastest(self) -> Sample:
+        """The fastest try."""
+        return min(self.samples, key=lambda sample: sample.seconds)
+
+    @property
+    def minimum(self) -> float:
+        """Seconds of the fastest try."""
+        return self.fastest.seconds
+
+    @property
+    def median(self) -> float:
+        """Seconds of the middle one."""
+        return median(sample.seconds for sample in self.samples)
+
+    @property
+    def cpu(self) -> float:
+        """Processor seconds of the try that took least: what other work on the machine disturbs least."""
+        return min(sample.cpu_seconds for sample in self.samples)
+
+    @property
+    def peak_bytes(self) -> int:
+        """The most memory that any try took."""
+        return max(sample.peak_bytes for sample in self.samples)
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """What the last try counted."""
+        return self.samples[-1].counts
+
+    @property
+    def where(self) -> str:
+        """Where the time of the fastest try goes, as a note."""
+        parts = ", ".join(f"{part} {seconds:.2f} s" for part, seconds in self.fastest.parts.items())
+        return f"Where the time of “{self.name}” goes: {parts}."
+
+
+def alternate(contenders: Sequence[Contender], repetitions: int, *, same: str = "") -> list[Timing]:
+    """Run each contender `repetitions` times, in turns, every other round in reverse.
+
+    Args:
+        contenders: what is compared.
+        repetitions: tries of each.
+        same: what all of them that count it have to count alike.
+
+    Raises:
+        RuntimeError: a contender failed; its output is in the message.
+        ValueError: they counted differently.
+    """
+    samples: dict[str, list[Sample]] = {one.name: [] for one in contenders}
+    for number in range(repetitions):
+        for one in contenders if number % 2 == 0 else reversed(contenders):
+            samples[one.name].append(run_once(one))
+    found = {name: tries[-1].counts[same] for name, tries in samples.items() if same in tries[-1].counts}
+    if len(set(found.values())) > 1:
+        raise ValueError(f"The contenders differ in {same}: {found}")
+    timings = [Timing(name, tries) for name, tries in samples.items()]
+    for timing in timings:
+        tell(f"  {timing.name}: {', '.join(f'{one.seconds:.2f}' for one in timing.samples)} s")
+    return timings
+
+
+def run_once(one: Contender) -> Sample:
+    """Run a contender in a process of its own.
+
+    Raises:
+        RuntimeError: it failed.
+    """
+    with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
+        began = time.perf_counter()
+        process = subprocess.Popen(  # noqa: S603  (our own command)
+            one.command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=errors,
+            cwd=PROJECT,
+            env={**os.environ, **one.environment},
+        )
+        # wait4 tells the memory of this one child; getrusage would tell the largest of all.
+        _, status, usage = os.wait4(process.pid, 0)
+        seconds = time.perf_counter() - began
+        process.returncode = os.waitstatus_to_exitcode(status)
+        output.seek(0)
+        errors.seek(0)
+        if process.returncode:
+            said = (output.read() + errors.read()).decode(errors="replace")
+            raise RuntimeError(f"{one.name} ended with status {process.returncode}: {said[-3000:]}")
+        last = output.read().decode().rstrip().rpartition("\n")[2]
+    told = json.loads(last.removeprefix(MARK)) if last.startswith(MARK) else {}
+    return Sample(
+        seconds=told.get("seconds", seconds),
+        cpu_seconds=told.get("cpu_seconds", usage.ru_utime + usage.ru_stime),
+        peak_bytes=usage.ru_maxrss * 1024,
+        counts=told.get("counts", {}),
+        parts=told.get("parts", {}),
+    )
+
+
+def tell(line: str) -> None:
+    """Say how it goes."""
+    sys.stderr.write(line + "\n")

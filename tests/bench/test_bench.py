@@ -1,0 +1,137 @@
+"""Each benchmark runs at a tiny size, and its contenders come to the same result; no test looks at a time."""
+
+import json
+from dataclasses import replace
+
+import polars as pl
+import pytest
+import yaml
+
+from assets_defs.checks import asset_checks
+from bench import daily, extraction, inventory, overhead, resolution, results
+from bench.bare_job import ASSETS
+from bench.results import Experiment, Figure
+from bench.timing import Contender, Sample, Timing, alternate, function
+from ownership.schemas import TABLES
+from resources.settings import load_instance
+from sandbox.inventory import Account, InventoryService, InventoryState
+from sandbox.stand import Sandbox
+
+TINY = resolution.Size(rows=3_000, hosts=100, users=80)
+
+
+@pytest.fixture
+def sandbox(engine, tmp_path):
+    """Both services, an inventory without assets, and an instance file; nothing is loaded."""
+    password = tmp_path / "password"
+    accounts = [Account("it@corp.example", "inventory's", roles={"t": "admin"})]
+    with InventoryState(tmp_path / "state") as state, InventoryService(state) as service:
+        state.reset(accounts, [], [], "t")
+        password.write_text(engine.admin.password)
+        (tmp_path / "inventory-password").write_text("inventory's")
+        platform = {
+            "url": service.url,
+            "email": "it@corp.example",
+            "password": {"file": str(tmp_path / "inventory-password")},
+            "tenant_id": "t",
+        }
+        content = {
+            "name": "Demo",
+            "url": engine.url,
+            "username": "admin",
+            "password": {"file": str(password)},
+            "ca_file": str(engine.ca_file),
+            "index": "logs-nothing-*",
+            "sensor": "s",
+            "platform": platform,
+        }
+        file = tmp_path / "demo.yaml"
+        file.write_text(yaml.safe_dump(content), encoding="utf-8")
+        yield Sandbox(engine, service, file)
+
+
+def counts(experiment, what):
+    return [timing.counts[what] for timing in experiment.timings if what in timing.counts]
+
+
+def test_extraction_counts_the_same_events_in_every_way(engine):
+    found = extraction.measure(engine, extraction.Size(events=600, hosts=10, days=3), 1)
+    assert counts(found, "events") == [600] * 4
+    assert counts(found, "requests") == [3]
+    (sparse,) = extraction.measure_sparse(engine, 1).timings
+    assert sparse.counts == {"days": 40, "events": 4_000}
+
+
+def test_a_daily_run_asks_for_less_than_the_first(sandbox, tmp_path):
+    home = tmp_path / "home"
+    home.mkdir()
+    first, later = daily.measure(sandbox, home, events=3_000, hosts=20).timings
+    assert later.counts["searches"] < first.counts["searches"] / 4
+
+
+def test_the_inventory_is_listed_and_written_by_all():
+    listed = inventory.measure_listing(250, 1, page_sizes=(100, 10))
+    assert counts(listed, "assets") == [500] * 4
+    assert counts(inventory.measure_writing(40, 1), "written") == [40] * 2
+
+
+def test_the_rules_decide_alike_in_polars_and_sql(tmp_path):
+    found = resolution.measure(tmp_path, TINY, 1, pandas=None)
+    ours = pl.read_parquet(tmp_path / "evidence-3000/tables/bench/owner_decisions.parquet")
+    assert counts(found, "decisions") == [ours.height] * 2
+    assert set(ours["action"]) == {"write", "agree", "conflict", "keep", "none", "no_host"}
+    assert resolution.differences(tmp_path / "evidence-3000") == []
+    statement = tmp_path / "evidence-3000/tables/bench/decisions_of_duckdb.parquet"
+    pl.read_parquet(statement).with_columns(events=pl.col("events") + 1).write_parquet(statement)
+    assert resolution.differences(tmp_path / "evidence-3000") == ["events"]
+
+
+def test_the_rules_decide_alike_in_pandas(tmp_path):
+    installed = resolution.PANDAS
+    if not installed.exists():
+        pytest.skip("pandas is installed by `make bench` alone")
+    assert len(resolution.measure(tmp_path, TINY, 1, pandas=installed).timings) == 3
+
+
+def test_the_slope_is_drawn(tmp_path, monkeypatch):
+    monkeypatch.setattr(resolution, "PLOT", tmp_path / "slope.png")
+    found = resolution.measure_slope(tmp_path, [2_000, 4_000], 1)
+    assert [timing.counts["decisions"] for timing in found.timings] == [50, 100]
+    assert (tmp_path / "slope.png").stat().st_size > 1_000
+
+
+def test_the_bare_job_has_as_many_assets_and_checks_as_a_run(sandbox, tmp_path):
+    assert len(TABLES.keys() - {"owner_decisions_history"}) == ASSETS
+    assert len(asset_checks(load_instance(sandbox.instance_file))) == overhead.CHECKS
+    found = overhead.measure(sandbox, tmp_path / "home", 1)
+    assert [len(timing.samples) for timing in found.timings] == [2, 1, 1, 1]
+
+
+def test_contenders_that_count_differently_are_refused():
+    def says(name, number):
+        line = f'print(\'bench: {{"seconds": 1, "cpu_seconds": 1, "counts": {{"rows": {number}}}}}\')'
+        return replace(function(name, ""), command=["python3", "-c", line])
+
+    alternate([says("one", 3), says("other", 3)], 2, same="rows")
+    with pytest.raises(ValueError, match=r"differ in rows: \{'one': 3, 'other': 4\}"):
+        alternate([says("one", 3), says("other", 4)], 1, same="rows")
+    with pytest.raises(RuntimeError, match="broken ended with status 3: oh"):
+        alternate([Contender("broken", ["sh", "-c", "echo oh; exit 3"])], 1)
+
+
+def test_the_page_holds_each_goal_against_its_figure(tmp_path, monkeypatch):
+    monkeypatch.setattr(results, "STORE", tmp_path / "results.json")
+    monkeypatch.setattr(results, "PAGE", tmp_path / "results.md")
+    fast, slow = (Timing(name, [Sample(s, s, 10**9, {}, {})] * 2) for name, s in (("fast", 2), ("slow", 3)))
+    figures = [
+        results.ratio(1, "slow over fast", slow, fast, "≤", 1.2),
+        Figure(2, "twice", 2.0, None, "times"),
+    ]
+    results.keep("short", "one", Experiment("Title", [fast, slow], figures, ["A note."]))
+    results.keep("long", "one", Experiment("Title", [fast], [results.memory(1, "memory", fast, 4)]))
+    page = (tmp_path / "results.md").read_text(encoding="utf-8")
+    assert "| 1 | slow over fast | 1.50 times | 1.50 times | ≤ 1.2 times | **not met** |" in page
+    assert "| 1 | memory | 1.00 GB |  | ≤ 4 GB | met |" in page
+    assert "| fast | 2.00 s | 2.00 s | 2.00 s | 2 | 1,000 MB |  |" in page
+    assert page.index("Full sizes") < page.index("Short run")
+    assert set(json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))) == {"long", "short"}
