@@ -9,9 +9,19 @@ import pytest
 
 from resources.inventory import InventoryClient
 from resources.search import SearchClient
-from sandbox.company import MAPPING
+from sandbox.company import MAPPING, generate
 from sandbox.inventory import InventoryService, InventoryState, ServiceOptions
-from tests.end_to_end.stand import HOSTS, SMALL_INDEX, USERS, Clock, Stand, documents, small_company
+from tests.end_to_end.stand import (
+    COMPANY_INDEX,
+    HOSTS,
+    SMALL_INDEX,
+    TODAY,
+    USERS,
+    Clock,
+    Stand,
+    documents,
+    small_company,
+)
 
 IN_MEMORY = ("pipelines.cli.run.dagster_instance", lambda _: dg.DagsterInstance.ephemeral())
 
@@ -44,6 +54,14 @@ def open_stand(engine, running_inventory, clock):
         return Stand(home, engine, running_inventory, patch)
 
     return opened
+
+
+@pytest.fixture(scope="session")
+def company(engine):
+    """The demo's company, whose documents are in the index."""
+    made_up = generate(today=TODAY)
+    engine.load(COMPANY_INDEX, MAPPING, made_up.documents())
+    return made_up
 
 
 @pytest.fixture

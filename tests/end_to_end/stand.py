@@ -39,7 +39,7 @@ ADMIN = Account("integration@corp.example", "the inventory's password", roles={T
 READER = Account("reader@corp.example", "a reader's password", roles={TENANT: "reader"})
 CODED = Account("coded@corp.example", "first half", mfa_secret="JBSWY3DPEHPK3PXP", roles={TENANT: "admin"})
 
-SMALL_INDEX = "logs-small"
+SMALL_INDEX, COMPANY_INDEX = "logs-small", "logs-company"
 SECTIONS = {"platform", "scan", "rules", "writes"}
 USERS = [
     {"id": "ann", "user_email": "ann@corp.example", "user_department": "Sales", "criticality": "high"},

@@ -11,11 +11,10 @@ import pytest
 from pipelines.dagster_home import dagster_instance
 from resources.catalogue import catalogue_path
 from resources.tables import Tables
-from sandbox.company import DEMO_RULES, MAPPING, generate
-from tests.end_to_end.stand import TODAY, Ran, Stand
+from sandbox.company import DEMO_RULES
+from tests.end_to_end.stand import COMPANY_INDEX, TODAY, Ran, Stand
 
-INDEX = "logs-company"
-SETTINGS = {"index": INDEX, "rules": DEMO_RULES, "scan": {"lookback_days": 30}}
+SETTINGS = {"index": COMPANY_INDEX, "rules": DEMO_RULES, "scan": {"lookback_days": 30}}
 
 
 @dataclass
@@ -51,17 +50,11 @@ def run(stand):
 
 
 @pytest.fixture(scope="module")
-def company():
-    return generate(today=TODAY)
-
-
-@pytest.fixture(scope="module")
 def first(company, open_stand, tmp_path_factory):
     """The first run, on an empty store."""
     with pytest.MonkeyPatch.context() as patch:
         stand = open_stand(tmp_path_factory.mktemp("company"), patch)
         stand.begin(company.hosts, company.users)
-        stand.engine.load(INDEX, MAPPING, company.documents())
         yield run(stand)
 
 
