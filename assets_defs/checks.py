@@ -5,7 +5,7 @@ are found by `ownership.quality`.
 """
 
 import inspect
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import Any, Protocol
 
 import dagster as dg
@@ -193,7 +193,7 @@ def users_are_of_one_domain(_: dg.AssetCheckExecutionContext, scan: Scan) -> dg.
     """On no host does one user name come from several domains; where it does, it counts as one user."""
     doubtful = quality.users_of_unlike_domains(_table(scan, "host_user_shares"))
     return _none(
-        doubtful, f"{doubtful.height} times a user name of several domains counts as one user of a host"
+        doubtful, f"Times that a user name of several domains counts as one user of a host: {doubtful.height}"
     )
 
 
@@ -237,17 +237,28 @@ def conflicts_do_not_grow(context: dg.AssetCheckExecutionContext, scan: Scan) ->
 def _decisions_before(
     context: dg.AssetCheckExecutionContext, scan: Scan, decisions: pl.DataFrame
 ) -> pl.DataFrame:
-    """The last decisions before these about a window as late as can be: a look at the past is no measure."""
+    """The last decisions before these about a window as long, and as late as can be.
+
+    A look at the past, or at a few days, is no measure.
+    """
     key = asset_key(scan.instance, "owner_decisions")
     made = [
-        (record.run_id, record.asset_materialization.metadata["window_to"].value)
+        (
+            record.run_id,
+            *(record.asset_materialization.metadata[end].value for end in ("window_from", "window_to")),
+        )
         for record in context.instance.fetch_materializations(key, limit=20).records  # the newest first
         if record.asset_materialization and "window_to" in record.asset_materialization.metadata
     ]
-    own = next((number for number, (run_id, _) in enumerate(made) if run_id == decisions["run_id"][0]), -1)
-    earlier = [(run_id, day) for run_id, day in made[own + 1 :] if day <= str(decisions["window_to"][0])]
-    run_id, _ = max(earlier, key=lambda run: run[1], default=("none", ""))
-    return scan.tables.of_run("owner_decisions", run_id)
+    run_id, first, last = decisions.select("run_id", "window_from", "window_to").row(0)
+    own = next((number for number, (maker, *_) in enumerate(made) if maker == run_id), -1)
+    earlier = [
+        (maker, day)
+        for maker, since, day in made[own + 1 :]
+        if day <= str(last) and date.fromisoformat(day) - date.fromisoformat(since) == last - first
+    ]
+    before, _ = max(earlier, key=lambda run: run[1], default=("none", ""))
+    return scan.tables.of_run("owner_decisions", before)
 
 
 def hosts_send_their_own_events(_: dg.AssetCheckExecutionContext, scan: Scan) -> dg.AssetCheckResult:

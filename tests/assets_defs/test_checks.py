@@ -268,12 +268,12 @@ def test_no_evidence_is_no_fault(stored):
     assert verdict.metadata["matched_percent"].value == 100
 
 
-def decide_again(tables, *names, last=LAST):
+def decide_again(tables, *names, last=LAST, **options):
     """Run owner_decisions with its checks, after alice logged on to the hosts named; others own them."""
     owned = hosts(*(host(f"h{n}", f"ws{n}", owners=("u9",)) for n in (1, 2, 3)))
     tables.logons(*((name, "alice", 1) for name in names), assets=owned)
     selection = dg.AssetSelection.assets([tables.instance.slug, "owner_decisions"])
-    result = tables.run(selection, last=last, force=True)
+    result = tables.run(selection, last=last, force=True, **options)
     return result.run_id, tables.verdict(result, checks.conflicts_do_not_grow)
 
 
@@ -305,6 +305,14 @@ def test_a_look_at_the_past_is_no_measure_of_conflicts(well):
     _, now = decide_again(well, "ws1", "ws2")
     assert now.passed
     assert count(now) == 2
+
+
+def test_a_look_at_a_few_days_is_no_measure_of_conflicts(well):
+    run_id, _ = decide_again(well, "ws1", "ws2")
+    decide_again(well, lookback_days=2)
+    _, now = decide_again(well, "ws1", "ws2")
+    assert now.passed
+    assert now.description == f"2 conflicts, 2 in run {run_id}"
 
 
 @pytest.mark.parametrize(("events", "severity"), [(50, WARN), (51, ERROR)])

@@ -59,7 +59,7 @@ def test_decisions_tell_the_way_from_events_to_owners():
 
 def test_the_inventory_tells_how_much_there_is_to_do():
     assert of_hosts(ASSETS) == {"with_owner": 2}
-    people = users(user("u1", user_department="Sales"), user("u2", user_department=None))
+    people = users(user("u1", user_department="Sales"), user("u2"))
     assert of_users(people) == {"with_department": 1}
 
 
