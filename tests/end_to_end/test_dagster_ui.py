@@ -380,8 +380,9 @@ PLOTS = {
     ("table", "theme"), [*((table, "Light") for table in PLOTS), ("owner_decisions", "Dark")]
 )
 def test_plots_are_drawn_on_light_and_dark_pages(page, picture, table, theme):
-    page.evaluate("theme => localStorage.setItem('dagster-theme', JSON.stringify(theme))", f"theme{theme}")
+    page.evaluate("theme => localStorage.setItem('dagster-theme', JSON.stringify(theme))", theme)
     page.goto(f"/assets/demo/{table}?view=events")
+    expect(page.locator("body")).to_have_class(re.compile(f"theme{theme}"))
     row = page.get_by_role("row").filter(has=page.get_by_text(PLOTS[table], exact=True))
     row.get_by_text("[Show Markdown]").click()
     assert rendered(page.get_by_role("dialog").locator("img")) > 700
@@ -499,6 +500,5 @@ def test_the_report_shows_funnel_conflicts_and_writes(browser, report, picture, 
             expect(page.locator(f"#{plot}-plot svg")).to_be_visible()
         assert page.locator("#conflicts tbody tr").count() == 16
         assert page.locator("#writes tbody tr").count() == 168
-        width = READERS[reader]["viewport"]["width"]
-        assert page.evaluate("document.documentElement.scrollWidth") == width
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
         picture(page, reader)
