@@ -152,7 +152,8 @@ def _carry_out(
     if "intended" not in written["outcome"]:
         journal.forget(scan.run_id)
     outcomes = _outcome_counts(written)
-    log.info(f"Writes: {outcomes or 'nothing to write'}, {scan.seconds}")
+    told = ", ".join(f"{number:,} {outcome}" for outcome, number in outcomes.items())
+    log.info(f"Writes: {told or 'nothing to write'}, {scan.seconds}")
     if "failed" in outcomes:
         log.warning(f"{outcomes['failed']} writes failed; owner_writes has their messages")
     if "intended" in outcomes:

@@ -264,6 +264,7 @@ def test_the_schedule_s_run_fetches_what_is_not_settled_and_writes_the_owners(da
         ["Inventory", "Inventory", "Logons", "Shares", "Matches", "Decisions", "Plan", "Writes"]
     )
     assert any(line.startswith("Logons: 3 of 30 days fetched, ") for line in said)
+    assert any(line.startswith(f"Writes: {len(to_write)} written, ") for line in said)
 
 
 @pytest.fixture(scope="module")
