@@ -24,7 +24,7 @@ def owner_assets(instance: Instance) -> list[dg.AssetsDefinition]:
         scan = scan_of(context, instance)
         with told_to_the_operator():
             frame = username_matches(
-                scan.tables.scan("host_user_shares", run_id=scan.run_id).collect(),
+                scan.tables.scan("host_user_shares", run_id=scan.run_id).select("username").collect(),
                 scan.tables.scan("inventory_users", run_id=scan.run_id).collect(),
                 user_value_field=instance.platform_user_value_field,
             )
@@ -49,7 +49,8 @@ def owner_assets(instance: Instance) -> list[dg.AssetsDefinition]:
         scan = scan_of(context, instance)
         decided_at = datetime.now(UTC)
         with told_to_the_operator():
-            shares = scan.tables.scan("host_user_shares", run_id=scan.run_id).collect()
+            shares = scan.tables.scan("host_user_shares", run_id=scan.run_id)
+            shares = shares.drop("username_spellings").collect()  # the largest column, and of no use here
             frame = owner_decisions(
                 shares,
                 scan.tables.scan("username_matches", run_id=scan.run_id).collect(),

@@ -63,14 +63,14 @@ def product(home: str) -> Callable[[], dict[str, Any]]:
         del shares
         at = done("shares validated and stored", at)
         matches = username_matches(
-            tables.scan("host_user_shares", run_id=RUN).collect(),
+            tables.scan("host_user_shares", run_id=RUN).select("username").collect(),
             tables.scan("inventory_users", run_id=RUN).collect(),
             user_value_field="user_email",
         )
         tables.write("username_matches", matches, run_id=RUN, publish=True)
         at = done("matches", at)
         decisions = owner_decisions(
-            tables.scan("host_user_shares", run_id=RUN).collect(),
+            tables.scan("host_user_shares", run_id=RUN).drop("username_spellings").collect(),
             tables.scan("username_matches", run_id=RUN).collect(),
             tables.scan("inventory_hosts", run_id=RUN).collect(),
             rules=Rules(exclude_users=EXCLUDED),

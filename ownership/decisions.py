@@ -38,7 +38,7 @@ def owner_decisions(
     """Decide about every host: what its logons say, whom that names, what follows (§1; readings §1, §2).
 
     Args:
-        shares: Rows of `host_user_shares`, made with the same rules.
+        shares: Rows of `host_user_shares`, made with the same rules; `username_spellings` may be left out.
         matches: Rows of `username_matches` for the same shares.
         hosts: Rows of `inventory_hosts`.
         rules: The instance's rules.

@@ -18,7 +18,7 @@ def username_matches(shares: pl.DataFrame, users: pl.DataFrame, *, user_value_fi
     knows the name decides, and what later fields say is kept beside it.
 
     Args:
-        shares: Rows of `host_user_shares`.
+        shares: Rows of `host_user_shares`; their usernames alone will do.
         users: Rows of `inventory_users`.
         user_value_field: Name of the field that `user_value` holds.
 
