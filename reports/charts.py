@@ -139,7 +139,7 @@ def _days_plot(days: pl.DataFrame) -> alt.LayerChart | alt.FacetChart:
         x=alt.X(
             "day:O",
             timeUnit="yearmonthdate",
-            axis=alt.Axis(format="%d %b", labelAngle=0, labelOverlap=True),
+            axis=alt.Axis(format="%d %b", labelAngle=0, labelOverlap=True, labelSeparation=8),
         ),
         tooltip="tip:N",
     )
