@@ -1,6 +1,7 @@
 """What happens around one run: at the inventory service, on the way there, and to the run itself."""
 
 import threading
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,10 +18,13 @@ TROUBLES = ["session expires", "lost", "answer lost", "bad gateway", "refused", 
 
 @dataclass(frozen=True)
 class Circumstances:
-    """What happens to a run: when it dies, what befalls its requests, who takes which host meanwhile."""
+    """What happens to a run: when it dies, what befalls its requests, who takes which host meanwhile.
+
+    A request is told by its path and its number among those of this path.
+    """
 
     last_instant: int | None = None
-    troubles: dict[int, str] = field(default_factory=dict)
+    troubles: dict[tuple[str, int], str] = field(default_factory=dict)
     visits: dict[str, Any] = field(default_factory=dict)
 
 
@@ -28,7 +32,7 @@ CALM = Circumstances()
 
 
 class Surroundings:
-    """Hooks of the inventory service: what happens around one run.
+    """Hooks of the inventory service: what happens around one run, from the moment on when its plan stands.
 
     A visit is when somebody sets a host's owner between its listing and our look at it. Between that look and
     our write there is no promise: the service has no conditional write.
@@ -37,24 +41,25 @@ class Surroundings:
     def __init__(self, state: InventoryState, circumstances: Circumstances) -> None:
         self._state = state
         self._troubles = circumstances.troubles
-        self._outage = min((n for n, what in self._troubles.items() if what == "outage"), default=None)
+        self._outage = False
         self._visits = dict(circumstances.visits)
-        self._number = 0
+        self._numbers: Counter[str] = Counter()
         self._lock = threading.Lock()
-        self.visitors_come = False
+        self.planned = False
 
     def before(self, request):
+        trouble = None
         with self._lock:
-            self._number += 1
-            trouble = self._troubles.get(self._number)
-            if self._outage is not None and self._number >= self._outage:
-                trouble = "lost"
-            if self.visitors_come:
+            if self.planned:
+                path = request.url.path
+                self._numbers[path] += 1
+                trouble = self._troubles.get((path, self._numbers[path]))
+                self._outage = self._outage or trouble == "outage"
                 self._let_in(request)
         request.state.trouble = trouble
         if trouble == "session expires":
             self._state.accounts.expire_sessions()
-        if trouble == "lost":
+        if trouble == "lost" or self._outage:
             return BrokenOff()
         if trouble == "refused" and request.url.path == UPDATE:
             return JSONResponse(envelope(status=False, message="This host is locked."))

@@ -27,9 +27,10 @@ from resources.inventory import InventoryClient
 from resources.journal import Journal
 from resources.tables import Tables
 from sandbox.inventory import InventoryService, InventoryState
+from sandbox.inventory_api import ASSETS_LIST
 from tests.chaos.ledger import GOALS, Ledger
 from tests.chaos.mortality import KilledError, dying_at
-from tests.chaos.surroundings import CALM, TROUBLES, Circumstances, Surroundings
+from tests.chaos.surroundings import CALM, READ, TROUBLES, UPDATE, Circumstances, Surroundings
 from tests.ownership.builders import counts
 from tests.resources.inventory_world import ADMIN, TENANT, Clock
 from tests.resources.samples import instance, instance_content
@@ -55,11 +56,12 @@ USERS = [
 numbers = st.integers(0, 9)
 host_ids = st.sampled_from([host["id"] for host in HOSTS])
 usernames = st.sampled_from(["ann", "bob", "cyd"])
-owners = st.sampled_from(["ann", 17, "cyd", ["ann", "cyd"], None])
+owners = st.sampled_from(["ann", 17, "cyd", ["ann", "cyd"], None, None, None])
 departments = st.sampled_from(["Sales", "Works", None])
 changes = st.tuples(st.just("asset_owner"), owners) | st.tuples(st.just("department"), departments)
 deaths = st.integers(0, 30)
-troubles = st.dictionaries(st.integers(1, 20), st.sampled_from(TROUBLES), min_size=1, max_size=2)
+requests = st.tuples(st.sampled_from([ASSETS_LIST, READ, UPDATE, UPDATE]), st.integers(1, 3))
+troubles = st.dictionaries(requests, st.sampled_from(TROUBLES), min_size=1, max_size=2)
 visits = st.dictionaries(host_ids, owners, min_size=1, max_size=2)
 circumstances = st.one_of(
     st.builds(Circumstances, deaths),
@@ -203,7 +205,7 @@ class Histories(RuleBasedStateMachine):
                 if plan:
                     self.decide(scan)
                     store_plan(scan, LOG)
-                surroundings.visitors_come = True
+                surroundings.planned = True
                 act(scan, LOG)
             except KilledError:
                 end = "were killed"
