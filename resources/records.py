@@ -53,7 +53,7 @@ def user_record(asset_id: str, fields: Mapping[str, Any], instance: Instance) ->
 def _texts(asset_id: str, fields: Mapping[str, Any], field: str, setting: str = "") -> list[str]:
     """The values of a field that may hold none, one or several."""
     value = fields.get(field)
-    if isinstance(value, str):  # nearly all are
+    if value is None or isinstance(value, str):  # nearly all are
         return [value] if value else []
     values = value if isinstance(value, list) else [value]
     if any(isinstance(one, bool) or not isinstance(one, str | int | float | None) for one in values):
