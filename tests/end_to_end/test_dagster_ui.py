@@ -379,7 +379,7 @@ PLOTS = {
 
 
 @pytest.mark.parametrize(
-    ("table", "theme"), [*((table, "Light") for table in PLOTS), ("owner_decisions", "Dark")]
+    ("table", "theme"), [("owner_decisions", "Dark"), *((table, "Light") for table in PLOTS)]
 )
 def test_plots_are_drawn_on_light_and_dark_pages(page, picture, table, theme):
     page.evaluate("theme => localStorage.setItem('dagster-theme', JSON.stringify(theme))", theme)
