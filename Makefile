@@ -3,8 +3,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 PANDAS := var/bench/packages
+PICTURES := lineage owner_decisions launchpad report
 
-.PHONY: setup lock test bench chaos demo ui docs clean
+.PHONY: setup lock test bench chaos demo ui docs images clean
 
 setup: $(INSTALLED)
 
@@ -60,6 +61,12 @@ docs: setup
 	$(BIN)/python -c 'from resources.settings_schema import instance_schema_text as page; print(page(), end="")' \
 	  > docs/instance.schema.json
 	$(BIN)/python -c 'from sandbox.cookbook import refresh; refresh()'
+
+# Takes the README's pictures anew, among all that the browser test takes (in var/screenshots, to look at).
+images: setup
+	SCREENSHOTS=var/screenshots $(BIN)/pytest tests/end_to_end/test_dagster_ui.py
+	mkdir -p docs/images
+	cp $(PICTURES:%=var/screenshots/%.png) docs/images
 
 clean:
 	rm -rf $(VENV) var
