@@ -6,9 +6,11 @@ from datetime import UTC, date, datetime, timedelta
 
 import numpy as np
 import polars as pl
+from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_fixed
 
 from bench.evidence import draw, host_names, user_names
 from sandbox.engine import Engine
+from sandbox.engine_files import EngineError
 from sandbox.logons import MAPPING
 
 FIRST_DAY = date(2026, 1, 1)
@@ -57,6 +59,10 @@ def load(
     engine.request("POST", f"{index}/_refresh")
 
 
+# The engine refuses what comes faster than it tidies up its half a gigabyte of memory.
+@retry(
+    retry=retry_if_exception_type(EngineError), wait=wait_fixed(1), stop=stop_after_attempt(60), reraise=True
+)
 def _bulk(engine: Engine, index: str, body: bytes) -> None:
     headers = {"Content-Type": "application/x-ndjson"}
     parameters = {"filter_path": "errors,items.*.error"}

@@ -107,7 +107,7 @@ class Engine:
         *,
         cache: Path | None = None,
         port: int = 0,
-        heap_mb: int = 512,
+        heap_mb: int = 1024,
         index_pattern: str = "logs-*",
         progress: Callable[[str], None] = _log.info,
     ) -> None:
