@@ -6,11 +6,14 @@ is a command is timed from its start to its end.
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
@@ -20,6 +23,7 @@ from bench.contender import MARK
 
 PROJECT = Path(__file__).parents[1]
 HOME = PROJECT / "var" / "bench"
+LOOK_SECONDS = 0.02
 
 
 @dataclass(frozen=True)
@@ -135,9 +139,11 @@ def run_once(one: Contender) -> Sample:
             cwd=PROJECT,
             env={**os.environ, **one.environment},
         )
-        # wait4 tells the memory of this one child; getrusage would tell the largest of all.
-        _, status, usage = os.wait4(process.pid, 0)
-        seconds = time.perf_counter() - began
+        with ThreadPoolExecutor(1) as pool:
+            peak = pool.submit(_peak_bytes, process.pid)
+            # wait4 tells the processor time of this one child; getrusage would tell that of all.
+            _, status, usage = os.wait4(process.pid, 0)
+            seconds = time.perf_counter() - began
         process.returncode = os.waitstatus_to_exitcode(status)
         output.seek(0)
         errors.seek(0)
@@ -149,10 +155,20 @@ def run_once(one: Contender) -> Sample:
     return Sample(
         seconds=told.get("seconds", seconds),
         cpu_seconds=told.get("cpu_seconds", usage.ru_utime + usage.ru_stime),
-        peak_bytes=usage.ru_maxrss * 1024,
+        peak_bytes=peak.result(),
         counts=told.get("counts", {}),
         parts=told.get("parts", {}),
     )
+
+
+def _peak_bytes(process_id: int) -> int:
+    """Watch the peak memory of a process until it ends; what wait4 tells begins with that of its parent."""
+    status, peak = Path(f"/proc/{process_id}/status"), 0
+    with suppress(FileNotFoundError, ProcessLookupError):
+        while found := re.search(r"VmHWM:\s*(\d+) kB", status.read_text()):
+            peak = int(found[1]) * 1024
+            time.sleep(LOOK_SECONDS)
+    return peak
 
 
 def tell(line: str) -> None:

@@ -125,8 +125,9 @@ def test_single_writes_that_fail_leave_the_rest_alone(stand, refused):
 
     stand.inventory.hooks.faults = answer
     ran = stand.run()
-    expected = {"failed": 1, "written": 1}
-    assert (ran.status, ran.report["writes"]) == (0, expected), ran.stderr
+    # A write that was perhaps applied is settled by the next run.
+    outcome = "intended" if refused == "a broken connection" else "failed"
+    assert (ran.status, ran.report["writes"]) == (0, {outcome: 1, "written": 1}), ran.stderr
     assert stand.written() == {"h-2": WRITTEN["h-2"]}
     message = outcomes(stand, ran)["h-1"][1]
     assert ("did not answer" if refused == "a broken connection" else "This host is locked.") in message
