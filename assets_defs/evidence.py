@@ -71,7 +71,7 @@ def _fetch(context: dg.AssetExecutionContext, scan: Scan, days: list[date]) -> d
             row = stored.filter(day=found.day).with_columns(fetched_at=pl.lit(found.fetched_at))
             counts = scan.tables.logon_counts([found.day], run_id=scan.run_id).collect()
         else:
-            row, counts = _day_tables(found, settings)
+            row, counts = day_tables(found, settings)
         scan.tables.write_day(row, counts, run_id=scan.own_days)
         events += row["counted"].item()
         progress(number, len(wanted))
@@ -144,8 +144,8 @@ def _shown(scan: Scan, days: list[date]) -> Window:
     return Window(min(scan.window.first, days[0]), days[-1])
 
 
-def _day_tables(found: DayOfLogons, settings_fingerprint: str) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Turn what the index holds for a day into its rows of logon_days and logon_counts."""
+def day_tables(found: DayOfLogons, settings_fingerprint: str) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Turn what the index holds for a day into its row of logon_days and its rows of logon_counts."""
     row = {
         "day": found.day,
         "matching": found.matching,

@@ -1,6 +1,5 @@
 """Incremental: what a daily run costs the search service, against the first run over the look-back window."""
 
-import sys
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
@@ -9,7 +8,8 @@ import yaml
 
 from bench.logons import days_from, load
 from bench.results import Experiment, Figure
-from bench.timing import Contender, Sample, Timing, run_once
+from bench.timing import ASSET_OWNERS, Contender, Sample, Timing, run_once
+from resources.settings import slug_of
 from resources.tables import Tables
 from sandbox.stand import Sandbox
 
@@ -42,7 +42,7 @@ def measure(sandbox: Sandbox, home: Path, *, events: int, hosts: int) -> Experim
     file = home / "instance.yaml"
     file.write_text(yaml.safe_dump({**content, "name": NAME, "index": INDEX}), encoding="utf-8")
     first = _run(sandbox, home, file, days[-2])
-    _a_day_passes(Tables(home, NAME.replace(" ", "_")), days)
+    _a_day_passes(Tables(home, slug_of(NAME)), days)
     daily = _run(sandbox, home, file, today)
     name = f"30 days, {events:,} events"
     return Experiment(
@@ -69,8 +69,7 @@ def measure(sandbox: Sandbox, home: Path, *, events: int, hosts: int) -> Experim
 
 def _run(sandbox: Sandbox, home: Path, file: Path, last: date) -> Sample:
     before = _searches(sandbox)
-    run = "import sys; from pipelines.cli import main; sys.exit(main())"
-    command = [sys.executable, "-c", run, "run", "--instance", str(file), "--as-of", last.isoformat()]
+    command = [ASSET_OWNERS, "run", "--instance", str(file), "--as-of", last.isoformat()]
     sample = run_once(Contender("asset-owners run", command, {"ASSET_OWNERS_HOME": str(home)}))
     counts = {name: count - before[name] for name, count in _searches(sandbox).items()}
     return Sample(sample.seconds, sample.cpu_seconds, sample.peak_bytes, counts, {})

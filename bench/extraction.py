@@ -15,14 +15,12 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from unittest.mock import patch
 
-import polars as pl
 import requests
 
+from assets_defs.evidence import day_tables
 from bench.logons import FIRST_DAY, days_from, load
 from bench.results import Experiment, ratio, seconds
 from bench.timing import Contender, alternate, function, run_once
-from ownership import schemas
-from ownership.schemas import polars_schema
 from resources.http import Answer, Transport
 from resources.search import SearchClient
 from resources.settings import DEFAULT_QUERY, Instance
@@ -128,24 +126,12 @@ def product(url: str, ca_file: str, days: int) -> Callable[[], dict[str, Any]]:
         with TemporaryDirectory() as home, SearchClient(instance) as search:
             tables = Tables(Path(home), instance.slug)
             for found in search.logons(_days(days)):
-                counts = found.counts.with_columns(day=pl.lit(found.day))
-                counted = {
-                    "day": found.day,
-                    "matching": found.matching,
-                    "counted": counts["events"].sum(),
-                    "lacking_user": found.lacking_user,
-                    "lacking_host": found.lacking_host,
-                    "fetched_at": found.fetched_at,
-                    "settings_fingerprint": "bench",
-                }
                 since = time.perf_counter()
-                tables.write_day(
-                    pl.DataFrame([counted], schema=polars_schema(schemas.LogonDays)),
-                    counts.select(polars_schema(schemas.LogonCounts).names()),
-                )
+                row, counts = day_tables(found, instance.extraction_fingerprint)
+                tables.write_day(row, counts)
                 storing += time.perf_counter() - since
                 rows += counts.height
-                events += int(counts["events"].sum())
+                events += row["counted"].item()
         waiting = time.perf_counter() - began - storing
         parts = {"survey, answers awaited and parsed": waiting, "checked and stored meanwhile": storing}
         return {"rows": rows, "events": events, "parts": parts}

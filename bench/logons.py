@@ -59,7 +59,7 @@ def load(
     engine.request("POST", f"{index}/_refresh")
 
 
-# The engine refuses what comes faster than it tidies up its half a gigabyte of memory.
+# The engine refuses what comes faster than it tidies up its gigabyte of memory.
 @retry(
     retry=retry_if_exception_type(EngineError), wait=wait_fixed(1), stop=stop_after_attempt(60), reraise=True
 )

@@ -5,13 +5,11 @@ from pathlib import Path
 
 from bench.bare_job import ASSETS
 from bench.results import Experiment, Figure, ratio, seconds
-from bench.timing import Contender, alternate, run_once
+from bench.timing import ASSET_OWNERS, Contender, alternate, run_once
 from sandbox.stand import Sandbox
 
 CHECKS = 13
 """As many as a run has."""
-
-ASSET_OWNERS = str(Path(sys.executable).with_name("asset-owners"))
 
 
 def measure(sandbox: Sandbox, home: Path, repetitions: int) -> Experiment:

@@ -23,6 +23,7 @@ from bench.contender import MARK
 
 PROJECT = Path(__file__).parents[1]
 HOME = PROJECT / "var" / "bench"
+ASSET_OWNERS = str(Path(sys.executable).with_name("asset-owners"))
 LOOK_SECONDS = 0.02
 
 

@@ -69,7 +69,7 @@ def _statements(home: Path, location: UPath) -> Iterator[str]:
         yield f'USE {catalogue_path(home).stem}."{folder.name}"'
         for table, model in schemas.TABLES.items():
             # Without the option a folder named a=b on the way would become a column.
-            source = f"read_parquet({_quoted(files[table])}, hive_partitioning = false)"
+            source = f"read_parquet({quoted(files[table])}, hive_partitioning = false)"
             yield f"CREATE VIEW {table} AS FROM {source}"
             yield from _comments(table, schemas.description(model), schemas.column_descriptions(model))
         for name, view in VIEWS.items():
@@ -86,10 +86,11 @@ def _files(folder: UPath, table: str) -> str | None:
 
 
 def _comments(view: str, comment: str, columns: Mapping[str, str]) -> Iterator[str]:
-    yield f"COMMENT ON VIEW {view} IS {_quoted(comment)}"
+    yield f"COMMENT ON VIEW {view} IS {quoted(comment)}"
     for column, description in columns.items():
-        yield f"COMMENT ON COLUMN {view}.{column} IS {_quoted(description)}"
+        yield f"COMMENT ON COLUMN {view}.{column} IS {quoted(description)}"
 
 
-def _quoted(text: str) -> str:
+def quoted(text: str) -> str:
+    """Write a text as SQL does."""
     return "'" + text.replace("'", "''") + "'"

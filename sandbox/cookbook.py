@@ -18,6 +18,7 @@ from typing import Any
 import duckdb
 import polars as pl
 
+from assets_defs.inventory import inventory_table
 from ownership import schemas
 from ownership.decisions import owner_decisions
 from ownership.evidence import host_user_shares
@@ -135,12 +136,10 @@ def _run(
     scan, rules = _INSTANCE.scan, _INSTANCE.rules.as_rules()
     run_id, now = f"run of {day}", _evening(day)
     window = look_back_window(day, scan.lookback_days, scan.first_day)
-    hosts = _listed(
-        schemas.InventoryHosts, [host_record(asset["id"], asset, _INSTANCE) for asset in assets], now
-    )
-    users = _listed(
-        schemas.InventoryUsers, [user_record(asset["id"], asset, _INSTANCE) for asset in company.users], now
-    )
+    host_rows = [host_record(asset["id"], asset, _INSTANCE) for asset in assets]
+    user_rows = [user_record(asset["id"], asset, _INSTANCE) for asset in company.users]
+    hosts = inventory_table(host_rows, schemas.InventoryHosts, listed_at=now)
+    users = inventory_table(user_rows, schemas.InventoryUsers, listed_at=now)
     shares = host_user_shares(
         tables.logon_counts(window, run_id=run_id),
         exclude_users=rules.exclude_users,
@@ -168,12 +167,6 @@ def _run(
         row["host_id"]: {names[name]: value for name, value in row["new_values"].items() if value is not None}
         for row in written.iter_rows(named=True)
     }
-
-
-def _listed(model: type[schemas.Table], records: list[dict[str, Any]], at: datetime) -> pl.DataFrame:
-    return pl.DataFrame(
-        [{**record, "listed_at": at} for record in records], schema=schemas.polars_schema(model)
-    )
 
 
 def _evening(day: date) -> datetime:

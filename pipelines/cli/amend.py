@@ -9,7 +9,7 @@ import polars as pl
 from pipelines.cli.run import errors, execute, require_secrets
 from pipelines.cli.stored import tables_of
 from resources.errors import ConfigurationError
-from resources.settings import Instance, home, load_instance
+from resources.settings import Instance, load_instance
 
 
 def apply_plan(path: Path, run_id: str, *, allow_writes: int | None) -> int:
@@ -37,7 +37,7 @@ def _amend(path: Path, run_id: str, what: str, options: dict[str, Any]) -> int:
     if not tables.has_run(run_id):
         raise ConfigurationError(f"RUN_ID: {instance.name} has no run {run_id}; the runs are in owner_writes")
     op = {f"{instance.slug}_{what}": {"config": {"run_id": run_id, **options}}}
-    result = execute(instance, home(), f"{instance.slug}__{what}", {"ops": op})
+    result = execute(instance, f"{instance.slug}__{what}", {"ops": op})
     _print(tables.run_writes(result.run_id), instance, result.run_id)
     for error in errors(result):
         print(f"asset-owners: {error}", file=sys.stderr)

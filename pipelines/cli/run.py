@@ -61,7 +61,7 @@ def run(
         instance = load_instance(path)
         require_secrets(instance)
         window = chosen_window(instance, as_of, lookback_days)
-        report = run_scan(instance, home(), window, dry_run=dry_run, enrich=enrich, force=force, limit=limit)
+        report = run_scan(instance, window, dry_run=dry_run, enrich=enrich, force=force, limit=limit)
         status = 1 if report.error else 0
     except ConfigurationError as error:
         report.error, status = str(error), 2
@@ -76,7 +76,6 @@ def run(
 
 def run_scan(
     instance: Instance,
-    home: Path,
     window: Window,
     *,
     dry_run: bool = False,
@@ -90,14 +89,14 @@ def run_scan(
         options["dry_run"] = True
     if not enrich:
         options["enrich"] = False
-    tables = tables_of(instance)
+    tables, plans_only = tables_of(instance), dry_run or instance.writes.dry_run
     tags = {
         **window_tags(days_to_look_at(instance, tables, window)),
-        **scan_tags(instance, window, dry_run=dry_run or instance.writes.dry_run),
+        **scan_tags(instance, window, dry_run=plans_only),
     }
-    result = execute(instance, home, instance.slug, run_config(instance, **options), tags=tags)
+    result = execute(instance, instance.slug, run_config(instance, **options), tags=tags)
     report = _report(instance, tables, window, result)
-    report.dry_run = dry_run or instance.writes.dry_run
+    report.dry_run = plans_only
     return report
 
 
@@ -129,15 +128,14 @@ def _report(instance: Instance, tables: Tables, window: Window, result: dg.Execu
 
 def execute(
     instance: Instance,
-    home: Path,
     job: str,
     run_config: Mapping[str, Any],
     *,
     tags: Mapping[str, str] | None = None,
 ) -> dg.ExecuteInProcessResult:
     """Run a job of the instance in this process, recorded where the UI looks."""
-    definitions = build_definitions([instance], home, location=tables_location(), analysts=analysts_group())
-    with dagster_instance(home) as recorded:
+    definitions = build_definitions([instance], home(), location=tables_location(), analysts=analysts_group())
+    with dagster_instance(home()) as recorded:
         return definitions.resolve_job_def(job).execute_in_process(
             instance=recorded,
             tags=tags,

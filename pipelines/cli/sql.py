@@ -26,7 +26,7 @@ from filelock import FileLock, Timeout
 
 from ownership.identities import printable
 from reports.exports import harmless
-from resources.catalogue import catalogue_path, reach
+from resources.catalogue import catalogue_path, quoted, reach
 from resources.errors import AssetOwnersError, ConfigurationError
 from resources.settings import home, load_instance, tables_location
 
@@ -100,9 +100,9 @@ def opening_lines(home: Path, scratch: Path, slug: str | None = None) -> list[st
         [slug] = schemas
     path = f'scratch.main,warehouse."{slug}"' if slug else "warehouse.main,scratch.main"
     return [
-        f"ATTACH {_quoted(str(scratch))} AS scratch;",
-        f"ATTACH {_quoted(str(catalogue_path(home)))} AS warehouse (READ_ONLY);",
-        f"SET search_path = {_quoted(path)};",
+        f"ATTACH {quoted(str(scratch))} AS scratch;",
+        f"ATTACH {quoted(str(catalogue_path(home)))} AS warehouse (READ_ONLY);",
+        f"SET search_path = {quoted(path)};",
     ]
 
 
@@ -229,7 +229,3 @@ def _print_json(columns: list[str], portions: Iterator[list[Row]]) -> None:
         print(separator, json.dumps(dict(zip(columns, row, strict=True)), default=str), sep="\n", end="")
         separator = ","
     print("[]" if separator == "[" else "\n]")
-
-
-def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
