@@ -7,9 +7,8 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
-import boto3
 import pytest
-from moto.server import ThreadedMotoServer
+import requests
 from playwright.sync_api import Browser, sync_playwright
 
 from sandbox.engine import Engine
@@ -39,20 +38,24 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="session")
 def _s3_service() -> Iterator[str]:
+    """The address of an S3 service in this process, with an empty bucket `warehouse`."""
+    from moto.server import ThreadedMotoServer
+
     logging.getLogger("werkzeug").setLevel(logging.WARNING)
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
     server.start()
     _, port = server.get_host_and_port()
-    yield f"http://127.0.0.1:{port}"
+    url = f"http://127.0.0.1:{port}"
+    requests.put(f"{url}/warehouse", timeout=30).raise_for_status()
+    yield url
     server.stop()
 
 
 @pytest.fixture
 def object_store(_s3_service: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tables go to an empty bucket of an S3 service in this process."""
+    """Tables go to an empty folder of the S3 service."""
     variables = {
         "AWS_ENDPOINT_URL": _s3_service,
-        "AWS_ALLOW_HTTP": "true",
         "AWS_ACCESS_KEY_ID": "key",
         "AWS_SECRET_ACCESS_KEY": "secret",
         "AWS_DEFAULT_REGION": "us-east-1",
@@ -61,4 +64,3 @@ def object_store(_s3_service: str, monkeypatch: pytest.MonkeyPatch) -> None:
     }
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    boto3.client("s3").create_bucket(Bucket="warehouse")

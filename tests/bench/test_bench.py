@@ -89,7 +89,7 @@ def test_the_rules_decide_alike_in_polars_and_sql(tmp_path):
 def test_the_rules_decide_alike_in_pandas(tmp_path):
     installed = resolution.PANDAS
     if not installed.exists():
-        pytest.skip("pandas is installed by `make bench` alone")
+        pytest.skip("pandas is not installed: `make pandas`, as .ci/run does")
     assert len(resolution.measure(tmp_path, TINY, 1, pandas=installed).timings) == 3
 
 

@@ -61,6 +61,14 @@ def user(
     return {"user_id": user_id} | {name: [value] for name, value in fields.items() if value} | values
 
 
+PEOPLE = users(
+    user("u1", email="ann@corp.example", user_department="Sales"),
+    user("u2", email="bob@corp.example"),
+    user("u3", surname="kim"),
+    user("u4", surname="kim"),
+)
+
+
 def shares_of(logons: pl.LazyFrame, rules: Rules) -> pl.DataFrame:
     shares = host_user_shares(logons, exclude_users=rules.exclude_users, hostname_match=rules.hostname_match)
     return schemas.validated(schemas.HostUserShares, shares)

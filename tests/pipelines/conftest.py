@@ -15,6 +15,7 @@ from pipelines.cli import main
 from resources.tables import Tables
 from tests.ownership.builders import (
     NOW,
+    PEOPLE,
     RUN,
     WINDOW,
     counts,
@@ -24,16 +25,8 @@ from tests.ownership.builders import (
     plan,
     shares_of,
     table,
-    user,
-    users,
 )
 
-PEOPLE = users(
-    user("u1", email="ann@corp.example", user_department="Sales"),
-    user("u2", email="bob@corp.example"),
-    user("u3", surname="kim"),
-    user("u4", surname="kim"),
-)
 ASSETS = hosts(
     host("h1", "PC-1.corp.example", "pc-one"),
     host("h2", "pc-2", owners=("u2",)),

@@ -13,7 +13,19 @@ from ownership.matching import username_matches
 from ownership.schemas import OwnerDecisionsHistory, empty
 from reports import page as page_module
 from reports.page import report_page
-from tests.ownership.builders import NOW, RUN, counts, decide, host, hosts, plan, shares_of, user, users
+from tests.ownership.builders import (
+    NOW,
+    PEOPLE,
+    RUN,
+    counts,
+    decide,
+    host,
+    hosts,
+    plan,
+    shares_of,
+    user,
+    users,
+)
 
 FIRST_DAY = date(2026, 3, 1)
 DAYS = pl.DataFrame(
@@ -32,12 +44,6 @@ LOGONS = counts(
     ("pc-4", "bob", 4),
     ("pc-5", "ext.moore", 8),
     ("pc-6", "kim", 12),
-)
-PEOPLE = users(
-    user("u1", email="ann@corp.example", user_department="Sales"),
-    user("u2", email="bob@corp.example"),
-    user("u3", surname="kim"),
-    user("u4", surname="kim"),
 )
 ASSETS = hosts(
     host("h1", "pc-1", department="Support"),
