@@ -371,7 +371,7 @@ def tables_location() -> UPath:
         if isinstance(location, Path):
             return location.absolute()
         location = UPath(named, use_listings_cache=False)  # others write there as well
-        location.fs.invalidate_cache()
+        location.fs.invalidate_cache()  # the first use loads the driver
     except (ImportError, ValueError) as error:
         raise ConfigurationError(f"ASSET_OWNERS_TABLES: {named} cannot be used: {error}") from error
     return location

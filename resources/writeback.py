@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import replace
 from datetime import UTC, datetime
-from threading import Event, Lock
+from threading import Lock
 from typing import Any
 
 import polars as pl
@@ -187,7 +187,6 @@ def write_all(
     """
     intended = plan.with_columns(outcome=pl.lit("intended"))
     journal.intend(intended)
-    stop = Event()
     lock = Lock()
     failures_in_a_row = 0
     ended_by: str | None = None
@@ -195,11 +194,10 @@ def write_all(
     def end(reason: str) -> None:
         nonlocal ended_by
         ended_by = ended_by or reason
-        stop.set()
 
     def attempt_unless_stopped(row: Row) -> Result:
         nonlocal failures_in_a_row
-        if stop.is_set():
+        if ended_by:
             return Result(row["host_id"], "not_written", f"the run ended before this host's turn: {ended_by}")
         try:
             result = attempt(row)
