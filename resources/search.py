@@ -6,14 +6,16 @@ OpenSearch 1 to 3: no product check, no cluster call. What the counts mean is de
 
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
-from typing import Any, Self
+from typing import Any, Generic, Self, TypeVar
 from urllib.parse import quote
 
+import msgspec
 import polars as pl
+from msgspec import Struct, field
 from requests.auth import HTTPBasicAuth
 
 from ownership.windows import day_start
@@ -33,23 +35,94 @@ DAYS_PER_SURVEY = 1_000
 MOST_SENDERS = 20
 HOSTS_PER_SENDER = 10
 
-_COUNT = pl.Struct({"doc_count": pl.Int64})
-_CARRIED = pl.Struct({"doc_count": pl.Int64, "absent": _COUNT})
-_PAIR = pl.Struct({"hostname": pl.String, "username": pl.String})
-_BUCKET = pl.Struct({"key": _PAIR, "doc_count": pl.Int64})
-_PAIRS = pl.Struct({"after_key": _PAIR, "buckets": pl.List(_BUCKET)})
-_PAGE = pl.Struct({"hostname": _CARRIED, "username": _CARRIED, "pairs": _PAIRS})
-_SURVEY = pl.Struct(
-    {"days": pl.Struct({"buckets": pl.List(pl.Struct({"key": pl.String, "doc_count": pl.Int64}))})}
-)
-_SENDER = pl.Struct(
-    {
-        "key": pl.String,
-        "doc_count": pl.Int64,
-        "names": pl.Struct({"buckets": pl.List(pl.Struct({"key": pl.String}))}),
-    }
-)
-_SENDERS = pl.Struct({"senders": pl.Struct({"buckets": pl.List(_SENDER)})})
+Name = str | int | float | bool  # a host or a user; a field may also hold numbers
+
+
+class _Part(Struct, gc=False):
+    """A part of an answer; in no cycle, and to look for cycles among thousands costs more than to parse."""
+
+
+class _Count(_Part):
+    doc_count: int
+
+
+class _Carried(_Count):
+    absent: _Count
+
+
+class _Pair(_Part):
+    hostname: Name
+    username: Name
+
+
+class _PairBucket(_Count):
+    key: _Pair
+
+
+class _Pairs(_Part):
+    buckets: list[_PairBucket]
+    after_key: _Pair | None = None
+
+
+class _Page(_Part):
+    pairs: _Pairs
+    hostname: _Carried | None = None
+    username: _Carried | None = None
+
+
+class _NameBucket(_Count):
+    key: Name
+
+
+class _Names(_Part):
+    buckets: list[_NameBucket]
+
+
+class _Survey(_Part):
+    days: _Names
+
+
+class _SenderBucket(_NameBucket):
+    names: _Names
+
+
+class _SenderBuckets(_Part):
+    buckets: list[_SenderBucket]
+
+
+class _Senders(_Part):
+    senders: _SenderBuckets
+
+
+class _Total(_Part):
+    value: int
+
+
+class _Hits(_Part):
+    total: _Total = field(default_factory=lambda: _Total(0))
+
+
+class _Shards(_Part):
+    failed: int
+
+
+class _Clusters(_Part):
+    skipped: int = 0
+    partial: int = 0
+    failed: int = 0
+
+
+A = TypeVar("A")
+
+
+class _Found(_Part, Generic[A]):
+    """An answer to a search; its aggregations are missing where the pattern matches no index."""
+
+    timed_out: bool
+    shards: _Shards = field(name="_shards")
+    clusters: _Clusters = field(name="_clusters", default_factory=_Clusters)
+    hits: _Hits = field(default_factory=_Hits)
+    aggregations: A | None = None
 
 
 @dataclass(frozen=True)
@@ -131,8 +204,9 @@ class SearchClient:
         Raises what `logons` raises: a field that cannot be aggregated is refused here, too.
         """
         aggregations = {**self._carried(), "pairs": {"composite": {"size": 1, "sources": self._sources()}}}
-        found = self._search([self._between(first, last)], aggregations, _PAGE, count_documents=True)
-        return _totals(found)
+        return _totals(
+            self._search([self._between(first, last)], aggregations, _Found[_Page], count_documents=True)
+        )
 
     def undated(self) -> int:
         """Count the documents of all times that match the query when none of them has `time_field`; else 0.
@@ -140,10 +214,9 @@ class SearchClient:
         They lie on no day, so that each day looks empty. Raises what `logons` raises.
         """
         has_time = {"exists": {"field": self._instance.time_field}}
-        dated = self._search([has_time], {}, _COUNT, count_documents=1)
-        if dated["hits"]["total"]["value"]:
+        if self._search([has_time], {}, _Found[_Part], count_documents=1).hits.total.value:
             return 0
-        return self._search([], {}, _COUNT, count_documents=True)["hits"]["total"]["value"]
+        return self._search([], {}, _Found[_Part], count_documents=True).hits.total.value
 
     def senders(self, day: date) -> tuple[int, pl.DataFrame]:
         """Tell under which names the events of several hosts came on one day, as from a forwarder.
@@ -166,17 +239,19 @@ class SearchClient:
             },
         }
         on_day = [self._between(day, day)]
-        found = self._search(on_day, {"senders": by_name}, _SENDERS, count_documents=True)
-        buckets = (
-            found["aggregations"]["senders"]["buckets"] if found["aggregations"] else pl.Series(dtype=_SENDER)
+        found = self._search(on_day, {"senders": by_name}, _Found[_Senders], count_documents=True)
+        buckets = found.aggregations.senders.buckets if found.aggregations else []
+        rows = pl.DataFrame(
+            {
+                "document_hostname": _texts(bucket.key for bucket in buckets),
+                "events": pl.Series([bucket.doc_count for bucket in buckets], dtype=pl.Int64),
+                "host_names": pl.Series(
+                    [_texts(name.key for name in bucket.names.buckets) for bucket in buckets],
+                    dtype=pl.List(pl.String),
+                ),
+            }
         )
-        names = buckets.struct.field("names").struct.field("buckets")
-        rows = pl.select(
-            document_hostname=buckets.struct.field("key"),
-            events=buckets.struct.field("doc_count"),
-            host_names=names.list.eval(pl.element().struct.field("key")),
-        )
-        return found["hits"]["total"]["value"], rows
+        return found.hits.total.value, rows
 
     def _fields(self) -> dict[str, str]:
         return {"hostname": self._instance.hostname_field, "username": self._instance.user_field}
@@ -202,7 +277,7 @@ class SearchClient:
             found = self._search(
                 [self._between(min(days), max(days))],
                 {"days": {"date_range": by_day}},
-                _SURVEY,
+                _Found[_Survey],
                 count_documents=False,
             )
         except _TooManyBucketsError:
@@ -210,49 +285,45 @@ class SearchClient:
                 raise
             half = len(days) // 2
             return [*self._days_with_events(days[:half]), *self._days_with_events(days[half:])]
-        if found["aggregations"] is None:  # the pattern matches no index
-            return []
-        buckets = found["aggregations"]["days"]["buckets"]
-        return [date.fromisoformat(bucket["key"]) for bucket in buckets if bucket["doc_count"]]
+        buckets = found.aggregations.days.buckets if found.aggregations else []
+        return [date.fromisoformat(str(bucket.key)) for bucket in buckets if bucket.doc_count]
 
     def _day(self, day: date) -> DayOfLogons:
         fetched_at = datetime.now(UTC)
         pages = list(self._pages(day))
-        return DayOfLogons(
-            day,
-            fetched_at,
-            *_totals(pages[0]),
-            counts=_counts([page["aggregations"]["pairs"]["buckets"] for page in pages]),
-        )
+        rows = pl.concat([_counts(page.aggregations.pairs.buckets) for page in pages if page.aggregations])
+        return DayOfLogons(day, fetched_at, *_totals(pages[0]), counts=rows)
 
-    def _pages(self, day: date) -> Iterator[dict[str, Any]]:
+    def _pages(self, day: date) -> Iterator[_Found[_Page]]:
         """Yield the answers of a composite aggregation; the first also counts the day's documents.
 
         The cluster's bucket limit is a setting that only an administrator may read, so the page size
         starts high and halves whenever the cluster refuses it.
         """
-        after: dict[str, str] | None = None
+        after: _Pair | None = None
         while True:
             size = self._page_size
             pairs: dict[str, Any] = {"size": size, "sources": self._sources()}
             if after:
-                pairs["after"] = after
+                pairs["after"] = msgspec.to_builtins(after)
             aggregations = {"pairs": {"composite": pairs}, **({} if after else self._carried())}
             try:
-                page = self._search([self._between(day, day)], aggregations, _PAGE, count_documents=not after)
+                page = self._search(
+                    [self._between(day, day)], aggregations, _Found[_Page], count_documents=not after
+                )
             except _TooManyBucketsError:
                 if size <= SMALLEST_PAGE:
                     raise
                 self._page_size = min(self._page_size, max(size // 2, SMALLEST_PAGE))
                 continue
-            if page["aggregations"] is None:
+            if page.aggregations is None:
                 raise ProtocolError(
                     f"The last index of {self._instance.index} at {self._instance.url} was deleted while "
                     f"{day} was counted; run again"
                 )
             yield page
-            after = page["aggregations"]["pairs"]["after_key"]
-            if not after or len(page["aggregations"]["pairs"]["buckets"]) < size:
+            after = page.aggregations.pairs.after_key
+            if not after or len(page.aggregations.pairs.buckets) < size:
                 return
 
     def _bounds(self, first: date, last: date) -> tuple[int, int]:
@@ -270,18 +341,16 @@ class SearchClient:
         self,
         filters: list[dict[str, Any]],
         aggregations: dict[str, Any],
-        shape: pl.Struct,
+        shape: type[_Found[A]],
         *,
         count_documents: bool | int,
-    ) -> dict[str, Any]:
-        """Aggregate the matching documents; `aggregations` of the answer has the given shape.
-
-        Lists of buckets come as Polars series: no Python object is built for each bucket.
+    ) -> _Found[A]:
+        """Aggregate the matching documents.
 
         Args:
             filters: queries that the documents match beside the instance's.
             aggregations: what to aggregate.
-            shape: of the answer to that.
+            shape: of the answer.
             count_documents: whether to count the documents, or up to how many.
         """
         body = {
@@ -291,20 +360,10 @@ class SearchClient:
             "aggs": aggregations,
         }
         answer: Answer = retrying(self._sleep)(self._post, body)
-        shards = pl.Struct({"failed": pl.Int64})
-        clusters = pl.Struct(dict.fromkeys(("skipped", "partial", "failed"), pl.Int64))
-        hits = pl.Struct({"total": pl.Struct({"value": pl.Int64})})
-        whole = {"timed_out": pl.Boolean, "_shards": shards, "_clusters": clusters, "hits": hits}
         try:
-            text = answer.body.decode()
-            decoded = pl.Series([text]).str.json_decode(pl.Struct({**whole, "aggregations": shape}))
-        except (UnicodeDecodeError, pl.exceptions.ComputeError) as error:
+            found = msgspec.json.decode(answer.body, type=shape)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise self._not_a_search_service(answer) from error
-        if len(decoded) != 1 or decoded.is_null().item():
-            raise self._not_a_search_service(answer)
-        found = _unpacked(decoded)
-        if found["timed_out"] is None or found["_shards"] is None:
-            raise self._not_a_search_service(answer)
         self._raise_if_incomplete(found)
         return found
 
@@ -379,13 +438,13 @@ class SearchClient:
             )
         raise ProtocolError(f"HTTP status {answer.status} for {path} from {where}: {reason}")
 
-    def _raise_if_incomplete(self, found: dict[str, Any]) -> None:
+    def _raise_if_incomplete(self, found: _Found[Any]) -> None:
         """Raise ProtocolError for an answer that is not the whole truth (readings §3.3)."""
-        clusters = found["_clusters"] or {}
+        clusters = msgspec.structs.asdict(found.clusters)
         faults = [f"{count} clusters {state}" for state, count in clusters.items() if count]
-        if found["_shards"]["failed"]:
-            faults.append(f"{found['_shards']['failed']} shards failed")
-        if found["timed_out"]:
+        if found.shards.failed:
+            faults.append(f"{found.shards.failed} shards failed")
+        if found.timed_out:
             faults.append("the search timed out")
         if faults:
             raise ProtocolError(
@@ -440,36 +499,31 @@ def _empty_day(day: date, looked_at: datetime) -> DayOfLogons:
     return DayOfLogons(day, looked_at, 0, 0, 0, _counts([]))
 
 
-def _totals(found: dict[str, Any]) -> tuple[int, int, int]:
+def _totals(found: _Found[_Page]) -> tuple[int, int, int]:
     """Documents of an answer: matching, without a user, without a host."""
-    matching = found["hits"]["total"]["value"]
-    carried = found["aggregations"] or {}
+    matching, page = found.hits.total.value, found.aggregations
     with_user, with_host = (
-        carried[name]["doc_count"] - carried[name]["absent"]["doc_count"] if carried else 0
-        for name in ("username", "hostname")
+        carried.doc_count - carried.absent.doc_count if carried else 0
+        for carried in ((page.username, page.hostname) if page else (None, None))
     )
     return matching, matching - with_user, matching - with_host
 
 
-def _counts(pages: list[pl.Series]) -> pl.DataFrame:
-    """Turn the buckets of a day's pages into rows: document_hostname, document_username, events."""
-    buckets = pl.concat([pl.Series([], dtype=_BUCKET), *pages])
-    rows = pl.select(
-        document_hostname=buckets.struct.field("key").struct.field("hostname"),
-        document_username=buckets.struct.field("key").struct.field("username"),
-        events=buckets.struct.field("doc_count"),
+def _counts(buckets: Sequence[_PairBucket]) -> pl.DataFrame:
+    """Turn buckets into rows: document_hostname, document_username, events."""
+    rows = pl.DataFrame(
+        {
+            "document_hostname": _texts(bucket.key.hostname for bucket in buckets),
+            "document_username": _texts(bucket.key.username for bucket in buckets),
+            "events": pl.Series([bucket.doc_count for bucket in buckets], dtype=pl.Int64),
+        }
     )
     lacking = pl.col("document_hostname", "document_username").is_in(["", "-"])
     return rows.filter(~pl.any_horizontal(lacking))
 
 
-def _unpacked(value: pl.Series) -> Any:
-    """Turn a one-row series of structs into dicts, leaving lists as series."""
-    if isinstance(value.dtype, pl.Struct):
-        if value.is_null().item():
-            return None
-        return {field.name: _unpacked(value.struct.field(field.name)) for field in value.dtype.fields}
-    return value.item()
+def _texts(names: Iterable[Name]) -> pl.Series:
+    return pl.Series(list(names), dtype=pl.String, strict=False)
 
 
 def _causes(body: bytes) -> tuple[set[str], list[str]]:
