@@ -1,8 +1,8 @@
 """The inventory: host assets and user assets as the service lists them."""
 
-import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import dagster as dg
@@ -12,12 +12,11 @@ from assets_defs.findings import of_hosts, of_users
 from assets_defs.progress import Progress
 from assets_defs.scan import Scan, resource_keys, scan_of, told_to_the_operator
 from assets_defs.specs import described, made
-from ownership.schemas import InventoryHosts, InventoryUsers, Table, polars_schema
 from resources.inventory import OnProgress, untold
-from resources.records import host_record, user_record
+from resources.records import host_rows, user_rows
 from resources.settings import Instance, ListCall
 
-Record = Callable[[str, Mapping[str, Any], Instance], dict[str, Any]]
+Rows = Callable[..., pl.DataFrame]
 
 
 def inventory_assets(instance: Instance) -> list[dg.AssetsDefinition]:
@@ -53,34 +52,16 @@ def _listed(
 
 def list_hosts(scan: Scan, on_progress: OnProgress = untold) -> pl.DataFrame:
     """List the host assets as rows of inventory_hosts."""
-    return _rows(scan, scan.instance.platform.contract.hosts, host_record, InventoryHosts, on_progress)
+    return _rows(scan, scan.instance.platform.contract.hosts, host_rows, on_progress)
 
 
 def list_users(scan: Scan, on_progress: OnProgress = untold) -> pl.DataFrame:
     """List the user assets as rows of inventory_users."""
-    return _rows(scan, scan.instance.platform.contract.users, user_record, InventoryUsers, on_progress)
+    return _rows(scan, scan.instance.platform.contract.users, user_rows, on_progress)
 
 
-def _rows(
-    scan: Scan, call: ListCall, record: Record, model: type[Table], on_progress: OnProgress
-) -> pl.DataFrame:
+def _rows(scan: Scan, call: ListCall, rows_of: Rows, on_progress: OnProgress) -> pl.DataFrame:
     listed_at = datetime.now(UTC)
-    rows = scan.inventory().list_assets(
-        call, lambda asset_id, fields: record(asset_id, fields, scan.instance), on_progress=on_progress
-    )
-    return inventory_table(rows, model, listed_at=listed_at)
-
-
-def inventory_table(rows: list[dict[str, Any]], model: type[Table], *, listed_at: datetime) -> pl.DataFrame:
-    """Put records of assets, without listed_at, into a table.
-
-    They go through JSON: Polars takes five times as long for lists of Python's strings.
-    """
-    schema = polars_schema(model)
-    record = pl.Struct({name: kind for name, kind in schema.items() if name != "listed_at"})
-    records = pl.Series([json.dumps(rows)]).str.json_decode(pl.List(record))
-    return (
-        records.list.explode(empty_as_null=False)
-        .struct.unnest()
-        .with_columns(listed_at=pl.lit(listed_at, schema["listed_at"]))
-    )
+    frame_of = partial(rows_of, instance=scan.instance)
+    rows = scan.inventory().list_assets(call, frame_of, on_progress=on_progress)
+    return rows.with_columns(listed_at=listed_at)

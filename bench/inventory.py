@@ -4,11 +4,11 @@ The service is the sandbox's, in the process of the benchmark; contenders run in
 """
 
 import os
-import time
 from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import local
@@ -17,13 +17,12 @@ from typing import Any
 import polars as pl
 import requests
 
-from assets_defs.inventory import inventory_table
 from bench.results import Experiment, Figure, ratio
 from bench.timing import Contender, alternate, function
-from ownership.schemas import InventoryHosts, InventoryUsers, OwnerWrites, polars_schema
+from ownership.schemas import OwnerWrites, polars_schema
 from resources.inventory import InventoryClient
 from resources.journal import Journal
-from resources.records import host_record, user_record
+from resources.records import host_rows, user_rows
 from resources.settings import Instance
 from resources.writeback import Writer, write_all
 from sandbox.inventory import Account, InventoryService, InventoryState, ServiceOptions
@@ -142,21 +141,11 @@ def listing(url: str, page: int) -> Callable[[], dict[str, Any]]:
 
     def timed() -> dict[str, Any]:
         assets = 0
-        making = 0.0
-        began = time.perf_counter()
         with client:
-            for call, record, model in (
-                (contract.hosts, host_record, InventoryHosts),
-                (contract.users, user_record, InventoryUsers),
-            ):
-                rows = client.list_assets(
-                    call, lambda one, fields, record=record: record(one, fields, instance)
-                )
-                since = time.perf_counter()
-                assets += inventory_table(rows, model, listed_at=NOW).height
-                making += time.perf_counter() - since
-        parts = {"pages awaited and read": time.perf_counter() - began - making, "put into tables": making}
-        return {"assets": assets, "parts": parts}
+            for call, rows_of in ((contract.hosts, host_rows), (contract.users, user_rows)):
+                rows = client.list_assets(call, partial(rows_of, instance=instance))
+                assets += rows.with_columns(listed_at=NOW).height
+        return {"assets": assets}
 
     return timed
 

@@ -9,11 +9,12 @@ import contextlib
 import itertools
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Self, TypeVar
 
+import polars as pl
 import tenacity
 
 from resources.envelope import Envelope, envelope_members, open_envelope
@@ -23,8 +24,12 @@ from resources.inventory_session import InventorySession
 from resources.settings import ListCall, Platform
 
 READINGS = 3  # of a list that changes while it is read
+BATCH = 5_000  # assets, at least, that are made into rows at once: many small frames cost more than few
 
 T = TypeVar("T")
+Fields = Mapping[str, Any]
+FrameOf = Callable[[Sequence[str], Sequence[Fields]], pl.DataFrame]
+"""Makes assets, given as ids and fields, into as many rows in that order."""
 OnProgress = Callable[[int, int], None]
 """Told how many of how many are done."""
 
@@ -35,11 +40,12 @@ def untold(_done: int, _total: int) -> None:
 
 @dataclass(frozen=True)
 class Page:
-    """One page of a list: its number, the size announced for the whole list, and its items."""
+    """One page of a list: its number, the size announced for the whole list, and its assets."""
 
     number: int
     size: int
-    items: list[dict[str, Any]]
+    ids: list[str]
+    assets: list[Fields]
 
 
 class InventoryClient:
@@ -182,12 +188,8 @@ class InventoryClient:
     # Lists (readings §5.4)
 
     def list_assets(
-        self,
-        call: ListCall,
-        pick: Callable[[str, Mapping[str, Any]], T],
-        *,
-        on_progress: OnProgress = untold,
-    ) -> list[T]:
+        self, call: ListCall, frame_of: FrameOf, *, on_progress: OnProgress = untold
+    ) -> pl.DataFrame:
         """Read a list to its end, several pages at a time.
 
         It is complete when as many distinct ids were read as the service announces. A list that changes
@@ -195,11 +197,11 @@ class InventoryClient:
 
         Args:
             call: the list, usually `contract.hosts` or `contract.users`.
-            pick: takes an asset's id and fields and returns what to keep of it; nothing else is held.
+            frame_of: given the assets in batches of pages; nothing but its rows is held.
             on_progress: told after each page how many assets of how many are read.
 
         Returns:
-            What `pick` returned, once for each asset, in the order of the service.
+            A row for each asset, in the order of the service; of an id that came twice, the last one.
 
         Raises:
             ProtocolError: the list cannot be completed, an item has no id, or no fields where
@@ -210,62 +212,69 @@ class InventoryClient:
             stop=tenacity.stop_after_attempt(READINGS),
             reraise=True,
         )
-        return again(self._read_list, call, pick, on_progress)
+        return again(self._read_list, call, frame_of, on_progress)
 
     def first_page(self, call: ListCall) -> Page:
         """Find the first page of a list: number 0 or 1, whichever the service begins with.
 
         A service that begins with 1 refuses page 0, gives it empty, or gives page 1 instead.
+
+        Raises:
+            ProtocolError: it is empty and the list is not; else as from `list_assets`.
         """
+        return self._begin(call)[0]
+
+    def _begin(self, call: ListCall) -> tuple[Page, list[Page | ServiceError]]:
+        """Find the first page; the second comes with it where telling the first took both."""
         zero = self._page(call, 0)
-        if isinstance(zero, Page) and len(zero.items) == zero.size:
-            return zero
+        if isinstance(zero, Page) and len(zero.ids) == zero.size:
+            return zero, []
         one = self._page(call, 1)
-        repeated = (
-            isinstance(zero, Page) and isinstance(one, Page) and self._ids(zero, call) == self._ids(one, call)
-        )
-        if isinstance(zero, Page) and zero.items and not repeated:
-            return zero
+        repeated = isinstance(zero, Page) and isinstance(one, Page) and zero.ids == one.ids
+        if isinstance(zero, Page) and zero.ids and not repeated:
+            return zero, [one]
         if isinstance(one, ServiceError):
             raise one
-        return one
+        if one.size and not one.ids:
+            raise _IncompleteError(
+                f"{self._transport.where} announced {one.size} items for {call.path} and gave 0 on the "
+                "first page"
+            )
+        return one, []
 
-    def _read_list(
-        self,
-        call: ListCall,
-        pick: Callable[[str, Mapping[str, Any]], T],
-        on_progress: OnProgress,
-    ) -> list[T]:
-        first = self.first_page(call)
-        picked: dict[str, T] = {}
+    def _read_list(self, call: ListCall, frame_of: FrameOf, on_progress: OnProgress) -> pl.DataFrame:
+        first, second = self._begin(call)
+        rows = _Rows(frame_of)
         reason = ""
-        with contextlib.closing(self._pages(call, first)) as pages:
+        with contextlib.closing(self._pages(call, first, second)) as pages:
             for page in pages:
                 if isinstance(page, ServiceError):
                     reason = f" and then a refusal ({page})"
                     break
-                known = len(picked)
-                for item in page.items:
-                    asset_id = self._id_of(item, call.path)
-                    picked[asset_id] = pick(asset_id, self._fields_of(item, call.path))
-                on_progress(len(picked), first.size)
+                known = rows.distinct
+                rows.add(page)
+                on_progress(rows.distinct, first.size)
                 if page.size != first.size:
                     reason = f" and then announced {page.size}"
                     break
-                if len(picked) == first.size:
-                    return list(picked.values())
-                if len(picked) == known or len(picked) > first.size:
+                if rows.distinct == first.size:
+                    return rows.frame()
+                if rows.distinct == known or rows.distinct > first.size:
                     break
         raise _IncompleteError(
-            f"{self._transport.where} announced {first.size} items for {call.path}, gave {len(picked)} "
+            f"{self._transport.where} announced {first.size} items for {call.path}, gave {rows.distinct} "
             f"distinct ones{reason}; a list with gaps is not used (last of {READINGS} readings)"
         )
 
-    def _pages(self, call: ListCall, first: Page) -> Generator[Page | ServiceError]:
-        """Yield the first page and those after it, without an end; a refused page as its refusal."""
+    def _pages(
+        self, call: ListCall, first: Page, second: list[Page | ServiceError]
+    ) -> Generator[Page | ServiceError]:
+        """Yield the known pages and those after them, without an end; a refused one as its refusal."""
         yield first
-        expected = -(-first.size // max(len(first.items), 1))  # the service may give fewer than asked for
-        after = range(first.number + 1, first.number + expected)
+        yield from second
+        expected = -(-first.size // max(len(first.ids), 1))  # the service may give fewer than asked for
+        begin = first.number + 1 + len(second)
+        after = range(begin, max(begin, first.number + expected))
         yield from self._ahead(call, after)
         yield from (self._page(call, number) for number in itertools.count(after.stop))
 
@@ -293,16 +302,13 @@ class InventoryClient:
         size, items = (
             (payload.get("size"), payload.get("data")) if isinstance(payload, dict) else (None, None)
         )
-        if (
-            not isinstance(size, int)
-            or not isinstance(items, list)
-            or not all(isinstance(item, dict) for item in items)
-        ):
+        if not isinstance(size, int) or not isinstance(items, list) or set(map(type, items)) - {dict}:
             raise ProtocolError(
                 f"{self._transport.where} answered {call.path} with no list of items and their number; "
                 "check the paths in platform.contract"
             )
-        return Page(number, size, items)
+        ids = [self._id_of(item, call.path) for item in items]
+        return Page(number, size, ids, [self._fields_of(item, call.path) for item in items])
 
     # Single assets
 
@@ -337,12 +343,9 @@ class InventoryClient:
 
     # Parts of an answer
 
-    def _ids(self, page: Page, call: ListCall) -> list[str]:
-        return [self._id_of(item, call.path) for item in page.items]
-
     def _id_of(self, item: Mapping[str, Any], path: str) -> str:
         asset_id = item.get("id")
-        if isinstance(asset_id, bool) or not isinstance(asset_id, str | int) or asset_id == "":
+        if type(asset_id) not in (str, int) or asset_id == "":
             raise ProtocolError(f"{self._transport.where} answered {path} with an item that has no usable id")
         return str(asset_id)
 
@@ -356,6 +359,39 @@ class InventoryClient:
                 f"fields in {self._platform.contract.fields_in!r}; check platform.contract.fields_in"
             )
         return fields
+
+
+class _Rows:
+    """Rows of the assets of a list, made as its pages come."""
+
+    def __init__(self, frame_of: FrameOf) -> None:
+        self._frame_of = frame_of
+        self._frames: list[pl.DataFrame] = []
+        self._ids: list[str] = []
+        self._assets: list[Fields] = []
+        self._read = 0
+        self._last: dict[str, int] = {}  # id to the row that holds it, in the order of the service
+
+    @property
+    def distinct(self) -> int:
+        """How many ids were read."""
+        return len(self._last)
+
+    def add(self, page: Page) -> None:
+        self._last.update(zip(page.ids, itertools.count(self._read), strict=False))
+        self._read += len(page.ids)
+        self._ids += page.ids
+        self._assets += page.assets
+        if len(self._ids) >= BATCH:
+            self._make()
+
+    def frame(self) -> pl.DataFrame:
+        self._make()
+        return pl.concat(self._frames)[list(self._last.values())]
+
+    def _make(self) -> None:
+        self._frames.append(self._frame_of(self._ids, self._assets))
+        self._ids, self._assets = [], []
 
 
 class _IncompleteError(ProtocolError):

@@ -18,7 +18,6 @@ from typing import Any
 import duckdb
 import polars as pl
 
-from assets_defs.inventory import inventory_table
 from ownership import schemas
 from ownership.decisions import owner_decisions
 from ownership.evidence import host_user_shares
@@ -26,7 +25,7 @@ from ownership.matching import username_matches
 from ownership.plan import plan_writes
 from ownership.windows import Window, days_of, look_back_window
 from pipelines.cli.sql import opening_lines, print_table
-from resources.records import host_record, user_record
+from resources.records import host_rows, user_rows
 from resources.settings import Instance
 from resources.tables import Tables
 from sandbox.company import DEMO_RULES, Company, generate
@@ -136,10 +135,10 @@ def _run(
     scan, rules = _INSTANCE.scan, _INSTANCE.rules.as_rules()
     run_id, now = f"run of {day}", _evening(day)
     window = look_back_window(day, scan.lookback_days, scan.first_day)
-    host_rows = [host_record(asset["id"], asset, _INSTANCE) for asset in assets]
-    user_rows = [user_record(asset["id"], asset, _INSTANCE) for asset in company.users]
-    hosts = inventory_table(host_rows, schemas.InventoryHosts, listed_at=now)
-    users = inventory_table(user_rows, schemas.InventoryUsers, listed_at=now)
+    hosts, users = (
+        rows_of([asset["id"] for asset in listed], listed, _INSTANCE).with_columns(listed_at=now)
+        for rows_of, listed in ((host_rows, assets), (user_rows, company.users))
+    )
     shares = host_user_shares(
         tables.logon_counts(window, run_id=run_id),
         exclude_users=rules.exclude_users,

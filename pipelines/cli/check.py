@@ -5,7 +5,6 @@ What is tried is what a run relies on, through the clients that a run uses. Only
 
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from ipaddress import ip_address
@@ -24,7 +23,7 @@ from resources.errors import AssetOwnersError, ConfigurationError
 from resources.http import Transport
 from resources.inventory import InventoryClient
 from resources.inventory_session import PROFILE
-from resources.records import host_record, user_record
+from resources.records import host_record, user_rows
 from resources.search import SearchClient
 from resources.settings import Instance, ListCall, Platform, load_instance
 
@@ -219,34 +218,14 @@ def _listed(
         text = f"{call.path} lists nothing, so nobody gets an owner; check {what} and platform.tenant_id"
         yield Finding("warning", what, text)
         return {}
-    given = len(page.items)
-    assets = yield from _attempt(what, lambda: _sample(inventory, call, given))
-    if assets is not None:
-        capped = given < min(page.size, platform.contract.page_size)
-        text = (
-            f"{call.path} lists {page.size:,} of tenant {platform.tenant_id}; its first page is number "
-            f"{page.number} and holds {given:,}{', the most that the service gives' if capped else ''}"
-        )
-        yield Finding("ok", what, text)
-    return assets
-
-
-class _EnoughError(Exception):
-    """Ends the reading of a list."""
-
-
-def _sample(inventory: InventoryClient, call: ListCall, number: int) -> Assets:
-    """The first assets of a list, as the client takes them out of its items."""
-    sample: dict[str, Mapping[str, Any]] = {}
-
-    def pick(asset_id: str, fields: Mapping[str, Any]) -> None:
-        sample[asset_id] = fields
-        if len(sample) == number:
-            raise _EnoughError
-
-    with suppress(_EnoughError):
-        inventory.list_assets(call, pick)
-    return sample
+    given = len(page.ids)
+    capped = given < min(page.size, platform.contract.page_size)
+    text = (
+        f"{call.path} lists {page.size:,} of tenant {platform.tenant_id}; its first page is number "
+        f"{page.number} and holds {given:,}{', the most that the service gives' if capped else ''}"
+    )
+    yield Finding("ok", what, text)
+    return dict(zip(page.ids, page.assets, strict=True))
 
 
 def _host_fields(instance: Instance, hosts: Assets) -> Iterator[Finding]:
@@ -305,7 +284,7 @@ def _user_fields(instance: Instance, users: Assets) -> Iterator[Finding]:
             f"{_names(users)}. Name the field that holds the user name, and check platform.contract.fields_in"
         )
         yield Finding("wrong", what, text)
-    yield from _attempt("users", lambda: [user_record(*user, instance) for user in users.items()])
+    yield from _attempt("users", lambda: user_rows(list(users), list(users.values()), instance))
 
 
 def _written_fields(instance: Instance) -> dict[str, str]:

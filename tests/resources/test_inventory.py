@@ -2,6 +2,7 @@ import json
 import threading
 from itertools import count
 
+import polars as pl
 import pytest
 import trustme
 from starlette.responses import HTMLResponse, JSONResponse, Response
@@ -60,7 +61,16 @@ def inventory(open_client):
 
 
 def ids(inventory, call=ASSET_HOSTS):
-    return inventory.list_assets(call, lambda asset_id, _: asset_id)
+    return listed(inventory, call)["id"].to_list()
+
+
+def listed(inventory, call, *fields):
+    """Ids and some fields of a list."""
+
+    def frame_of(ids, assets):
+        return pl.DataFrame({"id": ids, **{field: [one.get(field) for one in assets] for field in fields}})
+
+    return inventory.list_assets(call, frame_of)
 
 
 # General calls
@@ -227,11 +237,11 @@ def test_the_page_base_can_be_told(service, open_client, base, below):
     options = ServiceOptions(page_base={ASSETS: base}, below_first_page=below, page_size_cap=3)
     with InventoryService(service.state, options) as other, open_client(url=other.url) as inventory:
         page = inventory.first_page(ASSET_HOSTS)
-    assert (page.number, page.size, [item["id"] for item in page.items]) == (base, 25, HOST_IDS[:3])
+    assert (page.number, page.size, page.ids) == (base, 25, HOST_IDS[:3])
 
 
 def test_each_endpoint_has_its_own_page_base(inventory):
-    assert inventory.list_assets(ACCOUNTS, lambda _, fields: fields["email"]) == [ADMIN.email, READER.email]
+    assert listed(inventory, ACCOUNTS, "email")["email"].to_list() == [ADMIN.email, READER.email]
     assert ids(inventory) == HOST_IDS
 
 
@@ -248,8 +258,8 @@ def test_an_empty_list_is_complete(service, inventory):
     assert ids(inventory) == []
 
 
-def test_pick_sees_id_and_fields_of_each_asset_once(inventory):
-    seen = inventory.list_assets(ASSET_USERS, lambda asset_id, fields: (asset_id, fields["user_email"]))
+def test_rows_are_made_of_ids_and_fields(inventory):
+    seen = listed(inventory, ASSET_USERS, "user_email").rows()
     assert seen == [("17", "ann@corp.example"), ("u-1", "jörg@corp.example")]
 
 
@@ -257,7 +267,7 @@ def test_fields_lie_where_the_contract_says(service, open_client):
     options = ServiceOptions(fields_in="attributes.current")
     with InventoryService(service.state, options) as other:
         with open_client(url=other.url, contract={"fields_in": "attributes.current"}) as inventory:
-            assert inventory.list_assets(ASSET_USERS, lambda _, fields: fields["user_email"])
+            assert listed(inventory, ASSET_USERS, "user_email")["user_email"].null_count() == 0
             assert inventory.read("h-3") == {"search_agent_name": "PC-3", "asset_owner": None}
         with (
             open_client(url=other.url, contract={"fields_in": "attributes.latest"}) as inventory,
@@ -279,20 +289,34 @@ def test_several_pages_are_on_their_way_and_never_more_than_the_connections(serv
     assert watch.most_in_flight == 3
 
 
-def test_pages_are_not_fetched_far_ahead_of_who_takes_them(service, open_client):
+def test_pages_are_not_fetched_far_ahead_of_who_takes_them(service, open_client, monkeypatch):
+    monkeypatch.setattr("resources.inventory.BATCH", 1)
     watch = Watch(service)
     fetched = []
 
-    def slow_pick(asset_id, _):
-        if asset_id in {"h-0", "h-8"}:
+    def slow(ids, _):
+        if {"h-0", "h-8"} & set(ids):
             threading.Event().wait(0.3)
             fetched.append(watch.calls["assets/list"])
-        return asset_id
+        return pl.DataFrame({"id": ids})
 
     with open_client(connections=2, contract={"page_size": 1}) as inventory:
-        assert inventory.list_assets(ASSET_HOSTS, slow_pick) == HOST_IDS
+        assert inventory.list_assets(ASSET_HOSTS, slow)["id"].to_list() == HOST_IDS
     assert fetched[0] == 2  # the two that find the page base
-    assert fetched[1] <= 2 + 8 + 4
+    assert fetched[1] <= 2 + 7 + 4
+
+
+@pytest.mark.parametrize(("batch", "sizes"), [(2, [4, 4, 4, 4, 4, 4, 1]), (10, [12, 12, 1]), (5_000, [25])])
+def test_rows_are_made_of_whole_pages_and_let_go(inventory, monkeypatch, batch, sizes):
+    monkeypatch.setattr("resources.inventory.BATCH", batch)
+    made = []
+
+    def frame_of(ids, assets):
+        made.append((len(ids), len(assets)))
+        return pl.DataFrame({"id": ids})
+
+    assert inventory.list_assets(ASSET_HOSTS, frame_of)["id"].to_list() == HOST_IDS
+    assert made == [(size, size) for size in sizes]
 
 
 def test_a_list_that_grows_while_it_is_read_is_read_again(service, inventory):
@@ -403,22 +427,36 @@ def test_what_is_no_list_names_the_contract(tmp_path, payload):
         ids(inventory)
 
 
-def test_an_error_of_pick_ends_the_reading(service, open_client):
+def test_an_id_that_comes_twice_is_one_row_with_what_came_last(tmp_path):
+    pages = [[("a", 1), ("b", 1)], [("a", 2), ("c", 1)]]
+
+    def page_of(page, _):
+        return 3, [{"id": asset_id, "version": version} for asset_id, version in pages[page]]
+
+    with listing(page_of) as stub, client(tmp_path, stub.url) as inventory:
+        assert listed(inventory, ASSET_HOSTS, "version").rows() == [("a", 2), ("b", 1), ("c", 1)]
+
+
+def test_an_error_of_a_row_ends_the_reading(service, open_client, monkeypatch):
+    monkeypatch.setattr("resources.inventory.BATCH", 1)
     going_on = threading.Event()
 
     def hold(request):
         if request.url.path == ASSETS and int(request.state.parameters["page"]) > 1:
             going_on.wait(5)
 
-    def pick(asset_id, _):
-        if asset_id == "h-1":
+    def frame_of(ids, _):
+        if ids == ["h-1"]:
             threading.Timer(0.2, going_on.set).start()
             raise ZeroDivisionError
+        return pl.DataFrame({"id": ids})
 
     watch = Watch(service, hold)
     with open_client(connections=4, contract={"page_size": 1}) as inventory, pytest.raises(ZeroDivisionError):
-        inventory.list_assets(ASSET_HOSTS, pick)
-    assert watch.calls["assets/list"] <= 2 + 1 + 4  # the page base, the page of the error, those on their way
+        inventory.list_assets(ASSET_HOSTS, frame_of)
+    assert (
+        watch.calls["assets/list"] <= 2 + 4
+    )  # the page base, among it that of the error, those on their way
 
 
 # Single assets

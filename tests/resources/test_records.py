@@ -1,7 +1,10 @@
+from datetime import UTC, datetime
+
 import pytest
 
+from ownership.schemas import InventoryHosts, InventoryUsers, polars_schema
 from resources.errors import ProtocolError
-from resources.records import host_record, user_record
+from resources.records import host_record, host_rows, user_rows
 from tests.resources.samples import instance, instance_content
 
 HOST = {
@@ -11,6 +14,7 @@ HOST = {
     "criticality": "high",
     "os": {"name": "Windows"},
 }
+NOW = datetime(2026, 1, 31, tzinfo=UTC)
 USER = {
     "user_email": "ann@corp.example",
     "directory_user_sam_account_name": "ann",
@@ -25,8 +29,19 @@ def enriching(**fields):
     return instance(platform={**platform, "contract": {"enrich_fields": fields}})
 
 
+def host(fields, settings=None, host_id="h-1"):
+    """The record of a host, which is its row in the table as well."""
+    record = host_record(host_id, fields, settings or instance())
+    assert host_rows([host_id], [fields], settings or instance()).rows(named=True) == [record]
+    return record
+
+
+def user(fields, settings=None, user_id="u-1"):
+    return user_rows([user_id], [fields], settings or instance()).row(0, named=True)
+
+
 def test_a_host_is_its_names_owners_and_what_enrichment_writes():
-    assert host_record("h-1", HOST, instance()) == {
+    assert host(HOST) == {
         "host_id": "h-1",
         "hostnames": ["PC-1"],
         "owner_ids": ["u-1"],
@@ -36,7 +51,7 @@ def test_a_host_is_its_names_owners_and_what_enrichment_writes():
 
 
 def test_a_user_is_the_fields_that_match_and_those_that_are_copied():
-    assert user_record("u-1", USER, instance(platform_user_value_field="directory_user_surname")) == {
+    assert user(USER, instance(platform_user_value_field="directory_user_surname")) == {
         "user_id": "u-1",
         "user_value": ["Smith"],
         "user_email": ["ann@corp.example"],
@@ -50,22 +65,19 @@ def test_a_user_is_the_fields_that_match_and_those_that_are_copied():
 def test_fields_are_those_that_the_instance_names():
     other = {"hostname": "PC-2", "owner": 7, **HOST}
     settings = instance(platform_hostname_field="hostname", platform_user_field="owner")
-    record = host_record("h-1", other, settings)
+    record = host(other, settings)
     assert (record["hostnames"], record["owner_ids"]) == (["PC-2"], ["7"])
-    record = host_record(
-        "h-1", {**HOST, "user_department": "R&D"}, enriching(user_department="user_department")
-    )
+    record = host({**HOST, "user_department": "R&D"}, enriching(user_department="user_department"))
     assert record["department"] == "R&D"
-    record = host_record("h-1", HOST, enriching(user_department=None, criticality=None))
+    record = host(HOST, enriching(user_department=None, criticality=None))
     assert (record["department"], record["criticality"]) == (None, None)
 
 
 @pytest.mark.parametrize("nothing", [None, "", [], [None], ["", None]])
 def test_nothing_is_said_in_many_ways(nothing):
-    host = dict.fromkeys(HOST, nothing)
-    expected = {"host_id": "h", "hostnames": [], "owner_ids": [], "department": None, "criticality": None}
-    assert host_record("h", host, instance()) == host_record("h", {}, instance()) == expected
-    assert user_record("u", dict.fromkeys(USER, nothing), instance()) == user_record("u", {}, instance())
+    expected = {"host_id": "h-1", "hostnames": [], "owner_ids": [], "department": None, "criticality": None}
+    assert host(dict.fromkeys(HOST, nothing)) == host({}) == expected
+    assert user(dict.fromkeys(USER, nothing)) == user({})
 
 
 @pytest.mark.parametrize(
@@ -78,21 +90,40 @@ def test_nothing_is_said_in_many_ways(nothing):
     ],
 )
 def test_names_and_ids_come_as_text_one_or_several(value, kept):
-    record = host_record("h", {**HOST, "search_agent_name": value, "asset_owner": value}, instance())
+    record = host({**HOST, "search_agent_name": value, "asset_owner": value})
     assert (record["hostnames"], record["owner_ids"]) == (kept, kept)
-    assert (
-        user_record("u", {**USER, "directory_user_surname": value}, instance())["directory_user_surname"]
-        == kept
-    )
+    assert user({**USER, "directory_user_surname": value})["directory_user_surname"] == kept
 
 
 @pytest.mark.parametrize("value", [3, 3.5, ["3"], [3]])
 def test_a_single_value_may_be_a_number_or_stand_in_a_list(value):
     text = "3.5" if value == 3.5 else "3"
-    assert host_record("h", {**HOST, "criticality": value}, instance())["criticality"] == text
+    assert host({**HOST, "criticality": value})["criticality"] == text
 
 
-@pytest.mark.parametrize("wrong", [{"id": "u-1"}, True, [["u-1"]], [{"id": "u-1"}, "u-2"]])
+def test_rows_are_the_records_of_their_hosts_whatever_else_is_in_the_column():
+    odd = [{}, HOST, {**HOST, "asset_owner": ["u-1", 2], "criticality": [1]}, dict.fromkeys(HOST, "")]
+    for hosts in ([], odd[:2], odd):
+        ids = [f"h-{number}" for number in range(len(hosts))]
+        rows = host_rows(ids, hosts, instance())
+        assert rows.rows(named=True) == [
+            host(*one) for one in zip(hosts, [instance()] * 4, ids, strict=False)
+        ]
+        assert rows.with_columns(listed_at=NOW).schema == polars_schema(InventoryHosts)
+        assert user_rows(ids, hosts, instance()).with_columns(listed_at=NOW).schema == polars_schema(
+            InventoryUsers
+        )
+
+
+def one_record(fields):
+    return host_record("h-1", fields, instance())
+
+
+def among_rows(fields):
+    return host_rows(["h-0", "h-1", "h-2"], [HOST, fields, HOST], instance())
+
+
+@pytest.mark.parametrize("wrong", [{"id": "u-1"}, True, [["u-1"]], [{"id": "u-1"}, "u-2"], [[10**40]]])
 @pytest.mark.parametrize(
     ("field", "remedy"),
     [
@@ -103,25 +134,26 @@ def test_a_single_value_may_be_a_number_or_stand_in_a_list(value):
     ],
 )
 def test_a_host_field_of_another_type_names_asset_field_and_remedy(field, remedy, wrong):
-    with pytest.raises(ProtocolError) as raised:
-        host_record("h-1", {**HOST, field: wrong}, instance())
-    assert str(raised.value).startswith(f"Asset h-1: its field {field} holds a {type(wrong).__name__}")
-    assert remedy in str(raised.value)
+    for read in (one_record, among_rows):
+        with pytest.raises(ProtocolError) as raised:
+            read({**HOST, field: wrong})
+        assert str(raised.value).startswith(f"Asset h-1: its field {field} holds a {type(wrong).__name__}")
+        assert remedy in str(raised.value)
 
 
 @pytest.mark.parametrize("field", ["user_email", "directory_user_surname", "user_department", "criticality"])
 def test_a_user_field_of_another_type_names_asset_and_field(field):
     with pytest.raises(ProtocolError, match=f"Asset u-1: its field {field} holds a dict"):
-        user_record("u-1", {**USER, field: {"value": "x"}}, instance())
+        user({**USER, field: {"value": "x"}})
 
 
 def test_a_value_field_of_another_type_names_its_setting():
     settings = instance(platform_user_value_field="login")
     with pytest.raises(ProtocolError, match="platform_user_value_field must name a field of text"):
-        user_record("u-1", {**USER, "login": {"value": "x"}}, settings)
+        user({**USER, "login": {"value": "x"}}, settings)
 
 
 @pytest.mark.parametrize("field", ["department", "criticality"])
 def test_several_values_where_one_is_written_are_refused(field):
     with pytest.raises(ProtocolError, match=f"Asset h-1: its field {field} holds a list"):
-        host_record("h-1", {**HOST, field: ["a", "b"]}, instance())
+        host({**HOST, field: ["a", "b"]})
