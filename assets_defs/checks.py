@@ -5,6 +5,7 @@ are found by `ownership.quality`.
 """
 
 import inspect
+from collections.abc import Iterator
 from datetime import UTC, date, datetime
 from typing import Any, Protocol
 
@@ -41,45 +42,72 @@ class Look(Protocol):
 
 
 def asset_checks(instance: Instance) -> list[dg.AssetChecksDefinition]:
-    """Define the checks of an instance's tables."""
+    """Define the checks of an instance's tables.
+
+    Each definition is a step of a run, which costs more than what a check does there: checks whose tables are
+    made at about the same time share one. The check that blocks has a step of its own, for the sink waits for
+    that step.
+    """
     return [
-        _check(instance, "logon_days", days_are_fresh),
-        _check(instance, "logon_days", no_gaps),
-        _check(instance, "logon_days", documents_carry_both_fields),
-        _check(instance, "logon_counts", search_certificate_is_verified),
-        _check(instance, "inventory_hosts", inventory_certificate_is_verified),
-        _check(instance, "inventory_hosts", host_names_are_unique),
-        _check(instance, "inventory_hosts", owners_exist, also_reads="inventory_users"),
-        _check(instance, "inventory_users", identities_are_unique),
-        _check(instance, "inventory_users", users_have_a_department),
-        _check(instance, "host_user_shares", users_are_of_one_domain),
-        _check(instance, "username_matches", most_evidence_is_matched),
-        _check(instance, "owner_decisions", conflicts_do_not_grow),
-        _check(instance, "owner_decisions", hosts_send_their_own_events, blocking=True),
+        _checks(
+            instance,
+            "logon_checks",
+            logon_days=[days_are_fresh, no_gaps, documents_carry_both_fields],
+            logon_counts=[search_certificate_is_verified],
+        ),
+        _checks(
+            instance,
+            "inventory_checks",
+            inventory_hosts=[inventory_certificate_is_verified, host_names_are_unique, owners_exist],
+            inventory_users=[identities_are_unique, users_have_a_department],
+        ),
+        _checks(
+            instance,
+            "owner_checks",
+            host_user_shares=[users_are_of_one_domain],
+            username_matches=[most_evidence_is_matched],
+            owner_decisions=[conflicts_do_not_grow],
+        ),
+        _checks(instance, "blocking_check", blocking=True, owner_decisions=[hosts_send_their_own_events]),
     ]
 
 
-def _check(
-    instance: Instance, table: str, look: Look, *, also_reads: str | None = None, blocking: bool = False
+def _checks(
+    instance: Instance, step: str, *, blocking: bool = False, **looks_at: list[Look]
 ) -> dg.AssetChecksDefinition:
-    @dg.asset_check(
-        asset=asset_key(instance, table),
-        name=look.__name__,
-        description=inspect.getdoc(look),
-        additional_deps=[asset_key(instance, also_reads)] if also_reads else None,
-        blocking=blocking,
+    """Define the checks of some tables as one step, of which single checks can be chosen in the UI."""
+    looks = {look.__name__: look for table in looks_at.values() for look in table}
+    specs = [
+        dg.AssetCheckSpec(
+            look.__name__,
+            asset=asset_key(instance, table),
+            description=inspect.getdoc(look),
+            blocking=blocking,
+        )
+        for table, looks_at_it in looks_at.items()
+        for look in looks_at_it
+    ]
+
+    @dg.multi_asset_check(
+        name=f"{instance.slug}_{step}",
+        specs=specs,
+        can_subset=True,
         required_resource_keys=set(resource_keys(instance)),
     )
-    def check(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
-        try:
-            result = look(context, scan_of(context, instance))
-        except AssetOwnersError as error:
-            result = _result(passed=False, said=f"Could not be looked at: {error}")
-        if not result.passed:
-            context.log.warning(f"Check {look.__name__}: {result.description}")
-        return result
+    def step_of_checks(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
+        scan = scan_of(context, instance)
+        for spec in specs:
+            if spec.key not in context.selected_asset_check_keys:
+                continue
+            try:
+                result = looks[spec.name](context, scan)
+            except AssetOwnersError as error:
+                result = _result(passed=False, said=f"Could not be looked at: {error}")
+            if not result.passed:
+                context.log.warning(f"Check {spec.name}: {result.description}")
+            yield result._replace(asset_key=spec.asset_key, check_name=spec.name)
 
-    return check
+    return step_of_checks
 
 
 def days_are_fresh(_: dg.AssetCheckExecutionContext, scan: Scan) -> dg.AssetCheckResult:
