@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from datetime import UTC, datetime
-from functools import partial
 from typing import Any
 
 import dagster as dg
@@ -13,10 +12,8 @@ from assets_defs.progress import Progress
 from assets_defs.scan import Scan, resource_keys, scan_of, told_to_the_operator
 from assets_defs.specs import described, made
 from resources.inventory import OnProgress, untold
-from resources.records import host_rows, user_rows
+from resources.records import AssetRows, host_rows, user_rows
 from resources.settings import Instance, ListCall
-
-Rows = Callable[..., pl.DataFrame]
 
 
 def inventory_assets(instance: Instance) -> list[dg.AssetsDefinition]:
@@ -52,16 +49,17 @@ def _listed(
 
 def list_hosts(scan: Scan, on_progress: OnProgress = untold) -> pl.DataFrame:
     """List the host assets as rows of inventory_hosts."""
-    return _rows(scan, scan.instance.platform.contract.hosts, host_rows, on_progress)
+    instance = scan.instance
+    return _listed_now(scan, instance.platform.contract.hosts, host_rows(instance), on_progress)
 
 
 def list_users(scan: Scan, on_progress: OnProgress = untold) -> pl.DataFrame:
     """List the user assets as rows of inventory_users."""
-    return _rows(scan, scan.instance.platform.contract.users, user_rows, on_progress)
+    instance = scan.instance
+    return _listed_now(scan, instance.platform.contract.users, user_rows(instance), on_progress)
 
 
-def _rows(scan: Scan, call: ListCall, rows_of: Rows, on_progress: OnProgress) -> pl.DataFrame:
+def _listed_now(scan: Scan, call: ListCall, rows: AssetRows, on_progress: OnProgress) -> pl.DataFrame:
     listed_at = datetime.now(UTC)
-    frame_of = partial(rows_of, instance=scan.instance)
-    rows = scan.inventory().list_assets(call, frame_of, on_progress=on_progress)
-    return rows.with_columns(listed_at=listed_at)
+    frame = scan.inventory().list_assets(call, rows.read, on_progress=on_progress)
+    return rows.table(frame).with_columns(listed_at=listed_at)

@@ -8,7 +8,6 @@ from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import local
@@ -142,9 +141,9 @@ def listing(url: str, page: int) -> Callable[[], dict[str, Any]]:
     def timed() -> dict[str, Any]:
         assets = 0
         with client:
-            for call, rows_of in ((contract.hosts, host_rows), (contract.users, user_rows)):
-                rows = client.list_assets(call, partial(rows_of, instance=instance))
-                assets += rows.with_columns(listed_at=NOW).height
+            for call, rows in ((contract.hosts, host_rows(instance)), (contract.users, user_rows(instance))):
+                read = client.list_assets(call, rows.read)
+                assets += rows.table(read).with_columns(listed_at=NOW).height
         return {"assets": assets}
 
     return timed

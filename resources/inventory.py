@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 import polars as pl
 import tenacity
@@ -24,12 +24,11 @@ from resources.inventory_session import InventorySession
 from resources.settings import ListCall, Platform
 
 READINGS = 3  # of a list that changes while it is read
-BATCH = 5_000  # assets, at least, that are made into rows at once: many small frames cost more than few
 
 T = TypeVar("T")
 Fields = Mapping[str, Any]
-FrameOf = Callable[[Sequence[str], Sequence[Fields]], pl.DataFrame]
-"""Makes assets, given as ids and fields, into as many rows in that order."""
+Keep = Callable[[Sequence[str], Sequence[Fields]], T]
+"""Told the ids and the fields of the assets of a page, gives what to keep of them."""
 OnProgress = Callable[[int, int], None]
 """Told how many of how many are done."""
 
@@ -39,13 +38,17 @@ def untold(_done: int, _total: int) -> None:
 
 
 @dataclass(frozen=True)
-class Page:
-    """One page of a list: its number, the size announced for the whole list, and its assets."""
+class Page(Generic[T]):
+    """One page of a list: its number, the size announced for the whole list, and what is kept of it."""
 
     number: int
     size: int
     ids: list[str]
-    assets: list[Fields]
+    kept: T
+
+
+ReadPage = Callable[[int], Page[T] | ServiceError]
+"""Reads the page of a number; a refusal is returned."""
 
 
 class InventoryClient:
@@ -188,7 +191,11 @@ class InventoryClient:
     # Lists (readings §5.4)
 
     def list_assets(
-        self, call: ListCall, frame_of: FrameOf, *, on_progress: OnProgress = untold
+        self,
+        call: ListCall,
+        rows_of: Keep[pl.DataFrame],
+        *,
+        on_progress: OnProgress = untold,
     ) -> pl.DataFrame:
         """Read a list to its end, several pages at a time.
 
@@ -197,7 +204,8 @@ class InventoryClient:
 
         Args:
             call: the list, usually `contract.hosts` or `contract.users`.
-            frame_of: given the assets in batches of pages; nothing but its rows is held.
+            rows_of: makes each asset of a page into a row; nothing else is held. Columns that only some
+                pages have are null in the others. Called in several threads.
             on_progress: told after each page how many assets of how many are read.
 
         Returns:
@@ -212,9 +220,9 @@ class InventoryClient:
             stop=tenacity.stop_after_attempt(READINGS),
             reraise=True,
         )
-        return again(self._read_list, call, frame_of, on_progress)
+        return again(self._read_list, call, rows_of, on_progress)
 
-    def first_page(self, call: ListCall) -> Page:
+    def first_page(self, call: ListCall) -> Page[Sequence[Fields]]:
         """Find the first page of a list: number 0 or 1, whichever the service begins with.
 
         A service that begins with 1 refuses page 0, gives it empty, or gives page 1 instead.
@@ -222,14 +230,14 @@ class InventoryClient:
         Raises:
             ProtocolError: it is empty and the list is not; else as from `list_assets`.
         """
-        return self._begin(call)[0]
+        return self._begin(lambda number: self._page(call, number, lambda _, assets: assets), call.path)[0]
 
-    def _begin(self, call: ListCall) -> tuple[Page, list[Page | ServiceError]]:
+    def _begin(self, read: ReadPage[T], path: str) -> tuple[Page[T], list[Page[T] | ServiceError]]:
         """Find the first page; the second comes with it where telling the first took both."""
-        zero = self._page(call, 0)
+        zero = read(0)
         if isinstance(zero, Page) and len(zero.ids) == zero.size:
             return zero, []
-        one = self._page(call, 1)
+        one = read(1)
         repeated = isinstance(zero, Page) and isinstance(one, Page) and zero.ids == one.ids
         if isinstance(zero, Page) and zero.ids and not repeated:
             return zero, [one]
@@ -237,54 +245,61 @@ class InventoryClient:
             raise one
         if one.size and not one.ids:
             raise _IncompleteError(
-                f"{self._transport.where} announced {one.size} items for {call.path} and gave 0 on the "
-                "first page"
+                f"{self._transport.where} announced {one.size} items for {path} and gave 0 on the first page"
             )
         return one, []
 
-    def _read_list(self, call: ListCall, frame_of: FrameOf, on_progress: OnProgress) -> pl.DataFrame:
-        first, second = self._begin(call)
-        rows = _Rows(frame_of)
+    def _read_list(
+        self, call: ListCall, rows_of: Keep[pl.DataFrame], on_progress: OnProgress
+    ) -> pl.DataFrame:
+        def read(number: int) -> Page[pl.DataFrame] | ServiceError:
+            return self._page(call, number, rows_of)
+
+        first, second = self._begin(read, call.path)
+        frames: list[pl.DataFrame] = []
+        rows = itertools.count()
+        row_of: dict[str, int] = {}  # the last one of an id; ids in the order of the service
         reason = ""
-        with contextlib.closing(self._pages(call, first, second)) as pages:
+        with contextlib.closing(self._pages(read, first, second)) as pages:
             for page in pages:
                 if isinstance(page, ServiceError):
                     reason = f" and then a refusal ({page})"
                     break
-                known = rows.distinct
-                rows.add(page)
-                on_progress(rows.distinct, first.size)
+                known = len(row_of)
+                frames.append(page.kept)
+                row_of.update(zip(page.ids, rows))  # noqa: B905  (rows have no end)
+                on_progress(len(row_of), first.size)
                 if page.size != first.size:
                     reason = f" and then announced {page.size}"
                     break
-                if rows.distinct == first.size:
-                    return rows.frame()
-                if rows.distinct == known or rows.distinct > first.size:
+                if len(row_of) == first.size:
+                    return pl.concat(frames, how="diagonal")[list(row_of.values())]
+                if len(row_of) == known or len(row_of) > first.size:
                     break
         raise _IncompleteError(
-            f"{self._transport.where} announced {first.size} items for {call.path}, gave {rows.distinct} "
+            f"{self._transport.where} announced {first.size} items for {call.path}, gave {len(row_of)} "
             f"distinct ones{reason}; a list with gaps is not used (last of {READINGS} readings)"
         )
 
     def _pages(
-        self, call: ListCall, first: Page, second: list[Page | ServiceError]
-    ) -> Generator[Page | ServiceError]:
+        self, read: ReadPage[T], first: Page[T], second: list[Page[T] | ServiceError]
+    ) -> Generator[Page[T] | ServiceError]:
         """Yield the known pages and those after them, without an end; a refused one as its refusal."""
         yield first
         yield from second
         expected = -(-first.size // max(len(first.ids), 1))  # the service may give fewer than asked for
         begin = first.number + 1 + len(second)
         after = range(begin, max(begin, first.number + expected))
-        yield from self._ahead(call, after)
-        yield from (self._page(call, number) for number in itertools.count(after.stop))
+        yield from self._ahead(read, after)
+        yield from map(read, itertools.count(after.stop))
 
-    def _ahead(self, call: ListCall, numbers: Iterable[int]) -> Generator[Page | ServiceError]:
+    def _ahead(self, read: ReadPage[T], numbers: Iterable[int]) -> Generator[Page[T] | ServiceError]:
         """Yield pages in order, while the next ones are on their way; their number is bounded."""
         executor = ThreadPoolExecutor(self._connections)
-        running: deque[Future[Page | ServiceError]] = deque()
+        running: deque[Future[Page[T] | ServiceError]] = deque()
         try:
             for number in numbers:
-                running.append(executor.submit(self._page, call, number))
+                running.append(executor.submit(read, number))
                 if len(running) >= 2 * self._connections:
                     yield running.popleft().result()
             while running:
@@ -292,7 +307,7 @@ class InventoryClient:
         finally:
             executor.shutdown(cancel_futures=True)
 
-    def _page(self, call: ListCall, number: int) -> Page | ServiceError:
+    def _page(self, call: ListCall, number: int, keep: Keep[T]) -> Page[T] | ServiceError:
         """Read one page; a refusal is returned, for it may only mean that there is no such page."""
         form = {**call.params, "page": str(number), "size": str(self._platform.contract.page_size)}
         envelope = self._envelope("POST", call.path, form, tenant=True, repeatable=True)
@@ -307,8 +322,8 @@ class InventoryClient:
                 f"{self._transport.where} answered {call.path} with no list of items and their number; "
                 "check the paths in platform.contract"
             )
-        ids = [self._id_of(item, call.path) for item in items]
-        return Page(number, size, ids, [self._fields_of(item, call.path) for item in items])
+        ids = self._ids_of(items, call.path)
+        return Page(number, size, ids, keep(ids, self._fields_of(items, ids, call.path)))
 
     # Single assets
 
@@ -322,12 +337,12 @@ class InventoryClient:
         if call is None:
             raise ConfigurationError("platform.contract.read: is null, so no single asset can be read")
         item = self.post(call.path, {call.id_param: asset_id}, repeatable=True)
-        if not isinstance(item, dict) or self._id_of(item, call.path) != asset_id:
+        if not isinstance(item, dict) or self._ids_of([item], call.path) != [asset_id]:
             raise ProtocolError(
                 f"{self._transport.where} answered {call.path} with something else than asset {asset_id}; "
                 "check path and id_param of platform.contract.read"
             )
-        return self._fields_of(item, call.path)
+        return self._fields_of([item], [asset_id], call.path)[0]
 
     def update(self, asset_id: str, fields: Mapping[str, str]) -> None:
         """Set fields of one asset in one request, which is sent once (after an expired session, once more).
@@ -341,57 +356,26 @@ class InventoryClient:
         except ProtocolError as error:
             raise TransientError(str(error)) from error
 
-    # Parts of an answer
+    # Parts of items
 
-    def _id_of(self, item: Mapping[str, Any], path: str) -> str:
-        asset_id = item.get("id")
-        if type(asset_id) not in (str, int) or asset_id == "":
+    def _ids_of(self, items: Sequence[Fields], path: str) -> list[str]:
+        ids = [item.get("id") for item in items]
+        if "" in ids or set(map(type, ids)) - {str, int}:
             raise ProtocolError(f"{self._transport.where} answered {path} with an item that has no usable id")
-        return str(asset_id)
+        return list(map(str, ids))
 
-    def _fields_of(self, item: Mapping[str, Any], path: str) -> Mapping[str, Any]:
-        fields: Any = item
-        for part in filter(None, self._platform.contract.fields_in.split(".")):
-            fields = fields.get(part) if isinstance(fields, dict) else None
-        if not isinstance(fields, dict):
-            raise ProtocolError(
-                f"{self._transport.where} answered {path} with an item ({self._id_of(item, path)}) without "
-                f"fields in {self._platform.contract.fields_in!r}; check platform.contract.fields_in"
-            )
-        return fields
-
-
-class _Rows:
-    """Rows of the assets of a list, made as its pages come."""
-
-    def __init__(self, frame_of: FrameOf) -> None:
-        self._frame_of = frame_of
-        self._frames: list[pl.DataFrame] = []
-        self._ids: list[str] = []
-        self._assets: list[Fields] = []
-        self._read = 0
-        self._last: dict[str, int] = {}  # id to the row that holds it, in the order of the service
-
-    @property
-    def distinct(self) -> int:
-        """How many ids were read."""
-        return len(self._last)
-
-    def add(self, page: Page) -> None:
-        self._last.update(zip(page.ids, itertools.count(self._read), strict=False))
-        self._read += len(page.ids)
-        self._ids += page.ids
-        self._assets += page.assets
-        if len(self._ids) >= BATCH:
-            self._make()
-
-    def frame(self) -> pl.DataFrame:
-        self._make()
-        return pl.concat(self._frames)[list(self._last.values())]
-
-    def _make(self) -> None:
-        self._frames.append(self._frame_of(self._ids, self._assets))
-        self._ids, self._assets = [], []
+    def _fields_of(self, items: Sequence[Fields], ids: Sequence[str], path: str) -> Sequence[Fields]:
+        fields_in = self._platform.contract.fields_in
+        found = items
+        for part in filter(None, fields_in.split(".")):
+            found = [one.get(part) if isinstance(one, dict) else None for one in found]
+        for asset_id, fields in zip(ids, found, strict=True) if set(map(type, found)) - {dict} else ():
+            if not isinstance(fields, dict):
+                raise ProtocolError(
+                    f"{self._transport.where} answered {path} with an item ({asset_id}) without fields in "
+                    f"{fields_in!r}; check platform.contract.fields_in"
+                )
+        return found
 
 
 class _IncompleteError(ProtocolError):

@@ -22,26 +22,9 @@ _TEXTS = pl.List(pl.String)
 _NO_TEXTS = pl.lit(pl.Series([[]], dtype=_TEXTS))
 
 
-def host_rows(ids: Sequence[str], assets: Sequence[Fields], instance: Instance) -> pl.DataFrame:
-    """Rows of inventory_hosts, without listed_at, for hosts given as ids and fields.
-
-    Raises:
-        ProtocolError: a field holds something else than text, a number or a list of them.
-    """
-    columns = {name: column.series(ids, assets) for name, column in _host_columns(instance).items()}
-    return pl.DataFrame({"host_id": pl.Series(ids, dtype=pl.String), **columns})
-
-
-def host_record(asset_id: str, fields: Fields, instance: Instance) -> dict[str, Any]:
-    """One row of `host_rows`, as plain values."""
-    columns = {name: column.value(asset_id, fields) for name, column in _host_columns(instance).items()}
-    return {"host_id": asset_id, **columns}
-
-
-def user_rows(ids: Sequence[str], assets: Sequence[Fields], instance: Instance) -> pl.DataFrame:
-    """Rows of inventory_users, without listed_at; as `host_rows`."""
-    columns = {name: column.series(ids, assets) for name, column in _user_columns(instance).items()}
-    return pl.DataFrame({"user_id": pl.Series(ids, dtype=pl.String), **columns})
+def _lists(column: str) -> str:
+    """The name beside a column's own under which a page gives lists."""
+    return f"{column}, lists"
 
 
 def _texts(value: object) -> list[str]:
@@ -68,9 +51,8 @@ class _Column:
     texts: Callable[[object], list[str]] = _texts
     single: bool = False
 
-    def value(self, asset_id: str, fields: Fields) -> list[str] | str | None:
+    def value(self, asset_id: str, found: object) -> list[str] | str | None:
         """What it holds of one asset."""
-        found = fields.get(self.field) if self.field else None
         try:
             texts = self.texts(found)
         except TypeError as error:
@@ -81,17 +63,24 @@ class _Column:
             raise self._unusable(asset_id, found)
         return texts[0] if texts else None
 
-    def series(self, ids: Sequence[str], assets: Sequence[Fields]) -> pl.Series:
-        """What it holds of many."""
-        found = [fields.get(self.field) for fields in assets] if self.field else [None] * len(assets)
+    def read(self, name: str, ids: Sequence[str], assets: Sequence[Fields]) -> pl.Series:
+        """What a page gives for it: texts under its name, or lists of texts under another one."""
+        found = [fields.get(self.field) for fields in assets] if self.field else [None] * len(ids)
         if set(map(type, found)) <= {str, NoneType}:  # nearly always
-            text = pl.Series(found, dtype=pl.String)
-            said = pl.when(text != "").then(text if self.single else pl.concat_list(text))
-            return pl.select(said if self.single else said.otherwise(_NO_TEXTS)).to_series()
-        values = [self.value(*asset) for asset in zip(ids, assets, strict=True)]
+            return pl.Series(name, found, dtype=pl.String)
+        values = [self.value(*one) for one in zip(ids, found, strict=True)]
+        if self.single:
+            return pl.Series(name, values, dtype=pl.String)
         # Through JSON: Polars takes ten times as long for lists of Python's strings.
-        kind = pl.List(pl.String() if self.single else _TEXTS)
-        return pl.Series([json.dumps(values)]).str.json_decode(kind).list.explode(empty_as_null=False)
+        texts = pl.Series(_lists(name), [json.dumps(values)]).str.json_decode(pl.List(_TEXTS))
+        return texts.list.explode(empty_as_null=False)
+
+    def stored(self, name: str) -> pl.Expr:
+        """What the table holds, from what pages gave."""
+        said, text = pl.when(pl.col(name) != ""), pl.col(name)
+        if self.single:
+            return said.then(text)
+        return pl.coalesce(_lists(name), said.then(pl.concat_list(text)).otherwise(_NO_TEXTS)).alias(name)
 
     def _unusable(self, asset_id: str, found: object) -> ProtocolError:
         remedy = (
@@ -105,21 +94,56 @@ class _Column:
         )
 
 
-def _host_columns(instance: Instance) -> dict[str, _Column]:
+@dataclass(frozen=True)
+class AssetRows:
+    """How assets become rows of a table, without listed_at.
+
+    `read` and `record` raise ProtocolError when a field holds something else than text, a number or a list
+    of them.
+    """
+
+    id_column: str
+    columns: Mapping[str, _Column]
+
+    def read(self, ids: Sequence[str], assets: Sequence[Fields]) -> pl.DataFrame:
+        """Assets of a page as rows for `table`: what `InventoryClient.list_assets` asks for."""
+        columns = (column.read(name, ids, assets) for name, column in self.columns.items())
+        return pl.DataFrame([pl.Series(self.id_column, ids, dtype=pl.String), *columns])
+
+    def table(self, read: pl.DataFrame) -> pl.DataFrame:
+        """Put the rows of one or more pages into a table."""
+        given = {**dict.fromkeys(self.columns, pl.String), **dict.fromkeys(map(_lists, self.columns), _TEXTS)}
+        whole = pl.concat([pl.DataFrame(schema=given), read], how="diagonal")
+        return whole.select(self.id_column, *(column.stored(name) for name, column in self.columns.items()))
+
+    def record(self, asset_id: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+        """The row of one asset as plain values."""
+        columns = {
+            name: column.value(asset_id, fields.get(column.field) if column.field else None)
+            for name, column in self.columns.items()
+        }
+        return {self.id_column: asset_id, **columns}
+
+
+def host_rows(instance: Instance) -> AssetRows:
+    """How host assets become rows of inventory_hosts."""
     enriched = instance.platform.contract.enrich_fields
-    return {
+    columns = {
         "hostnames": _Column(instance.platform_hostname_field, "platform_hostname_field"),
         "owner_ids": _Column(instance.platform_user_field, "platform_user_field", owner_ids),
         "department": _Column(enriched.user_department, single=True),
         "criticality": _Column(enriched.criticality, single=True),
     }
+    return AssetRows("host_id", columns)
 
 
-def _user_columns(instance: Instance) -> dict[str, _Column]:
+def user_rows(instance: Instance) -> AssetRows:
+    """How user assets become rows of inventory_users."""
     named = ("user_email", "directory_user_sam_account_name", "directory_user_surname")
-    return {
+    columns = {
         "user_value": _Column(instance.platform_user_value_field, "platform_user_value_field"),
         **{name: _Column(name) for name in named},
         "user_department": _Column("user_department", single=True),
         "criticality": _Column("criticality", single=True),
     }
+    return AssetRows("user_id", columns)

@@ -15,7 +15,7 @@ import polars as pl
 from resources.errors import AuthenticationError, NotFoundError, ServiceError, TransientError
 from resources.inventory import InventoryClient
 from resources.journal import Journal, Result, Values
-from resources.records import host_record
+from resources.records import host_rows
 from resources.settings import Instance
 from resources.tables import Tables
 
@@ -143,7 +143,7 @@ class Writer:
 
     def _held(self, host_id: str) -> Values:
         if self._readable:
-            row = host_record(host_id, self._inventory.read(host_id), self._instance)
+            row = host_rows(self._instance).record(host_id, self._inventory.read(host_id))
         elif host_id in self._listed:
             row = self._listed[host_id]
         else:

@@ -136,8 +136,8 @@ def _run(
     run_id, now = f"run of {day}", _evening(day)
     window = look_back_window(day, scan.lookback_days, scan.first_day)
     hosts, users = (
-        rows_of([asset["id"] for asset in listed], listed, _INSTANCE).with_columns(listed_at=now)
-        for rows_of, listed in ((host_rows, assets), (user_rows, company.users))
+        rows.table(rows.read([asset["id"] for asset in listed], listed)).with_columns(listed_at=now)
+        for rows, listed in ((host_rows(_INSTANCE), assets), (user_rows(_INSTANCE), company.users))
     )
     shares = host_user_shares(
         tables.logon_counts(window, run_id=run_id),

@@ -23,7 +23,7 @@ from resources.errors import AssetOwnersError, ConfigurationError
 from resources.http import Transport
 from resources.inventory import InventoryClient
 from resources.inventory_session import PROFILE
-from resources.records import host_record, user_rows
+from resources.records import host_rows, user_rows
 from resources.search import SearchClient
 from resources.settings import Instance, ListCall, Platform, load_instance
 
@@ -225,7 +225,7 @@ def _listed(
         f"{page.number} and holds {given:,}{', the most that the service gives' if capped else ''}"
     )
     yield Finding("ok", what, text)
-    return dict(zip(page.ids, page.assets, strict=True))
+    return dict(zip(page.ids, page.kept, strict=True))
 
 
 def _host_fields(instance: Instance, hosts: Assets) -> Iterator[Finding]:
@@ -249,7 +249,8 @@ def _host_fields(instance: Instance, hosts: Assets) -> Iterator[Finding]:
 def _one_host(instance: Instance, inventory: InventoryClient, hosts: Assets) -> Iterator[Finding]:
     """Hold the reading of one host against the list: such a reading guards every write (readings §2.5)."""
     what = "platform.contract.read"
-    records = yield from _attempt("hosts", lambda: [host_record(*host, instance) for host in hosts.items()])
+    rows = host_rows(instance)
+    records = yield from _attempt("hosts", lambda: [rows.record(*host) for host in hosts.items()])
     if records is None:
         yield from _untried("the list is not usable", what)
         return
@@ -259,7 +260,7 @@ def _one_host(instance: Instance, inventory: InventoryClient, hosts: Assets) -> 
     # A host with an owner tells more: a reading that hides owners would let them be overwritten.
     listed = next((record for record in records if record["owner_ids"]), records[0])
     host_id = listed["host_id"]
-    read = yield from _attempt(what, lambda: host_record(host_id, inventory.read(host_id), instance))
+    read = yield from _attempt(what, lambda: rows.record(host_id, inventory.read(host_id)))
     if read == listed:
         yield Finding("ok", what, f"host {host_id} is read as the list shows it")
     elif read is not None:
@@ -284,7 +285,7 @@ def _user_fields(instance: Instance, users: Assets) -> Iterator[Finding]:
             f"{_names(users)}. Name the field that holds the user name, and check platform.contract.fields_in"
         )
         yield Finding("wrong", what, text)
-    yield from _attempt("users", lambda: user_rows(list(users), list(users.values()), instance))
+    yield from _attempt("users", lambda: [user_rows(instance).record(*user) for user in users.items()])
 
 
 def _written_fields(instance: Instance) -> dict[str, str]:

@@ -64,6 +64,10 @@ def ids(inventory, call=ASSET_HOSTS):
     return listed(inventory, call)["id"].to_list()
 
 
+def ids_alone(ids, _):
+    return pl.DataFrame({"id": ids})
+
+
 def listed(inventory, call, *fields):
     """Ids and some fields of a list."""
 
@@ -289,34 +293,19 @@ def test_several_pages_are_on_their_way_and_never_more_than_the_connections(serv
     assert watch.most_in_flight == 3
 
 
-def test_pages_are_not_fetched_far_ahead_of_who_takes_them(service, open_client, monkeypatch):
-    monkeypatch.setattr("resources.inventory.BATCH", 1)
+def test_pages_are_not_fetched_far_ahead_of_who_takes_them(service, open_client):
     watch = Watch(service)
     fetched = []
 
-    def slow(ids, _):
-        if {"h-0", "h-8"} & set(ids):
+    def slow(done, _):
+        if done in {1, 9}:
             threading.Event().wait(0.3)
             fetched.append(watch.calls["assets/list"])
-        return pl.DataFrame({"id": ids})
 
     with open_client(connections=2, contract={"page_size": 1}) as inventory:
-        assert inventory.list_assets(ASSET_HOSTS, slow)["id"].to_list() == HOST_IDS
+        assert inventory.list_assets(ASSET_HOSTS, ids_alone, on_progress=slow)["id"].to_list() == HOST_IDS
     assert fetched[0] == 2  # the two that find the page base
     assert fetched[1] <= 2 + 7 + 4
-
-
-@pytest.mark.parametrize(("batch", "sizes"), [(2, [4, 4, 4, 4, 4, 4, 1]), (10, [12, 12, 1]), (5_000, [25])])
-def test_rows_are_made_of_whole_pages_and_let_go(inventory, monkeypatch, batch, sizes):
-    monkeypatch.setattr("resources.inventory.BATCH", batch)
-    made = []
-
-    def frame_of(ids, assets):
-        made.append((len(ids), len(assets)))
-        return pl.DataFrame({"id": ids})
-
-    assert inventory.list_assets(ASSET_HOSTS, frame_of)["id"].to_list() == HOST_IDS
-    assert made == [(size, size) for size in sizes]
 
 
 def test_a_list_that_grows_while_it_is_read_is_read_again(service, inventory):
@@ -427,6 +416,14 @@ def test_what_is_no_list_names_the_contract(tmp_path, payload):
         ids(inventory)
 
 
+def test_a_column_that_only_some_pages_have_is_null_in_the_others(inventory):
+    def rows_of(ids, _):
+        return pl.DataFrame({"id": ids, **({"odd": [True] * len(ids)} if "h-5" in ids else {})})
+
+    odd = inventory.list_assets(ASSET_HOSTS, rows_of)["odd"].to_list()
+    assert odd == [None] * 4 + [True] * 4 + [None] * 17
+
+
 def test_an_id_that_comes_twice_is_one_row_with_what_came_last(tmp_path):
     pages = [[("a", 1), ("b", 1)], [("a", 2), ("c", 1)]]
 
@@ -437,26 +434,23 @@ def test_an_id_that_comes_twice_is_one_row_with_what_came_last(tmp_path):
         assert listed(inventory, ASSET_HOSTS, "version").rows() == [("a", 2), ("b", 1), ("c", 1)]
 
 
-def test_an_error_of_a_row_ends_the_reading(service, open_client, monkeypatch):
-    monkeypatch.setattr("resources.inventory.BATCH", 1)
+def test_an_error_of_a_row_ends_the_reading(service, open_client):
     going_on = threading.Event()
 
     def hold(request):
         if request.url.path == ASSETS and int(request.state.parameters["page"]) > 1:
             going_on.wait(5)
 
-    def frame_of(ids, _):
+    def rows_of(ids, assets):
         if ids == ["h-1"]:
             threading.Timer(0.2, going_on.set).start()
             raise ZeroDivisionError
-        return pl.DataFrame({"id": ids})
+        return ids_alone(ids, assets)
 
     watch = Watch(service, hold)
     with open_client(connections=4, contract={"page_size": 1}) as inventory, pytest.raises(ZeroDivisionError):
-        inventory.list_assets(ASSET_HOSTS, frame_of)
-    assert (
-        watch.calls["assets/list"] <= 2 + 4
-    )  # the page base, among it that of the error, those on their way
+        inventory.list_assets(ASSET_HOSTS, rows_of)
+    assert watch.calls["assets/list"] <= 2 + 4  # those that tell the page base, those on their way
 
 
 # Single assets

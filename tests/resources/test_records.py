@@ -1,10 +1,11 @@
 from datetime import UTC, datetime
 
+import polars as pl
 import pytest
 
 from ownership.schemas import InventoryHosts, InventoryUsers, polars_schema
 from resources.errors import ProtocolError
-from resources.records import host_record, host_rows, user_rows
+from resources.records import host_rows, user_rows
 from tests.resources.samples import instance, instance_content
 
 HOST = {
@@ -29,15 +30,19 @@ def enriching(**fields):
     return instance(platform={**platform, "contract": {"enrich_fields": fields}})
 
 
-def host(fields, settings=None, host_id="h-1"):
+def host(fields, settings=None):
     """The record of a host, which is its row in the table as well."""
-    record = host_record(host_id, fields, settings or instance())
-    assert host_rows([host_id], [fields], settings or instance()).rows(named=True) == [record]
+    rows = host_rows(settings or instance())
+    record = rows.record("h-1", fields)
+    assert rows.table(rows.read(["h-1"], [fields])).rows(named=True) == [record]
     return record
 
 
-def user(fields, settings=None, user_id="u-1"):
-    return user_rows([user_id], [fields], settings or instance()).row(0, named=True)
+def user(fields, settings=None):
+    rows = user_rows(settings or instance())
+    record = rows.record("u-1", fields)
+    assert rows.table(rows.read(["u-1"], [fields])).rows(named=True) == [record]
+    return record
 
 
 def test_a_host_is_its_names_owners_and_what_enrichment_writes():
@@ -101,26 +106,28 @@ def test_a_single_value_may_be_a_number_or_stand_in_a_list(value):
     assert host({**HOST, "criticality": value})["criticality"] == text
 
 
-def test_rows_are_the_records_of_their_hosts_whatever_else_is_in_the_column():
+def test_rows_are_the_records_of_their_assets_whatever_the_others_of_the_page_hold():
     odd = [{}, HOST, {**HOST, "asset_owner": ["u-1", 2], "criticality": [1]}, dict.fromkeys(HOST, "")]
-    for hosts in ([], odd[:2], odd):
-        ids = [f"h-{number}" for number in range(len(hosts))]
-        rows = host_rows(ids, hosts, instance())
-        assert rows.rows(named=True) == [
-            host(*one) for one in zip(hosts, [instance()] * 4, ids, strict=False)
-        ]
-        assert rows.with_columns(listed_at=NOW).schema == polars_schema(InventoryHosts)
-        assert user_rows(ids, hosts, instance()).with_columns(listed_at=NOW).schema == polars_schema(
-            InventoryUsers
-        )
+    rows = host_rows(instance())
+    pages = [rows.read([f"h-{size}-{n}" for n in range(size)], odd[:size]) for size in range(5)]
+    expected = [rows.record(f"h-{size}-{n}", odd[n]) for size in range(5) for n in range(size)]
+    assert rows.table(pl.concat(pages, how="diagonal")).rows(named=True) == expected
+
+
+@pytest.mark.parametrize("hosts", [[], [HOST], [{**HOST, "asset_owner": ["u-1"], "search_agent_name": []}]])
+@pytest.mark.parametrize(("rows", "model"), [(host_rows, InventoryHosts), (user_rows, InventoryUsers)])
+def test_rows_have_the_types_of_their_table(hosts, rows, model):
+    rows = rows(instance())
+    table = rows.table(rows.read([str(number) for number in range(len(hosts))], hosts))
+    assert table.with_columns(listed_at=NOW).schema == polars_schema(model)
 
 
 def one_record(fields):
-    return host_record("h-1", fields, instance())
+    return host_rows(instance()).record("h-1", fields)
 
 
 def among_rows(fields):
-    return host_rows(["h-0", "h-1", "h-2"], [HOST, fields, HOST], instance())
+    return host_rows(instance()).read(["h-0", "h-1", "h-2"], [HOST, fields, HOST])
 
 
 @pytest.mark.parametrize("wrong", [{"id": "u-1"}, True, [["u-1"]], [{"id": "u-1"}, "u-2"], [[10**40]]])
