@@ -28,7 +28,8 @@ def subjects_with_leaders(
         leader's username, events, share, first_seen, last_seen; total_events, user_count, runner_up_username,
         runner_up_events. Without logons the counts are 0 and the rest is null.
     """
-    subjects = _subjects(shares, hosts, short=short).collect().lazy()
+    leaders = _leaders(shares, of="hostname").collect(engine="streaming").lazy()
+    subjects = _subjects(leaders, hosts, short=short).collect(engine="streaming").lazy()
     names = subjects.explode("names").select("subject", hostname="names")
     barred = (
         names.join(_barred(shares, hosts, short=short, exclude_hosts=exclude_hosts), on="hostname")
@@ -44,7 +45,7 @@ def subjects_with_leaders(
         .group_by("subject", "username")
         .agg(pl.sum("events"), pl.min("first_seen"), pl.max("last_seen"))
     )
-    alone = subjects.filter(one_name).join(_leaders(shares, of="hostname"), on="hostname", how="left")
+    alone = subjects.filter(one_name).join(leaders, on="hostname", how="left")
     several = subjects.filter(~one_name).join(
         _leaders(ranked(together, by="subject"), of="subject"), on="subject", how="left"
     )
@@ -58,7 +59,7 @@ def subjects_with_leaders(
     )
 
 
-def _subjects(shares: pl.LazyFrame, hosts: pl.LazyFrame, *, short: bool) -> pl.LazyFrame:
+def _subjects(leaders: pl.LazyFrame, hosts: pl.LazyFrame, *, short: bool) -> pl.LazyFrame:
     """Number the subjects: subject, host_id, owner_ids, names (as compared, distinct), hostname (first)."""
     folded = fold_hostname(pl.element(), short=short)
     assets = hosts.select(
@@ -66,14 +67,10 @@ def _subjects(shares: pl.LazyFrame, hosts: pl.LazyFrame, *, short: bool) -> pl.L
         "owner_ids",
         names=pl.col("hostnames").list.eval(folded.drop_nulls().unique(maintain_order=True)),
     )
-    unlisted = (
-        shares.filter(pl.col("rank") == 1)
-        .join(assets.explode("names"), left_on="hostname", right_on="names", how="anti")
-        .select(
-            host_id=pl.lit(None, pl.String),
-            owner_ids=pl.lit([], pl.List(pl.String)),
-            names=pl.concat_list("hostname"),
-        )
+    unlisted = leaders.join(assets.explode("names"), left_on="hostname", right_on="names", how="anti").select(
+        host_id=pl.lit(None, pl.String),
+        owner_ids=pl.lit([], pl.List(pl.String)),
+        names=pl.concat_list("hostname"),
     )
     subjects = pl.concat([assets, unlisted]).with_row_index("subject")
     return subjects.with_columns(hostname=pl.col("names").list.first())
