@@ -4,6 +4,7 @@ The service is the sandbox's, in the process of the benchmark; contenders run in
 """
 
 import os
+import time
 from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -12,6 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import local
 from typing import Any
+from unittest.mock import patch
 
 import polars as pl
 import requests
@@ -19,6 +21,8 @@ import requests
 from bench.results import Experiment, Figure, ratio
 from bench.timing import Contender, alternate, function
 from ownership.schemas import OwnerWrites, polars_schema
+from resources import inventory
+from resources.http import Transport
 from resources.inventory import InventoryClient
 from resources.journal import Journal
 from resources.records import host_rows, user_rows
@@ -65,6 +69,8 @@ def measure_listing(
         ],
         [
             ours.where,
+            ours_small.where,
+            "Parts but the last are processor time of the client's threads, which share one interpreter.",
             f"Both clients have {CONNECTIONS} requests in flight. The bare one decodes pages and drops them.",
         ],
     )
@@ -138,13 +144,35 @@ def listing(url: str, page: int) -> Callable[[], dict[str, Any]]:
     client = InventoryClient(instance.platform, connections=CONNECTIONS)
     client.get("/api/v1/profile/me", tenant=False)  # logs in
 
+    spent: dict[str, list[float]] = {}
+
+    def measured(part: str, work: Callable[..., Any]) -> Callable[..., Any]:
+        seconds = spent.setdefault(part, [])
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            began = time.thread_time()
+            answer = work(*args, **kwargs)
+            seconds.append(time.thread_time() - began)
+            return answer
+
+        return call
+
     def timed() -> dict[str, Any]:
         assets = 0
-        with client:
+        began, used = time.perf_counter(), time.process_time()
+        with (
+            client,
+            patch.object(Transport, "send", measured("HTTP", Transport.send)),
+            patch.object(inventory, "open_envelope", measured("JSON", inventory.open_envelope)),
+        ):
             for call, rows in ((contract.hosts, host_rows(instance)), (contract.users, user_rows(instance))):
-                read = client.list_assets(call, rows.read)
-                assets += rows.table(read).with_columns(listed_at=NOW).height
-        return {"assets": assets}
+                read = client.list_assets(call, measured("columns", rows.read))
+                assets += measured("table", rows.table)(read).with_columns(listed_at=NOW).height
+        parts = {part: sum(seconds) for part, seconds in spent.items()}
+        used = time.process_time() - used
+        parts["other work (ids, order, threads, tries)"] = used - sum(parts.values())
+        parts["waiting"] = time.perf_counter() - began - used
+        return {"assets": assets, "parts": parts}
 
     return timed
 

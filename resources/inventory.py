@@ -204,8 +204,8 @@ class InventoryClient:
 
         Args:
             call: the list, usually `contract.hosts` or `contract.users`.
-            rows_of: makes each asset of a page into a row; nothing else is held. Columns that only some
-                pages have are null in the others. Called in several threads.
+            rows_of: makes each asset of a page into a row, in the thread that read it; beside rows and ids
+                nothing is held. A column that only some pages have is null in the others.
             on_progress: told after each page how many assets of how many are read.
 
         Returns:
@@ -252,32 +252,37 @@ class InventoryClient:
     def _read_list(
         self, call: ListCall, rows_of: Keep[pl.DataFrame], on_progress: OnProgress
     ) -> pl.DataFrame:
-        def read(number: int) -> Page[pl.DataFrame] | ServiceError:
+        def page_of(number: int) -> Page[pl.DataFrame] | ServiceError:
             return self._page(call, number, rows_of)
 
-        first, second = self._begin(read, call.path)
+        first, second = self._begin(page_of, call.path)
         frames: list[pl.DataFrame] = []
-        rows = itertools.count()
-        row_of: dict[str, int] = {}  # the last one of an id; ids in the order of the service
+        ids: list[str] = []
+        distinct: set[str] = set()
         reason = ""
-        with contextlib.closing(self._pages(read, first, second)) as pages:
+        with contextlib.closing(self._pages(page_of, first, second)) as pages:
             for page in pages:
                 if isinstance(page, ServiceError):
                     reason = f" and then a refusal ({page})"
                     break
-                known = len(row_of)
+                known = len(distinct)
                 frames.append(page.kept)
-                row_of.update(zip(page.ids, rows))  # noqa: B905  (rows have no end)
-                on_progress(len(row_of), first.size)
+                ids += page.ids
+                distinct.update(page.ids)
+                on_progress(len(distinct), first.size)
                 if page.size != first.size:
                     reason = f" and then announced {page.size}"
                     break
-                if len(row_of) == first.size:
-                    return pl.concat(frames, how="diagonal")[list(row_of.values())]
-                if len(row_of) == known or len(row_of) > first.size:
+                if len(distinct) == first.size:
+                    read = pl.concat(frames, how="diagonal")
+                    if len(ids) == len(distinct):
+                        return read
+                    last = {asset_id: row for row, asset_id in enumerate(ids)}
+                    return read[list(last.values())]
+                if len(distinct) == known or len(distinct) > first.size:
                     break
         raise _IncompleteError(
-            f"{self._transport.where} announced {first.size} items for {call.path}, gave {len(row_of)} "
+            f"{self._transport.where} announced {first.size} items for {call.path}, gave {len(distinct)} "
             f"distinct ones{reason}; a list with gaps is not used (last of {READINGS} readings)"
         )
 

@@ -14,9 +14,8 @@ import polars as pl
 
 from ownership.identities import owner_ids
 from resources.errors import ProtocolError
+from resources.inventory import Fields
 from resources.settings import Instance
-
-Fields = Mapping[str, Any]
 
 _TEXTS = pl.List(pl.String)
 _NO_TEXTS = pl.lit(pl.Series([[]], dtype=_TEXTS))
@@ -65,7 +64,8 @@ class _Column:
 
     def read(self, name: str, ids: Sequence[str], assets: Sequence[Fields]) -> pl.Series:
         """What a page gives for it: texts under its name, or lists of texts under another one."""
-        found = [fields.get(self.field) for fields in assets] if self.field else [None] * len(ids)
+        field = self.field
+        found = [fields.get(field) for fields in assets] if field else [None] * len(ids)
         if set(map(type, found)) <= {str, NoneType}:  # nearly always
             return pl.Series(name, found, dtype=pl.String)
         values = [self.value(*one) for one in zip(ids, found, strict=True)]
@@ -83,11 +83,8 @@ class _Column:
         return pl.coalesce(_lists(name), said.then(pl.concat_list(text)).otherwise(_NO_TEXTS)).alias(name)
 
     def _unusable(self, asset_id: str, found: object) -> ProtocolError:
-        remedy = (
-            f"{self.setting} must name a field of text"
-            if self.setting
-            else "the inventory must hold text there"
-        )
+        named = f"{self.setting} must name a field of text"
+        remedy = named if self.setting else "the inventory must hold text there"
         kind = type(found).__name__
         return ProtocolError(
             f"Asset {asset_id}: its field {self.field} holds a {kind}, which is not usable; {remedy}"
@@ -96,9 +93,9 @@ class _Column:
 
 @dataclass(frozen=True)
 class AssetRows:
-    """How assets become rows of a table, without listed_at.
+    """How assets become rows of a table, without listed_at: page by page, or one by one.
 
-    `read` and `record` raise ProtocolError when a field holds something else than text, a number or a list
+    `read` and `record` raise ProtocolError where a field holds something else than text, a number or a list
     of them.
     """
 
@@ -106,17 +103,17 @@ class AssetRows:
     columns: Mapping[str, _Column]
 
     def read(self, ids: Sequence[str], assets: Sequence[Fields]) -> pl.DataFrame:
-        """Assets of a page as rows for `table`: what `InventoryClient.list_assets` asks for."""
+        """Take the columns out of a page of assets, as `InventoryClient.list_assets` wants them."""
         columns = (column.read(name, ids, assets) for name, column in self.columns.items())
         return pl.DataFrame([pl.Series(self.id_column, ids, dtype=pl.String), *columns])
 
     def table(self, read: pl.DataFrame) -> pl.DataFrame:
-        """Put the rows of one or more pages into a table."""
+        """Turn what was read from any number of pages into rows of the table."""
         given = {**dict.fromkeys(self.columns, pl.String), **dict.fromkeys(map(_lists, self.columns), _TEXTS)}
         whole = pl.concat([pl.DataFrame(schema=given), read], how="diagonal")
         return whole.select(self.id_column, *(column.stored(name) for name, column in self.columns.items()))
 
-    def record(self, asset_id: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+    def record(self, asset_id: str, fields: Fields) -> dict[str, Any]:
         """The row of one asset as plain values."""
         columns = {
             name: column.value(asset_id, fields.get(column.field) if column.field else None)
