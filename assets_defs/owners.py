@@ -1,8 +1,10 @@
 """The owners: which user asset each user name stands for, and what follows for each host."""
 
+from collections.abc import Iterator
 from datetime import UTC, datetime
 
 import dagster as dg
+import polars as pl
 
 from assets_defs.findings import of_decisions, of_matches
 from assets_defs.scan import resource_keys, scan_of, told_to_the_operator
@@ -10,6 +12,9 @@ from assets_defs.specs import asset_key, described, made
 from ownership.decisions import owner_decisions
 from ownership.matching import username_matches
 from resources.settings import Instance
+
+MOST_CONFLICTS = 1_000
+"""Conflicts in one entry of the run's log, where each entry costs as much as deciding about many hosts."""
 
 
 def owner_assets(instance: Instance) -> list[dg.AssetsDefinition]:
@@ -69,15 +74,17 @@ def owner_assets(instance: Instance) -> list[dg.AssetsDefinition]:
             f"{found['conflicts']:,} conflicts, {found['hosts_owned_percent']}% have an owner, "
             f"{scan.seconds}"
         )
-        for host_id, existing, resolved in (
-            frame.filter(action="conflict").select("host_id", "existing_owner", "resolved_owner").iter_rows()
-        ):
-            context.log.warning(
-                f"Conflict: host {host_id} has owner {existing}, the evidence names {resolved}"
-            )
+        for some in frame.filter(action="conflict").iter_slices(MOST_CONFLICTS):
+            context.log.warning("\n".join(_conflicts(some)))
         window = {"window_from": scan.window.first.isoformat(), "window_to": scan.window.last.isoformat()}
         return dg.MaterializeResult(
             metadata=made(instance, "owner_decisions", rows=frame.height, **found, **window)
         )
 
     return [matches, decisions]
+
+
+def _conflicts(decisions: pl.DataFrame) -> Iterator[str]:
+    told = decisions.select("host_id", "existing_owner", "resolved_owner")
+    for host_id, existing, resolved in told.iter_rows():
+        yield f"Conflict: host {host_id} has owner {existing}, the evidence names {resolved}"

@@ -11,7 +11,7 @@ import dagster as dg
 
 @dg.logger(config_schema={}, description="One line a stage, on standard error.")
 def console(_: dg.InitLoggerContext) -> logging.Logger:
-    """A logger that prints time, level where it matters, and message."""
+    """A logger that prints time, level where it matters, and message: all three in each line."""
     logger = logging.Logger("asset-owners", level=logging.INFO)
     handler = logging.StreamHandler(sys.stderr)
     handler.addFilter(_is_our_own)
@@ -28,4 +28,5 @@ class _Line(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         message = record.dagster_meta["orig_message"]  # ty: ignore[missing-attribute]  (Dagster adds it)
         level = "" if record.levelno == logging.INFO else f"{record.levelname.lower()}: "
-        return f"{self.formatTime(record, self.datefmt)} {level}{message}"
+        begin = f"{self.formatTime(record, self.datefmt)} {level}"
+        return "\n".join(f"{begin}{line}" for line in message.splitlines())

@@ -1,5 +1,6 @@
 """The main job on the demo company, whose every outcome is known."""
 
+import re
 from collections import Counter
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -122,6 +123,8 @@ def test_each_conflict_is_logged_with_host_and_both_owners(company, first):
         assert line in first.ran.stderr
         assert line in first.log
     assert first.log.count("Conflict: ") == len(conflicts)
+    told = re.findall(r"^\d\d:\d\d:\d\d warning: Conflict: ", first.ran.stderr, re.MULTILINE)
+    assert len(told) == len(conflicts)
 
 
 def test_a_second_run_agrees_and_writes_nothing(company, first, second):
