@@ -6,9 +6,10 @@ from pathlib import Path
 import dagster as dg
 import matplotlib.backends.backend_agg
 import matplotlib.figure  # noqa: F401  (imported because a run does)
+import pandera.backends.polars.builtin_checks  # noqa: F401  (imported because a run does)
 import PIL.Image  # noqa: F401  (imported because a run does)
 
-from pipelines.cli import run  # noqa: F401  (imported because a run does)
+from pipelines.cli import app, run  # noqa: F401  (imported because a run does)
 from pipelines.dagster_home import dagster_instance
 
 ASSETS = 8

@@ -3,9 +3,10 @@
 import sys
 from pathlib import Path
 
+from bench import bare_job
 from bench.bare_job import ASSETS
 from bench.results import Experiment, Figure, ratio, seconds
-from bench.timing import ASSET_OWNERS, Contender, alternate, run_once
+from bench.timing import ASSET_OWNERS, Contender, alternate, function, run_once
 from sandbox.stand import Sandbox
 
 CHECKS = 13
@@ -35,6 +36,14 @@ def measure(sandbox: Sandbox, home: Path, repetitions: int) -> Experiment:
         for checks in (0, CHECKS)
     ]
     ours, bare, checked = alternate([run, *bare_jobs], repetitions)
+    with_parts = [
+        function(one.name, "bench.run_parts:run", one.environment, script=script, arguments=arguments)
+        for one, script, arguments in (
+            (run, ASSET_OWNERS, command[1:]),
+            (bare_jobs[0], bare_job.__file__, bare_jobs[0].command[3:]),
+        )
+    ]
+    parts = alternate(with_parts, repetitions)
     return Experiment(
         "Overhead: the demo company (321 hosts, 30 days)",
         [helped, ours, bare, checked],
@@ -44,5 +53,8 @@ def measure(sandbox: Sandbox, home: Path, repetitions: int) -> Experiment:
             ratio(5, "the same, over a bare job with as many empty checks, too", ours, checked),
             Figure(5, "the same, processor time", ours.cpu / checked.cpu, None, "times"),
         ],
-        ["The bare job imports the modules that a run imports, and those that draw its plots."],
+        [
+            "The bare job imports the modules that a run imports, those that draw its plots included.",
+            *(timing.where for timing in parts),
+        ],
     )
