@@ -191,11 +191,7 @@ class InventoryClient:
     # Lists (readings §5.4)
 
     def list_assets(
-        self,
-        call: ListCall,
-        rows_of: Keep[pl.DataFrame],
-        *,
-        on_progress: OnProgress = untold,
+        self, call: ListCall, rows_of: Keep[pl.DataFrame], *, on_progress: OnProgress = untold
     ) -> pl.DataFrame:
         """Read a list to its end, several pages at a time.
 
@@ -374,12 +370,12 @@ class InventoryClient:
         found = items
         for part in filter(None, fields_in.split(".")):
             found = [one.get(part) if isinstance(one, dict) else None for one in found]
-        for asset_id, fields in zip(ids, found, strict=True) if set(map(type, found)) - {dict} else ():
-            if not isinstance(fields, dict):
-                raise ProtocolError(
-                    f"{self._transport.where} answered {path} with an item ({asset_id}) without fields in "
-                    f"{fields_in!r}; check platform.contract.fields_in"
-                )
+        if set(map(type, found)) - {dict}:
+            wrong = next(one for one, fields in zip(ids, found, strict=True) if not isinstance(fields, dict))
+            raise ProtocolError(
+                f"{self._transport.where} answered {path} with an item ({wrong}) without fields in "
+                f"{fields_in!r}; check platform.contract.fields_in"
+            )
         return found
 
 

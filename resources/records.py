@@ -40,8 +40,8 @@ class _Column:
 
     Args:
         field: None for a column without values.
-        setting: where the instance names the field; empty when it does not.
-        texts: takes the texts out of a field; raises TypeError for what holds something else.
+        setting: of the instance that names the field, if one does.
+        texts: takes the texts out of a field; raises TypeError where it holds something else.
         single: the field holds one text at most.
     """
 
@@ -54,13 +54,16 @@ class _Column:
         """What it holds of one asset."""
         try:
             texts = self.texts(found)
-        except TypeError as error:
-            raise self._unusable(asset_id, found) from error
-        if not self.single:
-            return texts
-        if len(texts) > 1:
-            raise self._unusable(asset_id, found)
-        return texts[0] if texts else None
+        except TypeError:
+            texts = None
+        if texts is None or (self.single and len(texts) > 1):
+            named = f"{self.setting} must name a field of text"
+            remedy = named if self.setting else "the inventory must hold text there"
+            kind = type(found).__name__
+            raise ProtocolError(
+                f"Asset {asset_id}: its field {self.field} holds a {kind}, which is not usable; {remedy}"
+            )
+        return next(iter(texts), None) if self.single else texts
 
     def read(self, name: str, ids: Sequence[str], assets: Sequence[Fields]) -> pl.Series:
         """What a page gives for it: texts under its name, or lists of texts under another one."""
@@ -81,14 +84,6 @@ class _Column:
         if self.single:
             return said.then(text)
         return pl.coalesce(_lists(name), said.then(pl.concat_list(text)).otherwise(_NO_TEXTS)).alias(name)
-
-    def _unusable(self, asset_id: str, found: object) -> ProtocolError:
-        named = f"{self.setting} must name a field of text"
-        remedy = named if self.setting else "the inventory must hold text there"
-        kind = type(found).__name__
-        return ProtocolError(
-            f"Asset {asset_id}: its field {self.field} holds a {kind}, which is not usable; {remedy}"
-        )
 
 
 @dataclass(frozen=True)
