@@ -318,7 +318,7 @@ def test_an_account_that_is_closed_while_hosts_are_written_ends_the_run_at_once(
 
     stand.inventory.hooks.faults = None
     again = stand.run()
-    assert again.report["writes"] == {"written": 30 - ran.report["writes"]["written"]}
+    assert again.report["writes"] == {"written": 30 - ran.report["writes"].get("written", 0)}
     assert len(stand.written()) == 30
 
 
