@@ -58,28 +58,34 @@ def product(home: str) -> Callable[[], dict[str, Any]]:
         shares = host_user_shares(
             tables.logon_counts(WINDOW, run_id=RUN), exclude_users=EXCLUDED, hostname_match="exact"
         )
-        at = done("shares", at)
+        at = done("shares made", at)
         tables.write("host_user_shares", shares, run_id=RUN, publish=True)
         del shares
         at = done("shares validated and stored", at)
-        matches = username_matches(
-            tables.scan("host_user_shares", run_id=RUN).select("username").collect(),
-            tables.scan("inventory_users", run_id=RUN).collect(),
-            user_value_field="user_email",
-        )
+        usernames = tables.scan("host_user_shares", run_id=RUN).select("username").collect()
+        users = tables.scan("inventory_users", run_id=RUN).collect()
+        at = done("user names and assets read", at)
+        matches = username_matches(usernames, users, user_value_field="user_email")
+        at = done("matches made", at)
         tables.write("username_matches", matches, run_id=RUN, publish=True)
-        at = done("matches", at)
+        del usernames, users, matches
+        at = done("matches validated and stored", at)
+        shares = tables.scan("host_user_shares", run_id=RUN).drop("username_spellings").collect()
+        matches = tables.scan("username_matches", run_id=RUN).collect()
+        hosts = tables.scan("inventory_hosts", run_id=RUN).collect()
+        at = done("shares, matches and hosts read", at)
         decisions = owner_decisions(
-            tables.scan("host_user_shares", run_id=RUN).drop("username_spellings").collect(),
-            tables.scan("username_matches", run_id=RUN).collect(),
-            tables.scan("inventory_hosts", run_id=RUN).collect(),
+            shares,
+            matches,
+            hosts,
             rules=Rules(exclude_users=EXCLUDED),
             window=WINDOW,
             decided_at=DECIDED_AT,
             run_id=RUN,
         )
+        at = done("decisions made", at)
         tables.write("owner_decisions", decisions, run_id=RUN, publish=True)
-        done("decisions", at)
+        done("decisions validated and stored", at)
         return {"decisions": decisions.height, "parts": parts}
 
     return resolve
@@ -106,6 +112,35 @@ def duckdb_statement(home: str) -> Callable[[], dict[str, Any]]:
     return resolve
 
 
+def polars_pairs(home: str) -> Callable[[], dict[str, Any]]:
+    """The floor in Polars: read the counts and add them up by host and user, names as they are spelled."""
+    tables = Tables(Path(home), SLUG)
+
+    def add_up() -> dict[str, Any]:
+        pairs = (
+            tables.logon_counts(WINDOW, run_id=RUN)
+            .group_by("document_hostname", "document_username")
+            .agg(pl.sum("events"), first_seen=pl.min("day"), last_seen=pl.max("day"))
+        )
+        return {"pairs": pairs.collect(engine="streaming").height}
+
+    return add_up
+
+
+def duckdb_pairs(home: str) -> Callable[[], dict[str, Any]]:
+    """The same floor in DuckDB."""
+    days = Tables(Path(home), SLUG).folder / "logon_counts" / "*.parquet"
+    connection = duckdb.connect()
+
+    def add_up() -> dict[str, Any]:
+        names = "document_hostname, document_username"
+        counted = "sum(events) AS events, min(day) AS first_seen, max(day) AS last_seen"
+        connection.read_parquet(str(days)).aggregate(f"{names}, {counted}", names).create("pairs")
+        return {"pairs": connection.table("pairs").shape[0]}
+
+    return add_up
+
+
 def measure(home: Path, size: Size, repetitions: int, *, pandas: Path | None) -> Experiment:
     """Resolve in all ways.
 
@@ -120,6 +155,8 @@ def measure(home: Path, size: Size, repetitions: int, *, pandas: Path | None) ->
     contenders = [
         function("owner_decisions, validated and stored", f"{__name__}:product", home=str(folder)),
         function("one DuckDB statement", f"{__name__}:duckdb_statement", home=str(folder)),
+        function("floor: counts added up by Polars", f"{__name__}:polars_pairs", home=str(folder)),
+        function("floor: counts added up by DuckDB", f"{__name__}:duckdb_pairs", home=str(folder)),
     ]
     if pandas:
         where = "bench.resolution_in_pandas:resolve"
@@ -127,12 +164,13 @@ def measure(home: Path, size: Size, repetitions: int, *, pandas: Path | None) ->
     timings = alternate(contenders, repetitions, same="decisions")
     if unequal := differences(folder):
         raise ValueError(f"The contenders decide differently: {unequal}")
-    ours, statement = timings[:2]
+    ours, statement, floor, _, *pandas_timings = timings
     name = f"{size.rows:,} rows"
     figures = [
         ratio(3, f"{name}: over one DuckDB statement", ours, statement, "≤", 1),
         Figure(3, f"{name}: the same, processor time", ours.cpu / statement.cpu, None, "times"),
-        *(ratio(3, f"{name}: pandas over ours", one, ours, "≥", 8) for one in timings[2:]),
+        ratio(3, f"{name}: over adding the counts up in Polars", ours, floor),
+        *(ratio(3, f"{name}: pandas over ours", one, ours, "≥", 8) for one in pandas_timings),
     ]
     if size.most_seconds:
         figures.append(seconds(3, f"{name}: from Parquet to stored decisions", ours, size.most_seconds))
@@ -142,7 +180,11 @@ def measure(home: Path, size: Size, repetitions: int, *, pandas: Path | None) ->
         f"Resolution: {name}, {size.hosts:,} hosts, {size.users:,} users",
         timings,
         figures,
-        [ours.where, "The statement stores decisions alone: not validated, without the tables in between."],
+        [
+            ours.where,
+            "The statement stores decisions alone: not validated, without the tables in between.",
+            "The floors only read the counts and add them up by host and user, as they are spelled.",
+        ],
     )
 
 

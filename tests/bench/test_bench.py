@@ -90,7 +90,7 @@ def test_the_rules_decide_alike_in_pandas(tmp_path):
     installed = resolution.PANDAS
     if not installed.exists():
         pytest.skip("pandas is not installed: `make pandas`, as .ci/run does")
-    assert len(resolution.measure(tmp_path, TINY, 1, pandas=installed).timings) == 3
+    assert len(resolution.measure(tmp_path, TINY, 1, pandas=installed).timings) == 5
 
 
 def test_the_slope_is_drawn(tmp_path, monkeypatch):
