@@ -30,7 +30,7 @@ test: setup
 	$(BIN)/ruff format --check
 	$(BIN)/ty check
 	$(BIN)/lint-imports
-	$(BIN)/pytest
+	$(BIN)/pytest --numprocesses 2 --dist loadfile
 
 # Tries much more at random than `make test`: about half an hour on a quiet machine; prints what was tried.
 chaos: setup

@@ -22,9 +22,9 @@ def engine() -> Iterator[Engine]:
         yield running
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # its event loop runs on while it lasts, which Dagster's own would trip over
 def browser() -> Iterator[Browser]:
-    """One headless browser for all tests, which calls nobody by itself: open a context for each test."""
+    """One headless browser for a file, which calls nobody by itself: open a context for each test."""
     program = shutil.which("chromium")
     if program is None:
         pytest.skip("no browser is installed; on Debian: apt-get install chromium fonts-dejavu-core")

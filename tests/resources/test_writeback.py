@@ -2,6 +2,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
@@ -561,6 +562,9 @@ def test_a_killed_run_is_settled_from_what_the_inventory_holds(service, state, t
     run = subprocess.Popen([sys.executable, "-c", KILLED, tmp_path, service.url], cwd=ROOT)  # noqa: S603 (ours)
     try:
         assert hanging.wait(60)
+        with Journal(tmp_path / "writes.sqlite") as journal:
+            while Counter(outcomes(journal).values())["written"] < 4:  # the fourth is taken in meanwhile
+                time.sleep(0.05)
     finally:
         run.kill()
         killed.set()
