@@ -23,10 +23,10 @@ LIBRARIES = ("dagster", "duckdb", "pandera", "polars", "requests")
 _HEAD = """\
 # Benchmarks
 
-Written by `make bench` and `make bench LONG=1`. The goals are meant for the full sizes; a short run tells
-whether something has become slower. Each figure compares tries made in turns, each in a process of its own;
-one that is no ratio depends on the machine. Noise makes a try slower, never faster, so verdicts come from the
-fastest tries; the medians stand beside them.
+Written by `make bench` and `make bench LONG=1`. The goals are for the full sizes; a short run tells whether
+something has become slower than at the last short run. Each figure compares tries made in turns, each in a
+process of its own; one that is no ratio depends on the machine. Noise makes a try slower, never faster, so
+verdicts come from the fastest tries; the medians stand beside them.
 """
 
 
@@ -133,10 +133,12 @@ def page(stored: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> str:
 
 def _scale(scale: str, experiments: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     yield f"## {SCALES[scale]}\n"
-    yield "| goal | | fastest tries | medians | asked for | |"
-    yield "|---:|---|---:|---:|---:|---|"
+    judged = scale == "long"
+    yield "| goal | | fastest tries | medians |" + " asked for | |" * judged
+    yield "|---:|---|---:|---:|" + "---:|---|" * judged
     figures = [Figure(**figure) for found in experiments.values() for figure in found["figures"]]
-    yield from (_line(figure) for figure in sorted(figures, key=lambda figure: figure.goal))
+    for figure in sorted(figures, key=lambda figure: figure.goal):
+        yield _line(figure) + (_verdict(figure) if judged else "")
     by_goal = sorted(experiments.values(), key=lambda found: found["figures"][0]["goal"])
     for found in by_goal:
         yield f"\n### {found['title']}\n"
@@ -150,11 +152,12 @@ def _scale(scale: str, experiments: Mapping[str, Mapping[str, Any]]) -> Iterator
 
 def _line(figure: Figure) -> str:
     typical = "" if figure.typical is None else f"{figure.typical:.2f} {figure.unit}"
+    return f"| {figure.goal} | {figure.what} | {figure.value:.2f} {figure.unit} | {typical} |"
+
+
+def _verdict(figure: Figure) -> str:
     bound = "" if figure.bound is None else f"{figure.sense} {figure.bound:g} {figure.unit}"
-    return (
-        f"| {figure.goal} | {figure.what} | {figure.value:.2f} {figure.unit} | {typical} | {bound} | "
-        f"{figure.verdict} |"
-    )
+    return f" {bound} | {figure.verdict} |"
 
 
 def _row(timing: Timing) -> str:

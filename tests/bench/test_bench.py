@@ -127,13 +127,18 @@ def test_the_page_holds_each_goal_against_its_figure(tmp_path, monkeypatch):
     fast, slow = (Timing(name, [Sample(s, s, 10**9, {}, {})] * 2) for name, s in (("fast", 2), ("slow", 3)))
     figures = [
         results.ratio(1, "slow over fast", slow, fast, "≤", 1.2),
+        results.memory(1, "memory", fast, 4),
         Figure(2, "twice", 2.0, None, "times"),
     ]
-    results.keep("short", "one", Experiment("Title", [fast, slow], figures, ["A note."]))
-    results.keep("long", "one", Experiment("Title", [fast], [results.memory(1, "memory", fast, 4)]))
+    results.keep("long", "one", Experiment("Title", [fast, slow], figures, ["A note."]))
+    results.keep("short", "one", Experiment("Title", [fast, slow], figures))
     page = (tmp_path / "results.md").read_text(encoding="utf-8")
     assert "| 1 | slow over fast | 1.50 times | 1.50 times | ≤ 1.2 times | **not met** |" in page
     assert "| 1 | memory | 1.00 GB |  | ≤ 4 GB | met |" in page
     assert "| fast | 2.00 s | 2.00 s | 2.00 s | 2 | 1,000 MB |  |" in page
-    assert page.index("Full sizes") < page.index("Short run")
+    assert "| 2 | twice | 2.00 times |  |  |  |" in page
+    full, short = page.split("## Short run")
+    assert "\n- A note.\n" in full
+    assert "| 1 | slow over fast | 1.50 times | 1.50 times |\n" in short
+    assert "met" not in short, "the goals are for the full sizes"
     assert set(json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))) == {"long", "short"}
