@@ -60,7 +60,6 @@ def full_sizes(sandbox: OpenSandbox, folder: Path) -> Experiments:
     events = extraction.Size(2 * MILLION, 10_000)
     hosts = extraction.Size(2 * MILLION, 50_000, over_composites=(5, 9), over_reading=None)
     rows = resolution.Size(20 * MILLION, 500_000, 400_000, most_seconds=6, most_gb=4)
-    for_pandas = resolution.Size(5 * MILLION, 125_000, 100_000)
     slope = [number * MILLION for number in (1, 2, 5, 10, 20, 60)]
     return {
         "overhead": lambda: overhead.measure(sandbox(), DEMO, 5),
@@ -70,10 +69,7 @@ def full_sizes(sandbox: OpenSandbox, folder: Path) -> Experiments:
         "daily": lambda: daily.measure(sandbox(), folder, events=MILLION, hosts=10_000),
         "listing": lambda: inventory.measure_listing(100_000, 3),
         "writing": lambda: inventory.measure_writing(10_000, 3),
-        "resolution against pandas": lambda: resolution.measure(
-            HOME, for_pandas, 3, pandas=resolution.PANDAS
-        ),
-        "resolution": lambda: resolution.measure(HOME, rows, 5, pandas=None),
+        "resolution": lambda: resolution.measure(HOME, rows, 3, pandas=resolution.PANDAS),
         "slope": lambda: resolution.measure_slope(HOME, slope, 2),
     }
 

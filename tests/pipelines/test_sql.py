@@ -280,6 +280,7 @@ def test_at_a_terminal_there_is_a_prompt(temporary):
         person.sees("sql> ")
         person.types("CREATE TABLE mine AS SELECT 7 AS seven;\nFROM mine;\n")
         person.sees("    7 │")
+        person.sees("sql> ")
         assert len(list(temporary.iterdir())) == 1
         person.types("\x04")
         assert person.ends() == 0
