@@ -238,6 +238,7 @@ class Person:
             stdout=subprocess.PIPE,
             bufsize=0,
         )
+        self._shown = b""  # and not yet asked for
 
     def __enter__(self):
         return self
@@ -245,12 +246,13 @@ class Person:
     def sees(self, text):
         """Wait for a text; return all that was shown until then."""
         assert self._process.stdout is not None
-        seen = b""
-        while text not in seen.decode(errors="ignore"):
+        wanted = text.encode()
+        while wanted not in self._shown:
             shown = self._process.stdout.read(4096)
-            assert shown, f"ended without {text}: {seen.decode()}"
-            seen += shown
-        return seen.decode()
+            assert shown, f"ended without {text}: {self._shown.decode()}"
+            self._shown += shown
+        seen, _, self._shown = self._shown.partition(wanted)
+        return (seen + wanted).decode()
 
     def types(self, text):
         assert self._process.stdin is not None
