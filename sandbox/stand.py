@@ -49,7 +49,7 @@ def running_sandbox(
     """
     folder = home / "sandbox"
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    loaded = folder / "loaded"
+    loaded = folder / "engine" / "loaded"  # gone when the engine's data are
     with (
         Engine(folder / "engine", port=_kept_port(folder / "engine-port"), progress=progress) as engine,
         InventoryState(folder / "inventory.sqlite") as state,
@@ -62,7 +62,7 @@ def running_sandbox(
             state.reset(_accounts(folder), company.hosts, company.users, TENANT)
             progress(f"{documents} documents, {len(company.hosts)} hosts, {len(company.users)} users loaded")
             loaded.touch()
-        _kept_secret(folder / "search-password", engine.reader.password)
+        _write_secret(folder / "search-password", engine.reader.password)
         instance_file = home / "instances" / "demo.yaml"
         instance_file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         text = yaml.safe_dump(_instance(folder, engine, inventory), sort_keys=False, allow_unicode=True)
@@ -103,11 +103,16 @@ def _accounts(folder: Path) -> list[Account]:
 
 
 def _kept_secret(path: Path, fresh: str) -> str:
-    """The secret in a file of its owner alone, written when there is none."""
+    """The secret in a file, written when there is none."""
     if not path.exists():
-        path.touch(mode=0o600)
-        path.write_text(fresh, encoding="utf-8")
+        _write_secret(path, fresh)
     return path.read_text(encoding="utf-8")
+
+
+def _write_secret(path: Path, secret: str) -> None:
+    """Write a secret into a file of its owner alone."""
+    path.touch(mode=0o600)
+    path.write_text(secret, encoding="utf-8")
 
 
 def _kept_port(path: Path) -> int:
