@@ -55,6 +55,7 @@ def measure(sandbox: Sandbox, home: Path, repetitions: int) -> Experiment:
         ],
         [
             "The bare job imports the modules that a run imports, those that draw its plots included.",
+            "The command line ends its process at once, where the bare job takes Python down.",
             *(timing.where for timing in parts),
         ],
     )
