@@ -4,10 +4,10 @@ The bare loops send what they need with `requests` and do no more: no retries, n
 """
 
 import os
-import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import date, timedelta
 from pathlib import Path
@@ -15,12 +15,16 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from unittest.mock import patch
 
+import msgspec
 import requests
 
+import ownership.schemas
+import resources.search
+import resources.tables
 from assets_defs.evidence import day_tables
 from bench.logons import FIRST_DAY, days_from, load
 from bench.results import Experiment, ratio, seconds
-from bench.timing import Contender, alternate, function, run_once
+from bench.timing import Contender, ProcessorParts, alternate, function, run_once
 from resources.http import Answer, Transport
 from resources.search import SearchClient
 from resources.settings import DEFAULT_QUERY, Instance
@@ -121,20 +125,25 @@ def product(url: str, ca_file: str, days: int) -> Callable[[], dict[str, Any]]:
 
     def extract() -> dict[str, Any]:
         rows = events = 0
-        storing = 0.0
-        began = time.perf_counter()
-        with TemporaryDirectory() as home, SearchClient(instance) as search:
-            tables = Tables(Path(home), instance.slug)
+        measured = ProcessorParts()
+        with ExitStack() as around:
+            for part, owner, function_of in (
+                ("HTTP", Transport, "send"),
+                ("JSON", msgspec.json, "decode"),
+                ("columns", resources.search, "_counts"),
+                ("validation", ownership.schemas, "validated"),
+                ("files", resources.tables, "_write"),
+            ):
+                timed = measured(part, getattr(owner, function_of))
+                around.enter_context(patch.object(owner, function_of, timed))
+            tables = Tables(Path(around.enter_context(TemporaryDirectory())), instance.slug)
+            search = around.enter_context(SearchClient(instance))
             for found in search.logons(_days(days)):
-                since = time.perf_counter()
                 row, counts = day_tables(found, instance.extraction_fingerprint)
                 tables.write_day(row, counts)
-                storing += time.perf_counter() - since
                 rows += counts.height
                 events += row["counted"].item()
-        waiting = time.perf_counter() - began - storing
-        parts = {"survey, answers awaited and parsed": waiting, "checked and stored meanwhile": storing}
-        return {"rows": rows, "events": events, "parts": parts}
+        return {"rows": rows, "events": events, "parts": measured.seconds()}
 
     return extract
 

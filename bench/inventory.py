@@ -4,7 +4,6 @@ The service is the sandbox's, in the process of the benchmark; contenders run in
 """
 
 import os
-import time
 from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -19,7 +18,7 @@ import polars as pl
 import requests
 
 from bench.results import Experiment, Figure, ratio
-from bench.timing import Contender, alternate, function
+from bench.timing import Contender, ProcessorParts, alternate, function
 from ownership.schemas import OwnerWrites, polars_schema
 from resources import inventory
 from resources.http import Transport
@@ -144,22 +143,9 @@ def listing(url: str, page: int) -> Callable[[], dict[str, Any]]:
     client = InventoryClient(instance.platform, connections=CONNECTIONS)
     client.get("/api/v1/profile/me", tenant=False)  # logs in
 
-    spent: dict[str, list[float]] = {}
-
-    def measured(part: str, work: Callable[..., Any]) -> Callable[..., Any]:
-        seconds = spent.setdefault(part, [])
-
-        def call(*args: Any, **kwargs: Any) -> Any:
-            began = time.thread_time()
-            answer = work(*args, **kwargs)
-            seconds.append(time.thread_time() - began)
-            return answer
-
-        return call
-
     def timed() -> dict[str, Any]:
         assets = 0
-        began, used = time.perf_counter(), time.process_time()
+        measured = ProcessorParts()
         with (
             client,
             patch.object(Transport, "send", measured("HTTP", Transport.send)),
@@ -168,11 +154,7 @@ def listing(url: str, page: int) -> Callable[[], dict[str, Any]]:
             for call, rows in ((contract.hosts, host_rows(instance)), (contract.users, user_rows(instance))):
                 read = client.list_assets(call, measured("columns", rows.read))
                 assets += measured("table", rows.table)(read).with_columns(listed_at=NOW).height
-        parts = {part: sum(seconds) for part, seconds in spent.items()}
-        used = time.process_time() - used
-        parts["other work (ids, order, threads, tries)"] = used - sum(parts.values())
-        parts["waiting"] = time.perf_counter() - began - used
-        return {"assets": assets, "parts": parts}
+        return {"assets": assets, "parts": measured.seconds()}
 
     return timed
 

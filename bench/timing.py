@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -97,6 +97,33 @@ class Timing:
         """Where the time of the fastest try goes, as a note."""
         parts = ", ".join(f"{part} {seconds:.2f} s" for part, seconds in self.fastest.parts.items())
         return f"Where the time of “{self.name}” goes: {parts}."
+
+
+class ProcessorParts:
+    """Processor time by part: of functions that do not call each other, in any thread."""
+
+    def __init__(self) -> None:
+        self._spent: dict[str, list[float]] = {}
+        self._began, self._used = time.perf_counter(), time.process_time()
+
+    def __call__(self, part: str, work: Callable[..., Any]) -> Callable[..., Any]:
+        """The function, its time counted as the part's."""
+        seconds = self._spent.setdefault(part, [])
+
+        def measured(*args: Any, **kwargs: Any) -> Any:
+            began = time.thread_time()
+            answer = work(*args, **kwargs)
+            seconds.append(time.thread_time() - began)
+            return answer
+
+        return measured
+
+    def seconds(self) -> dict[str, float]:
+        """Seconds of each part until now, of all other work, and those without any."""
+        used = time.process_time() - self._used
+        parts = {part: sum(seconds) for part, seconds in self._spent.items()}
+        other = used - sum(parts.values())
+        return {**parts, "other work": other, "waiting": time.perf_counter() - self._began - used}
 
 
 def alternate(contenders: Sequence[Contender], repetitions: int, *, same: str = "") -> list[Timing]:
