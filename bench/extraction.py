@@ -16,6 +16,7 @@ from typing import Any
 from unittest.mock import patch
 
 import msgspec
+import pandera.backends.polars.builtin_checks  # noqa: F401  (else the first check would import it)
 import requests
 
 import ownership.schemas
