@@ -67,7 +67,7 @@ def full_sizes(sandbox: OpenSandbox, folder: Path) -> Experiments:
         "extraction, many hosts": lambda: extraction.measure(sandbox().engine, hosts, 3),
         "sparse": lambda: extraction.measure_sparse(sandbox().engine, 5),
         "daily": lambda: daily.measure(sandbox(), folder, events=MILLION, hosts=10_000),
-        "listing": lambda: inventory.measure_listing(100_000, 3),
+        "listing": lambda: inventory.measure_listing(100_000, 7),
         "writing": lambda: inventory.measure_writing(10_000, 3),
         "resolution": lambda: resolution.measure(HOME, rows, 3, pandas=resolution.PANDAS),
         "slope": lambda: resolution.measure_slope(HOME, slope, 2),
