@@ -84,6 +84,7 @@ def measure(engine: Engine, size: Size, repetitions: int) -> Experiment:
         ],
         [
             ours.where,
+            "Parts but the last are processor time; that of Polars' own threads is among other work.",
             "The engine's request cache is off: it would answer the second try of the same request.",
         ],
     )

@@ -213,7 +213,7 @@ def measure_slope(home: Path, rows: list[int], repetitions: int) -> Experiment:
             Figure(3, "twice the rows, the steepest step", steepest, None, "times", "≤", 2.2),
             memory(3, f"{rows[-1]:,} rows: peak memory", timings[-1], 8),
         ],
-        [f"![Seconds over rows]({PLOT.name})"],
+        [f"![Seconds over rows]({PLOT.name})", *(timing.where for timing in timings[-2:])],
     )
 
 
