@@ -66,8 +66,11 @@ class _Pairs(_Part):
 
 class _Page(_Part):
     pairs: _Pairs
-    hostname: _Carried | None = None
-    username: _Carried | None = None
+
+
+class _FirstPage(_Page):
+    hostname: _Carried
+    username: _Carried
 
 
 class _NameBucket(_Count):
@@ -112,17 +115,17 @@ class _Clusters(_Part):
     failed: int = 0
 
 
-A = TypeVar("A")
+A_co = TypeVar("A_co", covariant=True)
 
 
-class _Found(_Part, Generic[A]):
+class _Found(_Part, Generic[A_co]):
     """An answer to a search; its aggregations are missing where the pattern matches no index."""
 
     timed_out: bool
     shards: _Shards = field(name="_shards")
     clusters: _Clusters = field(name="_clusters", default_factory=_Clusters)
     hits: _Hits = field(default_factory=_Hits)
-    aggregations: A | None = None
+    aggregations: A_co | None = None
 
 
 @dataclass(frozen=True)
@@ -205,7 +208,7 @@ class SearchClient:
         """
         aggregations = {**self._carried(), "pairs": {"composite": {"size": 1, "sources": self._sources()}}}
         return _totals(
-            self._search([self._between(first, last)], aggregations, _Found[_Page], count_documents=True)
+            self._search([self._between(first, last)], aggregations, _Found[_FirstPage], count_documents=True)
         )
 
     def undated(self) -> int:
@@ -308,9 +311,8 @@ class SearchClient:
                 pairs["after"] = msgspec.to_builtins(after)
             aggregations = {"pairs": {"composite": pairs}, **({} if after else self._carried())}
             try:
-                page = self._search(
-                    [self._between(day, day)], aggregations, _Found[_Page], count_documents=not after
-                )
+                shape = _Found[_Page] if after else _Found[_FirstPage]
+                page = self._search([self._between(day, day)], aggregations, shape, count_documents=not after)
             except _TooManyBucketsError:
                 if size <= SMALLEST_PAGE:
                     raise
@@ -341,10 +343,10 @@ class SearchClient:
         self,
         filters: list[dict[str, Any]],
         aggregations: dict[str, Any],
-        shape: type[_Found[A]],
+        shape: type[_Found[A_co]],
         *,
         count_documents: bool | int,
-    ) -> _Found[A]:
+    ) -> _Found[A_co]:
         """Aggregate the matching documents.
 
         Args:
@@ -499,12 +501,13 @@ def _empty_day(day: date, looked_at: datetime) -> DayOfLogons:
     return DayOfLogons(day, looked_at, 0, 0, 0, _counts([]))
 
 
-def _totals(found: _Found[_Page]) -> tuple[int, int, int]:
+def _totals(found: _Found[Any]) -> tuple[int, int, int]:
     """Documents of an answer: matching, without a user, without a host."""
     matching, page = found.hits.total.value, found.aggregations
+    if not isinstance(page, _FirstPage):  # the pattern matches no index
+        return matching, matching, matching
     with_user, with_host = (
-        carried.doc_count - carried.absent.doc_count if carried else 0
-        for carried in ((page.username, page.hostname) if page else (None, None))
+        carried.doc_count - carried.absent.doc_count for carried in (page.username, page.hostname)
     )
     return matching, matching - with_user, matching - with_host
 

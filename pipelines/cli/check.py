@@ -285,7 +285,8 @@ def _user_fields(instance: Instance, users: Assets) -> Iterator[Finding]:
             f"{_names(users)}. Name the field that holds the user name, and check platform.contract.fields_in"
         )
         yield Finding("wrong", what, text)
-    yield from _attempt("users", lambda: [user_rows(instance).record(*user) for user in users.items()])
+    rows = user_rows(instance)
+    yield from _attempt("users", lambda: [rows.record(*user) for user in users.items()])
 
 
 def _written_fields(instance: Instance) -> dict[str, str]:
