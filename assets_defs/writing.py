@@ -28,6 +28,7 @@ def store_plan(scan: Scan, log: logging.Logger) -> pl.DataFrame:
         scan.tables.scan("inventory_users", run_id=scan.run_id).collect(),
         enrich=scan.options.enrich,
         run_id=scan.run_id,
+        target=scan.instance.target,
         intended_at=datetime.now(UTC),
     )
     planned = planned.head(planned.height if scan.options.limit is None else scan.options.limit)

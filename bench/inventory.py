@@ -196,6 +196,7 @@ def writing(url: str, state: str, writes: int) -> Callable[[], dict[str, Any]]:
         "message": None,
         "intended_at": NOW,
         "completed_at": None,
+        "target": instance.target,
     }
     schema = polars_schema(OwnerWrites)
     plan = pl.DataFrame({name: rows.get(name, [same.get(name)] * writes) for name in schema}, schema=schema)

@@ -6,7 +6,7 @@ from typing import Any
 
 import polars as pl
 
-from ownership.schemas import TABLES, Table, polars_schema
+from ownership.schemas import TABLES, Table, later_columns, polars_schema
 from ownership.views import VIEWS, View
 
 _HEAD = """\
@@ -36,6 +36,7 @@ def data_dictionary() -> str:
 
 def _table(name: str, model: type[Table]) -> Iterator[str]:
     columns = model.to_schema().columns
+    since = {column: f" Since {version}." for column, version in later_columns(model).items()}
     yield f"## {name}\n"
     yield f"{inspect.getdoc(model)}\n"
     yield f"One row for each {', '.join(f'`{column}`' for column in model.__key__)}.\n"
@@ -43,7 +44,8 @@ def _table(name: str, model: type[Table]) -> Iterator[str]:
     yield "|---|---|---|---|"
     for column, kind in polars_schema(model).items():
         null = "yes" if columns[column].nullable else ""
-        yield f"| `{column}` | {duckdb_type(kind)} | {null} | {columns[column].description} |"
+        meaning = f"{columns[column].description}{since.get(column, '')}"
+        yield f"| `{column}` | {duckdb_type(kind)} | {null} | {meaning} |"
     yield ""
 
 

@@ -17,6 +17,7 @@ def plan_writes(
     *,
     enrich: bool,
     run_id: str,
+    target: str,
     intended_at: datetime,
 ) -> pl.DataFrame:
     """Plan the writes of new owners (§1 rules 5, 7 and 10; readings §2.6).
@@ -27,6 +28,7 @@ def plan_writes(
         users: Rows of `inventory_users` that the decisions were made from.
         enrich: Whether the owner's department and criticality, where not empty, are written as well.
         run_id: The run that the rows bear.
+        target: The inventory that the rows are for (`Instance.target`).
         intended_at: The instant that the rows bear.
 
     Returns:
@@ -57,6 +59,7 @@ def plan_writes(
             message=pl.lit(None, pl.String),
             intended_at=pl.lit(intended_at, pl.Datetime("us", "UTC")),
             completed_at=pl.lit(None, pl.Datetime("us", "UTC")),
+            target=pl.lit(target),
         )
         .select(*polars_schema(OwnerWrites))
         .collect()

@@ -55,6 +55,11 @@ def _rule(text: str, holds: pl.Expr) -> Any:
     return pa.dataframe_check(classmethod(lambda _, data: data.lazyframe.select(holds)), error=text)
 
 
+def _since(version: str) -> dict[str, str]:
+    """Metadata of a column that came later: the version that brought it. Older rows have null there."""
+    return {"since": version}
+
+
 class _Strict(BaseConfig):
     """Exactly the columns named, in this order."""
 
@@ -282,6 +287,12 @@ class OwnerWrites(Table):
     message: pl.String = pa.Field(description="What the service said.", nullable=True)
     intended_at: Instant = pa.Field(description="When the write was planned (UTC).")
     completed_at: Instant = pa.Field(description="When the outcome was known (UTC).", nullable=True)
+    target: pl.String = pa.Field(
+        description="Inventory that the write is for: platform URL, tenant, and a fingerprint of these, the "
+        "contract and the names of the host fields; null: planned by a version before 0.2.0.",
+        nullable=True,
+        metadata=_since("0.2.0"),
+    )
 
 
 TABLES: Mapping[str, type[Table]] = MappingProxyType(
@@ -317,6 +328,12 @@ def description(model: type[Table]) -> str:
 def column_descriptions(model: type[Table]) -> dict[str, str]:
     """What each column of a table holds, in order."""
     return {name: column.description for name, column in model.to_schema().columns.items()}
+
+
+def later_columns(model: type[Table]) -> dict[str, str]:
+    """The columns that files of older versions lack, and the version that brought each; they read as null."""
+    columns = model.to_schema().columns
+    return {name: column.metadata["since"] for name, column in columns.items() if column.metadata}
 
 
 def empty(model: type[Table]) -> pl.DataFrame:

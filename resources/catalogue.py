@@ -10,6 +10,7 @@ from filelock import FileLock
 from upath import UPath
 
 from ownership import schemas
+from ownership.dictionary import duckdb_type
 from ownership.views import VIEWS
 from resources.files import replacing
 
@@ -68,9 +69,7 @@ def _statements(home: Path, location: UPath) -> Iterator[str]:
         # The views beside the tables name them without a schema: it is the one that they are made in.
         yield f'USE {catalogue_path(home).stem}."{folder.name}"'
         for table, model in schemas.TABLES.items():
-            # Without the option a folder named a=b on the way would become a column.
-            source = f"read_parquet({quoted(files[table])}, hive_partitioning = false)"
-            yield f"CREATE VIEW {table} AS FROM {source}"
+            yield f"CREATE VIEW {table} AS {_rows(model, files[table])}"
             yield from _comments(table, schemas.description(model), schemas.column_descriptions(model))
         for name, view in VIEWS.items():
             yield f"CREATE VIEW {name} AS {view.sql}"
@@ -83,6 +82,20 @@ def _files(folder: UPath, table: str) -> str | None:
         if any(folder.glob(pattern)):
             return f"{escape(str(folder))}/{pattern}"
     return None
+
+
+def _rows(model: type[schemas.Table], files: str) -> str:
+    """The query of a table's rows; columns that files of older versions lack are null in their rows."""
+    later = schemas.later_columns(model)
+    # Without the option a folder named a=b on the way would become a column.
+    options = f"hive_partitioning = false{', union_by_name = true' if later else ''}"
+    rows = f"FROM read_parquet({quoted(files)}, {options})"
+    if not later:
+        return rows
+    kinds = schemas.polars_schema(model)
+    lacking = ", ".join(f"CAST(NULL AS {duckdb_type(kinds[name])}) AS {name}" for name in later)
+    older = f"SELECT {lacking} WHERE false"
+    return f"SELECT {', '.join(kinds)} FROM ({rows} UNION ALL BY NAME {older})"  # noqa: S608  (our own names)
 
 
 def _comments(view: str, comment: str, columns: Mapping[str, str]) -> Iterator[str]:

@@ -1,8 +1,9 @@
 """The journal of writes: what a run intends stands here before its first request, each outcome as it comes.
 
 An SQLite file beside the tables of the instance. When a run ends, its rows move into owner_writes; what is
-still here then belongs to a run that was cut off. Columns are those of `schemas.OwnerWrites`, beside them
-whether a request was sent, and since which start of the machine the row is here.
+still here then belongs to a run that was cut off, or to another target. Columns are those of
+`schemas.OwnerWrites`, beside them whether a request may have been sent, and since which start of the machine
+the row is here.
 """
 
 import json
@@ -21,7 +22,7 @@ from ownership import schemas
 Values = Mapping[str, str | None]
 """What a host holds or is to hold: owner, department, criticality; None = nothing, or not sent."""
 
-_LATER_COLUMNS = {"sent": "INTEGER", "boot": "TEXT"}
+_LATER_COLUMNS = {"sent": "INTEGER", "boot": "TEXT", "target": "TEXT"}
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ class Journal:
         self._execute(
             "CREATE TABLE IF NOT EXISTS writes (run_id TEXT, host_id TEXT, hostname TEXT, outcome TEXT,"
             " old_values TEXT, new_values TEXT, message TEXT, intended_at TEXT, completed_at TEXT,"
-            " sent INTEGER, boot TEXT, PRIMARY KEY (run_id, host_id))"
+            " sent INTEGER, boot TEXT, target TEXT, PRIMARY KEY (run_id, host_id))"
         )
         present = {name for _, name, *_ in self._execute("PRAGMA table_info(writes)")}
         for name, kind in _LATER_COLUMNS.items():
@@ -76,17 +77,21 @@ class Journal:
             self._connection.execute("BEGIN IMMEDIATE")
             self._connection.executemany(
                 "INSERT INTO writes VALUES (:run_id, :host_id, :hostname, :outcome, :old_values, :new_values,"
-                " :message, :intended_at, :completed_at, 0, :boot)",
+                " :message, :intended_at, :completed_at, 0, :boot, :target)",
                 rows,
             )
         # From here on a killed process loses nothing; a power cut may lose outcomes, never intentions,
         # and the next run settles those from the inventory.
         self._execute("PRAGMA synchronous = NORMAL")
 
+    def attempting(self, run_id: str, host_id: str) -> None:
+        """Store, before the host is looked at, that from here on a request may go out."""
+        self._execute("UPDATE writes SET sent = 1 WHERE run_id = ? AND host_id = ?", run_id, host_id)
+
     def sending(self, run_id: str, host_id: str, *, old_values: Values, new_values: Values) -> None:
-        """Store, right before a request goes out, that it does, what the host holds and what it is sent."""
+        """Store what the host holds and what it is sent, where that is not what was planned."""
         self._execute(
-            "UPDATE writes SET sent = 1, old_values = ?, new_values = ? WHERE run_id = ? AND host_id = ?",
+            "UPDATE writes SET old_values = ?, new_values = ? WHERE run_id = ? AND host_id = ?",
             json.dumps(old_values),
             json.dumps(new_values),
             run_id,
@@ -96,7 +101,8 @@ class Journal:
     def unsent(self, run_id: str) -> set[str]:
         """Host ids of the run to which surely no request went out.
 
-        None when the machine started anew since: with a loss of power what `sending` stored may be lost, too.
+        Without those from before the machine started anew: with a loss of power what `attempting` stored may
+        be lost, too.
         """
         found = self._execute(
             "SELECT host_id FROM writes WHERE run_id = ? AND NOT sent AND boot = ?", run_id, _boot()
@@ -118,16 +124,18 @@ class Journal:
             result.host_id,
         )
 
-    def run_ids(self) -> list[str]:
-        """Runs with rows in the journal, oldest first."""
-        found = self._execute("SELECT run_id FROM writes GROUP BY run_id ORDER BY min(intended_at)")
-        return [run_id for (run_id,) in found]
+    def targets(self) -> dict[str, str | None]:
+        """The target of each run with rows in the journal, the oldest run first; None: of before 0.2.0."""
+        found = self._execute(
+            "SELECT run_id, min(target) FROM writes GROUP BY run_id ORDER BY min(intended_at), min(rowid)"
+        )
+        return dict(found)
 
     def rows(self, run_id: str) -> pl.DataFrame:
         """The run's rows of owner_writes, by host id."""
         found = self._execute(
             "SELECT run_id, host_id, hostname, outcome, old_values, new_values, message, intended_at,"
-            " completed_at FROM writes WHERE run_id = ? ORDER BY host_id",
+            " completed_at, target FROM writes WHERE run_id = ? ORDER BY host_id",
             run_id,
         )
         schema = schemas.polars_schema(schemas.OwnerWrites)

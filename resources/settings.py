@@ -222,6 +222,14 @@ class Platform(_Section):
         description="what the specification does not show, or the path of a YAML file with it",
     )
 
+    @property
+    def address(self) -> str:
+        """The URL in one spelling: scheme and host in lower case, without the scheme's own port."""
+        parts = urlsplit(self.url)
+        port = {"http": 80, "https": 443}[parts.scheme]
+        host = parts.netloc.lower().removesuffix(f":{port}")
+        return f"{parts.scheme}://{host}{parts.path}"
+
 
 class ScanSettings(_Section):
     """Which days are looked at, when, and what is done with the owners found."""
@@ -329,6 +337,20 @@ class Instance(_Section):
     def slug(self) -> str:
         """The name as an identifier: letters, digits and underscores."""
         return slug_of(self.name)
+
+    @property
+    def target(self) -> str:
+        """The inventory that is written to: its address, the tenant, and a fingerprint (readings §7).
+
+        The fingerprint changes whenever the same id could be another asset's, or the same request could set
+        another field: with the address, the tenant, and what contract and fields say about host assets.
+        """
+        platform, contract = self.platform, self.platform.contract
+        meaning = contract.model_dump(mode="json", exclude={"users", "mfa_required", "page_size"})
+        fields = (self.platform_user_field, self.platform_hostname_field)
+        text = json.dumps([platform.address, platform.tenant_id, meaning, fields], sort_keys=True)
+        digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+        return f"{platform.address} tenant {platform.tenant_id} {digest}"
 
     @property
     def extraction_fingerprint(self) -> str:

@@ -308,7 +308,7 @@ def _scan(table: str, source: UPath | Sequence[UPath]) -> pl.LazyFrame:
 
     Without the schema Polars would open the first file twice, for its columns and for its rows; an object it
     would fetch in several requests. Where it was replaced in between, the reading failed or gave rows that
-    no file ever held.
+    no file ever held. Columns that a file of an older version lacks are null.
     """
     files: list[IO[bytes]] | list[str]
     paths = [source] if isinstance(source, UPath) else source
@@ -316,7 +316,13 @@ def _scan(table: str, source: UPath | Sequence[UPath]) -> pl.LazyFrame:
         files = [str(path) for path in paths]
     else:
         files = [BytesIO(path.fs.cat_file(path.path)) for path in paths]
-    return pl.scan_parquet(files, schema=schemas.polars_schema(schemas.TABLES[table]), glob=False)
+    model = schemas.TABLES[table]
+    return pl.scan_parquet(
+        files,
+        schema=schemas.polars_schema(model),
+        missing_columns="insert" if schemas.later_columns(model) else "raise",
+        glob=False,
+    )
 
 
 def _changed_at(path: UPath) -> float:

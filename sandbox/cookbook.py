@@ -158,7 +158,13 @@ def _run(
         tables.write(table, frame, run_id=run_id, publish=True)
     tables.append_history(decisions, decided_at=now, run_id=run_id)
     written = plan_writes(
-        decisions, hosts, users, enrich=scan.enrich, run_id=run_id, intended_at=now
+        decisions,
+        hosts,
+        users,
+        enrich=scan.enrich,
+        run_id=run_id,
+        target=_INSTANCE.target,
+        intended_at=now,
     ).with_columns(outcome=pl.lit("written"), completed_at="intended_at")
     tables.append_writes(written, run_id=run_id)
     names = {"owner": _INSTANCE.platform_user_field, "department": "department", "criticality": "criticality"}

@@ -61,6 +61,7 @@ def user(
     return {"user_id": user_id} | {name: [value] for name, value in fields.items() if value} | values
 
 
+TARGET = "https://inventory.example tenant t-1 0123456789abcdef"
 PEOPLE = users(
     user("u1", email="ann@corp.example", user_department="Sales"),
     user("u2", email="bob@corp.example"),
@@ -92,5 +93,5 @@ def decide(
 def plan(
     decisions: pl.DataFrame, people: pl.DataFrame, assets: pl.DataFrame, *, enrich: bool = True
 ) -> pl.DataFrame:
-    writes = plan_writes(decisions, assets, people, enrich=enrich, run_id=RUN, intended_at=NOW)
+    writes = plan_writes(decisions, assets, people, enrich=enrich, run_id=RUN, target=TARGET, intended_at=NOW)
     return schemas.validated(schemas.OwnerWrites, writes)

@@ -1,6 +1,6 @@
 import pytest
 
-from tests.ownership.builders import NOW, RUN, counts, decide, host, hosts, plan, user, users
+from tests.ownership.builders import NOW, RUN, TARGET, counts, decide, host, hosts, plan, user, users
 
 LOGONS = counts(*((name, "alice", 5) for name in ("ws1", "ws2", "ws3", "lost")), ("ws4", "carol", 5))
 PEOPLE = users(user("u1", email="alice@corp.example", user_department="Sales", criticality="high"))
@@ -25,6 +25,7 @@ def test_only_hosts_to_be_written_are_planned_with_what_they_held():
         "message": None,
         "intended_at": NOW,
         "completed_at": None,
+        "target": TARGET,
     }
     assert planned() == [
         common | {"host_id": "h1", "hostname": "ws1", "old_values": nothing},

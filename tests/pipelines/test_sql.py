@@ -342,7 +342,7 @@ def test_a_table_of_another_shape_keeps_its_types_for_a_program(as_json, home):
     nothing = {"owner": None, "department": None, "criticality": None}
     row = {
         "run_id": "r", "host_id": "a", "hostname": "pc", "outcome": "written", "old_values": nothing,
-        "new_values": {**nothing, "owner": "u"}, "intended_at": NOW, "completed_at": NOW,
+        "new_values": {**nothing, "owner": "u"}, "intended_at": NOW, "completed_at": NOW, "target": None,
     }  # fmt: skip
     tables.append_writes(pl.DataFrame([row], schema=schemas.polars_schema(schemas.OwnerWrites)), run_id="r")
     [found] = as_json("SET TimeZone = 'UTC'; SELECT new_values, completed_at FROM owner_writes")

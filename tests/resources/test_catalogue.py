@@ -21,7 +21,7 @@ from ownership.views import VIEWS
 from ownership.windows import Window
 from resources.catalogue import catalogue_path
 from resources.tables import Tables
-from tests.ownership.builders import counts, host, hosts, shares_of, user, users
+from tests.ownership.builders import TARGET, counts, host, hosts, shares_of, user, users
 
 SLUG = "corp"
 WINDOW = Window(date(2026, 3, 1), date(2026, 3, 30))
@@ -271,7 +271,13 @@ def test_the_write_history_shows_before_and_after_the_last_first(tables):
     decided = run(tables, 0)
     for day, outcome in enumerate(("failed", "written")):
         planned = plan_writes(
-            decided, hosts(*ASSETS), PEOPLE, enrich=True, run_id=f"run-{day}", intended_at=instant(day)
+            decided,
+            hosts(*ASSETS),
+            PEOPLE,
+            enrich=True,
+            run_id=f"run-{day}",
+            target=TARGET,
+            intended_at=instant(day),
         )
         done = planned.with_columns(
             outcome=pl.lit(outcome), completed_at=pl.lit(instant(day), pl.Datetime("us", "UTC"))

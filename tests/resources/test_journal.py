@@ -6,6 +6,7 @@ import pytest
 
 from ownership import schemas
 from resources.journal import Journal, Result
+from tests.ownership.builders import TARGET
 
 NOON = datetime(2026, 3, 2, 12, 0, 0, 123456, tzinfo=UTC)
 LATER = NOON + timedelta(seconds=1)
@@ -25,6 +26,7 @@ def writes(*host_ids, run_id="run-1", **changes):
         "message": None,
         "intended_at": NOON,
         "completed_at": None,
+        "target": TARGET,
     }
     rows = [{"host_id": host_id, **filled, **changes} for host_id in host_ids]
     return pl.DataFrame(rows, schema=schemas.polars_schema(schemas.OwnerWrites))

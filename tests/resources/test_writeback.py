@@ -17,7 +17,7 @@ from resources.journal import Journal, Result
 from resources.tables import Tables
 from resources.writeback import Writer, settle_leftovers, write_all
 from sandbox.inventory import BrokenOff, InventoryService, InventoryState, ServiceOptions
-from tests.ownership.builders import host, hosts
+from tests.ownership.builders import TARGET, host, hosts
 from tests.resources.inventory_world import ADMIN, READER, TENANT, Watch, client
 from tests.resources.samples import instance, instance_content
 
@@ -102,6 +102,7 @@ def plan(*host_ids, new=None, old=None, run_id="run-1"):
             "message": None,
             "intended_at": NOON,
             "completed_at": None,
+            "target": TARGET,
         }
         for host_id in host_ids
     ]
