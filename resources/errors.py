@@ -7,6 +7,7 @@
         ├── PermissionDeniedError    the session is good and the account may not do this
         ├── ValidationError      the service refused the values sent; `fields` says which
         ├── NotFoundError        what was asked for does not exist
+        ├── SessionExpiredError  the session ended before a call that is sent once only: nothing was done
         ├── TransientError       may go well when tried again: time-out, reset, 429, 5xx
         └── ProtocolError        the answer is not what the convention promises
 
@@ -51,12 +52,24 @@ class NotFoundError(ServiceError):
     """What was asked for does not exist."""
 
 
-class TransientError(ServiceError):
-    """May go well when tried again; `retry_after` is the wait the server asked for, in seconds."""
+class SessionExpiredError(ServiceError):
+    """The session ended before a call that is sent once only; nothing was done, and there is a new session.
 
-    def __init__(self, message: str, retry_after: float | None = None) -> None:
+    Look again before sending again: to log in takes time, and others may have been faster.
+    """
+
+
+class TransientError(ServiceError):
+    """May go well when tried again.
+
+    `retry_after` is the wait the server asked for, in seconds. `not_done` is true where the service said that
+    it has not acted; otherwise it may have.
+    """
+
+    def __init__(self, message: str, retry_after: float | None = None, *, not_done: bool = False) -> None:
         super().__init__(message)
         self.retry_after = retry_after
+        self.not_done = not_done
 
 
 class ProtocolError(ServiceError):

@@ -123,8 +123,12 @@ class InventoryClient:
         Args:
             path: the endpoint, from /api/v1 on.
             form: its fields.
-            repeatable: try again after a TransientError; only for calls that change nothing.
+            repeatable: try again after a TransientError or an expired session; only for calls that change
+                nothing.
             tenant: add the tenant parameter.
+
+        Raises:
+            SessionExpiredError: the session had ended, and the call is not repeatable.
         """
         return _payload(self._envelope("POST", path, form, tenant=tenant, repeatable=repeatable))
 
@@ -136,7 +140,7 @@ class InventoryClient:
         *,
         tenant: bool = True,
     ) -> Any:
-        """Send files as multipart/form-data, tried once; as `get`.
+        """Send files as multipart/form-data, sent once; as `post` with what is not repeatable.
 
         Args:
             path: the endpoint, from /api/v1 on.
@@ -180,7 +184,7 @@ class InventoryClient:
         arguments["params" if method == "GET" else "data"] = {**(values or {}), **tenant_id}
 
         def once() -> T:
-            return read(self._session.exchange(method, path, **arguments))
+            return read(self._session.exchange(method, path, resend=repeatable, **arguments))
 
         return retrying(self._sleep)(once) if repeatable else once()
 
@@ -346,10 +350,12 @@ class InventoryClient:
         return self._fields_of([item], [asset_id], call.path)[0]
 
     def update(self, asset_id: str, fields: Mapping[str, str]) -> None:
-        """Set fields of one asset in one request, which is sent once (after an expired session, once more).
+        """Set fields of one asset in one request, which is sent once.
 
         Raises:
-            TransientError: the service may have applied it or not, also when its answer made no sense.
+            SessionExpiredError: the session had ended; nothing was done.
+            TransientError: the service may have applied it or not, also when its answer made no sense; where
+                `not_done` is true it has not.
         """
         call = self._platform.contract.update
         try:

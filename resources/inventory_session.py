@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.hashes import SHA1
 from cryptography.hazmat.primitives.twofactor.totp import TOTP
 
 from resources.envelope import Envelope, open_envelope
-from resources.errors import AuthenticationError, ConfigurationError, ServiceError
+from resources.errors import AuthenticationError, ConfigurationError, ServiceError, SessionExpiredError
 from resources.http import Answer, Transport
 from resources.settings import MfaRequired, Platform
 
@@ -62,37 +62,52 @@ class InventorySession:
             if self._session is not None:
                 self._session.close()
 
-    def exchange(self, method: str, path: str, **arguments: Any) -> Answer:
+    def exchange(self, method: str, path: str, *, resend: bool = True, **arguments: Any) -> Answer:
         """Send one request; after a 401 log in, once for all threads, and send it once more (readings §5.2).
 
         Args:
             method: HTTP method.
             path: the endpoint, from /api/v1 on.
+            resend: send it once more. What changes something is not: it says that the session had ended.
             arguments: as for `requests.Session.request`; bodies must bear being sent twice.
 
         Raises:
             AuthenticationError: the log-in was refused, or the session it gave.
+            SessionExpiredError: a 401 to what is not sent again; there is a new session.
             TransientError, ProtocolError: as from `Transport.send`.
         """
         session = self._signed_in()
         answer = self._transport.send(session, method, path, **arguments)
-        while answer.status == 401:
-            with self._lock:
-                if session is self._session:
-                    self._reject()
-                    # Nobody else has used the new session yet: a 401 to it says that log-ins do not help.
-                    answer = self._transport.send(self._signed_in(), method, path, **arguments)
-                    if answer.status == 401:
-                        self._reject()
-                        raise self._give_up(
-                            f"refuses {path} with HTTP status 401 right after the log-in of {self._email}; "
-                            "check that the account may use the API"
-                            + ("" if self._codes else ", and set platform.mfa_secret if it needs a code")
-                        )
-                    return answer
-            # Another thread has logged in meanwhile.
+        if answer.status != 401:
+            return answer
+        with self._lock:
+            first_to_know = session is self._session
+            if first_to_know:
+                self._reject()
             session = self._signed_in()
-            answer = self._transport.send(session, method, path, **arguments)
+            if not resend:
+                raise SessionExpiredError(
+                    f"{self._transport.where} had ended the session of {self._email} when {path} came: "
+                    "nothing was done; look again before sending again"
+                )
+            if first_to_know:
+                # Nobody else has used the new session yet: a 401 to it says that log-ins do not help.
+                answer = self._transport.send(session, method, path, **arguments)
+                if answer.status == 401:
+                    raise self._give_up(
+                        f"refuses {path} with HTTP status 401 right after the log-in of {self._email}; "
+                        "check that the account may use the API"
+                        + ("" if self._codes else ", and set platform.mfa_secret if it needs a code")
+                    )
+                return answer
+        # Another thread has logged in meanwhile.
+        answer = self._transport.send(session, method, path, **arguments)
+        if answer.status == 401:
+            raise self._give_up(
+                f"refuses {path} with HTTP status 401 twice, after a log-in of {self._email} in between: "
+                "its sessions do not last; check how long, and for how many requests, the service keeps a "
+                "session, and that no other program logs in with this account"
+            )
         return answer
 
     def _signed_in(self) -> requests.Session:
@@ -110,8 +125,11 @@ class InventorySession:
             self._session = None
 
     def _give_up(self, reason: str) -> AuthenticationError:
-        self._given_up = f"{self._transport.where} {reason}"
-        return AuthenticationError(self._given_up)
+        """Log in no more, and send nothing with the session that is there; the first reason stays."""
+        with self._lock:
+            self._reject()
+            self._given_up = self._given_up or f"{self._transport.where} {reason}"
+            return AuthenticationError(self._given_up)
 
     def _log_in(self) -> requests.Session:
         """Log in, with a code where one is needed; a refused code is tried once more with the next one.

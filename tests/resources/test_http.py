@@ -272,6 +272,25 @@ def retry_after(header):
     return raised.value.retry_after
 
 
+@pytest.mark.parametrize(
+    ("status", "header", "not_done"),
+    [
+        (429, None, True),
+        (429, "7", True),
+        (503, "7", True),
+        (503, None, False),
+        (503, "soon", False),
+        (502, "7", False),
+        (408, None, False),
+    ],
+)
+def test_a_service_that_asks_to_come_back_later_has_not_acted(status, header, not_done):
+    headers = http.CaseInsensitiveDict({"Retry-After": header} if header else {})
+    with pytest.raises(TransientError) as raised:
+        transport("http://x").raise_if_transient(Answer(status, headers, b""), "/path")
+    assert raised.value.not_done == not_done
+
+
 def failing(times, error):
     """Fails some times, then returns the number of tries."""
     tries = []

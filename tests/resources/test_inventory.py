@@ -104,13 +104,6 @@ def test_files_go_up_and_come_down_as_they_are(inventory):
     assert raised.value.fields == {"file": ["This file must be an image."]}
 
 
-def test_an_upload_is_sent_whole_again_after_an_expired_session(service, inventory):
-    inventory.get("/api/v1/profile/me")
-    service.state.accounts.expire_sessions()
-    inventory.upload("/api/v1/profile/avatar", {"file": ("me.png", b"picture", "image/png")})
-    assert inventory.download("/api/v1/profile/avatar") == b"picture"
-
-
 @pytest.mark.parametrize(
     ("reply", "outcome"),
     [
@@ -555,15 +548,6 @@ def test_a_write_with_a_lost_answer_is_sent_once_and_may_have_been_applied(servi
     assert watch.calls["assets/update"] == 1
     assert len(service.state.journal()) == 1
     assert clock.naps == []
-
-
-def test_a_write_rejected_for_its_session_is_sent_again_once(service, inventory):
-    inventory.read("h-3")
-    service.state.accounts.expire_sessions()
-    watch = Watch(service)
-    inventory.update("h-3", {"asset_owner": "u-1"})
-    assert watch.calls == {"assets/update": 2, "auth/login": 1}
-    assert len(service.state.journal()) == 1
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,13 @@ from dataclasses import replace
 import pytest
 from starlette.responses import Response
 
-from resources.errors import AuthenticationError, ConfigurationError, ProtocolError, TransientError
+from resources.errors import (
+    AuthenticationError,
+    ConfigurationError,
+    ProtocolError,
+    SessionExpiredError,
+    TransientError,
+)
 from resources.inventory import InventoryClient
 from resources.inventory_session import Codes
 from sandbox.inventory import InventoryService, InventoryState, ServiceOptions, totp_code
@@ -152,19 +158,90 @@ def test_threads_that_are_rejected_together_share_one_log_in_and_drop_the_cookie
     assert list(watch.rejected.values()) == [threads]
 
 
-@pytest.mark.parametrize("calls", [1, 3, 20])
-def test_sessions_that_end_every_few_calls_fail_no_request(state, tmp_path, calls):
+def test_sessions_that_end_every_few_calls_fail_no_request(state, tmp_path):
     threads = 8
-    with InventoryService(state, ServiceOptions(session_calls=calls)) as service:
+    with InventoryService(state, ServiceOptions(session_calls=40)) as service:
         watch = Watch(service)
         with client(tmp_path, service.url) as inventory, ThreadPoolExecutor(threads) as pool:
             emails = [
-                task.result()["email"] for task in [pool.submit(profile, inventory) for _ in range(100)]
+                task.result()["email"] for task in [pool.submit(profile, inventory) for _ in range(200)]
             ]
-    assert emails == [ADMIN.email] * 100
+    assert emails == [ADMIN.email] * 200
     # Each request that was on its way may be rejected, once: never a cookie that is known to be.
     assert max(watch.rejected.values()) <= threads
     assert watch.log_ins - len(watch.rejected) in {0, 1}
+
+
+def test_sessions_that_last_for_one_request_are_an_error_after_two_tries(state, tmp_path):
+    threads = 8
+    together = threading.Barrier(threads, timeout=10)
+    first_ones = iter(range(threads))
+
+    def hold(request):
+        if request.url.path == PROFILE and next(first_ones, None) is not None:
+            together.wait()  # all are on their way with the session that one of them uses up
+
+    with InventoryService(state, ServiceOptions(session_calls=1)) as service:
+        watch = Watch(service, hold)
+        with client(tmp_path, service.url) as inventory, ThreadPoolExecutor(threads) as pool:
+            tasks = [pool.submit(profile, inventory) for _ in range(threads)]
+            errors = [task.exception() for task in tasks if task.exception()]
+            sent = watch.calls.copy()
+            with pytest.raises(AuthenticationError, match="its sessions do not last; check how long"):
+                profile(inventory)
+    assert errors
+    assert {type(error) for error in errors} == {AuthenticationError}
+    assert sent["profile/me"] <= 2 * threads
+    assert watch.calls == sent, "nothing goes out any more"
+
+
+def test_a_session_that_lasts_for_one_request_serves_one_thread(state, tmp_path):
+    with InventoryService(state, ServiceOptions(session_calls=1)) as service:
+        watch = Watch(service)
+        with client(tmp_path, service.url) as inventory:
+            assert [profile(inventory)["email"] for _ in range(3)] == [ADMIN.email] * 3
+    assert watch.calls == {"auth/login": 3, "profile/me": 5}
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda inventory: inventory.update("h-1", {"asset_owner": "17"}),
+        lambda inventory: inventory.post(
+            "/api/v1/assets/update", {"id": "h-1", "asset_owner": "17"}, repeatable=False
+        ),
+        lambda inventory: inventory.upload("/api/v1/profile/avatar", {"file": ("a.png", b"a", "image/png")}),
+    ],
+    ids=["update", "post", "upload"],
+)
+def test_what_changes_something_is_not_sent_again_after_a_401(service, tmp_path, write):
+    with client(tmp_path, service.url) as inventory:
+        profile(inventory)
+        service.state.accounts.expire_sessions()
+        watch = Watch(service)
+        with pytest.raises(SessionExpiredError, match="nothing was done; look again before sending again"):
+            write(inventory)
+        assert sorted(watch.calls.values()) == [1, 1], "the write and a log-in"
+        assert service.state.journal() == []
+        write(inventory)  # the new session is there for whoever has looked again
+        assert watch.log_ins == 1
+
+
+def test_writes_that_are_rejected_together_share_one_log_in(service, tmp_path):
+    threads = 8
+    together = threading.Barrier(threads, timeout=10)
+
+    def hold(request):
+        if request.url.path.endswith("assets/update"):
+            together.wait()
+
+    with client(tmp_path, service.url) as inventory, ThreadPoolExecutor(threads) as pool:
+        profile(inventory)
+        service.state.accounts.expire_sessions()
+        watch = Watch(service, hold)
+        tasks = [pool.submit(inventory.update, f"h-{n}", {"asset_owner": "17"}) for n in range(threads)]
+        assert {type(task.exception()) for task in tasks} == {SessionExpiredError}
+    assert watch.calls == {"auth/login": 1, "assets/update": threads}
 
 
 def test_a_second_401_is_an_error_and_ends_the_log_ins(tmp_path):
