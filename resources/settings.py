@@ -288,6 +288,7 @@ class WriteSettings(_Section):
     )
     max_failed_writes: int = Field(20, ge=1, description="failed writes in a row that end the writing")
     concurrency: int = Field(8, ge=1, le=64, description="requests to the inventory service at a time")
+    plan_days: int = Field(7, ge=1, description="a stored plan older than that is not applied")
 
 
 class KeepSettings(_Section):

@@ -70,6 +70,7 @@ writes:
   max_write_percent: 2.5
   max_failed_writes: 5
   concurrency: 4
+  plan_days: 1
 keep:
   evidence_days: 200
   history_days: 1000
