@@ -19,7 +19,7 @@ from ownership import quality
 from ownership.coverage import events_by_day
 from ownership.windows import days_of
 from resources.errors import AssetOwnersError
-from resources.settings import Instance
+from resources.settings import Instance, named
 
 LACKING_LIMIT_PERCENT = 10
 """Share of a day's documents that may lack a field; some always do."""
@@ -89,7 +89,7 @@ def _checks(
     ]
 
     @dg.multi_asset_check(
-        name=f"{instance.slug}_{step}",
+        name=named(instance, step),
         specs=specs,
         can_subset=True,
         required_resource_keys=set(resource_keys(instance)),

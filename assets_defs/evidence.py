@@ -16,7 +16,7 @@ from ownership.schemas import LogonCounts, LogonDays, polars_schema
 from ownership.windows import Window, days_of, days_to_fetch
 from resources.errors import ConfigurationError
 from resources.search import DayOfLogons
-from resources.settings import Instance
+from resources.settings import Instance, named
 
 
 def logon_assets(instance: Instance) -> dg.AssetsDefinition:
@@ -24,7 +24,7 @@ def logon_assets(instance: Instance) -> dg.AssetsDefinition:
     tables = ("logon_counts", "logon_days")
 
     @dg.multi_asset(
-        name=f"{instance.slug}_logons",
+        name=named(instance, "logons"),
         specs=[dg.AssetSpec(**described(instance, table, kinds={"opensearch"})) for table in tables],
         partitions_def=dg.DailyPartitionsDefinition(
             start_date=instance.scan.first_day.isoformat(),

@@ -20,7 +20,7 @@ from ownership.windows import Window, is_past, look_back_window
 from resources.errors import AssetOwnersError
 from resources.inventory import InventoryClient
 from resources.search import SearchClient
-from resources.settings import Instance
+from resources.settings import Instance, named
 from resources.tables import Tables
 
 PARTITION = "dagster/partition"
@@ -121,8 +121,12 @@ def _plans(context: Any, instance: Instance) -> bool:
 
 
 def resource_keys(instance: Instance) -> list[str]:
-    """Keys of an instance's Dagster resources: scan, tables, search and inventory, in this order."""
-    return [f"{instance.slug}_{name}" for name in ("scan", "tables", "search", "inventory")]
+    """Keys of an instance's Dagster resources: scan, tables, search and inventory, in this order.
+
+    Dagster takes identifiers only, and slugs may begin with a digit; none begins with an underscore.
+    """
+    keys = (named(instance, part) for part in ("scan", "tables", "search", "inventory"))
+    return [key if key.isidentifier() else f"_{key}" for key in keys]
 
 
 def scan_resources(instance: Instance, tables: Tables) -> dict[str, Any]:

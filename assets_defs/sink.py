@@ -10,14 +10,14 @@ from assets_defs.findings import of_writes
 from assets_defs.scan import resource_keys, scan_of, told_to_the_operator
 from assets_defs.specs import asset_key, described, made
 from assets_defs.writing import apply_plan, store_plan, undo_run, write_planned
-from resources.settings import Instance
+from resources.settings import Instance, named
 
 
 def sink_asset(instance: Instance) -> dg.AssetsDefinition:
     """Define owner_writes: a graph of an op that plans and an op, the sink, that writes."""
 
     @dg.op(
-        name=f"{instance.slug}_plan",
+        name=named(instance, "plan"),
         ins={"owner_decisions": dg.In(dg.Nothing)},
         out=dg.Out(dg.Nothing),
         required_resource_keys=set(resource_keys(instance)),
@@ -28,7 +28,7 @@ def sink_asset(instance: Instance) -> dg.AssetsDefinition:
             store_plan(scan, context.log)
 
     @dg.op(
-        name=f"{instance.slug}_sink",
+        name=named(instance, "sink"),
         ins={"planned": dg.In(dg.Nothing)},
         out=dg.Out(dg.Nothing),
         required_resource_keys=set(resource_keys(instance)),
@@ -58,7 +58,7 @@ def apply_op(instance: Instance) -> dg.OpDefinition:
     """Define the op that carries out a plan that an earlier run stored."""
 
     @dg.op(
-        name=f"{instance.slug}_apply",
+        name=named(instance, "apply_plan"),
         config_schema={
             "run_id": dg.Field(str, description="The run whose plan is to be carried out."),
             "allow_writes": dg.Field(
@@ -83,7 +83,7 @@ def undo_op(instance: Instance) -> dg.OpDefinition:
     """Define the op that puts back what a run wrote."""
 
     @dg.op(
-        name=f"{instance.slug}_undo",
+        name=named(instance, "undo_run"),
         config_schema={
             "run_id": dg.Field(str, description="The run whose writes are to be put back."),
             "dry_run": dg.Field(bool, default_value=False, description="Plan only; write nothing."),
@@ -102,4 +102,4 @@ def undo_op(instance: Instance) -> dg.OpDefinition:
 
 def write_pool(instance: Instance) -> str:
     """Name the Dagster pool of whatever writes for an instance; its limit is set by the operator."""
-    return f"{instance.slug}_writes"
+    return named(instance, "writes")

@@ -57,7 +57,7 @@ def build_definitions(
         home: ASSET_OWNERS_HOME.
         location: what holds the folders of all instances' tables; None: `tables` in the home.
         analysts: id of the group that may read tables and catalogue.
-        resource_overrides: parts to swap, by resource key (`<slug>_search` …).
+        resource_overrides: parts to swap, by resource key (`<slug>__search` …).
         executor: runs the steps of a run. In one process by default: the steps share its imports, which
             cost more than they do.
     """

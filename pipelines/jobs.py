@@ -6,7 +6,7 @@ import dagster as dg
 
 from assets_defs.scan import run_tags
 from assets_defs.sink import apply_op, undo_op
-from resources.settings import BrokenInstance, Instance
+from resources.settings import BrokenInstance, Instance, named
 
 if TYPE_CHECKING:  # Dagster exports the function and not its type
     from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
@@ -26,7 +26,7 @@ def apply_job(instance: Instance) -> dg.JobDefinition:
     """The job that carries out a plan that an earlier run stored."""
 
     @dg.job(
-        name=f"{instance.slug}__apply",
+        name=named(instance, "apply"),
         description=f"Carries out a stored plan of {instance.name}.",
         run_tags=run_tags(instance),
     )
@@ -40,7 +40,7 @@ def undo_job(instance: Instance) -> dg.JobDefinition:
     """The job that puts back what a run wrote."""
 
     @dg.job(
-        name=f"{instance.slug}__undo",
+        name=named(instance, "undo"),
         description=f"Puts back what a run of {instance.name} wrote, where hosts still hold it.",
         run_tags=run_tags(instance),
     )
@@ -53,7 +53,7 @@ def undo_job(instance: Instance) -> dg.JobDefinition:
 def broken_job(broken: BrokenInstance) -> dg.JobDefinition:
     """A job that fails with the message for the file's author, so that the other instances still load."""
 
-    @dg.op(name=f"{broken.slug}_cannot_be_used")
+    @dg.op(name=named(broken, "cannot_be_used"))
     def cannot_be_used() -> None:  # NoReturn is no type of output to Dagster
         raise dg.Failure(broken.message, allow_retries=False)
 

@@ -8,6 +8,7 @@ import difflib
 import grp
 import hashlib
 import json
+import keyword
 import os
 import re
 from collections.abc import Mapping
@@ -377,6 +378,15 @@ def slug_of(name: str) -> str:
     return slugify(name, separator="_")
 
 
+def named(instance: Instance | BrokenInstance, part: str) -> str:
+    """Name a part of an instance where Dagster keeps the parts of all instances side by side.
+
+    No slug holds two underscores in a row, so no part of one instance is called like another instance, or
+    like a part of it.
+    """
+    return f"{instance.slug}__{part}"
+
+
 def home() -> Path:
     """Return the folder of catalogue, journals and Dagster's own home: ASSET_OWNERS_HOME, default ./var."""
     return Path(os.environ.get("ASSET_OWNERS_HOME") or "var").absolute()
@@ -434,8 +444,8 @@ def load_instance(path: Path) -> Instance:
     instance = _read(path, Instance)
     if instance.slug in {"", *_RESERVED_SLUGS}:
         raise ConfigurationError(
-            f"{path}: name: {instance.name!r} gives no usable identifier; use letters or digits, and none of "
-            + ", ".join(sorted(_RESERVED_SLUGS))
+            f"{path}: name: {instance.name!r} gives no usable identifier; use letters or digits, and no word "
+            "that DuckDB, Dagster or Python keeps for itself, such as main, config or class"
         )
     return instance
 
@@ -492,16 +502,21 @@ def _instance_or_complaint(path: Path) -> Instance | str:
 def _free_slug(path: Path, taken: set[str]) -> str:
     """An identifier from the file's name that is not taken; takes it."""
     slug = slug_of(path.stem) or "unnamed"
-    while slug in taken:
+    while slug in taken | _RESERVED_SLUGS:
         slug += "_broken"
     taken.add(slug)
     return slug
 
 
 # DuckDB's own schemas, and the databases of a session: warehouse.conflicts would be two things at once.
-_RESERVED_SLUGS = frozenset(
-    {"main", "information_schema", "pg_catalog", "temp", "system", "warehouse", "scratch"}
-)
+_OF_DUCKDB = {"main", "information_schema", "pg_catalog", "temp", "system", "warehouse", "scratch"}
+# What Dagster lets no job be called: one such name, and it loads no instance at all.
+_OF_DAGSTER = {
+    *keyword.kwlist,
+    *("arg_dict", "bool", "conf", "config", "context", "dict", "float", "input", "input_arg_dict", "int"),
+    *("meta", "output", "output_arg_dict", "str", "type"),
+}
+_RESERVED_SLUGS = frozenset(_OF_DUCKDB | _OF_DAGSTER)
 
 
 class _StrictLoader(yaml.SafeLoader):

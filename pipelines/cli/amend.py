@@ -9,7 +9,7 @@ import polars as pl
 from pipelines.cli.run import errors, execute, require_secrets
 from pipelines.cli.stored import tables_of
 from resources.errors import ConfigurationError
-from resources.settings import Instance, load_instance
+from resources.settings import Instance, load_instance, named
 
 
 def apply_plan(path: Path, run_id: str, *, allow_writes: int | None) -> int:
@@ -18,7 +18,7 @@ def apply_plan(path: Path, run_id: str, *, allow_writes: int | None) -> int:
     Raises:
         ConfigurationError: the instance file or a secret is wrong, or there is no such run.
     """
-    return _amend(path, run_id, "apply", {"allow_writes": allow_writes})
+    return _amend(path, run_id, "apply", "apply_plan", {"allow_writes": allow_writes})
 
 
 def undo(path: Path, run_id: str, *, dry_run: bool) -> int:
@@ -27,17 +27,17 @@ def undo(path: Path, run_id: str, *, dry_run: bool) -> int:
     Raises:
         ConfigurationError: the instance file or a secret is wrong, or there is no such run.
     """
-    return _amend(path, run_id, "undo", {"dry_run": dry_run})
+    return _amend(path, run_id, "undo", "undo_run", {"dry_run": dry_run})
 
 
-def _amend(path: Path, run_id: str, what: str, options: dict[str, Any]) -> int:
+def _amend(path: Path, run_id: str, job: str, op: str, options: dict[str, Any]) -> int:
     instance = load_instance(path)
     require_secrets(instance)
     tables = tables_of(instance)
     if not tables.has_run(run_id):
         raise ConfigurationError(f"RUN_ID: {instance.name} has no run {run_id}; the runs are in owner_writes")
-    op = {f"{instance.slug}_{what}": {"config": {"run_id": run_id, **options}}}
-    result = execute(instance, f"{instance.slug}__{what}", {"ops": op})
+    ops = {named(instance, op): {"config": {"run_id": run_id, **options}}}
+    result = execute(instance, named(instance, job), {"ops": ops})
     _print(tables.run_writes(result.run_id), instance, result.run_id)
     for error in errors(result):
         print(f"asset-owners: {error}", file=sys.stderr)

@@ -91,7 +91,7 @@ class Stored:
         definitions = build_definitions(
             [self.instance],
             self.tables.home,
-            resource_overrides={f"{self.instance.slug}_search": _found(self.search)},
+            resource_overrides={f"{self.instance.slug}__search": _found(self.search)},
         )
         job = dg.define_asset_job("tried", selection=selection)
         return (
@@ -100,7 +100,7 @@ class Stored:
             .execute_in_process(
                 instance=self.recorded,
                 tags={RANGE_START: FIRST.isoformat(), RANGE_END: last.isoformat()},
-                run_config={"resources": {f"{self.instance.slug}_scan": {"config": options}}},
+                run_config={"resources": {f"{self.instance.slug}__scan": {"config": options}}},
                 raise_on_error=False,
             )
         )

@@ -169,7 +169,7 @@ def asked_for(dagster):
 @pytest.fixture(scope="module")
 def dry_run(dagster, asked_for):  # noqa: ARG001  (asked for first: it takes its time)
     """A dry run over three days, from the launchpad."""
-    options = {"resources": {"demo_scan": {"config": {"dry_run": True, "lookback_days": 3}}}}
+    options = {"resources": {"demo__scan": {"config": {"dry_run": True, "lookback_days": 3}}}}
     return dagster.launch(window_tags(WINDOW[-3], WINDOW[-1]), options)
 
 

@@ -10,10 +10,13 @@ from typing import Any
 import dagster as dg
 import pytest
 import yaml
+from dagster._core.definitions.utils import DISALLOWED_NAMES
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from ownership.schemas import TABLES
 from pipelines.definitions import build_definitions
-from resources.settings import load_instances
+from resources.settings import load_instances, slug_of
 
 PROJECT = Path(__file__).parents[2]
 LOAD = """
@@ -126,6 +129,65 @@ def test_two_names_with_one_slug_are_both_refused(instances):
     assert {key.path[0] for key in definitions.resolve_all_asset_keys()} == {"annex"}
 
 
+PARTS = ["apply", "apply plan", "undo", "undo run", "plan", "sink", "writes", "cannot be used"]
+PARTS += ["logons", "logon checks", "inventory checks", "owner checks", "blocking check"]
+PARTS += ["scan", "tables", "search", "inventory", *TABLES]
+"""What the parts of an instance are called, as a person would write it in a name."""
+
+
+def load(definitions):
+    """Load all as Dagster does for its UI: whatever is called alike is an error."""
+    dg.Definitions.validate_loadable(definitions)
+    return set(jobs(definitions))
+
+
+def test_an_instance_may_be_called_like_a_part_of_another_one(instances):
+    """Nor do the files that cannot be used, whose jobs are called like the files."""
+    beside = {f"f{number}": content(name=f"demo {part}") for number, part in enumerate(PARTS)}
+    broken = {f"demo_{part.replace(' ', '_')}__broken": "" for part in PARTS}
+    names = load(instances(demo=content(name="demo"), **beside, **broken))
+    slugs = {f"demo_{part.replace(' ', '_')}" for part in PARTS}
+    assert {"demo", "demo__apply", "demo__undo", *slugs, *(f"{slug}_broken" for slug in slugs)} <= names
+
+
+LETTERS = ["a", "A", "é", "ß", "北", "1", "_", "__", "-", " ", ".", "&amp;", "&#95;", "'", "\u200b"]
+WORDS = ["demo", "Plan", "sink", "apply", "undo run"]
+NAMES = st.lists(st.sampled_from([*LETTERS, *WORDS]), max_size=6).map("".join)
+
+
+@given(name=st.text(max_size=30) | NAMES)
+def test_no_slug_holds_two_underscores_in_a_row(name):
+    """They part an instance's slug from the names of its parts."""
+    assert "__" not in slug_of(name)
+    assert not slug_of(name).startswith("_")
+    assert not slug_of(name).endswith("_")
+
+
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(first=NAMES, second=NAMES, stem=NAMES)
+def test_no_two_names_keep_each_other_from_loading(tmp_path_factory, first, second, stem):
+    folder = tmp_path_factory.mktemp("instances")
+    for file, text in {
+        "1": yaml.safe_dump(content(name=first)),
+        "2": yaml.safe_dump(content(name=second)),
+        f"broken{stem}": "",
+        f"{stem}x": "",
+    }.items():
+        (folder / f"{file}.yaml").write_text(text, encoding="utf-8")
+    loaded = load_instances(folder)
+    assert len(loaded) == 4
+    assert {instance.slug for instance in loaded} <= load(build_definitions(loaded, folder))
+
+
+def test_words_that_dagster_keeps_for_itself_hide_no_other_instance(instances):
+    """As names of instances they are refused; broken files may be called so."""
+    words = {word for word in DISALLOWED_NAMES if word == word.lower()}
+    named_so = {f"{word}_1": content(name=word) for word in words}
+    definitions = instances(good=content(), **named_so, **dict.fromkeys(words, ""))
+    assert {"head_office", *named_so, *(f"{word}_broken" for word in words)} <= load(definitions)
+    assert all("no usable identifier" in jobs(definitions)[file].description for file in named_so)
+
+
 def test_each_instance_has_tables_jobs_schedule_and_settings_of_its_own(instances):
     definitions = instances(
         one=content(),
@@ -136,7 +198,7 @@ def test_each_instance_has_tables_jobs_schedule_and_settings_of_its_own(instance
         table for slug, table in keys if slug == "head_office"
     }
     assert {schedule.name for schedule in definitions.schedules} == {"head_office"}
-    options = jobs(definitions)["annex"].resource_defs["annex_scan"].config_schema.config_type.fields
+    options = jobs(definitions)["annex"].resource_defs["annex__scan"].config_schema.config_type.fields
     assert options["lookback_days"].default_value == 7
 
 
@@ -152,7 +214,7 @@ def test_a_tick_starts_one_run_over_the_look_back_window_and_is_off_until_switch
     (request,) = schedule.evaluate_tick(tick).run_requests or []
     assert request.tags["dagster/asset_partition_range_start"] == "2025-06-02"
     assert request.tags["dagster/asset_partition_range_end"] == "2025-07-01"
-    assert request.run_config == {"resources": {"head_office_scan": {"config": {"refetch": False}}}}
+    assert request.run_config == {"resources": {"head_office__scan": {"config": {"refetch": False}}}}
     assert dg.validate_run_config(jobs(definitions)["head_office"], request.run_config)
 
 
@@ -214,7 +276,7 @@ def graph(definitions: dg.Definitions) -> dict[str, Any]:
         "options": {
             name: (field.config_type.given_name, field.default_value)
             for name, field in jobs(definitions)["head_office"]
-            .resource_defs["head_office_scan"]
+            .resource_defs["head_office__scan"]
             .config_schema.config_type.fields.items()
         },
     }
@@ -236,7 +298,7 @@ def test_every_asset_and_every_column_is_described(instances):
 
 def test_what_an_operator_may_choose_has_a_label(instances):
     job = jobs(instances(one=content()))["head_office"]
-    fields = job.resource_defs["head_office_scan"].config_schema.config_type.fields
+    fields = job.resource_defs["head_office__scan"].config_schema.config_type.fields
     assert fields["enrich"].default_value is True
     assert "Enrich host information by asset owner" in fields["enrich"].description
     assert "Look-back window" in fields["lookback_days"].description
