@@ -115,6 +115,25 @@ def of_decisions(decisions: pl.DataFrame, *, events: int) -> dict[str, Any]:
     }
 
 
+def of_outcomes(writes: pl.DataFrame) -> dict[str, Any]:
+    """How many hosts came to which outcome.
+
+    Args:
+        writes: Rows of `owner_writes` of one run.
+    """
+    outcomes = (
+        writes.group_by("outcome").agg(hosts=pl.len()).sort("hosts", "outcome", descending=[True, False])
+    )
+    return {
+        "outcomes": "nothing to write" if writes.is_empty() else examples(outcomes, own_words=("outcome",))
+    }
+
+
+def of_window(longest_seconds: float | None) -> dict[str, Any]:
+    """The longest time between the look at a host and its write, where anything was written."""
+    return {} if longest_seconds is None else {"longest_look_to_write_ms": round(1000 * longest_seconds, 1)}
+
+
 def of_writes(writes: pl.DataFrame, decisions: pl.DataFrame) -> dict[str, Any]:
     """Outcomes, the first writes that failed, and the first conflicts.
 
@@ -122,17 +141,14 @@ def of_writes(writes: pl.DataFrame, decisions: pl.DataFrame) -> dict[str, Any]:
         writes: Rows of `owner_writes` of one run.
         decisions: Rows of `owner_decisions` of the same run.
     """
-    outcomes = (
-        writes.group_by("outcome").agg(hosts=pl.len()).sort("hosts", "outcome", descending=[True, False])
-    )
-    counts = dict(outcomes.iter_rows())
+    counts = dict(writes["outcome"].value_counts().iter_rows())
     written, failed = counts.get("written", 0), counts.get("failed", 0)
     hosts = decisions["host_id"].count()
     owned = owned_percent(decisions) + 100 * written / max(hosts, 1)
     failures = writes.filter(pl.col("outcome").is_in(["failed", "not_written", "intended"]))
     conflicts = decisions.filter(action="conflict")
     found: dict[str, Any] = {
-        "outcomes": examples(outcomes, own_words=("outcome",)) if counts else "nothing to write",
+        **of_outcomes(writes),
         "hosts_written": written,
         "hosts_failed": failed,
         "hosts_owned_percent": round(owned, 1),

@@ -9,7 +9,7 @@ import polars as pl
 
 from assets_defs.findings import of_hosts, of_users
 from assets_defs.progress import Progress
-from assets_defs.scan import Scan, resource_keys, scan_of, told_to_the_operator
+from assets_defs.scan import InstanceRun, Scan, resource_keys, scan_of, told_to_the_operator
 from assets_defs.specs import described, made
 from resources.inventory import OnProgress, untold
 from resources.records import AssetRows, host_rows, user_rows
@@ -47,19 +47,19 @@ def _listed(
     return listed
 
 
-def list_hosts(scan: Scan, on_progress: OnProgress = untold) -> pl.DataFrame:
+def list_hosts(run: InstanceRun, on_progress: OnProgress = untold) -> pl.DataFrame:
     """List the host assets as rows of inventory_hosts."""
-    instance = scan.instance
-    return _listed_now(scan, instance.platform.contract.hosts, host_rows(instance), on_progress)
+    instance = run.instance
+    return _listed_now(run, instance.platform.contract.hosts, host_rows(instance), on_progress)
 
 
-def list_users(scan: Scan, on_progress: OnProgress = untold) -> pl.DataFrame:
+def list_users(run: InstanceRun, on_progress: OnProgress = untold) -> pl.DataFrame:
     """List the user assets as rows of inventory_users."""
-    instance = scan.instance
-    return _listed_now(scan, instance.platform.contract.users, user_rows(instance), on_progress)
+    instance = run.instance
+    return _listed_now(run, instance.platform.contract.users, user_rows(instance), on_progress)
 
 
-def _listed_now(scan: Scan, call: ListCall, rows: AssetRows, on_progress: OnProgress) -> pl.DataFrame:
+def _listed_now(run: InstanceRun, call: ListCall, rows: AssetRows, on_progress: OnProgress) -> pl.DataFrame:
     listed_at = datetime.now(UTC)
-    frame = scan.inventory().list_assets(call, rows.read, on_progress=on_progress)
+    frame = run.inventory().list_assets(call, rows.read, on_progress=on_progress)
     return rows.table(frame).with_columns(listed_at=listed_at)

@@ -42,24 +42,13 @@ class ScanOptions:
     limit: int | None
 
 
-@dataclass(frozen=True)
-class Scan:
-    """A run of one instance.
-
-    `may_write` is false for a dry run and for a window of the past that is not forced; such a run publishes
-    nothing that it made. The days that it fetched are what the index holds, so the run over a past window
-    publishes those; a dry run changes no table that analysts look at (readings §4.2 and §7) and keeps them as
-    `own_days`, the run's id.
-    """
+@dataclass(frozen=True, kw_only=True)
+class InstanceRun:
+    """A run of one instance, whatever it does."""
 
     instance: Instance
-    options: ScanOptions
     run_id: str
-    window: Window
-    may_write: bool
-    own_days: str | None
     tables: Tables
-    search: Callable[[], SearchClient]
     inventory: Callable[[], InventoryClient]
     started: float = field(default_factory=time.monotonic)
 
@@ -67,6 +56,23 @@ class Scan:
     def seconds(self) -> str:
         """How long the step has been at work, for the line that reports on it."""
         return f"{time.monotonic() - self.started:.1f} s"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scan(InstanceRun):
+    """A run of one instance over one look-back window.
+
+    `may_write` is false for a dry run and for a window of the past that is not forced; such a run publishes
+    nothing that it made. The days that it fetched are what the index holds, so the run over a past window
+    publishes those; a dry run changes no table that analysts look at (readings §4.2 and §7) and keeps them as
+    `own_days`, the run's id.
+    """
+
+    options: ScanOptions
+    window: Window
+    may_write: bool
+    own_days: str | None
+    search: Callable[[], SearchClient]
 
 
 def scan_of(context: Any, instance: Instance) -> Scan:
@@ -100,6 +106,12 @@ def scan_of(context: Any, instance: Instance) -> Scan:
     )
 
 
+def amendment_of(context: dg.OpExecutionContext, instance: Instance) -> InstanceRun:
+    """Read off the context of an op what follows a scan: the run, without window and options."""
+    tables, inventory = (getattr(context.resources, key) for key in amendment_keys(instance))
+    return InstanceRun(instance=instance, run_id=context.run.run_id, tables=tables, inventory=inventory)
+
+
 def scan_tags(instance: Instance, window: Window, *, dry_run: bool) -> dict[str, str]:
     """The tags by which an operator finds the scan; a run that does not bring them gets them step by step."""
     return {
@@ -127,6 +139,12 @@ def resource_keys(instance: Instance) -> list[str]:
     """
     keys = (named(instance, part) for part in ("scan", "tables", "search", "inventory"))
     return [key if key.isidentifier() else f"_{key}" for key in keys]
+
+
+def amendment_keys(instance: Instance) -> list[str]:
+    """Keys of the resources of what follows a scan: tables and inventory, in this order."""
+    _, tables, _, inventory = resource_keys(instance)
+    return [tables, inventory]
 
 
 def scan_resources(instance: Instance, tables: Tables) -> dict[str, Any]:

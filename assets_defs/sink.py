@@ -6,11 +6,11 @@ wrote is put back by `undo_op`. How each of them goes about it is in `writing`.
 
 import dagster as dg
 
-from assets_defs.findings import of_writes
-from assets_defs.scan import resource_keys, scan_of, told_to_the_operator
+from assets_defs.findings import of_outcomes, of_window, of_writes
+from assets_defs.scan import amendment_keys, amendment_of, resource_keys, scan_of, told_to_the_operator
 from assets_defs.specs import asset_key, described, made
 from assets_defs.writing import apply_plan, store_plan, undo_run, write_planned
-from resources.settings import Instance, named
+from resources.settings import Instance, named, slug_of
 
 
 def sink_asset(instance: Instance) -> dg.AssetsDefinition:
@@ -39,8 +39,8 @@ def sink_asset(instance: Instance) -> dg.AssetsDefinition:
         with told_to_the_operator():
             written = write_planned(scan, context.log)
         decisions = scan.tables.scan("owner_decisions", run_id=scan.run_id).collect()
-        found = of_writes(written, decisions)
-        context.add_output_metadata(made(instance, "owner_writes", rows=written.height, **found))
+        found = of_writes(written.rows, decisions) | of_window(written.longest_window_seconds)
+        context.add_output_metadata(made(instance, "owner_writes", rows=written.rows.height, **found))
 
     @dg.graph_asset(
         **described(instance, "owner_writes", kinds={"rest"}),
@@ -54,6 +54,14 @@ def sink_asset(instance: Instance) -> dg.AssetsDefinition:
     return owner_writes
 
 
+_DRY_RUN = dg.Field(bool, default_value=False, description="Plan only; write nothing.")
+_ALLOW_WRITES = dg.Field(
+    dg.Noneable(int),
+    default_value=None,
+    description="Hosts that may be written in spite of writes.max_writes and max_write_percent.",
+)
+
+
 def apply_op(instance: Instance) -> dg.OpDefinition:
     """Define the op that carries out a plan that an earlier run stored."""
 
@@ -61,20 +69,17 @@ def apply_op(instance: Instance) -> dg.OpDefinition:
         name=named(instance, "apply_plan"),
         config_schema={
             "run_id": dg.Field(str, description="The run whose plan is to be carried out."),
-            "allow_writes": dg.Field(
-                dg.Noneable(int),
-                default_value=None,
-                description="Hosts that may be written in spite of writes.max_writes and max_write_percent.",
-            ),
+            "dry_run": _DRY_RUN,
+            "allow_writes": _ALLOW_WRITES,
         },
-        required_resource_keys=set(resource_keys(instance)),
+        required_resource_keys=set(amendment_keys(instance)),
         pool=write_pool(instance),
     )
     def apply_stored(context: dg.OpExecutionContext) -> None:
-        scan = scan_of(context, instance)
-        options = context.op_config
+        run, options = amendment_of(context, instance), dict(context.op_config)
         with told_to_the_operator():
-            apply_plan(scan, context.log, options["run_id"], allow_writes=options["allow_writes"])
+            written = apply_plan(run, context.log, options.pop("run_id"), **options)
+        context.add_output_metadata(of_outcomes(written.rows) | of_window(written.longest_window_seconds))
 
     return apply_stored
 
@@ -86,20 +91,21 @@ def undo_op(instance: Instance) -> dg.OpDefinition:
         name=named(instance, "undo_run"),
         config_schema={
             "run_id": dg.Field(str, description="The run whose writes are to be put back."),
-            "dry_run": dg.Field(bool, default_value=False, description="Plan only; write nothing."),
+            "dry_run": _DRY_RUN,
+            "allow_writes": _ALLOW_WRITES,
         },
-        required_resource_keys=set(resource_keys(instance)),
+        required_resource_keys=set(amendment_keys(instance)),
         pool=write_pool(instance),
     )
     def undo_writes(context: dg.OpExecutionContext) -> None:
-        scan = scan_of(context, instance)
-        options = context.op_config
+        run, options = amendment_of(context, instance), dict(context.op_config)
         with told_to_the_operator():
-            undo_run(scan, context.log, options["run_id"], dry_run=options["dry_run"])
+            written = undo_run(run, context.log, options.pop("run_id"), **options)
+        context.add_output_metadata(of_outcomes(written.rows) | of_window(written.longest_window_seconds))
 
     return undo_writes
 
 
 def write_pool(instance: Instance) -> str:
-    """Name the Dagster pool of whatever writes for an instance; its limit is set by the operator."""
-    return named(instance, "writes")
+    """Name the Dagster pool of whatever writes to the instance's target; the operator sets its limit."""
+    return f"{slug_of(f'{instance.platform.address} {instance.platform.tenant_id}')}__writes"

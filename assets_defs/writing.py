@@ -1,29 +1,54 @@
 """What the ops of `sink` do, without Dagster: plan, write, carry out a stored plan, undo.
 
-Whoever writes for an instance holds its lock and first settles what a run that was cut off left open.
+Whoever writes is the only one to do so for the target and the instance, and first settles what a run that was
+cut off left open.
 """
 
 import logging
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 import polars as pl
 
-from assets_defs.inventory import list_hosts
+from assets_defs.inventory import list_hosts, list_users
 from assets_defs.progress import Progress
-from assets_defs.scan import Scan
-from ownership.plan import excess, plan_undo, plan_writes
+from assets_defs.scan import InstanceRun, Scan
+from ownership.plan import excess, plan_undo, plan_writes, without_overtaken
 from ownership.windows import gaps
 from resources.errors import AssetOwnersError, ConfigurationError, ServiceError
 from resources.journal import Journal, Result
-from resources.writeback import Row, Writer, settle_leftovers, write_all
+from resources.one_writer import one_writer
+from resources.settings import Instance
+from resources.writeback import READ_BACK, Row, Writer, own_runs, settle_leftovers, write_all
+
+CLOCK_SKEW = timedelta(minutes=5)
+"""How far in the future a plan may seem to be made, where two machines share a home."""
+
+
+@dataclass(frozen=True)
+class Written:
+    """What became of a plan: rows of owner_writes, and the longest time between a look and its write."""
+
+    rows: pl.DataFrame
+    longest_window_seconds: float | None = None
 
 
 def store_plan(scan: Scan, log: logging.Logger) -> pl.DataFrame:
-    """Plan the writes of new owners from what the run decided; store and return rows of owner_writes."""
+    """Plan the writes of new owners from what this run decided; store and return rows of owner_writes.
+
+    Raises:
+        AssetOwnersError: the run has decided nothing.
+    """
+    if not scan.tables.holds("owner_decisions", scan.run_id):
+        raise AssetOwnersError(
+            "This run has decided nothing itself, and what another run decided is not written: owners may "
+            f"have changed since. Launch the whole job {scan.instance.slug} again (all steps, not from "
+            "failure), or carry out a plan that a run stored: asset-owners apply --instance FILE RUN_ID"
+        )
     planned = plan_writes(
-        scan.tables.scan("owner_decisions", run_id=scan.run_id).collect(),
+        scan.tables.of_run("owner_decisions", scan.run_id),
         scan.tables.scan("inventory_hosts", run_id=scan.run_id).collect(),
         scan.tables.scan("inventory_users", run_id=scan.run_id).collect(),
         enrich=scan.options.enrich,
@@ -37,124 +62,266 @@ def store_plan(scan: Scan, log: logging.Logger) -> pl.DataFrame:
     return planned
 
 
-def write_planned(scan: Scan, log: logging.Logger) -> pl.DataFrame:
-    """Write what the run planned, where it may; return its rows of owner_writes.
+def write_planned(scan: Scan, log: logging.Logger) -> Written:
+    """Write what the run planned, where it may.
 
     Raises:
-        AssetOwnersError: the plan is too large, or the window has gaps; nothing was written.
+        AssetOwnersError: the plan is too large, the window has gaps, or the run has decided nothing; nothing
+            was written.
         ServiceError: the writing ended early; the rest is left for the next run.
     """
-    planned = scan.tables.of_run("owner_writes", scan.run_id)
+    if scan.tables.holds("owner_writes", scan.run_id):
+        planned = scan.tables.of_run("owner_writes", scan.run_id)
+    else:
+        planned = store_plan(scan, log)
+    _report_other_targets(scan, log)
     if not scan.may_write:
         why = "a dry run" if scan.options.dry_run else "its window is past and `force` is off"
         log.info(f"Nothing is written: this is {why}")
-        return planned
+        return Written(planned)
     _require_complete_window(scan)
-    _require_moderate(scan, planned, made_by=scan.run_id, allowed=None)
+    _require_moderate(
+        scan,
+        planned,
+        hosts_of=scan.run_id,
+        what="owners",
+        allowed=None,
+        command=f"apply --instance FILE {scan.run_id}",
+    )
     with _writing(scan, log) as journal:
         written = _carry_out(scan, log, journal, planned, Writer.write)
     _forget_outdated(scan, log)
     return written
 
 
-def apply_plan(scan: Scan, log: logging.Logger, plan_id: str, *, allow_writes: int | None) -> None:
+def apply_plan(
+    run: InstanceRun, log: logging.Logger, plan_id: str, *, allow_writes: int | None, dry_run: bool
+) -> Written:
     """Carry out the plan that an earlier run stored; it becomes the plan of this run.
 
     Args:
-        scan: this run.
+        run: this run.
         log: told what is done.
         plan_id: the earlier run.
         allow_writes: hosts that may be written in spite of writes.max_writes and max_write_percent.
+        dry_run: only tell what would be written.
 
     Raises:
-        ConfigurationError: the earlier run planned nothing.
+        ConfigurationError: the earlier run planned nothing, for another target, or too long ago.
         AssetOwnersError: the plan is too large; nothing was written.
         ServiceError: the writing ended early; the rest is left for the next run.
     """
-    planned = scan.tables.of_run("owner_writes", plan_id).with_columns(
-        run_id=pl.lit(scan.run_id), intended_at=pl.lit(datetime.now(UTC), pl.Datetime("us", "UTC"))
-    )
+    _tell_that_runs_only_plan(run.instance, log, "apply", dry_run=dry_run)
+    planned = run.tables.of_run("owner_writes", plan_id).filter(outcome="planned")
     if planned.is_empty():
         raise ConfigurationError(
-            f"Run {plan_id} of {scan.instance.name} stored no plan with anything to write"
+            f"Run {plan_id} of {run.instance.name} stored no plan with anything to write"
         )
-    scan.tables.write("owner_writes", planned, run_id=scan.run_id, publish=False)
-    _require_moderate(scan, planned, made_by=plan_id, allowed=allow_writes)
-    with _writing(scan, log) as journal:
-        _carry_out(scan, log, journal, planned, Writer.apply)
+    _require_own_target(run.instance, planned, f"The plan of run {plan_id}", old_rows_are_own=False)
+    _require_recent(run.instance, planned, plan_id)
+    with _writing(run, log) as journal:
+        planned = _without_vanished_owners(
+            without_overtaken(planned, _history(run)).with_columns(run_id=pl.lit(run.run_id)), list_users(run)
+        )
+        run.tables.write("owner_writes", planned, run_id=run.run_id, publish=False)
+        to_write = planned.filter(outcome="planned")
+        log.info(f"Plan: {to_write.height:,} of {planned.height:,} hosts of run {plan_id} to write")
+        if dry_run:
+            return Written(planned)
+        _require_moderate(
+            run,
+            to_write,
+            hosts_of=plan_id,
+            what="owners",
+            allowed=allow_writes,
+            command=f"apply --instance FILE {plan_id}",
+        )
+        return _carry_out(run, log, journal, planned, Writer.apply)
 
 
-def undo_run(scan: Scan, log: logging.Logger, undone_id: str, *, dry_run: bool) -> None:
+def undo_run(
+    run: InstanceRun, log: logging.Logger, undone_id: str, *, allow_writes: int | None, dry_run: bool
+) -> Written:
     """Put back what an earlier run wrote, also one that was cut off.
 
     Args:
-        scan: this run.
+        run: this run.
         log: told what is done.
         undone_id: the earlier run.
+        allow_writes: hosts that may be written in spite of writes.max_writes and max_write_percent.
         dry_run: only plan.
 
     Raises:
-        ConfigurationError: the earlier run wrote nothing.
+        ConfigurationError: the earlier run wrote nothing, or to another target.
+        AssetOwnersError: the plan is too large; nothing was written.
         ServiceError: the writing ended early.
     """
+    _tell_that_runs_only_plan(run.instance, log, "undo", dry_run=dry_run)
     # Under the lock: what a run wrote is known once it has ended and its leftovers are settled.
-    with _writing(scan, log) as journal:
-        writes = scan.tables.run_writes(undone_id)
-        planned = plan_undo(writes, run_id=scan.run_id, intended_at=datetime.now(UTC))
+    with _writing(run, log) as journal:
+        writes = run.tables.run_writes(undone_id)
+        _require_own_target(run.instance, writes, f"What run {undone_id} wrote", old_rows_are_own=True)
+        planned = plan_undo(
+            writes,
+            _history(run),
+            run_id=run.run_id,
+            target=run.instance.target,
+            intended_at=datetime.now(UTC),
+        )
         if planned.is_empty():
             raise ConfigurationError(
-                f"Run {undone_id} of {scan.instance.name} wrote nothing that could be undone"
+                f"Run {undone_id} of {run.instance.name} wrote nothing that could be undone"
             )
-        scan.tables.write("owner_writes", planned, run_id=scan.run_id, publish=False)
-        log.info(f"Plan: {planned.height} hosts to put back")
-        if not dry_run:
-            _carry_out(scan, log, journal, planned, Writer.undo)
+        run.tables.write("owner_writes", planned, run_id=run.run_id, publish=False)
+        to_write = planned.filter(outcome="planned")
+        log.info(f"Plan: {to_write.height:,} of {planned.height:,} hosts to put back")
+        if dry_run:
+            return Written(planned)
+        _require_moderate(
+            run,
+            to_write,
+            hosts_of=undone_id,
+            what="hosts to put back",
+            allowed=allow_writes,
+            command=f"undo --instance FILE {undone_id}",
+        )
+        return _carry_out(run, log, journal, planned, Writer.undo)
+
+
+def _tell_that_runs_only_plan(instance: Instance, log: logging.Logger, what: str, *, dry_run: bool) -> None:
+    """Say that a person's explicit word goes beyond what runs do (readings §7)."""
+    if instance.writes.dry_run and not dry_run:
+        log.info(f"writes.dry_run is on: runs of {instance.name} only plan. This {what} writes all the same")
+
+
+def _require_own_target(
+    instance: Instance, rows: pl.DataFrame, whose: str, *, old_rows_are_own: bool
+) -> None:
+    """Refuse rows of owner_writes that are for another inventory, or for one that is not known.
+
+    Raises:
+        ConfigurationError: naming both targets, and how to go on.
+    """
+    for target in rows["target"].unique():
+        if target is None and not old_rows_are_own:
+            raise ConfigurationError(
+                f"{whose} was made by a version before 0.2.0 and does not say for which inventory; nothing "
+                "was written. Make a new plan: asset-owners run --instance FILE --dry-run"
+            )
+        if target not in {None, instance.target}:
+            raise ConfigurationError(
+                f"{whose} is for {target}, and {instance.name} now points to {instance.target}: another "
+                "platform.url, platform.tenant_id, platform.contract or name of a host field. Nothing was "
+                "written. Point the instance there again, or make a new plan: asset-owners run --instance "
+                "FILE --dry-run"
+            )
+
+
+def _require_recent(instance: Instance, planned: pl.DataFrame, plan_id: str) -> None:
+    """Refuse a plan that is older than writes.plan_days.
+
+    Raises:
+        ConfigurationError: with the command that makes a new plan.
+    """
+    made_at, now = planned["intended_at"].min(), datetime.now(UTC)
+    limit = instance.writes.plan_days
+    if not isinstance(made_at, datetime) or not now - timedelta(days=limit) <= made_at <= now + CLOCK_SKEW:
+        raise ConfigurationError(
+            f"The plan of run {plan_id} was made at {made_at:%Y-%m-%d %H:%M} UTC, and plans older than "
+            f"writes.plan_days ({limit}) or of the future are not carried out; nothing was written. Make a "
+            "new one: asset-owners run --instance FILE --dry-run"
+        )
+
+
+def _without_vanished_owners(planned: pl.DataFrame, users: pl.DataFrame) -> pl.DataFrame:
+    """Leave hosts alone whose planned owner is no user asset any more."""
+    owner = pl.col("new_values").struct.field("owner")
+    vanished = (
+        (pl.col("outcome") == "planned") & (owner != "") & ~owner.is_in(users["user_id"].implode())
+    ).fill_null(value=False)
+    reason = pl.format("left alone: {} is no user asset any more", owner)
+    return planned.with_columns(
+        outcome=pl.when(vanished).then(pl.lit("not_written")).otherwise("outcome"),
+        message=pl.when(vanished).then(reason).otherwise("message"),
+        completed_at=pl.when(vanished)
+        .then(pl.lit(datetime.now(UTC), pl.Datetime("us", "UTC")))
+        .otherwise("completed_at"),
+    )
+
+
+def _history(run: InstanceRun) -> pl.DataFrame:
+    """Rows of owner_writes of all runs on the instance's target."""
+    own = pl.col("target").is_null() | (pl.col("target") == run.instance.target)
+    return run.tables.writes().filter(own).collect()
+
+
+def _report_other_targets(run: InstanceRun, log: logging.Logger) -> None:
+    """Warn of writes without a known outcome that this instance cannot settle: they went elsewhere."""
+    if not run.tables.journal.exists():
+        return
+    with Journal(run.tables.journal) as journal:
+        own = own_runs(journal, run.instance)
+        for run_id, target in journal.targets().items():
+            if run_id not in own:
+                left = journal.rows(run_id).filter(outcome="intended").height
+                log.warning(
+                    f"{left} writes of run {run_id} to {target} have no known outcome. They stay open until "
+                    f"{run.instance.name} points there again; it now points to {run.instance.target}"
+                )
 
 
 @contextmanager
-def _writing(scan: Scan, log: logging.Logger) -> Generator[Journal]:
-    """Give the journal while no other run of the instance writes, with nothing open from earlier runs.
+def _writing(run: InstanceRun, log: logging.Logger) -> Generator[Journal]:
+    """Give the journal while nobody else writes, with nothing open from earlier runs on the target.
 
     Raises:
         AssetOwnersError: another run does not come to its end.
     """
-    with scan.tables.writing(), Journal(scan.tables.journal) as journal:
-        if journal.run_ids():
-            settled = settle_leftovers(journal, scan.tables, list_hosts(scan))
+    # Everybody waits for the instance first, then for the target, so that no two wait for each other.
+    with run.tables.writing(), one_writer(run.instance.platform), Journal(run.tables.journal) as journal:
+        if own_runs(journal, run.instance):
+            settled = settle_leftovers(journal, run.tables, list_hosts(run), run.instance)
             if settled:
                 log.warning(f"{settled} writes of an earlier run that had no known outcome are settled")
         yield journal
 
 
 def _carry_out(
-    scan: Scan,
+    run: InstanceRun,
     log: logging.Logger,
     journal: Journal,
     planned: pl.DataFrame,
     method: Callable[[Writer, Row], Result],
-) -> pl.DataFrame:
-    """Write the planned hosts; return the rows of owner_writes.
+) -> Written:
+    """Write the planned hosts.
 
     Raises:
-        ServiceError: the writing ended early; the rest is left for the next run.
+        ServiceError: the look that guards the writes shows no owners, and nothing was written; or the writing
+            ended early, and the rest is left for the next run.
     """
-    limits = scan.instance.writes
-    writer = Writer(scan.inventory(), scan.instance, lambda: list_hosts(scan), journal)
+    limits = run.instance.writes
+    writer = Writer(run.inventory(), run.instance, lambda: list_hosts(run), journal)
+    if "planned" in planned["outcome"]:
+        _require_sight(run, writer)
     ended_by = write_all(
         planned,
-        lambda row: method(writer, row),
+        writer,
+        method,
         journal,
         concurrency=limits.concurrency,
         max_failed_writes=limits.max_failed_writes,
         on_progress=Progress(log.info, "Hosts written"),
     )
-    written = journal.rows(scan.run_id)
-    scan.tables.append_writes(written, run_id=scan.run_id)
+    written = journal.rows(run.run_id)
+    run.tables.append_writes(written, run_id=run.run_id)
     if "intended" not in written["outcome"]:
-        journal.forget(scan.run_id)
+        journal.forget(run.run_id)
     outcomes = _outcome_counts(written)
     told = ", ".join(f"{number:,} {outcome}" for outcome, number in outcomes.items())
-    log.info(f"Writes: {told or 'nothing to write'}, {scan.seconds}")
+    log.info(f"Writes: {told or 'nothing to write'}, {run.seconds}")
+    longest = writer.longest_window_seconds
+    if longest is not None:
+        log.info(f"Longest time between the look at a host and its write: {1000 * longest:,.0f} ms")
     if "failed" in outcomes:
         log.warning(f"{outcomes['failed']} writes failed; owner_writes has their messages")
     if "intended" in outcomes:
@@ -163,7 +330,35 @@ def _carry_out(
         raise ServiceError(
             f"{ended_by}; the run ended, the rest is left for the next run. The messages are in owner_writes"
         )
-    return written
+    return Written(written, longest)
+
+
+def _require_sight(run: InstanceRun, writer: Writer) -> None:
+    """Refuse to write when the look that guards each write shows no owner where the list shows one.
+
+    A list of some time ago may be out of date, so that one made now has the last word.
+
+    Raises:
+        ServiceError: naming the setting to mend.
+    """
+    contract = run.instance.platform.contract
+    if contract.read is None:
+        return  # the look is the list itself
+
+    def owned(hosts: pl.LazyFrame) -> list[str]:
+        some = hosts.filter(pl.col("owner_ids").list.len() > 0).head(READ_BACK)
+        return some.collect()["host_id"].to_list()
+
+    if writer.shows_an_owner(owned(run.tables.scan("inventory_hosts", run_id=run.run_id))):
+        return
+    listed = owned(list_hosts(run).lazy())
+    if not writer.shows_an_owner(listed):
+        raise ServiceError(
+            f"The list shows owners of the hosts {', '.join(listed)}, and platform.contract.read "
+            f"({contract.read.path}) shows none: an owner would be overwritten unseen. Nothing was written. "
+            f"Check platform.contract.read, platform.contract.fields_in ({contract.fields_in!r}) and "
+            f"platform_user_field ({run.instance.platform_user_field})"
+        )
 
 
 def _require_complete_window(scan: Scan) -> None:
@@ -184,23 +379,37 @@ def _require_complete_window(scan: Scan) -> None:
         )
 
 
-def _require_moderate(scan: Scan, planned: pl.DataFrame, *, made_by: str, allowed: int | None) -> None:
-    """Refuse a plan that is too large to carry out unseen, for the inventory that the run `made_by` listed.
+def _require_moderate(
+    run: InstanceRun, planned: pl.DataFrame, *, hosts_of: str, what: str, allowed: int | None, command: str
+) -> None:
+    """Refuse a plan that is too large to carry out unseen.
+
+    Args:
+        run: this run, which has stored the plan.
+        planned: the hosts to write.
+        hosts_of: the run that listed the inventory which the plan is a part of.
+        what: what is planned, in the plural.
+        allowed: so many hosts may be written in spite of the limits.
+        command: of the command line, carries the plan out.
 
     Raises:
-        AssetOwnersError: saying how to look at the plan and how to apply it.
+        AssetOwnersError: saying how to look at the plan and how to carry it out.
     """
     if allowed is not None and planned.height <= allowed:
         return
-    limits = scan.instance.writes
-    hosts = scan.tables.scan("inventory_hosts", run_id=made_by).select(pl.len()).collect().item()
+    limits = run.instance.writes
+    hosts = run.tables.scan("inventory_hosts", run_id=hosts_of).select(pl.len()).collect().item()
     reason = excess(
-        planned.height, hosts, max_writes=limits.max_writes, max_write_percent=limits.max_write_percent
+        planned.height,
+        hosts,
+        what=what,
+        max_writes=limits.max_writes,
+        max_write_percent=limits.max_write_percent,
     )
     if reason:
         raise AssetOwnersError(
-            f"{reason}; nothing was written. Look at the plan ({scan.tables.plan_file(scan.run_id)}), then "
-            f"carry it out: asset-owners apply --instance FILE {scan.run_id} --allow-writes {planned.height}"
+            f"{reason}; nothing was written. Look at the plan ({run.tables.plan_file(run.run_id)}), then "
+            f"carry it out: asset-owners {command} --allow-writes {planned.height}"
         )
 
 

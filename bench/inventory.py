@@ -213,7 +213,8 @@ def writing(url: str, state: str, writes: int) -> Callable[[], dict[str, Any]]:
             writer = Writer(client, instance, pl.DataFrame, journal)
             write_all(
                 plan,
-                writer.write,
+                writer,
+                Writer.write,
                 journal,
                 concurrency=CONNECTIONS,
                 max_failed_writes=1,

@@ -66,17 +66,24 @@ def plan_writes(
     )
 
 
-def plan_undo(writes: pl.DataFrame, *, run_id: str, intended_at: datetime) -> pl.DataFrame:
+def plan_undo(
+    writes: pl.DataFrame, history: pl.DataFrame, *, run_id: str, target: str, intended_at: datetime
+) -> pl.DataFrame:
     """Plan to put back what a run wrote: its new values become the old ones, and the other way round.
+
+    A run is undone once: a host that was put back since, or written by a later run, is left alone.
 
     Args:
         writes: Rows of `owner_writes` of the run to undo.
+        history: Rows of `owner_writes` of all runs on the same target.
         run_id: The run that the rows bear.
+        target: The inventory that the rows are for (`Instance.target`).
         intended_at: The instant that the rows bear.
 
     Returns:
-        Rows of `owner_writes`, `planned`, one for each host that was written, in the same order. In
-        `new_values` an empty text clears the field, and null stands for a field that was not written.
+        Rows of `owner_writes`, one for each host that was written, in the same order: `planned`, and
+        `not_written` with the reason for a host that is left alone. In `new_values` an empty text clears the
+        field, and null stands for a field that was not written.
     """
 
     def put_back(field: str) -> pl.Expr:
@@ -84,31 +91,77 @@ def plan_undo(writes: pl.DataFrame, *, run_id: str, intended_at: datetime) -> pl
         before = pl.col("old_values").struct.field(field)
         return pl.when(written.is_not_null()).then(before.fill_null("")).alias(field)
 
-    return writes.filter(outcome="written").with_columns(
-        run_id=pl.lit(run_id),
-        outcome=pl.lit("planned"),
-        old_values="new_values",
-        new_values=pl.struct(put_back(field) for field in ("owner", "department", "criticality")),
-        message=pl.lit(None, pl.String),
-        intended_at=pl.lit(intended_at, pl.Datetime("us", "UTC")),
-        completed_at=pl.lit(None, pl.Datetime("us", "UTC")),
+    now = pl.lit(intended_at, pl.Datetime("us", "UTC"))
+    overtaken = pl.col("last_run") != pl.col("run_id")
+    what = pl.when(last_outcome="undone").then(pl.lit("put back")).otherwise(pl.lit("written again"))
+    return (
+        writes.filter(outcome="written")
+        .join(_last_changes(history), on="host_id", how="left", maintain_order="left")
+        .with_columns(
+            run_id=pl.lit(run_id),
+            outcome=pl.when(overtaken).then(pl.lit("not_written")).otherwise(pl.lit("planned")),
+            old_values="new_values",
+            new_values=pl.struct(put_back(field) for field in ("owner", "department", "criticality")),
+            message=pl.when(overtaken).then(pl.format("left alone: {} since, by run {}", what, "last_run")),
+            intended_at=now,
+            completed_at=pl.when(overtaken).then(now),
+            target=pl.lit(target),
+        )
+        .select(*polars_schema(OwnerWrites))
     )
 
 
-def excess(planned: int, hosts: int, *, max_writes: int, max_write_percent: float | None) -> str | None:
+def without_overtaken(plan: pl.DataFrame, history: pl.DataFrame) -> pl.DataFrame:
+    """Leave hosts of a stored plan alone that were written or put back since it was made.
+
+    Args:
+        plan: Rows of `owner_writes`, as planned.
+        history: Rows of `owner_writes` of all runs on the same target.
+
+    Returns:
+        The plan, with outcome `not_written` and the reason for those hosts.
+    """
+    overtaken = (pl.col("outcome") == "planned") & (pl.col("last_at") > pl.col("intended_at"))
+    what = pl.when(last_outcome="undone").then(pl.lit("put back")).otherwise(pl.lit("written"))
+    reason = pl.format("left alone: {} since the plan was made, by run {}", what, "last_run")
+    return (
+        plan.join(_last_changes(history), on="host_id", how="left", maintain_order="left")
+        .with_columns(
+            outcome=pl.when(overtaken).then(pl.lit("not_written")).otherwise("outcome"),
+            message=pl.when(overtaken).then(reason).otherwise("message"),
+            completed_at=pl.when(overtaken).then("last_at").otherwise("completed_at"),
+        )
+        .select(plan.columns)
+    )
+
+
+def _last_changes(history: pl.DataFrame) -> pl.DataFrame:
+    """The last change of each host that runs made: host_id, last_run, last_outcome, last_at."""
+    return (
+        history.filter(pl.col("outcome").is_in(["written", "undone"]))
+        .sort("completed_at")
+        .group_by("host_id")
+        .agg(last_run=pl.last("run_id"), last_outcome=pl.last("outcome"), last_at=pl.last("completed_at"))
+    )
+
+
+def excess(
+    planned: int, hosts: int, *, what: str, max_writes: int, max_write_percent: float | None
+) -> str | None:
     """Tell why a plan is too large for a run to carry out unseen, naming the setting; None when it is not.
 
     Args:
         planned: Hosts to write.
         hosts: Hosts in the inventory.
+        what: What is planned for each of them, in the plural.
         max_writes: Most hosts that a run may write.
         max_write_percent: Largest share of the hosts that a run may write (percent); None: any.
     """
     if planned > max_writes:
-        return f"{planned} owners are planned, more than writes.max_writes ({max_writes})"
+        return f"{planned} {what} are planned, more than writes.max_writes ({max_writes})"
     if max_write_percent is not None and 100 * planned > max_write_percent * hosts:
         return (
-            f"{planned} owners are planned for {hosts} hosts, more than writes.max_write_percent "
+            f"{planned} {what} are planned for {hosts} hosts, more than writes.max_write_percent "
             f"({max_write_percent:g}%)"
         )
     return None

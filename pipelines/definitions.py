@@ -77,16 +77,19 @@ def build_definitions(
 
 
 def _instance_definitions(instance: Instance, resources: Mapping[str, Any]) -> dg.Definitions:
+    """Define what belongs to an instance; the resources go with it, so that no launchpad shows another's."""
+    checks = asset_checks(instance)
+    assets = [
+        logon_assets(instance),
+        *inventory_assets(instance),
+        shares_asset(instance),
+        *owner_assets(instance),
+        sink_asset(instance),
+    ]
+    equipped = dg.with_resources([*checks, *assets], resources)
     return dg.Definitions(
-        assets=[
-            logon_assets(instance),
-            *inventory_assets(instance),
-            shares_asset(instance),
-            *owner_assets(instance),
-            sink_asset(instance),
-        ],
-        asset_checks=asset_checks(instance),
-        jobs=[scan_job(instance), apply_job(instance), undo_job(instance)],
+        assets=equipped[len(checks) :],
+        asset_checks=equipped[: len(checks)],
+        jobs=[scan_job(instance), apply_job(instance, resources), undo_job(instance, resources)],
         schedules=[scan_schedule(instance)] if instance.scan.schedule else [],
-        resources=resources,
     )

@@ -1,10 +1,11 @@
 """The jobs of an instance: the scan, and what may follow it; and one for each file that cannot be used."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from assets_defs.scan import run_tags
+from assets_defs.scan import amendment_keys, run_tags
 from assets_defs.sink import apply_op, undo_op
 from resources.settings import BrokenInstance, Instance, named
 
@@ -22,13 +23,14 @@ def scan_job(instance: Instance) -> "UnresolvedAssetJobDefinition":
     )
 
 
-def apply_job(instance: Instance) -> dg.JobDefinition:
+def apply_job(instance: Instance, resources: Mapping[str, Any]) -> dg.JobDefinition:
     """The job that carries out a plan that an earlier run stored."""
 
     @dg.job(
         name=named(instance, "apply"),
         description=f"Carries out a stored plan of {instance.name}.",
         run_tags=run_tags(instance),
+        resource_defs=_amending(instance, resources),
     )
     def job() -> None:
         apply_op(instance)()
@@ -36,18 +38,24 @@ def apply_job(instance: Instance) -> dg.JobDefinition:
     return job
 
 
-def undo_job(instance: Instance) -> dg.JobDefinition:
+def undo_job(instance: Instance, resources: Mapping[str, Any]) -> dg.JobDefinition:
     """The job that puts back what a run wrote."""
 
     @dg.job(
         name=named(instance, "undo"),
         description=f"Puts back what a run of {instance.name} wrote, where hosts still hold it.",
         run_tags=run_tags(instance),
+        resource_defs=_amending(instance, resources),
     )
     def job() -> None:
         undo_op(instance)()
 
     return job
+
+
+def _amending(instance: Instance, resources: Mapping[str, Any]) -> dict[str, Any]:
+    """The resources of what follows a scan: the launchpad offers those of its own job alone."""
+    return {key: resources[key] for key in amendment_keys(instance)}
 
 
 def broken_job(broken: BrokenInstance) -> dg.JobDefinition:

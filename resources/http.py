@@ -127,6 +127,7 @@ class Transport:
         path: str,
         *,
         secrets: tuple[str, ...] = (),
+        right_before: Callable[[], None] = lambda: None,
         **arguments: Any,
     ) -> Answer:
         """Send one request, once, and read its answer.
@@ -136,6 +137,7 @@ class Transport:
             method: HTTP method.
             path: appended to the base URL.
             secrets: what its body holds that no message may show; its headers are known here.
+            right_before: called when the connection stands and the request is about to go out.
             arguments: as for `requests.Session.request`.
 
         Raises:
@@ -145,6 +147,7 @@ class Transport:
         """
         deadline = time.monotonic() + self.total_timeout_seconds
         try:
+            right_before()
             with session.request(
                 method,
                 self.url.rstrip("/") + path,

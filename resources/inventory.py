@@ -349,8 +349,20 @@ class InventoryClient:
             )
         return self._fields_of([item], [asset_id], call.path)[0]
 
-    def update(self, asset_id: str, fields: Mapping[str, str]) -> None:
+    def update(
+        self,
+        asset_id: str,
+        fields: Mapping[str, str],
+        *,
+        right_before: Callable[[], None] = lambda: None,
+    ) -> None:
         """Set fields of one asset in one request, which is sent once.
+
+        Args:
+            asset_id: the asset.
+            fields: its fields to set; an empty text clears one.
+            right_before: called when the connection stands and the request is about to go out; what it raises
+                keeps the request from being sent.
 
         Raises:
             SessionExpiredError: the session had ended; nothing was done.
@@ -359,7 +371,12 @@ class InventoryClient:
         """
         call = self._platform.contract.update
         try:
-            self.post(call.path, {**fields, call.id_param: asset_id}, repeatable=False)
+            form = {**fields, call.id_param: asset_id}
+            _payload(
+                self._envelope(
+                    "POST", call.path, form, tenant=True, repeatable=False, right_before=right_before
+                )
+            )
         except ProtocolError as error:
             raise TransientError(str(error)) from error
 

@@ -76,8 +76,9 @@ class Journal:
             self._connection.execute("PRAGMA synchronous = FULL")
             self._connection.execute("BEGIN IMMEDIATE")
             self._connection.executemany(
-                "INSERT INTO writes VALUES (:run_id, :host_id, :hostname, :outcome, :old_values, :new_values,"
-                " :message, :intended_at, :completed_at, 0, :boot, :target)",
+                "INSERT INTO writes (run_id, host_id, hostname, outcome, old_values, new_values, message,"
+                " intended_at, completed_at, target, sent, boot) VALUES (:run_id, :host_id, :hostname,"
+                " :outcome, :old_values, :new_values, :message, :intended_at, :completed_at, :target, 0, :boot)",
                 rows,
             )
         # From here on a killed process loses nothing; a power cut may lose outcomes, never intentions,

@@ -165,6 +165,10 @@ class Tables:
         own = self._run_file(table, run_id) if run_id else None
         return _scan(table, own if own and own.exists() else self._snapshot(table))
 
+    def holds(self, table: str, run_id: str) -> bool:
+        """Tell whether the run itself stored the snapshot."""
+        return self._run_file(table, run_id).exists()
+
     def of_run(self, table: str, run_id: str) -> pl.DataFrame:
         """A snapshot that the run itself stored; without rows when it did not come so far."""
         path = self._run_file(table, run_id)
@@ -177,9 +181,7 @@ class Tables:
     def run_writes(self, run_id: str) -> pl.DataFrame:
         """Rows of owner_writes of one run; of a run that may only plan, its plan."""
         path = self._writes_file(run_id)
-        if path.exists():
-            return _scan("owner_writes", path).collect()
-        return self.of_run("owner_writes", run_id).filter(outcome="planned")
+        return _scan("owner_writes", path).collect() if path.exists() else self.of_run("owner_writes", run_id)
 
     def writes(self) -> pl.LazyFrame:
         """Rows of owner_writes of all runs."""

@@ -12,22 +12,22 @@ from resources.errors import ConfigurationError
 from resources.settings import Instance, load_instance, named
 
 
-def apply_plan(path: Path, run_id: str, *, allow_writes: int | None) -> int:
+def apply_plan(path: Path, run_id: str, *, allow_writes: int | None, dry_run: bool) -> int:
     """Carry out the plan of an earlier run; return the exit status.
 
     Raises:
         ConfigurationError: the instance file or a secret is wrong, or there is no such run.
     """
-    return _amend(path, run_id, "apply", "apply_plan", {"allow_writes": allow_writes})
+    return _amend(path, run_id, "apply", "apply_plan", {"allow_writes": allow_writes, "dry_run": dry_run})
 
 
-def undo(path: Path, run_id: str, *, dry_run: bool) -> int:
+def undo(path: Path, run_id: str, *, allow_writes: int | None, dry_run: bool) -> int:
     """Put back what a run wrote; return the exit status.
 
     Raises:
         ConfigurationError: the instance file or a secret is wrong, or there is no such run.
     """
-    return _amend(path, run_id, "undo", "undo_run", {"dry_run": dry_run})
+    return _amend(path, run_id, "undo", "undo_run", {"allow_writes": allow_writes, "dry_run": dry_run})
 
 
 def _amend(path: Path, run_id: str, job: str, op: str, options: dict[str, Any]) -> int:

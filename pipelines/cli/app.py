@@ -19,6 +19,11 @@ app = typer.Typer(
 )
 
 InstanceFile = Annotated[Path, typer.Option("--instance", metavar="FILE", help="The instance file.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Plan only; write nothing.")]
+AllowWrites = Annotated[
+    int | None,
+    typer.Option(min=1, help="Hosts that may be written in spite of max_writes and max_write_percent."),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object as the last line.")]
 
 
@@ -41,7 +46,7 @@ def run(
         int | None,
         typer.Option(min=1, help="Look-back window in calendar days.", show_default="scan.lookback_days"),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Plan only; write nothing.")] = False,
+    dry_run: DryRun = False,
     no_enrich: Annotated[
         bool, typer.Option("--no-enrich", help="Leave department and criticality of hosts as they are.")
     ] = False,
@@ -81,27 +86,26 @@ def run(
 def apply_plan(
     instance: InstanceFile,
     run_id: Annotated[str, typer.Argument(metavar="RUN_ID", help="The run whose plan is carried out.")],
-    allow_writes: Annotated[
-        int | None,
-        typer.Option(min=1, help="Hosts that may be written in spite of max_writes and max_write_percent."),
-    ] = None,
+    allow_writes: AllowWrites = None,
+    dry_run: DryRun = False,
 ) -> None:
     """Carry out a plan that an earlier run stored; hosts that changed since are left alone."""
     from pipelines.cli import amend as command
 
-    raise typer.Exit(command.apply_plan(instance, run_id, allow_writes=allow_writes))
+    raise typer.Exit(command.apply_plan(instance, run_id, allow_writes=allow_writes, dry_run=dry_run))
 
 
 @app.command()
 def undo(
     instance: InstanceFile,
     run_id: Annotated[str, typer.Argument(metavar="RUN_ID", help="The run whose writes are put back.")],
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Plan only; write nothing.")] = False,
+    allow_writes: AllowWrites = None,
+    dry_run: DryRun = False,
 ) -> None:
     """Put back what a run wrote, field by field, where hosts still hold it."""
     from pipelines.cli import amend as command
 
-    raise typer.Exit(command.undo(instance, run_id, dry_run=dry_run))
+    raise typer.Exit(command.undo(instance, run_id, allow_writes=allow_writes, dry_run=dry_run))
 
 
 @app.command()

@@ -64,7 +64,7 @@ class Ledger:
         """What we say of each write: the journal's row where there is one, otherwise that of owner_writes."""
         rows = self._tables.writes().collect().to_dicts()
         with Journal(self._tables.journal) as journal:
-            rows += [row for run_id in journal.run_ids() for row in journal.rows(run_id).to_dicts()]
+            rows += [row for run_id in list(journal.targets()) for row in journal.rows(run_id).to_dicts()]
         return {(row["run_id"], row["host_id"]): row for row in rows}
 
     def check(self) -> None:

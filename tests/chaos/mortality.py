@@ -20,6 +20,7 @@ STEPS = [
     (Tables, "write"),
     (Tables, "append_writes"),
     (Journal, "intend"),
+    (Journal, "attempting"),
     (Journal, "sending"),
     (Journal, "complete"),
     (Journal, "forget"),

@@ -152,7 +152,7 @@ class Histories(RuleBasedStateMachine):
         plan = self.ledger.runs[self.plans[-1 - number % len(self.plans)]]
 
         def apply(scan, log):
-            apply_plan(scan, log, plan.run_id, allow_writes=None)
+            apply_plan(scan, log, plan.run_id, allow_writes=None, dry_run=False)
 
         kind = "undo" if plan.undone_id else "apply"
         self.attempt(kind, circumstances, apply, undone_id=plan.undone_id)
@@ -166,7 +166,7 @@ class Histories(RuleBasedStateMachine):
         undone_id = wrote[-1 - number % len(wrote)]
 
         def undo(scan, log):
-            undo_run(scan, log, undone_id, dry_run=dry_run)
+            undo_run(scan, log, undone_id, allow_writes=None, dry_run=dry_run)
 
         self.attempt("dry" if dry_run else "undo", circumstances, undo, undone_id=undone_id)
 
@@ -252,7 +252,7 @@ class Histories(RuleBasedStateMachine):
         rows = {host_id: row for (run_id, host_id), row in self.ledger.rows().items() if run_id == run.run_id}
         assert set(rows) == set(planned["host_id"])
         with Journal(self.tables.journal) as journal:
-            assert set(journal.run_ids()) <= {run.run_id}
+            assert set(journal.targets()) <= {run.run_id}
         outcomes = {row["outcome"] for row in rows.values()}
         if circumstances == CALM:
             expected = {

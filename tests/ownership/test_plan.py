@@ -1,5 +1,9 @@
+from datetime import timedelta
+
+import polars as pl
 import pytest
 
+from ownership.plan import plan_undo, without_overtaken
 from tests.ownership.builders import NOW, RUN, TARGET, counts, decide, host, hosts, plan, user, users
 
 LOGONS = counts(*((name, "alice", 5) for name in ("ws1", "ws2", "ws3", "lost")), ("ws4", "carol", 5))
@@ -52,3 +56,59 @@ def test_empty_values_are_not_copied(empty):
 
 def test_nothing_to_write_is_an_empty_plan():
     assert planned(assets=hosts()) == []
+
+
+# Undo, once
+
+WRITTEN_AT = NOW + timedelta(seconds=1)
+
+
+def done(rows, outcome="written", *, run_id=RUN, at=WRITTEN_AT):
+    return rows.with_columns(
+        outcome=pl.lit(outcome), run_id=pl.lit(run_id), completed_at=pl.lit(at, pl.Datetime("us", "UTC"))
+    )
+
+
+@pytest.fixture
+def written():
+    return done(plan(decide(LOGONS, PEOPLE, ASSETS), PEOPLE, ASSETS))
+
+
+def undo(writes, *since):
+    history = pl.concat([writes, *since])
+    rows = plan_undo(writes, history, run_id="undo", target=TARGET, intended_at=NOW)
+    return {row["host_id"]: row for row in rows.rows(named=True)}
+
+
+def test_what_a_run_wrote_is_put_back_with_the_values_before(written):
+    rows = undo(written)
+    assert {row["outcome"] for row in rows.values()} == {"planned"}
+    assert rows["h2"]["old_values"] == {"owner": "u1", "department": "Sales", "criticality": "high"}
+    assert rows["h2"]["new_values"] == {"owner": "", "department": "IT", "criticality": "low"}
+
+
+@pytest.mark.parametrize(
+    ("outcome", "reason"),
+    [("undone", "put back since, by run r-2"), ("written", "written again since, by run r-2")],
+)
+def test_a_host_that_was_put_back_or_written_since_is_left_alone(written, outcome, reason):
+    later = done(written.filter(host_id="h1"), outcome, run_id="r-2", at=WRITTEN_AT + timedelta(days=1))
+    rows = undo(written, later)
+    assert (rows["h1"]["outcome"], rows["h1"]["message"]) == ("not_written", f"left alone: {reason}")
+    assert rows["h1"]["completed_at"] == NOW
+    assert (rows["h2"]["outcome"], rows["h2"]["completed_at"]) == ("planned", None)
+
+
+@pytest.mark.parametrize("outcome", ["failed", "owned_meanwhile", "not_written", "intended"])
+def test_what_changed_nothing_keeps_nobody_from_undoing(written, outcome):
+    later = done(written.filter(host_id="h1"), outcome, run_id="r-2", at=WRITTEN_AT + timedelta(days=1))
+    assert undo(written, later)["h1"]["outcome"] == "planned"
+
+
+@pytest.mark.parametrize(("seconds", "outcome"), [(-1, "planned"), (1, "not_written")])
+def test_a_stored_plan_leaves_hosts_alone_that_were_changed_since_it_was_made(written, seconds, outcome):
+    stored = plan(decide(LOGONS, PEOPLE, ASSETS), PEOPLE, ASSETS)
+    since = done(written.filter(host_id="h1"), "undone", run_id="r-2", at=NOW + timedelta(seconds=seconds))
+    found = without_overtaken(stored, since)
+    assert found.columns == stored.columns
+    assert dict(found.select("host_id", "outcome").iter_rows()) == {"h1": outcome, "h2": "planned"}

@@ -125,30 +125,31 @@ def test_runs_are_kept_apart_and_come_oldest_first(journal):
     journal.intend(writes("a", run_id="z-first"))
     journal.intend(writes("a", "b", run_id="a-second", intended_at=LATER))
     journal.complete(Result("a", "written"), run_id="a-second", completed_at=LATER)
-    assert journal.run_ids() == ["z-first", "a-second"]
+    assert list(journal.targets()) == ["z-first", "a-second"]
     assert outcomes(journal, "z-first") == {"a": "intended"}
     journal.forget("z-first")
-    assert journal.run_ids() == ["a-second"]
+    assert list(journal.targets()) == ["a-second"]
     assert outcomes(journal, "a-second") == {"a": "written", "b": "intended"}
 
 
 def test_a_run_without_rows_has_an_empty_table(journal):
     journal.intend(writes())
-    assert journal.run_ids() == []
+    assert list(journal.targets()) == []
     assert journal.rows("run-1").equals(schemas.empty(schemas.OwnerWrites))
 
 
 def test_a_file_of_an_older_version_is_gone_on_with(path):
-    """It had neither of the last two columns; whether its requests were sent is not known."""
+    """It lacked columns; whether its requests were sent, and where to, is not known."""
     with Journal(path) as journal:
         journal.intend(writes("a"))
     with sqlite3.connect(path) as older:
-        for column in ("sent", "boot"):
+        for column in ("sent", "boot", "target"):
             older.execute(f"ALTER TABLE writes DROP COLUMN {column}")
     older.close()
     with Journal(path) as journal:
         assert (outcomes(journal), journal.unsent("run-1")) == ({"a": "intended"}, set())
+        assert journal.targets() == {"run-1": None}
         journal.intend(writes("b", run_id="run-2"))
         assert journal.unsent("run-2") == {"b"}
-        journal.sending("run-2", "b", old_values=values(), new_values=values("u-1"))
+        journal.attempting("run-2", "b")
         assert journal.unsent("run-2") == set()

@@ -86,6 +86,17 @@ def writer(service, tmp_path, journal):
         inventory.__exit__()
 
 
+class Clock:
+    def __init__(self):
+        self.now = 0.0
+
+    def __call__(self):
+        return self.now
+
+    def sleep(self, seconds):
+        self.now += seconds
+
+
 def values(owner=None, department=None, criticality=None):
     return {"owner": owner, "department": department, "criticality": criticality}
 
@@ -95,14 +106,14 @@ def plan(*host_ids, new=None, old=None, run_id="run-1"):
         {
             "run_id": run_id,
             "host_id": host_id,
-            "hostname": "pc",
+            "hostname": host_id.replace("h-", "pc-"),
             "outcome": "planned",
             "old_values": old or values(department="Old"),
             "new_values": new or values("u-1", "Sales"),
             "message": None,
             "intended_at": NOON,
             "completed_at": None,
-            "target": TARGET,
+            "target": instance().target,
         }
         for host_id in host_ids
     ]
@@ -140,7 +151,7 @@ def test_owner_and_enrichment_go_in_one_request_after_a_look(service, state, wri
     result = writer().write(row(new=values("u-1", "Sales", "high")))
     assert (result.outcome, result.message, result.old_values) == ("written", None, values(department="Old"))
     assert host_fields(state) == ("u-1", "Sales", "high")
-    assert asked(watch) == {READ: 1, UPDATE: 1}
+    assert asked(watch) == {READ: 2, UPDATE: 1}, "the first writes are read back"
     assert len({entry.request_id for entry in state.journal()}) == 1
 
 
@@ -152,7 +163,11 @@ def test_what_is_not_to_be_written_is_not_sent(state, writer):
 
 
 def test_fields_go_by_the_names_of_instance_and_contract(service, tmp_path, state, journal):
-    state.add_assets(TENANT, "host", [{"id": "h-x", "keeper": None, "user_department": "Old", "risk": "low"}])
+    state.add_assets(
+        TENANT,
+        "host",
+        [{"id": "h-x", "search_agent_name": "PC-x", "keeper": None, "user_department": "Old", "risk": "low"}],
+    )
     contract = {"enrich_fields": {"user_department": "user_department", "criticality": None}}
     platform = {**instance_content()["platform"], "contract": contract}
     settings = instance(platform=platform, platform_user_field="keeper")
@@ -247,16 +262,17 @@ class TestLostAnswers:
         assert (result.outcome, result.old_values) == ("intended", values(department="Old"))
         assert (host_fields(state), asked(watch)) == ((None, "Old", None), {READ: 2, UPDATE: 1})
 
-    def test_a_write_that_somebody_came_before_is_told(self, service, state, writer, answer):
+    def test_a_write_that_somebody_came_before_stays_intended(self, service, state, writer, answer):
+        """Who came first is not to be told: the run after has the inventory's word."""
+
         def someone_else(_):
             state.set_field("h-0", "asset_owner", "u-2")
             return answer
 
         watch = Watch(service, on_update(someone_else))
         result = writer().write(row())
-        assert (result.outcome, result.message) == ("owned_meanwhile", "owned by u-2 meanwhile")
-        assert result.old_values == values("u-2", "Old")
-        assert asked(watch) == {READ: 2, UPDATE: 1}
+        assert (result.outcome, result.old_values) == ("intended", values(department="Old"))
+        assert (host_fields(state), asked(watch)) == (("u-2", "Old", None), {READ: 2, UPDATE: 1})
 
     def test_a_write_that_cannot_be_read_back_stays_intended(self, service, state, writer, answer):
         """It was done; the next run finds out."""
@@ -284,14 +300,218 @@ def test_a_service_that_spells_values_its_own_way_is_not_taken_for_somebody_else
     assert writer().write(row()).outcome == "written"
 
 
-def test_a_session_that_ends_is_no_lost_answer(state, tmp_path, journal):
-    """The service says that it did nothing, so the write is sent once more."""
+# Nobody sends a write twice: after whatever took time the host is looked at again
+
+
+def test_a_session_that_ends_before_a_write_means_another_look(service, state, writer):
+    """Somebody gives the host an owner while we log in."""
+    ended = []
+
+    def end_session(_):
+        if not ended:
+            ended.append(True)
+            state.set_field("h-0", "asset_owner", "u-2")
+            return JSONResponse({"status": False, "message": "Sign in.", "data": None}, 401)
+        return None
+
+    watch = Watch(service, on_update(end_session))
+    result = writer().write(row())
+    assert (result.outcome, host_fields(state)[0]) == ("owned_meanwhile", "u-2")
+    assert (asked(watch), watch.calls["auth/login"]) == ({READ: 2, UPDATE: 1}, 2)
+
+
+def test_a_write_is_sent_again_after_the_look_when_the_session_had_ended(service, state, writer):
+    answers = [JSONResponse({"status": False, "message": "Sign in.", "data": None}, 401)]
+    watch = Watch(service, on_update(lambda _: answers.pop() if answers else None))
+    result = writer().write(row())
+    assert (result.outcome, host_fields(state)[0]) == ("written", "u-1")
+    assert asked(watch) == {READ: 3, UPDATE: 2}
+    assert len({entry.request_id for entry in state.journal()}) == 1
+
+
+def test_a_service_that_wrote_and_then_says_that_the_session_had_ended_gets_it_once(service, state, writer):
+    watch = Watch(service)
+    service.hooks.after = on_update(
+        lambda _: JSONResponse({"status": False, "message": "Sign in.", "data": None}, 401)
+    )
+    result = writer().write(row())
+    assert (result.outcome, host_fields(state)[0]) == ("written", "u-1")
+    assert result.message.startswith("confirmed by looking again")
+    assert asked(watch) == {READ: 2, UPDATE: 1}
+
+
+def test_sessions_that_do_not_last_end_the_writing(state, tmp_path, journal):
     with InventoryService(state, ServiceOptions(session_calls=1)) as service:
         watch = Watch(service)
         with client(tmp_path, service.url) as inventory:
-            result = Writer(inventory, instance(), hosts, journal).write(row())
-    assert (result.outcome, watch.calls[UPDATE], host_fields(state)[0]) == ("written", 2, "u-1")
-    assert len({entry.request_id for entry in state.journal()}) == 1
+            planned = plan(*(f"h-{number}" for number in range(40)))
+            ended_by = carry_out(planned, Writer(inventory, instance(), hosts, journal), journal)
+    assert ended_by
+    assert "session" in ended_by
+    assert sum(watch.calls.values()) < 60
+    written = {entry.asset_id for entry in state.journal()}
+    said = {name for name, outcome in outcomes(journal).items() if outcome in {"written", "intended"}}
+    assert written <= said
+
+
+@pytest.mark.parametrize(
+    ("status", "headers"), [(429, {}), (429, {"Retry-After": "1"}), (503, {"Retry-After": "1"})]
+)
+def test_a_service_that_asks_to_wait_gets_the_write_after_another_look(
+    service, state, writer, status, headers
+):
+    answers = [JSONResponse({"status": False, "message": "Slow.", "data": None}, status, headers)]
+    watch = Watch(service, on_update(lambda _: answers.pop() if answers else None))
+    began = time.monotonic()
+    result = writer().write(row())
+    assert (result.outcome, host_fields(state)[0]) == ("written", "u-1")
+    assert asked(watch) == {READ: 3, UPDATE: 2}
+    assert time.monotonic() - began >= 1
+
+
+def test_a_service_with_a_limit_gets_all_writes_of_a_plan(service, writer, journal):
+    """It takes ten writes a second and refuses the rest."""
+    taken = []
+
+    def limit(_):
+        now = time.monotonic()
+        if len([at for at in taken if at > now - 1]) >= 10:
+            return JSONResponse({"status": False, "message": "Slow.", "data": None}, 429)
+        taken.append(now)
+        return None
+
+    Watch(service, on_update(limit))
+    planned = plan(*(f"h-{number}" for number in range(40)))
+    assert carry_out(planned, writer(), journal, concurrency=8, max_failed_writes=2) is None
+    assert set(outcomes(journal).values()) == {"written"}
+
+
+def test_a_service_that_never_takes_a_write_ends_the_writing(service, tmp_path, journal):
+    Watch(
+        service, on_update(lambda _: JSONResponse({"status": False, "message": "Slow.", "data": None}, 429))
+    )
+    clock = Clock()
+    with client(tmp_path, service.url) as inventory:
+        writer = Writer(inventory, instance(), hosts, journal, clock=clock, sleep=clock.sleep)
+        ended_by = carry_out(plan("h-0", "h-1"), writer, journal, concurrency=1)
+    assert ended_by
+    assert "asked to wait for 600 s" in ended_by
+    assert set(outcomes(journal).values()) == {"not_written"}
+
+
+def test_a_look_that_is_too_old_is_made_again(service, state, writer, journal, monkeypatch):
+    """The disk hangs between look and write, and somebody gives the host an owner."""
+    sending, stalls = journal.sending, []
+
+    def hang(*arguments, **values):
+        if not stalls:
+            stalls.append(True)
+            state.set_field("h-0", "asset_owner", "u-2")
+            time.sleep(1.1)
+        sending(*arguments, **values)
+
+    monkeypatch.setattr(journal, "sending", hang)
+    state.set_field("h-0", "department", "other than planned")
+    watch = Watch(service)
+    result = writer().write(row())
+    assert (result.outcome, asked(watch)) == ("owned_meanwhile", {READ: 2})
+    assert host_fields(state)[0] == "u-2"
+
+
+def test_a_machine_that_is_always_too_slow_sends_nothing(service, tmp_path, journal):
+    class Slow(Clock):
+        def __call__(self):
+            self.now += 1.1
+            return self.now
+
+    clock = Slow()
+    watch = Watch(service)
+    with client(tmp_path, service.url) as inventory:
+        result = Writer(inventory, instance(), hosts, journal, clock=clock, sleep=clock.sleep).write(row())
+    assert (result.outcome, watch.calls[UPDATE]) == ("failed", 0)
+    assert "was not sent" in str(result.message)
+
+
+def test_the_intention_is_stored_before_the_look(service, writer, journal):
+    journal.intend(plan("h-0").with_columns(outcome=pl.lit("intended")))
+    unsent = []
+    Watch(
+        service, lambda request: unsent.append(journal.unsent("run-1")) if READ in request.url.path else None
+    )
+    writer().write(row())
+    assert unsent[0] == set()
+
+
+# A host is its id and its name
+
+
+def test_a_host_that_was_made_anew_under_its_id_is_left_alone(service, state, writer):
+    state.set_field("h-0", "search_agent_name", "PC-77")
+    watch = Watch(service)
+    result = writer().write(row())
+    assert (result.outcome, asked(watch)) == ("failed", {READ: 1})
+    assert "does not bear the name any more that was planned" in result.message
+    assert "PC-77" not in result.message
+
+
+def test_a_host_with_several_names_is_known_by_any_of_them(state, writer):
+    state.set_field("h-0", "search_agent_name", ["renamed", "PC-0"])
+    assert writer().write(row()).outcome == "written"
+
+
+# "Yes" is checked
+
+
+def nothing_set(_):
+    return JSONResponse({"status": True, "message": None, "data": None})
+
+
+def test_a_service_that_says_yes_and_sets_nothing_ends_the_writing(service, writer, journal):
+    watch = Watch(service, on_update(nothing_set))
+    planned = plan(*(f"h-{number}" for number in range(40)))
+    ended_by = carry_out(planned, writer(), journal)
+    assert ended_by
+    assert "said yes to" in ended_by
+    assert "platform.contract.update (path /api/v1/assets/update, id_param id)" in ended_by
+    assert "platform_user_field (asset_owner)" in ended_by
+    assert watch.calls[UPDATE] <= 3 + 4
+    assert set(outcomes(journal).values()) == {"failed", "not_written"}
+
+
+@pytest.mark.parametrize("contract", [None, {"read": None}])
+def test_a_single_write_in_vain_is_told_as_well(service, state, writer, journal, contract):
+    Watch(service, on_update(nothing_set))
+    guarded = writer(contract=contract, listed=lambda: listed(state))
+    ended_by = carry_out(plan("h-0"), guarded, journal)
+    assert ended_by
+    assert "said yes to 1 writes" in ended_by
+    assert outcomes(journal) == {"h-0": "failed"}
+
+
+def test_three_writes_are_read_back_and_no_more(service, writer, journal):
+    watch = Watch(service)
+    planned = plan(*(f"h-{number}" for number in range(20)))
+    assert carry_out(planned, writer(), journal, concurrency=1) is None
+    assert asked(watch) == {READ: 20 + 3, UPDATE: 20}
+
+
+def test_an_undo_in_vain_is_told(service, writer, journal):
+    assert writer().write(row()).outcome == "written"
+    Watch(service, on_update(nothing_set))
+    undone = pl.DataFrame([undo_row()], schema=plan().schema)
+    guarded = writer()
+    ended_by = write_all(
+        undone,
+        guarded,
+        Writer.undo,
+        journal,
+        concurrency=1,
+        max_failed_writes=20,
+        on_progress=lambda *_: None,
+    )
+    assert ended_by
+    assert "said yes to 1 writes" in ended_by
+    assert outcomes(journal, "run-2") == {"h-0": "failed"}
 
 
 # A service that cannot read one asset
@@ -349,7 +569,11 @@ def test_an_old_plan_leaves_hosts_alone_that_changed_since(service, state, write
 def undo_row():
     """The row that puts back what `row()` wrote."""
     return plan_undo(
-        plan("h-0").with_columns(outcome=pl.lit("written")), run_id="run-2", intended_at=NOON
+        plan("h-0").with_columns(outcome=pl.lit("written")),
+        plan().clear(),
+        run_id="run-2",
+        target=TARGET,
+        intended_at=NOON,
     ).row(0, named=True)
 
 
@@ -381,7 +605,8 @@ def test_undo_puts_back_what_the_host_still_holds(service, state, writer, change
 def carry_out(planned, writer, journal, *, concurrency=4, max_failed_writes=20, progress=None):
     return write_all(
         planned,
-        writer.write,
+        writer,
+        Writer.write,
         journal,
         concurrency=concurrency,
         max_failed_writes=max_failed_writes,
@@ -410,7 +635,7 @@ def test_every_outcome_goes_into_the_journal(service, state, writer, journal):
 def test_an_empty_plan_is_carried_out_at_once(service, writer, journal):
     watch = Watch(service)
     assert carry_out(plan(), writer(), journal) is None
-    assert (journal.run_ids(), watch.calls) == ([], {})
+    assert (list(journal.targets()), watch.calls) == ([], {})
 
 
 def test_the_whole_plan_is_on_disk_before_the_first_request(service, writer, journal, tmp_path):
@@ -470,7 +695,8 @@ def test_a_session_that_is_not_to_be_had_any_more_ends_the_writing_at_once(servi
     assert watch.calls["auth/login"] == 2, "another refused log-in would lock the account"
     rows = journal.rows("run-1")
     found = outcomes(journal)
-    assert [found.pop(f"h-{number}") for number in range(3)] == ["written", "written", "failed"]
+    last = "failed" if path == READ else "intended"  # an answer of 401 to a write is no proof
+    assert [found.pop(f"h-{number}") for number in range(3)] == ["written", "written", last]
     assert set(found.values()) == {"not_written"}
     assert rows.filter(host_id="h-2")["message"][0] == ended_by
     assert ended_by in rows.filter(host_id="h-39")["message"][0]
@@ -531,7 +757,11 @@ def test_an_interrupted_run_sends_nothing_more(service, writer, journal):
 def listed(state):
     return hosts(
         *(
-            host(item["id"], "PC", owners=(item["asset_owner"],) if item["asset_owner"] else ())
+            host(
+                item["id"],
+                item["search_agent_name"],
+                owners=(item["asset_owner"],) if item["asset_owner"] else (),
+            )
             for item in state.assets("host")
         )
     )
@@ -573,8 +803,8 @@ def test_a_killed_run_is_settled_from_what_the_inventory_holds(service, state, t
     with Journal(tmp_path / "writes.sqlite") as journal:
         found = outcomes(journal)
         assert [found[f"h-{number}"] for number in range(10)] == ["written"] * 4 + ["intended"] * 6
-        assert settle_leftovers(journal, tables, listed(state)) == 6
-        assert journal.run_ids() == []
+        assert settle_leftovers(journal, tables, listed(state), instance()) == 6
+        assert list(journal.targets()) == []
     rows = tables.run_writes("run-1").sort("host_id")
     assert rows["outcome"].to_list() == ["written"] * 5 + ["not_written"] * 5
     assert rows["completed_at"].null_count() == 0
@@ -591,7 +821,12 @@ DEPARTMENT_UNDONE = {"old": values("u-2", "Sales"), "new": values(None, "Old")}
 
 def holding(host_id, owner=None, department=None):
     owners = tuple(owner.split(",")) if owner else ()
-    return host(host_id, "PC", owners=owners, **({"department": department} if department else {}))
+    return host(
+        host_id,
+        host_id.replace("h-", "PC-"),
+        owners=owners,
+        **({"department": department} if department else {}),
+    )
 
 
 @pytest.mark.parametrize(
@@ -616,8 +851,9 @@ def test_what_was_sent_when_a_run_was_cut_off_is_settled_by_what_the_host_holds(
     journal, tables, sent, held, outcome
 ):
     journal.intend(plan("h-0", **WRITTEN).with_columns(outcome=pl.lit("intended")))
+    journal.attempting("run-1", "h-0")
     journal.sending("run-1", "h-0", old_values=sent["old"], new_values=sent["new"])
-    assert settle_leftovers(journal, tables, hosts(*held)) == 1
+    assert settle_leftovers(journal, tables, hosts(*held), instance()) == 1
     stored = tables.run_writes("run-1").row(0, named=True)
     told = (stored["outcome"], stored["old_values"], stored["new_values"])
     assert told == (outcome, sent["old"], sent["new"])
@@ -626,9 +862,10 @@ def test_what_was_sent_when_a_run_was_cut_off_is_settled_by_what_the_host_holds(
 def test_a_lost_answer_is_still_told_when_the_write_is_settled(journal, tables):
     journal.intend(plan("h-0", "h-1").with_columns(outcome=pl.lit("intended")))
     for host_id in ("h-0", "h-1"):
+        journal.attempting("run-1", host_id)
         journal.sending("run-1", host_id, old_values=WRITTEN["old"], new_values=WRITTEN["new"])
         journal.complete(Result(host_id, "intended", "Reset."), run_id="run-1", completed_at=NOON)
-    assert settle_leftovers(journal, tables, hosts(holding("h-0", "u-1"), holding("h-1"))) == 2
+    assert settle_leftovers(journal, tables, hosts(holding("h-0", "u-1"), holding("h-1")), instance()) == 2
     assert tables.run_writes("run-1").sort("host_id").select("outcome", "message").rows() == [
         ("written", "Reset.; the inventory holds the value"),
         ("not_written", "Reset.; the inventory does not hold the value"),
@@ -637,7 +874,7 @@ def test_a_lost_answer_is_still_told_when_the_write_is_settled(journal, tables):
 
 def test_a_host_that_was_sent_nothing_was_not_written_whoever_gave_it_the_owner(journal, tables):
     journal.intend(plan("h-0").with_columns(outcome=pl.lit("intended")))
-    assert settle_leftovers(journal, tables, hosts(holding("h-0", "u-1"))) == 1
+    assert settle_leftovers(journal, tables, hosts(holding("h-0", "u-1")), instance()) == 1
     assert tables.run_writes("run-1")["outcome"].to_list() == ["not_written"]
 
 
@@ -645,18 +882,18 @@ def test_after_a_loss_of_power_the_inventory_alone_tells(journal, tables, monkey
     """What was sent is not on disk at once, so the journal may not know of it."""
     journal.intend(plan("h-0", "h-1").with_columns(outcome=pl.lit("intended")))
     monkeypatch.setattr("resources.journal._boot", lambda: "the next start")
-    assert settle_leftovers(journal, tables, hosts(holding("h-0", "u-1"), holding("h-1"))) == 2
+    assert settle_leftovers(journal, tables, hosts(holding("h-0", "u-1"), holding("h-1")), instance()) == 2
     assert tables.run_writes("run-1")["outcome"].to_list() == ["written", "not_written"]
 
 
 def test_leftovers_of_all_runs_are_settled_and_keep_what_was_known(journal, tables):
     journal.intend(plan("h-0", run_id="first").with_columns(outcome=pl.lit("intended")))
     journal.intend(plan("h-0", run_id="second").with_columns(outcome=pl.lit("failed"), message=pl.lit("No.")))
-    assert settle_leftovers(journal, tables, hosts()) == 1
+    assert settle_leftovers(journal, tables, hosts(), instance()) == 1
     stored = tables.writes().sort("run_id").collect()
     assert stored.select("run_id", "outcome").rows() == [("first", "not_written"), ("second", "failed")]
     assert stored["message"].to_list()[1] == "No."
-    assert journal.run_ids() == []
+    assert list(journal.targets()) == []
 
 
 # Plans that are carried out later

@@ -1,0 +1,59 @@
+"""One writer at a time for each target, whatever the instance, the home or the user (readings §7)."""
+
+import hashlib
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import Generator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from resources.errors import AssetOwnersError
+from resources.settings import Platform
+
+TIMEOUT_SECONDS = 600
+SECONDS_BETWEEN_TRIES = 0.2
+
+
+@contextmanager
+def one_writer(platform: Platform, *, timeout_seconds: float = TIMEOUT_SECONDS) -> Generator[None]:
+    """Keep other writers of this machine from the platform's tenant; a process that dies lets them in.
+
+    Raises:
+        AssetOwnersError: somebody else has been writing for `timeout_seconds`.
+    """
+    name = hashlib.sha256(f"{platform.address} {platform.tenant_id}".encode()).hexdigest()[:32]
+    with ExitStack() as held:
+        deadline = time.monotonic() + timeout_seconds
+        while not _claimed(f"asset-owners-{name}", held):
+            if time.monotonic() > deadline:
+                raise AssetOwnersError(
+                    f"Another run has been writing to {platform.address}, tenant {platform.tenant_id}, for "
+                    f"{timeout_seconds:g} s; wait for its end and run again"
+                )
+            time.sleep(SECONDS_BETWEEN_TRIES)
+        yield
+
+
+def _claimed(name: str, held: ExitStack) -> bool:
+    """Take the name for this process unless another one has it."""
+    if sys.platform == "linux":
+        # A socket's name without a file: all users and homes of the machine share the names, no rights and no
+        # leftovers are in the way, and the kernel gives the name back when the process ends.
+        claim = socket.socket(socket.AF_UNIX)
+        try:
+            claim.bind(f"\0{name}")
+        except OSError:
+            claim.close()
+            return False
+        held.enter_context(claim)
+        return True
+    lock = FileLock(Path(tempfile.gettempdir()) / f"{name}.lock", timeout=0)
+    try:
+        held.enter_context(lock)
+    except Timeout:
+        return False
+    return True
