@@ -5,7 +5,10 @@ bytes with a status. Failures below that level become the errors of `resources.e
 """
 
 import email.utils
+import http.client
+import io
 import random
+import socket
 import ssl
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -19,6 +22,7 @@ import truststore
 import urllib3
 from requests.adapters import HTTPAdapter
 from requests.structures import CaseInsensitiveDict
+from urllib3.connection import HTTPConnection, HTTPSConnection
 
 from resources.errors import (
     AssetOwnersError,
@@ -69,7 +73,7 @@ class Transport:
         ca_file: PEM file with the only certificate authorities to trust; None = the operating system's.
         connections: connections kept open.
         read_timeout_seconds: longest silence while an answer is awaited.
-        total_timeout_seconds: longest time for one whole answer, however steadily it trickles.
+        total_timeout_seconds: longest time for one answer, headers and all, however steadily it trickles.
     """
 
     service: str
@@ -95,12 +99,13 @@ class Transport:
         Raises:
             ConfigurationError: `ca_file` cannot be read.
         """
-        session = requests.Session()
+        session = _Session()
         session.trust_env = False
         session.proxies.update(requests.utils.get_environ_proxies(self.url))
         session.verify = not self.ignore_ssl
-        session.mount("https://", _TlsAdapter(self._ssl_context(), pool_maxsize=self.connections))
-        session.mount("http://", HTTPAdapter(pool_maxsize=self.connections))
+        bounds = {"pool_maxsize": self.connections, "answer_seconds": self.total_timeout_seconds}
+        session.mount("https://", _TlsAdapter(self._ssl_context(), **bounds))
+        session.mount("http://", _Adapter(**bounds))
         return session
 
     def _ssl_context(self) -> ssl.SSLContext:
@@ -163,23 +168,21 @@ class Transport:
                         f"{self.where} redirects {path} to {elsewhere!r}; credentials go nowhere else: "
                         f"set {self.section}url to the final address"
                     )
-                body = self._body(response, path, deadline=deadline)
-                return Answer(response.status_code, response.headers, body, secrets)
+                return Answer(response.status_code, response.headers, self._body(response, path), secrets)
         except (requests.exceptions.RequestException, urllib3.exceptions.HTTPError) as error:
+            if time.monotonic() >= deadline:
+                raise TransientError(
+                    f"{self.where} has not finished answering {path} in {self.total_timeout_seconds:.0f} s; "
+                    f"check {self.section}url and the network"
+                ) from error
             raise self._failure(error, f"{method} {path}") from error
 
-    def _body(self, response: requests.Response, path: str, *, deadline: float) -> bytes:
+    def _body(self, response: requests.Response, path: str) -> bytes:
         body = bytearray()
-        # read1 gives what has arrived: reading whole chunks would wait for a trickle without an end.
         while chunk := response.raw.read1(_CHUNK_BYTES, decode_content=True):
             body += chunk
             if len(body) > MAX_ANSWER_BYTES:
                 raise ProtocolError(f"{self.where} answered {path} with over {MAX_ANSWER_BYTES} bytes")
-            if time.monotonic() > deadline:
-                raise TransientError(
-                    f"{self.where} has not finished answering {path} in {self.total_timeout_seconds:.0f} s; "
-                    f"check {self.section}url and the network"
-                )
         return bytes(body)
 
     def _failure(self, error: Exception, call: str) -> AssetOwnersError:
@@ -270,12 +273,95 @@ def _root_cause(error: BaseException) -> BaseException:
         error = inner
 
 
-class _TlsAdapter(HTTPAdapter):
+class _Session(requests.Session):
+    """A session that knows of no redirects: to follow one, requests would read its whole body first."""
+
+    def get_redirect_target(self, resp: requests.Response) -> str | None:  # noqa: ARG002
+        """Return nothing: `Transport.send` tells what to do."""
+        return None
+
+
+class _BoundedReader(io.RawIOBase):
+    """What http.client reads an answer from: a connection, until a deadline.
+
+    The time-out of a socket is for each read alone. A service that sends a byte at a time, in headers, in
+    `100 Continue` or in trailers, would keep http.client reading for as long as it likes.
+    """
+
+    def __init__(self, connection: socket.socket, seconds: float) -> None:
+        self._connection = connection
+        self._file = connection.makefile("rb", buffering=0)
+        self._deadline = time.monotonic() + seconds
+
+    def makefile(self, _mode: str) -> io.BufferedReader:
+        """Give the file that http.client asks a socket for."""
+        return io.BufferedReader(self)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError("the answer came too slowly")
+        patience = self._connection.gettimeout()
+        self._connection.settimeout(left if patience is None else min(left, patience))
+        try:
+            return self._file.readinto(buffer)
+        finally:
+            self._connection.settimeout(patience)
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+
+def _pools(answer_seconds: float) -> dict[str, type[urllib3.HTTPConnectionPool]]:
+    """The kinds of connections that end reading an answer after so many seconds."""
+
+    class Response(http.client.HTTPResponse):
+        def __init__(self, sock: socket.socket, *args: Any, **kwargs: Any) -> None:
+            bounded: Any = _BoundedReader(sock, answer_seconds)
+            super().__init__(bounded, *args, **kwargs)
+
+    class Plain(HTTPConnection):
+        response_class = Response
+
+    class Tls(HTTPSConnection):
+        response_class = Response
+
+    class PlainPool(urllib3.HTTPConnectionPool):
+        ConnectionCls: Any = Plain
+
+    class TlsPool(urllib3.HTTPSConnectionPool):
+        ConnectionCls: Any = Tls
+
+    return {"http": PlainPool, "https": TlsPool}
+
+
+class _Adapter(HTTPAdapter):
+    """An adapter whose answers end after so many seconds, the answers of a proxy included."""
+
+    def __init__(self, *, pool_maxsize: int, answer_seconds: float) -> None:
+        self._pools = _pools(answer_seconds)
+        super().__init__(pool_maxsize=pool_maxsize)
+
+    def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
+        super().init_poolmanager(*args, **kwargs)
+        self.poolmanager.pool_classes_by_scheme = self._pools
+
+    def proxy_manager_for(self, *args: Any, **kwargs: Any) -> urllib3.ProxyManager:
+        manager = super().proxy_manager_for(*args, **kwargs)
+        manager.pool_classes_by_scheme = self._pools
+        return manager
+
+
+class _TlsAdapter(_Adapter):
     """An adapter that checks certificates with the given context only."""
 
-    def __init__(self, context: ssl.SSLContext, *, pool_maxsize: int) -> None:
+    def __init__(self, context: ssl.SSLContext, *, pool_maxsize: int, answer_seconds: float) -> None:
         self._context = context
-        super().__init__(pool_maxsize=pool_maxsize)
+        super().__init__(pool_maxsize=pool_maxsize, answer_seconds=answer_seconds)
 
     def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
         super().init_poolmanager(*args, ssl_context=self._context, **kwargs)

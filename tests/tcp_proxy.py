@@ -101,6 +101,18 @@ def trickle(pause: float) -> Fault:
     return fault
 
 
+def trickle_of_headers(pause: float) -> Fault:
+    """A promise that the answer comes, over and over, and then its headers letter by letter."""
+
+    def fault(exchange: Exchange) -> None:
+        answer = exchange.forward()
+        for part in (*[b"HTTP/1.1 100 Continue\r\n\r\n"] * 20, *(bytes([letter]) for letter in answer)):
+            exchange.answer(part)
+            time.sleep(pause)
+
+    return fault
+
+
 class Proxy:
     """Carries what is sent to 127.0.0.1, at a port of its own, to the service at `target`; a context manager.
 

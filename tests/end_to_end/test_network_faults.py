@@ -126,7 +126,7 @@ def holds_what_an_undisturbed_run_gives(stand, undisturbed):
 
 @pytest.mark.usefixtures("impatient")
 def test_reads_are_tried_again_whatever_befalls_the_first_try(line, undisturbed):
-    faults = [tcp_proxy.reset_before, *LOST.values(), LATENCY]
+    faults = [tcp_proxy.reset_before, *LOST.values(), tcp_proxy.trickle_of_headers(0.1), LATENCY]
     searches, reads = FirstTries(faults), FirstTries(faults)
     line.search.misbehave(searches, at=SEARCH, times=ALWAYS)
     for place in (LIST, READ):

@@ -45,6 +45,7 @@ class Stub:
 
     def __init__(self, answer: Callable[[Request], Reply], tls: ssl.SSLContext | None = None):
         self.requests: list[Request] = []
+        self.answer = answer
         stub = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -64,7 +65,7 @@ class Stub:
                     self.client_address,
                 )
                 stub.requests.append(request)
-                reply = answer(request)
+                reply = stub.answer(request)
                 self.send_response(reply.status)
                 headers = {} if reply.write else {"Content-Length": str(len(reply.body))}
                 for name, value in {**headers, **reply.headers}.items():
@@ -76,7 +77,7 @@ class Stub:
                 else:
                     self.wfile.write(reply.body)
 
-            do_GET = do_POST = handle_any  # noqa: N815  (names that http.server looks for)
+            do_GET = do_POST = do_CONNECT = handle_any  # noqa: N815  (names that http.server looks for)
 
             def log_message(self, format, *args):  # noqa: A002  (the base class's names)
                 """Nothing: tests read `requests`."""

@@ -1,3 +1,4 @@
+import contextlib
 import gzip
 import socket
 import ssl
@@ -93,21 +94,86 @@ def test_an_answer_over_the_limit_is_refused(monkeypatch, packed):
         send(stub.url)
 
 
-def trickle(wfile):
-    for _ in range(200):
-        wfile.write(b"1\r\nx\r\n")
-        time.sleep(0.02)
+def dripping(text, drops, after=""):
+    """Write a text, and then drops without an end that comes in time."""
+
+    def write(wfile):
+        wfile.write(text.encode())
+        for _ in range(200):
+            wfile.write(drops.encode())
+            time.sleep(0.02)
+        wfile.write(after.encode())
+
+    return write
 
 
-@pytest.mark.parametrize("headers", [{"Content-Length": "100000"}, {"Transfer-Encoding": "chunked"}], ids=str)
-def test_a_trickle_ends_with_the_total_time_out(headers):
+CHUNKED = {"Transfer-Encoding": "chunked"}
+DRIPS = {
+    "body": Reply(headers={"Content-Length": "100000"}, write=dripping("", "x")),
+    "chunks": Reply(headers=CHUNKED, write=dripping("", "1\r\nx\r\n")),
+    "size of a chunk": Reply(headers=CHUNKED, write=dripping("", "0")),
+    "trailer": Reply(headers=CHUNKED, write=dripping("1\r\nx\r\n0\r\n", "X-A: 1\r\n", "\r\n")),
+    "status": Reply(status=100, write=dripping("HTTP/1.1 200 ", "O")),
+    "headers": Reply(
+        status=100, write=dripping("HTTP/1.1 200 OK\r\nContent-Length: 0\r\nX-A: ", "1", "\r\n\r\n")
+    ),
+    "continue": Reply(status=100, write=dripping("", "HTTP/1.1 100 Continue\r\n\r\n")),
+    "body of a redirect": Reply(
+        status=302, headers={"Location": "/", "Content-Length": "100000"}, write=dripping("", "x")
+    ),
+}
+
+
+@pytest.mark.parametrize("drip", DRIPS)
+def test_whatever_trickles_ends_with_the_total_time_out(drip):
     started = time.monotonic()
     with (
-        Stub(lambda _: Reply(headers=headers, write=trickle)) as stub,
+        Stub(lambda _: DRIPS[drip]) as stub,
+        pytest.raises(
+            ProtocolError if "redirect" in drip else TransientError,
+            match="redirects /path" if "redirect" in drip else "has not finished answering /path",
+        ),
+    ):
+        send(stub.url, total_timeout_seconds=0.2)
+    assert time.monotonic() - started < 2
+
+
+def test_a_flood_of_promises_ends_with_the_total_time_out():
+    def write(wfile):
+        with contextlib.suppress(OSError):
+            while True:
+                wfile.write(b"HTTP/1.1 100 Continue\r\n\r\n" * 1000)
+
+    started = time.monotonic()
+    with (
+        Stub(lambda _: Reply(status=100, write=write)) as stub,
         pytest.raises(TransientError, match="has not finished answering /path"),
     ):
         send(stub.url, total_timeout_seconds=0.2)
     assert time.monotonic() - started < 2
+
+
+def test_a_trickle_of_the_proxy_or_under_a_certificate_ends_with_the_total_time_out(
+    secure, ca_file, monkeypatch
+):
+    started = time.monotonic()
+    secure.answer = lambda _: DRIPS["headers"]
+    with pytest.raises(TransientError, match="has not finished answering /path"):
+        send(secure.url, ca_file=ca_file, total_timeout_seconds=0.2)
+    with Stub(lambda _: DRIPS["headers"]) as proxy:
+        monkeypatch.setenv("https_proxy", proxy.url)
+        with pytest.raises(TransientError):
+            send("https://inventory.example", total_timeout_seconds=0.2)
+    assert time.monotonic() - started < 3
+
+
+def test_the_time_of_one_answer_is_not_taken_from_the_next():
+    with Stub(lambda _: time.sleep(0.6) or Reply(b"slow")) as stub:
+        service = transport(stub.url, total_timeout_seconds=1)
+        with service.new_session() as session:
+            for _ in range(3):
+                assert service.send(session, "GET", "/").body == b"slow"
+    assert len({request.client for request in stub.requests}) == 1
 
 
 def test_silence_ends_with_the_read_time_out():
