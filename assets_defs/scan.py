@@ -79,9 +79,11 @@ def scan_of(context: Any, instance: Instance) -> Scan:
     """Read the scan off the context of an asset, an op or a check.
 
     Raises:
-        dagster.Failure: the last day of the run is before scan.first_day.
+        dagster.Failure: the tables are another instance's, or the last day is before scan.first_day.
     """
     options, tables, search, inventory = (getattr(context.resources, key) for key in resource_keys(instance))
+    with told_to_the_operator():
+        tables.claim()
     today = datetime.now(ZoneInfo(instance.scan.timezone)).date()
     tags = context.run.tags
     last = date.fromisoformat(tags.get(RANGE_END) or tags.get(PARTITION) or today.isoformat())

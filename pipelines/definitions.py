@@ -67,7 +67,10 @@ def build_definitions(
         else _instance_definitions(
             instance,
             {
-                **scan_resources(instance, Tables(home, instance.slug, location=location, analysts=analysts)),
+                **scan_resources(
+                    instance,
+                    Tables(home, instance.slug, name=instance.name, location=location, analysts=analysts),
+                ),
                 **(resource_overrides or {}),
             },
         )

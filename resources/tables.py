@@ -8,12 +8,15 @@ Below ASSET_OWNERS_HOME:
     tables/<slug>/owner_writes/<run>.parquet    what each run wrote; so too owner_decisions_history, what
                                                 each run decided otherwise than the one before
     tables/<slug>/runs/<run>/                   what one run works on; a dry run leaves all it has here
+    tables/<slug>/.instance                     the name of the instance whose tables these are
 
-ASSET_OWNERS_TABLES moves the tables elsewhere, such as to an object store; the journal of writes and the
-locks need a disk and stay. A reader sees the old or the new file and never a part (`resources.files`). What
-the columns mean is in `ownership.schemas`; the catalogue is made by `resources.catalogue`.
+ASSET_OWNERS_TABLES moves the tables elsewhere, such as to an object store; the journal of writes, the locks
+and the instance's name need a disk and stay. A reader sees the old or the new file and never a part
+(`resources.files`). What the columns mean is in `ownership.schemas`; the catalogue is made by
+`resources.catalogue`.
 """
 
+import json
 import shutil
 import time
 from collections.abc import Generator, Sequence
@@ -31,7 +34,7 @@ from ownership import schemas
 from ownership.history import changed_decisions, latest
 from ownership.windows import Window, days_of
 from resources.catalogue import catalogue_path, refresh_catalogue
-from resources.errors import AssetOwnersError
+from resources.errors import AssetOwnersError, ConfigurationError
 from resources.files import TEMPORARY, allow, replacing
 
 BY_DAY = ("logon_counts", "logon_days")
@@ -50,15 +53,23 @@ class Tables:
     Args:
         home: ASSET_OWNERS_HOME.
         slug: the instance's; names its folder and its schema in the catalogue.
+        name: the instance's, which nobody else's tables in the home may be of; None: whoever's they are.
         location: what holds the folders of all instances; None: `tables` in the home.
         analysts: id of the group that may read tables and catalogue; None: their owner alone may.
     """
 
     def __init__(
-        self, home: Path, slug: str, *, location: UPath | None = None, analysts: int | None = None
+        self,
+        home: Path,
+        slug: str,
+        *,
+        name: str | None = None,
+        location: UPath | None = None,
+        analysts: int | None = None,
     ) -> None:
         self.home = home
         self.slug = slug
+        self.name = name
         self.folder = (location or UPath(home / "tables")) / slug
         self.disk = home / "tables" / slug
         self._analysts = analysts
@@ -77,18 +88,62 @@ class Tables:
         """Create folders, typed empty files (a view over no file cannot be created) and the catalogue.
 
         Raises:
+            ConfigurationError: the tables are those of another instance.
             AssetOwnersError: the object store that holds the tables cannot be used.
         """
+        self.claim()
         with self._reaching():
             for table, model in schemas.TABLES.items():
                 several = table in (*BY_DAY, *BY_RUN)
                 path = self.folder / table / EMPTY if several else self._snapshot(table)
                 if not path.exists():
                     _write(schemas.empty(model), path, self._analysts)
-        self.disk.mkdir(parents=True, exist_ok=True, mode=0o700)
         refresh_catalogue(self.home, self.folder.parent, self._analysts)
         self._set_access()
         self._remove_leftovers()
+
+    def claim(self) -> None:
+        """Record whose tables these are; the first to come has them, also where an older version made them.
+
+        Raises:
+            ConfigurationError: they are those of another instance, whose name gives the same slug.
+        """
+        self.disk.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if self.name is not None:
+            with FileLock(self.disk / ".instance.lock"):
+                if not self._owner_file.exists():
+                    with replacing(self._owner_file, self._analysts) as path:
+                        path.write_text(json.dumps({"name": self.name}), encoding="utf-8")
+            self.require_own()
+
+    def require_own(self) -> None:
+        """Refuse the tables of another instance; nothing is recorded, so that a look changes nothing.
+
+        Raises:
+            ConfigurationError: they are those of another instance, whose name gives the same slug.
+        """
+        try:
+            owner = json.loads(self._owner_file.read_text(encoding="utf-8"))["name"]
+        except FileNotFoundError:
+            return
+        except PermissionError:  # an analyst's look, where the tables themselves lie elsewhere
+            return
+        except (ValueError, KeyError, TypeError) as error:
+            raise ConfigurationError(
+                f"{self._owner_file} is damaged: it must name the instance whose tables lie beside it. "
+                "Delete it and run that instance, which writes it anew"
+            ) from error
+        if self.name is not None and self.name != owner:
+            raise ConfigurationError(
+                f"name: {self.name!r} gives the identifier {self.slug!r}, and the tables of that identifier "
+                f"in {self.home} are those of the instance {owner!r}. Give this instance another name, or "
+                "set ASSET_OWNERS_HOME to a home of its own; if it is the same instance and you renamed it, "
+                f"delete {self._owner_file}"
+            )
+
+    @property
+    def _owner_file(self) -> Path:
+        return self.disk / ".instance"
 
     @contextmanager
     def _reaching(self) -> Generator[None]:
@@ -113,7 +168,7 @@ class Tables:
         """Let analysts read what is theirs to read, also what was stored before there was such a group."""
         if self._analysts is not None:
             allow(self.home, 0o710, self._analysts)
-        folders, files = [], [catalogue_path(self.home)]
+        folders, files = [], [catalogue_path(self.home), self._owner_file]
         if isinstance(self.folder, Path):  # who may read an object, its store says
             tables = [Path(self.folder, table) for table in (*BY_DAY, *BY_RUN)]
             folders = [Path(self.folder.parent), Path(self.folder), *tables]

@@ -133,7 +133,12 @@ def execute(
     *,
     tags: Mapping[str, str] | None = None,
 ) -> dg.ExecuteInProcessResult:
-    """Run a job of the instance in this process, recorded where the UI looks."""
+    """Run a job of the instance in this process, recorded where the UI looks.
+
+    Raises:
+        ConfigurationError: the instance's tables are those of another one.
+    """
+    tables_of(instance).claim()
     definitions = build_definitions([instance], home(), location=tables_location(), analysts=analysts_group())
     with dagster_instance(home()) as recorded:
         return definitions.resolve_job_def(job).execute_in_process(

@@ -25,6 +25,7 @@ import polars as pl
 from filelock import FileLock, Timeout
 
 from ownership.identities import printable
+from pipelines.cli.stored import tables_of
 from reports.exports import harmless
 from resources.catalogue import catalogue_path, quoted, reach
 from resources.errors import AssetOwnersError, ConfigurationError
@@ -60,7 +61,7 @@ def sql(query: str | None, *, instance: Path | None, scratch: Path | None, form:
     if query is None and not sys.stdin.isatty():
         query = sys.stdin.read()
     with _told_to_the_analyst(), _own_folder() as folder:
-        slug = load_instance(instance).slug if instance else None
+        slug = tables_of(load_instance(instance)).slug if instance else None
         opening = opening_lines(home(), scratch or folder / "scratch.duckdb", slug)
         location = tables_location()
         if query is None and isinstance(location, Path) and (client := shutil.which("duckdb")):

@@ -8,15 +8,21 @@ from resources.tables import Tables
 
 
 def tables_of(instance: Instance) -> Tables:
-    """The instance's tables, where the environment says that they lie."""
-    return Tables(home(), instance.slug, location=tables_location())
+    """The instance's tables, where the environment says that they lie.
+
+    Raises:
+        ConfigurationError: there are tables of another instance.
+    """
+    tables = Tables(home(), instance.slug, name=instance.name, location=tables_location())
+    tables.require_own()
+    return tables
 
 
 def stored_tables(path: Path) -> tuple[Instance, Tables]:
     """Load an instance file and find the instance's tables.
 
     Raises:
-        ConfigurationError: the instance file is wrong.
+        ConfigurationError: the instance file is wrong, or the tables are another instance's.
         AssetOwnersError: no run has decided anything yet.
     """
     instance = load_instance(path)

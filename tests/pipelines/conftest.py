@@ -70,7 +70,7 @@ def instance_file(tmp_path, monkeypatch):
 @pytest.fixture
 def stored(instance_file, tmp_path):
     """The same instance after a run, which wrote ann to h1."""
-    tables = Tables(tmp_path / "home", "head_office")
+    tables = Tables(tmp_path / "home", "head_office", name="Head office")
     tables.prepare()
     for day in days_of(WINDOW):
         fetched = {"day": day, "matching": 31, "counted": 31, "lacking_user": 0, "lacking_host": 0}

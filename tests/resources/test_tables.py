@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime, timedelta
 from itertools import count
 from pathlib import Path
@@ -20,7 +21,7 @@ from ownership import schemas
 from ownership.windows import Window, days_to_fetch
 from resources import tables as module
 from resources.catalogue import catalogue_path
-from resources.errors import AssetOwnersError
+from resources.errors import AssetOwnersError, ConfigurationError
 from resources.files import replacing
 from resources.tables import BY_DAY, BY_RUN, Tables
 
@@ -554,15 +555,43 @@ def test_what_a_published_run_worked_on_goes_and_its_plan_stays(tables):
 @pytest.mark.parametrize("shared", [False, True])
 def test_tables_are_their_owners_alone_or_a_groups_to_read(home, shared):
     group = (1 if os.geteuid() == 0 else os.getgid()) if shared else None
-    tables = Tables(home, "corp", analysts=group)
+    tables = Tables(home, "corp", name="Corp", analysts=group)
     tables.prepare()
     tables.write_day(*logons())
     tables.write("inventory_hosts", hosts("a"), run_id=RUN, publish=True)
     tables.append_writes(writes("a", "written"), run_id=RUN)
-    files = [catalogue_path(home), *tables.folder.glob("*.parquet")]
+    files = [catalogue_path(home), tables.disk / ".instance", *tables.folder.glob("*.parquet")]
     files += [file for table in (*BY_DAY, *BY_RUN) for file in (tables.folder / table).iterdir()]
     assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o640 if shared else 0o600}
     if shared:
         assert {file.stat().st_gid for file in files} == {group}
     assert stat.S_IMODE(tables.folder.stat().st_mode) == (0o750 if shared else 0o700)
     assert stat.S_IMODE((tables.folder / "runs" / RUN).stat().st_mode) == 0o700
+
+
+def test_of_those_who_come_at_once_one_has_the_tables(home):
+    names = [f"Corp{'!' * number}" for number in range(8)]
+
+    def came_first(name):
+        try:
+            Tables(home, "corp", name=name).claim()
+        except ConfigurationError:
+            return False
+        return True
+
+    with ThreadPoolExecutor(len(names)) as pool:
+        outcomes = list(pool.map(came_first, names))
+    assert sum(outcomes) == 1
+    Tables(home, "corp", name=names[outcomes.index(True)]).require_own()
+
+
+def test_tables_of_an_older_version_are_the_first_ones_to_come(tables):
+    Tables(tables.home, "corp", name="Corp").prepare()
+    with pytest.raises(ConfigurationError, match="are those of the instance 'Corp'"):
+        Tables(tables.home, "corp", name="CORP").prepare()
+
+
+def test_a_damaged_record_of_the_name_is_told(tables):
+    (tables.disk / ".instance").write_text('{"na')
+    with pytest.raises(ConfigurationError, match="is damaged: it must name the instance"):
+        Tables(tables.home, "corp", name="Corp").claim()

@@ -1,0 +1,74 @@
+"""One slug is one instance in a home: another name with the same slug gets at no tables."""
+
+import json
+
+import pytest
+import yaml
+
+from pipelines.cli.run import errors
+from pipelines.definitions import build_definitions
+from resources.settings import Instance
+from tests.ownership.builders import RUN
+
+
+@pytest.fixture
+def other(stored, monkeypatch):
+    """The file of another instance, whose name gives the slug of the one that has run."""
+    monkeypatch.setenv("NOT_NEEDED_TO_LOOK", "x")
+    content = yaml.safe_load(stored.read_text(encoding="utf-8"))
+    path = stored.with_name("other.yaml")
+    path.write_text(yaml.safe_dump({**content, "name": "HEAD OFFICE!"}), encoding="utf-8")
+    return path
+
+
+def everything(home):
+    return {path: path.read_bytes() for path in home.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["run"],
+        ["run", "--dry-run", "--json"],
+        ["apply", RUN],
+        ["undo", RUN],
+        ["explain", "pc-2"],
+        ["report"],
+        ["sql", "FROM conflicts"],
+    ],
+    ids=" ".join,
+)
+def test_another_name_with_the_same_slug_is_refused(call, other, tmp_path, command):
+    before = everything(tmp_path / "home")
+    status, out, told = call(command[0], "--instance", other, *command[1:])
+    assert status == 2
+    assert "name: 'HEAD OFFICE!' gives the identifier 'head_office'" in told
+    assert "are those of the instance 'Head office'" in told
+    assert str(tmp_path / "home" / "tables" / "head_office" / ".instance") in told
+    if "--json" in command:
+        assert "'HEAD OFFICE!'" in json.loads(out)["error"]
+    assert everything(tmp_path / "home") == before
+
+
+def test_a_renamed_instance_goes_on_once_the_record_is_deleted(call, stored, other, tmp_path):
+    assert call("explain", "--instance", stored, "pc-2")[0] == 0
+    (tmp_path / "home" / "tables" / "head_office" / ".instance").unlink()
+    assert call("explain", "--instance", other, "pc-2")[0] == 0
+
+
+@pytest.mark.parametrize("job", ["head_office", "head_office__apply", "head_office__undo"])
+def test_a_job_in_dagster_fails_with_the_same_message(other, tmp_path, job):
+    instance = Instance.model_validate(yaml.safe_load(other.read_text(encoding="utf-8")))
+    ops = {f"{job}_{'plan' if job.endswith('apply') else 'run'}": {"config": {"run_id": RUN}}}
+    result = (
+        build_definitions([instance], tmp_path / "home")
+        .resolve_job_def(job)
+        .execute_in_process(
+            raise_on_error=False,
+            tags={"dagster/partition": "2025-06-30"},
+            run_config={"ops": ops} if "__" in job else {},
+        )
+    )
+    told = list(errors(result))
+    assert told
+    assert all("are those of the instance 'Head office'" in message for message in told)
