@@ -109,8 +109,14 @@ def scan_of(context: Any, instance: Instance) -> Scan:
 
 
 def amendment_of(context: dg.OpExecutionContext, instance: Instance) -> InstanceRun:
-    """Read off the context of an op what follows a scan: the run, without window and options."""
+    """Read off the context of an op what follows a scan: the run, without window and options.
+
+    Raises:
+        dagster.Failure: the tables are another instance's.
+    """
     tables, inventory = (getattr(context.resources, key) for key in amendment_keys(instance))
+    with told_to_the_operator():
+        tables.claim()
     return InstanceRun(instance=instance, run_id=context.run.run_id, tables=tables, inventory=inventory)
 
 

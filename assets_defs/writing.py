@@ -15,7 +15,7 @@ import polars as pl
 from assets_defs.inventory import list_hosts, list_users
 from assets_defs.progress import Progress
 from assets_defs.scan import InstanceRun, Scan
-from ownership.plan import excess, plan_undo, plan_writes, without_overtaken
+from ownership.plan import excess, plan_undo, plan_writes, undone_once
 from ownership.windows import gaps
 from resources.errors import AssetOwnersError, ConfigurationError, ServiceError
 from resources.journal import Journal, Result
@@ -121,7 +121,7 @@ def apply_plan(
     _require_recent(run.instance, planned, plan_id)
     with _writing(run, log) as journal:
         planned = _without_vanished_owners(
-            without_overtaken(planned, _history(run)).with_columns(run_id=pl.lit(run.run_id)), list_users(run)
+            undone_once(planned, _history(run)).with_columns(run_id=pl.lit(run.run_id)), list_users(run)
         )
         run.tables.write("owner_writes", planned, run_id=run.run_id, publish=False)
         to_write = planned.filter(outcome="planned")

@@ -111,8 +111,8 @@ def plan_undo(
     )
 
 
-def without_overtaken(plan: pl.DataFrame, history: pl.DataFrame) -> pl.DataFrame:
-    """Leave hosts of a stored plan alone that were written or put back since it was made.
+def undone_once(plan: pl.DataFrame, history: pl.DataFrame) -> pl.DataFrame:
+    """Leave hosts alone that a stored plan would put back, and that were written or put back since.
 
     Args:
         plan: Rows of `owner_writes`, as planned.
@@ -121,7 +121,8 @@ def without_overtaken(plan: pl.DataFrame, history: pl.DataFrame) -> pl.DataFrame
     Returns:
         The plan, with outcome `not_written` and the reason for those hosts.
     """
-    overtaken = (pl.col("outcome") == "planned") & (pl.col("last_at") > pl.col("intended_at"))
+    puts_back = pl.col("new_values").struct.field("owner").fill_null("") == ""
+    overtaken = puts_back & (pl.col("outcome") == "planned") & (pl.col("last_at") > pl.col("intended_at"))
     what = pl.when(last_outcome="undone").then(pl.lit("put back")).otherwise(pl.lit("written"))
     reason = pl.format("left alone: {} since the plan was made, by run {}", what, "last_run")
     return (

@@ -12,6 +12,7 @@ import socket
 import ssl
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -132,7 +133,7 @@ class Transport:
         path: str,
         *,
         secrets: tuple[str, ...] = (),
-        right_before: Callable[[], None] = lambda: None,
+        right_before: Callable[[], None] | None = None,
         **arguments: Any,
     ) -> Answer:
         """Send one request, once, and read its answer.
@@ -151,8 +152,8 @@ class Transport:
             ProtocolError: a redirect, or an answer over `MAX_ANSWER_BYTES`.
         """
         deadline = time.monotonic() + self.total_timeout_seconds
+        announced = _right_before.set(right_before or _nothing)
         try:
-            right_before()
             with session.request(
                 method,
                 self.url.rstrip("/") + path,
@@ -176,6 +177,8 @@ class Transport:
                     f"check {self.section}url and the network"
                 ) from error
             raise self._failure(error, f"{method} {path}") from error
+        finally:
+            _right_before.reset(announced)
 
     def _body(self, response: requests.Response, path: str) -> bytes:
         body = bytearray()
@@ -316,6 +319,32 @@ class _BoundedReader(io.RawIOBase):
         super().close()
 
 
+def _nothing() -> None:
+    """What is called right before most requests."""
+
+
+_right_before: ContextVar[Callable[[], None]] = ContextVar("right_before", default=_nothing)
+"""Called when the connection stands and the request of this thread is about to go out."""
+
+
+class _Announcing(HTTPConnection):
+    """A connection that calls `_right_before` before the first byte of a request, and not to connect."""
+
+    def connect(self) -> None:
+        waiting = _right_before.set(_nothing)
+        try:
+            super().connect()
+        finally:
+            _right_before.reset(waiting)
+
+    def send(self, data: Any) -> None:
+        if self.sock is None:
+            self.connect()
+        _right_before.get()()
+        _right_before.set(_nothing)  # a request goes out in several parts
+        super().send(data)
+
+
 def _pools(answer_seconds: float) -> dict[str, type[urllib3.HTTPConnectionPool]]:
     """The kinds of connections that end reading an answer after so many seconds."""
 
@@ -324,10 +353,10 @@ def _pools(answer_seconds: float) -> dict[str, type[urllib3.HTTPConnectionPool]]
             bounded: Any = _BoundedReader(sock, answer_seconds)
             super().__init__(bounded, *args, **kwargs)
 
-    class Plain(HTTPConnection):
+    class Plain(_Announcing, HTTPConnection):
         response_class = Response
 
-    class Tls(HTTPSConnection):
+    class Tls(_Announcing, HTTPSConnection):
         response_class = Response
 
     class PlainPool(urllib3.HTTPConnectionPool):

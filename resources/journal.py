@@ -78,7 +78,8 @@ class Journal:
             self._connection.executemany(
                 "INSERT INTO writes (run_id, host_id, hostname, outcome, old_values, new_values, message,"
                 " intended_at, completed_at, target, sent, boot) VALUES (:run_id, :host_id, :hostname,"
-                " :outcome, :old_values, :new_values, :message, :intended_at, :completed_at, :target, 0, :boot)",
+                " :outcome, :old_values, :new_values, :message, :intended_at, :completed_at, :target, 0,"
+                " :boot)",
                 rows,
             )
         # From here on a killed process loses nothing; a power cut may lose outcomes, never intentions,

@@ -15,6 +15,10 @@ from tests.end_to_end.stand import TODAY, USERS, at_noon, logons
 APPLY = re.compile(r"asset-owners (apply --instance FILE \S+(?: --allow-writes \d+)?)")
 ANN = {"asset_owner": "ann", "department": "Sales", "criticality": "high"}
 """What the evidence makes of each of the twins."""
+RENAMED = (
+    "Host t-4 does not bear the name any more that was planned (see hostname): another machine may have got "
+    "its id; nothing was sent"
+)
 
 
 def twins(*numbers, **fields):
@@ -52,7 +56,8 @@ def rows(stand, run_id):
 
 
 def last_run(stand):
-    return stand.tables.writes().sort("intended_at").collect()["run_id"][-1]
+    folder = stand.tables.folder / "owner_writes"
+    return max(folder.glob("*-*.parquet"), key=lambda path: path.stat().st_mtime_ns).stem
 
 
 def outcomes(stand, run_id):
@@ -99,21 +104,24 @@ def test_a_stored_plan_is_applied_later_but_for_hosts_that_changed_and_they_are_
     state.set_field("t-4", "search_agent_name", "renamed since")
     applied = command(six, f"apply --instance FILE {plan}")
     assert applied.exit_code == 0, applied.stderr
-    written = dict.fromkeys(("t-1", "t-4", "t-5", "t-6"), "written")
-    assert outcomes(six, last_run(six)) == {**written, "t-2": "owned_meanwhile", "t-3": "not_written"}
+    written = dict.fromkeys(("t-1", "t-5", "t-6"), "written")
+    left_alone = {"t-2": "owned_meanwhile", "t-3": "not_written", "t-4": "failed"}
+    assert outcomes(six, last_run(six)) == {**written, **left_alone}
     assert applied.stdout.splitlines()[1:] == [
+        "       1  failed",
         "       1  not_written",
         "       1  owned_meanwhile",
-        "       4  written",
+        "       3  written",
         "  owned_meanwhile: host t-2: owned by cyd meanwhile",
         "  not_written: host t-3: changed since the plan was made: department",
+        f"  failed: host t-4: {RENAMED}",
     ]
 
     again = command(six, f"apply --instance FILE {plan}")
     assert again.exit_code == 0, again.stderr
     assert outcomes(six, last_run(six)) == {
         **dict.fromkeys([*written, "t-2"], "owned_meanwhile"),
-        "t-3": "not_written",
+        **{name: left_alone[name] for name in ("t-3", "t-4")},
     }
     assert six.written().keys() == written.keys()
     assert (owners(six)["t-2"], state.asset("t-3")["department"]) == ("cyd", "room 99")
@@ -231,6 +239,117 @@ def test_what_apply_wrote_can_be_undone_and_an_undo_cannot(six):
     assert again.exit_code == 1
     assert "wrote nothing that could be undone" in again.stderr
     assert [entry for entry in six.inventory.state.journal() if entry.path] == sent
+
+
+def test_a_run_is_undone_once(six):
+    """Neither a person's owner nor another run's is taken for what the first run wrote."""
+    first = six.run().report["run_id"]
+    assert command(six, f"undo --instance FILE {first}").exit_code == 0
+    undo = last_run(six)
+    six.inventory.state.set_field("t-1", "asset_owner", "ann")
+    second = six.run().report
+    assert second["writes"] == {"written": 5}
+    before = owners(six)
+
+    again = command(six, f"undo --instance FILE {first}")
+    assert again.exit_code == 0, again.stderr
+    assert owners(six) == before == dict.fromkeys(before, "ann")
+    assert again.stdout.splitlines()[1:] == [
+        "       6  not_written",
+        f"  not_written: host t-1: left alone: put back since, by run {undo}",
+        *(
+            f"  not_written: host t-{number}: left alone: written again since, by run {second['run_id']}"
+            for number in range(2, 7)
+        ),
+    ]
+
+
+def test_an_undo_stands_under_the_brake(six):
+    run_id = six.run().report["run_id"]
+    limit = {"max_writes": 5}
+    refused = command(six, f"undo --instance FILE {run_id}", writes=limit)
+    assert refused.exit_code == 1
+    assert (
+        "6 hosts to put back are planned, more than writes.max_writes (5); nothing was written"
+        in refused.stderr
+    )
+    assert owners(six) == dict.fromkeys(owners(six), "ann")
+    shown = re.search(r"asset-owners (undo --instance FILE \S+ --allow-writes 6)", refused.stderr)
+    assert shown
+    assert command(six, shown[1], writes=limit).exit_code == 0
+    assert owners(six) == dict.fromkeys(owners(six))
+
+
+# A plan is for its target, and for a few days
+
+
+def elsewhere(stand):
+    """Another tenant of the same service, with hosts under the same ids."""
+    return {"platform": {**stand.instance()["platform"], "tenant_id": "t-2"}}
+
+
+def test_a_plan_of_another_target_is_refused_and_both_are_named(six):
+    plan = six.run({}, "--dry-run").report["run_id"]
+    refused = command(six, f"apply --instance FILE {plan}", **elsewhere(six))
+    assert refused.exit_code == 1
+    assert f"is for {six.inventory.url} tenant t-1 " in refused.stderr
+    assert f"now points to {six.inventory.url} tenant t-2 " in refused.stderr
+    assert six.inventory.state.journal() == []
+
+
+def test_what_was_written_elsewhere_is_not_undone_here(six):
+    run_id = six.run().report["run_id"]
+    refused = command(six, f"undo --instance FILE {run_id}", **elsewhere(six))
+    assert refused.exit_code == 1
+    assert "tenant t-1 " in refused.stderr
+    assert "tenant t-2 " in refused.stderr
+    assert owners(six) == dict.fromkeys(owners(six), "ann")
+
+
+def test_a_plan_is_good_for_some_days(six):
+    plan = six.run({}, "--dry-run").report["run_id"]
+    file = six.tables.plan_file(plan)
+    pl.read_parquet(file).with_columns(pl.col("intended_at") - timedelta(days=3)).write_parquet(file)
+    refused = command(six, f"apply --instance FILE {plan}", writes={"plan_days": 2})
+    assert refused.exit_code == 1
+    assert "older than writes.plan_days (2)" in refused.stderr
+    assert "asset-owners run --instance FILE --dry-run" in refused.stderr
+    assert six.inventory.state.journal() == []
+    assert command(six, f"apply --instance FILE {plan}", writes={"plan_days": 4}).exit_code == 0
+    assert len(six.written()) == 6
+
+
+def test_who_is_no_user_asset_any_more_becomes_no_owner(six):
+    plan = six.run({}, "--dry-run").report["run_id"]
+    hosts = six.inventory.state.assets("host")
+    six.begin(hosts, [user for user in USERS if user["id"] != "ann"])
+    applied = command(six, f"apply --instance FILE {plan}")
+    assert applied.exit_code == 0, applied.stderr
+    assert outcomes(six, last_run(six)) == dict.fromkeys(owners(six), "not_written")
+    assert "host t-1: left alone: ann is no user asset any more" in applied.stdout
+    assert six.inventory.state.journal() == []
+
+
+# Dry means dry
+
+
+@pytest.mark.parametrize("setting", [True, False])
+@pytest.mark.parametrize("what", ["apply", "undo"])
+def test_a_dry_run_of_what_follows_a_run_sends_nothing(six, what, setting):
+    run_id = six.run({}, *(["--dry-run"] if what == "apply" else [])).report["run_id"]
+    before = six.inventory.state.journal()
+    tried = command(six, f"{what} --instance FILE {run_id} --dry-run", writes={"dry_run": setting})
+    assert (tried.exit_code, tried.stdout.splitlines()[1:]) == (0, ["       6  planned"])
+    assert six.inventory.state.journal() == before
+
+
+@pytest.mark.parametrize("what", ["apply", "undo"])
+def test_apply_and_undo_write_where_runs_only_plan_and_say_so_first(six, what):
+    run_id = six.run({}, *(["--dry-run"] if what == "apply" else [])).report["run_id"]
+    done = command(six, f"{what} --instance FILE {run_id}", writes={"dry_run": True})
+    assert done.exit_code == 0, done.stderr
+    assert f"runs of Small only plan. This {what} writes all the same" in done.stderr.splitlines()[0]
+    assert set(owners(six).values()) == {"ann" if what == "apply" else None}
 
 
 # Gaps in the evidence

@@ -172,7 +172,7 @@ def test_the_next_run_settles_what_was_left_open_and_writes_the_rest(home):
     assert home.sent() == open_hosts
     assert {home.held()[name][0] for name in killed} == {"ann", "cyd"}
     with Journal(home.tables.journal) as journal:
-        assert journal.run_ids() == []
+        assert journal.targets() == {}
     assert "Logons: 0 of 4 days fetched" in err, "days that are settled stay so"
 
     status, report, err = home.run()

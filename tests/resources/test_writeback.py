@@ -10,6 +10,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 from starlette.responses import HTMLResponse, JSONResponse
+from urllib3.connection import HTTPConnection
 
 from ownership import schemas
 from ownership.plan import plan_undo
@@ -922,3 +923,26 @@ def test_an_undo_does_not_send_a_value_that_the_write_had_not_changed(service, s
     watch = Watch(service)
     unchanged = row(old=values("u-1", "Old"), new=values("", "Old"))
     assert (writer().undo(unchanged).outcome, watch.calls[UPDATE]) == ("not_written", 0)
+
+
+def test_a_connection_that_takes_long_to_stand_means_another_look(service, state, writer, monkeypatch):
+    """The look closes its connection, and the next one stands only after somebody gave the host an owner."""
+    connect, stalls = HTTPConnection.connect, []
+
+    def slow(connection):
+        if stalls == ["next"]:
+            stalls.append("done")
+            state.set_field("h-0", "asset_owner", "u-2")
+            time.sleep(1.1)
+        connect(connection)
+
+    def close(request, response):
+        if READ in request.url.path:
+            response.headers["connection"] = "close"
+            stalls[:] = stalls or ["next"]
+
+    watch = Watch(service)
+    service.hooks.after = close
+    monkeypatch.setattr(HTTPConnection, "connect", slow)
+    result = writer().write(row())
+    assert (result.outcome, asked(watch)) == ("owned_meanwhile", {READ: 2})
