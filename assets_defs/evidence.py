@@ -1,7 +1,7 @@
 """The evidence: logon events by day, and each user's share on each host over the look-back window."""
 
 from collections.abc import Iterator, Sequence
-from datetime import date
+from datetime import UTC, date, datetime
 
 import dagster as dg
 import polars as pl
@@ -13,10 +13,11 @@ from assets_defs.specs import asset_key, described, made
 from ownership.coverage import events_by_day
 from ownership.evidence import host_user_shares
 from ownership.schemas import LogonCounts, LogonDays, polars_schema
-from ownership.windows import Window, days_of, days_to_fetch
-from resources.errors import ConfigurationError
+from ownership.windows import Window, days_of, days_to_fetch, torn_days
+from resources.errors import AssetOwnersError, ConfigurationError
 from resources.search import DayOfLogons
 from resources.settings import Instance, named
+from resources.tables import Tables
 
 
 def logon_assets(instance: Instance) -> dg.AssetsDefinition:
@@ -51,7 +52,7 @@ def _fetch(context: dg.AssetExecutionContext, scan: Scan, days: list[date]) -> d
     scan.tables.prepare()
     stored = scan.tables.logon_days(days, run_id=scan.run_id)
     settings = scan.instance.extraction_fingerprint
-    wanted = days if scan.options.refetch else unsettled(scan.instance, days, stored)
+    wanted = days if scan.options.refetch else unsettled(scan.instance, scan.tables, days, run_id=scan.run_id)
     of_other_settings = stored.filter(
         pl.col("day").is_in(wanted), pl.col("counted") > 0, pl.col("settings_fingerprint") != settings
     )
@@ -59,13 +60,17 @@ def _fetch(context: dg.AssetExecutionContext, scan: Scan, days: list[date]) -> d
         # Counts that may never be had again are not given up for a field that nothing carries.
         _require_fields(scan.instance, wanted[0], wanted[-1], *scan.search().totals(wanted[0], wanted[-1]))
     held_events = set(stored.filter(pl.col("matching") > 0, settings_fingerprint=settings)["day"])
+    torn = torn_days(stored, _stored_events(scan.tables, wanted, run_id=scan.run_id)) & held_events
     if wanted and not held_events:
         _require_time_field(scan)
     if scan.instance.ignore_ssl:
         context.log.warning("ignore_ssl is on: the certificate of the search service is not checked")
-    events, emptied = 0, []
+    events, emptied, lost = 0, [], []
     progress = Progress(context.log.info, "Days fetched")
     for number, found in enumerate(scan.search().logons(wanted), start=1):
+        if not found.matching and found.day in torn:
+            lost.append(found.day.isoformat())
+            continue
         if not found.matching and found.day in held_events:
             emptied.append(found.day.isoformat())
             row = stored.filter(day=found.day).with_columns(fetched_at=pl.lit(found.fetched_at))
@@ -77,6 +82,13 @@ def _fetch(context: dg.AssetExecutionContext, scan: Scan, days: list[date]) -> d
         progress(number, len(wanted))
     if emptied:
         context.log.warning(f"Days that came back empty and keep their counts: {', '.join(emptied)}")
+    if lost:
+        raise AssetOwnersError(
+            f"{len(lost)} days are no longer whole, and the index has nothing for them any more: "
+            f"{', '.join(lost)}. Their files in {scan.tables.folder / 'logon_counts'} are missing or do not "
+            "add up to logon_days.counted: put them back from a backup; or, to go on without these days, "
+            f"delete their files in {scan.tables.folder / 'logon_days'}"
+        )
     context.log.info(
         f"Logons: {len(wanted):,} of {_shown(scan, days).days:,} days fetched, {events:,} events, "
         f"{scan.seconds}"
@@ -89,21 +101,29 @@ def _fetch(context: dg.AssetExecutionContext, scan: Scan, days: list[date]) -> d
     }
 
 
-def unsettled(instance: Instance, days: Sequence[date], stored: pl.DataFrame) -> list[date]:
-    """Those of the days that are missing, or may still change (readings §4.3).
+def unsettled(instance: Instance, tables: Tables, days: Sequence[date], *, run_id: str) -> list[date]:
+    """Those of the days that are missing or torn, or may still change (readings §4.3).
 
     Args:
         instance: its settings.
+        tables: where its days lie.
         days: the days of interest.
-        stored: their rows of logon_days.
+        run_id: the run, which may have days of its own.
     """
     return days_to_fetch(
         days,
-        stored,
+        tables.logon_days(days, run_id=run_id),
+        _stored_events(tables, days, run_id=run_id),
+        now=datetime.now(UTC),
         fingerprint=instance.extraction_fingerprint,
         timezone=instance.scan.timezone,
         late_days=instance.scan.late_days,
     )
+
+
+def _stored_events(tables: Tables, days: Window | Sequence[date], *, run_id: str) -> pl.DataFrame:
+    """The sum of each day's counts: day, events."""
+    return tables.logon_counts(days, run_id=run_id).group_by("day").agg(pl.sum("events")).collect()
 
 
 def _describe_days(
@@ -188,7 +208,7 @@ def shares_asset(instance: Instance) -> dg.AssetsDefinition:
 
 
 def require_evidence(scan: Scan) -> None:
-    """Refuse a window that was not fetched, or whose documents never carry one of the two fields.
+    """Refuse a window that was not fetched or is torn, or whose documents never carry one of the two fields.
 
     Raises:
         ConfigurationError: naming the days to fetch, or the setting to mend (readings §3.4).
@@ -201,6 +221,12 @@ def require_evidence(scan: Scan) -> None:
             f"{len(missing)} of {window.days} days of the look-back window were never fetched with present "
             f"settings, the first {missing[0]}: materialize logon_counts over {window.first} to "
             f"{window.last}, or choose a smaller lookback_days"
+        )
+    if torn := torn_days(days, _stored_events(scan.tables, window, run_id=scan.run_id)):
+        raise ConfigurationError(
+            f"{len(torn)} of {window.days} days of the look-back window are no longer whole, the first "
+            f"{min(torn)}: their rows of logon_counts are missing or do not add up to logon_days.counted; "
+            f"materialize logon_counts over {window.first} to {window.last}"
         )
     totals = days.select(pl.sum("matching", "lacking_user", "lacking_host"))
     if not days["counted"].sum():  # a document with users `-` and bob lacks one and is counted

@@ -39,7 +39,15 @@ def stale_days(
     Returns:
         day, fetched_at, reason (never fetched, fetched with other settings, events may have come since).
     """
-    wanted = days_to_fetch(days, fetched, fingerprint=fingerprint, timezone=timezone, late_days=late_days)
+    wanted = days_to_fetch(
+        days,
+        fetched,
+        fetched.select("day", events="counted"),  # no run goes on to decide with a day that is torn
+        now=now,
+        fingerprint=fingerprint,
+        timezone=timezone,
+        late_days=late_days,
+    )
     other_settings = pl.col("settings_fingerprint") != fingerprint
     return (
         pl.DataFrame({"day": wanted}, schema={"day": pl.Date})

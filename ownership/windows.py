@@ -48,9 +48,12 @@ def days_of(window: Window) -> list[date]:
     return [window.first + timedelta(days=number) for number in range(window.days)]
 
 
-def is_settled(day: date, fetched_at: datetime, *, timezone: str, late_days: int) -> bool:
-    """Tell whether a day was fetched `late_days` or more after its end: nothing late arrives any more."""
-    return fetched_at >= day_start(day + timedelta(days=1 + late_days), timezone)
+def is_settled(day: date, fetched_at: datetime, now: datetime, *, timezone: str, late_days: int) -> bool:
+    """Tell whether a day was fetched `late_days` or more after its end: nothing late arrives any more.
+
+    A day that was fetched in the future was not: whoever wrote that had a wrong clock.
+    """
+    return day_start(day + timedelta(days=1 + late_days), timezone) <= fetched_at <= now
 
 
 def gaps(days: pl.DataFrame, *, timezone: str) -> list[date]:
@@ -82,22 +85,43 @@ def is_past(window: Window, today: date, *, late_days: int) -> bool:
 
 
 def days_to_fetch(
-    days: Sequence[date], fetched: pl.DataFrame, *, fingerprint: str, timezone: str, late_days: int
+    days: Sequence[date],
+    fetched: pl.DataFrame,
+    stored: pl.DataFrame,
+    *,
+    now: datetime,
+    fingerprint: str,
+    timezone: str,
+    late_days: int,
 ) -> list[date]:
-    """Return those of the days that were never fetched, or fetched with other settings, or not settled.
+    """Return those of the days that were never fetched, or with other settings, or are not settled or torn.
 
     Args:
         days: the days of interest.
-        fetched: logon_days rows (day, fetched_at, settings_fingerprint).
+        fetched: logon_days rows (day, counted, fetched_at, settings_fingerprint).
+        stored: day and events, the sum of its rows of logon_counts.
+        now: the present instant.
         fingerprint: the present extraction settings, as in settings_fingerprint.
         timezone: of the days.
         late_days: days after its end during which a day may still receive events.
     """
+    columns = ("day", "fetched_at", "settings_fingerprint")
     settled = {
         day
-        for day, fetched_at, settings in fetched.select(
-            "day", "fetched_at", "settings_fingerprint"
-        ).iter_rows()
-        if settings == fingerprint and is_settled(day, fetched_at, timezone=timezone, late_days=late_days)
+        for day, fetched_at, settings in fetched.select(columns).iter_rows()
+        if settings == fingerprint
+        and is_settled(day, fetched_at, now, timezone=timezone, late_days=late_days)
     }
-    return [day for day in days if day not in settled]
+    torn = torn_days(fetched, stored)
+    return [day for day in days if day not in settled or day in torn]
+
+
+def torn_days(fetched: pl.DataFrame, stored: pl.DataFrame) -> set[date]:
+    """Return the days whose stored counts are missing, or do not add up to what was counted.
+
+    Args:
+        fetched: logon_days rows (day, counted).
+        stored: day and events, the sum of its rows of logon_counts.
+    """
+    sums = fetched.join(stored, on="day", how="left")
+    return set(sums.filter(pl.col("events").fill_null(0) != pl.col("counted"))["day"])

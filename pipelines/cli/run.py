@@ -101,13 +101,13 @@ def run_scan(
 
 
 def days_to_look_at(instance: Instance, tables: Tables, window: Window) -> Window:
-    """The end of the window, from the first day on that is missing or not settled; at least its last day.
+    """The end of the window, from the first day on that is to be fetched; at least its last day.
 
     Dagster records at least eight events for each day of a run, which would take longer than all else.
     """
     if not tables.exist():
         return window
-    wanted = unsettled(instance, days_of(window), tables.logon_days(window, run_id="none yet"))
+    wanted = unsettled(instance, tables, days_of(window), run_id="none yet")
     return Window(min(wanted, default=window.last), window.last)
 
 

@@ -6,7 +6,7 @@ import dagster as dg
 import polars as pl
 import pytest
 
-from assets_defs.evidence import logon_assets
+from assets_defs.evidence import logon_assets, shares_asset
 from assets_defs.scan import RANGE_END, RANGE_START, resource_keys, scan_resources
 from ownership.windows import Window
 from resources.errors import ServiceError
@@ -49,14 +49,17 @@ class Search:
 def fetch(tmp_path):
     """Materializes logon_counts and logon_days over a range of days."""
 
-    def fetched(search, days=DAYS, *, refetch=False, **settings):
+    def fetched(search, days=DAYS, *, refetch=False, lookback_days=None, **settings):
+        """Go on to the shares where `lookback_days` is given."""
         instance = an_instance(**settings)
         scan_key, _, search_key, _ = resource_keys(instance)
         given = dg.ResourceDefinition.hardcoded_resource(lambda: search)
+        further = [shares_asset(instance)] if lookback_days else []
+        options = {"refetch": refetch, **({"lookback_days": lookback_days} if lookback_days else {})}
         return dg.materialize(
-            [logon_assets(instance)],
+            [logon_assets(instance), *further],
             resources={**scan_resources(instance, Tables(tmp_path, instance.slug)), search_key: given},
-            run_config={"resources": {scan_key: {"config": {"refetch": refetch}}}},
+            run_config={"resources": {scan_key: {"config": options}}},
             tags={RANGE_START: str(days[0]), RANGE_END: str(days[-1])},
             raise_on_error=False,
         )
@@ -120,6 +123,67 @@ def test_settled_days_are_asked_for_again_only_on_request(fetch, tables):
     assert fetch(search, DAYS[1:3], refetch=True).success
     assert search.asked == DAYS[1:3]
     assert stored(tables) == {**dict.fromkeys(DAYS, 1), DAYS[1]: 7}
+
+
+def tear(tables, day, how):
+    file = tables.folder / "logon_counts" / f"{day}.parquet"
+    if how == "missing":
+        file.unlink()
+    else:
+        frame = pl.read_parquet(file)
+        (frame.head(0) if how == "without rows" else frame.with_columns(pl.col("events") + 1)).write_parquet(
+            file
+        )
+
+
+TORN = ["missing", "without rows", "other counts"]
+
+
+@pytest.mark.parametrize("how", TORN)
+def test_a_settled_day_whose_counts_do_not_add_up_is_fetched_again(fetch, tables, how):
+    search = Search({day: events(3) for day in DAYS})
+    assert fetch(search).success
+    tear(tables, DAYS[1], how)
+    search.asked = []
+    assert fetch(search).success
+    assert search.asked == [DAYS[1]]
+    assert stored(tables) == dict.fromkeys(DAYS, 3)
+
+
+@pytest.mark.parametrize("how", TORN)
+def test_a_torn_day_that_the_index_no_longer_has_fails_the_run_until_it_is_mended(fetch, tables, how):
+    search = Search({day: events(3) for day in DAYS})
+    assert fetch(search).success
+    file = tables.folder / "logon_counts" / f"{DAYS[1]}.parquet"
+    backup = file.read_bytes()
+    tear(tables, DAYS[1], how)
+    del search.events[DAYS[1]], search.events[DAYS[3]]
+    for refetch in (False, True):
+        told = message(fetch(search, refetch=refetch))
+        assert told.startswith("1 days are no longer whole, and the index has nothing for them")
+        assert "2025-06-02" in told
+        assert "2025-06-04" not in told, "its counts are whole and kept"
+        assert "put them back from a backup" in told
+
+    file.write_bytes(backup)
+    assert fetch(search).success
+    assert stored(tables) == dict.fromkeys(DAYS, 3)
+
+    tear(tables, DAYS[1], how)
+    (tables.folder / "logon_days" / f"{DAYS[1]}.parquet").unlink()
+    assert fetch(search).success, "what the message says beside that"
+    assert stored(tables) == {day: 3 for day in DAYS if day != DAYS[1]}
+
+
+@pytest.mark.parametrize("how", TORN)
+def test_a_torn_day_before_the_days_of_the_run_is_no_evidence(fetch, tables, how):
+    search = Search({day: events(3) for day in DAYS})
+    assert fetch(search).success
+    assert fetch(search, DAYS[3:], lookback_days=5).success
+    tear(tables, DAYS[1], how)
+    told = message(fetch(search, DAYS[3:], lookback_days=5))
+    assert told.startswith("1 of 5 days of the look-back window are no longer whole, the first 2025-06-02: ")
+    assert told.endswith("materialize logon_counts over 2025-06-01 to 2025-06-05")
 
 
 def test_days_that_come_back_empty_keep_their_counts_under_the_same_settings_only(fetch, tables):

@@ -64,6 +64,37 @@ def test_a_day_whose_index_was_deleted_keeps_its_counts_and_is_warned_about(stan
     assert {**kept, "fetched_at": None} == {**was, "fetched_at": None}
 
 
+def test_a_day_whose_counts_are_gone_is_fetched_again_or_stops_the_run(stand):
+    settings = {"index": "logs-days-torn-*"}
+    for day in DAYS:
+        stand.load([event for event in small_company() if event.at.date() == day], f"logs-days-torn-{day}")
+    assert stand.run(settings).report["writes"] == {"written": 2}
+    before = counts(stand)
+    file = stand.tables.folder / "logon_counts" / f"{SETTLED}.parquet"
+    file.unlink()
+    ran = stand.run(settings)
+    assert ran.status == 0, ran.stderr
+    assert counts(stand) == before
+
+    file.unlink()
+    stand.engine.request("DELETE", f"logs-days-torn-{SETTLED}")
+    ran = stand.run(settings)
+    assert (ran.status, ran.report["writes"]) == (1, {})
+    assert f"the index has nothing for them any more: {SETTLED}. " in ran.report["error"]
+    assert str(file.parent) in ran.report["error"]
+
+
+def test_a_day_that_was_fetched_in_the_future_is_fetched_again(stand, own_index):
+    settings = {"index": own_index}
+    assert stand.run(settings).status == 0
+    file = stand.tables.folder / "logon_days" / f"{SETTLED}.parquet"
+    row = pl.read_parquet(file)
+    row.with_columns(pl.col("fetched_at") + timedelta(days=365)).write_parquet(file)
+    stand.add(logons("pc-9", "ann", 3, at=at_noon(SETTLED)), own_index)
+    assert stand.run(settings).status == 0
+    assert counts(stand)[SETTLED, "pc-9", "ann"] == 3
+
+
 def test_a_changed_query_fetches_every_day_again(stand):
     assert stand.run().status == 0
     before = stored_days(stand)

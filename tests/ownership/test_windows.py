@@ -17,6 +17,7 @@ from ownership.windows import (
 
 HOUR = timedelta(hours=1)
 DAY = date(2026, 3, 2)
+NOW = datetime(2026, 5, 1, tzinfo=UTC)
 
 
 def instant(text: str) -> datetime:
@@ -103,15 +104,20 @@ def test_a_window_before_the_first_day_names_the_setting():
     ],
 )
 def test_a_day_is_settled_when_fetched_long_enough_after_its_end(fetched_at, late_days, settled):
-    found = is_settled(DAY, instant(fetched_at), timezone="Europe/Berlin", late_days=late_days)
+    found = is_settled(DAY, instant(fetched_at), NOW, timezone="Europe/Berlin", late_days=late_days)
     assert found is settled
 
 
 def test_late_days_are_calendar_days_too():
     """The 29th of March has 23 hours in Berlin."""
     day = date(2026, 3, 28)
-    assert is_settled(day, instant("2026-03-29T22:00"), timezone="Europe/Berlin", late_days=1)
-    assert not is_settled(day, instant("2026-03-29T21:59"), timezone="Europe/Berlin", late_days=1)
+    assert is_settled(day, instant("2026-03-29T22:00"), NOW, timezone="Europe/Berlin", late_days=1)
+    assert not is_settled(day, instant("2026-03-29T21:59"), NOW, timezone="Europe/Berlin", late_days=1)
+
+
+def test_a_day_that_was_fetched_in_the_future_is_not_settled():
+    for ahead, settled in ((timedelta(), True), (timedelta(seconds=1), False)):
+        assert is_settled(DAY, NOW + ahead, NOW, timezone="Europe/Berlin", late_days=2) is settled
 
 
 @pytest.mark.parametrize(("days_ago", "past"), [(0, False), (2, False), (3, True), (100, True), (-1, False)])
@@ -135,20 +141,26 @@ def logon_days(*rows):
     return pl.DataFrame(filled, schema=columns, orient="row")
 
 
-def test_days_to_fetch_are_those_missing_outdated_or_not_settled():
+def test_days_to_fetch_are_those_missing_outdated_torn_or_not_settled():
     fetched = logon_days(
         (0, 5, 48, "now"),
         (1, 5, 47, "now"),  # not settled
         (2, 5, 48, "before"),  # fetched with other settings
         (3, 0, 48, "now"),  # an empty day is settled as well
+        (5, 5, 48, "now"),  # its counts are missing
+        (6, 5, 48, "now"),  # its counts are too few
+        (7, 5, 48, "now"),  # its counts are too many
         (9, 5, 48, "now"),  # not asked for
     )
-    days = [DAY + timedelta(days=number) for number in (4, 3, 2, 1, 0)]
-    wanted = days_to_fetch(days, fetched, fingerprint="now", timezone="Europe/Berlin", late_days=2)
-    assert wanted == [DAY + timedelta(days=number) for number in (4, 2, 1)]
-    assert (
-        days_to_fetch(days, fetched.clear(), fingerprint="now", timezone="Europe/Berlin", late_days=2) == days
+    sums = {0: 5, 1: 5, 2: 5, 6: 4, 7: 6}
+    stored = pl.DataFrame(
+        {"day": [DAY + timedelta(days=number) for number in sums], "events": list(sums.values())}
     )
+    settings = {"now": NOW, "fingerprint": "now", "timezone": "Europe/Berlin", "late_days": 2}
+    days = [DAY + timedelta(days=number) for number in (7, 6, 5, 4, 3, 2, 1, 0)]
+    wanted = days_to_fetch(days, fetched, stored, **settings)
+    assert wanted == [DAY + timedelta(days=number) for number in (7, 6, 5, 4, 2, 1)]
+    assert days_to_fetch(days, fetched.clear(), stored.clear(), **settings) == days
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from ownership import schemas
-from ownership.schemas import LogonDays
+from ownership.schemas import LogonCounts, LogonDays
 from ownership.windows import Window, days_of
 from pipelines.cli.run import chosen_window, days_to_look_at
 from resources.errors import ConfigurationError
@@ -86,6 +85,7 @@ JUNE = Window(date(2025, 6, 1), date(2025, 6, 30))
         ((), datetime(2025, 7, 30, tzinfo=UTC), None, 30),  # all are settled
         ((12, 29), datetime(2025, 7, 30, tzinfo=UTC), None, 12),
         ((), datetime(2025, 7, 30, tzinfo=UTC), "event.code: 4624", 1),
+        ((), datetime(2225, 7, 30, tzinfo=UTC), None, 1),  # of a clock that was wrong
     ],
 )
 def test_a_run_looks_at_days_from_the_first_one_that_is_not_settled(
@@ -95,6 +95,7 @@ def test_a_run_looks_at_days_from_the_first_one_that_is_not_settled(
     assert days_to_look_at(instance(), tables, JUNE) == JUNE
     tables.prepare()
     counted = {"matching": 1, "counted": 1, "lacking_user": 0, "lacking_host": 0}
+    pair = {"document_hostname": "pc", "document_username": "ann", "events": 1}
     for day in days_of(JUNE):
         row = {
             "day": day,
@@ -102,6 +103,10 @@ def test_a_run_looks_at_days_from_the_first_one_that_is_not_settled(
             "settings_fingerprint": instance().extraction_fingerprint,
         }
         if day.day not in missing:
-            tables.write_day(table(LogonDays, counted | row), schemas.empty(schemas.LogonCounts))
+            tables.write_day(table(LogonDays, counted | row), table(LogonCounts, {"day": day, **pair}))
     now = instance().model_copy(update={"query": query} if query else {})
     assert days_to_look_at(now, tables, JUNE) == Window(date(2025, 6, first), JUNE.last)
+
+    (tables.folder / "logon_counts" / "2025-06-02.parquet").unlink()
+    torn = Window(date(2025, 6, min(first, 2)), JUNE.last)
+    assert days_to_look_at(now, tables, JUNE) == torn, "a day whose counts are gone is looked at again"

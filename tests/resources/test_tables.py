@@ -213,10 +213,12 @@ def test_a_day_whose_replacing_was_cut_off_is_fetched_again(tables, monkeypatch,
         tables.write_day(*logons(events=2))
     monkeypatch.undo()
     fetched = tables.logon_days([DAY], run_id=RUN)
-    settled = {"fingerprint": "now", "timezone": "UTC", "late_days": 2}
-    assert days_to_fetch([DAY], fetched, **settled) == [DAY]
+    settled = {"now": LATER, "fingerprint": "now", "timezone": "UTC", "late_days": 2}
+    whole = fetched.select("day", events="counted")
+    assert days_to_fetch([DAY], fetched, whole, **settled) == [DAY]
     tables.write_day(*logons(events=2))
-    assert days_to_fetch([DAY], tables.logon_days([DAY], run_id=RUN), **settled) == []
+    fetched = tables.logon_days([DAY], run_id=RUN)
+    assert days_to_fetch([DAY], fetched, fetched.select("day", events="counted"), **settled) == []
 
 
 # No torn file, no failed read
