@@ -13,6 +13,7 @@ from ownership import schemas
 from ownership.dictionary import duckdb_type
 from ownership.views import VIEWS
 from resources.files import replacing
+from resources.settings import is_slug
 
 OLDEST_READER = "v1.0.0"  # analysts' DuckDB is often older than ours, and 1.x cannot open what 2.0 writes
 
@@ -62,12 +63,14 @@ def reach(connection: duckdb.DuckDBPyConnection, location: UPath) -> None:
 def _statements(home: Path, location: UPath) -> Iterator[str]:
     """Yield what makes the catalogue: a schema an instance; in it a view a table, and further views."""
     for folder in sorted((path for path in location.glob("*") if path.is_dir()), key=str):
+        if not is_slug(folder.name):
+            continue  # no instance's
         files = {table: pattern for table in schemas.TABLES if (pattern := _files(folder, table))}
         if len(files) < len(schemas.TABLES):
             continue  # being set up, or last used by an older version; its next run adds it
-        yield f'CREATE SCHEMA "{folder.name}"'
+        yield f"CREATE SCHEMA {identifier(folder.name)}"
         # The views beside the tables name them without a schema: it is the one that they are made in.
-        yield f'USE {catalogue_path(home).stem}."{folder.name}"'
+        yield f"USE {catalogue_path(home).stem}.{identifier(folder.name)}"
         for table, model in schemas.TABLES.items():
             yield f"CREATE VIEW {table} AS {_rows(model, files[table])}"
             yield from _comments(table, schemas.description(model), schemas.column_descriptions(model))
@@ -102,6 +105,11 @@ def _comments(view: str, comment: str, columns: Mapping[str, str]) -> Iterator[s
     yield f"COMMENT ON VIEW {view} IS {quoted(comment)}"
     for column, description in columns.items():
         yield f"COMMENT ON COLUMN {view}.{column} IS {quoted(description)}"
+
+
+def identifier(name: str) -> str:
+    """Write a name as SQL does."""
+    return '"' + name.replace('"', '""') + '"'
 
 
 def quoted(text: str) -> str:

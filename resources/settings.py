@@ -378,6 +378,11 @@ def slug_of(name: str) -> str:
     return slugify(name, separator="_")
 
 
+def is_slug(text: str) -> bool:
+    """Tell whether an instance may have this slug."""
+    return text != "" and text == slug_of(text) and text not in _RESERVED_SLUGS
+
+
 def named(instance: Instance | BrokenInstance, part: str) -> str:
     """Name a part of an instance where Dagster keeps the parts of all instances side by side.
 
@@ -442,7 +447,7 @@ def load_instance(path: Path) -> Instance:
         ConfigurationError: naming every key that is wrong, its value (never a secret's) and the remedy.
     """
     instance = _read(path, Instance)
-    if instance.slug in {"", *_RESERVED_SLUGS}:
+    if not is_slug(instance.slug):
         raise ConfigurationError(
             f"{path}: name: {instance.name!r} gives no usable identifier; use letters or digits, and no word "
             "that DuckDB, Dagster or Python keeps for itself, such as main, config or class"

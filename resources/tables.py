@@ -17,6 +17,7 @@ and the instance's name need a disk and stay. A reader sees the old or the new f
 """
 
 import json
+import re
 import shutil
 import time
 from collections.abc import Generator, Sequence
@@ -41,6 +42,8 @@ BY_DAY = ("logon_counts", "logon_days")
 BY_RUN = ("owner_writes", "owner_decisions_history")
 EMPTY = "empty.parquet"
 CARRIED_OVER = "carried-over.parquet"
+RUN_ID = re.compile("[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
+NO_RUNS = {Path(EMPTY).stem, Path(CARRIED_OVER).stem}  # files beside those that runs name
 LOCK_TIMEOUT_SECONDS = 600
 LEFTOVER_SECONDS = 24 * 3600
 ROW_GROUP = 128 * 1024
@@ -75,9 +78,14 @@ class Tables:
         self._analysts = analysts
 
     def has_run(self, run_id: str) -> bool:
-        """Tell whether the run is known here: it planned or wrote something."""
+        """Tell whether the run is known here: it planned or wrote something.
+
+        Raises:
+            ConfigurationError: that is no run id.
+        """
+        plan, writes = self.plan_file(run_id), self._writes_file(run_id)
         with self._reaching():
-            return self.plan_file(run_id).exists() or self._writes_file(run_id).exists()
+            return plan.exists() or writes.exists()
 
     def exist(self) -> bool:
         """Tell whether a run has ever decided anything."""
@@ -217,7 +225,7 @@ class Tables:
 
     def scan(self, table: str, *, run_id: str | None = None) -> pl.LazyFrame:
         """A snapshot: the run's own where it has one, otherwise the published one."""
-        own = self._run_file(table, run_id) if run_id else None
+        own = None if run_id is None else self._run_file(table, run_id)
         return _scan(table, own if own and own.exists() else self._snapshot(table))
 
     def holds(self, table: str, run_id: str) -> bool:
@@ -249,7 +257,7 @@ class Tables:
     def append_history(self, decisions: pl.DataFrame, *, decided_at: datetime, run_id: str) -> None:
         """Store what a run decided otherwise than the one before; of decisions that are published."""
         with self._changing_history():
-            own = self._history_file(f"{run_id}.parquet")
+            own = self._history_file(f"{checked_run_id(run_id)}.parquet")
             earlier = [path for path in self._history_file("").glob("*.parquet") if path != own]
             changed = changed_decisions(
                 latest(_scan("owner_decisions_history", earlier)),
@@ -347,17 +355,34 @@ class Tables:
         return _scan(table, stored or [self.folder / table / EMPTY])
 
     def _day_file(self, table: str, day: date, run_id: str | None) -> UPath:
-        folder = self.folder / "runs" / run_id if run_id else self.folder
+        folder = self.folder if run_id is None else self._run_folder(run_id)
         return folder / table / f"{day.isoformat()}.parquet"
 
     def _writes_file(self, run_id: str) -> UPath:
-        return self.folder / "owner_writes" / f"{run_id}.parquet"
+        return self.folder / "owner_writes" / f"{checked_run_id(run_id)}.parquet"
 
     def _run_file(self, table: str, run_id: str) -> UPath:
-        return self.folder / "runs" / run_id / f"{table}.parquet"
+        return self._run_folder(run_id) / f"{table}.parquet"
+
+    def _run_folder(self, run_id: str) -> UPath:
+        return self.folder / "runs" / checked_run_id(run_id)
 
     def _snapshot(self, table: str) -> UPath:
         return self.folder / f"{table}.parquet"
+
+
+def checked_run_id(run_id: str) -> str:
+    """Return the run id, which names files and folders; whatever could lead elsewhere is refused.
+
+    Raises:
+        ConfigurationError: that is no run id.
+    """
+    if not RUN_ID.fullmatch(run_id) or run_id in NO_RUNS:
+        raise ConfigurationError(
+            f"RUN_ID: {run_id!r} is no run id, which is made of letters, digits, - and _; the runs "
+            "are in owner_writes"
+        )
+    return run_id
 
 
 def _scan(table: str, source: UPath | Sequence[UPath]) -> pl.LazyFrame:

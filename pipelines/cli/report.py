@@ -71,6 +71,6 @@ def _page(instance: Instance, tables: Tables, decisions: pl.DataFrame) -> str:
 def _run(decisions: pl.DataFrame) -> tuple[str, list[date]]:
     """The run that decided, and the days of its window."""
     if decisions.is_empty():
-        return "", []
+        return "none", []
     first, last, run_id = decisions.select("window_from", "window_to", "run_id").row(0)
     return run_id, days_of(Window(first, last))

@@ -27,7 +27,7 @@ from filelock import FileLock, Timeout
 from ownership.identities import printable
 from pipelines.cli.stored import tables_of
 from reports.exports import harmless
-from resources.catalogue import catalogue_path, quoted, reach
+from resources.catalogue import catalogue_path, identifier, quoted, reach
 from resources.errors import AssetOwnersError, ConfigurationError
 from resources.settings import home, load_instance, tables_location
 
@@ -99,7 +99,7 @@ def opening_lines(home: Path, scratch: Path, slug: str | None = None) -> list[st
         )
     if len(schemas) == 1:
         [slug] = schemas
-    path = f'scratch.main,warehouse."{slug}"' if slug else "warehouse.main,scratch.main"
+    path = f"scratch.main,warehouse.{identifier(slug)}" if slug else "warehouse.main,scratch.main"
     return [
         f"ATTACH {quoted(str(scratch))} AS scratch;",
         f"ATTACH {quoted(str(catalogue_path(home)))} AS warehouse (READ_ONLY);",

@@ -158,6 +158,19 @@ def test_an_instance_that_lacks_a_table_stops_no_other_and_joins_with_its_next_r
         assert connection.sql(schemata).fetchall() == [(SLUG,), ("older",)]
 
 
+INJECTION = 'x"; CREATE TABLE proof AS SELECT 1; --'
+
+
+@pytest.mark.parametrize("name", [INJECTION, "old copy", "main", "A", "a__b", "_a", "lost+found", "é"])
+def test_folders_that_no_instance_has_are_left_alone(tables, name):
+    shutil.copytree(tables.disk, tables.disk.parent / name)
+    Tables(tables.home, "other").prepare()
+    with session(tables.home) as connection:
+        query = "SELECT DISTINCT schema_name FROM duckdb_views() WHERE NOT internal ORDER BY ALL"
+        assert connection.sql(query).fetchall() == [(SLUG,), ("other",)]
+        assert connection.sql("FROM duckdb_tables()").fetchall() == []
+
+
 # Views
 
 

@@ -597,3 +597,27 @@ def test_a_damaged_record_of_the_name_is_told(tables):
     (tables.disk / ".instance").write_text('{"na')
     with pytest.raises(ConfigurationError, match="is damaged: it must name the instance"):
         Tables(tables.home, "corp", name="Corp").claim()
+
+
+NO_RUN_IDS = ["", ".", "..", "../run-1", "../../other/runs/run-1", "a/b", "a.b", "/etc", "a\\b", "a b", "a\n"]
+NO_RUN_IDS += ["-a", "é", "*", "run-?", "empty", "carried-over", "a\0", "a" * 101]
+
+
+@pytest.mark.parametrize("run_id", NO_RUN_IDS)
+def test_what_is_no_run_id_names_no_file(tables, run_id):
+    for use in (
+        tables.has_run,
+        tables.plan_file,
+        tables.run_writes,
+        tables.drop_inputs,
+        lambda run: tables.of_run("owner_decisions", run),
+        lambda run: tables.scan("owner_decisions", run_id=run),
+        lambda run: tables.append_writes(writes("a", "written"), run_id=run),
+        lambda run: tables.write("inventory_hosts", hosts("a"), run_id=run, publish=False),
+        lambda run: tables.write_day(*logons(), run_id=run),
+        lambda run: tables.append_history(
+            schemas.empty(schemas.OwnerDecisions), decided_at=datetime.now(UTC), run_id=run
+        ),
+    ):
+        with pytest.raises(ConfigurationError, match=r"^RUN_ID: .* is no run id"):
+            use(run_id)
