@@ -13,10 +13,11 @@ import dagster as dg
 import polars as pl
 
 from assets_defs.findings import examples
-from assets_defs.scan import Scan, resource_keys, scan_of
+from assets_defs.scan import Scan, resource_keys, scan_of, told_to_the_operator
 from assets_defs.specs import asset_key
 from ownership import quality
 from ownership.coverage import events_by_day
+from ownership.identities import printable
 from ownership.windows import days_of
 from resources.errors import AssetOwnersError
 from resources.settings import Instance, named
@@ -99,10 +100,11 @@ def _checks(
         for spec in specs:
             if spec.key not in context.selected_asset_check_keys:
                 continue
-            try:
-                result = looks[spec.name](context, scan)
-            except AssetOwnersError as error:
-                result = _result(passed=False, said=f"Could not be looked at: {error}")
+            with told_to_the_operator():
+                try:
+                    result = looks[spec.name](context, scan)
+                except AssetOwnersError as error:
+                    result = _result(passed=False, said=f"Could not be looked at: {printable(str(error))}")
             if not result.passed:
                 context.log.warning(f"Check {spec.name}: {result.description}")
             yield result._replace(asset_key=spec.asset_key, check_name=spec.name)

@@ -10,6 +10,7 @@ from assets_defs.findings import of_decisions, of_matches
 from assets_defs.scan import resource_keys, scan_of, told_to_the_operator
 from assets_defs.specs import asset_key, described, made
 from ownership.decisions import owner_decisions
+from ownership.identities import printable
 from ownership.matching import username_matches
 from resources.settings import Instance
 
@@ -86,5 +87,6 @@ def owner_assets(instance: Instance) -> list[dg.AssetsDefinition]:
 
 def _conflicts(decisions: pl.DataFrame) -> Iterator[str]:
     told = decisions.select("host_id", "existing_owner", "resolved_owner")
-    for host_id, existing, resolved in told.iter_rows():
+    for ids in told.iter_rows():
+        host_id, existing, resolved = (printable(str(one)) for one in ids)
         yield f"Conflict: host {host_id} has owner {existing}, the evidence names {resolved}"

@@ -15,9 +15,10 @@ from zoneinfo import ZoneInfo
 
 import dagster as dg
 
+from ownership.identities import printable
 from ownership.schemas import InvalidTableError
 from ownership.windows import Window, is_past, look_back_window
-from resources.errors import AssetOwnersError
+from resources.failures import told
 from resources.inventory import InventoryClient
 from resources.search import SearchClient
 from resources.settings import Instance, named
@@ -92,9 +93,10 @@ def scan_of(context: Any, instance: Instance) -> Scan:
     except ValueError as error:
         raise dg.Failure(str(error), allow_retries=False) from error
     past = is_past(window, today, late_days=instance.scan.late_days)
-    told = scan_tags(instance, window, dry_run=options.dry_run)
-    if not told.items() <= tags.items():  # of a step that comes later, or of a job that brings them
-        context.instance.add_run_tags(context.run.run_id, told)
+    brought = scan_tags(instance, window, dry_run=options.dry_run)
+    if not brought.items() <= tags.items():  # of a step that comes later, or of a job that brings them
+        with told_to_the_operator():
+            context.instance.add_run_tags(context.run.run_id, brought)
     return Scan(
         instance=instance,
         options=options,
@@ -224,8 +226,15 @@ def scan_resource(instance: Instance) -> dg.ResourceDefinition:
 
 @contextmanager
 def told_to_the_operator() -> Generator[None]:
-    """Turn our errors into Dagster failures, which the UI shows as a message instead of a stack trace."""
+    """Turn what an operator can mend into Dagster failures: the UI shows a message instead of a stack trace.
+
+    Names in it come from outside: none acts on a terminal, or makes a line of its own in a log.
+    """
     try:
         yield
-    except (AssetOwnersError, InvalidTableError) as error:
+    except InvalidTableError as error:
         raise dg.Failure(str(error), allow_retries=False) from error
+    except Exception as error:
+        if (message := told(error)) is None:
+            raise
+        raise dg.Failure(printable(message), allow_retries=False) from error

@@ -36,6 +36,14 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
+def printable_lines(text: str) -> str:
+    """Show a text of several lines, each `printable`; names in it must have been made printable before.
+
+    Otherwise the line breaks of a name could not be told from those of the text.
+    """
+    return "\n".join(map(printable, text.split("\n")))
+
+
 def owner_ids(value: object) -> list[str]:
     """Ids in an owner field as the inventory returns it: null, an id, or a list of ids (readings §2.4).
 

@@ -8,6 +8,8 @@ import sys
 
 import dagster as dg
 
+from ownership.identities import printable
+
 
 @dg.logger(config_schema={}, description="One line a stage, on standard error.")
 def console(_: dg.InitLoggerContext) -> logging.Logger:
@@ -29,4 +31,4 @@ class _Line(logging.Formatter):
         message = record.dagster_meta["orig_message"]  # ty: ignore[missing-attribute]  (Dagster adds it)
         level = "" if record.levelno == logging.INFO else f"{record.levelname.lower()}: "
         begin = f"{self.formatTime(record, self.datefmt)} {level}"
-        return "\n".join(f"{begin}{line}" for line in message.splitlines())
+        return "\n".join(f"{begin}{line}" for line in map(printable, message.split("\n")))

@@ -27,14 +27,18 @@ def replacing(path: Path | UPath, readers: int | None = None) -> Generator[Path]
             yield temporary
             path.fs.put_file(str(temporary), path.path)
         return
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with tempfile.TemporaryDirectory(prefix=TEMPORARY, dir=path.parent) as folder:
-        temporary = Path(folder) / path.name
-        yield temporary
-        _flush(temporary)
-        allow(temporary, 0o600 if readers is None else 0o640, readers)
-        temporary.replace(path)
-    _flush(path.parent)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with tempfile.TemporaryDirectory(prefix=TEMPORARY, dir=path.parent) as folder:
+            temporary = Path(folder) / path.name
+            yield temporary
+            _flush(temporary)
+            allow(temporary, 0o600 if readers is None else 0o640, readers)
+            temporary.replace(path)
+        _flush(path.parent)
+    except OSError as error:
+        error.filename = error.filename or str(path)  # where a disk is full, the system names no file
+        raise
 
 
 def allow(path: Path, mode: int, readers: int | None) -> None:

@@ -19,6 +19,7 @@ and the instance's name need a disk and stay. A reader sees the old or the new f
 import json
 import re
 import shutil
+import sqlite3
 import time
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
@@ -36,6 +37,7 @@ from ownership.history import changed_decisions, latest
 from ownership.windows import Window, days_of
 from resources.catalogue import catalogue_path, refresh_catalogue
 from resources.errors import AssetOwnersError, ConfigurationError
+from resources.failures import of_database
 from resources.files import TEMPORARY, allow, replacing
 
 BY_DAY = ("logon_counts", "logon_days")
@@ -329,11 +331,14 @@ class Tables:
         """Let one run of the instance write at a time; a lock that a dead process held does not block.
 
         Raises:
-            AssetOwnersError: another run has been writing for `LOCK_TIMEOUT_SECONDS`.
+            AssetOwnersError: another run has been writing for `LOCK_TIMEOUT_SECONDS`, or the journal cannot
+                be used.
         """
         try:
             with FileLock(self.disk / ".writing.lock", timeout=LOCK_TIMEOUT_SECONDS):
                 yield
+        except sqlite3.Error as error:  # nothing else of SQLite's is used under the lock
+            raise AssetOwnersError(of_database(error, "the journal of writes", self.journal)) from error
         except Timeout as error:
             raise AssetOwnersError(
                 f"Another run of {self.slug} has been writing for {LOCK_TIMEOUT_SECONDS} s; wait for its end "
@@ -414,5 +419,10 @@ def _changed_at(path: UPath) -> float:
 
 
 def _write(frame: pl.DataFrame, path: UPath, readers: int | None = None) -> None:
-    with replacing(path, readers) as temporary:
-        frame.write_parquet(temporary, row_group_size=ROW_GROUP)
+    try:
+        with replacing(path, readers) as temporary:
+            frame.write_parquet(temporary, row_group_size=ROW_GROUP)
+    except pl.exceptions.ComputeError as error:  # so Polars tells of a full disk
+        raise AssetOwnersError(
+            f"{path} cannot be written: {error}; free space on its disk, and run again"
+        ) from error

@@ -1,5 +1,6 @@
 """The command line: `asset-owners`."""
 
+import json
 import os
 import sys
 from contextlib import suppress
@@ -12,13 +13,17 @@ def main() -> None:
     """
     os.umask(0o077)
     from pipelines.cli.app import app  # noqa: PLC0415  (what --help needs and no more)
-    from resources.errors import AssetOwnersError, ConfigurationError  # noqa: PLC0415
 
     try:
         app()
-    except AssetOwnersError as error:
-        print(f"asset-owners: {error}", file=sys.stderr)
-        sys.exit(2 if isinstance(error, ConfigurationError) else 1)
+    except Exception as error:  # noqa: BLE001  (told with its trace where it is no operator's to mend)
+        from pipelines.cli.failing import ended_by, say  # noqa: PLC0415
+
+        message, status = ended_by(error)
+        if "--json" in sys.argv:
+            print(json.dumps({"error": message}))
+        say(message)
+        sys.exit(status)
 
 
 def script() -> None:

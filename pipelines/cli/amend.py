@@ -1,11 +1,12 @@
 """`asset-owners apply` and `asset-owners undo`: what may follow a run."""
 
-import sys
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
+from ownership.identities import printable
+from pipelines.cli.failing import say
 from pipelines.cli.run import errors, execute, require_secrets
 from pipelines.cli.stored import tables_of
 from resources.errors import ConfigurationError
@@ -38,17 +39,17 @@ def _amend(path: Path, run_id: str, job: str, op: str, options: dict[str, Any]) 
         raise ConfigurationError(f"RUN_ID: {instance.name} has no run {run_id}; the runs are in owner_writes")
     ops = {named(instance, op): {"config": {"run_id": run_id, **options}}}
     result = execute(instance, named(instance, job), {"ops": ops})
-    _print(tables.run_writes(result.run_id), instance, result.run_id)
     for error in errors(result):
-        print(f"asset-owners: {error}", file=sys.stderr)
+        say(error)
+    _print(tables.run_writes(result.run_id), instance, result.run_id)
     return 0 if result.success else 1
 
 
 def _print(writes: pl.DataFrame, instance: Instance, run_id: str) -> None:
     """Print the outcomes, and each host that was left alone."""
-    print(f"{instance.name}: run {run_id}")
+    print(f"{printable(instance.name)}: run {run_id}")
     for outcome, count in writes["outcome"].value_counts().sort("outcome").iter_rows():
         print(f"{count:>8}  {outcome}")
     left_alone = writes.filter(~pl.col("outcome").is_in(["written", "undone", "planned"]))
     for row in left_alone.iter_rows(named=True):
-        print(f"  {row['outcome']}: host {row['host_id']}: {row['message']}")
+        print(printable(f"  {row['outcome']}: host {row['host_id']}: {row['message']}"))

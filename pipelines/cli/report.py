@@ -8,6 +8,7 @@ import polars as pl
 
 from ownership.coverage import events_by_day
 from ownership.history import changes_of
+from ownership.identities import printable
 from ownership.windows import Window, days_of
 from pipelines.cli.stored import stored_tables
 from reports.exports import decisions_csv, decisions_json
@@ -48,7 +49,7 @@ def report(path: Path, out: Path | None, kind: Format) -> None:
             file.write_text(text, encoding="utf-8", newline="")
     except OSError as error:
         raise ConfigurationError(f"--out: {out} cannot be written: {error}") from error
-    print(f"{out} is written: {decisions.height:,} decisions of {instance.name}")
+    print(f"{out} is written: {decisions.height:,} decisions of {printable(instance.name)}")
 
 
 def _page(instance: Instance, tables: Tables, decisions: pl.DataFrame) -> str:

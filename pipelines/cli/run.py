@@ -14,7 +14,9 @@ import dagster as dg
 from assets_defs.evidence import unsettled
 from assets_defs.scan import scan_tags
 from ownership.decisions import summary
+from ownership.identities import printable, printable_lines
 from ownership.windows import Window, days_of, look_back_window
+from pipelines.cli.failing import ended_by, say
 from pipelines.cli.stored import tables_of
 from pipelines.dagster_home import dagster_instance
 from pipelines.definitions import build_definitions
@@ -59,18 +61,20 @@ def run(
     report = Report(dry_run=dry_run)
     try:
         instance = load_instance(path)
+        report.instance = instance.name
         require_secrets(instance)
         window = chosen_window(instance, as_of, lookback_days)
+        report.window = _shown(window)
         report = run_scan(instance, window, dry_run=dry_run, enrich=enrich, force=force, limit=limit)
         status = 1 if report.error else 0
-    except ConfigurationError as error:
-        report.error, status = str(error), 2
+    except Exception as error:  # noqa: BLE001  (whatever it was, a program that reads the object is told)
+        report.error, status = ended_by(error)
     if as_json:
         print(report.as_json())
     elif not report.error:
         print(_in_words(report))
     if report.error:
-        print(f"asset-owners: {report.error}", file=sys.stderr)
+        say(report.error)
     return status
 
 
@@ -111,11 +115,15 @@ def days_to_look_at(instance: Instance, tables: Tables, window: Window) -> Windo
     return Window(min(wanted, default=window.last), window.last)
 
 
+def _shown(window: Window) -> dict[str, str | int]:
+    return {"from": window.first.isoformat(), "to": window.last.isoformat(), "days": window.days}
+
+
 def _report(instance: Instance, tables: Tables, window: Window, result: dg.ExecuteInProcessResult) -> Report:
     report = Report(
         instance=instance.name,
         run_id=result.run_id,
-        window={"from": window.first.isoformat(), "to": window.last.isoformat(), "days": window.days},
+        window=_shown(window),
         error="\n".join(errors(result)) or None,
     )
     decisions = tables.of_run("owner_decisions", result.run_id)
@@ -150,7 +158,10 @@ def execute(
 
 
 def errors(result: dg.ExecuteInProcessResult) -> Iterator[str]:
-    """What each step that failed says, a blocking check included; a stack trace stays in the run's log."""
+    """What each step that failed says, a blocking check included.
+
+    A stack trace stays in the run's log, but for an error that nobody expected: its trace is printed.
+    """
     checked = {
         event.step_key: event.asset_check_evaluation_data.description
         for event in result.filter_events(lambda event: event.event_type_value == "ASSET_CHECK_EVALUATION")
@@ -162,7 +173,9 @@ def errors(result: dg.ExecuteInProcessResult) -> Iterator[str]:
         elif description := checked.get(event.step_key):
             yield description
         elif failure.error:
-            yield failure.error.cause.message if failure.error.cause else failure.error.message
+            print(printable_lines(failure.error.to_string()), file=sys.stderr)
+            message = (failure.error.cause or failure.error).message.strip()
+            yield f"an error in the program: {printable(message)}"
     if not result.success and not result.get_step_failure_events():
         yield f"run {result.run_id} failed before its first step; its log says why"
 
@@ -209,8 +222,9 @@ def _day(text: str, zone: ZoneInfo) -> date:
 
 def _in_words(report: Report) -> str:
     window = report.window or {}
+    name = printable(report.instance or "")
     lines = [
-        f"{report.instance}: {window['from']} to {window['to']} ({window['days']} days), run {report.run_id}",
+        f"{name}: {window['from']} to {window['to']} ({window['days']} days), run {report.run_id}",
         *(f"{count:>8}  {kind}" for kind, count in report.decisions.items()),
         "Planned, nothing written:" if report.dry_run else "Writes:",
         *(f"{count:>8}  {outcome}" for outcome, count in (report.writes or {"none": 0}).items()),

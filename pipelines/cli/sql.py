@@ -24,7 +24,7 @@ import duckdb
 import polars as pl
 from filelock import FileLock, Timeout
 
-from ownership.identities import printable
+from ownership.identities import printable_lines
 from pipelines.cli.stored import tables_of
 from reports.exports import harmless
 from resources.catalogue import catalogue_path, identifier, quoted, reach
@@ -171,7 +171,7 @@ def _prompt(connection: duckdb.DuckDBPyConnection, opening: list[str]) -> None:
             lines.clear()
             print()
         except AssetOwnersError as error:
-            print(error)
+            print(printable_lines(str(error)))
 
 
 def _answer(connection: duckdb.DuckDBPyConnection, query: str, form: Format) -> None:
@@ -201,7 +201,7 @@ def print_table(relation: duckdb.DuckDBPyRelation) -> None:
             max_width=shutil.get_terminal_size().columns if terminal else WITHOUT_LIMIT,
             max_col_width=None if terminal else WITHOUT_LIMIT,
         )
-    print(*map(printable, box.getvalue().rstrip().splitlines()), sep="\n")
+    print(printable_lines(box.getvalue().rstrip()))
 
 
 def _print_csv(columns: list[str], portions: Iterator[list[Row]]) -> None:

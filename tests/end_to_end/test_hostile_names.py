@@ -1,6 +1,7 @@
 """Users and hosts may be called anything: names stay as they are, and nothing takes them for more."""
 
 import copy
+import json
 import unicodedata
 
 import duckdb
@@ -10,6 +11,7 @@ from starlette.responses import JSONResponse
 from typer.testing import CliRunner
 
 from pipelines.cli.app import app
+from pipelines.dagster_home import dagster_instance
 from resources.catalogue import catalogue_path
 from sandbox.company import MAPPING
 from sandbox.inventory_api import envelope
@@ -151,6 +153,54 @@ def test_words_of_a_service_cannot_act_on_the_terminal_or_forge_lines_of_the_log
     assert "asset-owners: all is well" in told
     assert printable(told)
     assert not any(line.startswith("asset-owners: all is well") for line in told.split("\n"))
+
+
+FORGED = "2026-11-21 12:00:00 error: forged"
+ODD = ("\x1b[2J", f"\n{FORGED}", "\u202e")
+
+
+def test_ids_cannot_act_on_the_terminal_or_forge_lines_of_a_log(recorded_stand):
+    stand = recorded_stand
+    people = [{"id": f"u{odd}", "user_email": f"u{number}@corp.example"} for number, odd in enumerate(ODD)]
+    hosts = [
+        {"id": f"{letter}{odd}", "search_agent_name": f"pc-{number}", "asset_owner": owner}
+        for number, odd in enumerate(ODD)
+        for letter, owner in (("free", None), ("taken", f"somebody{odd}"))
+    ]
+    stand.begin(hosts, people)
+    events = [event for n in range(len(ODD)) for event in logons(f"pc-{n}", f"u{n}", at=at_noon(TODAY))]
+    file = str(stand.instance_file({"index": stand.load(events, "logs-odd-ids")}))
+    told, statuses = [], []
+
+    def call(*arguments):
+        ran = CliRunner().invoke(app, arguments, catch_exceptions=False)
+        told.extend((ran.stdout, ran.stderr))
+        statuses.append(ran.exit_code)
+        return ran.stdout
+
+    plan = json.loads(
+        call("run", "--instance", file, "--dry-run", "--json", "--as-of", str(TODAY)).splitlines()[-1]
+    )["run_id"]
+    stand.inventory.state.set_field(f"free{ODD[0]}", "asset_owner", f"somebody{ODD[0]}")
+    stand.inventory.state.set_field(f"free{ODD[1]}", "asset_owner", f"somebody{ODD[1]}")
+    call("apply", "--instance", file, plan)
+    call("run", "--instance", file, "--as-of", str(TODAY))
+    stand.inventory.state.set_field(f"free{ODD[2]}", "asset_owner", f"somebody{ODD[1]}")
+    applied = stand.tables.writes().filter(outcome="written").collect()["run_id"][0]
+    call("undo", "--instance", file, applied)
+    call("check", "--instance", file)
+    for host in hosts:
+        call("explain", "--instance", file, "--", str(host["id"]))
+    call("sql", "FROM owner_decisions")
+    call("sql", "FROM owner_writes", "--format", "json")
+    assert statuses == [0] * len(statuses), told
+    with dagster_instance(stand.home) as recorded:
+        records = [entry for run in recorded.get_runs() for entry in recorded.all_logs(run.run_id)]
+    logged = [entry.user_message for entry in records]
+    assert any("Conflict: host taken" in text for text in logged)
+    for text in (*told, *logged):
+        assert printable(text), text
+        assert not any(line.startswith(FORGED) for line in text.split("\n")), text
 
 
 def test_an_instance_may_be_called_anything_that_gives_an_identifier(recorded_stand):

@@ -1,0 +1,110 @@
+"""What disks, databases and damaged files do to a run, as messages: which file, and what to do.
+
+Whoever works at the edge of the program asks `told` about an error that came as no `AssetOwnersError`; it
+knows the few kinds that an operator can mend, and leaves the others to whoever mends the program.
+"""
+
+import errno
+import os
+import sqlite3
+from io import BytesIO
+from pathlib import Path
+
+import duckdb
+import polars as pl
+
+from resources.errors import AssetOwnersError
+from resources.settings import home, tables_location
+
+_LOST = {
+    "the journal of writes": "what runs that were cut off left open can then no more be told, so look at "
+    "their hosts in the inventory",
+    "Dagster's records of runs": "the tables are not concerned",
+}
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS}
+
+
+def told(error: BaseException) -> str | None:
+    """Say what happened and what to do; None for an error that only the program's makers can mend."""
+    seen: BaseException | None = error
+    while seen is not None:
+        if message := _told(seen):
+            return message
+        seen = seen.__cause__  # and not what it was raised beside: that may be another matter
+    return None
+
+
+def _told(error: BaseException) -> str | None:
+    original = getattr(error, "orig", None)
+    if isinstance(error, AssetOwnersError):
+        message = str(error)
+    elif isinstance(error, OSError):
+        message = _of_file(error)
+    elif isinstance(error, sqlite3.Error):
+        message = of_database(error, "the journal of writes", "writes.sqlite of the instance")
+    elif isinstance(original, sqlite3.Error):  # SQLAlchemy's, so Dagster's
+        folder = os.environ.get("DAGSTER_HOME") or home() / "dagster"
+        message = of_database(original, "Dagster's records of runs", f"a database below {folder}")
+    elif isinstance(error, duckdb.Error):
+        message = f"The catalogue {home() / 'warehouse.duckdb'} cannot be made: {error}"
+    elif isinstance(error, pl.exceptions.PolarsError) and (damaged := _damaged_tables()):
+        message = (
+            f"Damaged tables: {', '.join(damaged)}. Put them back from a backup, or move them away and run "
+            "again; of a day that the index still has move both files away, in logon_counts and in logon_days"
+        )
+    else:
+        message = None
+    return message
+
+
+def of_database(error: sqlite3.Error, what: str, where: Path | str) -> str:
+    """Say what happened to an SQLite file.
+
+    Args:
+        error: what SQLite said.
+        what: what the file is, as in `_LOST`.
+        where: the file, or as much as is known of it.
+    """
+    code = (getattr(error, "sqlite_errorname", None) or str(error)).upper()
+    if "BUSY" in code or "LOCKED" in code:
+        remedy = "another process keeps it locked; wait for its end, or end it, and run again"
+    elif "NOTADB" in code or "CORRUPT" in code:
+        remedy = (
+            "it is damaged; put it back from a backup, or move it away with those that begin with its name: "
+            + _LOST[what]
+        )
+    elif "FULL" in code or "IOERR" in code:
+        remedy = "it cannot be written; free space on its disk, and run again"
+    else:
+        remedy = "the user that runs this must be able to read and write it, and its folder"
+    return f"{what[0].upper()}{what[1:]} ({where}) cannot be used: {error}: {remedy}"
+
+
+def _of_file(error: OSError) -> str:
+    if error.strerror is None:  # one that was raised with a text of its own
+        said = str(error) or type(error).__name__
+    else:
+        said = f"{error.filename or f'A file below {home()}'}: {error.strerror}"
+    if error.errno in _FULL:
+        return f"{said}; free space there, or let files be larger, and run again"
+    if error.errno in _FORBIDDEN:
+        return f"{said}; the user that runs this must be able to read and write there"
+    if not home().is_dir():
+        return f"{said}; ASSET_OWNERS_HOME is {home()}: it must be a folder, or one that can be created"
+    return said
+
+
+def _damaged_tables() -> list[str]:
+    """The Parquet files that cannot be read; Polars does not say which one it was."""
+    return [
+        str(path) for path in sorted(tables_location().rglob("*.parquet")) if _is_damaged(path.read_bytes())
+    ]
+
+
+def _is_damaged(content: bytes) -> bool:
+    try:
+        pl.read_parquet(BytesIO(content))
+    except pl.exceptions.PolarsError:
+        return True
+    return False
