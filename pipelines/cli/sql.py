@@ -4,7 +4,6 @@ The catalogue is opened to read only. What an analyst wants to keep goes into a 
 is the session's own and ends with it, unless it was named.
 """
 
-import csv
 import importlib
 import io
 import json
@@ -16,6 +15,7 @@ import tempfile
 import time
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager, redirect_stdout, suppress
+from decimal import Decimal
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
@@ -24,7 +24,7 @@ import duckdb
 import polars as pl
 from filelock import FileLock, Timeout
 
-from ownership.identities import printable_lines
+from ownership.identities import printable, printable_lines
 from pipelines.cli.stored import tables_of
 from reports.exports import harmless
 from resources.catalogue import catalogue_path, identifier, quoted, reach
@@ -133,9 +133,14 @@ def _told_to_the_analyst() -> Generator[None]:
     try:
         yield
     except duckdb.ProgrammingError as error:
-        raise ConfigurationError(f"The query is wrong: {error}") from error
+        raise ConfigurationError(f"The query is wrong: {_indented(error)}") from error
     except duckdb.Error as error:
-        raise AssetOwnersError(f"DuckDB failed: {error}") from error
+        raise AssetOwnersError(f"DuckDB failed: {_indented(error)}") from error
+
+
+def _indented(error: duckdb.Error) -> str:
+    """DuckDB's words, in which a name may break lines: no such line looks like one of ours."""
+    return str(error).replace("\n", "\n  ")
 
 
 def _start(client: str, opening: list[str]) -> int:
@@ -205,9 +210,14 @@ def print_table(relation: duckdb.DuckDBPyRelation) -> None:
 
 
 def _print_csv(columns: list[str], portions: Iterator[list[Row]]) -> None:
-    writer = csv.writer(sys.stdout, lineterminator="\n")
+    """Print rows with every text in quotes, so that no program takes `007` or `1e5` for a number.
+
+    Into a file or a program names go as they are; what acts on a terminal is escaped there.
+    """
+    shown = printable if sys.stdout.isatty() else str
     for rows in chain([[tuple(columns)]], portions):
-        writer.writerows(_harmless([[_plain(value) for value in row] for row in rows]))
+        for row in _harmless([[_plain(value) for value in row] for row in rows]):
+            print(*(_quoted(shown(cell)) if isinstance(cell, str) else _bare(cell) for cell in row), sep=",")
 
 
 def _harmless(rows: list[list[Any]]) -> Iterator[list[Any]]:
@@ -218,9 +228,18 @@ def _harmless(rows: list[list[Any]]) -> Iterator[list[Any]]:
 
 
 def _plain(value: Any) -> Any:
-    """What a cell holds: lists, structs and truth values as in JSON."""
-    structured = isinstance(value, list | dict | bool)
-    return json.dumps(value, default=str, ensure_ascii=False) if structured else value
+    """What a cell holds: nothing, a number or a text; lists, structs and truth values as in JSON."""
+    if isinstance(value, list | dict | bool):
+        return json.dumps(value, default=str, ensure_ascii=False)
+    return value if value is None or isinstance(value, int | float | Decimal) else str(value)
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace('"', '""') + '"'
+
+
+def _bare(number: float | Decimal | None) -> str:
+    return "" if number is None else str(number)
 
 
 def _print_json(columns: list[str], portions: Iterator[list[Row]]) -> None:

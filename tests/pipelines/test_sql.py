@@ -108,7 +108,29 @@ def test_rows_come_as_a_box_as_csv_and_as_json(sql, as_json):
     ]
     empty = "SELECT host_id FROM inventory_hosts WHERE false"
     assert "host_id" in sql(empty)
-    assert sql(empty, "--format", "csv") == "host_id\n"
+    assert sql(empty, "--format", "csv") == '"host_id"\n'
+
+
+def test_csv_has_every_text_in_quotes_and_no_number(sql):
+    query = (
+        "SELECT '007' AS id, '1e5' AS name, 'a\nb' AS lines, '' AS empty, NULL AS nothing, 7 AS number, "
+        "-1.50::DECIMAL(4, 2) AS exact, 0.1::DOUBLE AS share, true AS yes, DATE '2026-03-31' AS day"
+    )
+    assert sql(query, "--format", "csv") == (
+        '"id","name","lines","empty","nothing","number","exact","share","yes","day"\n'
+        '"007","1e5","a\nb","",,7,-1.50,0.1,"true","2026-03-31"\n'
+    )
+
+
+def test_what_acts_on_a_terminal_is_escaped_there_and_goes_into_files_as_it_is(sql, monkeypatch):
+    query = "SELECT 'a\x1b[2J\u202e' AS name"
+    assert sql(query, "--format", "csv") == '"name"\n"a\x1b[2J\u202e"\n'
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    assert sql(query, "--format", "csv") == '"name"\n"a\\x1b[2J\\u202e"\n'
+    assert all(line.isprintable() for line in sql(query).splitlines())
+    refused = sql("SELECT 'a\x1b[2J\nasset-owners: all is well'::INT", status=1)
+    assert all(line.isprintable() for line in refused.splitlines())
+    assert not any(line.startswith("asset-owners: all") for line in refused.splitlines())
 
 
 def test_no_text_in_csv_is_a_formula(sql, as_json):

@@ -70,6 +70,14 @@ def test_csv_leaves_an_honest_name_as_it_is(name):
     assert row["hostname"] == name
 
 
+def test_csv_has_every_text_in_quotes_and_no_number():
+    decisions = DECISIONS.head(1).with_columns(host_id=pl.lit("007"), username=pl.lit("1e5"))
+    header, line = decisions_csv(decisions).splitlines()
+    assert header.startswith('"hostname","host_id",')
+    assert '"007",' in line
+    assert ',"1e5",3,3,' in line
+
+
 def test_json_has_conflicts_and_decisions_exactly():
     name = '=cmd|"x"</script>\u202e'
     found = json.loads(decisions_json(DECISIONS.with_columns(username=pl.lit(name)), instance='In "Ö"'))
