@@ -1,6 +1,8 @@
 """Runs as Dagster starts them: from a schedule, over a range of days, as a backfill from its UI."""
 
+import os
 from datetime import UTC, datetime, time, timedelta
+from pathlib import Path
 
 import dagster as dg
 import pytest
@@ -9,7 +11,7 @@ from assets_defs.scan import PARTITION, RANGE_END, RANGE_START
 from pipelines.dagster_home import dagster_instance
 from pipelines.definitions import build_definitions
 from resources.settings import load_instance
-from tests.end_to_end.stand import TODAY, WRITTEN
+from tests.end_to_end.stand import HOSTS, TODAY, USERS, WRITTEN
 
 DAYS = [TODAY - timedelta(days=age) for age in (3, 2, 1, 0)]
 LOGONS = [dg.AssetKey(["small", table]) for table in ("logon_counts", "logon_days")]
@@ -78,3 +80,48 @@ def test_single_days_may_be_fetched_one_after_another_before_a_run_decides(recor
         launched(tags={PARTITION: str(day)}, asset_selection=LOGONS)
     launched(tags={PARTITION: str(DAYS[-1])})
     assert recorded_stand.written() == WRITTEN
+
+
+# Nothing is written on what another run decided
+
+
+def told(result):
+    return [
+        failure.step_failure_data.user_failure_data.description
+        for failure in result.get_step_failure_events()
+    ]
+
+
+def test_owner_writes_by_itself_writes_nothing_on_older_decisions(recorded_stand, launched):
+    launched(tags=RANGE)
+    recorded_stand.begin(HOSTS, USERS)
+    writes = [dg.AssetKey(["small", "owner_writes"])]
+    result, _ = launched(tags=RANGE, asset_selection=writes, expect_success=False)
+    (message,) = told(result)
+    assert message.startswith("This run has decided nothing itself")
+    assert "Launch the whole job small again" in message
+    assert recorded_stand.written() == {}
+
+
+def small_job():
+    """The small company's job, for Dagster to build anew."""
+    instance = load_instance(Path(os.environ["SMALL"]))
+    return build_definitions([instance], Path(os.environ["ASSET_OWNERS_HOME"])).resolve_job_def("small")
+
+
+def test_a_run_that_is_executed_again_from_failure_writes_nothing_on_the_first_ones_decisions(
+    recorded_stand, monkeypatch
+):
+    """The brake ended the first one; meanwhile somebody has given the hosts owners."""
+    monkeypatch.setenv("SMALL", str(recorded_stand.instance_file({"writes": {"max_writes": 1}})))
+    job = dg.reconstructable(small_job)
+    with dagster_instance(recorded_stand.home) as recorded:
+        with dg.execute_job(job, recorded, tags=RANGE, raise_on_error=False) as first:
+            assert "2 owners are planned" in told(first)[0]
+        monkeypatch.setenv("SMALL", str(recorded_stand.instance_file()))
+        again = dg.ReexecutionOptions.from_failure(first.run_id, recorded)
+        with dg.execute_job(
+            job, recorded, tags=RANGE, reexecution_options=again, raise_on_error=False
+        ) as second:
+            assert told(second)[0].startswith("This run has decided nothing itself")
+    assert recorded_stand.written() == {}

@@ -1,17 +1,21 @@
 """The inventory service is overloaded, forgets sessions, changes meanwhile, or refuses to write."""
 
 import contextlib
+import json
 import threading
 import time
 from collections import Counter
+from dataclasses import replace
 from threading import Event
 
 import pytest
 from starlette.responses import HTMLResponse, JSONResponse
+from typer.testing import CliRunner
 
+from pipelines.cli.app import app
 from sandbox.inventory import BrokenOff
 from sandbox.inventory_api import COOKIE, envelope
-from tests.end_to_end.stand import ADMIN, READER, TENANT, USERS, WRITTEN
+from tests.end_to_end.stand import ADMIN, HOSTS, READER, TENANT, USERS, WRITTEN
 
 LOGIN = "/api/v1/auth/login"
 LIST = "/api/v1/assets/list"
@@ -414,3 +418,79 @@ def test_a_host_that_somebody_took_is_no_success_between_two_failures(stand):
     stand.inventory.hooks.faults = refuse_or_take
     ran = stand.run({"writes": {"max_failed_writes": 2, "concurrency": 1}})
     assert (ran.status, ran.report["writes"]) == (1, {"failed": 2, "not_written": 1, "owned_meanwhile": 1})
+
+
+# "Yes" is checked, and so is the look that guards the writes
+
+
+def test_a_service_that_says_yes_and_sets_nothing_ends_the_run_with_the_setting_to_mend(stand):
+    stand.begin(twins(range(40)), USERS)
+    sent = answering(stand, UPDATE, lambda: JSONResponse(envelope()), times=1000)
+    ran = stand.run()
+    assert (ran.status, ran.report["writes"].keys()) == (1, {"failed", "not_written"})
+    assert "none of the hosts holds the value; check platform.contract.update" in ran.report["error"]
+    assert "platform_user_field (asset_owner)" in ran.report["error"]
+    assert len(sent) <= 3 + 8, "three that are read back, and those that were on their way"
+
+
+def test_a_service_that_sets_nothing_is_found_by_a_list_where_it_reads_no_single_host(stand):
+    answering(stand, UPDATE, lambda: JSONResponse(envelope()), times=1000)
+    ran = stand.run({"platform": {"contract": {"read": None}}})
+    assert (ran.status, ran.report["writes"]) == (1, {"failed": 2})
+    assert "said yes to 2 writes, and none of the hosts holds the value" in ran.report["error"]
+
+
+def test_an_undo_that_is_not_carried_out_is_told(stand):
+    run_id = stand.run().report["run_id"]
+    answering(stand, UPDATE, lambda: JSONResponse(envelope()), times=1000)
+    file = stand.instance_file()
+    undone = CliRunner().invoke(app, ["undo", "--instance", str(file), run_id])
+    assert undone.exit_code == 1
+    assert "none of the hosts holds the value" in undone.stderr
+
+
+def test_a_look_that_shows_no_owners_keeps_a_run_from_writing(stand):
+    """Owners lie deeper in what one asset is read as than in the list: the guard would see none."""
+
+    def bury(request, response):
+        if request.url.path == READ:
+            body = json.loads(response.body)
+            return JSONResponse({**body, "data": {"id": body["data"]["id"], "fields": body["data"]}})
+        return None
+
+    stand.begin([*HOSTS, {"id": "h-5", "search_agent_name": "pc-1", "asset_owner": "cyd"}], USERS)
+    stand.inventory.hooks.after = bury
+    ran = stand.run()
+    assert (ran.status, ran.report["writes"]) == (1, {"planned": 2})
+    assert "The list shows owners of the hosts" in ran.report["error"]
+    assert "platform.contract.read" in ran.report["error"]
+    assert stand.written() == {}
+
+
+# Writes of another target
+
+
+def test_what_was_cut_off_elsewhere_stays_open_until_the_instance_points_there_again(stand):
+    account = replace(ADMIN, roles={**ADMIN.roles, "t-2": "admin"})
+    state = stand.inventory.state
+    state.reset([account], HOSTS, USERS, TENANT)
+    state.add_assets("t-2", "host", [{"id": "other", "search_agent_name": "pc-9", "asset_owner": None}])
+    state.add_assets("t-2", "user", [{"id": "zoe", "user_email": "zoe@corp.example"}])
+    answering(stand, UPDATE, BrokenOff, times=2)
+    first = stand.run()
+    assert first.report["writes"] == {"intended": 2}
+
+    elsewhere = {"platform": {"tenant_id": "t-2"}}
+    second = stand.run(elsewhere)
+    assert second.status == 0, second.stderr
+    warning = next(line for line in second.stderr.splitlines() if "have no known outcome" in line)
+    assert f"2 writes of run {first.report['run_id']} to {stand.inventory.url} tenant t-1 " in warning
+    assert f"it now points to {stand.inventory.url} tenant t-2 " in warning
+    assert {outcome for outcome, _ in rows(stand, first).values()} == {"intended"}
+    tried = stand.run(elsewhere, "--dry-run")
+    assert "have no known outcome" in tried.stderr, "each run reports them"
+
+    third = stand.run()
+    assert "2 writes of an earlier run that had no known outcome are settled" in third.stderr
+    assert {outcome for outcome, _ in rows(stand, first).values()} == {"not_written"}
+    assert third.report["writes"] == {"written": 2}

@@ -303,3 +303,22 @@ def test_what_an_operator_may_choose_has_a_label(instances):
     assert "Enrich host information by asset owner" in fields["enrich"].description
     assert "Look-back window" in fields["lookback_days"].description
     assert [name for name, field in fields.items() if not field.description] == []
+
+
+def switches(config, path=()):
+    """The paths of all fields of a launchpad."""
+    for name, field in getattr(config, "fields", {}).items():
+        yield (*path, name)
+        yield from switches(field.config_type, (*path, name))
+
+
+def test_a_launchpad_offers_its_own_switches_and_a_dry_run_once(instances):
+    found = jobs(instances(one=content(name="One"), two=content(name="Two")))
+    for name, job in found.items():
+        paths = list(switches(job.run_config_schema.config_type))
+        slug, other = ("one", "two") if name.startswith("one") else ("two", "one")
+        offered = {path[1] for path in paths if path[0] == "resources" and len(path) == 2}
+        assert not {key for key in offered if key.startswith(other)}, "another instance's resources"
+        dry = [path for path in paths if path[-1] == "dry_run"]
+        assert len(dry) == 1, (name, dry)
+        assert dry[0][0] == ("resources" if name == slug else "ops")
