@@ -133,7 +133,7 @@ def _run(
 ) -> dict[str, dict[str, Any]]:
     """Decide, publish and write as a run over the window that ends with `day`; return the fields written."""
     scan, rules = _INSTANCE.scan, _INSTANCE.rules.as_rules()
-    run_id, now = f"run of {day}", _evening(day)
+    run_id, now = f"run-of-{day}", _evening(day)
     window = look_back_window(day, scan.lookback_days, scan.first_day)
     hosts, users = (
         rows.table(rows.read([asset["id"] for asset in listed], listed)).with_columns(listed_at=now)
