@@ -11,6 +11,7 @@ import json
 import keyword
 import os
 import re
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
@@ -39,12 +40,36 @@ from resources.errors import ConfigurationError
 
 DEFAULT_QUERY = "event.code:4624 AND event.outcome:success AND process.name:svchost.exe"
 
+# Bounds on what is read, far beyond any use: a file may be wrong, and must not keep the others waiting.
+MAX_CHARACTERS = 256 * 1024  # of a file
+MAX_NODES = 20_000  # keys and values in it, what aliases stand for counted each time
+MAX_DEPTH = 100  # of values in values
+MAX_NUMBER_DIGITS = 100
+MAX_NAME = 200  # a folder's name has 255 bytes, and what is made of it needs some
+MAX_COMPLAINTS = 20
+
 
 class _Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
 
 SectionT = TypeVar("SectionT", bound=_Section)
+
+
+def _text(path: Path) -> str:
+    """Read a file of which nobody knows what it is: only a regular one, which ends, and only so much of it.
+
+    Raises:
+        OSError: it cannot be read, is something else, or holds more.
+        ValueError: it is no UTF-8, or the path is none.
+    """
+    if not stat.S_ISREG(path.stat().st_mode):  # to open a pipe would wait for whoever writes into it
+        raise OSError("it is no regular file; name a file on a disk")
+    with path.open(encoding="utf-8") as file:
+        text = file.read(MAX_CHARACTERS + 1)
+    if len(text) > MAX_CHARACTERS:
+        raise OSError(f"it holds more than {MAX_CHARACTERS:,} characters, which no such file needs")
+    return text
 
 
 def _beside_the_file(value: Path, info: ValidationInfo) -> Path:
@@ -63,7 +88,11 @@ def _secret_error(message: LiteralString) -> PydanticCustomError:
 class Secret(_Section):
     """Where a secret lies: `{env: VARIABLE}` or `{file: PATH}`."""
 
-    env: str | None = Field(None, min_length=1, description="environment variable that holds the secret")
+    env: str | None = Field(
+        None,
+        min_length=1,
+        description="environment variable that holds the secret; a final line break is ignored",
+    )
     file: FilePath | None = Field(
         None, description="file that holds the secret; a final line break is ignored"
     )
@@ -84,7 +113,7 @@ class Secret(_Section):
             ConfigurationError: the variable is not set, or the file cannot be read or is empty.
         """
         if self.env is not None:
-            value = os.environ.get(self.env, "")
+            value = os.environ.get(self.env, "").rstrip("\r\n")
             if not value:
                 raise ConfigurationError(
                     f"{setting}: the environment variable {self.env} is not set; export it"
@@ -92,8 +121,8 @@ class Secret(_Section):
             return value
         assert self.file is not None  # noqa: S101  (the validator allows nothing else)
         try:
-            value = self.file.read_text(encoding="utf-8").rstrip("\r\n")
-        except (OSError, UnicodeDecodeError) as error:
+            value = _text(self.file).rstrip("\r\n")
+        except (OSError, ValueError) as error:
             raise ConfigurationError(f"{setting}: the file {self.file} cannot be read: {error}") from error
         if not value:
             raise ConfigurationError(f"{setting}: the file {self.file} is empty; write the secret into it")
@@ -136,9 +165,30 @@ def _query_text(value: object) -> object:
         return json.dumps(value, default=str)  # YAML reads 2026-01-31 as a date
     if isinstance(value, str) and value.lstrip().startswith("{"):
         try:
-            json.loads(value)
-        except ValueError as error:
+            content = json.loads(value)
+        except (ValueError, RecursionError) as error:
             raise ValueError(f"starts with {{ and is no JSON: {error}") from error
+        if _is_deeper(content, MAX_DEPTH):
+            raise ValueError(f"is nested more than {MAX_DEPTH} levels deep")
+    return value
+
+
+def _is_deeper(value: object, levels: int) -> bool:
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return levels == 0 or any(_is_deeper(each, levels - 1) for each in inner)
+
+
+def _cookie_names(value: object) -> object:
+    """Refuse names that are no tokens (RFC 6265) without showing them: one may hold a value by mistake."""
+    names = [*value] if isinstance(value, Mapping) else []
+    for number, name in enumerate(names, start=1):
+        if not isinstance(name, str) or not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name):
+            raise PydanticCustomError(
+                "secret",
+                "the name of cookie {number} is none; write it of letters, digits and !#$%&'*+-.^_`|~, "
+                "and beside it where its value lies",
+                {"number": number},
+            )
     return value
 
 
@@ -304,11 +354,15 @@ class KeepSettings(_Section):
 class Instance(_Section):
     """One integration instance of type `search_asset_owner` (specification §2)."""
 
-    name: Text = Field(description="label; its slug names job, schedule, schema and folder")
+    name: Text = Field(
+        max_length=MAX_NAME, description="label; its slug names job, schedule, schema and folder"
+    )
     url: Url = Field(description="base URL of the search service")
     username: Text = Field(description="search-service user")
     password: Secret = Field(description="password of that user")
-    cookies: dict[str, Secret] = Field({}, description="extra cookies added to search requests, name: value")
+    cookies: Annotated[dict[str, Secret], BeforeValidator(_cookie_names)] = Field(
+        {}, description="extra cookies added to search requests, name: value"
+    )
     index: Text = Field("logs-*", description="index pattern to search")
     query: Annotated[Text, BeforeValidator(_query_text)] = Field(
         DEFAULT_QUERY,
@@ -380,7 +434,7 @@ def slug_of(name: str) -> str:
 
 def is_slug(text: str) -> bool:
     """Tell whether an instance may have this slug."""
-    return text != "" and text == slug_of(text) and text not in _RESERVED_SLUGS
+    return 0 < len(text) <= MAX_NAME and text == slug_of(text) and text not in _RESERVED_SLUGS
 
 
 def named(instance: Instance | BrokenInstance, part: str) -> str:
@@ -447,6 +501,11 @@ def load_instance(path: Path) -> Instance:
         ConfigurationError: naming every key that is wrong, its value (never a secret's) and the remedy.
     """
     instance = _read(path, Instance)
+    if len(instance.slug) > MAX_NAME:
+        raise ConfigurationError(
+            f"{path}: name: {instance.name!r} gives an identifier of {len(instance.slug)} letters, more than "
+            f"{MAX_NAME}; shorten it"
+        )
     if not is_slug(instance.slug):
         raise ConfigurationError(
             f"{path}: name: {instance.name!r} gives no usable identifier; use letters or digits, and no word "
@@ -458,12 +517,13 @@ def load_instance(path: Path) -> Instance:
 def _read(path: Path, model: type[SectionT]) -> SectionT:
     """Read a YAML file and check it against the model of what it holds."""
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        text = _text(path)
+    except (OSError, ValueError) as error:
         raise ConfigurationError(f"{path}: the file cannot be read: {error}") from error
     try:
         content = yaml.load(text, Loader=_StrictLoader)  # noqa: S506  (a SafeLoader that refuses double keys)
-    except (yaml.YAMLError, ValueError) as error:  # ValueError: a date such as 2026-02-30
+    # Besides its own errors it raises these: for a date such as 2026-02-30, a tag such as !!int "".
+    except (yaml.YAMLError, ValueError, LookupError, AttributeError, TypeError) as error:
         raise ConfigurationError(f"{path}: {_yaml_complaint(error)}") from None  # it quotes the line
     if not isinstance(content, dict):
         first = " and ".join(list(model.model_fields)[:2])
@@ -471,7 +531,10 @@ def _read(path: Path, model: type[SectionT]) -> SectionT:
     try:
         return model.model_validate(content, context={"folder": path.parent.absolute()})
     except ValidationError as error:
-        lines = [_complaint(model, content, detail) for detail in error.errors(include_url=False)]
+        details = error.errors(include_url=False)
+        lines = [_complaint(model, content, detail) for detail in details[:MAX_COMPLAINTS]]
+        if len(details) > MAX_COMPLAINTS:
+            lines.append(f"and {len(details) - MAX_COMPLAINTS:,} more")
         raise ConfigurationError("\n".join(f"{path}: {line}" for line in lines)) from error
 
 
@@ -506,7 +569,7 @@ def _instance_or_complaint(path: Path) -> Instance | str:
 
 def _free_slug(path: Path, taken: set[str]) -> str:
     """An identifier from the file's name that is not taken; takes it."""
-    slug = slug_of(path.stem) or "unnamed"
+    slug = slug_of(path.stem)[: MAX_NAME // 2].strip("_") or "unnamed"
     while slug in taken | _RESERVED_SLUGS:
         slug += "_broken"
     taken.add(slug)
@@ -525,17 +588,50 @@ _RESERVED_SLUGS = frozenset(_OF_DUCKDB | _OF_DAGSTER)
 
 
 class _StrictLoader(yaml.SafeLoader):
-    """Refuses a key that is written twice: YAML would silently keep the last."""
+    """Refuses a key that is written twice, of which YAML would silently keep the last, and what goes too far.
+
+    A few lines of aliases to aliases can stand for more values than there is memory.
+    """
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self._depth = self._nodes = 0
+        self._sizes: dict[yaml.Node | None, int] = {}  # an alias counts as what it stands for
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        event = self.peek_event()
+        before, self._depth = self._nodes, self._depth + 1
+        if self._depth > MAX_DEPTH:
+            raise _refused(event, f"values are nested more than {MAX_DEPTH} levels deep")
+        node = super().compose_node(parent, index)
+        self._depth -= 1
+        if isinstance(event, yaml.AliasEvent) and node not in self._sizes:
+            raise _refused(event, "an alias stands for what it is in")
+        self._nodes += self._sizes.get(node, 1)
+        if self._nodes > MAX_NODES:
+            raise _refused(event, f"it holds more than {MAX_NODES:,} values, counting what aliases stand for")
+        self._sizes[node] = self._nodes - before
+        if isinstance(node, yaml.ScalarNode) and node.tag != _TEXT and len(node.value) > MAX_NUMBER_DIGITS:
+            raise _refused(event, f"a number has more than {MAX_NUMBER_DIGITS} digits")
+        return node
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:  # noqa: FBT001, FBT002
-        seen = []
+        seen = set()
         for key, _ in node.value:
-            if key.value in seen:
-                raise yaml.constructor.ConstructorError(
-                    problem=f"the key {key.value} is written twice", problem_mark=key.start_mark
-                )
-            seen.append(key.value)
+            if isinstance(key, yaml.ScalarNode):
+                if key.value in seen:
+                    raise yaml.constructor.ConstructorError(
+                        problem=f"the key {key.value} is written twice", problem_mark=key.start_mark
+                    )
+                seen.add(key.value)
         return super().construct_mapping(node, deep)
+
+
+_TEXT = "tag:yaml.org,2002:str"
+
+
+def _refused(event: Any, problem: str) -> yaml.MarkedYAMLError:
+    return yaml.MarkedYAMLError(problem=problem, problem_mark=event.start_mark)
 
 
 def _yaml_complaint(error: Exception) -> str:
@@ -543,12 +639,14 @@ def _yaml_complaint(error: Exception) -> str:
     mark = getattr(error, "problem_mark", None)
     where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
     problem = re.sub("'[^']*'", "…", getattr(error, "problem", None) or str(error))
+    if isinstance(error, LookupError | AttributeError | TypeError):
+        problem = "a value does not fit its tag, such as !!int; leave the tag away"
     return f"{where}is no usable YAML: {problem}"
 
 
 def _complaint(model: type[_Section], content: dict[str, Any], detail: Any) -> str:
     """One line for one wrong key: where, its value, what to do."""
-    location = [str(part) for part in detail["loc"]]
+    location = [str(part)[:MAX_NAME] for part in detail["loc"]]
     key = ".".join(location)
     if detail["type"] == "missing":
         return f"{key}: is missing; this key is required"
@@ -566,8 +664,12 @@ def _complaint(model: type[_Section], content: dict[str, Any], detail: Any) -> s
     message = (message[0].lower() + message[1:]).replace("a valid tuple", "a list")
     value = _value_at(content, location)
     # What should not be there at all may be a secret in the wrong place.
-    shown = "" if detail["type"] == "secret" or isinstance(value, dict | list) else f"{value!r} "
+    shown = "" if detail["type"] == "secret" or isinstance(value, dict | list) else f"{_cut(repr(value))} "
     return f"{key}: {shown}{message}"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MAX_NAME else f"{text[:MAX_NAME]}…"
 
 
 def _value_at(content: Any, location: list[str]) -> object:

@@ -18,6 +18,8 @@ both services without writing.
 - `platform.contract` may also be the path of a YAML file with the contract's keys, which several instances
   can share. Keep it out of the instances folder (a subfolder will do): each `*.yaml` and `*.yml` right there
   is taken for an instance.
+- Only regular files are read, of up to 262,144 characters and 20,000 values; what an alias stands for counts
+  each time.
 - Dagster reads the files when it loads the code location: after a change, choose *Reload* on its Deployment
   page. The command line reads the file each time.
 - `url`, `index`, `query`, the three document fields and `scan.timezone` decide what a day's counts are.
@@ -35,10 +37,10 @@ never the secret itself:
 
 - `{env: VARIABLE}`: an environment variable of the process that runs the job, which is the command, or
   Dagster's webserver and daemon.
-- `{file: PATH}`: a file, such as a mounted Docker or Kubernetes secret. A final line break is ignored.
+- `{file: PATH}`: a file, such as a mounted Docker or Kubernetes secret.
 
-They are read when a run starts: a changed file counts from the next run on, a changed variable once the
-process has been started again. A secret in clear text is refused.
+A final line break of a secret is ignored. They are read when a run starts: a changed file counts from the
+next run on, a changed variable once the process has been started again. A secret in clear text is refused.
 """
 
 _VARIABLES = (

@@ -1,5 +1,6 @@
 """The window of a run of the command line, and the days of it that are looked at."""
 
+import os
 from datetime import UTC, date, datetime, timedelta
 from zoneinfo import ZoneInfo
 
@@ -110,3 +111,11 @@ def test_a_run_looks_at_days_from_the_first_one_that_is_not_settled(
     (tables.folder / "logon_counts" / "2025-06-02.parquet").unlink()
     torn = Window(date(2025, 6, min(first, 2)), JUNE.last)
     assert days_to_look_at(now, tables, JUNE) == torn, "a day whose counts are gone is looked at again"
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("command", [["run"], ["check"], ["explain", "pc-1"]], ids=" ".join)
+def test_an_instance_file_that_never_ends_is_refused(call, tmp_path, command):
+    os.mkfifo(tmp_path / "pipe.yaml")
+    status, out, told = call(command[0], "--instance", tmp_path / "pipe.yaml", *command[1:])
+    assert (status, out) == (2, "")
+    assert f"{tmp_path / 'pipe.yaml'}: the file cannot be read: it is no regular file" in told

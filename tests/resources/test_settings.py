@@ -1,5 +1,7 @@
 import json
+import os
 from datetime import date
+from itertools import pairwise
 from pathlib import Path
 from types import UnionType
 from typing import Any, get_args
@@ -11,6 +13,7 @@ from pydantic import BaseModel
 from ownership.decisions import Rules
 from resources.errors import ConfigurationError
 from resources.settings import (
+    MAX_DEPTH,
     BrokenInstance,
     Instance,
     Secret,
@@ -239,6 +242,9 @@ def test_an_unknown_key_names_the_nearest_known_one(write, key, nearest):
         ("name", "---", "'---' gives no usable identifier; use letters or digits"),
         ("name", "Main", "'Main' gives no usable identifier"),  # names of DuckDB's own schemas
         ("name", "Warehouse", "'Warehouse' gives no usable identifier"),  # and of a session's databases
+        ("name", "Config", "'Config' gives no usable identifier"),  # words that Dagster keeps for itself
+        ("name", "a" * 300, f"'{'a' * 199}… should have at most 200 characters"),
+        ("name", "東" * 99, f"'{'東' * 99}' gives an identifier of 494 letters, more than 200; shorten it"),
     ],
 )
 def test_a_wrong_value_is_told_with_key_value_and_remedy(write, key, wrong, says):
@@ -276,6 +282,61 @@ def test_a_file_that_cannot_be_read_is_told(tmp_path):
     assert "cannot be read" in complaint(tmp_path / "nowhere.yaml")
     (tmp_path / "latin.yaml").write_bytes("name: Büro".encode("latin-1"))
     assert "cannot be read" in complaint(tmp_path / "latin.yaml")
+
+
+DEEP = f"is no usable YAML: values are nested more than {MAX_DEPTH} levels deep"
+MANY = "is no usable YAML: it holds more than 20,000 values, counting what aliases stand for"
+NINEFOLD = {name: ",".join([f"*{before}"] * 9) for before, name in pairwise("abcdefghi")}
+TOO_MUCH = {
+    "deep lists": ("[" * 100_000, DEEP),
+    "deep mappings": ("".join(f"{' ' * level}a:\n" for level in range(500)), DEEP),
+    "deep query": ('query: \'{"a": ' + "[" * 200 + "]" * 200 + "}'", "is nested more than 100 levels deep"),
+    "bottomless query": ('query: \'{"a": ' + "[" * 100_000 + "'", "starts with { and is no JSON: maximum"),
+    "aliases": ("a: &a [x]\n" + "".join(f"{a}: &{a} [{nine}]\n" for a, nine in NINEFOLD.items()), MANY),
+    "merges": ("a: &a {x: 1}\n" + "".join(f"{a}: &{a} {{<<: [{m}]}}\n" for a, m in NINEFOLD.items()), MANY),
+    "alias in itself": ("query: &q {bool: *q}", "an alias stands for what it is in"),
+    "many values": ("exclude: [" + "a," * 50_000 + "]", MANY),
+    "many wrong values": ("rules:\n  exclude_users:\n" + "  - 1\n" * 9_000, "and 8,986 more"),
+    "long number": (f"scan: {{lookback_days: 0x{'f' * 5_000}}}", "a number has more than 100 digits"),
+    "large file": ("a: 1\n" * 20_000_000, "it holds more than 262,144 characters"),
+    "tag that does not fit": ("query: !!int ''", "a value does not fit its tag"),
+}
+"""What would hang or end the program; with what is said instead."""
+
+
+@pytest.mark.timeout(30)  # each takes a fraction of a second, and took minutes or for ever
+@pytest.mark.parametrize(("text", "says"), TOO_MUCH.values(), ids=TOO_MUCH)
+def test_a_file_of_too_much_is_told_and_keeps_no_other_from_loading(write, tmp_path, text, says):
+    write()
+    write(text, file="much.yaml")
+    write(**{"name": "Another", "platform.contract": "much.yaml"}, file="z.yaml")
+    good, much, other = load_instances(tmp_path)
+    assert isinstance(good, Instance)
+    assert isinstance(much, BrokenInstance)
+    assert says in much.message
+    assert len(much.message) < 5_000
+    assert isinstance(other, BrokenInstance), "the contract's file is bounded, too"
+    assert f"{tmp_path / 'much.yaml'}: " in other.message
+
+
+@pytest.mark.timeout(30)
+def test_what_is_no_regular_file_is_told_and_keeps_no_other_from_loading(write, tmp_path):
+    write()
+    os.mkfifo(tmp_path / "pipe.yaml")
+    (tmp_path / "zero.yaml").symlink_to("/dev/zero")
+    (tmp_path / "folder.yaml").mkdir()
+    write(**{"name": "Another", "platform.contract": "pipe.yaml"}, file="z.yaml")
+    folder, good, *broken = load_instances(tmp_path)
+    assert isinstance(good, Instance)
+    for each in (folder, *broken):
+        assert isinstance(each, BrokenInstance)
+        assert "cannot be read: it is no regular file" in each.message
+
+
+def test_aliases_within_bounds_are_what_they_stand_for(write):
+    text = yaml.safe_dump(instance_content()).replace("password:\n", "password: &secret\n", 1)
+    settings = load_instance(write(text + "cookies: {a: *secret, b: *secret}\n"))
+    assert settings.cookies == {"a": settings.password, "b": settings.password}
 
 
 # Secrets
@@ -333,11 +394,29 @@ def test_a_secret_in_the_wrong_place_is_never_shown(write, text):
         chain = chain.__cause__ or (None if chain.__suppress_context__ else chain.__context__)
 
 
-def test_a_secret_is_read_from_its_variable(monkeypatch):
-    monkeypatch.setenv("SEARCH_PASSWORD", " pass wörd ")
+@pytest.mark.parametrize("ending", ["", "\n", "\r\n"])
+def test_a_secret_is_read_from_its_variable(monkeypatch, ending):
+    monkeypatch.setenv("SEARCH_PASSWORD", f" pass wörd {ending}")
     settings = instance()
     assert settings.password.resolve("password") == " pass wörd "
     assert "pass wörd" not in repr(settings) + settings.model_dump_json()
+
+
+@pytest.mark.timeout(30)
+def test_a_secret_is_read_from_a_regular_file_alone(write, tmp_path):
+    os.mkfifo(tmp_path / "password")
+    settings = load_instance(write(password={"file": "password"}))
+    with pytest.raises(ConfigurationError, match="password cannot be read: it is no regular file"):
+        settings.password.resolve("password")
+
+
+@pytest.mark.parametrize("name", ["", "a b", "a\nb", "a=b", "a;b", "a\x1b[2J", "ä", "hunter2\r\nX: y", 1])
+def test_a_cookie_name_that_is_no_token_is_refused_and_not_shown(write, name):
+    assert complaint(write(cookies={name: "hunter2"})) == (
+        "cookies: the name of cookie 1 is none; write it of letters, digits and !#$%&'*+-.^_`|~, "
+        "and beside it where its value lies"
+    )
+    assert load_instance(write(cookies={"!#$%&'*+-.^_`|~aZ09": {"env": "A"}})).cookies
 
 
 @pytest.mark.parametrize(
@@ -361,7 +440,7 @@ def test_a_secret_is_read_from_its_file_beside_the_instance_file(write, tmp_path
         ({"file": "binary"}, "binary cannot be read"),
     ],
 )
-@pytest.mark.parametrize("variable", [None, ""])
+@pytest.mark.parametrize("variable", [None, "", "\n"])
 def test_a_secret_that_is_not_there_is_told_when_it_is_needed(
     write, tmp_path, monkeypatch, place, says, variable
 ):
