@@ -7,6 +7,11 @@ from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 import dagster as dg
+from filelock import FileLock
+
+from resources.errors import AssetOwnersError
+from resources.failures import of_database
+from resources.files import replacing
 
 # No telemetry, and no sign-up dialog over the first page.
 DAGSTER_YAML = """\
@@ -23,7 +28,8 @@ def dagster_home(home: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     settings = folder / "dagster.yaml"
     if not settings.exists():
-        settings.write_text(DAGSTER_YAML, encoding="utf-8")
+        with replacing(settings) as file:
+            file.write_text(DAGSTER_YAML, encoding="utf-8")
     return folder
 
 
@@ -36,9 +42,22 @@ def dagster_instance(home: Path) -> Generator[dg.DagsterInstance]:
     itself is left alone: the UI follows a run by the changes of that file.
     """
     folder = dagster_home(home)
-    with dg.DagsterInstance.from_config(str(folder)) as instance, ExitStack() as staying:
-        for database in (folder / "history" / "runs.db", folder / "history" / "runs" / "index.db"):
-            if database.exists():  # Dagster's home may name another storage
-                connection = staying.enter_context(closing(sqlite3.connect(database)))
-                connection.execute("SELECT 1 FROM sqlite_master").fetchall()  # the first look is what joins
+    with ExitStack() as staying:
+        with FileLock(
+            folder / ".opening.lock"
+        ):  # at the first start Dagster makes its files, of two all fail
+            instance = staying.enter_context(dg.DagsterInstance.from_config(str(folder)))
+            for database in (folder / "history" / "runs.db", folder / "history" / "runs" / "index.db"):
+                if database.exists():  # Dagster's home may name another storage
+                    staying.enter_context(_joined(database))
         yield instance
+
+
+@contextmanager
+def _joined(database: Path) -> Generator[None]:
+    with closing(sqlite3.connect(database)) as connection:
+        try:
+            connection.execute("SELECT 1 FROM sqlite_master").fetchall()  # the first look is what joins
+        except sqlite3.Error as error:
+            raise AssetOwnersError(of_database(error, "Dagster's records of runs", database)) from error
+        yield

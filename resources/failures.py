@@ -12,6 +12,7 @@ from pathlib import Path
 
 import duckdb
 import polars as pl
+from upath import UPath
 
 from resources.errors import AssetOwnersError
 from resources.settings import home, tables_location
@@ -20,7 +21,10 @@ _LOST = {
     "the journal of writes": "what runs that were cut off left open can then no more be told, so look at "
     "their hosts in the inventory",
     "Dagster's records of runs": "the tables are not concerned",
+    "a database": "what it held is lost",
 }
+_MISTAKES = (sqlite3.IntegrityError, sqlite3.ProgrammingError)
+"""What SQLite says of a program that uses it wrongly."""
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS}
 
@@ -37,25 +41,35 @@ def told(error: BaseException) -> str | None:
 
 def _told(error: BaseException) -> str | None:
     original = getattr(error, "orig", None)
-    if isinstance(error, AssetOwnersError):
+    if isinstance(original or error, _MISTAKES):
+        message = None
+    elif isinstance(error, AssetOwnersError):
         message = str(error)
     elif isinstance(error, OSError):
         message = _of_file(error)
     elif isinstance(error, sqlite3.Error):
-        message = of_database(error, "the journal of writes", "writes.sqlite of the instance")
+        message = of_database(error, "a database", f"below {home()}")
     elif isinstance(original, sqlite3.Error):  # SQLAlchemy's, so Dagster's
         folder = os.environ.get("DAGSTER_HOME") or home() / "dagster"
         message = of_database(original, "Dagster's records of runs", f"a database below {folder}")
     elif isinstance(error, duckdb.Error):
         message = f"The catalogue {home() / 'warehouse.duckdb'} cannot be made: {error}"
-    elif isinstance(error, pl.exceptions.PolarsError) and (damaged := _damaged_tables()):
-        message = (
-            f"Damaged tables: {', '.join(damaged)}. Put them back from a backup, or move them away and run "
-            "again; of a day that the index still has move both files away, in logon_counts and in logon_days"
-        )
+    elif isinstance(error, pl.exceptions.PolarsError):
+        message = of_damaged_tables()
     else:
         message = None
     return message
+
+
+def of_damaged_tables() -> str | None:
+    """Name the Parquet files that cannot be read, for Polars does not; None when all can."""
+    damaged = [str(path) for path in sorted(tables_location().rglob("*.parquet")) if _is_damaged(path)]
+    if not damaged:
+        return None
+    return (
+        f"Damaged tables: {', '.join(damaged)}. Put them back from a backup, or move them away and run "
+        "again; of a day that the index still has move both files away, in logon_counts and in logon_days"
+    )
 
 
 def of_database(error: sqlite3.Error, what: str, where: Path | str) -> str:
@@ -77,8 +91,8 @@ def of_database(error: sqlite3.Error, what: str, where: Path | str) -> str:
     elif "FULL" in code or "IOERR" in code:
         remedy = "it cannot be written; free space on its disk, and run again"
     else:
-        remedy = "the user that runs this must be able to read and write it, and its folder"
-    return f"{what[0].upper()}{what[1:]} ({where}) cannot be used: {error}: {remedy}"
+        remedy = "the user that runs this must be able to read and write it and its folder"
+    return f"{what[0].upper()}{what[1:]} ({where}) cannot be used: {error}; {remedy}"
 
 
 def _of_file(error: OSError) -> str:
@@ -95,16 +109,9 @@ def _of_file(error: OSError) -> str:
     return said
 
 
-def _damaged_tables() -> list[str]:
-    """The Parquet files that cannot be read; Polars does not say which one it was."""
-    return [
-        str(path) for path in sorted(tables_location().rglob("*.parquet")) if _is_damaged(path.read_bytes())
-    ]
-
-
-def _is_damaged(content: bytes) -> bool:
+def _is_damaged(path: UPath) -> bool:
     try:
-        pl.read_parquet(BytesIO(content))
+        pl.read_parquet(BytesIO(path.read_bytes()))
     except pl.exceptions.PolarsError:
         return True
     return False

@@ -29,6 +29,7 @@ from pipelines.cli.stored import tables_of
 from reports.exports import harmless
 from resources.catalogue import catalogue_path, identifier, quoted, reach
 from resources.errors import AssetOwnersError, ConfigurationError
+from resources.failures import of_damaged_tables
 from resources.settings import home, load_instance, tables_location
 
 Format = Literal["table", "csv", "json"]
@@ -132,10 +133,14 @@ def _own_folder() -> Generator[Path]:
 def _told_to_the_analyst() -> Generator[None]:
     try:
         yield
-    except duckdb.ProgrammingError as error:
-        raise ConfigurationError(f"The query is wrong: {_indented(error)}") from error
     except duckdb.Error as error:
-        raise AssetOwnersError(f"DuckDB failed: {_indented(error)}") from error
+        if any(word in str(error).lower() for word in (".parquet", "decompress")) and (
+            message := of_damaged_tables()
+        ):
+            raise AssetOwnersError(message) from error
+        if not isinstance(error, duckdb.ProgrammingError):
+            raise AssetOwnersError(f"DuckDB failed: {_indented(error)}") from error
+        raise ConfigurationError(f"The query is wrong: {_indented(error)}") from error
 
 
 def _indented(error: duckdb.Error) -> str:

@@ -1,0 +1,83 @@
+"""What ends a command that found its home or its tables unfit: one message, exit status 1, one object."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ownership.windows import days_of
+from tests.ownership.builders import WINDOW
+
+
+def run(call, file, monkeypatch):
+    monkeypatch.setenv("NOT_NEEDED_TO_LOOK", "x")
+    window = ("--as-of", WINDOW.last, "--lookback-days", WINDOW.days)
+    return call("run", "--instance", file, "--json", *window)
+
+
+def error_of(ended):
+    """The error of a command that failed as it should; a command with --json tells it in its object, too."""
+    status, out, err = ended
+    assert status == 1, err
+    assert "Traceback" not in err
+    assert err.startswith("asset-owners: ")
+    error = err.removeprefix("asset-owners: ").strip()
+    assert not out or json.loads(out.splitlines()[-1])["error"] == error
+    return error
+
+
+def tear(path):
+    path.write_bytes(path.read_bytes()[:-20])
+    return str(path)
+
+
+@pytest.mark.parametrize("below", ["", "deeper"])
+def test_a_home_that_is_a_file_is_named_with_its_setting(call, instance_file, tmp_path, monkeypatch, below):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("ASSET_OWNERS_HOME", str(tmp_path / "file" / below))
+    error = error_of(run(call, instance_file, monkeypatch))
+    assert f"ASSET_OWNERS_HOME is {tmp_path / 'file' / below}: it must be a folder" in error
+
+
+def test_a_home_that_cannot_be_made_is_named_with_its_setting(call, instance_file, monkeypatch):
+    monkeypatch.setenv("ASSET_OWNERS_HOME", "/proc/no-home")
+    error = error_of(run(call, instance_file, monkeypatch))
+    assert "ASSET_OWNERS_HOME is /proc/no-home: it must be a folder, or one that can be created" in error
+
+
+def test_a_torn_table_is_named_by_each_command_that_reads_it(call, stored, tmp_path, monkeypatch):
+    tables = tmp_path / "home" / "tables" / "head_office"
+    torn = tear(tables / "owner_decisions.parquet")
+    for command in (("explain", "--instance", stored, "--json", "pc-2"), ("report", "--instance", stored)):
+        assert f"Damaged tables: {torn}. Put them back from a backup" in error_of(call(*command)), command
+    assert f"Damaged tables: {torn}. " in error_of(call("sql", "FROM conflicts"))
+    day = tear(tables / "logon_days" / f"{days_of(WINDOW)[0]}.parquet")
+    error = error_of(run(call, stored, monkeypatch))
+    assert (day in error, torn in error) == (True, True), "all that are damaged, to mend them in one go"
+
+
+def test_a_table_whose_middle_is_damaged_is_named_as_well(call, stored, tmp_path):
+    path = tmp_path / "home" / "tables" / "head_office" / "owner_decisions.parquet"
+    content = bytearray(path.read_bytes())
+    content[10:400] = b"x" * 390
+    path.write_bytes(content)
+    for command in (("explain", "--instance", stored, "--json", "pc-2"), ("sql", "FROM owner_decisions")):
+        assert f"Damaged tables: {path}. " in error_of(call(*command)), command
+
+
+def test_an_error_in_the_program_shows_its_trace_and_ends_as_a_failure(call, stored, monkeypatch):
+    def wrong(*_, **__):
+        raise KeyError("no such key")
+
+    monkeypatch.setattr("pipelines.cli.explain.host_story", wrong)
+    status, out, err = call("explain", "--instance", stored, "--json", "pc-2")
+    assert (status, json.loads(out)) == (1, {"error": "an error in the program: KeyError: 'no such key'"})
+    assert "Traceback" in err
+    assert Path(__file__).name in err
+
+    monkeypatch.setattr("pipelines.cli.run.run_scan", wrong)
+    status, out, err = run(call, stored, monkeypatch)
+    report = json.loads(out)
+    assert (status, report["instance"], report["run_id"]) == (1, "Head office", None)
+    assert report["error"] == "an error in the program: KeyError: 'no such key'"
+    assert "Traceback" in err
