@@ -59,8 +59,13 @@ def asset_checks(instance: Instance) -> list[dg.AssetChecksDefinition]:
         _checks(
             instance,
             "inventory_checks",
-            inventory_hosts=[inventory_certificate_is_verified, host_names_are_unique, owners_exist],
-            inventory_users=[identities_are_unique, users_have_a_department],
+            inventory_hosts=[
+                inventory_certificate_is_verified,
+                hosts_are_readable,
+                host_names_are_unique,
+                owners_exist,
+            ],
+            inventory_users=[users_are_readable, identities_are_unique, users_have_a_department],
         ),
         _checks(
             instance,
@@ -183,6 +188,28 @@ def _verified(section: str, url: str, *, ignore_ssl: bool) -> dg.AssetCheckResul
             passed=False, said=f"{section}ignore_ssl: is on; name the authority in {section}ca_file"
         )
     return _result(passed=True, said="The certificate is checked")
+
+
+def hosts_are_readable(_: dg.AssetCheckExecutionContext, scan: Scan) -> dg.AssetCheckResult:
+    """Each host asset can be read whole; one that cannot is left alone."""
+    hosts = _table(scan, "inventory_hosts")
+    odd = quality.unreadable_assets(hosts)
+    return _none(
+        odd,
+        f"{odd.height} of {hosts.height:,} host assets cannot be read and are left alone; mend them in the "
+        "inventory",
+    )
+
+
+def users_are_readable(_: dg.AssetCheckExecutionContext, scan: Scan) -> dg.AssetCheckResult:
+    """Each user asset can be read whole; one that cannot owns nothing, and its names are ambiguous."""
+    users = _table(scan, "inventory_users")
+    odd = quality.unreadable_assets(users)
+    return _none(
+        odd,
+        f"{odd.height} of {users.height:,} user assets cannot be read and get no host, nor does anybody of "
+        "their names; mend them in the inventory",
+    )
 
 
 def host_names_are_unique(_: dg.AssetCheckExecutionContext, scan: Scan) -> dg.AssetCheckResult:

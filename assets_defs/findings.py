@@ -38,21 +38,22 @@ def of_days(days: pl.DataFrame) -> dict[str, Any]:
 
 
 def of_hosts(hosts: pl.DataFrame) -> dict[str, Any]:
-    """How many host assets have an owner before the run.
+    """How many host assets have an owner before the run, and how many cannot be read.
 
     Args:
         hosts: Rows of `inventory_hosts`.
     """
-    return {"with_owner": hosts.filter(pl.col("owner_ids").list.len() > 0).height}
+    owned = hosts.filter(pl.col("owner_ids").list.len() > 0)
+    return {"with_owner": owned.height, "unreadable": hosts["problem"].count()}
 
 
 def of_users(users: pl.DataFrame) -> dict[str, Any]:
-    """How many user assets have a department for their hosts to get.
+    """How many user assets have a department for their hosts to get, and how many cannot be read.
 
     Args:
         users: Rows of `inventory_users`.
     """
-    return {"with_department": users["user_department"].count()}
+    return {"with_department": users["user_department"].count(), "unreadable": users["problem"].count()}
 
 
 def of_matches(matches: pl.DataFrame) -> dict[str, Any]:
@@ -63,6 +64,7 @@ def of_matches(matches: pl.DataFrame) -> dict[str, Any]:
     """
     decisive = matches.filter("decisive")
     users = pl.col("username").n_unique()
+    ambiguous = pl.col("username").is_duplicated() | pl.col("problem").is_not_null()
     fields = (
         decisive.group_by(field="matched_by")
         .agg(users=users)
@@ -71,7 +73,7 @@ def of_matches(matches: pl.DataFrame) -> dict[str, Any]:
     return {
         "users": matches["username"].n_unique(),
         "unmatched_users": matches["user_id"].null_count(),
-        "ambiguous_users": decisive.filter(pl.col("username").is_duplicated())["username"].n_unique(),
+        "ambiguous_users": decisive.filter(ambiguous)["username"].n_unique(),
         "users_by_field": examples(fields),
     }
 
@@ -143,15 +145,13 @@ def of_writes(writes: pl.DataFrame, decisions: pl.DataFrame) -> dict[str, Any]:
     """
     counts = dict(writes["outcome"].value_counts().iter_rows())
     written, failed = counts.get("written", 0), counts.get("failed", 0)
-    hosts = decisions["host_id"].count()
-    owned = owned_percent(decisions) + 100 * written / max(hosts, 1)
     failures = writes.filter(pl.col("outcome").is_in(["failed", "not_written", "intended"]))
     conflicts = decisions.filter(action="conflict")
     found: dict[str, Any] = {
         **of_outcomes(writes),
         "hosts_written": written,
         "hosts_failed": failed,
-        "hosts_owned_percent": round(owned, 1),
+        "hosts_owned_percent": round(owned_percent(decisions, written=written), 1),
         "conflicts": conflicts.height,
     }
     if not failures.is_empty():

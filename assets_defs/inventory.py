@@ -1,6 +1,6 @@
-"""The inventory: host assets and user assets as the service lists them."""
+"""The inventory: host assets and user assets as the service lists them, odd ones among them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,9 +11,14 @@ from assets_defs.findings import of_hosts, of_users
 from assets_defs.progress import Progress
 from assets_defs.scan import InstanceRun, Scan, resource_keys, scan_of, told_to_the_operator
 from assets_defs.specs import described, made
+from ownership.identities import printable
+from ownership.quality import too_many_unreadable, unreadable_assets
+from resources.errors import ProtocolError
 from resources.inventory import OnProgress, untold
 from resources.records import AssetRows, host_rows, user_rows
 from resources.settings import Instance, ListCall
+
+_MOST_NAMED = 3
 
 
 def inventory_assets(instance: Instance) -> list[dg.AssetsDefinition]:
@@ -50,16 +55,35 @@ def _listed(
 def list_hosts(run: InstanceRun, on_progress: OnProgress = untold) -> pl.DataFrame:
     """List the host assets as rows of inventory_hosts."""
     instance = run.instance
-    return _listed_now(run, instance.platform.contract.hosts, host_rows(instance), on_progress)
+    frame = _listed_now(run, instance.platform.contract.hosts, host_rows(instance), on_progress)
+    return _mostly_readable(frame, "hosts", ("platform_user_field", "platform_hostname_field"))
 
 
 def list_users(run: InstanceRun, on_progress: OnProgress = untold) -> pl.DataFrame:
     """List the user assets as rows of inventory_users."""
     instance = run.instance
-    return _listed_now(run, instance.platform.contract.users, user_rows(instance), on_progress)
+    frame = _listed_now(run, instance.platform.contract.users, user_rows(instance), on_progress)
+    return _mostly_readable(frame, "users", ("platform_user_value_field",))
 
 
 def _listed_now(run: InstanceRun, call: ListCall, rows: AssetRows, on_progress: OnProgress) -> pl.DataFrame:
     listed_at = datetime.now(UTC)
     frame = run.inventory().list_assets(call, rows.read, on_progress=on_progress)
     return rows.table(frame).with_columns(listed_at=listed_at)
+
+
+def _mostly_readable(frame: pl.DataFrame, kind: str, settings: Sequence[str]) -> pl.DataFrame:
+    """Let single odd assets pass (readings §2.3).
+
+    Raises:
+        ProtocolError: they are so many that the contract or the name of a field must be wrong.
+    """
+    odd = unreadable_assets(frame)
+    if not too_many_unreadable(odd.height, frame.height):
+        return frame
+    first = "; ".join(f"{printable(one)}: {problem}" for one, problem in odd.head(_MOST_NAMED).iter_rows())
+    raise ProtocolError(
+        f"{odd.height:,} of the {frame.height:,} {kind} that the inventory lists cannot be read, which are "
+        f"too many for odd ones; nothing was written. Check {', '.join(settings)} and platform.contract "
+        f"({kind}, fields_in). The first are {first}"
+    )

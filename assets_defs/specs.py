@@ -25,7 +25,8 @@ FROM {table}
 ORDER BY day DESC LIMIT 30;""",
     "inventory_hosts": """\
 SELECT department, count(*) AS hosts,
-       count(*) FILTER (len(owner_ids) > 0) AS owned
+       count(*) FILTER (len(owner_ids) > 0) AS owned,
+       count(problem) AS unreadable
 FROM {table}
 GROUP BY department ORDER BY hosts DESC;""",
     "inventory_users": """\

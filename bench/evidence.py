@@ -134,6 +134,7 @@ def _hosts(hosts: pl.Series, users: pl.Series) -> pl.DataFrame:
             .otherwise(pl.lit([], pl.List(pl.String))),
             department=pl.lit(None, pl.String),
             criticality=pl.lit("low"),
+            problem=pl.lit(None, pl.String),
             listed_at=pl.lit(LISTED_AT, pl.Datetime("us", "UTC")),
         )
         .filter(number % 20 != 3)
@@ -155,6 +156,7 @@ def _users(users: pl.Series) -> pl.DataFrame:
             directory_user_surname=pl.concat_list(pl.format("surname{}", number // 10)),
             user_department=pl.lit("Sales"),
             criticality=pl.lit("high"),
+            problem=pl.lit(None, pl.String),
             listed_at=pl.lit(LISTED_AT, pl.Datetime("us", "UTC")),
         )
         .filter(number % 10 != 4)

@@ -60,10 +60,18 @@ def _counted(reasons: pl.Series) -> str | None:
     return ", ".join(f"{reason} {count:,}" for reason, count in counts.iter_rows()) or None
 
 
-def owned_percent(decisions: pl.DataFrame) -> float:
-    """Share of the host assets that had an owner when the inventory was listed (percent); 0 without any."""
-    hosts = decisions.drop_nulls("host_id")
-    return 100 * hosts["existing_owner"].count() / max(hosts.height, 1)
+def owned_percent(decisions: pl.DataFrame, *, written: int = 0) -> float:
+    """Share of the host assets that had an owner when the inventory was listed (percent); 0 without any.
+
+    An asset that cannot be read, and of which no owner is known, counts neither way.
+
+    Args:
+        decisions: Rows of `owner_decisions`.
+        written: Hosts that got an owner since.
+    """
+    known = (pl.col("evidence") != "unreadable_asset") | pl.col("existing_owner").is_not_null()
+    hosts = decisions.drop_nulls("host_id").filter(known)
+    return 100 * (hosts["existing_owner"].count() + written) / max(hosts.height, 1)
 
 
 def shares_of_leaders(leaders: pl.DataFrame, *, threshold_percent: int) -> pl.DataFrame:

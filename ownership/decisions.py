@@ -50,12 +50,18 @@ def owner_decisions(
         Rows of `owner_decisions`, sorted by hostname and host_id: one for each host asset, and one for each
         host name of the shares that no host asset has.
     """
+    readable = pl.col("problem").is_null()
     candidates = (
         matches.lazy()
         .filter("decisive")
         .group_by("username")
-        .agg(pl.first("matched_by"), candidate_ids=pl.col("user_id").sort())
+        .agg(
+            pl.coalesce(pl.col("matched_by").filter(readable).first(), pl.first("matched_by")),
+            candidate_ids=pl.col("user_id").sort(),
+            readable=readable.all(),
+        )
     )
+    unreadable = pl.col("problem").is_not_null()
     named = pl.col("evidence").is_in(NAMING)
     found = pl.col("candidate_ids").list.len()
     owned = pl.col("owner_ids").list.len() > 0
@@ -73,8 +79,8 @@ def owner_decisions(
         .with_columns(
             match=_first(
                 {
-                    "matched": named & (found == 1),
-                    "ambiguous_user": named & (found > 1),
+                    "matched": named & (found == 1) & pl.col("readable"),
+                    "ambiguous_user": named & (found > 0),
                     "no_user_asset": named,
                 }
             )
@@ -87,7 +93,7 @@ def owner_decisions(
                     "write": resolved & ~owned,
                     "agree": resolved & pl.col("owner_ids").list.contains(pl.col("resolved_owner")),
                     "conflict": resolved,
-                    "keep": owned,
+                    "keep": owned & ~unreadable,
                     "none": pl.lit(value=True),
                 }
             ),
@@ -114,6 +120,7 @@ def _evidence(rules: Rules) -> dict[str, pl.Expr]:
     """What the logons of a host say, the first that holds (readings §2.3)."""
     leading = 100 * pl.col("events") > rules.share_threshold_percent * pl.col("total_events")
     return {
+        "unreadable_asset": pl.col("problem").is_not_null(),
         "no_hostname": pl.col("hostname").is_null(),
         "excluded_host": pl.col("excluded"),
         "hostname_collision": pl.col("collides"),

@@ -18,6 +18,7 @@ from ownership.remedies import FieldNames, remedies
 _SHOWN_USERS = 10
 
 _EVIDENCE = {
+    "unreadable_asset": "The asset cannot be read: {problem}.",
     "no_hostname": "The asset has no host name, so no logon can be its own.",
     "excluded_host": "Host names like this are excluded (exclude_hosts).",
     "hostname_collision": "The short name stands for hosts of different domains; nobody is guessed.",
@@ -34,6 +35,7 @@ _MATCH = {
     "no_user_asset": "No user asset has the name {username}.",
     "ambiguous_user": "By {matched_by}, {username} may be any of {candidate_ids}; nobody is guessed.",
 }
+_ODD_USER = "{username} fits the user asset {user_id}, which cannot be read ({problem}); nobody is guessed."
 _ACTION = {
     "write": "The host had no owner, so {resolved_owner} is to be written.",
     "agree": "The host has that owner already ({existing_owner}); nothing to do.",
@@ -42,6 +44,7 @@ _ACTION = {
     "none": "The host stays without an owner.",
     "no_host": "No host asset has this name, so there is nothing to write to.",
 }
+_LEFT_ALONE = "Nothing is written to an asset that cannot be read."
 _OUTCOME = {
     "planned": "Planned, not written",
     "intended": "Begun, outcome not known yet",
@@ -129,12 +132,12 @@ def _decision_story(
 ) -> dict[str, Any]:
     is_asset = pl.col("host_id") == pl.lit(decision["host_id"], pl.String)
     asset = next(hosts.filter(is_asset).iter_rows(named=True), None)
-    names = asset["hostnames"] if asset else [decision["hostname"]]
+    names = asset["hostnames"] or [] if asset else [decision["hostname"]]
     compared = _folded(names, short=rules.hostname_match == "short")
     on_host = shares.filter(pl.col("hostname").is_in(compared))
     of_asset = writes.filter(is_asset)
     since = of_asset.filter(pl.coalesce("completed_at", "intended_at") >= decision["decided_at"])
-    people = dict.fromkeys([*decision["candidate_ids"], *(asset["owner_ids"] if asset else ())])
+    people = dict.fromkeys([*decision["candidate_ids"], *(asset["owner_ids"] or () if asset else ())])
     changes = remedies(
         decision,
         matches=matches,
@@ -172,7 +175,7 @@ def _users(on_host: pl.DataFrame, matches: pl.DataFrame) -> list[dict[str, Any]]
         matches.lazy()
         .drop_nulls("user_id")
         .group_by("username")
-        .agg(user_assets=pl.struct("user_id", "matched_by", "decisive"))
+        .agg(user_assets=pl.struct("user_id", "matched_by", "decisive", "problem"))
     )
     columns = ("username", "events", "share", "first_seen", "last_seen", "username_spellings")
     return (
@@ -190,7 +193,7 @@ def _user_asset(user_id: str, users: pl.DataFrame, fields: FieldNames) -> dict[s
     if row is None:
         return {"user_id": user_id, "in_inventory": False}
     names = {field: row["user_value" if field == fields.user_value else field] for field in fields.asked}
-    others = {field: row[field] for field in ("user_department", "criticality")}
+    others = {field: row[field] for field in ("user_department", "criticality", "problem")}
     return {"user_id": user_id, "in_inventory": True} | names | others
 
 
@@ -252,7 +255,9 @@ def _stands_for(user_assets: Sequence[Mapping[str, Any]]) -> str:
     decisive = [asset for asset in user_assets if asset["decisive"]]
     if not decisive:
         return "none"
-    ids = " or ".join(_shown(asset["user_id"]) for asset in decisive)
+    ids = " or ".join(
+        _shown(asset["user_id"]) + (" (unreadable)" if asset["problem"] else "") for asset in decisive
+    )
     return f"{ids} by {decisive[0]['matched_by']}"
 
 
@@ -267,22 +272,39 @@ def _decision(decision: Mapping[str, Any]) -> Iterator[str]:
     )
     yield "  " + _EVIDENCE[decision["evidence"]].format(**values)
     if decision["match"]:
-        yield "  " + _MATCH[decision["match"]].format(**values)
+        odd = list(_odd_candidates(decision))
+        if not odd or len(decision["candidate_ids"]) > 1:
+            yield "  " + _MATCH[decision["match"]].format(**values)
+        yield from odd
         yield from _later_fields(decision)
-    yield "  " + _ACTION[decision["action"]].format(**values)
+    yield "  " + (_LEFT_ALONE if decision["problem"] else _ACTION[decision["action"]]).format(**values)
     yield from map(_write, decision["writes"])
     yield from _inventory(decision)
     yield "  What would change that:"
     yield from (f"  - {change['text']}" for change in decision["what_would_change"])
 
 
+def _odd_candidates(decision: Mapping[str, Any]) -> Iterator[str]:
+    """The user assets that make the name ambiguous because they cannot be read whole."""
+    for asset in _assets_of(decision):
+        if asset["problem"]:
+            values = {name: _shown(asset[name]) for name in ("user_id", "problem")}
+            yield "  " + _ODD_USER.format(username=_shown(decision["username"]), **values)
+
+
+def _assets_of(decision: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """The user assets that the host's leading user may stand for."""
+    for user in decision["users"]:
+        if user["username"] == decision["username"]:
+            yield from user["user_assets"]
+
+
 def _later_fields(decision: Mapping[str, Any]) -> Iterator[str]:
     """What fields say that were not asked, because one before them knew the name."""
     later: dict[str, list[str]] = {}
-    for user in decision["users"]:
-        for asset in user["user_assets"]:
-            if user["username"] == decision["username"] and not asset["decisive"]:
-                later.setdefault(asset["matched_by"], []).append(asset["user_id"])
+    for asset in _assets_of(decision):
+        if not asset["decisive"]:
+            later.setdefault(asset["matched_by"], []).append(asset["user_id"])
     for field, ids in later.items():
         yield f"  Not asked any more: {field}, which says {_shown(ids)}."
 
@@ -311,13 +333,14 @@ def _inventory(decision: Mapping[str, Any]) -> Iterator[str]:
             "department": host["department"],
             "criticality": host["criticality"],
         }
-        values = (f"{name} {_shown(value)}" if value else f"no {name}" for name, value in held.items())
+        none = "no {} that can be read" if host["problem"] else "no {}"
+        values = (f"{name} {_shown(value)}" if value else none.format(name) for name, value in held.items())
         yield f"  - host {_shown(host['host_id'])}: {', '.join(values)}"
     for asset in decision["user_assets"]:
         values = (
             f"{name} {_shown(value)}"
             for name, value in asset.items()
-            if value and name not in {"user_id", "in_inventory"}
+            if value and name not in {"user_id", "in_inventory", "problem"}
         )
         held = ", ".join(values) if asset["in_inventory"] else "no such user asset"
         yield f"  - user {_shown(asset['user_id'])}: {held}"

@@ -16,7 +16,7 @@ _HOST = ("host_id", _UNLISTED)
 # What a reader would call another decision. Counts and shares move every day, and so does who comes first
 # where nobody wins; neither changes what is known about the owner.
 _DECISION = (
-    *("hostname", "host_id", "evidence", "match", "action", "resolved_owner", "existing_owner"),
+    *("hostname", "host_id", "evidence", "problem", "match", "action", "resolved_owner", "existing_owner"),
     pl.when(pl.col("evidence").is_in(NAMING)).then("username"),
     pl.col("candidate_ids").list.join(","),
     pl.col("total_events") > 0,
@@ -44,8 +44,8 @@ def changed_decisions(
 ) -> pl.DataFrame:
     """Find the decisions that differ from those before.
 
-    Another name, evidence, match, action, winner, candidates or owner is another decision; other counts,
-    shares and days are not. Who comes first where nobody wins counts as a count.
+    Another name, evidence, problem, match, action, winner, candidates or owner is another decision; other
+    counts, shares and days are not. Who comes first where nobody wins counts as a count.
 
     Args:
         before: The state before, as `latest` gives it.

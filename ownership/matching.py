@@ -15,7 +15,8 @@ def username_matches(shares: pl.DataFrame, users: pl.DataFrame, *, user_value_fi
     """Look every user name of the evidence up in the user assets (§1 rule 4; readings §2.1).
 
     The instance's user value field is asked first, then those of rule 4, each once; the first field that
-    knows the name decides, and what later fields say is kept beside it.
+    knows the name decides, and what later fields say is kept beside it. A user asset that cannot be read
+    whole matches nobody: whatever field of it knows the name, the name is ambiguous.
 
     Args:
         shares: Rows of `host_user_shares`; their usernames alone will do.
@@ -29,19 +30,21 @@ def username_matches(shares: pl.DataFrame, users: pl.DataFrame, *, user_value_fi
     columns = {user_value_field: "user_value"} | {name: name for name in FIELDS if name != user_value_field}
     known = pl.concat(
         users.lazy()
-        .select("user_id", username=column)
+        .select("user_id", "problem", username=column)
         .explode("username")
         .with_columns(fold_username(pl.col("username")), matched_by=pl.lit(field), order=pl.lit(order))
         for order, (field, column) in enumerate(columns.items())
     )
     # A candidate whom several fields know is found by the first of them.
     known = known.unique(["username", "user_id"], keep="first", maintain_order=True)
+    readable = pl.col("problem").is_null()
+    first = pl.when(readable).then("order").min().over("username")
     return (
         shares.lazy()
         .select(pl.col("username").unique())
         .join(known, on="username", how="left")
-        .with_columns(decisive=pl.col("order").eq(pl.min("order").over("username")).fill_null(value=False))
+        .with_columns(decisive=(pl.col("order").eq(first) | ~readable).fill_null(value=False))
         .sort("username", "order", "user_id")
-        .select("username", "user_id", "matched_by", "decisive")
+        .select("username", "user_id", "matched_by", "decisive", "problem")
         .collect(engine="streaming")
     )

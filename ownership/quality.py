@@ -16,6 +16,12 @@ from ownership.windows import days_to_fetch
 FRESH_FOR = timedelta(hours=24)
 """How long a day whose events may still come counts as fresh after it was fetched."""
 
+UNREADABLE_LIMIT = 10
+"""So many assets of a list may be odd, whatever their share."""
+
+UNREADABLE_LIMIT_PERCENT = 5
+"""Share of a list's assets that may be odd; beyond both limits the contract is more likely wrong."""
+
 
 def stale_days(
     days: Sequence[date],
@@ -83,6 +89,23 @@ def days_lacking_fields(days: pl.DataFrame, *, limit_percent: int) -> pl.DataFra
         .select("day", "matching", "lacking_user", "lacking_host")
         .sort("day")
     )
+
+
+def unreadable_assets(assets: pl.DataFrame) -> pl.DataFrame:
+    """Find assets that cannot be read whole.
+
+    Args:
+        assets: Rows of `inventory_hosts` or `inventory_users`.
+
+    Returns:
+        host_id or user_id, problem; by id.
+    """
+    return assets.select(pl.col("^(host|user)_id$"), "problem").drop_nulls("problem").sort(pl.first())
+
+
+def too_many_unreadable(unreadable: int, assets: int) -> bool:
+    """Tell single odd assets from a contract or a field name that is wrong (readings §2.3)."""
+    return unreadable > UNREADABLE_LIMIT and 100 * unreadable > UNREADABLE_LIMIT_PERCENT * assets
 
 
 def shared_hostnames(hosts: pl.DataFrame, *, short: bool) -> pl.DataFrame:
@@ -176,21 +199,24 @@ def users_of_unlike_domains(shares: pl.DataFrame) -> pl.DataFrame:
 
 
 def names_without_user(shares: pl.DataFrame, matches: pl.DataFrame) -> pl.DataFrame:
-    """Find user names of the evidence that stand for no user asset, or for several.
+    """Find user names of the evidence that stand for no user asset, for several, or for an unreadable one.
 
     Args:
         shares: Rows of `host_user_shares`.
         matches: Rows of `username_matches` for them.
 
     Returns:
-        username, hosts, events, user_assets (0 or more than 1); most events first, ties by name.
+        username, hosts, events, user_assets (1: it cannot be read whole); most events first, ties by name.
     """
-    candidates = matches.group_by("username").agg(user_assets=pl.col("decisive").sum())
+    candidates = matches.group_by("username").agg(
+        user_assets=pl.col("decisive").sum(), readable=pl.col("problem").is_null().all()
+    )
     return (
         shares.group_by("username")
         .agg(hosts=pl.len(), events=pl.sum("events"))
         .join(candidates, on="username", how="left")
-        .filter(pl.col("user_assets") != 1)
+        .filter((pl.col("user_assets") != 1) | ~pl.col("readable"))
+        .drop("readable")
         .sort("events", "username", descending=[True, False])
     )
 

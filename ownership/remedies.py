@@ -104,7 +104,9 @@ def remedies(
         fields: The instance's field names.
     """
     evidence, hostname = decision["evidence"], _shown(decision["hostname"])
-    if evidence == "no_hostname":
+    if evidence == "unreadable_asset":
+        yield _mended("host", decision["host_id"], decision["problem"])
+    elif evidence == "no_hostname":
         yield Remedy("hostname", f"Give the asset a host name in {fields.hostname}.")
     elif evidence == "excluded_host":
         yield Remedy("exclude_hosts", _excluding(full_names, rules))
@@ -129,12 +131,16 @@ def remedies(
     if decision["match"] == "no_user_asset":
         yield _user_asset(decision["username"], fields)
     if decision["match"] == "ambiguous_user":
-        yield _one_candidate(decision, fields)
+        yield from _one_candidate(decision, matches, fields)
     if decision["action"] == "no_host":
         known = f", which host asset {_either(namesakes)} has but for the domain part" if namesakes else ""
         yield Remedy("host_asset", f"There must be a host asset with {hostname} in {fields.hostname}{known}.")
     else:
         yield from _to_be_written(decision, outcome, fields)
+
+
+def _mended(kind: str, asset_id: str, problem: str) -> Remedy:
+    return Remedy("mend_asset", f"Mend {kind} asset {_shown(asset_id)} in the inventory: {_shown(problem)}.")
 
 
 def _to_win(decision: Mapping[str, Any], matches: pl.DataFrame, rules: Rules) -> Iterator[Remedy]:
@@ -144,7 +150,7 @@ def _to_win(decision: Mapping[str, Any], matches: pl.DataFrame, rules: Rules) ->
     events = {first: decision["events"], second: decision["runner_up_events"]}
     for username in (first, second) if second else (first,):
         lacking = events_lacking(events[username], decision["total_events"], **needed)
-        stands_for = _stands_for(matches.filter("decisive", username=username)["user_id"].sort().to_list())
+        stands_for = _stands_for(matches.filter("decisive", username=username).sort("user_id"))
         who = _shown(username)
         if lacking:
             text = f"With {_logons(lacking)}, {who} would win, who {stands_for}."
@@ -168,13 +174,21 @@ def _user_asset(username: str, fields: FieldNames) -> Remedy:
     )
 
 
-def _one_candidate(decision: Mapping[str, Any], fields: FieldNames) -> Remedy:
-    """The field that decided must name one of them, or a field that is asked before it."""
+def _one_candidate(
+    decision: Mapping[str, Any], matches: pl.DataFrame, fields: FieldNames
+) -> Iterator[Remedy]:
+    """All must be readable, and the field that decided must name one of them, or a field before it."""
+    odd = matches.filter(username=decision["username"]).drop_nulls("problem").sort("user_id")
+    for user_id, problem in odd.select("user_id", "problem").iter_rows():
+        yield _mended("user", user_id, problem)
+    readable = [user_id for user_id in decision["candidate_ids"] if user_id not in odd["user_id"]]
+    if len(readable) < 2:
+        return
     matched_by, username = decision["matched_by"], _shown(decision["username"])
-    text = f"Leave the name {username} to one of {_either(decision['candidate_ids'])} in {matched_by}"
+    text = f"Leave the name {username} to one of {_either(readable)} in {matched_by}"
     if earlier := fields.asked[: fields.asked.index(matched_by)]:
         text += f", or enter it for the right one in {_either(earlier)}, which is asked first"
-    return Remedy("one_candidate", f"{text}.", decision["username"])
+    yield Remedy("one_candidate", f"{text}.", decision["username"])
 
 
 def _to_be_written(decision: Mapping[str, Any], outcome: str | None, fields: FieldNames) -> Iterator[Remedy]:
@@ -204,7 +218,10 @@ def _excluding(full_names: Sequence[str], rules: Rules) -> str:
     return f"Take {_either(fitting)} out of rules.exclude_hosts."
 
 
-def _stands_for(user_ids: Sequence[str]) -> str:
+def _stands_for(matches: pl.DataFrame) -> str:
+    user_ids = matches["user_id"].to_list()
+    if unreadable := matches.drop_nulls("problem")["user_id"].to_list():
+        return f"fits {_either(unreadable)}, which cannot be read, so nobody is guessed"
     if not user_ids:
         return "has no user asset yet"
     if len(user_ids) == 1:

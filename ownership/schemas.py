@@ -15,6 +15,7 @@ from pandera.api.polars.model_config import BaseConfig
 from pandera.errors import SchemaErrors
 
 EVIDENCE = (
+    "unreadable_asset",
     "no_hostname",
     "excluded_host",
     "hostname_collision",
@@ -46,6 +47,7 @@ Instant = Annotated[pl.Datetime, "us", "UTC"]
 OwnerValues = Annotated[pl.Struct, {"owner": pl.String, "department": pl.String, "criticality": pl.String}]
 
 _NOT_EMPTY = {"min_value": 1}
+_PROBLEM = "Why the asset cannot be read whole: field, type found there and setting; null: it can be."
 _SHOWN_ROWS = 5
 _SHOWN_CHARACTERS = 80
 
@@ -53,6 +55,14 @@ _SHOWN_CHARACTERS = 80
 def _rule(text: str, holds: pl.Expr) -> Any:
     """A rule over several columns of each row; `text` says what must hold."""
     return pa.dataframe_check(classmethod(lambda _, data: data.lazyframe.select(holds)), error=text)
+
+
+def _null_has_a_reason(*columns: str) -> Any:
+    """A rule: only of an asset that cannot be read a list is null, and the problem says why."""
+    known = pl.all_horizontal(pl.col(column).is_not_null() for column in columns)
+    return _rule(
+        f"{', '.join(columns)} are null only where problem says why", pl.col("problem").is_not_null() | known
+    )
 
 
 def _since(version: str) -> dict[str, str]:
@@ -115,11 +125,20 @@ class InventoryHosts(Table):
     __key__ = ("host_id",)
 
     host_id: pl.String = pa.Field(description="Id of the host asset.", unique=True, str_length=_NOT_EMPTY)
-    hostnames: Strings = pa.Field(description="Values of the platform hostname field; empty: none.")
-    owner_ids: Strings = pa.Field(description="Ids of the user assets that own the host; empty: no owner.")
+    hostnames: Strings = pa.Field(
+        description="Values of the platform hostname field; empty: none; null: cannot be read.", nullable=True
+    )
+    owner_ids: Strings = pa.Field(
+        description="Ids of the user assets that own the host; empty: no owner; null: cannot be read, so "
+        "whether it has one is not known.",
+        nullable=True,
+    )
     department: pl.String = pa.Field(description="Department of the host.", nullable=True)
     criticality: pl.String = pa.Field(description="Criticality of the host.", nullable=True)
+    problem: pl.String = pa.Field(description=_PROBLEM, nullable=True, metadata=_since("0.2.0"))
     listed_at: Instant = pa.Field(description="When the inventory was listed (UTC).")
+
+    null_has_a_reason = _null_has_a_reason("hostnames", "owner_ids")
 
 
 class InventoryUsers(Table):
@@ -128,13 +147,22 @@ class InventoryUsers(Table):
     __key__ = ("user_id",)
 
     user_id: pl.String = pa.Field(description="Id of the user asset.", unique=True, str_length=_NOT_EMPTY)
-    user_value: Strings = pa.Field(description="Values of the instance's platform user value field.")
-    user_email: Strings = pa.Field(description="E-mail addresses.")
-    directory_user_sam_account_name: Strings = pa.Field(description="SAM account names.")
-    directory_user_surname: Strings = pa.Field(description="Surnames.")
+    user_value: Strings = pa.Field(
+        description="Values of the instance's platform user value field; null: cannot be read.", nullable=True
+    )
+    user_email: Strings = pa.Field(description="E-mail addresses; null: cannot be read.", nullable=True)
+    directory_user_sam_account_name: Strings = pa.Field(
+        description="SAM account names; null: cannot be read.", nullable=True
+    )
+    directory_user_surname: Strings = pa.Field(description="Surnames; null: cannot be read.", nullable=True)
     user_department: pl.String = pa.Field(description="Department of the user.", nullable=True)
     criticality: pl.String = pa.Field(description="Criticality of the user.", nullable=True)
+    problem: pl.String = pa.Field(description=_PROBLEM, nullable=True, metadata=_since("0.2.0"))
     listed_at: Instant = pa.Field(description="When the inventory was listed (UTC).")
+
+    null_has_a_reason = _null_has_a_reason(
+        "user_value", "user_email", "directory_user_sam_account_name", "directory_user_surname"
+    )
 
 
 class HostUserShares(Table):
@@ -166,7 +194,8 @@ class HostUserShares(Table):
 class UsernameMatches(Table):
     """A user asset that a user name of the evidence may stand for, and the first field that says so.
 
-    A user name that fits no user asset has one row without one.
+    A user name that fits no user asset has one row without one. A user name stands for a user asset where it
+    has one decisive row, and that one without a problem.
     """
 
     __key__ = ("username", "user_id")
@@ -178,7 +207,15 @@ class UsernameMatches(Table):
     matched_by: pl.String = pa.Field(
         description="Field of the user asset that holds the name.", nullable=True
     )
-    decisive: pl.Boolean = pa.Field(description="Whether the field is the first that gave any match.")
+    decisive: pl.Boolean = pa.Field(
+        description="Whether the field is the first that gave any match, or the user asset cannot be read "
+        "whole: then any of its fields makes the name ambiguous."
+    )
+    problem: pl.String = pa.Field(
+        description="Why the user asset cannot be read whole, so that nobody is guessed; null: it can be.",
+        nullable=True,
+        metadata=_since("0.2.0"),
+    )
 
     complete = _rule(
         "user_id and matched_by come together, and nobody is not decisive",
@@ -221,9 +258,14 @@ class OwnerDecisions(Table):
     matched_by: pl.String = pa.Field(
         description="Field of the user assets that decided, also where it named several.", nullable=True
     )
-    candidate_ids: Strings = pa.Field(description="Ids of the user assets the deciding field names, sorted.")
+    candidate_ids: Strings = pa.Field(
+        description="Ids of the user assets the deciding field names, and of those that any field names and "
+        "that cannot be read whole, sorted."
+    )
     existing_owner: pl.String = pa.Field(
-        description="Owner the host had, several joined with commas; null: none.", nullable=True
+        description="Owner the host had, several joined with commas; null: none, or, of an asset that cannot "
+        "be read, not known.",
+        nullable=True,
     )
     window_from: pl.Date = pa.Field(description="First day of the look-back window.")
     window_to: pl.Date = pa.Field(description="Last day of the look-back window.")
@@ -232,6 +274,11 @@ class OwnerDecisions(Table):
     )
     decided_at: Instant = pa.Field(description="When the run decided (UTC).")
     run_id: pl.String = pa.Field(description="Id of the run that decided.")
+    problem: pl.String = pa.Field(
+        description="Why the host asset cannot be read; null: it can be.",
+        nullable=True,
+        metadata=_since("0.2.0"),
+    )
 
     events_within_total = _rule("events is at most total_events", pl.col("events") <= pl.col("total_events"))
     match_follows_evidence = _rule(
@@ -241,6 +288,11 @@ class OwnerDecisions(Table):
     owner_follows_match = _rule(
         "resolved_owner is set exactly when match is matched",
         pl.col("resolved_owner").is_not_null() == pl.col("match").eq_missing("matched"),
+    )
+    problem_is_the_evidence = _rule(
+        "problem is set exactly when the evidence is unreadable_asset, and the action is none then",
+        pl.col("problem").is_not_null().eq(pl.col("evidence") == "unreadable_asset")
+        & (pl.col("problem").is_null() | pl.col("action").is_in(["none", GONE])),
     )
     never_overwrite = _rule(
         "write has a host asset without an owner, and a resolved owner",
@@ -254,9 +306,10 @@ class OwnerDecisions(Table):
 class OwnerDecisionsHistory(OwnerDecisions):
     """A decision that differs from the one before it, as the run that made it stored it.
 
-    A decision holds until the host's next row: another name, evidence, match, action, winner, candidates or
-    owner make a row, other counts do not. A host that neither inventory nor logons know any more gets a last
-    row with the action gone. Rows are kept for keep.history_days, and the older ones that still held then.
+    A decision holds until the host's next row: another name, evidence, problem, match, action, winner,
+    candidates or owner make a row, other counts do not. A host that neither inventory nor logons know any
+    more gets a last row with the action gone. Rows are kept for keep.history_days, and the older ones that
+    still held then.
     """
 
     __key__ = ("hostname", "host_id", "decided_at")

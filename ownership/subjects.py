@@ -24,9 +24,9 @@ def subjects_with_leaders(
         exclude_hosts: Wildcards for whole or short host names.
 
     Returns:
-        host_id (null where no asset has the name), owner_ids, hostname (the first), excluded, collides; the
-        leader's username, events, share, first_seen, last_seen; total_events, user_count, runner_up_username,
-        runner_up_events. Without logons the counts are 0 and the rest is null.
+        host_id (null where no asset has the name), owner_ids, problem, hostname (the first), excluded,
+        collides; the leader's username, events, share, first_seen, last_seen; total_events, user_count,
+        runner_up_username, runner_up_events. Without logons the counts are 0 and the rest is null.
     """
     leaders = _leaders(shares, of="hostname").collect(engine="streaming").lazy()
     subjects = _subjects(leaders, hosts, short=short).collect(engine="streaming").lazy()
@@ -60,16 +60,19 @@ def subjects_with_leaders(
 
 
 def _subjects(leaders: pl.LazyFrame, hosts: pl.LazyFrame, *, short: bool) -> pl.LazyFrame:
-    """Number the subjects: subject, host_id, owner_ids, names (as compared, distinct), hostname (first)."""
+    """Number the subjects: subject, host_id, owner_ids, problem, names (as compared, distinct), hostname."""
     folded = fold_hostname(pl.element(), short=short)
     assets = hosts.select(
         "host_id",
         "owner_ids",
-        names=pl.col("hostnames").list.eval(folded.drop_nulls().unique(maintain_order=True)),
+        "problem",
+        # Names that cannot be read are none to compare.
+        names=pl.col("hostnames").list.eval(folded.drop_nulls().unique(maintain_order=True)).fill_null([]),
     )
     unlisted = leaders.join(assets.explode("names"), left_on="hostname", right_on="names", how="anti").select(
         host_id=pl.lit(None, pl.String),
         owner_ids=pl.lit([], pl.List(pl.String)),
+        problem=pl.lit(None, pl.String),
         names=pl.concat_list("hostname"),
     )
     subjects = pl.concat([assets, unlisted]).with_row_index("subject")

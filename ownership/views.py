@@ -49,7 +49,8 @@ COVERAGE = View(
         "no_host": "No host asset has the name.",
         "host_assets": "Of hosts: host assets.",
         "owned": "Of host_assets: had an owner when the run decided.",
-        "owned_percent": "owned / host_assets (percent).",
+        "owner_unknown": "Of host_assets: cannot be read, and no owner is known.",
+        "owned_percent": "owned / (host_assets - owner_unknown) (percent).",
     },
     sql="""\
 WITH decisions AS (
@@ -80,7 +81,8 @@ WITH decisions AS (
            sum(number) FILTER (action = 'conflict') AS conflict,
            sum(number) FILTER (action = 'no_host' AND match = 'matched') AS no_host,
            sum(number) FILTER (host_id IS NOT NULL) AS host_assets,
-           sum(number) FILTER (host_id IS NOT NULL AND existing_owner IS NOT NULL) AS owned
+           sum(number) FILTER (host_id IS NOT NULL AND existing_owner IS NOT NULL) AS owned,
+           sum(number) FILTER (evidence = 'unreadable_asset' AND existing_owner IS NULL) AS owner_unknown
     FROM came_and_went WHERE action <> 'gone' GROUP BY day
     UNION ALL BY NAME
     SELECT day FROM last_run WHERE day IS NOT NULL
@@ -88,7 +90,8 @@ WITH decisions AS (
     SELECT DISTINCT day, CAST(sum(coalesce(COLUMNS(* EXCLUDE day), 0)) OVER (ORDER BY day) AS BIGINT)
     FROM by_day
 )
-SELECT *, round(100 * owned / nullif(host_assets, 0), 1) AS owned_percent FROM so_far ORDER BY day""",
+SELECT *, round(100 * owned / nullif(host_assets - owner_unknown, 0), 1) AS owned_percent
+FROM so_far ORDER BY day""",
 )
 
 CONFLICTS = View(
@@ -128,12 +131,12 @@ ORDER BY share DESC, events DESC, hostname, host_id""",
 )
 
 UNMATCHED_USERS = View(
-    comment="User names of the logons that stand for no user asset, or for several. Those who hold up most "
-    "hosts come first.",
+    comment="User names of the logons that stand for no user asset, for several, or for one that cannot be "
+    "read whole. Those who hold up most hosts come first.",
     meanings=dict(
         [
             *_from("host_user_shares", "username"),
-            ("user_assets", "User assets the name fits: 0, or more than 1."),
+            ("user_assets", "User assets the name fits: 0, more than 1, or 1 that cannot be read whole."),
             ("candidate_ids", "Ids of these user assets, sorted."),
             ("hosts", "Hosts with logons of the user."),
             ("hosts_named", "Of hosts: decisions for which the logons name the user."),
@@ -149,7 +152,8 @@ UNMATCHED_USERS = View(
     sql="""\
 WITH names AS (
     SELECT username, count(*) FILTER (decisive) AS user_assets,
-           coalesce(list(user_id ORDER BY user_id) FILTER (decisive), []) AS candidate_ids
+           coalesce(list(user_id ORDER BY user_id) FILTER (decisive), []) AS candidate_ids,
+           count(problem) AS unreadable
     FROM username_matches GROUP BY username
 ), named AS (
     SELECT username, count(*) AS hosts_named,
@@ -163,7 +167,7 @@ WITH names AS (
 SELECT username, user_assets, candidate_ids, hosts, coalesce(hosts_named, 0) AS hosts_named,
        coalesce(hosts_waiting, 0) AS hosts_waiting, events, first_seen, last_seen
 FROM names JOIN seen USING (username) LEFT JOIN named USING (username)
-WHERE user_assets <> 1
+WHERE user_assets <> 1 OR unreadable > 0
 ORDER BY hosts_waiting DESC, hosts_named DESC, events DESC, username""",
 )
 

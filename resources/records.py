@@ -1,11 +1,12 @@
 """Assets of the inventory as rows of our tables.
 
 The service gives an asset as JSON; here its fields become the plain columns of inventory_hosts and
-inventory_users. How assets are fetched is told in `inventory`.
+inventory_users. A list may hold an odd asset, whose row says what cannot be read. How assets are fetched is
+told in `inventory`.
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import NoneType
 from typing import Any
@@ -24,6 +25,11 @@ _NO_TEXTS = pl.lit(pl.Series([[]], dtype=_TEXTS))
 def _lists(column: str) -> str:
     """The name beside a column's own under which a page gives lists."""
     return f"{column}, lists"
+
+
+def _problem(column: str) -> str:
+    """The name beside a column's own under which a page tells why values of it cannot be read."""
+    return f"{column}, problem"
 
 
 def _texts(value: object) -> list[str]:
@@ -50,8 +56,12 @@ class _Column:
     texts: Callable[[object], list[str]] = _texts
     single: bool = False
 
-    def value(self, asset_id: str, found: object) -> list[str] | str | None:
-        """What it holds of one asset."""
+    def value(self, found: object) -> list[str] | str | None:
+        """What it holds of one asset.
+
+        Raises:
+            TypeError: saying what the field holds instead, without its value.
+        """
         try:
             texts = self.texts(found)
         except TypeError:
@@ -60,23 +70,34 @@ class _Column:
             named = f"{self.setting} must name a field of text"
             remedy = named if self.setting else "the inventory must hold text there"
             kind = type(found).__name__
-            raise ProtocolError(
-                f"Asset {asset_id}: its field {self.field} holds a {kind}, which is not usable; {remedy}"
-            )
+            raise TypeError(f"its field {self.field} holds a {kind}, which is not usable; {remedy}")
         return next(iter(texts), None) if self.single else texts
 
-    def read(self, name: str, ids: Sequence[str], assets: Sequence[Fields]) -> pl.Series:
-        """What a page gives for it: texts under its name, or lists of texts under another one."""
+    def read(self, name: str, assets: Sequence[Fields]) -> Iterator[pl.Series]:
+        """What a page gives for it: texts under its name, or lists of texts under another one.
+
+        Where some cannot be read, these are null, and why stands under a third name.
+        """
         field = self.field
-        found = [fields.get(field) for fields in assets] if field else [None] * len(ids)
+        found = [fields.get(field) for fields in assets] if field else [None] * len(assets)
         if set(map(type, found)) <= {str, NoneType}:  # nearly always
-            return pl.Series(name, found, dtype=pl.String)
-        values = [self.value(*one) for one in zip(ids, found, strict=True)]
+            yield pl.Series(name, found, dtype=pl.String)
+            return
+        values: list[list[str] | str | None] = [None] * len(found)
+        problems: list[str | None] = [None] * len(found)
+        for number, one in enumerate(found):
+            try:
+                values[number] = self.value(one)
+            except TypeError as error:
+                problems[number] = str(error)
+        if any(problems):
+            yield pl.Series(_problem(name), problems, dtype=pl.String)
         if self.single:
-            return pl.Series(name, values, dtype=pl.String)
+            yield pl.Series(name, values, dtype=pl.String)
+            return
         # Through JSON: Polars takes ten times as long for lists of Python's strings.
         texts = pl.Series(_lists(name), [json.dumps(values)]).str.json_decode(pl.List(_TEXTS))
-        return texts.list.explode(empty_as_null=False)
+        yield texts.list.explode(empty_as_null=False)
 
     def stored(self, name: str) -> pl.Expr:
         """What the table holds, from what pages gave."""
@@ -90,8 +111,7 @@ class _Column:
 class AssetRows:
     """How assets become rows of a table, without listed_at: page by page, or one by one.
 
-    `read` and `record` raise ProtocolError where a field holds something else than text, a number or a list
-    of them.
+    A field that holds something else than text, a number or a list of them cannot be read.
     """
 
     id_column: str
@@ -99,22 +119,38 @@ class AssetRows:
 
     def read(self, ids: Sequence[str], assets: Sequence[Fields]) -> pl.DataFrame:
         """Take the columns out of a page of assets, as `InventoryClient.list_assets` wants them."""
-        columns = (column.read(name, ids, assets) for name, column in self.columns.items())
+        columns = (series for name, column in self.columns.items() for series in column.read(name, assets))
         return pl.DataFrame([pl.Series(self.id_column, ids, dtype=pl.String), *columns])
 
     def table(self, read: pl.DataFrame) -> pl.DataFrame:
-        """Turn what was read from any number of pages into rows of the table."""
+        """Turn what was read from any number of pages into rows of the table.
+
+        What cannot be read is null, and `problem` says why.
+        """
         given = {**dict.fromkeys(self.columns, pl.String), **dict.fromkeys(map(_lists, self.columns), _TEXTS)}
         whole = pl.concat([pl.DataFrame(schema=given), read], how="diagonal")
-        return whole.select(self.id_column, *(column.stored(name) for name, column in self.columns.items()))
+        problems = {name: pl.col(_problem(name)) for name in self.columns if _problem(name) in read.columns}
+        stored = {name: column.stored(name) for name, column in self.columns.items()}
+        for name, problem in problems.items():
+            stored[name] = pl.when(problem.is_null()).then(stored[name]).alias(name)
+        told = pl.concat_str(*problems.values(), separator="; ", ignore_nulls=True) if problems else None
+        problem = pl.lit(None, pl.String) if told is None else pl.when(told != "").then(told)
+        return whole.select(self.id_column, *stored.values(), problem=problem)
 
     def record(self, asset_id: str, fields: Fields) -> dict[str, Any]:
-        """The row of one asset as plain values."""
-        columns = {
-            name: column.value(asset_id, fields.get(column.field) if column.field else None)
-            for name, column in self.columns.items()
-        }
-        return {self.id_column: asset_id, **columns}
+        """The row of one asset as plain values, where all of it can be read.
+
+        Raises:
+            ProtocolError: a field cannot be read.
+        """
+        try:
+            columns = {
+                name: column.value(fields.get(column.field) if column.field else None)
+                for name, column in self.columns.items()
+            }
+        except TypeError as error:
+            raise ProtocolError(f"Asset {asset_id}: {error}") from error
+        return {self.id_column: asset_id, **columns, "problem": None}
 
 
 def host_rows(instance: Instance) -> AssetRows:

@@ -4,7 +4,7 @@ What is tried is what a run relies on, through the clients that a run uses. Only
 """
 
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from ipaddress import ip_address
@@ -13,17 +13,19 @@ from typing import Any, Literal, TypeVar
 from urllib.parse import quote, urlsplit
 from zoneinfo import ZoneInfo
 
+import polars as pl
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from ownership.matching import FIELDS
+from ownership.quality import too_many_unreadable, unreadable_assets
 from ownership.windows import Window, look_back_window
 from resources.errors import AssetOwnersError, ConfigurationError
 from resources.http import Transport
 from resources.inventory import InventoryClient
 from resources.inventory_session import PROFILE
-from resources.records import host_rows, user_rows
+from resources.records import AssetRows, host_rows, user_rows
 from resources.search import SearchClient
 from resources.settings import Instance, ListCall, Platform, load_instance
 
@@ -250,9 +252,9 @@ def _one_host(instance: Instance, inventory: InventoryClient, hosts: Assets) -> 
     """Hold the reading of one host against the list: such a reading guards every write (readings §2.5)."""
     what = "platform.contract.read"
     rows = host_rows(instance)
-    records = yield from _attempt("hosts", lambda: [rows.record(*host) for host in hosts.items()])
-    if records is None:
-        yield from _untried("the list is not usable", what)
+    records = yield from _readable("hosts", rows, hosts)
+    if not records:
+        yield from _untried("no host can be read", what)
         return
     if instance.platform.contract.read is None:
         yield Finding("ok", what, "is null, so hosts are listed again right before the writing starts")
@@ -285,8 +287,24 @@ def _user_fields(instance: Instance, users: Assets) -> Iterator[Finding]:
             f"{_names(users)}. Name the field that holds the user name, and check platform.contract.fields_in"
         )
         yield Finding("wrong", what, text)
-    rows = user_rows(instance)
-    yield from _attempt("users", lambda: [rows.record(*user) for user in users.items()])
+    yield from _readable("users", user_rows(instance), users)
+
+
+def _readable(
+    what: str, rows: AssetRows, assets: Assets
+) -> Generator[Finding, None, Sequence[Mapping[str, Any]]]:
+    """Give the rows of the assets that can be read, and tell of the others: they stop no run while few."""
+    table = rows.table(rows.read(list(assets), list(assets.values())))
+    odd = unreadable_assets(table)
+    if not odd.is_empty():
+        wrong = odd.height == table.height or too_many_unreadable(odd.height, table.height)
+        first, problem = odd.row(0)
+        text = (
+            f"{odd.height:,} of the first {table.height:,} {what} cannot be read, so they are left alone"
+            f"{', and a run stops where they are too many' if wrong else ''}. Asset {first}: {problem}"
+        )
+        yield Finding("wrong" if wrong else "warning", what, text)
+    return table.filter(pl.col("problem").is_null()).rows(named=True)
 
 
 def _written_fields(instance: Instance) -> dict[str, str]:

@@ -153,7 +153,7 @@ def well(stored):
 def test_tables_without_fault_pass_every_check(well):
     result = well.run(dg.AssetSelection.all_asset_checks())
     verdicts = {verdict.check_name: verdict.passed for verdict in result.get_asset_check_evaluations()}
-    assert len(verdicts) == sum(len(check.check_keys) for check in checks.asset_checks(well.instance)) == 13
+    assert len(verdicts) == sum(len(check.check_keys) for check in checks.asset_checks(well.instance)) == 15
     assert [name for name, passed in verdicts.items() if not passed] == []
 
 
@@ -161,7 +161,7 @@ def test_one_table_is_looked_at_without_the_others(well):
     users = dg.AssetKey([well.instance.slug, "inventory_users"])
     result = well.run(dg.AssetSelection.checks_for_assets(users))
     looked_at = {verdict.check_name for verdict in result.get_asset_check_evaluations()}
-    assert looked_at == {"identities_are_unique", "users_have_a_department"}
+    assert looked_at == {"users_are_readable", "identities_are_unique", "users_have_a_department"}
 
 
 def test_each_check_says_what_it_holds_and_only_one_blocks(well):
@@ -235,6 +235,28 @@ def test_owners_who_were_deleted(stored):
     verdict = stored().logons(assets=assets).look(checks.owners_exist)
     assert (verdict.passed, verdict.severity, count(verdict)) == (False, WARN, 1)
     assert shown(verdict)[1:] == ["| `h1` | `u9` |"]
+
+
+ODD = {"problem": "its field x holds a dict"}
+
+
+def test_assets_that_cannot_be_read(stored):
+    assets = hosts(host("h1", "secret-host") | ODD, host("h2", "ws2"))
+    people = users(user("u1", "alice@corp.example"), user("u2") | ODD, user("u3") | ODD)
+    tables = stored().logons(assets=assets, people=people)
+    for look, broken, told, row in (
+        (checks.hosts_are_readable, 1, "1 of 2 host assets cannot be read", "| `h1` |"),
+        (checks.users_are_readable, 2, "2 of 3 user assets cannot be read", "| `u2` |"),
+    ):
+        verdict = tables.look(look)
+        assert (verdict.passed, verdict.severity, count(verdict)) == (False, WARN, broken)
+        assert verdict.description.startswith(told)
+        assert shown(verdict)[1] == f"{row} `its field x holds a dict` |"
+
+
+def test_assets_that_can_be_read_pass(well):
+    assert well.look(checks.hosts_are_readable).passed
+    assert well.look(checks.users_are_readable).passed
 
 
 def test_user_assets_of_one_identity_and_without_department(stored):

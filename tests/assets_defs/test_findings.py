@@ -58,9 +58,12 @@ def test_decisions_tell_the_way_from_events_to_owners():
 
 
 def test_the_inventory_tells_how_much_there_is_to_do():
-    assert of_hosts(ASSETS) == {"with_owner": 2}
+    assert of_hosts(ASSETS) == {"with_owner": 2, "unreadable": 0}
+    odd = host("h6") | {"owner_ids": None, "problem": "its field asset_owner holds a dict"}
+    assert of_hosts(hosts(odd, host("h7", owners=("u1",)))) == {"with_owner": 1, "unreadable": 1}
     people = users(user("u1", user_department="Sales"), user("u2"))
-    assert of_users(people) == {"with_department": 1}
+    assert of_users(people) == {"with_department": 1, "unreadable": 0}
+    assert of_users(users(user("u1") | {"problem": "x"})) == {"with_department": 0, "unreadable": 1}
 
 
 def test_matches_tell_which_field_names_the_users():
@@ -77,6 +80,13 @@ def test_matches_tell_which_field_names_the_users():
         "| `user_email` | 1 |",
     ]
     assert found == {"users": 3, "unmatched_users": 1, "ambiguous_users": 1}
+
+
+def test_a_name_that_fits_one_unreadable_user_asset_is_ambiguous():
+    shares = shares_of(counts(*LOGONS), Rules())
+    people = users(user("u1", sam="alice") | {"problem": "x"})
+    found = of_matches(username_matches(shares, people, user_value_field="user_email"))
+    assert (found["unmatched_users"], found["ambiguous_users"]) == (2, 1)
 
 
 def test_shares_tell_hosts_users_and_how_clear_the_winners_are():

@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 import trustme
 from starlette.responses import HTMLResponse, JSONResponse
+from typer.testing import CliRunner
 
+from pipelines.cli.app import app
 from sandbox.company import MAPPING
 from sandbox.inventory_api import ASSETS_LIST, envelope
 from tests.end_to_end.stand import (
@@ -163,21 +165,30 @@ CASES = {
         ["fields in 'attributes'", "platform.contract.fields_in"],
         {"platform": {"contract": {"fields_in": "attributes"}}},
     ),
-    "asset: host name is an object": Case(
-        ["Asset h-9", "search_agent_name holds a dict", "platform_hostname_field"],
-        arrange=with_assets([{"id": "h-9", "search_agent_name": {"name": "pc-9"}}]),
+    "assets: many owners are objects": Case(
+        [
+            "12 of the 104 hosts",
+            "nothing was written",
+            "Check platform_user_field, platform_hostname_field",
+            "platform.contract",
+            "x-0: its field asset_owner holds a dict",
+        ],
+        arrange=with_assets(
+            [{"id": f"x-{n}", "asset_owner": {"id": "hunter2"} if n < 12 else None} for n in range(100)]
+        ),
     ),
-    "asset: owner is an object": Case(
-        ["Asset h-9", "asset_owner holds a dict", "platform_user_field"],
-        arrange=with_assets([{"id": "h-9", "asset_owner": {"id": "ann"}}]),
-    ),
-    "asset: e-mail address is an object": Case(
-        ["Asset dan", "user_email holds a list"],
-        arrange=with_assets(users=[{"id": "dan", "user_email": [{"work": "dan@corp.example"}]}]),
-    ),
-    "asset: department is an object": Case(
-        ["Asset h-9", "department holds a dict"],
-        arrange=with_assets([{"id": "h-9", "department": {"name": "Sales"}}]),
+    "assets: many user values are objects": Case(
+        [
+            "12 of the 103 users",
+            "nothing was written",
+            "Check platform_user_value_field and platform.contract",
+            "x-0: its field user_email holds a list",
+        ],
+        arrange=with_assets(
+            users=[
+                {"id": f"x-{n}", "user_email": [{"work": "hunter2"}] if n < 12 else ""} for n in range(100)
+            ]
+        ),
     ),
     # The instance file
     "file: unknown key": Case(
@@ -327,6 +338,76 @@ def test_names_of_odd_characters_are_names_like_any_other(seeded):
     ran = seeded.run({"index": seeded.load(events, "logs-bad-names")})
     assert (ran.status, ran.report["writes"]) == (0, {"written": len(ODD_NAMES)}), ran.stderr
     assert seeded.written() == {f"h {name[:9]}": {"asset_owner": f"u {name[:9]}"} for name in ODD_NAMES}
+
+
+def odd_company(stand):
+    """The small company with an owner, a name and a user that cannot be read."""
+    stand.begin(
+        [
+            *HOSTS,
+            {"id": "h-5", "search_agent_name": "PC-5", "asset_owner": {"id": "ann", "note": "hunter2"}},
+            {"id": "h-6", "search_agent_name": {"name": "hunter2"}, "asset_owner": "cyd"},
+            {"id": "h-7", "search_agent_name": "PC-7", "department": ["hunter2", "b"]},
+            {"id": "h-8", "search_agent_name": "PC-8"},
+        ],
+        [
+            *USERS,
+            {"id": "dan", "user_email": [{"work": "hunter2"}], "directory_user_sam_account_name": "eve"},
+        ],
+    )
+    day = small_company()[0].at
+    odd = [
+        *logons("pc-5", "ann", 3, at=day),
+        *logons("pc-7", "ann", 3, at=day),
+        *logons("pc-8", "eve", at=day),
+    ]
+    return {"index": stand.load([*small_company(), *odd], "logs-odd-assets")}
+
+
+@pytest.mark.parametrize("contract", [{}, {"read": None}], ids=["read", "list"])
+def test_odd_assets_stop_nothing_and_nothing_is_written_to_them(seeded, contract):
+    changes = odd_company(seeded) | {"platform": {"contract": contract}}
+    ran = seeded.run(changes)
+    assert (ran.status, ran.report["writes"]) == (0, {"written": 2}), ran.stderr
+    assert seeded.written() == WRITTEN
+    rows = {row["host_id"]: row for row in seeded.tables.scan("owner_decisions").collect().to_dicts()}
+    told = ("hostname", "evidence", "match", "action", "existing_owner", "total_events")
+    assert {
+        host_id: tuple(rows[host_id][name] for name in told) for host_id in ("h-5", "h-6", "h-7", "h-8")
+    } == {
+        "h-5": ("pc-5", "unreadable_asset", None, "none", None, 3),
+        "h-6": (None, "unreadable_asset", None, "none", "cyd", 0),
+        "h-7": ("pc-7", "unreadable_asset", None, "none", None, 3),
+        "h-8": ("pc-8", "single_user", "ambiguous_user", "none", None, 1),
+    }
+    assert None not in rows, "no logon is without a host"
+    assert rows["h-8"]["candidate_ids"] == ["dan"]
+    assert "asset_owner holds a dict" in rows["h-5"]["problem"]
+    assert "search_agent_name holds a dict" in rows["h-6"]["problem"]
+    assert "department holds a list" in rows["h-7"]["problem"]
+    assert rows["h-1"]["problem"] is None
+    assert "hosts_are_readable: 3 of 8 host assets cannot be read" in ran.stderr
+    assert "users_are_readable: 1 of 4 user assets cannot be read" in ran.stderr
+    assert "hunter2" not in ran.stdout + ran.stderr + json.dumps(rows, default=str)
+
+    def explained(host):
+        arguments = ["explain", "--instance", str(seeded.instance_file(changes)), host]
+        return CliRunner().invoke(app, arguments, catch_exceptions=False).stdout
+
+    assert "The asset cannot be read: its field asset_owner holds a dict" in explained("pc-5")
+    assert "Mend host asset h-6 in the inventory" in explained("h-6")
+    assert "eve fits the user asset dan, which cannot be read" in explained("pc-8")
+
+
+def test_an_asset_that_is_mended_gets_its_owner(seeded):
+    changes = odd_company(seeded)
+    assert seeded.run(changes).status == 0
+    seeded.inventory.state.set_field("h-5", "asset_owner", None)
+    seeded.inventory.state.set_field("dan", "user_email", "dan@corp.example")
+    ran = seeded.run(changes)
+    assert (ran.status, ran.report["writes"]) == (0, {"written": 2}), ran.stderr
+    owners = {host: fields["asset_owner"] for host, fields in seeded.written().items()}
+    assert owners == {"h-1": "ann", "h-2": 17, "h-5": "ann", "h-8": "dan"}
 
 
 def test_the_small_company_is_what_the_other_tests_start_from(seeded):

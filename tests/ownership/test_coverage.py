@@ -58,6 +58,23 @@ def test_owned_hosts_are_a_share_of_the_host_assets(decisions):
     assert owned_percent(decisions.clear()) == 0
 
 
+def test_of_a_host_that_cannot_be_read_it_is_not_known_whether_it_is_owned():
+    odd = {"owner_ids": None, "problem": "its field asset_owner holds a dict"}
+    assets = hosts(
+        host("h1", "ws1", owners=("u1",)),
+        host("h2", "ws2"),
+        host("h3", "ws3") | odd,
+        host("h4", "ws4", owners=("u1",)) | {"problem": "its field department holds a dict"},
+    )
+    found = decide(counts(("ws3", "alice", 9)), users(), assets)
+    assert owned_percent(found) == pytest.approx(100 * 2 / 3)
+    assert owned_percent(found, written=1) == 100
+    assert funnel(found).rows()[:2] == [
+        ("hosts known", 4, "no_logons 2, unreadable_asset 1"),
+        ("with logons", 1, "unreadable_asset 1"),
+    ]
+
+
 def test_hosts_are_counted_by_the_share_of_their_leader():
     rows = [(6, 10), (601, 1000), (65, 100), (66, 100), (1, 1), (10, 10), (1, 100), (999, 1000)]
     leaders = pl.DataFrame(rows, schema=["events", "total_events"], orient="row")

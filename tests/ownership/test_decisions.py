@@ -127,7 +127,7 @@ def test_the_leader_is_told_whatever_the_evidence_says():
         "first_seen": date(2026, 3, 2), "last_seen": date(2026, 3, 2),
         "resolved_owner": None, "matched_by": None, "candidate_ids": [], "existing_owner": None,
         "window_from": WINDOW.first, "window_to": WINDOW.last, "threshold_percent": 60,
-        "decided_at": NOW, "run_id": RUN,
+        "decided_at": NOW, "run_id": RUN, "problem": None,
     }  # fmt: skip
 
 
@@ -265,3 +265,66 @@ def test_the_summary_counts_each_story():
 def test_a_window_counts_both_ends():
     assert Window(date(2026, 3, 1), date(2026, 3, 1)).days == 1
     assert WINDOW.days == 30
+
+
+ODD = {"problem": "its field x holds a dict"}
+
+
+@pytest.mark.parametrize(
+    ("asset", "existing"),
+    [
+        (host("h1", "ws1") | {"owner_ids": None}, None),
+        (host("h1", "ws1", owners=("u2",)), "u2"),  # its department, say, cannot be read
+        (host("h1", "ws1"), None),
+    ],
+)
+@pytest.mark.parametrize("rules", [Rules(), Rules(exclude_hosts=("ws1",)), Rules(min_events=99)])
+def test_an_unreadable_host_is_left_alone_and_keeps_its_name_and_logons(asset, existing, rules):
+    (row,) = decide(counts(("ws1", "alice", 5)), PEOPLE, hosts(asset | ODD), rules).to_dicts()
+    told = ("hostname", "host_id", "evidence", "match", "action", "existing_owner", "problem", "username")
+    expected = ("ws1", "h1", "unreadable_asset", None, "none", existing, ODD["problem"], "alice")
+    assert tuple(row[name] for name in told) == expected
+    assert (row["events"], row["candidate_ids"], row["resolved_owner"]) == (5, [], None)
+
+
+@pytest.mark.parametrize("short", [False, True])
+def test_an_asset_whose_name_cannot_be_read_comes_before_one_without_a_name(short):
+    assets = hosts(host("h1") | {"hostnames": None} | ODD, host("h2"), host("h3", "ws3.corp"))
+    rules = Rules(hostname_match="short" if short else "exact", exclude_hosts=("kiosk*",))
+    found = decide(counts(("ws3.corp", "alice", 5)), PEOPLE, assets, rules)
+    assert dict(found.select("host_id", "evidence").rows()) == {
+        "h1": "unreadable_asset",
+        "h2": "no_hostname",
+        "h3": "single_user",
+    }
+
+
+def test_an_asset_that_shares_its_name_with_an_unreadable_one_gets_its_owner():
+    assets = hosts(host("h1", "ws1") | {"owner_ids": None} | ODD, host("h2", "ws1"))
+    found = decide(counts(("ws1", "alice", 5)), PEOPLE, assets)
+    assert dict(found.select("host_id", "action").rows()) == {"h1": "none", "h2": "write"}
+
+
+@pytest.mark.parametrize(
+    ("others", "candidates", "matched_by"),
+    [
+        ([], ["u9"], "directory_user_sam_account_name"),
+        ([user("u1", email="alice@corp.example")], ["u1", "u9"], "user_email"),
+        ([user("u1", surname="alice")], ["u1", "u9"], "directory_user_surname"),
+        (
+            [user("u1", sam="alice"), user("u2", surname="alice")],
+            ["u1", "u9"],
+            "directory_user_sam_account_name",
+        ),
+    ],
+)
+def test_a_name_that_fits_an_unreadable_user_asset_is_ambiguous(others, candidates, matched_by):
+    odd = user("u9", sam="Alice") | {"user_email": None} | ODD
+    row = decision(counts(("ws1", "alice", 5)), host("h1", "ws1"), people=users(*others, odd))
+    assert (row["match"], row["action"], row["resolved_owner"]) == ("ambiguous_user", "none", None)
+    assert (row["candidate_ids"], row["matched_by"]) == (candidates, matched_by)
+
+
+def test_an_unreadable_user_asset_of_another_name_bars_nobody():
+    people = users(user("u1", email="alice@corp.example"), user("u9", sam="bob") | ODD)
+    assert decision(counts(("ws1", "alice", 5)), host("h1", "ws1"), people=people)["action"] == "write"

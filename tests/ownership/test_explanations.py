@@ -24,21 +24,23 @@ SEEN = ("first_seen", "last_seen")
 DONE = datetime(2026, 3, 30, 12, 5, tzinfo=UTC)
 
 
-def story(logons, assets, hostname="ws1", *, rules=None, outcome=None, message=None, others=None):
+def story(
+    logons, assets, hostname="ws1", *, rules=None, outcome=None, message=None, others=None, people=PEOPLE
+):
     """The story of the hosts of that name, as plain values."""
     rules = rules or Rules()
-    decisions = decide(logons, PEOPLE, assets, rules)
+    decisions = decide(logons, people, assets, rules)
     shares = shares_of(logons, rules)
-    writes = plan(decisions, PEOPLE, assets).with_columns(
+    writes = plan(decisions, people, assets).with_columns(
         outcome=pl.lit(outcome, pl.String), message=pl.lit(message, pl.String), completed_at=pl.lit(DONE)
     )
     return host_story(
         hostname,
-        decisions=decisions.filter(hostname=hostname),
+        decisions=decisions.filter((pl.col("hostname") == hostname) | (pl.col("host_id") == hostname)),
         shares=shares,
-        matches=username_matches(shares, PEOPLE, user_value_field="user_email"),
+        matches=username_matches(shares, people, user_value_field="user_email"),
         hosts=assets,
-        users=PEOPLE,
+        users=people,
         writes=writes.drop_nulls("outcome"),
         rules=others or rules,
         fields=FieldNames(),
@@ -172,6 +174,40 @@ def test_hostile_names_cannot_act_on_a_terminal():
     assert all(line.isprintable() for line in text.splitlines())
 
 
+def test_an_unreadable_host_is_told_with_the_reason_and_what_to_do():
+    odd = host("h1", "ws1", department="IT") | {"owner_ids": None, "problem": "its field owner holds a dict"}
+    lines = told(counts(*ALICE), hosts(odd)).splitlines()
+    assert lines[-7:] == [
+        "Host asset h1, window 2026-03-01 to 2026-03-30, decided 2026-03-30 12:00 UTC by run run-1:",
+        "  The asset cannot be read: its field owner holds a dict.",
+        "  Nothing is written to an asset that cannot be read.",
+        "  The inventory held, 2026-03-30 12:00 UTC:",
+        (
+            "  - host h1: host name ws1, no owner that can be read, department IT, "
+            "no criticality that can be read"
+        ),
+        "  What would change that:",
+        "  - Mend host asset h1 in the inventory: its field owner holds a dict.",
+    ]
+
+
+def test_a_host_whose_name_cannot_be_read_is_told_as_well():
+    odd = host("h1", owners=("u1",)) | {"hostnames": None, "problem": "its field name holds a dict"}
+    text = told(counts(*ALICE), hosts(odd), "h1")
+    assert "The asset cannot be read: its field name holds a dict." in text
+    assert "- host h1: no host name that can be read, owner u1" in text
+
+
+@pytest.mark.parametrize("known", [[], [user("u1", email="alice@corp.example")]])
+def test_an_unreadable_user_asset_is_told_as_the_reason_that_nobody_is_guessed(known):
+    odd = user("u9", surname="Alice") | {"user_email": None, "problem": "its field user_email holds a dict"}
+    text = told(counts(*ALICE), hosts(*WS1), people=users(*known, odd))
+    assert "alice fits the user asset u9, which cannot be read (its field user_email holds a dict)" in text
+    assert "u9 (unreadable) by " in text
+    assert ("alice may be any of u1, u9" in text) == bool(known)
+    assert text.endswith("  - Mend user asset u9 in the inventory: its field user_email holds a dict.")
+
+
 def test_the_story_is_plain_values_for_programs():
     found = story(counts(*ALICE, ("ws1", "bob", 4)), hosts(*WS1), outcome=None)
     assert json.loads(json.dumps(found, default=lambda day: day.isoformat())) == found | {
@@ -195,8 +231,8 @@ def test_the_story_is_plain_values_for_programs():
         ("bob", 4, 0.4),
     ]
     assert decision["users"][0]["user_assets"] == [
-        {"user_id": "u1", "matched_by": "user_email", "decisive": True},
-        {"user_id": "u2", "matched_by": "directory_user_surname", "decisive": False},
+        {"user_id": "u1", "matched_by": "user_email", "decisive": True, "problem": None},
+        {"user_id": "u2", "matched_by": "directory_user_surname", "decisive": False, "problem": None},
     ]
     assert decision["what_would_change"][0] == {
         "change": "more_logons",

@@ -67,6 +67,12 @@ OTHER_KIM = users(
 DIFFERENT = {
     "another winner": (BOBS, PEOPLE, ASSETS, [("ws1", "write"), ("ws2", "agree")]),
     "another user asset for a name": (LOGONS, OTHER_KIM, ASSETS, [("ws3", "no_host")]),
+    "cannot be read any more": (
+        LOGONS,
+        PEOPLE,
+        hosts(WS1 | {"owner_ids": None, "problem": "a dict"}, WS2),
+        [("ws1", "none")],
+    ),
     "an owner meanwhile": (LOGONS, PEOPLE, hosts(host("h1", "ws1", owners=("u1",)), WS2), [("ws1", "agree")]),
     "another owner": (LOGONS, PEOPLE, hosts(WS1, host("h2", "ws2", owners=("u1",))), [("ws2", "keep")]),
     "no logons any more": (counts(("ws1", "alice", 5), ("ws3", "kim", 4)), PEOPLE, ASSETS, [("ws2", "keep")]),

@@ -1,3 +1,4 @@
+import polars as pl
 import pytest
 
 from ownership import schemas
@@ -9,9 +10,9 @@ ALICE = shares_of(counts(("ws1", "alice", 1)), Rules())
 
 
 def matches(people, shares=ALICE, field="user_email"):
-    return schemas.validated(
-        schemas.UsernameMatches, username_matches(shares, people, user_value_field=field)
-    ).rows()
+    """Username, user_id, matched_by and decisive of each row."""
+    found = username_matches(shares, people, user_value_field=field)
+    return schemas.validated(schemas.UsernameMatches, found).drop("problem").rows()
 
 
 @pytest.mark.parametrize(
@@ -59,6 +60,33 @@ def test_the_instances_user_value_field_comes_first():
     assert matches(people, field="employee_login") == [
         ("alice", "u2", "employee_login", True),
         ("alice", "u1", "user_email", False),
+    ]
+
+
+def unreadable(user_id, **fields):
+    return user(user_id, **fields) | {"user_email": None, "problem": "its field user_email holds a dict"}
+
+
+@pytest.mark.parametrize(
+    "fields", [{"sam": "alice"}, {"surname": "Alice"}, {"sam": "al", "surname": "alice"}]
+)
+def test_any_field_of_an_unreadable_user_asset_is_decisive_beside_those_of_the_first_field(fields):
+    people = users(
+        user("u1", email="alice@corp.example"), user("u2", sam="alice"), unreadable("u9", **fields)
+    )
+    found = username_matches(ALICE, people, user_value_field="user_email")
+    assert found.filter("decisive").select("user_id", "problem").rows() == [
+        ("u1", None),
+        ("u9", "its field user_email holds a dict"),
+    ]
+    assert found.filter(~pl.col("decisive"))["user_id"].to_list() == ["u2"]
+
+
+def test_an_unreadable_user_asset_does_not_keep_later_fields_from_being_asked():
+    people = users(user("u1", surname="alice"), unreadable("u9", sam="alice"))
+    assert matches(people) == [
+        ("alice", "u9", "directory_user_sam_account_name", True),
+        ("alice", "u1", "directory_user_surname", True),
     ]
 
 

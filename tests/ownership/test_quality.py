@@ -10,6 +10,7 @@ from ownership.schemas import LogonDays
 from tests.ownership.builders import counts, decide, host, hosts, shares_of, table, user, users
 
 NOW = datetime(2026, 3, 10, 12, tzinfo=UTC)
+ODD = {"problem": "its field x holds a dict"}
 
 
 def logon_day(day, *, fetched_at=NOW, matching=100, lacking_user=0, lacking_host=0, fingerprint="now"):
@@ -148,6 +149,27 @@ def test_names_that_stand_for_nobody_or_for_several():
         ("sam", 1, 3, 2),
         ("yan", 1, 3, 0),
     ]
+
+
+def test_a_name_of_an_unreadable_user_asset_stands_for_nobody():
+    shares = shares_of(counts(("ws1", "sam", 3)), Rules())
+    matches = username_matches(shares, users(user("u1", sam="sam") | ODD), user_value_field="user_email")
+    assert quality.names_without_user(shares, matches).rows() == [("sam", 1, 3, 1)]
+
+
+def test_assets_that_cannot_be_read_are_named_with_the_reason():
+    assets = hosts(host("h2", "ws2") | ODD, host("h1", "ws1") | ODD, host("h3", "ws3"))
+    expected = [("h1", ODD["problem"]), ("h2", ODD["problem"])]
+    assert quality.unreadable_assets(assets).rows() == expected
+    assert quality.unreadable_assets(users(user("u1") | ODD)).rows() == [("u1", ODD["problem"])]
+
+
+@pytest.mark.parametrize(
+    ("unreadable", "assets", "too_many"),
+    [(0, 0, False), (10, 10, False), (11, 220, False), (11, 219, True), (11, 11, True), (5, 9, False)],
+)
+def test_more_than_ten_and_more_than_5_percent_are_too_many(unreadable, assets, too_many):
+    assert quality.too_many_unreadable(unreadable, assets) == too_many
 
 
 def test_a_conflict_is_new_with_another_host_or_another_person():

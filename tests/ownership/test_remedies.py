@@ -16,6 +16,7 @@ PEOPLE = users(
     user("u2", sam="bob"),
     user("u3", surname="miller"),
     user("u4", surname="miller"),
+    user("u5", surname="odd") | {"problem": "its field user_department holds a dict"},
 )
 THRESHOLDS = st.integers(50, 99)
 
@@ -190,6 +191,31 @@ CASES = {
                 "Leave the name miller to one of u3 or u4 in directory_user_surname, or enter it for "
                 "the right one in user_email or directory_user_sam_account_name, which is asked first."
             ),
+        ],
+    ),
+    "an unreadable host": (
+        ALICE,
+        [host("h1", "ws1") | {"owner_ids": None, "problem": "its field owner holds a dict"}],
+        {},
+        ["Mend host asset h1 in the inventory: its field owner holds a dict."],
+    ),
+    "an unreadable user asset": (
+        [("ws1", "odd", 3)],
+        [],
+        {},
+        ["Mend user asset u5 in the inventory: its field user_department holds a dict."],
+    ),
+    "an unreadable user asset in front": (
+        [("ws1", "odd", 6), ("ws1", "alice", 4)],
+        [],
+        {},
+        [
+            (
+                "With 1 more logon event, odd would win, who fits u5, which cannot be read, so nobody is "
+                "guessed."
+            ),
+            "With 6 more logon events, alice would win, who is the user asset u1.",
+            "If alice is no person, list it in rules.exclude_users: odd would win.",
         ],
     ),
     "several by the first field": (

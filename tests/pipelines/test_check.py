@@ -225,8 +225,8 @@ ANOTHER_ACCOUNT = {"platform.email": CODED.email, "platform.password": {"env": "
     ("fields_in", contract(fields_in="asset"), HOST_LIST, "without fields in 'asset'", "check"),
     ("host name", {"platform_hostname_field": "agent"}, "platform_hostname_field",
      "none of the first 4 hosts carries agent", "asset_owner, criticality, department"),
-    ("host type", {"platform_hostname_field": "network"}, "hosts", "Asset h-0", "holds a dict", "must name"),
-    ("user type", {"platform_user_value_field": "badge"}, "users", "Asset u-1", "holds a dict", "must name"),
+    ("host type", {"platform_hostname_field": "network"}, "hosts", "4 of the first 4 hosts cannot be read",
+     "Asset h-0: its field network holds a dict", "must name"),
     ("read", contract(read={"path": "/api/v1/assets/one"}), READ, "/api/v1/assets/one", "Not Found"),
     ("read's id", contract(read={"path": "/api/v1/assets/get", "id_param": "no"}), READ, "id: This field is"),
 )  # fmt: skip
@@ -298,12 +298,37 @@ DEPARTMENT = "platform.contract.enrich_fields.user_department"
     ("owner", {"platform_user_field": "owned_by"}, "platform_user_field", "has owned_by", "check the name"),
     ("department", {DEPARTMENT: "user_department"}, DEPARTMENT, "has user_department", "check the name"),
     ("user value", {"platform_user_value_field": "login"}, "platform_user_value_field", "login is on 0"),
-)
+    ("user type", {"platform_user_value_field": "badge"}, "users", "1 of the first 2 users cannot be read",
+     "Asset u-1: its field badge holds a dict", "must name"),
+)  # fmt: skip
 def test_what_does_not_stop_a_run_is_a_warning(checked, done, what, words):
     status, printed = checked(done)
     assert status == 0, printed
     assert told(printed, "warning", what, words), printed
     assert "Nothing to mend, 1 warning." in printed
+
+
+def test_an_unreadable_host_is_a_warning_and_the_others_are_tried(checked, inventory):
+    odd = {**HOSTS[1], "asset_owner": {"id": "u-1"}}
+    inventory.state.reset([ADMIN], [odd, *HOSTS[2:], {**HOSTS[0], "asset_owner": "u-1"}], USERS, TENANT)
+    status, printed = checked()
+    assert status == 0, printed
+    words = (
+        "1 of the first 4 hosts cannot be read, so they are left alone. Asset h-1: its field asset_owner",
+    )
+    assert told(printed, "warning", "hosts", words), printed
+    assert "ok platform.contract.read: host h-2 is read as the list shows it" in printed
+
+
+def test_many_unreadable_hosts_are_wrong_as_they_stop_a_run(checked, inventory):
+    odd = [{**HOSTS[0], "id": f"h-{number}", "asset_owner": {"id": "u-1"}} for number in range(11)]
+    sound = [{**HOSTS[0], "id": f"h-{number}"} for number in range(11, 100)]
+    inventory.state.reset([ADMIN], [*odd, *sound], USERS, TENANT)
+    with InventoryService(inventory.state) as service:
+        status, printed = checked({"platform.url": service.url})
+    assert status == 1
+    words = ("11 of the first 100 hosts cannot be read", "a run stops", "platform_user_field must name")
+    assert told(printed, "wrong", "hosts", words), printed
 
 
 def test_an_inventory_without_assets_is_a_warning(checked, inventory):

@@ -177,10 +177,10 @@ def test_folders_that_no_instance_has_are_left_alone(tables, name):
 def test_coverage_counts_as_the_funnel_does(tables):
     decisions = run(tables, 0)
     [row] = ask(tables, "FROM coverage")
-    day, *stages, host_assets, owned, percent = row
+    day, *stages, host_assets, owned, unknown, percent = row
     assert day == instant(0).date()
     assert stages == funnel(decisions)["hosts"].to_list() == [13, 11, 8, 5, 1, 1, 2, 1]
-    assert (host_assets, owned) == (12, 5)
+    assert (host_assets, owned, unknown) == (12, 5, 0)
     assert percent == round(owned_percent(decisions), 1) == 41.7
 
 
@@ -227,6 +227,31 @@ def test_coverage_begins_where_the_history_is_whole(tables):
     forget_but("none")
     assert ask(tables, "FROM coverage") == before
     assert funnel(last)["hosts"].to_list() == list(before[0][1:9])
+
+
+def test_coverage_leaves_out_hosts_of_which_no_owner_is_known(tables):
+    odd = {"problem": "its field asset_owner holds a dict"}
+    assets = [
+        host("h1", "ws1", owners=("u1",)),
+        host("h2", "ws2"),
+        host("h3", "ws3") | odd | {"owner_ids": None},
+    ]
+    decided = run(tables, 0, assets=[*assets, host("h4", "ws4", owners=("u1",)) | odd])
+    [row] = ask(tables, "SELECT host_assets, owned, owner_unknown, owned_percent FROM coverage")
+    assert row == (4, 2, 1, 66.7)
+    assert round(owned_percent(decided), 1) == 66.7
+    assert ask(tables, "SELECT host_id, problem FROM inventory_hosts WHERE problem IS NOT NULL") == [
+        ("h3", odd["problem"]),
+        ("h4", odd["problem"]),
+    ]
+
+
+def test_a_name_of_an_unreadable_user_asset_is_among_the_unmatched(tables):
+    people = users(user("u1", "ann@corp.example") | {"problem": "its field user_department holds a dict"})
+    run(tables, 0, logons=counts(("ws1", "ann", 3)), assets=[host("h1", "ws1")], people=people)
+    assert ask(tables, "SELECT username, user_assets, candidate_ids, hosts_waiting FROM unmatched_users") == [
+        ("ann", 1, ["u1"], 1)
+    ]
 
 
 def test_conflicts_name_both_sides_and_the_strength_of_the_evidence(tables):

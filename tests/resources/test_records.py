@@ -52,6 +52,7 @@ def test_a_host_is_its_names_owners_and_what_enrichment_writes():
         "owner_ids": ["u-1"],
         "department": "Sales",
         "criticality": "high",
+        "problem": None,
     }
 
 
@@ -64,6 +65,7 @@ def test_a_user_is_the_fields_that_match_and_those_that_are_copied():
         "directory_user_surname": ["Smith"],
         "user_department": "IT",
         "criticality": "low",
+        "problem": None,
     }
 
 
@@ -80,7 +82,8 @@ def test_fields_are_those_that_the_instance_names():
 
 @pytest.mark.parametrize("nothing", [None, "", [], [None], ["", None]])
 def test_nothing_is_said_in_many_ways(nothing):
-    expected = {"host_id": "h-1", "hostnames": [], "owner_ids": [], "department": None, "criticality": None}
+    nobody = {"host_id": "h-1", "hostnames": [], "owner_ids": []}
+    expected = nobody | dict.fromkeys(("department", "criticality", "problem"))
     assert host(dict.fromkeys(HOST, nothing)) == host({}) == expected
     assert user(dict.fromkeys(USER, nothing)) == user({})
 
@@ -122,12 +125,8 @@ def test_rows_have_the_types_of_their_table(hosts, rows, model):
     assert table.with_columns(listed_at=NOW).schema == polars_schema(model)
 
 
-def one_record(fields):
-    return host_rows(instance()).record("h-1", fields)
-
-
-def among_rows(fields):
-    return host_rows(instance()).read(["h-0", "h-1", "h-2"], [HOST, fields, HOST])
+COLUMNS = {"asset_owner": "owner_ids", "search_agent_name": "hostnames"}
+"""Columns of inventory_hosts that are not called like the field."""
 
 
 @pytest.mark.parametrize("wrong", [{"id": "u-1"}, True, [["u-1"]], [{"id": "u-1"}, "u-2"], [[10**40]]])
@@ -140,12 +139,35 @@ def among_rows(fields):
         ("criticality", "the inventory must hold text there"),
     ],
 )
-def test_a_host_field_of_another_type_names_asset_field_and_remedy(field, remedy, wrong):
-    for read in (one_record, among_rows):
-        with pytest.raises(ProtocolError) as raised:
-            read({**HOST, field: wrong})
-        assert str(raised.value).startswith(f"Asset h-1: its field {field} holds a {type(wrong).__name__}")
-        assert remedy in str(raised.value)
+def test_a_host_field_of_another_type_is_null_and_the_problem_names_field_and_remedy(field, remedy, wrong):
+    rows, odd = host_rows(instance()), {**HOST, field: wrong}
+    with pytest.raises(ProtocolError) as raised:
+        rows.record("h-1", odd)
+    problem = f"its field {field} holds a {type(wrong).__name__}, which is not usable; {remedy}"
+    assert str(raised.value) == f"Asset h-1: {problem}"
+    pages = [rows.read(["h-0", "h-1"], [HOST, odd]), rows.read(["h-2"], [HOST]), rows.read(["h-3"], [odd])]
+    sound = rows.record("h-1", HOST)
+    unread = {COLUMNS.get(field, field): None, "problem": problem}
+    assert rows.table(pl.concat(pages, how="diagonal")).rows(named=True) == [
+        sound | {"host_id": "h-0"},
+        sound | unread,
+        sound | {"host_id": "h-2"},
+        sound | unread | {"host_id": "h-3"},
+    ]
+
+
+def test_each_field_that_cannot_be_read_is_named_and_no_value_shown():
+    rows = user_rows(instance())
+    odd = {**USER, "user_email": {"secret": "hunter2"}, "user_department": ["hunter2", "b"]}
+    (row,) = rows.table(rows.read(["u-1"], [odd])).rows(named=True)
+    assert (row["user_email"], row["user_department"], row["directory_user_surname"]) == (
+        None,
+        None,
+        ["Smith"],
+    )
+    assert "its field user_email holds a dict" in row["problem"]
+    assert "its field user_department holds a list" in row["problem"]
+    assert "hunter2" not in row["problem"]
 
 
 @pytest.mark.parametrize("field", ["user_email", "directory_user_surname", "user_department", "criticality"])
