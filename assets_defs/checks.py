@@ -72,7 +72,7 @@ def asset_checks(instance: Instance) -> list[dg.AssetChecksDefinition]:
             "owner_checks",
             host_user_shares=[users_are_of_one_domain],
             username_matches=[most_evidence_is_matched],
-            owner_decisions=[conflicts_do_not_grow],
+            owner_decisions=[conflicts_do_not_grow, written_owners_hold],
         ),
         _checks(instance, "blocking_check", blocking=True, owner_decisions=[hosts_send_their_own_events]),
     ]
@@ -288,6 +288,25 @@ def conflicts_do_not_grow(context: dg.AssetCheckExecutionContext, scan: Scan) ->
         rows=quality.new_conflicts(decisions, before),
         count=conflicts,
         count_before=earlier,
+    )
+
+
+def written_owners_hold(_: dg.AssetCheckExecutionContext, scan: Scan) -> dg.AssetCheckResult:
+    """Each host still shows the owner whom an earlier run wrote.
+
+    Where several do not, the service may not keep what it is sent, or something else sets owners as well.
+    """
+    lost = quality.lost_owners(
+        scan.tables.writes(), _table(scan, "inventory_hosts"), target=scan.instance.target
+    )
+    emptied = lost["present_owner"].null_count()
+    replaced = lost.height - emptied
+    return _none(
+        lost,
+        f"Of the hosts whose owner an earlier run wrote, {emptied} have none now and {replaced} have "
+        "another; look who sets owners, and whether the service keeps what platform.contract.update sends",
+        emptied=emptied,
+        replaced=replaced,
     )
 
 

@@ -259,6 +259,45 @@ def missing_owners(hosts: pl.DataFrame, users: pl.DataFrame) -> pl.DataFrame:
     )
 
 
+def lost_owners(writes: pl.LazyFrame, hosts: pl.DataFrame, *, target: str) -> pl.DataFrame:
+    """Find hosts that do not show any more the owner whom a run wrote.
+
+    The last row counts that tells who owned a host: one that was written, undone or `owned_meanwhile`. Hosts
+    that are not listed any more, or whose owner cannot be read, are left out.
+
+    Args:
+        writes: Rows of `owner_writes` of all runs.
+        hosts: Rows of `inventory_hosts`; what was written since they were listed is left out.
+        target: The inventory that was listed (`Instance.target`); rows without one count as its own.
+
+    Returns:
+        host_id, written_owner, present_owner (several joined with commas; null: none), written_at; by host.
+    """
+    listed_at = pl.lit(hosts["listed_at"].min(), hosts.schema["listed_at"])
+    last_known = (
+        writes.filter(pl.col("outcome").is_in(["written", "undone", "owned_meanwhile"]))
+        .filter(pl.col("target").is_null() | (pl.col("target") == target))
+        .filter(pl.col("completed_at") < listed_at)
+        .group_by("host_id")
+        .agg(
+            pl.col("outcome").max_by("completed_at"),
+            written_owner=pl.col("new_values").struct.field("owner").max_by("completed_at"),
+            written_at=pl.max("completed_at"),
+        )
+        .filter(outcome="written")
+        .collect()
+    )
+    present = pl.col("owner_ids")
+    return (
+        hosts.drop_nulls("owner_ids")
+        .join(last_known, on="host_id")
+        .filter(~present.list.contains(pl.col("written_owner")))
+        .with_columns(present_owner=pl.when(present.list.len() > 0).then(present.list.join(",")))
+        .select("host_id", "written_owner", "present_owner", "written_at")
+        .sort("host_id")
+    )
+
+
 def forwarders(senders: pl.DataFrame, *, exclude_hosts: Sequence[str]) -> pl.DataFrame:
     """Find names that stand for the collector of other hosts' events, not for one host.
 

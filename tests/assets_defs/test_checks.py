@@ -14,7 +14,7 @@ from pipelines.cli.run import errors
 from pipelines.definitions import build_definitions
 from resources.errors import TransientError
 from resources.tables import Tables
-from tests.ownership.builders import counts, decide, host, hosts, shares_of, table, user, users
+from tests.ownership.builders import NOW, counts, decide, host, hosts, plan, shares_of, table, user, users
 from tests.resources.samples import instance as sample
 
 FIRST, LAST = date(2026, 3, 1), date(2026, 3, 10)
@@ -153,7 +153,7 @@ def well(stored):
 def test_tables_without_fault_pass_every_check(well):
     result = well.run(dg.AssetSelection.all_asset_checks())
     verdicts = {verdict.check_name: verdict.passed for verdict in result.get_asset_check_evaluations()}
-    assert len(verdicts) == sum(len(check.check_keys) for check in checks.asset_checks(well.instance)) == 15
+    assert len(verdicts) == sum(len(check.check_keys) for check in checks.asset_checks(well.instance)) == 16
     assert [name for name, passed in verdicts.items() if not passed] == []
 
 
@@ -257,6 +257,36 @@ def test_assets_that_cannot_be_read(stored):
 def test_assets_that_can_be_read_pass(well):
     assert well.look(checks.hosts_are_readable).passed
     assert well.look(checks.users_are_readable).passed
+
+
+def write(tables, *host_ids, run_id="earlier"):
+    """Store that a run wrote, before the inventory was listed."""
+    written = hosts(*(host(host_id, host_id) for host_id in host_ids))
+    logons = counts(*((host_id, "alice", 1) for host_id in host_ids))
+    at = pl.lit(NOW - timedelta(days=1), pl.Datetime("us", "UTC"))
+    rows = plan(decide(logons, PEOPLE, written), PEOPLE, written).with_columns(
+        run_id=pl.lit(run_id),
+        outcome=pl.lit("written"),
+        completed_at=at,
+        target=pl.lit(tables.instance.target),
+    )
+    tables.tables.append_writes(rows, run_id=run_id)
+
+
+def test_owners_that_were_written_and_do_not_show(stored):
+    assets = hosts(host("h1", "h1", owners=("u1",)), host("h2", "h2"), host("h3", "h3", owners=("u2",)))
+    tables = stored().logons(assets=assets)
+    assert tables.look(checks.written_owners_hold).passed
+    write(tables, "h1", "h2", "h3", "h9")
+    verdict = tables.look(checks.written_owners_hold)
+    assert (verdict.passed, verdict.severity, count(verdict)) == (False, WARN, 2)
+    assert (verdict.metadata["emptied"].value, verdict.metadata["replaced"].value) == (1, 1)
+    assert "1 have none now and 1 have another" in verdict.description
+    assert shown(verdict) == [
+        "| host id | written owner | present owner | written at |",
+        "| `h2` | `u1` |  | 2026-03-29 12:00:00+00:00 |",
+        "| `h3` | `u1` | `u2` | 2026-03-29 12:00:00+00:00 |",
+    ]
 
 
 def test_user_assets_of_one_identity_and_without_department(stored):

@@ -410,6 +410,17 @@ def test_an_asset_that_is_mended_gets_its_owner(seeded):
     assert owners == {"h-1": "ann", "h-2": 17, "h-5": "ann", "h-8": "dan"}
 
 
+def test_owners_that_do_not_stay_are_told_by_the_next_run(stand):
+    assert stand.run().report["writes"] == {"written": 2}
+    assert "written_owners_hold" not in stand.run().stderr
+    stand.inventory.state.set_field("h-1", "asset_owner", "cyd")
+    stand.inventory.state.set_field("h-2", "asset_owner", "")
+    ran = stand.run()
+    assert ran.status == 0, ran.stderr
+    assert "written_owners_hold: Of the hosts whose owner an earlier run wrote, 1 have none" in ran.stderr
+    assert "now and 1 have another" in ran.stderr
+
+
 def test_the_small_company_is_what_the_other_tests_start_from(seeded):
     assert seeded.instance()["index"] == SMALL_INDEX
     assert seeded.run().report["writes"] == {"written": len(WRITTEN)}

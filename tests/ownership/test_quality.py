@@ -1,4 +1,5 @@
 from datetime import UTC, date, datetime, timedelta
+from typing import Any
 
 import polars as pl
 import pytest
@@ -6,7 +7,7 @@ import pytest
 from ownership import quality
 from ownership.decisions import Rules
 from ownership.matching import username_matches
-from ownership.schemas import LogonDays
+from ownership.schemas import LogonDays, OwnerWrites
 from tests.ownership.builders import counts, decide, host, hosts, shares_of, table, user, users
 
 NOW = datetime(2026, 3, 10, 12, tzinfo=UTC)
@@ -170,6 +171,57 @@ def test_assets_that_cannot_be_read_are_named_with_the_reason():
 )
 def test_more_than_ten_and_more_than_5_percent_are_too_many(unreadable, assets, too_many):
     assert quality.too_many_unreadable(unreadable, assets) == too_many
+
+
+TARGET, LISTED = "https://inventory.example tenant t-1 now", datetime(2026, 3, 30, 12, tzinfo=UTC)
+
+
+def wrote(host_id, owner, *, days_ago=2, outcome="written", target=TARGET):
+    """A row of owner_writes."""
+    at = LISTED - timedelta(days=days_ago)
+    values = {"owner": owner, "department": None, "criticality": None}
+    row = {"host_id": host_id, "hostname": "x", "run_id": f"run-{days_ago}", "outcome": outcome}
+    row |= {"old_values": values | {"owner": None}, "new_values": values, "target": target}
+    return row | {"intended_at": at, "completed_at": None if outcome == "intended" else at}
+
+
+WRITES: dict[str, tuple[list[dict[str, Any]], tuple[str, ...] | None, tuple[str, str | None] | None]] = {
+    "kept": ([wrote("h1", "u1")], ("u1",), None),
+    "one of several": ([wrote("h1", "u1")], ("u2", "u1"), None),
+    "emptied": ([wrote("h1", "u1")], (), ("u1", None)),
+    "another's": ([wrote("h1", "u1")], ("u2", "u3"), ("u1", "u2,u3")),
+    "cannot be read": ([wrote("h1", "u1")], None, None),
+    "before targets were known": ([wrote("h1", "u1", target=None)], (), ("u1", None)),
+    "another inventory": ([wrote("h1", "u1", target="elsewhere")], (), None),
+    "not listed any more": ([wrote("h7", "u1")], (), None),
+    "written since the listing": ([wrote("h1", "u1", days_ago=-1)], (), None),
+    "undone": ([wrote("h1", "", days_ago=1, outcome="undone"), wrote("h1", "u1")], (), None),
+    "written again": ([wrote("h1", "u2", days_ago=1), wrote("h1", "u1")], ("u2",), None),
+    "taken": ([wrote("h1", "u1"), wrote("h1", "u1", days_ago=1, outcome="owned_meanwhile")], ("u2",), None),
+    "refused since": ([wrote("h1", "u1"), wrote("h1", "u1", days_ago=1, outcome="failed")], (), ("u1", None)),
+    "never written": (
+        [wrote("h1", "u1", outcome=each) for each in ("failed", "not_written", "intended")],
+        (),
+        None,
+    ),
+    "nothing written": ([], (), None),
+}
+
+
+@pytest.mark.parametrize(("writes", "owners", "lost"), WRITES.values(), ids=WRITES)
+def test_an_owner_is_lost_that_a_run_wrote_and_the_host_does_not_show(writes, owners, lost):
+    odd = ODD if owners is None else {}
+    held = host("h1", "ws1") | {"owner_ids": owners if owners is None else list(owners)} | odd
+    assets = hosts(*({**each, "listed_at": LISTED} for each in (held, host("h2", "ws2"))))
+    found = quality.lost_owners(table(OwnerWrites, *writes).lazy(), assets, target=TARGET)
+    at = LISTED - timedelta(days=2)
+    assert found.rows() == ([("h1", *lost, at)] if lost else [])
+
+
+def test_an_inventory_without_hosts_has_lost_no_owner():
+    assert quality.lost_owners(
+        table(OwnerWrites, wrote("h1", "u1")).lazy(), hosts(), target=TARGET
+    ).is_empty()
 
 
 def test_a_conflict_is_new_with_another_host_or_another_person():
