@@ -112,6 +112,7 @@ def test_a_run_looks_at_days_from_the_first_one_that_is_not_settled(
     torn = Window(date(2025, 6, min(first, 2)), JUNE.last)
     assert days_to_look_at(now, tables, JUNE) == torn, "a day whose counts are gone is looked at again"
 
+
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("command", [["run"], ["check"], ["explain", "pc-1"]], ids=" ".join)
 def test_an_instance_file_that_never_ends_is_refused(call, tmp_path, command):
