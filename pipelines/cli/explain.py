@@ -32,7 +32,7 @@ def explain(path: Path, host: str, *, as_json: bool) -> None:
     names = (
         tables.scan("inventory_hosts")
         .select("host_id", hostname="hostnames")
-        .explode("hostname")
+        .explode("hostname", empty_as_null=True)
         .with_columns(fold_hostname(hostname, short=short), short=fold_hostname(hostname, short=True))
         .with_columns(
             meant=(hostname == pl.lit(name, pl.String)).any().over("host_id") | (pl.col("host_id") == host)
