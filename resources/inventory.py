@@ -212,7 +212,7 @@ class InventoryClient:
             A row for each asset, in the order of the service; of an id that came twice, the last one.
 
         Raises:
-            ProtocolError: the list cannot be completed, an item has no id, or no fields where
+            ProtocolError: the list cannot be completed, an item has no id, or none of a page has fields where
                 `contract.fields_in` says they are.
         """
         again = tenacity.Retrying(
@@ -389,14 +389,14 @@ class InventoryClient:
         return list(map(str, ids))
 
     def _fields_of(self, items: Sequence[Fields], ids: Sequence[str], path: str) -> Sequence[Fields]:
+        """What the items hold where their fields are to be; in single odd ones that is no object."""
         fields_in = self._platform.contract.fields_in
         found = items
         for part in filter(None, fields_in.split(".")):
             found = [one.get(part) if isinstance(one, dict) else None for one in found]
-        if set(map(type, found)) - {dict}:
-            wrong = next(one for one, fields in zip(ids, found, strict=True) if not isinstance(fields, dict))
+        if found and dict not in set(map(type, found)):
             raise ProtocolError(
-                f"{self._transport.where} answered {path} with an item ({wrong}) without fields in "
+                f"{self._transport.where} answered {path} with an item ({ids[0]}) without fields in "
                 f"{fields_in!r}; check platform.contract.fields_in"
             )
         return found

@@ -18,6 +18,8 @@ from resources.errors import ProtocolError
 from resources.inventory import Fields
 from resources.settings import Instance
 
+_NO_FIELDS = object()
+"""Stands for each field of an asset that has none at all."""
 _TEXTS = pl.List(pl.String)
 _NO_TEXTS = pl.lit(pl.Series([[]], dtype=_TEXTS))
 
@@ -62,6 +64,8 @@ class _Column:
         Raises:
             TypeError: saying what the field holds instead, without its value.
         """
+        if found is _NO_FIELDS:
+            raise TypeError("it has no fields where platform.contract.fields_in says they are")
         try:
             texts = self.texts(found)
         except TypeError:
@@ -111,7 +115,8 @@ class _Column:
 class AssetRows:
     """How assets become rows of a table, without listed_at: page by page, or one by one.
 
-    A field that holds something else than text, a number or a list of them cannot be read.
+    A field that holds something else than text, a number or a list of them cannot be read, nor can an asset
+    whose fields are no object.
     """
 
     id_column: str
@@ -119,6 +124,9 @@ class AssetRows:
 
     def read(self, ids: Sequence[str], assets: Sequence[Fields]) -> pl.DataFrame:
         """Take the columns out of a page of assets, as `InventoryClient.list_assets` wants them."""
+        if set(map(type, assets)) - {dict}:
+            without = {column.field: _NO_FIELDS for column in self.columns.values() if column.field}
+            assets = [fields if isinstance(fields, dict) else without for fields in assets]
         columns = (series for name, column in self.columns.items() for series in column.read(name, assets))
         return pl.DataFrame([pl.Series(self.id_column, ids, dtype=pl.String), *columns])
 
@@ -133,8 +141,10 @@ class AssetRows:
         stored = {name: column.stored(name) for name, column in self.columns.items()}
         for name, problem in problems.items():
             stored[name] = pl.when(problem.is_null()).then(stored[name]).alias(name)
-        told = pl.concat_str(*problems.values(), separator="; ", ignore_nulls=True) if problems else None
-        problem = pl.lit(None, pl.String) if told is None else pl.when(told != "").then(told)
+        problem = pl.lit(None, pl.String)
+        if problems:
+            reasons = pl.concat_list(problems.values()).list.drop_nulls().list.unique(maintain_order=True)
+            problem = pl.when(reasons.list.len() > 0).then(reasons.list.join("; "))
         return whole.select(self.id_column, *stored.values(), problem=problem)
 
     def record(self, asset_id: str, fields: Fields) -> dict[str, Any]:

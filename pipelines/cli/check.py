@@ -175,7 +175,7 @@ def _inventory_reads(instance: Instance, inventory: InventoryClient, clock: Cloc
         yield from _user_fields(instance, users)
     else:
         yield from _untried("there is no user", "platform_user_value_field")
-    if hosts and users and (same := [one for one in hosts if hosts[one] == users.get(one)]):
+    if hosts and users and (same := [one for one in hosts if one in users and hosts[one] == users[one]]):
         yield Finding(
             "wrong",
             f"{HOSTS}.params",
@@ -232,6 +232,7 @@ def _listed(
 
 def _host_fields(instance: Instance, hosts: Assets) -> Iterator[Finding]:
     field, first = instance.platform_hostname_field, f"the first {len(hosts):,} hosts"
+    hosts = _with_fields(hosts)
     if carrying := _carrying(field, hosts):
         yield Finding("ok", "platform_hostname_field", f"{field} is on {carrying:,} of {first}")
     else:
@@ -276,7 +277,8 @@ def _one_host(instance: Instance, inventory: InventoryClient, hosts: Assets) -> 
 
 def _user_fields(instance: Instance, users: Assets) -> Iterator[Finding]:
     what, chosen = "platform_user_value_field", instance.platform_user_value_field
-    carrying = {field: _carrying(field, users) for field in (chosen, *FIELDS)}
+    sound = _with_fields(users)
+    carrying = {field: _carrying(field, sound) for field in (chosen, *FIELDS)}
     first = f"the first {len(users):,} users"
     if any(carrying.values()):
         counts = ", ".join(f"{field} is on {count:,}" for field, count in carrying.items())
@@ -284,7 +286,7 @@ def _user_fields(instance: Instance, users: Assets) -> Iterator[Finding]:
     else:
         text = (
             f"none of {first} carries {' or '.join(carrying)}, so nobody can be matched; they have "
-            f"{_names(users)}. Name the field that holds the user name, and check platform.contract.fields_in"
+            f"{_names(sound)}. Name the field that holds the user name, and check platform.contract.fields_in"
         )
         yield Finding("wrong", what, text)
     yield from _readable("users", user_rows(instance), users)
@@ -313,6 +315,11 @@ def _written_fields(instance: Instance) -> dict[str, str]:
     section = "platform.contract.enrich_fields"
     settings = {f"{section}.{source}": field for source, field in enriched.items() if field}
     return {"platform_user_field": instance.platform_user_field, **settings}
+
+
+def _with_fields(assets: Assets) -> Assets:
+    """Leave out odd assets, whose fields are no object."""
+    return {asset_id: fields for asset_id, fields in assets.items() if isinstance(fields, dict)}
 
 
 def _carrying(field: str, assets: Assets) -> int:

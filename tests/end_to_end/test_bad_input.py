@@ -399,6 +399,25 @@ def test_odd_assets_stop_nothing_and_nothing_is_written_to_them(seeded, contract
     assert "eve fits the user asset dan, which cannot be read" in explained("pc-8")
 
 
+def test_an_asset_without_fields_stops_nothing(seeded):
+    def nest(payload):
+        payload["data"] = [
+            {"id": item["id"], "attributes": None if item["id"] in {"h-1", "cyd"} else item}
+            for item in payload["data"]
+        ]
+
+    with_list(nest)(seeded)
+    contract = {"platform": {"contract": {"fields_in": "attributes", "read": None}}}
+    ran = seeded.run(contract, "--dry-run")
+    assert (ran.status, ran.report["writes"]) == (0, {"planned": 1}), ran.stderr
+    assert ran.report["decisions"]["unreadable_asset/null/none"] == 1
+    checked = CliRunner().invoke(app, ["check", "--instance", str(seeded.instance_file(contract))])
+    told = " ".join(checked.stdout.split())
+    assert checked.exit_code == 0, told
+    assert "warning hosts: 1 of the first 4 hosts cannot be read" in told
+    assert "Asset h-1: it has no fields where platform.contract.fields_in says they are" in told
+
+
 def test_an_asset_that_is_mended_gets_its_owner(seeded):
     changes = odd_company(seeded)
     assert seeded.run(changes).status == 0

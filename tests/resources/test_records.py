@@ -156,6 +156,16 @@ def test_a_host_field_of_another_type_is_null_and_the_problem_names_field_and_re
     ]
 
 
+@pytest.mark.parametrize("fields", [None, [], "x"])
+def test_an_asset_without_fields_cannot_be_read_and_nothing_of_it_is_known(fields):
+    rows = host_rows(instance())
+    _, odd = rows.table(rows.read(["h-1", "h-2"], [HOST, fields])).rows(named=True)
+    problem = "it has no fields where platform.contract.fields_in says they are"
+    assert odd == {"host_id": "h-2", "problem": problem} | dict.fromkeys(
+        ("hostnames", "owner_ids", "department", "criticality")
+    )
+
+
 def test_each_field_that_cannot_be_read_is_named_and_no_value_shown():
     rows = user_rows(instance())
     odd = {**USER, "user_email": {"secret": "hunter2"}, "user_department": ["hunter2", "b"]}
