@@ -22,9 +22,14 @@ nux:
 """
 
 
+def dagster_folder(home: Path) -> Path:
+    """Return where Dagster's home is, or would be; DAGSTER_HOME wins."""
+    return Path(os.environ.get("DAGSTER_HOME") or home / "dagster").absolute()
+
+
 def dagster_home(home: Path) -> Path:
     """Return Dagster's home, created with our settings when it does not exist; DAGSTER_HOME wins."""
-    folder = Path(os.environ.get("DAGSTER_HOME") or home / "dagster").absolute()
+    folder = dagster_folder(home)
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     settings = folder / "dagster.yaml"
     if not settings.exists():

@@ -188,6 +188,29 @@ def sql(
     raise typer.Exit(command.sql(query, instance=instance, scratch=scratch, form=form))
 
 
+@app.command()
+def backup(
+    out: Annotated[Path, typer.Option(metavar="FILE.tar", help="The file to write; never an existing one.")],
+) -> None:
+    """Write tables, journals, instance files and Dagster's records of ASSET_OWNERS_HOME into one file.
+
+    A run that is writing owners is waited for. Secrets are not in it.
+    """
+    from pipelines.cli import backup as command
+
+    command.backup(out)
+
+
+@app.command()
+def restore(
+    archive: Annotated[Path, typer.Argument(metavar="FILE.tar", help="What `backup` wrote.")],
+) -> None:
+    """Make ASSET_OWNERS_HOME, a new or an empty folder, from a backup."""
+    from pipelines.cli import backup as command
+
+    command.restore(archive)
+
+
 sandbox = typer.Typer(
     help="A real search engine and a small inventory service, for trying and testing.", no_args_is_help=True
 )

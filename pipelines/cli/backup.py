@@ -1,0 +1,40 @@
+"""`asset-owners backup` and `asset-owners restore`: a home as one file, and a home made from it."""
+
+from pathlib import Path
+
+from pipelines.dagster_home import dagster_folder
+from resources.backup import back_up
+from resources.backup import restore as restored
+from resources.settings import analysts_group, home, instances_folder, tables_location
+
+
+def backup(out: Path) -> None:
+    """Write a backup of the home into a new file, readable by its owner alone, and say what is not in it.
+
+    Raises:
+        ConfigurationError: the file exists.
+        AssetOwnersError: there is nothing to back up, a run does not end its writing, or a database cannot be
+            read.
+    """
+    files = back_up(home(), out)
+    print(f"{out} is written: {files:,} files of {home()}")
+    print("Not in it: secrets, dagster.yaml, and the catalogue, which `asset-owners restore` makes anew.")
+    places = {
+        "the tables": tables_location(),
+        "the instance files": instances_folder(),
+        "Dagster's records": dagster_folder(home()),
+    }
+    for what, place in places.items():
+        if not str(place).startswith(f"{home()}/"):
+            print(f"Not in it either: {what} in {place}; back them up as well.")
+
+
+def restore(archive: Path) -> None:
+    """Make the home from a backup.
+
+    Raises:
+        ConfigurationError: the home is not empty, or the file is no backup, or no whole one.
+        AssetOwnersError: the tables in an object store cannot be reached.
+    """
+    files = restored(archive, home(), tables_location(), analysts=analysts_group())
+    print(f"{home()} is restored: {files:,} files of {archive}")

@@ -1,0 +1,81 @@
+"""A backup taken while a run writes, and what can be done in a home that is made from it."""
+
+import json
+import shutil
+import subprocess
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+from typer.testing import CliRunner
+
+from pipelines.cli.app import app
+from pipelines.dagster_home import dagster_instance
+from resources.journal import Journal
+from resources.tables import Tables
+from tests.end_to_end.stand import ADMIN, ASSET_OWNERS, TENANT, TODAY
+
+UPDATE = "/api/v1/assets/update"
+
+
+def call(*arguments):
+    ran = CliRunner().invoke(app, list(map(str, arguments)), catch_exceptions=False)
+    assert ran.exit_code == 0, ran.stdout + ran.stderr
+    return ran
+
+
+def test_a_backup_waits_for_a_run_that_writes_and_all_commands_work_where_it_is_restored(
+    recorded_stand, tmp_path
+):
+    stand, out, other = recorded_stand, tmp_path / "backup.tar", tmp_path / "other"
+    file = stand.instance_file()
+    instances = stand.home / "instances"
+    instances.mkdir()
+    shutil.copy(file, instances)
+    first = stand.run().report["run_id"]
+    state = stand.inventory.state
+    state.add_assets(TENANT, "host", [{"id": f"t-{n}", "search_agent_name": "pc-1"} for n in range(3)])
+    writing, go_on = threading.Event(), threading.Event()
+
+    def hold_back(request, _):
+        if request.url.path == UPDATE:
+            writing.set()
+            go_on.wait(60)
+
+    stand.inventory.hooks.after = hold_back
+    command = [ASSET_OWNERS, "run", "--instance", file, "--as-of", str(TODAY)]
+    with subprocess.Popen(command) as run, ThreadPoolExecutor(1) as pool:  # noqa: S603  (our own command)
+        assert writing.wait(60)
+        backup = pool.submit(call, "backup", "--out", out)
+        time.sleep(1)
+        assert not backup.done()
+        run.kill()
+        go_on.set()
+        backup.result()
+    stand.inventory.hooks.after = None
+    assert ADMIN.password.encode() not in out.read_bytes()
+    shutil.rmtree(stand.home / "tables")
+    shutil.rmtree(stand.home / "dagster")
+
+    stand.environment.setenv("ASSET_OWNERS_HOME", str(other))
+    call("restore", out)
+    assert (other / "instances" / file.name).read_bytes() == file.read_bytes()
+    assert json.loads(call("sql", "SELECT DISTINCT run_id FROM owner_writes", "--format", "json").stdout) == [
+        {"run_id": first}
+    ]
+    tables = Tables(other, "small")
+    with Journal(tables.journal) as journal:
+        [killed] = journal.run_ids()
+        assert set(journal.rows(killed)["outcome"]) == {"intended"}
+    ran = call("run", "--instance", file, "--as-of", TODAY)
+    assert "writes of an earlier run that had no known outcome are settled" in ran.stderr
+    assert "intended" not in tables.writes().collect()["outcome"]
+    owners = {host["id"]: host.get("asset_owner") for host in state.assets("host")}
+    assert [owners[f"t-{number}"] for number in range(3)] == ["ann"] * 3
+    assert len(stand.written()) == 5, "each host once"
+
+    assert "Host asset h-2, " in call("explain", "--instance", file, "pc-2").stdout
+    call("undo", "--instance", file, first)
+    assert not state.asset("h-1").get("asset_owner")
+    with dagster_instance(other) as recorded:
+        assert {first, killed} < {run.run_id for run in recorded.get_runs()}

@@ -1,0 +1,209 @@
+"""`asset-owners backup` and `asset-owners restore` on a home that nobody else uses."""
+
+import io
+import sqlite3
+import tarfile
+from contextlib import closing
+
+import pytest
+
+from resources.journal import Journal
+
+
+@pytest.fixture
+def home(stored, tmp_path):  # noqa: ARG001  (its tables)
+    home = tmp_path / "home"
+    with Journal(home / "tables" / "head_office" / "writes.sqlite"):
+        pass
+    return home
+
+
+@pytest.fixture
+def made(call, home, tmp_path, monkeypatch):  # noqa: ARG001
+    """A backup; the home is another one from then on, which does not exist yet."""
+    out = tmp_path / "made.tar"
+    assert call("backup", "--out", out)[0] == 0
+    monkeypatch.setenv("ASSET_OWNERS_HOME", str(tmp_path / "other"))
+    return out
+
+
+def names(out):
+    with tarfile.open(out) as archive:
+        return archive.getnames()
+
+
+def left_behind(folder):
+    return [path.name for path in folder.iterdir() if path.name.startswith(".writing")]
+
+
+def test_a_backup_holds_what_cannot_be_had_again_and_no_secret(call, home, tmp_path):
+    instances = home / "instances"
+    instances.mkdir()
+    for name in ("head-office.yaml", "password", ".env", "password.txt"):
+        (instances / name).write_text("correct horse")
+    (home / "secret").write_text("correct horse")
+    (instances / "linked.yaml").symlink_to(home / "secret")
+    (home / "dagster" / "history").mkdir(parents=True)
+    for name in ("dagster/dagster.yaml", "dagster/.env", "dagster/history/token"):
+        (home / name).write_text("correct horse")
+    with closing(sqlite3.connect(home / "dagster" / "history" / "runs.db")) as runs:
+        runs.execute("CREATE TABLE runs (id)")
+    out = tmp_path / "backup.tar"
+    status, told, err = call("backup", "--out", out)
+    assert (status, err) == (0, "")
+    assert told.startswith(f"{out} is written: ")
+    assert "Not in it: secrets" in told
+    assert out.stat().st_mode & 0o777 == 0o600
+    held = set(names(out))
+    assert {name.split("/")[0] for name in held} == {"tables", "instances", "dagster", "contents.json"}
+    assert {name for name in held if not name.startswith("tables/")} == {
+        "instances/head-office.yaml",
+        "dagster/history/runs.db",
+        "contents.json",
+    }
+    tables = home / "tables"
+    files = {f"tables/{path.relative_to(tables)}" for path in tables.rglob("*.parquet")}
+    assert held.issuperset(files)
+    assert {name for name in held - files if name.startswith("tables/")} == {
+        "tables/head_office/writes.sqlite"
+    }
+
+
+def test_a_restored_home_is_the_same_and_can_be_asked(call, home, made, stored, tmp_path):
+    told = call("explain", "--instance", stored, "pc-2")
+    assert told[0] == 1, "there is nothing yet"
+    assert call("restore", made)[0] == 0
+    other = tmp_path / "other"
+    for path in (home / "tables").rglob("*.parquet"):
+        copy = other / path.relative_to(home)
+        assert copy.read_bytes() == path.read_bytes()
+        assert int(copy.stat().st_mtime) == int(path.stat().st_mtime), "what is kept goes by it"
+    assert {path.stat().st_mode & 0o077 for path in other.rglob("*")} == {0}
+    assert left_behind(other) == []
+    home.rename(tmp_path / "gone")
+    status, rows, _ = call("sql", "SELECT count(*) AS hosts FROM owner_decisions", "--format", "csv")
+    assert (status, rows.splitlines()[0]) == (0, '"hosts"')
+    assert call("explain", "--instance", stored, "pc-2")[0] == 0
+
+
+def test_no_file_is_overwritten(call, home, tmp_path):  # noqa: ARG001
+    out = tmp_path / "backup.tar"
+    out.write_text("mine")
+    status, _, err = call("backup", "--out", out)
+    assert (status, out.read_text()) == (2, "mine")
+    assert f"--out: {out} exists; a backup overwrites nothing" in err
+
+
+def test_a_home_that_is_not_empty_is_left_alone(call, made, tmp_path):
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "file").touch()
+    status, _, err = call("restore", made)
+    assert status == 2
+    assert f"ASSET_OWNERS_HOME: {tmp_path / 'other'} is not empty" in err
+    assert [path.name for path in (tmp_path / "other").iterdir()] == ["file"]
+
+
+def test_a_home_without_anything_is_told(call, tmp_path, monkeypatch):
+    monkeypatch.setenv("ASSET_OWNERS_HOME", str(tmp_path / "none"))
+    status, _, err = call("backup", "--out", tmp_path / "backup.tar")
+    assert status == 1
+    assert f"There is nothing to back up in {tmp_path / 'none'}" in err
+    assert not (tmp_path / "backup.tar").exists()
+
+
+def test_tables_and_instance_files_that_lie_elsewhere_are_named(call, home, tmp_path, monkeypatch):  # noqa: ARG001
+    monkeypatch.setenv("ASSET_OWNERS_TABLES", str(tmp_path / "elsewhere"))
+    monkeypatch.setenv("ASSET_OWNERS_INSTANCES", str(tmp_path / "files"))
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "dagster"))
+    _, told, _ = call("backup", "--out", tmp_path / "backup.tar")
+    assert f"Not in it either: the tables in {tmp_path / 'elsewhere'}" in told
+    assert f"Not in it either: the instance files in {tmp_path / 'files'}" in told
+    assert f"Not in it either: Dagster's records in {tmp_path / 'dagster'}" in told
+
+
+@pytest.mark.parametrize("trouble", ["locked", "damaged"])
+def test_a_journal_that_cannot_be_copied_is_named_and_nothing_is_left(
+    call, home, tmp_path, monkeypatch, trouble
+):
+    journal, out = home / "tables" / "head_office" / "writes.sqlite", tmp_path / "backup.tar"
+    monkeypatch.setattr("resources.backup._LOCKED_SECONDS", 0.1)
+    with closing(sqlite3.connect(journal, isolation_level=None)) as other:
+        if trouble == "locked":
+            other.execute("PRAGMA locking_mode = EXCLUSIVE")
+            other.execute("BEGIN EXCLUSIVE")
+        else:
+            journal.write_bytes(b"garbage" * 1000)
+        status, _, err = call("backup", "--out", out)
+    assert status == 1
+    assert str(journal) in err
+    assert ("another process keeps it locked" if trouble == "locked" else "it is damaged") in err
+    assert not out.exists()
+    assert left_behind(tmp_path) == []
+
+
+def content(archive, name):
+    file = archive.extractfile(name)
+    assert file
+    return file.read()
+
+
+def changed(made, change):
+    """The backup with its files as `change` gives them, from (name, content) pairs."""
+    with tarfile.open(made) as archive:
+        files = [(member, content(archive, member.name)) for member in archive.getmembers()]
+    with tarfile.open(made, "w") as archive:
+        for member, data in change(files):
+            member.size = len(data)
+            archive.addfile(member, io.BytesIO(data))
+
+
+def named(name, **attributes):
+    member = tarfile.TarInfo(name)
+    for attribute, value in attributes.items():
+        setattr(member, attribute, value)
+    return member
+
+
+@pytest.mark.parametrize(
+    "member",
+    [
+        named("/etc/cron.d/job"),
+        named("../outside"),
+        named("tables/small/../../instances/x.yaml"),
+        named('tables/x"; DROP/owner_writes.parquet'),
+        named("warehouse.duckdb"),
+        named("instances/.env"),
+        named("tables/small/a.parquet", type=tarfile.SYMTYPE, linkname="/etc/passwd"),
+        named("tables/small/a.parquet", type=tarfile.LNKTYPE, linkname="instances/x.yaml"),
+        named("tables/small", type=tarfile.DIRTYPE),
+        named("tables/small/fifo", type=tarfile.FIFOTYPE),
+        named("tables/head_office/owner_decisions.parquet"),  # a second one
+    ],
+)
+def test_a_file_with_anything_that_no_backup_holds_is_refused(call, made, tmp_path, member):
+    changed(made, lambda files: [files[0], (member, b""), *files[2:]])
+    status, _, err = call("restore", made)
+    assert status == 2
+    assert f"{made} is no whole backup of asset-owners: it holds {member.name!r}" in err
+    assert not (tmp_path / "other").exists()
+
+
+@pytest.mark.parametrize(
+    "harm",
+    [
+        lambda made: made.write_bytes(b"no tar at all" * 1000),
+        lambda made: made.write_bytes(b""),
+        lambda made: made.write_bytes(made.read_bytes()[: made.stat().st_size // 2]),
+        lambda made: changed(made, lambda files: files[:-1]),
+        lambda made: changed(made, lambda files: files[1:]),
+        lambda made: changed(made, lambda files: [*files[:-1], (files[-1][0], b"[]")]),
+        lambda made: made.unlink(),
+    ],
+)
+def test_a_file_that_is_no_whole_backup_is_refused(call, made, tmp_path, harm):
+    harm(made)
+    status, _, err = call("restore", made)
+    assert status == 2, err
+    assert str(made) in err
+    assert "Traceback" not in err
+    assert not (tmp_path / "other").exists()

@@ -1,0 +1,50 @@
+"""A day's row and its counts go into a backup as they belong together."""
+
+import io
+import tarfile
+from datetime import date
+from pathlib import Path
+
+import polars as pl
+
+from ownership.schemas import LogonCounts, LogonDays
+from resources.backup import back_up
+from resources.tables import Tables
+from tests.ownership.builders import NOW, table
+
+DAY = date(2026, 3, 1)
+
+
+def stored(archive, name):
+    file = archive.extractfile(f"tables/small/{name}/{DAY}.parquet")
+    assert file
+    return pl.read_parquet(io.BytesIO(file.read()))
+
+
+def test_a_day_that_is_replaced_meanwhile_is_not_half_of_one_and_half_of_another(tmp_path, monkeypatch):
+    tables = Tables(tmp_path / "home", "small")
+    tables.prepare()
+
+    def store(events):
+        row = {"day": DAY, "matching": events, "counted": events, "lacking_user": 0, "lacking_host": 0}
+        counts = {"day": DAY, "document_hostname": "pc", "document_username": "ann", "events": events}
+        tables.write_day(
+            table(LogonDays, row | {"fetched_at": NOW, "settings_fingerprint": "x"}),
+            table(LogonCounts, counts),
+        )
+
+    replacements = [2, 3]
+
+    def opened_and_replaced(path, *arguments, **options):
+        file = whole(path, *arguments, **options)
+        if path.parent.name == "logon_days" and path.stem == str(DAY) and replacements:
+            store(replacements.pop())
+        return file
+
+    store(1)
+    whole = Path.open
+    monkeypatch.setattr(Path, "open", opened_and_replaced)
+    back_up(tmp_path / "home", tmp_path / "backup.tar")
+    with tarfile.open(tmp_path / "backup.tar") as archive:
+        row, counts = stored(archive, "logon_days"), stored(archive, "logon_counts")
+    assert (row["counted"].item(), counts["events"].sum()) == (2, 2)
