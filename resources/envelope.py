@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from resources.errors import (
@@ -22,6 +23,7 @@ from resources.errors import (
 from resources.http import Answer, Transport
 
 LONGEST_TEXT = 200  # characters of the service's own words in a message
+MOST_FIELDS = 20  # that a refusal tells of
 _KINDS = {401: AuthenticationError, 403: PermissionDeniedError, 404: NotFoundError}
 
 
@@ -40,7 +42,9 @@ class Envelope:
         return {name: value for name, value in self.members.items() if name not in {"status", "message"}}
 
 
-def open_envelope(answer: Answer, path: str, transport: Transport, *, tenant: str | None = None) -> Envelope:
+def open_envelope(
+    answer: Answer, path: str, transport: Transport, *, tenant: str | None = None, on_404: str | None = None
+) -> Envelope:
     """Read an answer of the inventory service.
 
     Args:
@@ -49,6 +53,7 @@ def open_envelope(answer: Answer, path: str, transport: Transport, *, tenant: st
         transport: the service, for messages.
         tenant: the tenant of a tenant-scoped call; how such a call is rejected for its tenant is not shown
             (§7 rule 5), so every refusal names the setting.
+        on_404: what to do about a path that the service does not have, where it comes from the contract.
 
     Raises:
         TransientError: a failure with HTTP status 408, 425, 429 or 5xx.
@@ -58,6 +63,10 @@ def open_envelope(answer: Answer, path: str, transport: Transport, *, tenant: st
     if members is not None and members["status"]:
         return Envelope(members, refusal=None)
     transport.raise_if_transient(answer, path)
+    if on_404 and answer.status == 404:
+        said = answer.told(_reason(answer, members)) if members else answer.excerpt
+        told = f"{transport.where} answered {path} with HTTP status 404; {on_404}. It said: {said}"
+        return Envelope(members or {}, NotFoundError(told))
     if members is None and answer.status != 401:
         raise ProtocolError(
             f"{transport.where} answered {path} with HTTP status {answer.status} and no envelope; "
@@ -82,30 +91,43 @@ def envelope_members(body: bytes) -> dict[str, Any] | None:
 
 
 def field_detail(members: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Field-level detail of a failure: field name to texts, from whichever member holds it (§7 rule 3)."""
+    """Field-level detail of a failure: field name to texts, from whichever member holds it (§7 rule 3).
+
+    Of the first `MOST_FIELDS` fields that have some, and so many texts of each at most.
+    """
     details = [value for name, value in members.items() if name != "message" and isinstance(value, dict)]
-    texts = {name: list(_texts(value)) for detail in details for name, value in detail.items()}
-    return {name: found for name, found in texts.items() if found}
+    found = (
+        (name, list(islice(_texts(value), MOST_FIELDS))) for part in details for name, value in part.items()
+    )
+    return dict(islice(((name, texts) for name, texts in found if texts), MOST_FIELDS))
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """The texts anywhere inside a value."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, list | dict):
-        for inner in value.values() if isinstance(value, dict) else value:
-            yield from _texts(inner)
+    """The texts anywhere inside a value, however deep."""
+    left = [value]
+    while left:
+        one = left.pop()
+        if isinstance(one, str):
+            yield one
+        elif isinstance(one, list | dict):
+            left += reversed(one.values() if isinstance(one, dict) else one)
+
+
+def _reason(answer: Answer, members: Mapping[str, Any]) -> str:
+    message = members.get("message")
+    return (
+        message if isinstance(message, str) and message else f"HTTP status {answer.status}, no reason given"
+    )
 
 
 def _refusal(answer: Answer, members: Mapping[str, Any], refused: str) -> ServiceError:
-    status, message = answer.status, members.get("message")
-    reason = message if isinstance(message, str) and message else f"HTTP status {status}, no reason given"
+    status, reason = answer.status, _reason(answer, members)
     fields = {
-        answer.told(name): [answer.told(text) for text in texts]
+        answer.told(name, LONGEST_TEXT): [answer.told(text, LONGEST_TEXT) for text in texts]
         for name, texts in field_detail(members).items()
     }
     detail = "; ".join(f"{name}: {', '.join(texts)}" for name, texts in fields.items())
-    text = f"{refused}: {answer.told(reason)[:LONGEST_TEXT]}"
+    text = f"{refused}: {answer.told(reason, LONGEST_TEXT)}"
     if detail:
         text += f" ({detail[:LONGEST_TEXT]})"
     if status in _KINDS:

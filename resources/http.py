@@ -32,7 +32,7 @@ from resources.errors import (
     ProtocolError,
     TransientError,
 )
-from resources.redaction import redacted
+from resources.redaction import redacted, redacted_start
 
 CONNECT_TIMEOUT_SECONDS = 10
 MAX_ANSWER_BYTES = 256 * 2**20
@@ -40,6 +40,7 @@ SHORTEST_SESSION = 8  # characters; a cookie with fewer (a language) would take 
 MAX_TRIES = 5
 MAX_RETRY_AFTER_SECONDS = 60.0
 _CHUNK_BYTES = 2**16
+_LOOKED_AT_BYTES = 2**20  # for an excerpt; no secret that fits into a header is as long as a part of it
 
 
 @dataclass(frozen=True)
@@ -54,11 +55,11 @@ class Answer:
     @property
     def excerpt(self) -> str:
         """The first 200 characters of the body, for messages."""
-        return self.told(self.body[:_CHUNK_BYTES].decode("utf-8", "replace"))[:200]
+        return self.told(self.body[:_LOOKED_AT_BYTES].decode("utf-8", "replace"))
 
-    def told(self, text: str) -> str:
-        """Words of the service as messages may show them: one line, nothing secret, no control characters."""
-        shown = redacted(text, self.secrets)
+    def told(self, text: str, length: int = 200) -> str:
+        """The beginning of a service's words, as messages may show it: in one line and without secrets."""
+        shown = redacted_start(text, self.secrets, length)
         return " ".join("".join(letter if letter.isprintable() else " " for letter in shown).split())
 
 
@@ -164,7 +165,7 @@ class Transport:
             ) as response:
                 secrets += tuple(_secrets_of(response.request.headers))
                 if 300 <= response.status_code < 400:
-                    elsewhere = redacted(response.headers.get("Location", ""), secrets)[:200]
+                    elsewhere = redacted_start(response.headers.get("Location", ""), secrets, 200)
                     raise ProtocolError(
                         f"{self.where} redirects {path} to {elsewhere!r}; credentials go nowhere else: "
                         f"set {self.section}url to the final address"
@@ -176,7 +177,7 @@ class Transport:
                     f"{self.where} has not finished answering {path} in {self.total_timeout_seconds:.0f} s; "
                     f"check {self.section}url and the network"
                 ) from error
-            raise self._failure(error, f"{method} {path}") from error
+            raise self._failure(error, f"{method} {path}", secrets) from error
         finally:
             _right_before.reset(announced)
 
@@ -188,10 +189,11 @@ class Transport:
                 raise ProtocolError(f"{self.where} answered {path} with over {MAX_ANSWER_BYTES} bytes")
         return bytes(body)
 
-    def _failure(self, error: Exception, call: str) -> AssetOwnersError:
+    def _failure(self, error: Exception, call: str, secrets: tuple[str, ...]) -> AssetOwnersError:
         """What a call that got no whole answer means."""
-        cause = _root_cause(error)
-        if isinstance(cause, ssl.SSLCertVerificationError):
+        root = _root_cause(error)
+        cause = redacted(str(root), secrets)  # a header that cannot be sent is quoted
+        if isinstance(root, ssl.SSLCertVerificationError):
             return AuthenticationError(
                 f"{self.where} could not prove who it is: {cause}. Set {self.section}ca_file to the "
                 f"authority that signed its certificate (or, less safe, {self.section}ignore_ssl to true)"

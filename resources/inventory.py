@@ -21,7 +21,7 @@ from resources.envelope import Envelope, envelope_members, open_envelope
 from resources.errors import ConfigurationError, ProtocolError, ServiceError, TransientError
 from resources.http import Answer, Transport, retrying
 from resources.inventory_session import InventorySession
-from resources.settings import ListCall, Platform
+from resources.settings import ItemCall, ListCall, Platform
 
 READINGS = 3  # of a list that changes while it is read
 
@@ -161,10 +161,17 @@ class InventoryClient:
         return self._exchange("GET", path, params, raw, tenant=tenant, repeatable=True)
 
     def _envelope(
-        self, method: str, path: str, values: Mapping[str, str] | None, *, tenant: bool, **arguments: Any
+        self,
+        method: str,
+        path: str,
+        values: Mapping[str, str] | None,
+        *,
+        tenant: bool,
+        on_404: str | None = None,
+        **arguments: Any,
     ) -> Envelope:
         def envelope(answer: Answer) -> Envelope:
-            return self._opened(answer, path, tenant=tenant)
+            return self._opened(answer, path, tenant=tenant, on_404=on_404)
 
         return self._exchange(method, path, values, envelope, tenant=tenant, **arguments)
 
@@ -188,9 +195,9 @@ class InventoryClient:
 
         return retrying(self._sleep)(once) if repeatable else once()
 
-    def _opened(self, answer: Answer, path: str, *, tenant: bool) -> Envelope:
+    def _opened(self, answer: Answer, path: str, *, tenant: bool, on_404: str | None = None) -> Envelope:
         tenant_id = self._platform.tenant_id if tenant else None
-        return open_envelope(answer, path, self._transport, tenant=tenant_id)
+        return open_envelope(answer, path, self._transport, tenant=tenant_id, on_404=on_404)
 
     # Lists (readings §5.4)
 
@@ -315,7 +322,10 @@ class InventoryClient:
     def _page(self, call: ListCall, number: int, keep: Keep[T]) -> Page[T] | ServiceError:
         """Read one page; a refusal is returned, for it may only mean that there is no such page."""
         form = {**call.params, "page": str(number), "size": str(self._platform.contract.page_size)}
-        envelope = self._envelope("POST", call.path, form, tenant=True, repeatable=True)
+        setting = "hosts" if call == self._platform.contract.hosts else "users"
+        # Of a later page it may only mean that there is no such page.
+        on_404 = f"correct platform.contract.{setting}.path" if number <= 1 else None
+        envelope = self._envelope("POST", call.path, form, tenant=True, repeatable=True, on_404=on_404)
         if envelope.refusal:
             return envelope.refusal
         payload = envelope.payload
@@ -341,7 +351,7 @@ class InventoryClient:
         call = self._platform.contract.read
         if call is None:
             raise ConfigurationError("platform.contract.read: is null, so no single asset can be read")
-        item = self.post(call.path, {call.id_param: asset_id}, repeatable=True)
+        item = self._of_one_asset(call, asset_id, {}, "read", repeatable=True)
         if not isinstance(item, dict) or self._ids_of([item], call.path) != [asset_id]:
             raise ProtocolError(
                 f"{self._transport.where} answered {call.path} with something else than asset {asset_id}; "
@@ -371,14 +381,28 @@ class InventoryClient:
         """
         call = self._platform.contract.update
         try:
-            form = {**fields, call.id_param: asset_id}
-            _payload(
-                self._envelope(
-                    "POST", call.path, form, tenant=True, repeatable=False, right_before=right_before
-                )
-            )
+            self._of_one_asset(call, asset_id, fields, "update", repeatable=False, right_before=right_before)
         except ProtocolError as error:
             raise TransientError(str(error)) from error
+
+    def _of_one_asset(
+        self,
+        call: ItemCall,
+        asset_id: str,
+        fields: Mapping[str, str],
+        name: str,
+        *,
+        repeatable: bool,
+        **arguments: Any,
+    ) -> Any:
+        """What the service says to a call of the contract about one asset; `name` is the call's there."""
+        form = {**fields, call.id_param: asset_id}
+        on_404 = f"if that befalls every asset, correct platform.contract.{name}.path"
+        return _payload(
+            self._envelope(
+                "POST", call.path, form, tenant=True, repeatable=repeatable, on_404=on_404, **arguments
+            )
+        )
 
     # Parts of items
 

@@ -1,9 +1,13 @@
 """Messages without secrets: a service may repeat what it was sent, and in its own way of writing it."""
 
+import functools
 import html
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+
+LONGEST_LETTER = 12
+"""Characters that the longest writing of one letter takes: four octets in an address."""
 
 
 def redacted(text: str, secrets: Iterable[str]) -> str:
@@ -16,6 +20,20 @@ def redacted(text: str, secrets: Iterable[str]) -> str:
     return text
 
 
+def redacted_start(text: str, secrets: Sequence[str], length: int) -> str:
+    """The first characters of a text without secrets, at the cost of those characters alone.
+
+    More than is shown is looked at, and what may be the beginning of a secret at its end is dropped.
+    """
+    longest = LONGEST_LETTER * max(map(len, secrets), default=0)
+    looked_at = length + 2 * longest
+    shown = redacted(text[:looked_at], secrets)
+    if len(text) > looked_at:
+        shown = shown[: max(len(shown) - longest, 0)]
+    return shown[:length]
+
+
+@functools.cache
 def _any_writing(letter: str) -> str:
     """A regular expression for all ways of writing a letter."""
     code = ord(letter)

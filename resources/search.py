@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
-from typing import Any, Generic, Self, TypeVar
+from typing import Annotated, Any, Generic, Self, TypeVar
 from urllib.parse import quote
 
 import msgspec
@@ -36,6 +36,8 @@ MOST_SENDERS = 20
 HOSTS_PER_SENDER = 10
 
 Name = str | int | float | bool  # a host or a user; a field may also hold numbers
+MOST_DOCUMENTS = 2**40  # in one count; the sum of so many still fits into 64 bits
+Count = Annotated[int, msgspec.Meta(ge=0, le=MOST_DOCUMENTS)]
 
 
 class _Part(Struct, gc=False):
@@ -43,7 +45,7 @@ class _Part(Struct, gc=False):
 
 
 class _Count(_Part):
-    doc_count: int
+    doc_count: Count
 
 
 class _Carried(_Count):
@@ -55,8 +57,9 @@ class _Pair(_Part):
     username: Name
 
 
-class _PairBucket(_Count):
+class _PairBucket(_Part):
     key: _Pair
+    doc_count: Annotated[int, msgspec.Meta(ge=1, le=MOST_DOCUMENTS)]  # what nobody has is no evidence
 
 
 class _Pairs(_Part):
@@ -98,7 +101,7 @@ class _Senders(_Part):
 
 
 class _Total(_Part):
-    value: int
+    value: Count
 
 
 class _Hits(_Part):
@@ -289,12 +292,15 @@ class SearchClient:
             half = len(days) // 2
             return [*self._days_with_events(days[:half]), *self._days_with_events(days[half:])]
         buckets = found.aggregations.days.buckets if found.aggregations else []
-        return [date.fromisoformat(str(bucket.key)) for bucket in buckets if bucket.doc_count]
+        with_events = {bucket.key for bucket in buckets if bucket.doc_count}
+        return [day for day in days if day.isoformat() in with_events]
 
     def _day(self, day: date) -> DayOfLogons:
         fetched_at = datetime.now(UTC)
         pages = list(self._pages(day))
         rows = pl.concat([_counts(page.aggregations.pairs.buckets) for page in pages if page.aggregations])
+        if rows.select("document_hostname", "document_username").is_duplicated().any():
+            raise self._pages_repeat(day)
         return DayOfLogons(day, fetched_at, *_totals(pages[0]), counts=rows)
 
     def _pages(self, day: date) -> Iterator[_Found[_Page]]:
@@ -304,6 +310,7 @@ class SearchClient:
         starts high and halves whenever the cluster refuses it.
         """
         after: _Pair | None = None
+        ends: set[tuple[Name, ...]] = set()
         while True:
             size = self._page_size
             pairs: dict[str, Any] = {"size": size, "sources": self._sources()}
@@ -324,9 +331,19 @@ class SearchClient:
                     f"{day} was counted; run again"
                 )
             yield page
-            after = page.aggregations.pairs.after_key
-            if not after or len(page.aggregations.pairs.buckets) < size:
+            after, buckets = page.aggregations.pairs.after_key, page.aggregations.pairs.buckets
+            if not after or len(buckets) < size:
                 return
+            ended = {msgspec.structs.astuple(end) for end in (after, buckets[-1].key)}
+            if ended & ends:
+                raise self._pages_repeat(day)
+            ends |= ended
+
+    def _pages_repeat(self, day: date) -> ProtocolError:
+        return ProtocolError(
+            f"The search service at {self._instance.url} gave pairs of host and user of {day} twice, which "
+            "is no evidence; check what stands between it and this machine, such as a cache"
+        )
 
     def _bounds(self, first: date, last: date) -> tuple[int, int]:
         """First instant of `first` and of the day after `last`, in milliseconds since 1970."""
@@ -364,7 +381,9 @@ class SearchClient:
         answer: Answer = retrying(self._sleep)(self._post, body)
         try:
             found = msgspec.json.decode(answer.body, type=shape)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except msgspec.ValidationError as error:
+            raise self._not_a_search_service(answer, str(error)) from error
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise self._not_a_search_service(answer) from error
         self._raise_if_incomplete(found)
         return found
@@ -397,8 +416,9 @@ class SearchClient:
     def _raise_error(self, answer: Answer, path: str) -> None:
         """Turn an error answer into the error whose message names the setting to mend."""
         where = f"the search service at {self._instance.url}"
-        kinds, reasons = _causes(answer.body)
-        reason = answer.told("; ".join(dict.fromkeys(reasons)))[:500] or answer.excerpt
+        kinds, reasons, indexes = _causes(answer.body)
+        reason = answer.told("; ".join(dict.fromkeys(reasons)), 500) or answer.excerpt
+        in_index = f" in the index {answer.told(', '.join(sorted(indexes)))}" if indexes else ""
         if answer.status == 401:
             raise AuthenticationError(
                 f"The log-in is refused by {where}; check username and password ({reason})"
@@ -425,8 +445,9 @@ class SearchClient:
             for setting, field in fields.items():
                 if f"[{field}]" in reason:
                     raise ConfigurationError(
-                        f"{setting}: {field!r} is a text field, which cannot be aggregated; name its keyword "
-                        f"field, often {field + '.keyword'!r} ({reason})"
+                        f"{setting}: {field!r} is a text field{in_index}, which cannot be aggregated; name "
+                        f"its keyword field, often {field + '.keyword'!r}; where other indexes have it as "
+                        f"keyword, leave that one out of index ({reason})"
                     )
         if kinds & _QUERY_ERRORS:
             raise ConfigurationError(f"query: {self._instance.query!r} is refused by {where}: {reason}")
@@ -435,8 +456,8 @@ class SearchClient:
             raise self._not_a_search_service(answer)
         if answer.status == 400:
             raise ConfigurationError(
-                f"The search is refused by {where}; check index, query, time_field, hostname_field and "
-                f"user_field ({reason})"
+                f"The search is refused by {where}{in_index}; check index, query, time_field, hostname_field "
+                f"and user_field ({reason})"
             )
         raise ProtocolError(f"HTTP status {answer.status} for {path} from {where}: {reason}")
 
@@ -454,7 +475,13 @@ class SearchClient:
                 "which is no evidence; mend the cluster and run again"
             )
 
-    def _not_a_search_service(self, answer: Answer) -> ProtocolError:
+    def _not_a_search_service(self, answer: Answer, wrong: str = "") -> ProtocolError:
+        """What an answer means that is none to a search; `wrong` is the place where it is none."""
+        if b'"aggregations"' in answer.body:  # what it said are names of hosts and users
+            return ProtocolError(
+                f"The search service at {self._instance.url} answered with what no search gives "
+                f"({wrong or 'its JSON cannot be read'}); check what stands between it and this machine"
+            )
         return ProtocolError(
             f"{self._instance.url} does not answer as a search service; url must be the search service "
             f"itself, not its dashboard. It said, with HTTP status {answer.status}: {answer.excerpt}"
@@ -529,28 +556,24 @@ def _texts(names: Iterable[Name]) -> pl.Series:
     return pl.Series(list(names), dtype=pl.String, strict=False)
 
 
-def _causes(body: bytes) -> tuple[set[str], list[str]]:
-    """Collect the error types and the first lines of reasons in an error answer, outermost first."""
+def _causes(body: bytes) -> tuple[set[str], list[str], set[str]]:
+    """Collect error types, first lines of reasons, and indexes of an error answer, outermost first."""
     kinds: set[str] = set()
     reasons: list[str] = []
-
-    def collect(part: Any) -> None:
-        if isinstance(part, dict):
-            kinds.update(value for key, value in part.items() if key == "type" and isinstance(value, str))
-            # Further lines are the grammar of the query parser.
-            reasons.extend(
-                value.splitlines()[0]
-                for key, value in part.items()
-                if key == "reason" and isinstance(value, str) and value
-            )
-            for inner in part.values():
-                collect(inner)
-        elif isinstance(part, list):
-            for inner in part:
-                collect(inner)
-
+    indexes: set[str] = set()
     try:
-        collect(json.loads(body))
-    except ValueError:
-        return set(), []
-    return kinds, reasons
+        left = [json.loads(body)]
+    except (ValueError, RecursionError):
+        return kinds, reasons, indexes
+    while left:
+        part = left.pop()
+        if isinstance(part, dict):
+            texts = {name: text for name, text in part.items() if isinstance(text, str) and text}
+            kinds.update(texts[name] for name in ["type"] if name in texts)
+            # Further lines are the grammar of the query parser.
+            reasons += [texts[name].splitlines()[0] for name in ["reason"] if name in texts]
+            indexes.update(texts[name] for name in ["index"] if name in texts)
+            left += reversed(part.values())
+        elif isinstance(part, list):
+            left += reversed(part)
+    return kinds, reasons, indexes

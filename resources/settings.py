@@ -192,6 +192,17 @@ def _cookie_names(value: object) -> object:
     return value
 
 
+def _cookie_names(value: object) -> object:
+    """Refuse what is no name (a token of RFC 6265), unshown: a whole cookie may stand in its place."""
+    if isinstance(value, Mapping) and not all(
+        re.fullmatch(r"[\w!#$%&'*+.^`|~-]+", str(name), re.ASCII) for name in value
+    ):
+        raise _secret_error(
+            "holds a name that no cookie can have; write letters, digits and - _ . alone, no = and no blank"
+        )
+    return value
+
+
 def _id_text(value: object) -> object:
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 

@@ -79,6 +79,12 @@ def a_text_field(stand):
     return {"index": "logs-bad-text"}
 
 
+def text_in_one_index(stand):
+    a_text_field(stand)
+    stand.engine.load("logs-bad-keyword", MAPPING, documents(small_company()))
+    return {"index": "logs-bad-text,logs-bad-keyword"}
+
+
 def secret(stand, text):
     (stand.home / "a-secret").write_text(text)
     return {"file": "a-secret"}
@@ -121,6 +127,13 @@ CASES = {
     "search: text field": Case(
         ["user_field: 'user.name' is a text field", "'user.name.keyword'"], arrange=a_text_field
     ),
+    "search: text field in one index": Case(
+        [
+            "user_field: 'user.name' is a text field in the index logs-bad-text, ",
+            "leave that one out of index",
+        ],
+        arrange=text_in_one_index,
+    ),
     "search: query that does not parse": Case(
         ["query: 'event.code:(4624' is refused"], {"query": "event.code:(4624"}
     ),
@@ -161,6 +174,14 @@ CASES = {
     "inventory: no list": Case(
         ["no list of items", "platform.contract"], arrange=answering(ASSETS_LIST, lambda _: envelope([]))
     ),
+    "inventory: no such path": Case(
+        ["/api/v1/hosts with HTTP status 404; correct platform.contract.hosts.path. It said: "],
+        {"platform": {"contract": {"hosts": {"path": "/api/v1/hosts"}}}},
+    ),
+    "inventory: no such path, HTML": Case(
+        ["/api/v1/assets/list with HTTP status 404; correct platform.contract.", "said: <h1>Not Found"],
+        arrange=answering(ASSETS_LIST, lambda _: HTMLResponse("<h1>Not Found</h1>", 404)),
+    ),
     "inventory: fields elsewhere": Case(
         ["fields in 'attributes'", "platform.contract.fields_in"],
         {"platform": {"contract": {"fields_in": "attributes"}}},
@@ -197,6 +218,11 @@ CASES = {
     "file: clear-text secret": Case(
         ["password: is not a secret's place", "{env: VARIABLE}", "{file: PATH}"],
         {"password": "hunter2"},
+        status=2,
+    ),
+    "file: a cookie's name with a line break": Case(
+        ["cookies: holds a name that no cookie can have"],
+        {"cookies": {"team\nhunter2": {"env": "PATH"}}},
         status=2,
     ),
     "file: no time zone": Case(
@@ -270,6 +296,30 @@ def test_a_dashboard_in_place_of_the_search_service(seeded):
     assert ran.status == 1
     assert "url must be the search service itself, not its dashboard" in ran.report["error"]
     assert "Sign in" in ran.report["error"]
+    assert_nothing_happened(seeded, before)
+
+
+@pytest.mark.parametrize("fault", ["no documents", "2^63 documents", "deep"])
+def test_an_answer_to_a_search_that_cannot_be_is_told_without_names(seeded, fault):
+    count = {"no documents": 0, "2^63 documents": 2**63, "deep": 1}[fault]
+    carried = {"doc_count": 1, "absent": {"doc_count": 0}}
+    pair = {"key": {"hostname": "pc-secret", "username": "ann-secret"}, "doc_count": count}
+    body = json.dumps(
+        {
+            "timed_out": False,
+            "_shards": {"failed": 0},
+            "hits": {"total": {"value": 1}},
+            "aggregations": {"hostname": carried, "username": carried, "pairs": {"buckets": [pair]}},
+        }
+    )
+    if fault == "deep":
+        body = body[:-1] + ', "more": ' + "[" * 100_000
+    before = seeded.published()
+    with Stub(lambda _: Reply(body.encode())) as service:
+        ran = seeded.run({"url": service.url})
+    assert ran.status == 1
+    assert f"The search service at {service.url} answered with what no search gives" in ran.report["error"]
+    assert "secret" not in ran.stdout + ran.stderr
     assert_nothing_happened(seeded, before)
 
 

@@ -1,4 +1,5 @@
 import json
+import time
 
 import pytest
 from requests.structures import CaseInsensitiveDict
@@ -147,6 +148,43 @@ def test_texts_of_the_service_are_cut():
     error = refusal(message="m" * 10_000, errors={"name": ["f" * 10_000]})
     assert str(error).count("m" * 200) == 1
     assert len(str(error)) < 600
+
+
+@pytest.mark.parametrize(
+    "errors",
+    [
+        {f"field {number}": ["hunter2 is wrong"] * 10 for number in range(60_000)},
+        {"field": ["hunter2 is wrong"] * 600_000},
+        {"hunter2 " * 1_000_000: ["hunter2 " * 1_000_000]},
+    ],
+    ids=["fields", "texts", "long"],
+)
+def test_detail_without_end_costs_little_and_is_cut(errors):
+    body = json.dumps({"status": False, "message": "No.", "errors": errors}).encode()
+    started = time.process_time()
+    error = opened(body, 422, secrets=("hunter2", "p" * 100, "session" * 20)).refusal
+    assert time.process_time() - started < 3
+    assert isinstance(error, ValidationError)
+    assert "hunter2" not in f"{error} {error.fields}"
+    assert len(str(error)) < 600
+    assert len(str(error.fields)) < 100_000
+
+
+def test_detail_may_lie_deep():
+    deep = {"name": "too long"}
+    for _ in range(900):
+        deep = {"more": [deep]} if len(str(deep)) % 2 else {"more": deep}
+    body = b'{"status": false, "errors": ' + json.dumps(deep).encode() + b"}"
+    assert opened(body, 422).refusal.fields == {"more": ["too long"]}
+
+
+@pytest.mark.parametrize("body", [{"status": False, "message": "No such path."}, b"<h1>No such path.</h1>"])
+def test_404_names_the_setting_that_holds_the_path(body):
+    error = opened(body, 404, tenant="t-9", on_404="correct platform.contract.x.path").refusal
+    assert type(error) is NotFoundError
+    assert "/api/v1/x with HTTP status 404; correct platform.contract.x.path. It said: " in str(error)
+    assert "No such path." in str(error)
+    assert "t-9" not in str(error)
 
 
 @pytest.mark.parametrize("secret", ["hunter2", 'pä"ss\\word'])

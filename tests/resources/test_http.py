@@ -10,7 +10,13 @@ import pytest
 import trustme
 
 from resources import http
-from resources.errors import AuthenticationError, ConfigurationError, ProtocolError, TransientError
+from resources.errors import (
+    AuthenticationError,
+    ConfigurationError,
+    ProtocolError,
+    ServiceError,
+    TransientError,
+)
 from resources.http import Answer, Transport, retrying
 from tests.resources.http_stub import Reply, Stub
 
@@ -209,6 +215,14 @@ def test_a_refused_connection_may_go_well_next_time():
 def test_an_unusable_address_is_a_setting_to_mend():
     with pytest.raises(ConfigurationError, match=r"platform\.url"):
         send("http://.corp.example")
+
+
+def test_a_header_that_cannot_be_sent_is_told_without_its_secrets():
+    service = transport("http://localhost:1")
+    with service.new_session() as session, pytest.raises(ServiceError) as raised:
+        service.send(session, "GET", "/", cookies={"two\nlines": "hunter2"}, secrets=("hunter2",))
+    assert "did not answer GET /: " in str(raised.value)
+    assert "hunter2" not in str(raised.value)
 
 
 # Certificates

@@ -18,7 +18,7 @@ from resources.errors import (
     ValidationError,
 )
 from resources.inventory import READINGS
-from resources.settings import ListCall
+from resources.settings import Contract, ListCall
 from sandbox.inventory import BrokenOff, InventoryService, InventoryState, ServiceOptions
 from tests.resources.http_stub import Reply, Stub, envelope
 from tests.resources.inventory_world import ADMIN, HOSTS, READER, TENANT, USERS, Clock, Watch, client
@@ -514,6 +514,34 @@ def test_other_refusals_of_a_write_pass_the_words_on(service, open_client):
     assert service.state.journal() == []
 
 
+@pytest.mark.parametrize("html", [False, True], ids=["envelope", "HTML"])
+@pytest.mark.parametrize(
+    ("call", "setting"),
+    [
+        (lambda inventory, contract: listed(inventory, contract.hosts), "hosts"),
+        (lambda inventory, contract: inventory.first_page(contract.users), "users"),
+        (lambda inventory, _: inventory.read("h-3"), "read"),
+        (lambda inventory, _: inventory.update("h-3", {"asset_owner": "u-1"}), "update"),
+    ],
+    ids=["hosts", "users", "read", "update"],
+)
+def test_a_path_that_the_service_does_not_have_names_its_setting(tmp_path, call, setting, html):
+    def answer(request):
+        if request.path.endswith("login"):
+            return envelope()
+        return Reply(b"<h1>Gone</h1>", 404) if html else envelope(status=False, message="Gone", http=404)
+
+    with (
+        Stub(answer) as stub,
+        client(tmp_path, stub.url) as inventory,
+        pytest.raises(NotFoundError) as raised,
+    ):
+        call(inventory, Contract())
+    assert f"correct platform.contract.{setting}.path. It said: " in str(raised.value)
+    assert "Gone" in str(raised.value)
+    assert "tenant" not in str(raised.value)
+
+
 @pytest.mark.parametrize(("http", "kind"), [(403, PermissionDeniedError), (404, NotFoundError)])
 def test_refusals_with_a_telling_http_status_have_their_own_error(service, inventory, http, kind):
     body = {"status": False, "message": "No.", "data": None}
@@ -577,7 +605,7 @@ def test_no_message_shows_the_password_or_a_cookie(tmp_path, status):
         return Reply(b"<html>", status=status)
 
     with Stub(service) as stub, client(tmp_path, stub.url) as inventory:
-        with pytest.raises(ProtocolError) as raised:
+        with pytest.raises(ServiceError) as raised:
             ids(inventory)
         assert stub.requests[1].cookies == {"session": "cookie-value"}
         told = f"{raised.value!r} {inventory!r} {vars(inventory)!r}"

@@ -1,6 +1,7 @@
 import base64
 import html
 import json
+import time
 from datetime import date
 from urllib.parse import quote, quote_plus, urlencode
 
@@ -8,7 +9,7 @@ import pytest
 
 from resources.errors import ConfigurationError, ServiceError
 from resources.inventory_session import LOGIN, MFA
-from resources.redaction import redacted
+from resources.redaction import redacted, redacted_start
 from resources.search import SearchClient
 from sandbox.inventory import Account
 from tests.resources import inventory_world
@@ -49,6 +50,24 @@ def test_the_rest_of_a_text_stays_as_it_is():
 
 def test_a_secret_that_holds_another_is_hidden_whole():
     assert redacted("user:word user", ["user", "user:word"]) == "*** ***"
+
+
+@pytest.mark.parametrize("write", [str, quote, html.escape, json.dumps], ids=lambda write: write.__name__)
+@pytest.mark.parametrize("length", [1, 20, 200])
+def test_a_text_that_is_cut_shows_no_part_of_a_secret(write, length):
+    for before in (0, *range(length - 12, length + 12), *range(3 * length - 40, 3 * length + 40)):
+        for times in (1, 50):
+            text = "x" * before + write(SECRET).strip('"') * times + "y" * 1000
+            shown = redacted_start(text, [SECRET, "another"], length)
+            assert len(shown) <= length
+            assert set(shown) <= {"x", "*", "y"}
+
+
+def test_the_start_of_a_long_text_costs_what_is_shown():
+    started = time.monotonic()
+    assert redacted_start("x" * 50_000_000, [SECRET], 200) == "x" * 200
+    assert set(redacted_start(SECRET * 1_000_000, [SECRET], 200)) <= {"*"}
+    assert time.monotonic() - started < 1
 
 
 WRITINGS = [str, quote_plus, html.escape, json.dumps]

@@ -1,3 +1,4 @@
+import copy
 import json
 import random
 import re
@@ -461,7 +462,8 @@ def test_a_text_field_is_named_with_its_remedy(plain, client, setting, field):
 def test_a_field_that_is_text_in_one_index_only_is_named(engine, client, index):
     engine.load(f"{index}-1", MAPPING, [event("PC", "ann")])
     engine.load(f"{index}-2", {"mappings": {"properties": {}}}, [event("PC", "bob")])  # guessed: text
-    with client(index=f"{index}-*") as logons, pytest.raises(ConfigurationError, match=r"_field: '"):
+    told = rf"_field: '.* is a text field in the index {index}-2, .* leave that one out of index"
+    with client(index=f"{index}-*") as logons, pytest.raises(ConfigurationError, match=told):
         list(logons.logons([DAY]))
 
 
@@ -623,9 +625,10 @@ class TestAnswers:
             Reply(b"{}"),
             Reply(b'{"status":true,"message":null,"data":{}}'),
             Reply(b"\xff\xfe{"),
-            Reply(json.dumps(SURVEY).encode()[:-40]),
-            Reply(json.dumps(SURVEY | {"aggregations": {"days": 7}}).encode()),
-            Reply(json.dumps(SURVEY | {"timed_out": "no"}).encode()),
+            Reply(b'{"took":' + b"[" * 100_000),
+            Reply(b'{"error":' + b"[" * 100_000, 400),
+            Reply(b'{"took":' + b"[" * 900 + b"]" * 900 + b"}"),
+            Reply(b'{"error":' + b"[" * 900 + b"]" * 900 + b"}", 400),
         ],
     )
     def test_what_is_no_search_service_is_told_with_what_it_said(self, reply):
@@ -639,6 +642,95 @@ class TestAnswers:
             list(logons.logons([DAY]))
         assert reply.body[:20].decode(errors="replace") in str(raised.value)
         assert len(service.requests) == 1
+
+    @pytest.mark.parametrize(
+        ("place", "count", "told"),
+        [
+            ("pairs", 0, "Expected `int` >= 1 "),
+            ("pairs", -1, "Expected `int` >= 1 "),
+            ("pairs", 2**63, "Expected `int` <= "),
+            ("pairs", 10**400, "Expected `int` <= "),
+            ("pairs", 1.5, "got `float`"),
+            ("pairs", "3", "got `str`"),
+            ("hostname", -1, "Expected `int` >= 0 "),
+            ("username", 2**63, "Expected `int` <= "),
+            ("total", 2**64, "Expected `int` <= "),
+        ],
+    )
+    def test_a_count_that_cannot_be_is_told_without_names(self, place, count, told):
+        page: Any = copy.deepcopy(PAGE)
+        if place == "total":
+            page["hits"]["total"]["value"] = count
+        else:
+            part = page["aggregations"][place]
+            (part["buckets"][0] if place == "pairs" else part)["doc_count"] = count
+        with (
+            Service(good(SURVEY), good(page)) as service,
+            service.client() as logons,
+            pytest.raises(ProtocolError, match="answered with what no search gives") as raised,
+        ):
+            list(logons.logons([DAY]))
+        assert told in str(raised.value)
+        assert not any(name in str(raised.value) for name in ("PC", '"ann"'))
+
+    @pytest.mark.parametrize(
+        "body",
+        [
+            json.dumps(PAGE)[:-10],
+            json.dumps(PAGE | {"timed_out": "no"}),
+            json.dumps(PAGE)[:-1] + ', "more": ' + "[" * 100_000,
+            json.dumps({"aggregations": PAGE["aggregations"]}),
+        ],
+        ids=["cut", "odd", "deep", "bare"],
+    )
+    def test_what_is_nearly_a_search_service_is_told_without_names(self, body):
+        with (
+            Service(good(SURVEY), Reply(body.encode())) as service,
+            service.client() as logons,
+            pytest.raises(ProtocolError, match="answered with what no search gives") as raised,
+        ):
+            list(logons.logons([DAY]))
+        assert not any(name in str(raised.value) for name in ("PC", '"ann"'))
+
+    def test_days_that_were_not_asked_for_are_none(self):
+        days = [{"key": key, "doc_count": 1} for key in ("2026-03-01", "someday", 7)]
+        with (
+            Service(good(SURVEY | {"aggregations": {"days": {"buckets": days}}})) as service,
+            service.client() as logons,
+        ):
+            (day,) = logons.logons([DAY])
+        assert day.matching == 0
+
+    @pytest.mark.parametrize(
+        "pages",
+        [
+            [(["ann", "bob"], "bob"), (["ann", "bob"], "bob")],
+            [(["ann", "bob"], "bob"), (["cyd", "dan"], "bob")],
+            [(["ann", "bob"], "bob"), (["cyd", "dan"], "dan"), (["ann", "bob"], "bob")],
+            [(["ann", "bob"], "k1"), (["ann", "bob"], "k2")],
+            [(["ann", "bob"], "bob"), (["bob"], "bob")],
+            [(["ann", "bob"], "bob"), (["bob", "cyd"], "cyd"), ([], None)],
+            [(["ann", "ann"], "ann"), ([], None)],
+        ],
+        ids=["repeated", "standing", "circling", "repeated under new keys", "overlap", "middle", "one page"],
+    )
+    def test_pages_that_do_not_move_on_are_no_evidence(self, monkeypatch, pages):
+        monkeypatch.setattr(search, "LARGEST_PAGE", 2)
+
+        def page(users, after):
+            buckets = [{"key": {"hostname": "PC", "username": user}, "doc_count": 1} for user in users]
+            end = {"after_key": {"hostname": "PC", "username": after}} if after else {}
+            pairs = {"buckets": buckets, **end}
+            return good(PAGE | {"aggregations": CARRIED | {"pairs": pairs}})
+
+        with (
+            Service(good(SURVEY), *(page(*one) for one in pages)) as service,
+            service.client() as logons,
+            pytest.raises(ProtocolError, match="gave pairs of host and user of 2026-03-02 twice") as raised,
+        ):
+            list(logons.logons([DAY]))
+        assert len(service.requests) <= 1 + len(pages)
+        assert not any(name in str(raised.value) for name in ("PC", '"ann"'))
 
     @pytest.mark.parametrize(
         ("kind", "reason", "status"),
@@ -707,7 +799,7 @@ class TestAnswers:
                     400,
                 ),
                 ConfigurationError,
-                "user_field: 'user.name' is a text field",
+                "user_field: 'user.name' is a text field in the index logs-1, which",
             ),
             (
                 error(
@@ -716,7 +808,7 @@ class TestAnswers:
                     400,
                 ),
                 ConfigurationError,
-                "hostname_field and user_field",
+                "in the index logs-1; check index, query, time_field, hostname_field and user_field",
             ),
             (error("parsing_exception", "unknown query [x]", 400), ConfigurationError, "query: "),
             (error("index_closed_exception", "closed", 400), ConfigurationError, "check index, query"),

@@ -366,6 +366,20 @@ def test_a_secret_in_clear_text_is_refused_with_how_to_write_it(write, key, wron
 
 
 @pytest.mark.parametrize(
+    "name", ["two\nlines", "a=hunter2", "a b", "", "a;b", "\x00", "\u00e9", "a,b", '"a"', "a\n", "a@b"]
+)
+def test_a_cookie_has_a_name_that_a_header_can_carry_and_others_are_not_shown(write, name):
+    told = complaint(write(cookies={name: {"env": "A"}, "fine": {"env": "A"}}))
+    assert told.startswith("cookies: holds a name that no cookie can have; write letters, digits and")
+    assert not name.strip() or name not in told
+
+
+def test_a_cookie_may_be_named_as_the_standard_says(write):
+    names = ["__Host-session", "a.b", "x!#$%&'*+-.^_`|~9"]
+    assert list(load_instance(write(cookies={name: {"env": "A"} for name in names})).cookies) == names
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "cookies: session=hunter2",
