@@ -65,7 +65,7 @@ def test_a_backup_waits_for_a_run_that_writes_and_all_commands_work_where_it_is_
     ]
     tables = Tables(other, "small")
     with Journal(tables.journal) as journal:
-        [killed] = journal.run_ids()
+        [killed] = journal.targets()
         assert set(journal.rows(killed)["outcome"]) == {"intended"}
     ran = call("run", "--instance", file, "--as-of", TODAY)
     assert "writes of an earlier run that had no known outcome are settled" in ran.stderr
