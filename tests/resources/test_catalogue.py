@@ -67,7 +67,7 @@ def instant(day):
 
 def run(tables, day, *, logons=LOGONS, people=PEOPLE, assets=ASSETS):
     """Decide and publish as a run so many days after the first one would; return its decisions."""
-    run_id, at = f"run-{day}", instant(day)
+    run_id, at = f"run-{day}".replace(".", "-"), instant(day)
     listed = hosts(*assets)
     shares = shares_of(logons, RULES)
     matches = username_matches(shares, people, user_value_field="user_email")
