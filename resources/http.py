@@ -32,7 +32,7 @@ from resources.errors import (
     ProtocolError,
     TransientError,
 )
-from resources.redaction import redacted, redacted_start
+from resources.redaction import redacted_start
 
 CONNECT_TIMEOUT_SECONDS = 10
 MAX_ANSWER_BYTES = 256 * 2**20
@@ -177,7 +177,11 @@ class Transport:
                     f"{self.where} has not finished answering {path} in {self.total_timeout_seconds:.0f} s; "
                     f"check {self.section}url and the network"
                 ) from error
-            raise self._failure(error, f"{method} {path}", secrets) from error
+            if isinstance(error, requests.exceptions.InvalidHeader):
+                raise self._unsendable(path) from None  # it quotes the header, and a run's log keeps causes
+            raise self._failure(error, f"{method} {path}") from error
+        except ValueError:  # http.client's for the same
+            raise self._unsendable(path) from None
         finally:
             _right_before.reset(announced)
 
@@ -189,11 +193,16 @@ class Transport:
                 raise ProtocolError(f"{self.where} answered {path} with over {MAX_ANSWER_BYTES} bytes")
         return bytes(body)
 
-    def _failure(self, error: Exception, call: str, secrets: tuple[str, ...]) -> AssetOwnersError:
+    def _unsendable(self, path: str) -> ProtocolError:
+        return ProtocolError(
+            f"{self.where} was not asked for {path}: a header would hold what none can, such as a line "
+            "break; check the cookies that are set for it, and those that it gives"
+        )
+
+    def _failure(self, error: Exception, call: str) -> AssetOwnersError:
         """What a call that got no whole answer means."""
-        root = _root_cause(error)
-        cause = redacted(str(root), secrets)  # a header that cannot be sent is quoted
-        if isinstance(root, ssl.SSLCertVerificationError):
+        cause = _root_cause(error)
+        if isinstance(cause, ssl.SSLCertVerificationError):
             return AuthenticationError(
                 f"{self.where} could not prove who it is: {cause}. Set {self.section}ca_file to the "
                 f"authority that signed its certificate (or, less safe, {self.section}ignore_ssl to true)"
