@@ -99,7 +99,7 @@ def _of_file(error: OSError) -> str:
     if error.strerror is None:  # one that was raised with a text of its own
         said = str(error) or type(error).__name__
     else:
-        said = f"{error.filename or f'A file below {home()}'}: {error.strerror}"
+        said = f"{error.filename or f'A file below {home()}, or the output'}: {error.strerror}"
     if error.errno in _FULL:
         return f"{said}; free space there, or let files be larger, and run again"
     if error.errno in _FORBIDDEN:
