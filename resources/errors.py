@@ -53,7 +53,7 @@ class NotFoundError(ServiceError):
 
 
 class SessionExpiredError(ServiceError):
-    """The session ended before a call that is sent once only; nothing was done, and there is a new session.
+    """The session ended before a call that is sent once only; nothing was done, and the next call logs in.
 
     Look again before sending again: to log in takes time, and others may have been faster.
     """

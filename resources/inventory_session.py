@@ -73,7 +73,7 @@ class InventorySession:
 
         Raises:
             AuthenticationError: the log-in was refused, or the session it gave.
-            SessionExpiredError: a 401 to what is not sent again; there is a new session.
+            SessionExpiredError: a 401 to what is not sent again; the next call logs in.
             TransientError, ProtocolError: as from `Transport.send`.
         """
         session = self._signed_in()
@@ -84,12 +84,13 @@ class InventorySession:
             first_to_know = session is self._session
             if first_to_know:
                 self._reject()
-            session = self._signed_in()
             if not resend:
+                # The next call logs in: a failure of the log-in would hide what this one was answered.
                 raise SessionExpiredError(
                     f"{self._transport.where} had ended the session of {self._email} when {path} came: "
                     "nothing was done; look again before sending again"
                 )
+            session = self._signed_in()
             if first_to_know:
                 # Nobody else has used the new session yet: a 401 to it says that log-ins do not help.
                 answer = self._transport.send(session, method, path, **arguments)
