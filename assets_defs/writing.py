@@ -21,7 +21,15 @@ from resources.errors import AssetOwnersError, ConfigurationError, ServiceError
 from resources.journal import Journal, Result
 from resources.one_writer import one_writer
 from resources.settings import Instance
-from resources.writeback import READ_BACK, Row, Writer, own_runs, settle_leftovers, write_all
+from resources.writeback import (
+    READ_BACK,
+    Row,
+    Writer,
+    own_runs,
+    settle_leftovers,
+    without_done,
+    write_all,
+)
 
 CLOCK_SKEW = timedelta(minutes=5)
 """How far in the future a plan may seem to be made, where two machines share a home."""
@@ -120,9 +128,8 @@ def apply_plan(
     _require_own_target(run.instance, planned, f"The plan of run {plan_id}", old_rows_are_own=False)
     _require_recent(run.instance, planned, plan_id)
     with _writing(run, log) as journal:
-        planned = _without_vanished_owners(
-            undone_once(planned, _history(run)).with_columns(run_id=pl.lit(run.run_id)), list_users(run)
-        )
+        planned = undone_once(planned, _history(run)).with_columns(run_id=pl.lit(run.run_id))
+        planned = without_done(_without_vanished_owners(planned, list_users(run)), list_hosts(run))
         run.tables.write("owner_writes", planned, run_id=run.run_id, publish=False)
         to_write = planned.filter(outcome="planned")
         log.info(f"Plan: {to_write.height:,} of {planned.height:,} hosts of run {plan_id} to write")
@@ -172,6 +179,7 @@ def undo_run(
             raise ConfigurationError(
                 f"Run {undone_id} of {run.instance.name} wrote nothing that could be undone"
             )
+        planned = without_done(planned, list_hosts(run))
         run.tables.write("owner_writes", planned, run_id=run.run_id, publish=False)
         to_write = planned.filter(outcome="planned")
         log.info(f"Plan: {to_write.height:,} of {planned.height:,} hosts to put back")

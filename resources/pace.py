@@ -8,14 +8,19 @@ import time
 from collections.abc import Callable
 from threading import Lock
 
-SLOWEST_SECONDS = 60.0  # between two writes, and the longest wait that is kept
-FIRST_SECONDS = 0.05  # between two writes after the first refusal
-SPEED_UP = 0.95  # of the time between two writes, after each write that was taken
+SHORTEST_WAIT_SECONDS = 1.0  # where the service does not say how long; doubled until a write is taken
+LONGEST_WAIT_SECONDS = 60.0  # that is kept, and between two writes
+SLOWER = 0.8  # of the rate, after a refusal
+FASTER = 0.005  # of the rate, with each write that is taken
 GIVE_UP_SECONDS = 600.0
+LONGEST_SLEEP_SECONDS = 1.0  # so that `stop` is heard
 
 
 class Pace:
     """When the next write may begin; several threads share it.
+
+    Nothing is held back before the first refusal, which tells how much is too much: as many writes a second
+    as were taken so far. From then on the rate is lowered with each refusal and raised with each write taken.
 
     Args:
         clock: seconds that only go forward.
@@ -31,27 +36,40 @@ class Pace:
         self._clock = clock
         self._sleep = sleep
         self._lock = Lock()
-        self._seconds_between = 0.0
-        self._next = clock()
-        self._slowed_down_at = clock()
+        self._stopped = False
+        self._began: float | None = None
+        self._taken = self._taken_before = 0
+        self._rate: float | None = None
+        self._wait = SHORTEST_WAIT_SECONDS
+        self._next = self._slowed_down_at = clock()
         self._refused_since: float | None = None
 
-    def wait(self) -> float:
-        """Wait for this writer's turn; return when it began."""
-        with self._lock:
-            now = self._clock()
-            begin = max(now, self._next)
-            self._next = begin + self._seconds_between
-        if begin > now:
-            self._sleep(begin - now)
-        return begin
+    def wait(self) -> float | None:
+        """Wait for this writer's turn; return when it began, None when there is none any more."""
+        while True:
+            with self._lock:
+                if self._stopped:
+                    return None
+                now = self._clock()
+                if now >= self._next:
+                    self._began = now if self._began is None else self._began
+                    self._next = now + (1 / self._rate if self._rate else 0.0)
+                    return now
+                left = self._next - now
+            self._sleep(min(left, LONGEST_SLEEP_SECONDS))
+
+    def stop(self) -> None:
+        """Give nobody a turn any more."""
+        self._stopped = True
 
     def taken(self) -> None:
         """Go on a little faster: the service did what it was asked."""
         with self._lock:
             self._refused_since = None
-            faster = self._seconds_between * SPEED_UP
-            self._seconds_between = faster if faster >= FIRST_SECONDS / 4 else 0.0
+            self._wait = SHORTEST_WAIT_SECONDS
+            self._taken += 1
+            if self._rate:
+                self._rate *= 1 + FASTER
 
     def refused(self, *, turn: float, retry_after: float | None) -> bool:
         """Let all writers wait and go on more slowly; return whether it is worth while to go on at all.
@@ -66,7 +84,16 @@ class Pace:
             self._refused_since = now if self._refused_since is None else self._refused_since
             if turn >= self._slowed_down_at:
                 self._slowed_down_at = now
-                self._seconds_between = min(max(2 * self._seconds_between, FIRST_SECONDS), SLOWEST_SECONDS)
-            wait = max(1.0, self._seconds_between) if retry_after is None else retry_after
-            self._next = max(self._next, now + min(wait, SLOWEST_SECONDS))
+                self._slow_down(now)
+                self._next = now + min(max(self._wait, retry_after or 0.0), LONGEST_WAIT_SECONDS)
             return now - self._refused_since < GIVE_UP_SECONDS
+
+    def _slow_down(self, now: float) -> None:
+        if self._rate is None:
+            began = now if self._began is None else self._began
+            self._rate = max(self._taken, 1) / max(now - began, 1.0)
+        elif self._taken > self._taken_before:
+            self._rate = max(SLOWER * self._rate, 1 / LONGEST_WAIT_SECONDS)
+        else:  # the wait was too short; that says nothing about the rate
+            self._wait = min(2 * self._wait, LONGEST_WAIT_SECONDS)
+        self._taken_before = self._taken

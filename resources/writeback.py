@@ -65,11 +65,15 @@ class _LookTooOldError(Exception):
 
 @dataclass
 class _Attempt:
-    """A write under way: the last look at the host, what was sent after it, and when that was turned away."""
+    """A write under way: the last look at the host, what was sent after it, and when that was turned away.
+
+    `sent` is None again where the service said that it has not acted; `stored`: the journal knows of it.
+    """
 
     row: Row
     held: Values | None = None
     sent: Values | None = None
+    stored: bool = False
     turned_away_at: float | None = None
     sessions_ended: int = 0
     looks_too_old: int = 0
@@ -80,6 +84,10 @@ class _Attempt:
     def broken_off(self, message: str) -> Result:
         """Failed; where something was sent before, the inventory has the last word."""
         return self.result("intended" if self.sent else "failed", message)
+
+    def left(self, message: str) -> Result:
+        """Left for the next run; where something was sent before, the inventory has the last word."""
+        return self.result("intended" if self.sent else "not_written", message)
 
 
 class Writer:
@@ -129,6 +137,7 @@ class Writer:
         self._listed_at = 0.0
         self._lock = Lock()
         self._read_back = self._denied = 0
+        self._stopped_by: str | None = None
         self.longest_window_seconds: float | None = None
         """The longest time between the answer of a look and the write that followed it; None: none did."""
         if not self._readable:
@@ -136,7 +145,7 @@ class Writer:
 
     def write(self, row: Row) -> Result:
         """Give a host its owner, unless it has one by now; all fields in one request (§1 rules 5, 7, 10)."""
-        return self._guarded(row, lambda held: self._unless_owned(row, held), done="written")
+        return self._guarded(row, lambda held: _unless_owned(row, held), done="written")
 
     def apply(self, row: Row) -> Result:
         """Carry out a plan made earlier: as `undo` where it is one, otherwise as `write`.
@@ -155,27 +164,18 @@ class Writer:
             if changed and held["owner"] is None:
                 message = f"changed since the plan was made: {', '.join(changed)}"
                 return Result(row["host_id"], "not_written", message, held)
-            return self._unless_owned(row, held)
+            return _unless_owned(row, held)
 
         return self._guarded(row, unless_changed, done="written")
 
     def undo(self, row: Row) -> Result:
         """Put back, field by field, what the host still holds of what a run wrote."""
+        return self._guarded(row, lambda held: _still_held(row, held), done="undone")
 
-        def still_held(held: Values) -> Values | Result:
-            kept = {field for field in _changed(row) if held[field] == row["old_values"][field]}
-            if not kept:
-                return Result(
-                    row["host_id"], "not_written", "holds nothing any more of what was written", held
-                )
-            return {field: row["new_values"][field] for field in kept}
-
-        return self._guarded(row, still_held, done="undone")
-
-    def _unless_owned(self, row: Row, held: Values) -> Values | Result:
-        if held["owner"] is not None:
-            return Result(row["host_id"], "owned_meanwhile", f"owned by {held['owner']} meanwhile", held)
-        return {field: value for field, value in row["new_values"].items() if value is not None}
+    def stop(self, reason: str) -> None:
+        """Let no further request begin, not even of hosts that wait for their turn."""
+        self._stopped_by = self._stopped_by or reason
+        self._pace.stop()
 
     def shows_an_owner(self, host_ids: Iterable[str]) -> bool:
         """Tell whether the look that guards a write shows an owner on any of these hosts, listed as owned.
@@ -196,9 +196,13 @@ class Writer:
         looks again.
         """
         attempt = _Attempt(row)
-        self._journal.attempting(row["run_id"], row["host_id"])
         while True:
             turn = self._pace.wait()
+            if turn is None:
+                return attempt.left(f"the run ended before this host's turn: {self._stopped_by}")
+            if not attempt.stored:
+                self._journal.attempting(row["run_id"], row["host_id"])
+                attempt.stored = True
             try:
                 return self._once(attempt, decide, done=done)
             except _LookTooOldError:
@@ -220,7 +224,7 @@ class Writer:
                     return attempt.broken_off(str(error))
                 if not self._pace.refused(turn=turn, retry_after=error.retry_after):
                     message = f"the service has asked to wait for {GIVE_UP_SECONDS:g} s: {error}"
-                    raise WritingEndedError(message, attempt.result("not_written", message)) from error
+                    raise WritingEndedError(message, attempt.left(message)) from error
             except ServiceError as error:
                 return attempt.broken_off(str(error))
 
@@ -239,13 +243,15 @@ class Writer:
         if (held, new) != (row["old_values"], row["new_values"]):
             self._journal.sending(row["run_id"], row["host_id"], old_values=held, new_values=new)
 
+        sent_before = attempt.sent
+
         def right_before() -> None:
-            window = self._clock() - looked_at
-            if self._readable and window > LONGEST_WINDOW_SECONDS:
-                raise _LookTooOldError
-            attempt.sent = new
             with self._lock:
+                window = self._clock() - looked_at
+                if self._readable and window > LONGEST_WINDOW_SECONDS:
+                    raise _LookTooOldError
                 self.longest_window_seconds = max(self.longest_window_seconds or 0.0, window)
+            attempt.sent = new
 
         try:
             self._inventory.update(row["host_id"], self._form(values), right_before=right_before)
@@ -254,7 +260,10 @@ class Writer:
             raise
         except TransientError as error:
             attempt.turned_away_at = self._clock()
-            if error.not_done or attempt.sent is None:
+            if error.not_done:
+                attempt.sent = sent_before
+                raise
+            if attempt.sent is None:
                 raise
             return self._after_lost_answer(attempt, lost=str(error), done=done)
         except ServiceError as error:
@@ -434,6 +443,7 @@ def write_all(
     def end(reason: str) -> None:
         nonlocal ended_by
         ended_by = ended_by or reason
+        writer.stop(reason)
 
     def attempt_unless_stopped(row: Row) -> Result:
         nonlocal failures_in_a_row
@@ -469,6 +479,32 @@ def write_all(
         for result in corrected:
             journal.complete(result, run_id=run_id, completed_at=datetime.now(UTC))
     return ended_by
+
+
+def without_done(plan: pl.DataFrame, hosts: pl.DataFrame) -> pl.DataFrame:
+    """Leave hosts alone that have an owner by now, or hold nothing any more of what is to be put back.
+
+    A plan made earlier does not know of them. Were they tried and the run cut off, what others did before it
+    began would pass for its work when it is settled.
+
+    Args:
+        plan: rows of owner_writes, as planned.
+        hosts: inventory_hosts, listed for this run.
+    """
+    listed = {host["host_id"]: host for host in hosts.iter_rows(named=True) if not host.get("problem")}
+    rows = []
+    for row in plan.iter_rows(named=True):
+        if row["outcome"] == "planned" and (host := listed.get(row["host_id"])):
+            told = (_still_held if is_undo(row) else _unless_owned)(row, _values_of(host))
+            if isinstance(told, Result):
+                row |= {
+                    "outcome": told.outcome,
+                    "message": told.message,
+                    "old_values": told.old_values,
+                    "completed_at": datetime.now(UTC),
+                }
+        rows.append(row)
+    return pl.DataFrame(rows, schema=plan.schema)
 
 
 def settle_leftovers(journal: Journal, tables: Tables, hosts: pl.DataFrame, instance: Instance) -> int:
@@ -534,6 +570,21 @@ def _was_done(row: Row, host: Row) -> bool:
     changed = _changed(row)
     put_back = [field for field in changed if held[field] == (row["new_values"][field] or None)]
     return bool(put_back) and not any(held[field] == row["old_values"][field] for field in changed)
+
+
+def _unless_owned(row: Row, held: Values) -> Values | Result:
+    """What to send to give a host its owner, unless it has one."""
+    if held["owner"] is not None:
+        return Result(row["host_id"], "owned_meanwhile", f"owned by {held['owner']} meanwhile", held)
+    return {field: value for field, value in row["new_values"].items() if value is not None}
+
+
+def _still_held(row: Row, held: Values) -> Values | Result:
+    """What to send to put back, field by field, what a host still holds of what was written."""
+    kept = {field for field in _changed(row) if held[field] == row["old_values"][field]}
+    if not kept:
+        return Result(row["host_id"], "not_written", "holds nothing any more of what was written", held)
+    return {field: row["new_values"][field] for field in kept}
 
 
 def is_undo(row: Row) -> bool:

@@ -15,8 +15,9 @@ from urllib3.connection import HTTPConnection
 from ownership import schemas
 from ownership.plan import plan_undo
 from resources.journal import Journal, Result
+from resources.pace import Pace
 from resources.tables import Tables
-from resources.writeback import Writer, settle_leftovers, write_all
+from resources.writeback import Writer, settle_leftovers, without_done, write_all
 from sandbox.inventory import BrokenOff, InventoryService, InventoryState, ServiceOptions
 from tests.ownership.builders import TARGET, host, hosts
 from tests.resources.inventory_world import ADMIN, READER, TENANT, Watch, client
@@ -398,6 +399,119 @@ def test_a_service_that_never_takes_a_write_ends_the_writing(service, tmp_path, 
     assert ended_by
     assert "asked to wait for 600 s" in ended_by
     assert set(outcomes(journal).values()) == {"not_written"}
+
+
+SLOW = {"status": False, "message": "Slow.", "data": None}
+SIGN_IN = {"status": False, "message": "Sign in.", "data": None}
+
+
+@pytest.fixture
+def patient(service, tmp_path, journal):
+    """Opens a writer whose waits pass at once."""
+    with client(tmp_path, service.url) as inventory:
+        clock = Clock()
+        yield Writer(inventory, instance(), hosts, journal, clock=clock, sleep=clock.sleep)
+
+
+def test_who_gives_the_same_owner_while_we_wait_is_not_taken_for_us(service, state, patient):
+    """The service said that it has not acted."""
+
+    def somebody_was_faster(_):
+        if state.asset("h-0")["asset_owner"]:
+            return None
+        state.set_field("h-0", "asset_owner", "u-1")
+        return JSONResponse(SLOW, 429)
+
+    watch = Watch(service, on_update(somebody_was_faster))
+    result = patient.write(row())
+    assert (result.outcome, host_fields(state)) == ("owned_meanwhile", ("u-1", "Old", None))
+    assert watch.calls[UPDATE] == 1
+
+
+def test_a_host_that_is_gone_after_a_wait_is_failed(service, state, patient):
+    def made_anew(_):
+        state.set_field("h-0", "search_agent_name", "PC-77")
+        return JSONResponse(SLOW, 429)
+
+    Watch(service, on_update(made_anew))
+    assert patient.write(row()).outcome == "failed", "nothing was sent that could have been done"
+
+
+def test_a_write_that_may_have_been_done_stays_intended_when_the_service_lets_nobody_look(
+    service, state, patient, journal
+):
+    """It was done and answered with 401; from then on the service asks to wait, without an end."""
+    done = []
+
+    def after(request, _):
+        if UPDATE in request.url.path:
+            done.append(True)
+            return JSONResponse(SIGN_IN, 401)
+        return JSONResponse(SLOW, 429) if done and READ in request.url.path else None
+
+    watch = Watch(service)
+    service.hooks.after = after
+    assert carry_out(plan("h-0"), patient, journal, concurrency=1)
+    assert (outcomes(journal), watch.calls[UPDATE]) == ({"h-0": "intended"}, 1)
+    assert state.asset("h-0")["asset_owner"] == "u-1"
+
+
+@pytest.mark.parametrize("status", [429, 502])
+def test_a_log_in_that_fails_after_a_write_hides_nothing(service, state, patient, status):
+    """The write was done and answered with 401; then the log-in has its own troubles."""
+    answers = [JSONResponse(SLOW, status)]
+    done = []
+
+    def after(request, _):
+        if UPDATE in request.url.path:
+            done.append(True)
+            return JSONResponse(SIGN_IN, 401)
+        return answers.pop() if done and answers and "auth/login" in request.url.path else None
+
+    watch = Watch(service)
+    service.hooks.after = after
+    result = patient.write(row())
+    assert (result.outcome, watch.calls[UPDATE], state.asset("h-0")["asset_owner"]) == ("written", 1, "u-1")
+
+
+def test_a_host_that_waits_for_its_turn_was_surely_sent_nothing(service, tmp_path, journal):
+    clock = Clock()
+    unsent = []
+
+    def sleep(seconds):
+        unsent.append(journal.unsent("run-1"))
+        clock.sleep(seconds)
+
+    with client(tmp_path, service.url) as inventory:
+        pace = Pace(clock=clock, sleep=sleep)
+        pace.refused(turn=0.0, retry_after=30)
+        guarded = Writer(inventory, instance(), hosts, journal, pace=pace, clock=clock, sleep=sleep)
+        assert carry_out(plan("h-0"), guarded, journal) is None
+    assert unsent
+    assert set(map(frozenset, unsent)) == {frozenset({"h-0"})}
+
+
+def test_whoever_waits_sends_nothing_more_when_the_run_has_ended(service, tmp_path, journal):
+    """The service asks to wait, and somebody interrupts the run."""
+    clock, waiting = Clock(), threading.Event()
+    watch = Watch(service, on_update(lambda _: (waiting.is_set() and JSONResponse(SLOW, 429)) or None))
+
+    def sleep(seconds):
+        time.sleep(0.01)
+        clock.sleep(seconds)
+
+    def interrupt(*_):
+        waiting.set()
+        while watch.calls[UPDATE] < 3:
+            time.sleep(0.01)
+        raise KeyboardInterrupt
+
+    with client(tmp_path, service.url) as inventory:
+        guarded = Writer(inventory, instance(), hosts, journal, clock=clock, sleep=sleep)
+        with pytest.raises(KeyboardInterrupt):
+            carry_out(plan("h-0", "h-1", "h-2", "h-3"), guarded, journal, concurrency=2, progress=interrupt)
+    assert clock.now < 100, "it does not go on until the service is given up"
+    assert set(outcomes(journal).values()) == {"written", "intended"}
 
 
 def test_a_look_that_is_too_old_is_made_again(service, state, writer, journal, monkeypatch):
@@ -898,6 +1012,26 @@ def test_leftovers_of_all_runs_are_settled_and_keep_what_was_known(journal, tabl
 
 
 # Plans that are carried out later
+
+
+@pytest.mark.parametrize(
+    ("planned", "held", "outcome"),
+    [
+        ({}, holding("h-0", "u-1", "Sales"), "owned_meanwhile"),
+        ({}, holding("h-0", None, "Old"), "planned"),
+        ({}, host("h-0", "PC-0", owners=("u-1",), problem="odd"), "planned"),  # left to the look
+        ({}, holding("h-1", "u-1"), "planned"),
+        (UNDONE, holding("h-0", "u-1", "Sales"), "planned"),
+        (UNDONE, holding("h-0", "u-2", "Sales"), "planned"),
+        (UNDONE, holding("h-0", None, "Old"), "not_written"),
+        (UNDONE, holding("h-0", "u-2", "Other"), "not_written"),
+    ],
+)
+def test_what_others_have_done_before_a_plan_is_carried_out_is_not_tried(planned, held, outcome):
+    left = without_done(plan("h-0", **planned), hosts(held))
+    assert left["outcome"].to_list() == [outcome]
+    assert (left["completed_at"].null_count() == 0) == (outcome != "planned")
+    assert schemas.validated(schemas.OwnerWrites, left).height == 1
 
 
 def test_a_planned_undo_is_carried_out_as_an_undo(state, writer):
