@@ -38,7 +38,7 @@ def sink_asset(instance: Instance) -> dg.AssetsDefinition:
         scan = scan_of(context, instance)
         with told_to_the_operator():
             written = write_planned(scan, context.log)
-        decisions = scan.tables.scan("owner_decisions", run_id=scan.run_id).collect()
+            decisions = scan.tables.of_run("owner_decisions", scan.run_id)
         found = of_writes(written.rows, decisions) | of_window(written.longest_window_seconds)
         context.add_output_metadata(made(instance, "owner_writes", rows=written.rows.height, **found))
 

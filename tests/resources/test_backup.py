@@ -1,4 +1,4 @@
-"""A day's row and its counts go into a backup as they belong together."""
+"""What goes into a backup, and belongs together."""
 
 import io
 import tarfile
@@ -6,9 +6,12 @@ from datetime import date
 from pathlib import Path
 
 import polars as pl
+import pytest
+from upath import UPath
 
 from ownership.schemas import LogonCounts, LogonDays
-from resources.backup import back_up
+from resources.backup import back_up, restore
+from resources.errors import ConfigurationError
 from resources.tables import Tables
 from tests.ownership.builders import NOW, table
 
@@ -48,3 +51,16 @@ def test_a_day_that_is_replaced_meanwhile_is_not_half_of_one_and_half_of_another
     with tarfile.open(tmp_path / "backup.tar") as archive:
         row, counts = stored(archive, "logon_days"), stored(archive, "logon_counts")
     assert (row["counted"].item(), counts["events"].sum()) == (2, 2)
+
+
+def test_whose_tables_they_are_goes_with_them(tmp_path):
+    home = tmp_path / "home"
+    mine = Tables(home, "small", name="Small")
+    mine.claim()
+    mine.prepare()
+    back_up(home, tmp_path / "backup.tar")
+    restored = tmp_path / "restored"
+    restore(tmp_path / "backup.tar", restored, UPath(restored / "tables"))
+    Tables(restored, "small", name="Small").claim()
+    with pytest.raises(ConfigurationError, match="SMALL!"):
+        Tables(restored, "small", name="SMALL!").claim()
