@@ -9,7 +9,7 @@ from bench.results import Experiment, Figure, ratio, seconds
 from bench.timing import ASSET_OWNERS, Contender, alternate, function, run_once
 from sandbox.stand import Sandbox
 
-CHECKS = 13
+CHECKS = 16
 """As many as a run has."""
 
 
