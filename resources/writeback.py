@@ -346,7 +346,9 @@ class Writer:
         denied = [
             row["host_id"]
             for row in successes.iter_rows(named=True)
-            if (host := self._listed.get(row["host_id"])) and not _was_done(row, host)
+            if (host := self._listed.get(row["host_id"]))
+            and not host.get("problem")
+            and not _was_done(row, host)
         ]
         if not set(successes["host_id"][:READ_BACK]) <= set(denied):
             return None, []
