@@ -4,6 +4,7 @@ import itertools
 import multiprocessing
 import os
 import signal
+import time
 from collections.abc import Mapping
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
@@ -13,6 +14,7 @@ import dagster as dg
 import pytest
 
 from pipelines.cli.app import app
+from resources.inventory import InventoryClient
 from tests.end_to_end.stand import TODAY, Stand, at_noon, logons
 
 IN_MEMORY = ("pipelines.cli.run.dagster_instance", lambda _: dg.DagsterInstance.ephemeral())
@@ -61,10 +63,12 @@ class RunningProcess:
     seconds, in which there is nothing of ours that a kill could disturb.
     """
 
-    def __init__(self, file: Path) -> None:
+    def __init__(self, file: Path, *, stops_after_look_at: str | None) -> None:
         ours, its = FORKS.Pipe(duplex=False)
         arguments = ["run", "--instance", str(file), "--as-of", TODAY.isoformat()]
-        self._process = FORKS.Process(target=_run, args=(arguments, dict(os.environ), its), daemon=True)
+        self._process = FORKS.Process(
+            target=_run, args=(arguments, dict(os.environ), its, stops_after_look_at), daemon=True
+        )
         self._process.start()
         its.close()
         self.log = os.fdopen(os.dup(ours.fileno()), encoding="utf-8")
@@ -84,20 +88,50 @@ class RunningProcess:
             os.kill(self._process.pid or 0, signal.SIGKILL)
             wait([self._process.sentinel])
 
+    def wait_until_stopped(self) -> None:
+        """Wait until a signal has stopped it."""
+        state = Path(f"/proc/{self._process.pid}/stat")
+        while state.read_text().rpartition(")")[2].split()[0] != "T":
+            time.sleep(0.01)
+
+    def go_on(self) -> None:
+        """`kill -CONT`."""
+        os.kill(self._process.pid or 0, signal.SIGCONT)
+
     @property
     def exit_status(self) -> int | None:
         """Negative where a signal ended it."""
         return self._process.exitcode
 
 
-def start(stand: Stand, settings: Mapping[str, Any] = SETTINGS) -> RunningProcess:
-    return RunningProcess(stand.instance_file(settings))
+def start(
+    stand: Stand, settings: Mapping[str, Any] = SETTINGS, *, stops_after_look_at: str | None = None
+) -> RunningProcess:
+    """Start a run; where a host is named, the process stops itself after its first look at it (SIGSTOP)."""
+    return RunningProcess(stand.instance_file(settings), stops_after_look_at=stops_after_look_at)
 
 
-def _run(arguments: list[str], environment: dict[str, str], log: Connection) -> None:
+def _run(
+    arguments: list[str], environment: dict[str, str], log: Connection, stops_after_look_at: str | None
+) -> None:
     os.environ.update(environment)
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     os.dup2(log.fileno(), 2)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(*IN_MEMORY)
+        if stops_after_look_at:
+            patch.setattr(InventoryClient, "read", _stopping(InventoryClient.read, stops_after_look_at))
         app(arguments)
+
+
+def _stopping(read: Any, host_id: str) -> Any:
+    looks: list[str] = []
+
+    def look(client: InventoryClient, asset_id: str) -> Any:
+        fields = read(client, asset_id)
+        if asset_id == host_id and not looks:
+            looks.append(asset_id)
+            os.kill(os.getpid(), signal.SIGSTOP)
+        return fields
+
+    return look

@@ -1,6 +1,7 @@
 """The checker: what the inventory's own journal says was written, held against what our tables say.
 
-It has four goals. Each breach is counted under its name, and ends the history.
+Each breach of a goal is counted under its name, and ends the history. Where nobody can know what happened,
+`_unknowable` says so; there is no other leniency.
 """
 
 from collections import Counter
@@ -10,51 +11,84 @@ from typing import Any, Literal
 from resources.journal import Journal
 from resources.tables import Tables
 from sandbox.inventory import InventoryState, JournalEntry
+from tests.chaos.surroundings import HOST_NAMES, NAME, Surroundings
 
 OVERWRITTEN = "owners overwritten"
 REPEATED = "repeated writes"
 WITHOUT_ROW = "writes without a row that says so"
 WITHOUT_WRITE = "rows that say `written` or `undone` without a write"
-GOALS = (OVERWRITTEN, REPEATED, WITHOUT_ROW, WITHOUT_WRITE)
+ELSEWHERE = "writes to another inventory than the one planned for"
+ANEW = "writes to a host that was made anew under its id"
+UNDONE_AGAIN = "hosts put back that were put back or written since"
+GOALS = (OVERWRITTEN, REPEATED, WITHOUT_ROW, WITHOUT_WRITE, ELSEWHERE, ANEW, UNDONE_AGAIN)
 FIELDS = {"owner": "asset_owner", "department": "department", "criticality": "criticality"}
 Kind = Literal["write", "apply", "undo", "dry"]
 
 
 @dataclass
 class Run:
-    """One run, and what the inventory saw of it: by host, each field's old and new value."""
+    """One run, and what its inventory saw of it: by host, each field's old and new value, and its name then.
+
+    `begun` and `ended` are places in the inventory's journal. `readable` tells whether single hosts can be
+    read; `surroundings` what befell the run's requests.
+    """
 
     run_id: str
     kind: Kind
+    state: InventoryState
+    target: str
+    readable: bool
+    surroundings: Surroundings
     begun: int
     undone_id: str | None = None
+    ended: int | None = None
     sent: dict[str, dict[str, tuple[Any, Any]]] = field(default_factory=dict)
+    names: dict[str, str] = field(default_factory=dict)
 
 
 class Ledger:
-    """The runs of one history, and the rows of owner_writes that are final."""
+    """The runs of one home in one history, and the rows of owner_writes that are final."""
 
-    def __init__(self, state: InventoryState, tables: Tables, figures: Counter[str]) -> None:
-        self._state = state
+    def __init__(self, tables: Tables, figures: Counter[str]) -> None:
         self._tables = tables
         self._figures = figures
         self._final: dict[tuple[str, str], dict[str, Any]] = {}
+        self._open_elsewhere: dict[tuple[str, str], dict[str, Any]] = {}
         self.runs: dict[str, Run] = {}
 
-    def begin(self, run_id: str, kind: Kind, undone_id: str | None) -> Run:
-        self.runs[run_id] = Run(run_id, kind, len(self._state.journal()), undone_id)
-        return self.runs[run_id]
+    def begin(self, run: Run) -> None:
+        self.runs[run.run_id] = run
+        self._open_elsewhere = {
+            key: row
+            for key, row in self.rows().items()
+            if row["outcome"] == "intended" and row["target"] != run.target
+        }
 
     def end(self, run: Run) -> None:
         """Take down what the inventory saw of a run, which has just ended or died."""
+        journal = run.state.journal()
+        run.ended = len(journal)
         requests: dict[str | None, list[JournalEntry]] = {}
-        for entry in self._state.journal()[run.begun :]:
+        last: dict[str, int] = {}
+        for entry in journal[run.begun :]:
             if entry.path:
                 requests.setdefault(entry.request_id, []).append(entry)
         for entries in requests.values():
-            host_id = str(entries[0].asset_id)
-            self._hold(REPEATED, host_id not in run.sent, f"{run.run_id} wrote {host_id} twice")
+            host_id, seq = str(entries[0].asset_id), entries[0].seq
+            # Who takes our owner away before we have heard that the write was done gets the same once more.
+            in_between = any(
+                entry.asset_id == host_id and not entry.path and last.get(host_id, seq) < entry.seq < seq
+                for entry in journal
+            )
+            once = host_id not in run.sent or in_between
+            self._hold(REPEATED, once, f"{run.run_id} wrote {host_id} twice")
+            last[host_id] = seq
             run.sent[host_id] = {entry.field: (entry.old, entry.new) for entry in entries}
+            renamed = [e.new for e in journal if e.asset_id == host_id and e.field == NAME and e.seq < seq]
+            run.names[host_id] = renamed[-1] if renamed else HOST_NAMES[host_id]
+        rows = self.rows()
+        for key, row in self._open_elsewhere.items():
+            assert rows[key] == row, "a row of another inventory was changed"
 
     def wrote(self) -> list[str]:
         """The runs that set owners."""
@@ -86,11 +120,15 @@ class Ledger:
         """Nobody's owner was replaced, nothing was sent in vain, and the row says what was sent."""
         row, about = rows[run.run_id, host_id], f"{run.run_id}, {host_id}: {sent}"
         assert run.kind != "dry", f"{about}: a dry run wrote"
+        self._hold(ELSEWHERE, row["target"] == run.target, f"{about}: planned for {row['target']}")
+        self._hold(ANEW, run.names[host_id] == row["hostname"], f"{about}: {run.names[host_id]} {row}")
         changed = {name for name, (before, after) in sent.items() if _text(before) != _text(after)}
         self._hold(REPEATED, changed, f"{about}: all of it was there already")
         if run.kind == "undo":
             undone = rows[run.undone_id, host_id]
             assert undone["outcome"] == "written", f"{about}: puts back what was never written"
+            since = [other.run_id for other in self._between(run) if _says_done(rows, other, host_id)]
+            self._hold(UNDONE_AGAIN, not since, f"{about}: {since}")
             ours = {FIELDS[name]: value for name, value in undone["new_values"].items()}
             theirs = {name for name, (before, _) in sent.items() if _text(before) != ours[name]}
             self._hold(OVERWRITTEN, not theirs, f"{about}: somebody else had set {theirs}")
@@ -104,30 +142,55 @@ class Ledger:
         right = told == meant if known else told.items() <= meant.items()
         self._hold(WITHOUT_ROW, right, f"{about}: the row says {row['new_values']}")
 
-    def _check_outcome(self, row: dict[str, Any]) -> None:
-        """The outcome is what happened.
+    def _between(self, run: Run) -> list[Run]:
+        """The runs on the same inventory after the one that `run` undoes, and before it."""
+        runs = list(self.runs.values())
+        after = runs.index(self.runs[run.undone_id or ""]) + 1
+        return [other for other in runs[after : runs.index(run)] if other.state is run.state]
 
-        Where nobody saw the answer it is what the inventory holds: that cannot tell our hand from that of a
-        person who did just the same, or the opposite, meanwhile.
-        """
+    def _check_outcome(self, row: dict[str, Any]) -> None:
+        """The outcome is what happened."""
         run = self.runs[row["run_id"]]
         sent = row["host_id"] in run.sent
         says = row["outcome"] in {"written", "undone"}
         about = f"{run.run_id}, {row['host_id']}: {row['outcome']}, {row['message']}"
         assert says == (row["outcome"] == {"undo": "undone"}.get(run.kind, "written")), about
-        if not (_settled(row) and self._touched(row["host_id"], run)):
+        if not self._unknowable(row, run):
             self._hold(WITHOUT_WRITE, sent or not says, f"{about}, yet nothing was written")
             self._hold(WITHOUT_ROW, says or not sent, f"{about}, yet it was written")
+
+    def _unknowable(self, row: dict[str, Any], run: Run) -> bool:
+        """Whether nobody could know what became of a write.
+
+        - Nobody heard a true answer, or the service said yes and did not show it, and the inventory was asked
+          instead. It cannot tell our hand from another's that did just the same, or the opposite, meanwhile.
+        - The service said yes and set nothing, and only the first writes are read back; one that sets nothing
+          at all must be found out, where single hosts can be read and the service lets itself be asked.
+        """
+        host_id, around = row["host_id"], run.surroundings
+        denied = (row["message"] or "").startswith("the service said that it was done")
+        asked_instead = _settled(row) or denied or host_id in around.doubtful
+        found_out = run.readable and not run.sent and not around.outage
+        return (asked_instead and self._touched(host_id, run)) or (host_id in around.lied and not found_out)
 
     def _hold(self, goal: str, kept: object, breach: str) -> None:
         self._figures[goal] += not kept
         assert kept, f"{goal}: {breach}"
 
     def _touched(self, host_id: str, run: Run) -> bool:
-        """Whether a person changed the host since the run began."""
+        """Whether a person, or another home, changed the host since the run began."""
+        ours = [other for other in self.runs.values() if other.state is run.state]
         return any(
-            entry.asset_id == host_id and not entry.path for entry in self._state.journal()[run.begun :]
+            entry.asset_id == host_id
+            and not (entry.path and any(other.begun <= place < (other.ended or place) for other in ours))
+            for place, entry in enumerate(run.state.journal())
+            if place >= run.begun
         )
+
+
+def _says_done(rows: dict[tuple[str, str], dict[str, Any]], run: Run, host_id: str) -> bool:
+    row = rows.get((run.run_id, host_id))
+    return row is not None and row["outcome"] in {"written", "undone"}
 
 
 def _settled(row: dict[str, Any]) -> bool:

@@ -9,23 +9,48 @@ from starlette.responses import HTMLResponse, JSONResponse
 
 from sandbox.inventory import BrokenOff, InventoryState
 from sandbox.inventory_api import ASSETS_LIST, envelope
+from sandbox.inventory_database import Origin
 
 READ = "/api/v1/assets/get"
 UPDATE = "/api/v1/assets/update"
-TROUBLES = ["session expires", "lost", "answer lost", "bad gateway", "refused", "outage"]
-"""What may befall a request; an outage lasts to the end of the run."""
+NAME = "search_agent_name"
+HOST_NAMES = {f"h-{number}": f"pc-{number}" for number in range(1, 6)}
+"""What the hosts are called at first."""
+
+MADE_ANEW = "made anew"
+"""Told in an owner's place: the host is no more, and another one, nobody's, has got its id."""
+
+LASTING = {"outage", "only says yes", "only asks to wait"}
+TROUBLES = [
+    "session expires",
+    "done, then 401",
+    "lost",
+    "answer lost",
+    "bad gateway",
+    "refused",
+    "asks to wait",
+    "asks to wait so long",
+    "asks to wait with 503",
+    "says yes",
+    *sorted(LASTING),
+]
+"""What may befall a request; what is lasting befalls all that follow in the run."""
 
 
 @dataclass(frozen=True)
 class Circumstances:
     """What happens to a run: when it dies, what befalls its requests, who takes which host meanwhile.
 
-    A request is told by its path and its number among those of this path.
+    A request is told by its path and its number among those of this path. A visit is when somebody sets a
+    host's owner between its listing and our look at it. Between that look and our write there is no promise:
+    the service has no conditional write. A follower comes once the service has handled our write or turned
+    it away, and before we hear of it.
     """
 
     last_instant: int | None = None
     troubles: dict[tuple[str, int], str] = field(default_factory=dict)
     visits: dict[str, Any] = field(default_factory=dict)
+    followers: dict[str, Any] = field(default_factory=dict)
 
 
 CALM = Circumstances()
@@ -34,36 +59,59 @@ CALM = Circumstances()
 class Surroundings:
     """Hooks of the inventory service: what happens around one run, from the moment on when its plan stands.
 
-    A visit is when somebody sets a host's owner between its listing and our look at it. Between that look and
-    our write there is no promise: the service has no conditional write.
+    Afterwards `doubtful` has the hosts whose write got no answer, or none that is true, and `lied` those of
+    which the service said yes and set nothing.
     """
 
     def __init__(self, state: InventoryState, circumstances: Circumstances) -> None:
         self._state = state
         self._troubles = circumstances.troubles
-        self._outage = False
+        self._lasting: str | None = None
         self._visits = dict(circumstances.visits)
+        self._followers = dict(circumstances.followers)
         self._numbers: Counter[str] = Counter()
         self._lock = threading.Lock()
         self.planned = False
+        self.doubtful: set[str] = set()
+        self.lied: set[str] = set()
+        self.befell: Counter[str] = Counter()
+
+    @property
+    def outage(self) -> bool:
+        return self._lasting == "outage"
 
     def before(self, request):
         trouble = None
+        path = request.url.path
         with self._lock:
             if self.planned:
-                path = request.url.path
                 self._numbers[path] += 1
                 trouble = self._troubles.get((path, self._numbers[path]))
-                self._outage = self._outage or trouble == "outage"
+                self._lasting = self._lasting or (trouble if trouble in LASTING else None)
+                trouble = trouble or self._lasting
                 self._let_in(request)
+                if trouble and path == UPDATE:
+                    self.befell[trouble] += 1
         request.state.trouble = trouble
         if trouble == "session expires":
             self._state.accounts.expire_sessions()
-        if trouble == "lost" or self._outage:
+        if trouble in {"lost", "outage"}:
             return BrokenOff()
-        if trouble == "refused" and request.url.path == UPDATE:
-            return JSONResponse(envelope(status=False, message="This host is locked."))
-        return None
+        return self._in_place_of_a_write(request, trouble) if path == UPDATE else None
+
+    def _in_place_of_a_write(self, request, trouble):
+        slow = envelope(status=False, message="Slow down.")
+        if trouble in {"says yes", "only says yes"}:
+            with self._lock:
+                self.lied.add(request.state.parameters["id"])
+            return JSONResponse(envelope())
+        return {
+            "refused": lambda: JSONResponse(envelope(status=False, message="This host is locked.")),
+            "asks to wait": lambda: JSONResponse(slow, 429),
+            "only asks to wait": lambda: JSONResponse(slow, 429),
+            "asks to wait so long": lambda: JSONResponse(slow, 429, {"Retry-After": "3"}),
+            "asks to wait with 503": lambda: JSONResponse(slow, 503, {"Retry-After": "1"}),
+        }.get(trouble, lambda: None)()
 
     def _let_in(self, request):
         if request.url.path == ASSETS_LIST:
@@ -72,12 +120,30 @@ class Surroundings:
             visited = [request.state.parameters.get("id")] if request.url.path == READ else []
         for host_id in visited:
             if host_id in self._visits:
-                self._state.set_field(host_id, "asset_owner", self._visits.pop(host_id))
+                change(self._state, host_id, self._visits.pop(host_id))
 
     def after(self, request, response):
-        del response
-        if request.state.trouble == "answer lost":
-            return BrokenOff()
-        if request.state.trouble == "bad gateway":
-            return HTMLResponse("<h1>Bad Gateway</h1>", 502)
-        return None
+        trouble = request.state.trouble
+        told = None
+        if trouble == "answer lost":
+            told = BrokenOff()
+        elif trouble == "bad gateway":
+            told = HTMLResponse("<h1>Bad Gateway</h1>", 502)
+        elif trouble == "done, then 401":
+            told = JSONResponse(envelope(status=False, message="Sign in to continue."), 401)
+        if self.planned and request.url.path == UPDATE:
+            host_id = request.state.parameters.get("id")
+            with self._lock:
+                if told or isinstance(response, BrokenOff) or response.status_code == 401:
+                    self.doubtful.add(host_id)
+                if host_id in self._followers:
+                    change(self._state, host_id, self._followers.pop(host_id))
+        return told
+
+
+def change(state, host_id, owner):
+    """Set a host's owner by hand, or make the host anew."""
+    values = {"asset_owner": owner}
+    if owner == MADE_ANEW:
+        values = {NAME: "pc-9", "asset_owner": None, "department": None, "criticality": None}
+    state.update_asset(host_id, values, Origin("person"))

@@ -1,4 +1,4 @@
-"""Two runs of one instance at once, in two processes: the tests' own and another."""
+"""Two runs on one inventory at once, in two processes: the tests' own and another."""
 
 import threading
 import time
@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from resources.tables import Tables
 from tests.chaos.company import CONCURRENCY, SETTINGS, WRITTEN, start
 
 READ = "/api/v1/assets/get"
@@ -14,8 +15,12 @@ GRACE_SECONDS = 1.0
 
 
 @pytest.mark.parametrize("end", ["is killed", "comes to its end"])
-def test_a_run_waits_while_another_one_writes_and_not_for_a_dead_one(open_stand, end):
-    stand = open_stand()
+@pytest.mark.parametrize("who", ["the same instance", "another instance", "another home"])
+def test_a_run_waits_while_another_one_writes_and_not_for_a_dead_one(open_stand, who, end):
+    stand, settings = open_stand(), SETTINGS
+    slug = "small"
+    if who == "another instance":
+        settings, slug = {**SETTINGS, "name": "Second"}, "second"
     writing, go_on = threading.Event(), threading.Event()
     sessions = []
 
@@ -31,16 +36,25 @@ def test_a_run_waits_while_another_one_writes_and_not_for_a_dead_one(open_stand,
 
     stand.inventory.hooks.faults, stand.inventory.hooks.after = look, hold_back
     with start(stand) as other, ThreadPoolExecutor(1) as pool:
-        assert writing.wait(60)
-        run = pool.submit(stand.run, SETTINGS)
-        while len(list(stand.tables.folder.glob("runs/*/owner_writes.parquet"))) < 2:
-            time.sleep(0.05)
-        time.sleep(GRACE_SECONDS)
-        assert len(set(sessions)) == 1, "only one of them has come to its writes"
-        assert not run.done()
-        if end == "is killed":
-            other.kill()
-        go_on.set()
+        try:
+            assert writing.wait(60)
+            home = stand.home
+            if who == "another home":
+                home = stand.home / "another"
+                stand.environment.setenv("ASSET_OWNERS_HOME", str(home))
+            plans = Tables(home, slug).folder.glob
+            expected = 2 if who == "the same instance" else 1
+            run = pool.submit(stand.run, settings)
+            while len(list(plans("runs/*/owner_writes.parquet"))) < expected:
+                assert not run.done(), run.result()
+                time.sleep(0.05)
+            time.sleep(GRACE_SECONDS)
+            assert len(set(sessions)) == 1, "only one of them has come to its writes"
+            assert not run.done()
+            if end == "is killed":
+                other.kill()
+        finally:
+            go_on.set()
         ran = run.result()
     assert ran.status == 0, ran.stderr
     turns = [session for number, session in enumerate(sessions) if sessions[number - 1 : number] != [session]]

@@ -1,10 +1,12 @@
 """The window that remains: between the last look at a host and its write somebody may set an owner."""
 
+import re
 import statistics
 import threading
 import time
 from collections import Counter
 
+from resources.writeback import LONGEST_WINDOW_SECONDS
 from sandbox.company import MAPPING
 from tests.chaos.company import USERS, hosts_of, logons_on, start
 from tests.chaos.surroundings import READ, UPDATE
@@ -13,36 +15,82 @@ from tests.end_to_end.stand import documents
 INDEX = "logs-window"
 WRITERS = 8
 SETTINGS = {"index": INDEX, "writes": {"concurrency": WRITERS}}
+LONGEST = re.compile(r"Longest time between the look at a host and its write: ([0-9,]+) ms")
+STOPPED, STOPPED_SECONDS = "h-09", 2.0
 
 
-def test_a_host_is_written_right_after_the_last_look_at_it(open_stand, effort, figures):
-    hosts = hosts_of([None] * effort.hosts)
+class Windows:
+    """What the service saw: for each host the seconds between the last look at it and its write."""
+
+    def __init__(self, stand):
+        self.seconds: dict[str, float] = {}
+        self.looks: Counter[str] = Counter()
+        self.most_open = 0
+        self._looked_at: dict[str, float] = {}
+        self._lock = threading.Lock()
+        stand.inventory.hooks.faults, stand.inventory.hooks.after = self._before, self._after
+
+    def _after(self, request, _):
+        if request.url.path == READ:
+            host_id = request.state.parameters["id"]
+            with self._lock:
+                self.looks[host_id] += 1
+                if host_id not in self.seconds:  # the first ones are read back
+                    self._looked_at[host_id] = time.monotonic()
+                    self.most_open = max(self.most_open, len(self._looked_at))
+
+    def _before(self, request):
+        if request.url.path == UPDATE:
+            host_id = request.state.parameters["id"]
+            with self._lock:
+                self.seconds[host_id] = time.monotonic() - self._looked_at.pop(host_id)
+
+
+def window_told(log):
+    """The longest window that the run says it had, in milliseconds."""
+    (told,) = LONGEST.findall(log)
+    return int(told.replace(",", ""))
+
+
+def begin(open_stand, hosts):
     stand = open_stand()
     stand.engine.load(INDEX, MAPPING, documents(logons_on(hosts)))
     stand.begin(hosts, USERS)
-    lock = threading.Lock()
-    looked_at, windows, open_at_once = {}, {}, Counter()
+    return stand
 
-    def after(request, _):
-        if request.url.path == READ:
-            with lock:
-                looked_at[request.state.parameters["id"]] = time.monotonic()
-                open_at_once[len(looked_at)] += 1
 
-    def before(request):
-        if request.url.path == UPDATE:
-            with lock:
-                host_id = request.state.parameters["id"]
-                windows[host_id] = time.monotonic() - looked_at.pop(host_id)
-
-    stand.inventory.hooks.faults, stand.inventory.hooks.after = before, after
+def test_a_host_is_written_right_after_the_last_look_at_it(open_stand, effort, figures):
+    stand = begin(open_stand, hosts_of([None] * effort.hosts))
+    windows = Windows(stand)
     with start(stand, SETTINGS) as process:
         log = process.log.read()
     assert process.exit_status == 0, log
-    assert len(windows) == len(stand.written()) == effort.hosts
-    assert max(open_at_once) <= WRITERS, "nobody looks before it is the host's turn"
-    milliseconds = sorted(round(1000 * window) for window in windows.values())
-    figures[f"ms between look and write, median of {effort.hosts:,} hosts"] = round(
+    assert len(windows.seconds) == len(stand.written()) == effort.hosts
+    assert windows.most_open <= WRITERS, "nobody looks before it is the host's turn"
+    assert window_told(log) <= 1000 * LONGEST_WINDOW_SECONDS
+    milliseconds = sorted(round(1000 * seconds) for seconds in windows.seconds.values())
+    figures[f"ms between look and write at the service, median of {effort.hosts:,} hosts"] = round(
         statistics.median(milliseconds)
     )
-    figures["ms between look and write, at most"] = milliseconds[-1]
+    figures["ms between look and write at the service, at most"] = milliseconds[-1]
+    figures["ms between look and write as the run saw it, at most"] = window_told(log)
+
+
+def test_a_process_that_is_stopped_between_look_and_write_looks_again(open_stand, figures):
+    stand = begin(open_stand, hosts_of([None] * 20))
+    windows = Windows(stand)
+    with start(stand, SETTINGS, stops_after_look_at=STOPPED) as process:
+        process.wait_until_stopped()
+        stand.inventory.state.set_field(STOPPED, "asset_owner", 17)
+        time.sleep(STOPPED_SECONDS)
+        process.go_on()
+        log = process.log.read()
+    assert process.exit_status == 0, log
+    assert stand.inventory.state.asset(STOPPED)["asset_owner"] == 17
+    assert STOPPED not in stand.written()
+    assert len(stand.written()) == 19
+    assert windows.looks[STOPPED] == 2
+    assert window_told(log) <= 1000 * LONGEST_WINDOW_SECONDS
+    figures["ms between look and write at the service, at most, of a process that was stopped"] = round(
+        1000 * max(windows.seconds.values())
+    )
