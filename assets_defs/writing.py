@@ -129,7 +129,9 @@ def apply_plan(
     _require_recent(run.instance, planned, plan_id)
     with _writing(run, log) as journal:
         planned = undone_once(planned, _history(run)).with_columns(run_id=pl.lit(run.run_id))
-        planned = without_done(_without_vanished_owners(planned, list_users(run)), list_hosts(run))
+        planned = _without_vanished_owners(planned, list_users(run))
+        if not dry_run:
+            planned = without_done(planned, list_hosts(run))
         run.tables.write("owner_writes", planned, run_id=run.run_id, publish=False)
         to_write = planned.filter(outcome="planned")
         log.info(f"Plan: {to_write.height:,} of {planned.height:,} hosts of run {plan_id} to write")
@@ -179,7 +181,8 @@ def undo_run(
             raise ConfigurationError(
                 f"Run {undone_id} of {run.instance.name} wrote nothing that could be undone"
             )
-        planned = without_done(planned, list_hosts(run))
+        if not dry_run:
+            planned = without_done(planned, list_hosts(run))
         run.tables.write("owner_writes", planned, run_id=run.run_id, publish=False)
         to_write = planned.filter(outcome="planned")
         log.info(f"Plan: {to_write.height:,} of {planned.height:,} hosts to put back")

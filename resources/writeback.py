@@ -34,6 +34,11 @@ from resources.tables import Tables
 LONGEST_WINDOW_SECONDS = 1.0
 """A look whose answer came earlier than this before the request goes out is made again (readings §2.5)."""
 
+STRICT_LOOKS = 2
+"""First looks at a host whose age counts from their request: a process that is stopped, or a machine that is
+suspended, while the answer is on its way has an old look and does not know it. Of further ones it counts from
+the answer, for the service itself may be that slow."""
+
 LOOKS = 10
 """Looks at one host, each too old when its request could go out, until the host is given up."""
 
@@ -231,8 +236,9 @@ class Writer:
     def _once(self, attempt: _Attempt, decide: Decide, *, done: str) -> Result:
         """Look and send once; raises what may mean to look and send again."""
         row = attempt.row
+        asked_at = self._clock()
         host = self._look(row, not_before=attempt.turned_away_at)
-        looked_at = self._clock()
+        answered_at = self._clock()
         held = attempt.held = _values_of(host)
         if attempt.sent and _holds(held, attempt.sent):
             return attempt.result(done, "confirmed by looking again: the host holds what was sent")
@@ -247,9 +253,11 @@ class Writer:
 
         def right_before() -> None:
             with self._lock:
-                window = self._clock() - looked_at
-                if self._readable and window > LONGEST_WINDOW_SECONDS:
+                now = self._clock()
+                looked_at = asked_at if attempt.looks_too_old < STRICT_LOOKS else answered_at
+                if self._readable and now - looked_at > LONGEST_WINDOW_SECONDS:
                     raise _LookTooOldError
+                window = now - answered_at
                 self.longest_window_seconds = max(self.longest_window_seconds or 0.0, window)
             attempt.sent = new
 

@@ -215,6 +215,40 @@ def test_writes_with_answers_that_tell_nothing_are_read_back_and_not_sent_again(
     )
 
 
+class Limit:
+    """Lets the service take so many writes in each second of the clock, and refuse the rest."""
+
+    def __init__(self, hooks, per_second, headers):
+        self.refused = 0
+        self._taken: Counter[int] = Counter()
+        self._per_second, self._headers = per_second, headers
+        self._lock = threading.Lock()
+        hooks.faults = self._before
+
+    def _before(self, request):
+        if request.url.path != UPDATE:
+            return None
+        with self._lock:
+            second = int(time.monotonic())
+            if self._taken[second] < self._per_second:
+                self._taken[second] += 1
+                return None
+            self.refused += 1
+        return JSONResponse(envelope(status=False, message="Slow down."), 429, self._headers)
+
+
+@pytest.mark.parametrize("headers", [{}, {"Retry-After": "1"}], ids=["without a time", "in a second"])
+def test_a_service_that_takes_twenty_writes_a_second_gets_two_hundred_in_one_run(stand, headers):
+    stand.begin(twins(range(200)), USERS)
+    limit = Limit(stand.inventory.hooks, 20, headers)
+    began = time.monotonic()
+    ran = stand.run()
+    assert (ran.status, ran.report["writes"]) == (0, {"written": 200}), ran.stderr
+    assert len(stand.written()) == 200
+    assert 8 <= limit.refused <= 200
+    assert time.monotonic() - began < 60, "ten seconds at best, and what else a run does"
+
+
 # What others do meanwhile
 
 

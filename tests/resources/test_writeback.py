@@ -14,6 +14,7 @@ from urllib3.connection import HTTPConnection
 
 from ownership import schemas
 from ownership.plan import plan_undo
+from resources.inventory import InventoryClient
 from resources.journal import Journal, Result
 from resources.pace import Pace
 from resources.tables import Tables
@@ -531,6 +532,31 @@ def test_a_look_that_is_too_old_is_made_again(service, state, writer, journal, m
     result = writer().write(row())
     assert (result.outcome, asked(watch)) == ("owned_meanwhile", {READ: 2})
     assert host_fields(state)[0] == "u-2"
+
+
+def test_a_look_is_as_old_as_its_request(service, state, patient, monkeypatch):
+    """The process is stopped while the answer is on its way, and somebody gives the host an owner."""
+    read, stops = InventoryClient.read, []
+
+    def stop(inventory, asset_id):
+        fields = read(inventory, asset_id)
+        if not stops:
+            stops.append(True)
+            state.set_field("h-0", "asset_owner", "u-2")
+            patient._sleep(2)
+        return fields
+
+    monkeypatch.setattr(InventoryClient, "read", stop)
+    watch = Watch(service)
+    result = patient.write(row())
+    assert (result.outcome, asked(watch)) == ("owned_meanwhile", {READ: 2})
+    assert host_fields(state)[0] == "u-2"
+
+
+def test_a_service_whose_looks_take_long_gets_its_writes_all_the_same(service, patient):
+    watch = Watch(service, lambda request: patient._sleep(1.2) if READ in request.url.path else None)
+    assert patient.write(row()).outcome == "written"
+    assert asked(watch) == {READ: 2 + 1 + 1, UPDATE: 1}, "two looks in vain, a third one, and reading back"
 
 
 def test_a_machine_that_is_always_too_slow_sends_nothing(service, tmp_path, journal):
