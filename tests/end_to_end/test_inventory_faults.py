@@ -245,7 +245,7 @@ def test_a_service_that_takes_twenty_writes_a_second_gets_two_hundred_in_one_run
     ran = stand.run()
     assert (ran.status, ran.report["writes"]) == (0, {"written": 200}), ran.stderr
     assert len(stand.written()) == 200
-    assert 8 <= limit.refused <= 200
+    assert limit.refused <= 200
     assert time.monotonic() - began < 60, "ten seconds at best, and what else a run does"
 
 

@@ -251,7 +251,6 @@ def test_writers_that_are_killed_leave_no_torn_file_and_no_reader_fails(tables, 
     day, listed = version(1)
     tables.write_day(*day)
     tables.write("inventory_hosts", listed, run_id="r", publish=True)
-    versions = Counter()
     with duckdb.connect(catalogue_path(home), read_only=True) as session:
         for first in (1_000, 2_000, 3_000, 4_000):
             writer = subprocess.Popen(  # noqa: S603  (ours)
@@ -260,7 +259,8 @@ def test_writers_that_are_killed_leave_no_torn_file_and_no_reader_fails(tables, 
             assert writer.stdout is not None
             assert writer.stdout.readline() == "ready\n"
             end = time.monotonic() + rng.uniform(0.4, 0.8)
-            while time.monotonic() < end:
+            versions = Counter()
+            while time.monotonic() < end or versions.total() < 5 or len(versions) < 2:
                 counted = events(tables)
                 assert counted == [counted[0]] * (2_000 + counted[0])
                 found = tables.scan("inventory_hosts").collect()["host_id"].str.extract(r"^(\d+)-")
@@ -272,8 +272,6 @@ def test_writers_that_are_killed_leave_no_torn_file_and_no_reader_fails(tables, 
             writer.stdout.close()
             (number,) = set(events(tables))
             assert session.sql(EVENTS).fetchall() == [(number,)] * (2_000 + number)
-    assert versions.total() > 20
-    assert len(versions) > 4, "the writers were at work"
 
 
 def test_a_file_that_is_replaced_while_it_is_read_is_read_whole(tables):
