@@ -101,14 +101,14 @@ def _fetch(context: dg.AssetExecutionContext, scan: Scan, days: list[date]) -> d
     }
 
 
-def unsettled(instance: Instance, tables: Tables, days: Sequence[date], *, run_id: str) -> list[date]:
+def unsettled(instance: Instance, tables: Tables, days: Sequence[date], *, run_id: str | None) -> list[date]:
     """Those of the days that are missing or torn, or may still change (readings §4.3).
 
     Args:
         instance: its settings.
         tables: where its days lie.
         days: the days of interest.
-        run_id: the run, which may have days of its own.
+        run_id: the run, which may have days of its own; None: those that analysts see.
     """
     return days_to_fetch(
         days,
@@ -121,7 +121,7 @@ def unsettled(instance: Instance, tables: Tables, days: Sequence[date], *, run_i
     )
 
 
-def _stored_events(tables: Tables, days: Window | Sequence[date], *, run_id: str) -> pl.DataFrame:
+def _stored_events(tables: Tables, days: Window | Sequence[date], *, run_id: str | None) -> pl.DataFrame:
     """The sum of each day's counts: day, events."""
     return tables.logon_counts(days, run_id=run_id).group_by("day").agg(pl.sum("events")).collect()
 

@@ -22,7 +22,7 @@ from resources.journal import Journal, Result
 from resources.one_writer import one_writer
 from resources.settings import Instance
 from resources.writeback import (
-    READ_BACK,
+    OWNED_HOSTS_READ,
     Row,
     Writer,
     own_runs,
@@ -88,16 +88,17 @@ def write_planned(scan: Scan, log: logging.Logger) -> Written:
         log.info(f"Nothing is written: this is {why}")
         return Written(planned)
     _require_complete_window(scan)
+    hosts = scan.tables.scan("inventory_hosts", run_id=scan.run_id).collect()
     _require_moderate(
         scan,
         planned,
-        hosts_of=scan.run_id,
+        hosts.height,
         what="owners",
         allowed=None,
         command=f"apply --instance FILE {scan.run_id}",
     )
     with _writing(scan, log) as journal:
-        written = _carry_out(scan, log, journal, planned, Writer.write)
+        written = _carry_out(scan, log, journal, planned, hosts, Writer.write)
     _forget_outdated(scan, log)
     return written
 
@@ -130,8 +131,9 @@ def apply_plan(
     with _writing(run, log) as journal:
         planned = undone_once(planned, _history(run)).with_columns(run_id=pl.lit(run.run_id))
         planned = _without_vanished_owners(planned, list_users(run))
+        hosts = list_hosts(run)
         if not dry_run:
-            planned = without_done(planned, list_hosts(run))
+            planned = without_done(planned, hosts)
         run.tables.write("owner_writes", planned, run_id=run.run_id, publish=False)
         to_write = planned.filter(outcome="planned")
         log.info(f"Plan: {to_write.height:,} of {planned.height:,} hosts of run {plan_id} to write")
@@ -140,12 +142,12 @@ def apply_plan(
         _require_moderate(
             run,
             to_write,
-            hosts_of=plan_id,
+            hosts.height,
             what="owners",
             allowed=allow_writes,
             command=f"apply --instance FILE {plan_id}",
         )
-        return _carry_out(run, log, journal, planned, Writer.apply)
+        return _carry_out(run, log, journal, planned, hosts, Writer.apply)
 
 
 def undo_run(
@@ -181,8 +183,9 @@ def undo_run(
             raise ConfigurationError(
                 f"Run {undone_id} of {run.instance.name} wrote nothing that could be undone"
             )
+        hosts = list_hosts(run)
         if not dry_run:
-            planned = without_done(planned, list_hosts(run))
+            planned = without_done(planned, hosts)
         run.tables.write("owner_writes", planned, run_id=run.run_id, publish=False)
         to_write = planned.filter(outcome="planned")
         log.info(f"Plan: {to_write.height:,} of {planned.height:,} hosts to put back")
@@ -191,12 +194,12 @@ def undo_run(
         _require_moderate(
             run,
             to_write,
-            hosts_of=undone_id,
+            hosts.height,
             what="hosts to put back",
             allowed=allow_writes,
             command=f"undo --instance FILE {undone_id}",
         )
-        return _carry_out(run, log, journal, planned, Writer.undo)
+        return _carry_out(run, log, journal, planned, hosts, Writer.undo)
 
 
 def _tell_that_runs_only_plan(instance: Instance, log: logging.Logger, what: str, *, dry_run: bool) -> None:
@@ -270,11 +273,11 @@ def _report_other_targets(run: InstanceRun, log: logging.Logger) -> None:
     """Warn of writes without a known outcome that this instance cannot settle: they went elsewhere."""
     if not run.tables.journal.exists():
         return
-    with Journal(run.tables.journal) as journal:
+    with run.tables.open_journal() as journal:
         own = own_runs(journal, run.instance)
         for run_id, target in journal.targets().items():
-            if run_id not in own:
-                left = journal.rows(run_id).filter(outcome="intended").height
+            left = 0 if run_id in own else journal.rows(run_id).filter(outcome="intended").height
+            if left:
                 log.warning(
                     f"{left} writes of run {run_id} to {target} have no known outcome. They stay open until "
                     f"{run.instance.name} points there again; it now points to {run.instance.target}"
@@ -289,7 +292,7 @@ def _writing(run: InstanceRun, log: logging.Logger) -> Generator[Journal]:
         AssetOwnersError: another run does not come to its end.
     """
     # Everybody waits for the instance first, then for the target, so that no two wait for each other.
-    with run.tables.writing(), one_writer(run.instance.platform), Journal(run.tables.journal) as journal:
+    with run.tables.writing(), one_writer(run.instance.platform), run.tables.open_journal() as journal:
         if own_runs(journal, run.instance):
             settled = settle_leftovers(journal, run.tables, list_hosts(run), run.instance)
             if settled:
@@ -302,9 +305,10 @@ def _carry_out(
     log: logging.Logger,
     journal: Journal,
     planned: pl.DataFrame,
+    hosts: pl.DataFrame,
     method: Callable[[Writer, Row], Result],
 ) -> Written:
-    """Write the planned hosts.
+    """Write the planned hosts; `hosts` are the rows of inventory_hosts that this run has listed.
 
     Raises:
         ServiceError: the look that guards the writes shows no owners, and nothing was written; or the writing
@@ -313,7 +317,7 @@ def _carry_out(
     limits = run.instance.writes
     writer = Writer(run.inventory(), run.instance, lambda: list_hosts(run), journal)
     if "planned" in planned["outcome"]:
-        _require_sight(run, writer)
+        _require_sight(run, writer, hosts)
     ended_by = write_all(
         planned,
         writer,
@@ -344,7 +348,7 @@ def _carry_out(
     return Written(written, longest)
 
 
-def _require_sight(run: InstanceRun, writer: Writer) -> None:
+def _require_sight(run: InstanceRun, writer: Writer, hosts: pl.DataFrame) -> None:
     """Refuse to write when the look that guards each write shows no owner where the list shows one.
 
     A list of some time ago may be out of date, so that one made now has the last word.
@@ -356,13 +360,13 @@ def _require_sight(run: InstanceRun, writer: Writer) -> None:
     if contract.read is None:
         return  # the look is the list itself
 
-    def owned(hosts: pl.LazyFrame) -> list[str]:
-        some = hosts.filter(pl.col("owner_ids").list.len() > 0).head(READ_BACK)
-        return some.collect()["host_id"].to_list()
+    def owned(listed: pl.DataFrame) -> list[str]:
+        readable = listed.filter(pl.col("problem").is_null(), pl.col("owner_ids").list.len() > 0)
+        return readable["host_id"].head(OWNED_HOSTS_READ).to_list()
 
-    if writer.shows_an_owner(owned(run.tables.scan("inventory_hosts", run_id=run.run_id))):
+    if writer.shows_an_owner(owned(hosts)):
         return
-    listed = owned(list_hosts(run).lazy())
+    listed = owned(list_hosts(run))
     if not writer.shows_an_owner(listed):
         raise ServiceError(
             f"The list shows owners of the hosts {', '.join(listed)}, and platform.contract.read "
@@ -391,14 +395,14 @@ def _require_complete_window(scan: Scan) -> None:
 
 
 def _require_moderate(
-    run: InstanceRun, planned: pl.DataFrame, *, hosts_of: str, what: str, allowed: int | None, command: str
+    run: InstanceRun, planned: pl.DataFrame, hosts: int, *, what: str, allowed: int | None, command: str
 ) -> None:
     """Refuse a plan that is too large to carry out unseen.
 
     Args:
         run: this run, which has stored the plan.
         planned: the hosts to write.
-        hosts_of: the run that listed the inventory which the plan is a part of.
+        hosts: how many the inventory has.
         what: what is planned, in the plural.
         allowed: so many hosts may be written in spite of the limits.
         command: of the command line, carries the plan out.
@@ -409,7 +413,6 @@ def _require_moderate(
     if allowed is not None and planned.height <= allowed:
         return
     limits = run.instance.writes
-    hosts = run.tables.scan("inventory_hosts", run_id=hosts_of).select(pl.len()).collect().item()
     reason = excess(
         planned.height,
         hosts,

@@ -162,6 +162,9 @@ def _add_day(archive: tarfile.TarFile, home: Path, marker: Path) -> None:
     opened belongs to them (see `Tables.write_day`).
     """
     counts = marker.parent.parent / "logon_counts" / marker.name
+    if not counts.exists():  # the day is known to be damaged, and stays so
+        _add_file(archive, home, marker, marker)
+        return
     while True:
         with marker.open("rb") as row, counts.open("rb") as events:
             if os.path.samestat(os.fstat(row.fileno()), marker.stat()):

@@ -7,7 +7,7 @@
         ├── PermissionDeniedError    the session is good and the account may not do this
         ├── ValidationError      the service refused the values sent; `fields` says which
         ├── NotFoundError        what was asked for does not exist
-        ├── SessionExpiredError  the session ended before a call that is sent once only: nothing was done
+        ├── SessionExpiredError  the session had ended when a call came that is sent once only
         ├── TransientError       may go well when tried again: time-out, reset, 429, 5xx
         └── ProtocolError        the answer is not what the convention promises
 
@@ -53,7 +53,7 @@ class NotFoundError(ServiceError):
 
 
 class SessionExpiredError(ServiceError):
-    """The session ended before a call that is sent once only; nothing was done, and the next call logs in.
+    """The session had ended when a call came that is sent once only; the next call logs in.
 
     Look again before sending again: to log in takes time, and others may have been faster.
     """

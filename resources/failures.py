@@ -18,12 +18,12 @@ from resources.errors import AssetOwnersError
 from resources.settings import home, tables_location
 
 _LOST = {
-    "the journal of writes": "what runs that were cut off left open can then no more be told, so look at "
-    "their hosts in the inventory",
+    "the journal of writes": "what became of the open writes of interrupted runs is then unknown; check "
+    "those hosts in the inventory",
     "Dagster's records of runs": "the tables are not concerned",
     "a database": "what it held is lost",
 }
-_MISTAKES = (sqlite3.IntegrityError, sqlite3.ProgrammingError)
+MISTAKES = (sqlite3.IntegrityError, sqlite3.ProgrammingError)
 """What SQLite says of a program that uses it wrongly."""
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS}
@@ -41,7 +41,7 @@ def told(error: BaseException) -> str | None:
 
 def _told(error: BaseException) -> str | None:
     original = getattr(error, "orig", None)
-    if isinstance(original or error, _MISTAKES):
+    if isinstance(original or error, MISTAKES):
         message = None
     elif isinstance(error, AssetOwnersError):
         message = str(error)
@@ -63,7 +63,10 @@ def _told(error: BaseException) -> str | None:
 
 def of_damaged_tables() -> str | None:
     """Name the Parquet files that cannot be read, for Polars does not; None when all can."""
-    damaged = [str(path) for path in sorted(tables_location().rglob("*.parquet")) if _is_damaged(path)]
+    try:
+        damaged = [str(path) for path in sorted(tables_location().rglob("*.parquet")) if _is_damaged(path)]
+    except Exception:  # noqa: BLE001  (an object store has errors of its own; the first one is told)
+        return None
     if not damaged:
         return None
     return (
@@ -114,4 +117,6 @@ def _is_damaged(path: UPath) -> bool:
         pl.read_parquet(BytesIO(path.read_bytes()))
     except pl.exceptions.PolarsError:
         return True
+    except FileNotFoundError:  # a run has just deleted it
+        return False
     return False

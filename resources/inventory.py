@@ -375,7 +375,7 @@ class InventoryClient:
                 keeps the request from being sent.
 
         Raises:
-            SessionExpiredError: the session had ended; nothing was done.
+            SessionExpiredError: the session had ended; the service says that it did nothing.
             TransientError: the service may have applied it or not, also when its answer made no sense; where
                 `not_done` is true it has not.
         """

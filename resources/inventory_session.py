@@ -88,7 +88,7 @@ class InventorySession:
                 # The next call logs in: a failure of the log-in would hide what this one was answered.
                 raise SessionExpiredError(
                     f"{self._transport.where} had ended the session of {self._email} when {path} came: "
-                    "nothing was done; look again before sending again"
+                    "it says that it did nothing; look again before sending again"
                 )
             session = self._signed_in()
             if first_to_know:

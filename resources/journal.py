@@ -53,10 +53,16 @@ class Journal:
             " old_values TEXT, new_values TEXT, message TEXT, intended_at TEXT, completed_at TEXT,"
             " sent INTEGER, boot TEXT, target TEXT, PRIMARY KEY (run_id, host_id))"
         )
+        if self._lacking():
+            with self._connection:  # another process may be about to do the same
+                self._connection.execute("BEGIN IMMEDIATE")
+                for name in self._lacking():  # of rows of an older version it is not known, which is null
+                    self._connection.execute(f"ALTER TABLE writes ADD COLUMN {name} {_LATER_COLUMNS[name]}")
+
+    def _lacking(self) -> list[str]:
+        """Columns that came later and that a file of an older version lacks."""
         present = {name for _, name, *_ in self._execute("PRAGMA table_info(writes)")}
-        for name, kind in _LATER_COLUMNS.items():
-            if name not in present:  # a file of an older version; of its rows it is not known, which is null
-                self._execute(f"ALTER TABLE writes ADD COLUMN {name} {kind}")
+        return [name for name in _LATER_COLUMNS if name not in present]
 
     def __enter__(self) -> Self:
         return self

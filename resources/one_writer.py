@@ -1,5 +1,6 @@
 """One writer at a time for each target, whatever the instance, the home or the user (readings §7)."""
 
+import errno
 import hashlib
 import socket
 import sys
@@ -46,8 +47,10 @@ def _claimed(name: str, held: ExitStack) -> bool:
         claim = socket.socket(socket.AF_UNIX)
         try:
             claim.bind(f"\0{name}")
-        except OSError:
+        except OSError as error:
             claim.close()
+            if error.errno != errno.EADDRINUSE:
+                raise
             return False
         held.enter_context(claim)
         return True

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from threading import Lock
 
 SHORTEST_WAIT_SECONDS = 1.0  # where the service does not say how long; doubled until a write is taken
-LONGEST_WAIT_SECONDS = 60.0  # that is kept, and between two writes
+LONGEST_WAIT_SECONDS = 60.0  # where the service does not say how long, and between two writes
 SLOWER = 0.8  # of the rate, after a refusal
 FASTER = 0.005  # of the rate, with each write that is taken
 GIVE_UP_SECONDS = 600.0
@@ -72,7 +72,7 @@ class Pace:
                 self._rate *= 1 + FASTER
 
     def refused(self, *, turn: float, retry_after: float | None) -> bool:
-        """Let all writers wait and go on more slowly; return whether it is worth while to go on at all.
+        """Let all writers wait as asked and go on more slowly; return whether to go on makes sense at all.
 
         Args:
             turn: when the refused writer's turn began, from `wait`. Refusals of turns before the last slowing
@@ -85,8 +85,10 @@ class Pace:
             if turn >= self._slowed_down_at:
                 self._slowed_down_at = now
                 self._slow_down(now)
-                self._next = now + min(max(self._wait, retry_after or 0.0), LONGEST_WAIT_SECONDS)
-            return now - self._refused_since < GIVE_UP_SECONDS
+                self._next = max(self._next, now + self._wait)
+            asked = retry_after or 0.0
+            self._next = max(self._next, now + min(asked, GIVE_UP_SECONDS))
+            return now + asked - self._refused_since < GIVE_UP_SECONDS
 
     def _slow_down(self, now: float) -> None:
         if self._rate is None:

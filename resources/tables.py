@@ -37,8 +37,9 @@ from ownership.history import changed_decisions, latest
 from ownership.windows import Window, days_of
 from resources.catalogue import catalogue_path, refresh_catalogue
 from resources.errors import AssetOwnersError, ConfigurationError
-from resources.failures import of_database
+from resources.failures import MISTAKES, of_database
 from resources.files import TEMPORARY, allow, replacing
+from resources.journal import Journal
 
 BY_DAY = ("logon_counts", "logon_days")
 BY_RUN = ("owner_writes", "owner_decisions_history")
@@ -205,11 +206,11 @@ class Tables:
         _write(counts, self._day_file("logon_counts", day, run_id), readers)
         _write(row, marker, readers)
 
-    def logon_days(self, days: Window | Sequence[date], *, run_id: str) -> pl.DataFrame:
+    def logon_days(self, days: Window | Sequence[date], *, run_id: str | None) -> pl.DataFrame:
         """Rows of logon_days for those of the given days that were ever fetched, by day; the run's first."""
         return self._scan_days("logon_days", days, run_id).collect().sort("day")
 
-    def logon_counts(self, days: Window | Sequence[date], *, run_id: str) -> pl.LazyFrame:
+    def logon_counts(self, days: Window | Sequence[date], *, run_id: str | None) -> pl.LazyFrame:
         """Rows of logon_counts for the given days; the run's first."""
         return self._scan_days("logon_counts", days, run_id)
 
@@ -327,18 +328,30 @@ class Tables:
         return self.disk / "writes.sqlite"
 
     @contextmanager
+    def open_journal(self) -> Generator[Journal]:
+        """Open the journal of writes.
+
+        Raises:
+            AssetOwnersError: it is damaged, or another process keeps it locked.
+        """
+        try:
+            with Journal(self.journal) as journal:
+                yield journal
+        except MISTAKES:
+            raise
+        except sqlite3.Error as error:
+            raise AssetOwnersError(of_database(error, "the journal of writes", self.journal)) from error
+
+    @contextmanager
     def writing(self) -> Generator[None]:
         """Let one run of the instance write at a time; a lock that a dead process held does not block.
 
         Raises:
-            AssetOwnersError: another run has been writing for `LOCK_TIMEOUT_SECONDS`, or the journal cannot
-                be used.
+            AssetOwnersError: another run has been writing for `LOCK_TIMEOUT_SECONDS`.
         """
         try:
             with FileLock(self.disk / ".writing.lock", timeout=LOCK_TIMEOUT_SECONDS):
                 yield
-        except sqlite3.Error as error:  # nothing else of SQLite's is used under the lock
-            raise AssetOwnersError(of_database(error, "the journal of writes", self.journal)) from error
         except Timeout as error:
             raise AssetOwnersError(
                 f"Another run of {self.slug} has been writing for {LOCK_TIMEOUT_SECONDS} s; wait for its end "
@@ -352,7 +365,7 @@ class Tables:
     def _history_file(self, name: str) -> UPath:
         return self.folder / "owner_decisions_history" / name
 
-    def _scan_days(self, table: str, days: Window | Sequence[date], run_id: str) -> pl.LazyFrame:
+    def _scan_days(self, table: str, days: Window | Sequence[date], run_id: str | None) -> pl.LazyFrame:
         wanted = days_of(days) if isinstance(days, Window) else days
         own = (self._day_file(table, day, run_id) for day in wanted)
         paths = [file if file.exists() else self.folder / table / file.name for file in own]

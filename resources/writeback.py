@@ -42,6 +42,9 @@ the answer, for the service itself may be that slow."""
 LOOKS = 10
 """Looks at one host, each too old when its request could go out, until the host is given up."""
 
+OWNED_HOSTS_READ = 3
+"""Hosts with an owner that are read before the first write, to see that the look shows owners."""
+
 READ_BACK = 3
 """Writes of a run that are read back although the service said yes, the first ones (readings §2.5)."""
 
@@ -72,13 +75,15 @@ class _LookTooOldError(Exception):
 class _Attempt:
     """A write under way: the last look at the host, what was sent after it, and when that was turned away.
 
-    `sent` is None again where the service said that it has not acted; `stored`: the journal knows of it.
+    `sent` is None again where the service said that it has not acted. `stored`: the journal knows that a
+    request may go out; `noted`: the old and new values that it knows, where they are not the planned ones.
     """
 
     row: Row
     held: Values | None = None
     sent: Values | None = None
     stored: bool = False
+    noted: tuple[Values, Values] | None = None
     turned_away_at: float | None = None
     sessions_ended: int = 0
     looks_too_old: int = 0
@@ -185,12 +190,12 @@ class Writer:
     def shows_an_owner(self, host_ids: Iterable[str]) -> bool:
         """Tell whether the look that guards a write shows an owner on any of these hosts, listed as owned.
 
-        Hosts that are gone tell nothing; where none tells anything, it counts as shown. Raises what
-        `InventoryClient.read` raises.
+        Hosts that are gone or cannot be read tell nothing; where none tells anything, it counts as shown.
+        Raises what else `InventoryClient.read` raises.
         """
         looks = []
         for host_id in host_ids:
-            with suppress(NotFoundError):
+            with suppress(NotFoundError, ProtocolError):
                 looks.append(host_rows(self._instance).record(host_id, self._inventory.read(host_id)))
         return not looks or any(look["owner_ids"] for look in looks)
 
@@ -220,7 +225,7 @@ class Writer:
             except SessionExpiredError as error:
                 attempt.sessions_ended += 1
                 if attempt.sessions_ended > 1:
-                    message = f"{error} (for the second time for one host: sessions do not last)"
+                    message = f"{error} (twice for one host: sessions do not last)"
                     raise WritingEndedError(message, attempt.broken_off(message)) from error
             except AuthenticationError as error:
                 raise WritingEndedError(str(error), attempt.broken_off(str(error))) from error
@@ -228,7 +233,7 @@ class Writer:
                 if not error.not_done:
                     return attempt.broken_off(str(error))
                 if not self._pace.refused(turn=turn, retry_after=error.retry_after):
-                    message = f"the service has asked to wait for {GIVE_UP_SECONDS:g} s: {error}"
+                    message = f"the service asks to wait for longer than {GIVE_UP_SECONDS:g} s: {error}"
                     raise WritingEndedError(message, attempt.left(message)) from error
             except ServiceError as error:
                 return attempt.broken_off(str(error))
@@ -238,16 +243,18 @@ class Writer:
         row = attempt.row
         asked_at = self._clock()
         host = self._look(row, not_before=attempt.turned_away_at)
-        answered_at = self._clock()
-        held = attempt.held = _values_of(host)
-        if attempt.sent and _holds(held, attempt.sent):
+        answered_at = self._clock() if self._readable else self._listed_at
+        held = _values_of(host)
+        if attempt.sent and _holds(held, attempt.sent):  # what it held before the sending stays known
             return attempt.result(done, "confirmed by looking again: the host holds what was sent")
+        attempt.held = held
         values = decide(held)
         if isinstance(values, Result):
             return values
         new = {field: values.get(field) for field in held}
-        if (held, new) != (row["old_values"], row["new_values"]):
+        if (held, new) != (attempt.noted or (row["old_values"], row["new_values"])):
             self._journal.sending(row["run_id"], row["host_id"], old_values=held, new_values=new)
+            attempt.noted = held, new
 
         sent_before = attempt.sent
 
@@ -317,7 +324,7 @@ class Writer:
         if not denied:
             return result
         result = attempt.result(
-            "failed", "the service said that it was done, and the host holds what it held"
+            "intended", "the service said that it was done, and the host holds what it held"
         )
         if in_vain:
             raise WritingEndedError(self._in_vain(self._denied), result)
@@ -350,7 +357,10 @@ class Writer:
         if self._readable or successes.is_empty():
             all_denied = self._read_back and self._denied == self._read_back
             return (self._in_vain(self._denied) if all_denied else None), []
-        self._relist()
+        try:
+            self._relist()
+        except ServiceError:
+            return None, []  # the service said yes, and nothing says no
         denied = [
             row["host_id"]
             for row in successes.iter_rows(named=True)
@@ -361,7 +371,7 @@ class Writer:
         if not set(successes["host_id"][:READ_BACK]) <= set(denied):
             return None, []
         message = "the service said that it was done, and the list does not show it"
-        return self._in_vain(len(denied)), [Result(host_id, "failed", message) for host_id in denied]
+        return self._in_vain(len(denied)), [Result(host_id, "intended", message) for host_id in denied]
 
     def _in_vain(self, writes: int) -> str:
         call = self._instance.platform.contract.update
@@ -387,23 +397,24 @@ class Writer:
             host = host_rows(self._instance).record(host_id, self._inventory.read(host_id))
         else:
             with self._lock:
-                if not_before is not None and self._listed_at < not_before:
+                if not_before is not None and self._listed_at <= not_before:
                     self._relist()
             if host_id not in self._listed:
                 raise NotFoundError(f"Host {host_id} is no longer in the inventory")
             host = self._listed[host_id]
         if host.get("problem"):
             raise ProtocolError(host["problem"])
-        if not _bears(host, row["hostname"], self._instance):
+        if row["hostname"] not in _names(host, short=self._instance.rules.hostname_match == "short"):
             raise ProtocolError(
-                f"Host {host_id} does not bear the name any more that was planned (see hostname): another "
-                "machine may have got its id; nothing was sent"
+                f"Host {host_id} has another name now than planned (column hostname): its id may belong to "
+                "another machine; nothing was sent"
             )
         return host
 
     def _relist(self) -> None:
-        self._listed_at = self._clock()
+        began = self._clock()
         self._listed = {row["host_id"]: row for row in self._list_hosts().iter_rows(named=True)}
+        self._listed_at = began
 
     def _form(self, values: Values) -> dict[str, str]:
         """The fields to send, by the inventory's names."""
@@ -543,8 +554,7 @@ def settle_leftovers(journal: Journal, tables: Tables, hosts: pl.DataFrame, inst
             elif host and host.get("problem"):
                 continue  # its owner cannot be read
             else:
-                same = host is not None and _bears(host, row["hostname"], instance)
-                result = _settled(row, host if same else None)
+                result = _settled(row, host)
             journal.complete(result, run_id=run_id, completed_at=datetime.now(UTC))
             settled += 1
         rows = journal.rows(run_id)
@@ -561,9 +571,13 @@ def own_runs(journal: Journal, instance: Instance) -> list[str]:
 
 def _settled(row: Row, host: Row | None) -> Result:
     """Tell from what a host holds what became of a write that nobody saw the end of."""
+    known = row["message"] or "the run was cut off"  # a write whose answer was lost has a message
+    # Compared whole or shortened: hostname_match may have been changed since.
+    if host and not any(row["hostname"] in _names(host, short=short) for short in (False, True)):
+        message = f"{known}; the host has another name now: its id may belong to another machine"
+        return Result(row["host_id"], "not_written", message)
     done = host is not None and _was_done(row, host)
     outcome = ("undone" if is_undo(row) else "written") if done else "not_written"
-    known = row["message"] or "the run was cut off"  # a write whose answer was lost has a message
     message = f"{known}; the inventory {'holds' if done else 'does not hold'} the value"
     return Result(row["host_id"], outcome, message)
 
@@ -621,13 +635,10 @@ def _holds(held: Values, sent: Values) -> bool:
     return all(held[field] == (values[field] or None) for field in telling)
 
 
-def _bears(host: Row, hostname: str, instance: Instance) -> bool:
-    """Tell whether one of the host's names, as they are compared, is the one that was planned."""
+def _names(host: Row, *, short: bool) -> pl.Series:
+    """A host's names as they are compared."""
     names = pl.Series(host["hostnames"], dtype=pl.String)
-    return (
-        hostname
-        in pl.select(fold_hostname(pl.lit(names), short=instance.rules.hostname_match == "short")).to_series()
-    )
+    return pl.select(fold_hostname(pl.lit(names), short=short)).to_series()
 
 
 def _values_of(host: Row) -> Values:

@@ -111,7 +111,7 @@ def days_to_look_at(instance: Instance, tables: Tables, window: Window) -> Windo
     """
     if not tables.exist():
         return window
-    wanted = unsettled(instance, tables, days_of(window), run_id="none")
+    wanted = unsettled(instance, tables, days_of(window), run_id=None)
     return Window(min(wanted, default=window.last), window.last)
 
 

@@ -467,7 +467,7 @@ def test_a_service_that_says_yes_and_sets_nothing_ends_the_run_with_the_setting_
     stand.begin(twins(range(40)), USERS)
     sent = answering(stand, UPDATE, lambda: JSONResponse(envelope()), times=1000)
     ran = stand.run()
-    assert (ran.status, ran.report["writes"].keys()) == (1, {"failed", "not_written"})
+    assert (ran.status, ran.report["writes"].keys()) == (1, {"intended", "not_written"})
     assert "none of the hosts holds the value; check platform.contract.update" in ran.report["error"]
     assert "platform_user_field (asset_owner)" in ran.report["error"]
     assert len(sent) <= 3 + 8, "three that are read back, and those that were on their way"
@@ -476,7 +476,7 @@ def test_a_service_that_says_yes_and_sets_nothing_ends_the_run_with_the_setting_
 def test_a_service_that_sets_nothing_is_found_by_a_list_where_it_reads_no_single_host(stand):
     answering(stand, UPDATE, lambda: JSONResponse(envelope()), times=1000)
     ran = stand.run({"platform": {"contract": {"read": None}}})
-    assert (ran.status, ran.report["writes"]) == (1, {"failed": 2})
+    assert (ran.status, ran.report["writes"]) == (1, {"intended": 2})
     assert "said yes to 2 writes, and none of the hosts holds the value" in ran.report["error"]
 
 
@@ -489,15 +489,33 @@ def test_an_undo_that_is_not_carried_out_is_told(stand):
     assert "none of the hosts holds the value" in undone.stderr
 
 
+def bury(request, response):
+    """Give the fields of single assets deeper than those of lists."""
+    if request.url.path == READ:
+        body = json.loads(response.body)
+        return JSONResponse({**body, "data": {"id": body["data"]["id"], "fields": body["data"]}})
+    return None
+
+
+def test_a_plan_is_not_carried_out_either_by_a_look_that_shows_no_owners(stand):
+    """After dry runs alone: no list was ever published."""
+    plan = stand.run({}, "--dry-run").report["run_id"]
+    stand.inventory.hooks.after = bury
+    applied = CliRunner().invoke(app, ["apply", "--instance", str(stand.instance_file()), plan])
+    assert applied.exit_code == 1
+    assert "The list shows owners of the hosts" in applied.stderr
+    assert stand.written() == {}
+
+
+def test_an_odd_asset_with_an_owner_is_no_measure_of_the_look(stand):
+    odd = {"id": "h-0", "search_agent_name": "PC-0", "asset_owner": "cyd", "department": {"name": "Sales"}}
+    stand.begin([odd, *HOSTS], USERS)
+    ran = stand.run()
+    assert (ran.status, ran.report["writes"]) == (0, {"written": 2}), ran.stderr
+
+
 def test_a_look_that_shows_no_owners_keeps_a_run_from_writing(stand):
     """Owners lie deeper in what one asset is read as than in the list: the guard would see none."""
-
-    def bury(request, response):
-        if request.url.path == READ:
-            body = json.loads(response.body)
-            return JSONResponse({**body, "data": {"id": body["data"]["id"], "fields": body["data"]}})
-        return None
-
     stand.begin([*HOSTS, {"id": "h-5", "search_agent_name": "pc-1", "asset_owner": "cyd"}], USERS)
     stand.inventory.hooks.after = bury
     ran = stand.run()

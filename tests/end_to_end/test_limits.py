@@ -16,8 +16,8 @@ APPLY = re.compile(r"asset-owners (apply --instance FILE \S+(?: --allow-writes \
 ANN = {"asset_owner": "ann", "department": "Sales", "criticality": "high"}
 """What the evidence makes of each of the twins."""
 RENAMED = (
-    "Host t-4 does not bear the name any more that was planned (see hostname): another machine may have got "
-    "its id; nothing was sent"
+    "Host t-4 has another name now than planned (column hostname): its id may belong to another machine; "
+    "nothing was sent"
 )
 
 

@@ -151,10 +151,18 @@ def test_without_a_time_the_wait_grows_until_a_write_is_taken(pace, clock):
     assert waits == [1, 2, 4, 8, 16, 32, 60, 60]
 
 
-def test_a_long_wait_is_kept_up_to_a_limit(pace, clock):
-    pace.refused(turn=pace.wait(), retry_after=86400)
-    clock.now += LONGEST_WAIT_SECONDS
+def test_a_long_wait_is_kept_as_asked(pace, clock):
+    first, second = pace.wait(), pace.wait()
+    assert pace.refused(turn=first, retry_after=1)
+    assert pace.refused(turn=second, retry_after=120), "of a burst, the longest counts"
+    clock.now += 119
+    assert held_back(pace) is not None
+    clock.now += 1
     assert held_back(pace) is None
+
+
+def test_a_wait_of_more_than_a_run_may_take_is_not_begun(pace):
+    assert not pace.refused(turn=pace.wait(), retry_after=GIVE_UP_SECONDS)
 
 
 def test_a_service_that_takes_nothing_for_long_is_given_up(pace, clock):
