@@ -132,8 +132,7 @@ def apply_plan(
         planned = undone_once(planned, _history(run)).with_columns(run_id=pl.lit(run.run_id))
         planned = _without_vanished_owners(planned, list_users(run))
         hosts = list_hosts(run)
-        if not dry_run:
-            planned = without_done(planned, hosts)
+        planned = without_done(planned, hosts)
         run.tables.write("owner_writes", planned, run_id=run.run_id, publish=False)
         to_write = planned.filter(outcome="planned")
         log.info(f"Plan: {to_write.height:,} of {planned.height:,} hosts of run {plan_id} to write")
@@ -184,8 +183,7 @@ def undo_run(
                 f"Run {undone_id} of {run.instance.name} wrote nothing that could be undone"
             )
         hosts = list_hosts(run)
-        if not dry_run:
-            planned = without_done(planned, hosts)
+        planned = without_done(planned, hosts)
         run.tables.write("owner_writes", planned, run_id=run.run_id, publish=False)
         to_write = planned.filter(outcome="planned")
         log.info(f"Plan: {to_write.height:,} of {planned.height:,} hosts to put back")
@@ -318,17 +316,19 @@ def _carry_out(
     writer = Writer(run.inventory(), run.instance, lambda: list_hosts(run), journal)
     if "planned" in planned["outcome"]:
         _require_sight(run, writer, hosts)
-    ended_by = write_all(
-        planned,
-        writer,
-        method,
-        journal,
-        concurrency=limits.concurrency,
-        max_failed_writes=limits.max_failed_writes,
-        on_progress=Progress(log.info, "Hosts written"),
-    )
-    written = journal.rows(run.run_id)
-    run.tables.append_writes(written, run_id=run.run_id)
+    try:
+        ended_by = write_all(
+            planned,
+            writer,
+            method,
+            journal,
+            concurrency=limits.concurrency,
+            max_failed_writes=limits.max_failed_writes,
+            on_progress=Progress(log.info, "Hosts written"),
+        )
+    finally:  # also where the run was interrupted: what it did is told
+        written = journal.rows(run.run_id)
+        run.tables.append_writes(written, run_id=run.run_id)
     if "intended" not in written["outcome"]:
         journal.forget(run.run_id)
     outcomes = _outcome_counts(written)

@@ -626,8 +626,19 @@ class _StrictLoader(yaml.SafeLoader):
                 seen.add(key.value)
         return super().construct_mapping(node, deep)
 
+    def construct_yaml_int(self, node: yaml.ScalarNode) -> int:
+        """Refuse what YAML reads as another number than it looks like: 0042 as 34, 1:30 as 90."""
+        if not re.fullmatch(r"[+-]?(0|[1-9][0-9]*)", node.value):
+            raise yaml.constructor.ConstructorError(
+                problem=f"the number {node.value} would be read as {super().construct_yaml_int(node)}; write "
+                "it in quotes, or without leading zeros and other signs",
+                problem_mark=node.start_mark,
+            )
+        return super().construct_yaml_int(node)
+
 
 _TEXT = "tag:yaml.org,2002:str"
+_StrictLoader.add_constructor("tag:yaml.org,2002:int", _StrictLoader.construct_yaml_int)
 
 
 def _refused(event: Any, problem: str) -> yaml.MarkedYAMLError:

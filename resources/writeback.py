@@ -6,7 +6,6 @@ Whoever writes to the inventory does it through here. What is to be written is p
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from threading import Lock
@@ -190,13 +189,20 @@ class Writer:
     def shows_an_owner(self, host_ids: Iterable[str]) -> bool:
         """Tell whether the look that guards a write shows an owner on any of these hosts, listed as owned.
 
-        Hosts that are gone or cannot be read tell nothing; where none tells anything, it counts as shown.
-        Raises what else `InventoryClient.read` raises.
+        A host that is refused, gone or cannot be read tells nothing; where none tells anything, it counts as
+        shown, for then no write gets past its look.
+
+        Raises:
+            AuthenticationError, TransientError: as from `InventoryClient.read`.
         """
         looks = []
         for host_id in host_ids:
-            with suppress(NotFoundError, ProtocolError):
+            try:
                 looks.append(host_rows(self._instance).record(host_id, self._inventory.read(host_id)))
+            except (AuthenticationError, TransientError):
+                raise
+            except ServiceError:
+                continue
         return not looks or any(look["owner_ids"] for look in looks)
 
     def _guarded(self, row: Row, decide: Decide, *, done: str) -> Result:
@@ -316,7 +322,12 @@ class Writer:
             raise WritingEndedError(str(error), result) from error
         except ServiceError:
             return result  # the service said yes, and nothing says no
-        denied = not _holds(now, attempt.sent or {}) and now["owner"] == (attempt.held or {})["owner"]
+        sent = [field for field, value in (attempt.sent or {}).items() if value is not None]
+        unchanged = all(now[field] == (attempt.held or {}).get(field) for field in sent)
+        held = _holds(now, attempt.sent or {})
+        denied = unchanged and not held
+        if not held and not denied:
+            return result  # somebody has changed it since, which tells nothing of the service
         with self._lock:
             self._read_back += 1
             self._denied += denied
@@ -404,11 +415,8 @@ class Writer:
             host = self._listed[host_id]
         if host.get("problem"):
             raise ProtocolError(host["problem"])
-        if row["hostname"] not in _names(host, short=self._instance.rules.hostname_match == "short"):
-            raise ProtocolError(
-                f"Host {host_id} has another name now than planned (column hostname): its id may belong to "
-                "another machine; nothing was sent"
-            )
+        if not _bears(host, row["hostname"]):
+            raise ProtocolError(_renamed(host_id))
         return host
 
     def _relist(self) -> None:
@@ -503,7 +511,7 @@ def write_all(
 
 
 def without_done(plan: pl.DataFrame, hosts: pl.DataFrame) -> pl.DataFrame:
-    """Leave hosts alone that have an owner by now, or hold nothing any more of what is to be put back.
+    """Leave hosts alone that are gone, are others by now, have an owner, or hold nothing to put back.
 
     A plan made earlier does not know of them. Were they tried and the run cut off, what others did before it
     began would pass for its work when it is settled.
@@ -512,20 +520,30 @@ def without_done(plan: pl.DataFrame, hosts: pl.DataFrame) -> pl.DataFrame:
         plan: rows of owner_writes, as planned.
         hosts: inventory_hosts, listed for this run.
     """
-    listed = {host["host_id"]: host for host in hosts.iter_rows(named=True) if not host.get("problem")}
+    listed = {host["host_id"]: host for host in hosts.iter_rows(named=True)}
     rows = []
     for row in plan.iter_rows(named=True):
-        if row["outcome"] == "planned" and (host := listed.get(row["host_id"])):
-            told = (_still_held if is_undo(row) else _unless_owned)(row, _values_of(host))
-            if isinstance(told, Result):
-                row |= {
-                    "outcome": told.outcome,
-                    "message": told.message,
-                    "old_values": told.old_values,
-                    "completed_at": datetime.now(UTC),
-                }
+        if row["outcome"] == "planned" and (told := _left_alone(row, listed.get(row["host_id"]))):
+            row |= {
+                "outcome": told.outcome,
+                "message": told.message,
+                "old_values": told.old_values or row["old_values"],
+                "completed_at": datetime.now(UTC),
+            }
         rows.append(row)
     return pl.DataFrame(rows, schema=plan.schema)
+
+
+def _left_alone(row: Row, host: Row | None) -> Result | None:
+    """Why a host of a stored plan is left alone, by the list; None where there is no reason."""
+    if host is None:
+        return Result(row["host_id"], "not_written", "left alone: the inventory lists it no more")
+    if host.get("problem"):
+        return None  # the look right before the write tells
+    if not _bears(host, row["hostname"]):
+        return Result(row["host_id"], "failed", _renamed(row["host_id"]))
+    told = (_still_held if is_undo(row) else _unless_owned)(row, _values_of(host))
+    return told if isinstance(told, Result) else None
 
 
 def settle_leftovers(journal: Journal, tables: Tables, hosts: pl.DataFrame, instance: Instance) -> int:
@@ -572,8 +590,7 @@ def own_runs(journal: Journal, instance: Instance) -> list[str]:
 def _settled(row: Row, host: Row | None) -> Result:
     """Tell from what a host holds what became of a write that nobody saw the end of."""
     known = row["message"] or "the run was cut off"  # a write whose answer was lost has a message
-    # Compared whole or shortened: hostname_match may have been changed since.
-    if host and not any(row["hostname"] in _names(host, short=short) for short in (False, True)):
+    if host and not _bears(host, row["hostname"]):
         message = f"{known}; the host has another name now: its id may belong to another machine"
         return Result(row["host_id"], "not_written", message)
     done = host is not None and _was_done(row, host)
@@ -628,17 +645,29 @@ def _changed(row: Row) -> list[str]:
 def _holds(held: Values, sent: Values) -> bool:
     """Tell whether a host holds what was sent to it.
 
-    The owner tells by itself: the service may spell other values in its own way.
+    An owner who was given tells by itself: the service may spell other values in its own way. What is put
+    back is spelled as the service had it.
     """
     values = {field: value for field, value in sent.items() if value is not None}
-    telling = {"owner"} & values.keys() or values.keys()
+    telling = {"owner"} if values.get("owner") else values.keys()
     return all(held[field] == (values[field] or None) for field in telling)
 
 
-def _names(host: Row, *, short: bool) -> pl.Series:
-    """A host's names as they are compared."""
-    names = pl.Series(host["hostnames"], dtype=pl.String)
-    return pl.select(fold_hostname(pl.lit(names), short=short)).to_series()
+def _bears(host: Row, hostname: str) -> bool:
+    """Tell whether one of the host's names is the one that was planned.
+
+    Compared whole and shortened: hostname_match may have been changed since.
+    """
+    names = pl.lit(pl.Series(host["hostnames"], dtype=pl.String))
+    folded = pl.select(fold_hostname(names), short=fold_hostname(names, short=True))
+    return any(hostname in column for column in folded)
+
+
+def _renamed(host_id: str) -> str:
+    return (
+        f"Host {host_id} has another name now than planned (column hostname): its id may belong to another "
+        "machine; nothing was sent"
+    )
 
 
 def _values_of(host: Row) -> Values:

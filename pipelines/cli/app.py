@@ -44,7 +44,9 @@ def run(
     instance: InstanceFile,
     lookback_days: Annotated[
         int | None,
-        typer.Option(min=1, help="Look-back window in calendar days.", show_default="scan.lookback_days"),
+        typer.Option(
+            min=1, max=3660, help="Look-back window in calendar days.", show_default="scan.lookback_days"
+        ),
     ] = None,
     dry_run: DryRun = False,
     no_enrich: Annotated[

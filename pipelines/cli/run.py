@@ -172,6 +172,8 @@ def errors(result: dg.ExecuteInProcessResult) -> Iterator[str]:
             yield failure.user_failure_data.description
         elif description := checked.get(event.step_key):
             yield description
+        elif failure.error and failure.error.cls_name == "DagsterExecutionInterruptedError":
+            yield "the run was interrupted; owner_writes has what it wrote, the next run settles the rest"
         elif failure.error:
             print(printable_lines(failure.error.to_string()), file=sys.stderr)
             message = (failure.error.cause or failure.error).message.strip()
@@ -215,9 +217,9 @@ def chosen_window(instance: Instance, as_of: str | None, lookback_days: int | No
 def _day(text: str, zone: ZoneInfo) -> date:
     try:
         moment = datetime.fromisoformat(text)
-    except ValueError as error:
+        return (moment.astimezone(zone) if moment.tzinfo else moment).date()
+    except (ValueError, OverflowError) as error:
         raise ConfigurationError(f"--as-of: {text!r} is no day; write it as 2026-01-31") from error
-    return (moment.astimezone(zone) if moment.tzinfo else moment).date()
 
 
 def _in_words(report: Report) -> str:

@@ -204,7 +204,9 @@ def test_undo_puts_back_each_field_that_a_host_still_holds_and_names_what_it_lea
     changed = {host["id"]: host for host in state.assets("host")}
 
     tried = command(six, f"undo --instance FILE {run_id} --dry-run")
-    assert (tried.exit_code, tried.stdout.splitlines()[1:]) == (0, ["       6  planned"])
+    left_alone = "  not_written: host t-4: holds nothing any more of what was written"
+    told = ["       1  not_written", "       5  planned", left_alone]
+    assert (tried.exit_code, tried.stdout.splitlines()[1:]) == (0, told)
     assert {host["id"]: host for host in state.assets("host")} == changed
 
     undone = command(six, f"undo --instance FILE {run_id}")

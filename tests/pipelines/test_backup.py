@@ -65,7 +65,8 @@ def test_a_backup_holds_what_cannot_be_had_again_and_no_secret(call, home, tmp_p
     files = {f"tables/{path.relative_to(tables)}" for path in tables.rglob("*.parquet")}
     assert held.issuperset(files)
     assert {name for name in held - files if name.startswith("tables/")} == {
-        "tables/head_office/writes.sqlite"
+        "tables/head_office/writes.sqlite",
+        "tables/head_office/.instance",
     }
 
 

@@ -366,12 +366,14 @@ def test_a_secret_in_clear_text_is_refused_with_how_to_write_it(write, key, wron
 
 
 @pytest.mark.parametrize(
-    "name", ["two\nlines", "a=hunter2", "a b", "", "a;b", "\x00", "\u00e9", "a,b", '"a"', "a\n", "a@b"]
+    "name", ["two\nlines", "a=hunter2", "a b", "", "a;b", "\x00", "\u00e9", "a,b", '"a"', "a\n", "a@b", 1]
 )
 def test_a_cookie_has_a_name_that_a_header_can_carry_and_others_are_not_shown(write, name):
-    told = complaint(write(cookies={name: {"env": "A"}, "fine": {"env": "A"}}))
-    assert told.startswith("cookies: holds a name that no cookie can have; write letters, digits and")
-    assert not name.strip() or name not in told
+    assert complaint(write(cookies={"1st": {"env": "A"}, name: {"env": "A"}})) in {
+        f"cookies: the name of cookie {number} may have letters, digits and !#$%&'*+-.^_`|~ only; write beside "
+        "it where its value lies"
+        for number in (1, 2)  # YAML is written sorted
+    }
 
 
 def test_a_cookie_may_be_named_as_the_standard_says(write):
@@ -422,15 +424,6 @@ def test_a_secret_is_read_from_a_regular_file_alone(write, tmp_path):
     settings = load_instance(write(password={"file": "password"}))
     with pytest.raises(ConfigurationError, match="password cannot be read: it is no regular file"):
         settings.password.resolve("password")
-
-
-@pytest.mark.parametrize("name", ["", "a b", "a\nb", "a=b", "a;b", "a\x1b[2J", "ä", "hunter2\r\nX: y", 1])
-def test_a_cookie_name_that_is_no_token_is_refused_and_not_shown(write, name):
-    assert complaint(write(cookies={name: "hunter2"})) == (
-        "cookies: the name of cookie 1 is none; write it of letters, digits and !#$%&'*+-.^_`|~, "
-        "and beside it where its value lies"
-    )
-    assert load_instance(write(cookies={"!#$%&'*+-.^_`|~aZ09": {"env": "A"}})).cookies
 
 
 @pytest.mark.parametrize(
@@ -658,3 +651,11 @@ def test_the_extraction_fingerprint_changes_exactly_with_what_is_counted():
     }
     swapped = instance(user_field="agent.name", hostname_field="user.name")
     assert swapped.extraction_fingerprint != plain
+
+
+@pytest.mark.parametrize(("number", "read"), [("0042", 34), ("1:30", 90), ("4_2", 42), ("0x1f", 31)])
+def test_a_number_that_yaml_reads_as_another_one_is_refused(tmp_path, number, read):
+    """The account of tenant 0042 would write into tenant 34."""
+    file = tmp_path / "instance.yaml"
+    file.write_text(f"platform:\n  tenant_id: {number}\n")
+    assert f"the number {number} would be read as {read}; write it in quotes" in complaint(file)

@@ -1048,7 +1048,8 @@ def test_leftovers_of_all_runs_are_settled_and_keep_what_was_known(journal, tabl
         ({}, holding("h-0", "u-1", "Sales"), "owned_meanwhile"),
         ({}, holding("h-0", None, "Old"), "planned"),
         ({}, host("h-0", "PC-0", owners=("u-1",), problem="odd"), "planned"),  # left to the look
-        ({}, holding("h-1", "u-1"), "planned"),
+        ({}, holding("h-1", "u-1"), "not_written"),  # gone
+        ({}, host("h-0", "PC-9"), "failed"),  # another machine
         (UNDONE, holding("h-0", "u-1", "Sales"), "planned"),
         (UNDONE, holding("h-0", "u-2", "Sales"), "planned"),
         (UNDONE, holding("h-0", None, "Old"), "not_written"),
