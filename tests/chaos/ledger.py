@@ -165,12 +165,14 @@ class Ledger:
         - Nobody heard a true answer, or the service said yes and did not show it, and the inventory was asked
           instead. It cannot tell our hand from another's that did just the same, or the opposite, meanwhile.
         - The service said yes and set nothing, and only the first writes are read back; one that sets nothing
-          at all must be found out, where single hosts can be read and the service lets itself be asked.
+          at all must be found out, where single hosts can be read, the service lets itself be asked, and
+          nobody else sets just what we meant to.
         """
         host_id, around = row["host_id"], run.surroundings
         denied = (row["message"] or "").startswith("the service said that it was done")
-        asked_instead = _settled(row) or denied or host_id in around.doubtful
-        found_out = run.readable and not run.sent and not around.outage
+        asked_instead = _settled(row) or denied or host_id in around.doubtful | around.lied
+        others = any(self._touched(lied, run) for lied in around.lied)
+        found_out = run.readable and not run.sent and not around.outage and not others
         return (asked_instead and self._touched(host_id, run)) or (host_id in around.lied and not found_out)
 
     def _hold(self, goal: str, kept: object, breach: str) -> None:

@@ -370,8 +370,8 @@ def test_a_secret_in_clear_text_is_refused_with_how_to_write_it(write, key, wron
 )
 def test_a_cookie_has_a_name_that_a_header_can_carry_and_others_are_not_shown(write, name):
     assert complaint(write(cookies={"1st": {"env": "A"}, name: {"env": "A"}})) in {
-        f"cookies: the name of cookie {number} may have letters, digits and !#$%&'*+-.^_`|~ only; write beside "
-        "it where its value lies"
+        f"cookies: the name of cookie {number} may have letters, digits and !#$%&'*+-.^_`|~ only; "
+        "write beside it where its value lies"
         for number in (1, 2)  # YAML is written sorted
     }
 

@@ -631,6 +631,22 @@ def test_a_single_write_in_vain_is_told_as_well(service, state, writer, journal,
     assert outcomes(journal) == {"h-0": "intended"}
 
 
+def test_hosts_that_somebody_changes_tell_nothing_of_a_yes(service, state, writer, journal):
+    def meanwhile(request):
+        if request.state.parameters["id"] == "h-3":
+            state.set_field("h-3", "asset_owner", "u-2")
+        return nothing_set(request)
+
+    Watch(service, on_update(meanwhile))
+    planned = plan("h-3", "h-4", "h-5", "h-6", "h-7")
+    assert carry_out(planned, writer(), journal, concurrency=1)
+    assert outcomes(journal) == {
+        "h-3": "written",  # nobody knows
+        **dict.fromkeys(("h-4", "h-5", "h-6"), "failed"),
+        "h-7": "not_written",
+    }
+
+
 def test_three_writes_are_read_back_and_no_more(service, writer, journal):
     watch = Watch(service)
     planned = plan(*(f"h-{number}" for number in range(20)))
@@ -1078,6 +1094,23 @@ def test_an_undo_says_which_fields_it_put_back_and_sends_no_others(service, stat
     watch = Watch(service)
     assert writer().undo(undo_row()).outcome == "not_written"
     assert watch.calls[UPDATE] == 0
+
+
+def test_an_undo_whose_session_had_ended_puts_back_what_others_have_left_of_it(service, state, writer):
+    """Somebody takes the owner away meanwhile; the department is still what we wrote."""
+    assert writer().write(row()).outcome == "written"
+    answers = [JSONResponse(SIGN_IN, 401)]
+
+    def somebody_was_faster(_):
+        if not answers:
+            return None
+        state.set_field("h-0", "asset_owner", None)
+        return answers.pop()
+
+    Watch(service, on_update(somebody_was_faster))
+    result = writer().undo(undo_row())
+    assert (result.outcome, result.new_values) == ("undone", values(None, "Old"))
+    assert host_fields(state) == (None, "Old", None)
 
 
 def test_an_undo_does_not_send_a_value_that_the_write_had_not_changed(service, state, writer):
