@@ -32,7 +32,7 @@ test: setup
 	$(BIN)/lint-imports
 	$(BIN)/pytest --numprocesses 2 --dist loadfile
 
-# Tries much more at random than `make test`: about half an hour on a quiet machine; prints what was tried.
+# Tries much more at random than `make test`: half an hour on a quiet machine, an hour on a busy one.
 chaos: setup
 	$(BIN)/pytest tests/chaos --chaos 100 --timeout 7200
 

@@ -428,8 +428,9 @@ def outcome(history, host_id, home=0):
 
 
 @pytest.mark.parametrize("trouble", TROUBLES)
-def test_trouble_at_a_write_and_whoever_follows(history, trouble):
-    for follower in (NOBODY, None, "ann", "cyd", ["ann", "cyd"], MADE_ANEW):
+def test_trouble_at_a_write_and_whoever_follows(history, trouble, effort):
+    everybody = (NOBODY, "ann", None, "cyd", ["ann", "cyd"], MADE_ANEW)
+    for follower in everybody[:2] if effort.same_each_time else everybody:
         followers = {} if follower == NOBODY else {"h-1": follower}
         troubled = Circumstances(None, {(UPDATE, 1): trouble}, {}, followers)
         for name, value in {NAME: "pc-1", "department": "old", "criticality": ""}.items():
@@ -440,7 +441,7 @@ def test_trouble_at_a_write_and_whoever_follows(history, trouble):
         history.undo(circumstances=troubled, **UNDO, **HERE)
 
 
-@pytest.mark.parametrize("last_instant", range(0, 26, 2))
+@pytest.mark.parametrize("last_instant", range(1, 26, 4))
 def test_leftovers_of_another_inventory_wait_until_the_instance_points_there_again(history, last_instant):
     history.run(circumstances=Circumstances(last_instant), **RUN, **HERE)
     left = history.homes[0].ledger.rows()
