@@ -590,12 +590,13 @@ def own_runs(journal: Journal, instance: Instance) -> list[str]:
 def _settled(row: Row, host: Row | None) -> Result:
     """Tell from what a host holds what became of a write that nobody saw the end of."""
     known = row["message"] or "the run was cut off"  # a write whose answer was lost has a message
-    if host and not _bears(host, row["hostname"]):
-        message = f"{known}; the host has another name now: its id may belong to another machine"
-        return Result(row["host_id"], "not_written", message)
-    done = host is not None and _was_done(row, host)
+    renamed = host is not None and not _bears(host, row["hostname"])
+    # A new machine under the id, which holds nothing of what was written, is no sign of an undo; our owner is one.
+    done = host is not None and _was_done(row, host) and not (renamed and is_undo(row))
     outcome = ("undone" if is_undo(row) else "written") if done else "not_written"
     message = f"{known}; the inventory {'holds' if done else 'does not hold'} the value"
+    if renamed:
+        message += ", and another name: the id may belong to another machine by now"
     return Result(row["host_id"], outcome, message)
 
 

@@ -1190,10 +1190,24 @@ def test_a_name_that_was_compared_otherwise_is_settled_all_the_same(journal, tab
     assert tables.run_writes("run-1")["outcome"].to_list() == ["written"]
 
 
-def test_a_host_that_is_another_machine_by_now_is_settled_as_such(journal, tables):
+@pytest.mark.parametrize(
+    ("owner", "outcome"), [("u-1", "written"), (None, "not_written"), ("u-2", "not_written")]
+)
+def test_a_host_with_another_name_by_now_is_settled_by_what_it_holds_and_told(
+    journal, tables, owner, outcome
+):
     journal.intend(plan("h-0").with_columns(outcome=pl.lit("intended")))
     journal.attempting("run-1", "h-0")
-    assert settle_leftovers(journal, tables, hosts(host("h-0", "PC-9", owners=("u-1",))), instance()) == 1
+    renamed = host("h-0", "PC-9", owners=(owner,) if owner else ())
+    assert settle_leftovers(journal, tables, hosts(renamed), instance()) == 1
     settled = tables.run_writes("run-1").row(0, named=True)
-    assert settled["outcome"] == "not_written"
-    assert "the host has another name now" in settled["message"]
+    assert settled["outcome"] == outcome
+    assert settled["message"].endswith(", and another name: the id may belong to another machine by now")
+
+
+def test_an_undo_on_a_host_with_another_name_by_now_was_not_carried_out(journal, tables):
+    """A new machine under the id holds nothing of what was written either."""
+    journal.intend(plan("h-0", **UNDONE).with_columns(outcome=pl.lit("intended")))
+    journal.attempting("run-1", "h-0")
+    assert settle_leftovers(journal, tables, hosts(host("h-0", "PC-9", department="Old")), instance()) == 1
+    assert tables.run_writes("run-1")["outcome"].to_list() == ["not_written"]
