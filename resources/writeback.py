@@ -591,7 +591,7 @@ def _settled(row: Row, host: Row | None) -> Result:
     """Tell from what a host holds what became of a write that nobody saw the end of."""
     known = row["message"] or "the run was cut off"  # a write whose answer was lost has a message
     renamed = host is not None and not _bears(host, row["hostname"])
-    # A new machine under the id, which holds nothing of what was written, is no sign of an undo; our owner is one.
+    # A new machine under the id holds nothing of what was written: no sign of an undo. Our owner is a sign.
     done = host is not None and _was_done(row, host) and not (renamed and is_undo(row))
     outcome = ("undone" if is_undo(row) else "written") if done else "not_written"
     message = f"{known}; the inventory {'holds' if done else 'does not hold'} the value"
