@@ -221,7 +221,7 @@ CASES = {
         status=2,
     ),
     "file: a cookie's name with a line break": Case(
-        ["cookies: holds a name that no cookie can have"],
+        ["cookies: the name of cookie 1 may have letters"],
         {"cookies": {"team\nhunter2": {"env": "PATH"}}},
         status=2,
     ),

@@ -89,7 +89,7 @@ def test_a_run_with_tables_in_an_object_store_leaves_the_same_tables(stand, good
     answer = CliRunner().invoke(
         app, ["sql", "--format", "csv", "SELECT count(*) AS hosts FROM inventory_hosts"]
     )
-    assert answer.stdout == "hosts\n4\n"
+    assert answer.stdout == '"hosts"\n4\n'
     again = stand.run()
     assert (again.status, again.report["writes"]) == (0, {})
     undone = CliRunner().invoke(
