@@ -131,11 +131,8 @@ def apply_plan(
     with _writing(run, log) as journal:
         planned = undone_once(planned, _history(run)).with_columns(run_id=pl.lit(run.run_id))
         planned = _without_vanished_owners(planned, list_users(run))
-        hosts = list_hosts(run)
-        planned = without_done(planned, hosts)
-        run.tables.write("owner_writes", planned, run_id=run.run_id, publish=False)
-        to_write = planned.filter(outcome="planned")
-        log.info(f"Plan: {to_write.height:,} of {planned.height:,} hosts of run {plan_id} to write")
+        planned = without_done(planned, hosts := list_hosts(run))
+        to_write = _store_amendment(run, log, planned, f"hosts of run {plan_id} to write")
         if dry_run:
             return Written(planned)
         _require_moderate(
@@ -182,11 +179,8 @@ def undo_run(
             raise ConfigurationError(
                 f"Run {undone_id} of {run.instance.name} wrote nothing that could be undone"
             )
-        hosts = list_hosts(run)
-        planned = without_done(planned, hosts)
-        run.tables.write("owner_writes", planned, run_id=run.run_id, publish=False)
-        to_write = planned.filter(outcome="planned")
-        log.info(f"Plan: {to_write.height:,} of {planned.height:,} hosts to put back")
+        planned = without_done(planned, hosts := list_hosts(run))
+        to_write = _store_amendment(run, log, planned, "hosts to put back")
         if dry_run:
             return Written(planned)
         _require_moderate(
@@ -198,6 +192,14 @@ def undo_run(
             command=f"undo --instance FILE {undone_id}",
         )
         return _carry_out(run, log, journal, planned, hosts, Writer.undo)
+
+
+def _store_amendment(run: InstanceRun, log: logging.Logger, planned: pl.DataFrame, what: str) -> pl.DataFrame:
+    """Store what apply or undo plans; return the rows that are to be written, the others being left alone."""
+    run.tables.write("owner_writes", planned, run_id=run.run_id, publish=False)
+    to_write = planned.filter(outcome="planned")
+    log.info(f"Plan: {to_write.height:,} of {planned.height:,} {what}")
+    return to_write
 
 
 def _tell_that_runs_only_plan(instance: Instance, log: logging.Logger, what: str, *, dry_run: bool) -> None:
