@@ -12,12 +12,12 @@ from typing import Any, Protocol
 import dagster as dg
 import polars as pl
 
-from assets_defs.findings import examples
-from assets_defs.scan import Scan, resource_keys, scan_of, told_to_the_operator
+from assets_defs.metadata import examples
+from assets_defs.run import ScanRun, as_dagster_failure, resource_keys, scan_run
 from assets_defs.specs import asset_key
 from ownership import quality
 from ownership.coverage import events_by_day
-from ownership.identities import printable
+from ownership.names import printable
 from ownership.windows import days_of
 from resources.errors import AssetOwnersError
 from resources.settings import Instance, named
@@ -32,12 +32,12 @@ FORWARDED_LIMIT_PERCENT = 50
 """Share of the events that come from collectors above which the decisions are about collectors, not hosts."""
 
 
-class Look(Protocol):
+class CheckFunction(Protocol):
     """A check as this module writes it: its name and first words are what the UI shows."""
 
     __name__: str
 
-    def __call__(self, context: dg.AssetCheckExecutionContext, scan: Scan, /) -> dg.AssetCheckResult:
+    def __call__(self, context: dg.AssetCheckExecutionContext, run: ScanRun, /) -> dg.AssetCheckResult:
         """Look at the tables of a run."""
         ...
 
@@ -79,7 +79,7 @@ def asset_checks(instance: Instance) -> list[dg.AssetChecksDefinition]:
 
 
 def _checks(
-    instance: Instance, step: str, *, blocking: bool = False, **looks_at: list[Look]
+    instance: Instance, step: str, *, blocking: bool = False, **looks_at: list[CheckFunction]
 ) -> dg.AssetChecksDefinition:
     """Define the checks of some tables as one step, of which single checks can be chosen in the UI."""
     looks = {look.__name__: look for table in looks_at.values() for look in table}
@@ -101,13 +101,13 @@ def _checks(
         required_resource_keys=set(resource_keys(instance)),
     )
     def step_of_checks(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
-        scan = scan_of(context, instance)
+        run = scan_run(context, instance)
         for spec in specs:
             if spec.key not in context.selected_asset_check_keys:
                 continue
-            with told_to_the_operator():
+            with as_dagster_failure():
                 try:
-                    result = looks[spec.name](context, scan)
+                    result = looks[spec.name](context, run)
                 except AssetOwnersError as error:
                     result = _result(passed=False, said=f"Could not be looked at: {printable(str(error))}")
             if not result.passed:
@@ -117,66 +117,66 @@ def _checks(
     return step_of_checks
 
 
-def days_are_fresh(_: dg.AssetCheckExecutionContext, scan: Scan) -> dg.AssetCheckResult:
+def days_are_fresh(_: dg.AssetCheckExecutionContext, run: ScanRun) -> dg.AssetCheckResult:
     """Each day of the window was fetched with present settings, after its last events or within a day."""
     stale = quality.stale_days(
-        days_of(scan.window),
-        scan.tables.logon_days(scan.window, run_id=scan.run_id),
-        fingerprint=scan.instance.extraction_fingerprint,
-        timezone=scan.instance.scan.timezone,
-        late_days=scan.instance.scan.late_days,
+        days_of(run.window),
+        run.tables.logon_days(run.window, run_id=run.run_id),
+        fingerprint=run.instance.extraction_fingerprint,
+        timezone=run.instance.scan.timezone,
+        late_days=run.instance.scan.late_days,
         now=datetime.now(UTC),
     )
     return _none(
         stale,
-        f"{stale.height} of {scan.window.days} days of the window are missing or out of date; materialize "
+        f"{stale.height} of {run.window.days} days of the window are missing or out of date; materialize "
         "logon_counts over them",
         own_words=("reason",),
     )
 
 
-def no_gaps(_: dg.AssetCheckExecutionContext, scan: Scan) -> dg.AssetCheckResult:
+def no_gaps(_: dg.AssetCheckExecutionContext, run: ScanRun) -> dg.AssetCheckResult:
     """No day of the window lacks logon events, or has less than a tenth of the median.
 
     An error where the instance asks for a complete window; the sink then writes nothing and keeps the plan.
     """
     days = events_by_day(
-        days_of(scan.window),
-        scan.tables.logon_days(scan.window, run_id=scan.run_id),
-        timezone=scan.instance.scan.timezone,
+        days_of(run.window),
+        run.tables.logon_days(run.window, run_id=run.run_id),
+        timezone=run.instance.scan.timezone,
     )
     gaps = days.filter(state="gap").select("day", "events")
     named = ", ".join(map(str, gaps["day"]))
-    strict = scan.instance.scan.require_complete_window
+    strict = run.instance.scan.require_complete_window
     return _none(
         gaps,
-        f"{gaps.height} of {scan.window.days} days have no logon events, or hardly any ({named}); fetch them "
+        f"{gaps.height} of {run.window.days} days have no logon events, or hardly any ({named}); fetch them "
         "again once their events are back",
         severity=dg.AssetCheckSeverity.ERROR if strict else dg.AssetCheckSeverity.WARN,
     )
 
 
-def documents_carry_both_fields(_: dg.AssetCheckExecutionContext, scan: Scan) -> dg.AssetCheckResult:
+def documents_carry_both_fields(_: dg.AssetCheckExecutionContext, run: ScanRun) -> dg.AssetCheckResult:
     """On no day of the window do more than 10% of the documents lack the user or the host name."""
-    days = scan.tables.logon_days(scan.window, run_id=scan.run_id)
+    days = run.tables.logon_days(run.window, run_id=run.run_id)
     lacking = quality.days_lacking_fields(days, limit_percent=LACKING_LIMIT_PERCENT)
     return _none(
         lacking,
         f"On {lacking.height} of {days.height} days more than {LACKING_LIMIT_PERCENT}% of the documents lack "
-        f"{scan.instance.user_field} or {scan.instance.hostname_field}; check user_field and hostname_field",
+        f"{run.instance.user_field} or {run.instance.hostname_field}; check user_field and hostname_field",
         lacking_user=int(days["lacking_user"].sum()),
         lacking_host=int(days["lacking_host"].sum()),
     )
 
 
-def search_certificate_is_verified(_: dg.AssetCheckExecutionContext, scan: Scan) -> dg.AssetCheckResult:
+def search_certificate_is_verified(_: dg.AssetCheckExecutionContext, run: ScanRun) -> dg.AssetCheckResult:
     """The password goes only to a search service whose certificate was checked."""
-    return _verified("", scan.instance.url, ignore_ssl=scan.instance.ignore_ssl)
+    return _verified("", run.instance.url, ignore_ssl=run.instance.ignore_ssl)
 
 
-def inventory_certificate_is_verified(_: dg.AssetCheckExecutionContext, scan: Scan) -> dg.AssetCheckResult:
+def inventory_certificate_is_verified(_: dg.AssetCheckExecutionContext, run: ScanRun) -> dg.AssetCheckResult:
     """The password goes only to an inventory service whose certificate was checked."""
-    platform = scan.instance.platform
+    platform = run.instance.platform
     return _verified("platform.", platform.url, ignore_ssl=platform.ignore_ssl)
 
 
@@ -190,9 +190,9 @@ def _verified(section: str, url: str, *, ignore_ssl: bool) -> dg.AssetCheckResul
     return _result(passed=True, said="The certificate is checked")
 
 
-def hosts_are_readable(_: dg.AssetCheckExecutionContext, scan: Scan) -> dg.AssetCheckResult:
+def hosts_are_readable(_: dg.AssetCheckExecutionContext, run: ScanRun) -> dg.AssetCheckResult:
     """Each host asset can be read whole; one that cannot is left alone."""
-    hosts = _table(scan, "inventory_hosts")
+    hosts = _table(run, "inventory_hosts")
     odd = quality.unreadable_assets(hosts)
     return _none(
         odd,
@@ -201,9 +201,9 @@ def hosts_are_readable(_: dg.AssetCheckExecutionContext, scan: Scan) -> dg.Asset
     )
 
 
-def users_are_readable(_: dg.AssetCheckExecutionContext, scan: Scan) -> dg.AssetCheckResult:
+def users_are_readable(_: dg.AssetCheckExecutionContext, run: ScanRun) -> dg.AssetCheckResult:
     """Each user asset can be read whole; one that cannot owns nothing, and its names are ambiguous."""
-    users = _table(scan, "inventory_users")
+    users = _table(run, "inventory_users")
     odd = quality.unreadable_assets(users)
     return _none(
         odd,
@@ -212,52 +212,52 @@ def users_are_readable(_: dg.AssetCheckExecutionContext, scan: Scan) -> dg.Asset
     )
 
 
-def host_names_are_unique(_: dg.AssetCheckExecutionContext, scan: Scan) -> dg.AssetCheckResult:
+def host_names_are_unique(_: dg.AssetCheckExecutionContext, run: ScanRun) -> dg.AssetCheckResult:
     """No two host assets have one name; where they do, each gets the owner."""
     shared = quality.shared_hostnames(
-        _table(scan, "inventory_hosts"), short=scan.instance.rules.hostname_match == "short"
+        _table(run, "inventory_hosts"), short=run.instance.rules.hostname_match == "short"
     )
     return _none(shared, f"{shared.height} host names stand for several host assets, which all get the owner")
 
 
-def owners_exist(_: dg.AssetCheckExecutionContext, scan: Scan) -> dg.AssetCheckResult:
+def owners_exist(_: dg.AssetCheckExecutionContext, run: ScanRun) -> dg.AssetCheckResult:
     """Each owner of a host is a user asset; one that was deleted keeps the host from getting another."""
-    missing = quality.missing_owners(_table(scan, "inventory_hosts"), _table(scan, "inventory_users"))
+    missing = quality.missing_owners(_table(run, "inventory_hosts"), _table(run, "inventory_users"))
     hosts = missing["host_id"].n_unique()
     return _none(
         missing, f"{hosts} hosts have an owner who is no user asset; empty the field to have it filled anew"
     )
 
 
-def identities_are_unique(_: dg.AssetCheckExecutionContext, scan: Scan) -> dg.AssetCheckResult:
+def identities_are_unique(_: dg.AssetCheckExecutionContext, run: ScanRun) -> dg.AssetCheckResult:
     """No two user assets have one account name or address; where they do, nobody is guessed."""
     shared = quality.shared_identities(
-        _table(scan, "inventory_users"), user_value_field=scan.instance.platform_user_value_field
+        _table(run, "inventory_users"), user_value_field=run.instance.platform_user_value_field
     )
     return _none(
         shared, f"{shared.height} account names or addresses stand for several user assets; nobody is guessed"
     )
 
 
-def users_have_a_department(_: dg.AssetCheckExecutionContext, scan: Scan) -> dg.AssetCheckResult:
+def users_have_a_department(_: dg.AssetCheckExecutionContext, run: ScanRun) -> dg.AssetCheckResult:
     """Each user asset has a department, which hosts get with their owner."""
-    users = _table(scan, "inventory_users")
+    users = _table(run, "inventory_users")
     lacking = quality.users_without_department(users)
     return _none(lacking, f"{lacking.height} of {users.height} user assets have no department to copy")
 
 
-def users_are_of_one_domain(_: dg.AssetCheckExecutionContext, scan: Scan) -> dg.AssetCheckResult:
+def users_are_of_one_domain(_: dg.AssetCheckExecutionContext, run: ScanRun) -> dg.AssetCheckResult:
     """On no host does one user name come from several domains; where it does, it counts as one user."""
-    doubtful = quality.users_of_unlike_domains(_table(scan, "host_user_shares"))
+    doubtful = quality.users_of_unlike_domains(_table(run, "host_user_shares"))
     return _none(
         doubtful, f"Times that a user name of several domains counts as one user of a host: {doubtful.height}"
     )
 
 
-def most_evidence_is_matched(_: dg.AssetCheckExecutionContext, scan: Scan) -> dg.AssetCheckResult:
+def most_evidence_is_matched(_: dg.AssetCheckExecutionContext, run: ScanRun) -> dg.AssetCheckResult:
     """At least half of the logon events are of users who stand for one user asset."""
-    shares = _table(scan, "host_user_shares")
-    nobody = quality.names_without_user(shares, _table(scan, "username_matches"))
+    shares = _table(run, "host_user_shares")
+    nobody = quality.names_without_user(shares, _table(run, "username_matches"))
     events, lost = (int(frame["events"].sum()) for frame in (shares, nobody))
     percent = 100 * (events - lost) / events if events else 100
     passed = percent >= MATCHED_LIMIT_PERCENT
@@ -272,11 +272,11 @@ def most_evidence_is_matched(_: dg.AssetCheckExecutionContext, scan: Scan) -> dg
     )
 
 
-def conflicts_do_not_grow(context: dg.AssetCheckExecutionContext, scan: Scan) -> dg.AssetCheckResult:
+def conflicts_do_not_grow(context: dg.AssetCheckExecutionContext, run: ScanRun) -> dg.AssetCheckResult:
     """There are no more conflicts than in the run before."""
-    decisions = _table(scan, "owner_decisions")
+    decisions = _table(run, "owner_decisions")
     conflicts = decisions.filter(action="conflict").height
-    before = decisions if decisions.is_empty() else _decisions_before(context, scan, decisions)
+    before = decisions if decisions.is_empty() else _decisions_before(context, run, decisions)
     if before.is_empty():
         return _result(
             passed=True, said=f"{conflicts} conflicts, and no earlier run to compare with", count=conflicts
@@ -291,13 +291,13 @@ def conflicts_do_not_grow(context: dg.AssetCheckExecutionContext, scan: Scan) ->
     )
 
 
-def written_owners_hold(_: dg.AssetCheckExecutionContext, scan: Scan) -> dg.AssetCheckResult:
+def written_owners_hold(_: dg.AssetCheckExecutionContext, run: ScanRun) -> dg.AssetCheckResult:
     """Each host still shows the owner whom an earlier run wrote.
 
     Where several do not, the service may not keep what it is sent, or something else sets owners as well.
     """
     lost = quality.lost_owners(
-        scan.tables.writes(), _table(scan, "inventory_hosts"), target=scan.instance.target
+        run.tables.writes(), _table(run, "inventory_hosts"), target=run.instance.target
     )
     emptied = lost["present_owner"].null_count()
     replaced = lost.height - emptied
@@ -311,13 +311,13 @@ def written_owners_hold(_: dg.AssetCheckExecutionContext, scan: Scan) -> dg.Asse
 
 
 def _decisions_before(
-    context: dg.AssetCheckExecutionContext, scan: Scan, decisions: pl.DataFrame
+    context: dg.AssetCheckExecutionContext, run: ScanRun, decisions: pl.DataFrame
 ) -> pl.DataFrame:
     """The last decisions before these about a window as long, and as late as can be.
 
     A look at the past, or at a few days, is no measure.
     """
-    key = asset_key(scan.instance, "owner_decisions")
+    key = asset_key(run.instance, "owner_decisions")
     made = [
         (
             record.run_id,
@@ -334,25 +334,25 @@ def _decisions_before(
         if day <= str(last) and date.fromisoformat(day) - date.fromisoformat(since) == last - first
     ]
     before, _ = max(earlier, key=lambda run: run[1], default=("none", ""))
-    return scan.tables.of_run("owner_decisions", before)
+    return run.tables.of_run("owner_decisions", before)
 
 
-def hosts_send_their_own_events(_: dg.AssetCheckExecutionContext, scan: Scan) -> dg.AssetCheckResult:
+def hosts_send_their_own_events(_: dg.AssetCheckExecutionContext, run: ScanRun) -> dg.AssetCheckResult:
     """No `agent.name` sends for several hosts, as a collector does: it would get the owner of other hosts.
 
     Looked at on the last day with events. When most events come from collectors, the decisions are about
     collectors, and nothing is written until hostname_field is mended.
     """
-    if scan.instance.hostname_field != "agent.name":
+    if run.instance.hostname_field != "agent.name":
         return _result(
-            passed=True, said=f"Hosts are named by {scan.instance.hostname_field}, not by who sends"
+            passed=True, said=f"Hosts are named by {run.instance.hostname_field}, not by who sends"
         )
-    days = scan.tables.logon_days(scan.window, run_id=scan.run_id).filter(pl.col("counted") > 0)
+    days = run.tables.logon_days(run.window, run_id=run.run_id).filter(pl.col("counted") > 0)
     if days.is_empty():
         return _result(passed=True, said="No events to look at")
     day = days["day"][-1]
-    matching, senders = scan.search().senders(day)
-    forwarders = quality.forwarders(senders, exclude_hosts=scan.instance.rules.exclude_hosts)
+    matching, senders = run.search().senders(day)
+    forwarders = quality.forwarders(senders, exclude_hosts=run.instance.rules.exclude_hosts)
     percent = 100 * int(forwarders["events"].sum()) / max(matching, 1)
     blocks = percent > FORWARDED_LIMIT_PERCENT
     return _none(
@@ -364,8 +364,8 @@ def hosts_send_their_own_events(_: dg.AssetCheckExecutionContext, scan: Scan) ->
     )
 
 
-def _table(scan: Scan, name: str) -> pl.DataFrame:
-    return scan.tables.scan(name, run_id=scan.run_id).collect()
+def _table(run: ScanRun, name: str) -> pl.DataFrame:
+    return run.tables.read(name, run_id=run.run_id).collect()
 
 
 def _none(

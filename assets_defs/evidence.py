@@ -6,18 +6,18 @@ from datetime import UTC, date, datetime
 import dagster as dg
 import polars as pl
 
-from assets_defs.findings import of_days, of_shares
+from assets_defs.metadata import of_days, of_shares
 from assets_defs.progress import Progress
-from assets_defs.scan import Scan, resource_keys, scan_of, told_to_the_operator
-from assets_defs.specs import asset_key, described, made
+from assets_defs.run import ScanRun, as_dagster_failure, resource_keys, scan_run
+from assets_defs.specs import asset_arguments, asset_key, table_metadata
 from ownership.coverage import events_by_day
-from ownership.evidence import host_user_shares
-from ownership.schemas import LogonCounts, LogonDays, polars_schema
+from ownership.shares import host_user_shares
+from ownership.tables import LogonCounts, LogonDays, polars_schema
 from ownership.windows import Window, days_of, days_to_fetch, torn_days
 from resources.errors import AssetOwnersError, ConfigurationError
-from resources.search import DayOfLogons
+from resources.search.client import DayOfLogons
 from resources.settings import Instance, named
-from resources.tables import Tables
+from resources.store.tables import Tables
 
 
 def logon_assets(instance: Instance) -> dg.AssetsDefinition:
@@ -26,7 +26,7 @@ def logon_assets(instance: Instance) -> dg.AssetsDefinition:
 
     @dg.multi_asset(
         name=named(instance, "logons"),
-        specs=[dg.AssetSpec(**described(instance, table, kinds={"opensearch"})) for table in tables],
+        specs=[dg.AssetSpec(**asset_arguments(instance, table, kinds={"opensearch"})) for table in tables],
         partitions_def=dg.DailyPartitionsDefinition(
             start_date=instance.scan.first_day.isoformat(),
             timezone=instance.scan.timezone,
@@ -36,48 +36,48 @@ def logon_assets(instance: Instance) -> dg.AssetsDefinition:
         required_resource_keys=set(resource_keys(instance)),
     )
     def logons(context: dg.AssetExecutionContext) -> Iterator[dg.MaterializeResult]:
-        scan = scan_of(context, instance)
+        run = scan_run(context, instance)
         days = [date.fromisoformat(key) for key in context.partition_keys]
-        with told_to_the_operator():
-            found = _fetch(context, scan, days)
-            _describe_days(context, scan, days, found)
+        with as_dagster_failure():
+            found = _fetch(context, run, days)
+            _describe_days(context, run, days, found)
         for table in tables:
             yield dg.MaterializeResult(asset_key=asset_key(instance, table))
 
     return logons
 
 
-def _fetch(context: dg.AssetExecutionContext, scan: Scan, days: list[date]) -> dict[str, int]:
+def _fetch(context: dg.AssetExecutionContext, run: ScanRun, days: list[date]) -> dict[str, int]:
     """Fetch and store those of the days that are wanted; return what was found, for the UI."""
-    scan.tables.prepare()
-    stored = scan.tables.logon_days(days, run_id=scan.run_id)
-    settings = scan.instance.extraction_fingerprint
-    wanted = days if scan.options.refetch else unsettled(scan.instance, scan.tables, days, run_id=scan.run_id)
+    run.tables.prepare()
+    stored = run.tables.logon_days(days, run_id=run.run_id)
+    settings = run.instance.extraction_fingerprint
+    wanted = days if run.options.refetch else unsettled(run.instance, run.tables, days, run_id=run.run_id)
     of_other_settings = stored.filter(
         pl.col("day").is_in(wanted), pl.col("counted") > 0, pl.col("settings_fingerprint") != settings
     )
     if not of_other_settings.is_empty():
         # Counts that may never be had again are not given up for a field that nothing carries.
-        _require_fields(scan.instance, wanted[0], wanted[-1], *scan.search().totals(wanted[0], wanted[-1]))
+        _require_fields(run.instance, wanted[0], wanted[-1], *run.search().totals(wanted[0], wanted[-1]))
     held_events = set(stored.filter(pl.col("matching") > 0, settings_fingerprint=settings)["day"])
-    torn = torn_days(stored, _stored_events(scan.tables, wanted, run_id=scan.run_id)) & held_events
+    torn = torn_days(stored, _stored_events(run.tables, wanted, run_id=run.run_id)) & held_events
     if wanted and not held_events:
-        _require_time_field(scan)
-    if scan.instance.ignore_ssl:
+        _require_time_field(run)
+    if run.instance.ignore_ssl:
         context.log.warning("ignore_ssl is on: the certificate of the search service is not checked")
     events, emptied, lost = 0, [], []
     progress = Progress(context.log.info, "Days fetched")
-    for number, found in enumerate(scan.search().logons(wanted), start=1):
+    for number, found in enumerate(run.search().logons(wanted), start=1):
         if not found.matching and found.day in torn:
             lost.append(found.day.isoformat())
             continue
         if not found.matching and found.day in held_events:
             emptied.append(found.day.isoformat())
             row = stored.filter(day=found.day).with_columns(fetched_at=pl.lit(found.fetched_at))
-            counts = scan.tables.logon_counts([found.day], run_id=scan.run_id).collect()
+            counts = run.tables.logon_counts([found.day], run_id=run.run_id).collect()
         else:
             row, counts = day_tables(found, settings)
-        scan.tables.write_day(row, counts, run_id=scan.own_days)
+        run.tables.write_day(row, counts, run_id=run.own_days)
         events += row["counted"].item()
         progress(number, len(wanted))
     if emptied:
@@ -85,13 +85,13 @@ def _fetch(context: dg.AssetExecutionContext, scan: Scan, days: list[date]) -> d
     if lost:
         raise AssetOwnersError(
             f"{len(lost)} days are no longer whole, and the index has nothing for them any more: "
-            f"{', '.join(lost)}. Their files in {scan.tables.folder / 'logon_counts'} are missing or do not "
+            f"{', '.join(lost)}. Their files in {run.tables.folder / 'logon_counts'} are missing or do not "
             "add up to logon_days.counted: put them back from a backup; or, to go on without these days, "
-            f"delete their files in {scan.tables.folder / 'logon_days'}"
+            f"delete their files in {run.tables.folder / 'logon_days'}"
         )
     context.log.info(
-        f"Logons: {len(wanted):,} of {_shown(scan, days).days:,} days fetched, {events:,} events, "
-        f"{scan.seconds}"
+        f"Logons: {len(wanted):,} of {_shown(run, days).days:,} days fetched, {events:,} events, "
+        f"{run.seconds}"
     )
     return {
         "days_in_run": len(days),
@@ -127,7 +127,7 @@ def _stored_events(tables: Tables, days: Window | Sequence[date], *, run_id: str
 
 
 def _describe_days(
-    context: dg.AssetExecutionContext, scan: Scan, days: list[date], found: dict[str, int]
+    context: dg.AssetExecutionContext, run: ScanRun, days: list[date], found: dict[str, int]
 ) -> None:
     """Give each day's materialization a few numbers of its own, and the last day's the plot of the window.
 
@@ -135,33 +135,33 @@ def _describe_days(
     copied into each of them: a plot of 10 KB makes a year of days 21 MB of event log, where the numbers alone
     make 6. The event of the last day is the one that the UI shows on the asset's page.
     """
-    tables, run_id = scan.tables, scan.run_id
+    tables, run_id = run.tables, run.run_id
     rows = tables.logon_counts(days, run_id=run_id).group_by("day").len().collect()
     totals = tables.logon_days(days, run_id=run_id).join(rows, on="day", how="left")
     for day in totals.iter_rows(named=True):
         context.add_asset_metadata(
             {"dagster/partition_row_count": day["len"] or 0, "events": day["counted"]},
-            asset_key(scan.instance, "logon_counts"),
+            asset_key(run.instance, "logon_counts"),
             day["day"].isoformat(),
         )
         context.add_asset_metadata(
             {"dagster/partition_row_count": 1}
             | {name: day[name] for name in ("matching", "lacking_user", "lacking_host")},
-            asset_key(scan.instance, "logon_days"),
+            asset_key(run.instance, "logon_days"),
             day["day"].isoformat(),
         )
-    shown = _shown(scan, days)
+    shown = _shown(run, days)
     by_day = events_by_day(
-        days_of(shown), tables.logon_days(shown, run_id=run_id), timezone=scan.instance.scan.timezone
+        days_of(shown), tables.logon_days(shown, run_id=run_id), timezone=run.instance.scan.timezone
     )
     context.add_asset_metadata(
-        {**found, **of_days(by_day)}, asset_key(scan.instance, "logon_counts"), days[-1].isoformat()
+        {**found, **of_days(by_day)}, asset_key(run.instance, "logon_counts"), days[-1].isoformat()
     )
 
 
-def _shown(scan: Scan, days: list[date]) -> Window:
+def _shown(run: ScanRun, days: list[date]) -> Window:
     """The look-back window, and what the run covers before it: a run need not cover days that are settled."""
-    return Window(min(scan.window.first, days[0]), days[-1])
+    return Window(min(run.window.first, days[0]), days[-1])
 
 
 def day_tables(found: DayOfLogons, settings_fingerprint: str) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -183,38 +183,40 @@ def shares_asset(instance: Instance) -> dg.AssetsDefinition:
     """Define host_user_shares."""
 
     @dg.asset(
-        **described(instance, "host_user_shares", kinds={"polars"}),
+        **asset_arguments(instance, "host_user_shares", kinds={"polars"}),
         deps=[asset_key(instance, "logon_counts"), asset_key(instance, "logon_days")],
         required_resource_keys=set(resource_keys(instance)),
     )
     def shares_of_users(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
-        scan = scan_of(context, instance)
-        with told_to_the_operator():
-            require_evidence(scan)
+        run = scan_run(context, instance)
+        with as_dagster_failure():
+            require_evidence(run)
             shares = host_user_shares(
-                scan.tables.logon_counts(scan.window, run_id=scan.run_id),
+                run.tables.logon_counts(run.window, run_id=run.run_id),
                 exclude_users=instance.rules.exclude_users,
                 hostname_match=instance.rules.hostname_match,
             )
-            scan.tables.write("host_user_shares", shares, run_id=scan.run_id, publish=scan.may_write)
+            run.tables.write("host_user_shares", shares, run_id=run.run_id, publish=run.may_write)
         found = of_shares(shares, threshold_percent=instance.rules.share_threshold_percent)
         context.log.info(
             f"Shares: {found['users']:,} users on {found['hosts']:,} hosts, {found['events']:,} events from "
-            f"{scan.window.first} to {scan.window.last}, {scan.seconds}"
+            f"{run.window.first} to {run.window.last}, {run.seconds}"
         )
-        return dg.MaterializeResult(metadata=made(instance, "host_user_shares", rows=shares.height, **found))
+        return dg.MaterializeResult(
+            metadata=table_metadata(instance, "host_user_shares", rows=shares.height, **found)
+        )
 
     return shares_of_users
 
 
-def require_evidence(scan: Scan) -> None:
+def require_evidence(run: ScanRun) -> None:
     """Refuse a window that was not fetched or is torn, or whose documents never carry one of the two fields.
 
     Raises:
         ConfigurationError: naming the days to fetch, or the setting to mend (readings §3.4).
     """
-    instance, window = scan.instance, scan.window
-    days = scan.tables.logon_days(window, run_id=scan.run_id)
+    instance, window = run.instance, run.window
+    days = run.tables.logon_days(window, run_id=run.run_id)
     fetched = days.filter(settings_fingerprint=instance.extraction_fingerprint)
     if missing := [day for day in days_of(window) if day not in set(fetched["day"])]:
         raise ConfigurationError(
@@ -222,7 +224,7 @@ def require_evidence(scan: Scan) -> None:
             f"settings, the first {missing[0]}: materialize logon_counts over {window.first} to "
             f"{window.last}, or choose a smaller lookback_days"
         )
-    if torn := torn_days(days, _stored_events(scan.tables, window, run_id=scan.run_id)):
+    if torn := torn_days(days, _stored_events(run.tables, window, run_id=run.run_id)):
         raise ConfigurationError(
             f"{len(torn)} of {window.days} days of the look-back window are no longer whole, the first "
             f"{min(torn)}: their rows of logon_counts are missing or do not add up to logon_days.counted; "
@@ -233,16 +235,16 @@ def require_evidence(scan: Scan) -> None:
         _require_fields(instance, window.first, window.last, *totals.row(0))
 
 
-def _require_time_field(scan: Scan) -> None:
+def _require_time_field(run: ScanRun) -> None:
     """Refuse documents of which none has a time: each day would look empty (as readings §3.4).
 
     Raises:
         ConfigurationError: naming the setting to mend.
     """
-    if undated := scan.search().undated():
+    if undated := run.search().undated():
         raise ConfigurationError(
             f"time_field: none of the {undated} documents that match the query carries the field "
-            f"{scan.instance.time_field!r}; name the field that holds the time of the logon"
+            f"{run.instance.time_field!r}; name the field that holds the time of the logon"
         )
 
 

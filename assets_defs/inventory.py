@@ -7,15 +7,15 @@ from typing import Any
 import dagster as dg
 import polars as pl
 
-from assets_defs.findings import of_hosts, of_users
+from assets_defs.metadata import of_hosts, of_users
 from assets_defs.progress import Progress
-from assets_defs.scan import InstanceRun, Scan, resource_keys, scan_of, told_to_the_operator
-from assets_defs.specs import described, made
-from ownership.identities import printable
+from assets_defs.run import InstanceRun, ScanRun, as_dagster_failure, resource_keys, scan_run
+from assets_defs.specs import asset_arguments, table_metadata
+from ownership.names import printable
 from ownership.quality import too_many_unreadable, unreadable_assets
 from resources.errors import ProtocolError
-from resources.inventory import OnProgress, untold
-from resources.records import AssetRows, host_rows, user_rows
+from resources.inventory.client import OnProgress, no_progress
+from resources.inventory.records import AssetRows, host_rows, user_rows
 from resources.settings import Instance, ListCall
 
 _MOST_NAMED = 3
@@ -32,34 +32,37 @@ def inventory_assets(instance: Instance) -> list[dg.AssetsDefinition]:
 def _listed(
     instance: Instance,
     table: str,
-    list_assets: Callable[[Scan, OnProgress], pl.DataFrame],
+    list_assets: Callable[[ScanRun, OnProgress], pl.DataFrame],
     found: Callable[[pl.DataFrame], dict[str, Any]],
 ) -> dg.AssetsDefinition:
     @dg.asset(
-        **described(instance, table, kinds={"rest"}), required_resource_keys=set(resource_keys(instance))
+        **asset_arguments(instance, table, kinds={"rest"}),
+        required_resource_keys=set(resource_keys(instance)),
     )
     def listed(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
-        scan = scan_of(context, instance)
+        run = scan_run(context, instance)
         if instance.platform.ignore_ssl:
             context.log.warning("platform.ignore_ssl is on: the inventory's certificate is not checked")
-        with told_to_the_operator():
-            frame = list_assets(scan, Progress(context.log.info, f"Rows of {table} listed"))
-            scan.tables.prepare()
-            scan.tables.write(table, frame, run_id=scan.run_id, publish=scan.may_write)
-        context.log.info(f"Inventory: {frame.height:,} rows of {table} listed, {scan.seconds}")
-        return dg.MaterializeResult(metadata=made(instance, table, rows=frame.height, **found(frame)))
+        with as_dagster_failure():
+            frame = list_assets(run, Progress(context.log.info, f"Rows of {table} listed"))
+            run.tables.prepare()
+            run.tables.write(table, frame, run_id=run.run_id, publish=run.may_write)
+        context.log.info(f"Inventory: {frame.height:,} rows of {table} listed, {run.seconds}")
+        return dg.MaterializeResult(
+            metadata=table_metadata(instance, table, rows=frame.height, **found(frame))
+        )
 
     return listed
 
 
-def list_hosts(run: InstanceRun, on_progress: OnProgress = untold) -> pl.DataFrame:
+def list_hosts(run: InstanceRun, on_progress: OnProgress = no_progress) -> pl.DataFrame:
     """List the host assets as rows of inventory_hosts."""
     instance = run.instance
     frame = _listed_now(run, instance.platform.contract.hosts, host_rows(instance), on_progress)
     return _mostly_readable(frame, "hosts", ("platform_user_field", "platform_hostname_field"))
 
 
-def list_users(run: InstanceRun, on_progress: OnProgress = untold) -> pl.DataFrame:
+def list_users(run: InstanceRun, on_progress: OnProgress = no_progress) -> pl.DataFrame:
     """List the user assets as rows of inventory_users."""
     instance = run.instance
     frame = _listed_now(run, instance.platform.contract.users, user_rows(instance), on_progress)

@@ -6,9 +6,9 @@ wrote is put back by `undo_op`. How each of them goes about it is in `writing`.
 
 import dagster as dg
 
-from assets_defs.findings import of_outcomes, of_window, of_writes
-from assets_defs.scan import amendment_keys, amendment_of, resource_keys, scan_of, told_to_the_operator
-from assets_defs.specs import asset_key, described, made
+from assets_defs.metadata import of_outcomes, of_window, of_writes
+from assets_defs.run import as_dagster_failure, follow_up_keys, follow_up_run, resource_keys, scan_run
+from assets_defs.specs import asset_arguments, asset_key, table_metadata
 from assets_defs.writing import apply_plan, store_plan, undo_run, write_planned
 from resources.settings import Instance, named, slug_of
 
@@ -23,9 +23,9 @@ def sink_asset(instance: Instance) -> dg.AssetsDefinition:
         required_resource_keys=set(resource_keys(instance)),
     )
     def plan(context: dg.OpExecutionContext) -> None:
-        scan = scan_of(context, instance)
-        with told_to_the_operator():
-            store_plan(scan, context.log)
+        run = scan_run(context, instance)
+        with as_dagster_failure():
+            store_plan(run, context.log)
 
     @dg.op(
         name=named(instance, "sink"),
@@ -35,15 +35,17 @@ def sink_asset(instance: Instance) -> dg.AssetsDefinition:
         pool=write_pool(instance),
     )
     def sink(context: dg.OpExecutionContext) -> None:
-        scan = scan_of(context, instance)
-        with told_to_the_operator():
-            written = write_planned(scan, context.log)
-            decisions = scan.tables.of_run("owner_decisions", scan.run_id)
+        run = scan_run(context, instance)
+        with as_dagster_failure():
+            written = write_planned(run, context.log)
+            decisions = run.tables.of_run("owner_decisions", run.run_id)
         found = of_writes(written.rows, decisions) | of_window(written.longest_window_seconds)
-        context.add_output_metadata(made(instance, "owner_writes", rows=written.rows.height, **found))
+        context.add_output_metadata(
+            table_metadata(instance, "owner_writes", rows=written.rows.height, **found)
+        )
 
     @dg.graph_asset(
-        **described(instance, "owner_writes", kinds={"rest"}),
+        **asset_arguments(instance, "owner_writes", kinds={"rest"}),
         ins={
             "owner_decisions": dg.AssetIn(asset_key(instance, "owner_decisions"), dagster_type=dg.Nothing),
         },
@@ -72,12 +74,12 @@ def apply_op(instance: Instance) -> dg.OpDefinition:
             "dry_run": _DRY_RUN,
             "allow_writes": _ALLOW_WRITES,
         },
-        required_resource_keys=set(amendment_keys(instance)),
+        required_resource_keys=set(follow_up_keys(instance)),
         pool=write_pool(instance),
     )
     def apply_stored(context: dg.OpExecutionContext) -> None:
-        run, options = amendment_of(context, instance), dict(context.op_config)
-        with told_to_the_operator():
+        run, options = follow_up_run(context, instance), dict(context.op_config)
+        with as_dagster_failure():
             written = apply_plan(run, context.log, options.pop("run_id"), **options)
         context.add_output_metadata(of_outcomes(written.rows) | of_window(written.longest_window_seconds))
 
@@ -94,12 +96,12 @@ def undo_op(instance: Instance) -> dg.OpDefinition:
             "dry_run": _DRY_RUN,
             "allow_writes": _ALLOW_WRITES,
         },
-        required_resource_keys=set(amendment_keys(instance)),
+        required_resource_keys=set(follow_up_keys(instance)),
         pool=write_pool(instance),
     )
     def undo_writes(context: dg.OpExecutionContext) -> None:
-        run, options = amendment_of(context, instance), dict(context.op_config)
-        with told_to_the_operator():
+        run, options = follow_up_run(context, instance), dict(context.op_config)
+        with as_dagster_failure():
             written = undo_run(run, context.log, options.pop("run_id"), **options)
         context.add_output_metadata(of_outcomes(written.rows) | of_window(written.longest_window_seconds))
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import dagster as dg
 
-from ownership.dictionary import duckdb_type
 from ownership.lineage import LINEAGE
-from ownership.schemas import TABLES, polars_schema
+from ownership.tables import TABLES, polars_schema
 from resources.settings import Instance
+from resources.store.dictionary import duckdb_type
 
 OWNERS = ["team:asset-management"]
 
@@ -60,7 +60,7 @@ def asset_key(instance: Instance, table: str) -> dg.AssetKey:
     return dg.AssetKey([instance.slug, table])
 
 
-def described(instance: Instance, table: str, *, kinds: Iterable[str]) -> dict[str, Any]:
+def asset_arguments(instance: Instance, table: str, *, kinds: Iterable[str]) -> dict[str, Any]:
     """Key, group, owners, description, kinds and metadata of a table's asset, for Dagster's decorators."""
     return {
         "key": asset_key(instance, table),
@@ -81,7 +81,7 @@ def query(instance: Instance, table: str) -> str:
     return _QUERIES[table].format(table=f'"{instance.slug}".{table}')
 
 
-def made(instance: Instance, table: str, *, rows: int, **found: Any) -> dict[str, Any]:
+def table_metadata(instance: Instance, table: str, *, rows: int, **found: Any) -> dict[str, Any]:
     """Metadata of an unpartitioned table just stored: what was found, its rows, where columns come from.
 
     The lineage goes with each materialization because that is where Dagster looks for it.

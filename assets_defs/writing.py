@@ -14,20 +14,20 @@ import polars as pl
 
 from assets_defs.inventory import list_hosts, list_users
 from assets_defs.progress import Progress
-from assets_defs.scan import InstanceRun, Scan
-from ownership.plan import excess, plan_undo, plan_writes, undone_once
+from assets_defs.run import InstanceRun, ScanRun
+from ownership.plan import limit_exceeded, plan_undo, plan_writes, undone_once
 from ownership.windows import gaps
 from resources.errors import AssetOwnersError, ConfigurationError, ServiceError
-from resources.journal import Journal, Result
-from resources.one_writer import one_writer
 from resources.settings import Instance
-from resources.writeback import (
+from resources.writeback.journal import Journal, Result
+from resources.writeback.one_writer import one_writer
+from resources.writeback.writer import (
     OWNED_HOSTS_READ,
     Row,
     Writer,
-    own_runs,
+    runs_on_target,
     settle_leftovers,
-    without_done,
+    without_changed_hosts,
     write_all,
 )
 
@@ -43,34 +43,34 @@ class Written:
     longest_window_seconds: float | None = None
 
 
-def store_plan(scan: Scan, log: logging.Logger) -> pl.DataFrame:
+def store_plan(run: ScanRun, log: logging.Logger) -> pl.DataFrame:
     """Plan the writes of new owners from what this run decided; store and return rows of owner_writes.
 
     Raises:
         AssetOwnersError: the run has decided nothing.
     """
-    if not scan.tables.holds("owner_decisions", scan.run_id):
+    if not run.tables.holds("owner_decisions", run.run_id):
         raise AssetOwnersError(
             "This run has decided nothing itself, and what another run decided is not written: owners may "
-            f"have changed since. Launch the whole job {scan.instance.slug} again (all steps, not from "
+            f"have changed since. Launch the whole job {run.instance.slug} again (all steps, not from "
             "failure), or carry out a plan that a run stored: asset-owners apply --instance FILE RUN_ID"
         )
     planned = plan_writes(
-        scan.tables.of_run("owner_decisions", scan.run_id),
-        scan.tables.scan("inventory_hosts", run_id=scan.run_id).collect(),
-        scan.tables.scan("inventory_users", run_id=scan.run_id).collect(),
-        enrich=scan.options.enrich,
-        run_id=scan.run_id,
-        target=scan.instance.target,
+        run.tables.of_run("owner_decisions", run.run_id),
+        run.tables.read("inventory_hosts", run_id=run.run_id).collect(),
+        run.tables.read("inventory_users", run_id=run.run_id).collect(),
+        enrich=run.options.enrich,
+        run_id=run.run_id,
+        target=run.instance.target,
         intended_at=datetime.now(UTC),
     )
-    planned = planned.head(planned.height if scan.options.limit is None else scan.options.limit)
-    scan.tables.write("owner_writes", planned, run_id=scan.run_id, publish=False)
-    log.info(f"Plan: {planned.height:,} owners to write, {scan.seconds}")
+    planned = planned.head(planned.height if run.options.limit is None else run.options.limit)
+    run.tables.write("owner_writes", planned, run_id=run.run_id, publish=False)
+    log.info(f"Plan: {planned.height:,} owners to write, {run.seconds}")
     return planned
 
 
-def write_planned(scan: Scan, log: logging.Logger) -> Written:
+def write_planned(run: ScanRun, log: logging.Logger) -> Written:
     """Write what the run planned, where it may.
 
     Raises:
@@ -78,28 +78,28 @@ def write_planned(scan: Scan, log: logging.Logger) -> Written:
             was written.
         ServiceError: the writing ended early; the rest is left for the next run.
     """
-    if scan.tables.holds("owner_writes", scan.run_id):
-        planned = scan.tables.of_run("owner_writes", scan.run_id)
+    if run.tables.holds("owner_writes", run.run_id):
+        planned = run.tables.of_run("owner_writes", run.run_id)
     else:
-        planned = store_plan(scan, log)
-    _report_other_targets(scan, log)
-    if not scan.may_write:
-        why = "a dry run" if scan.options.dry_run else "its window is past and `force` is off"
+        planned = store_plan(run, log)
+    _report_other_targets(run, log)
+    if not run.may_write:
+        why = "a dry run" if run.options.dry_run else "its window is past and `force` is off"
         log.info(f"Nothing is written: this is {why}")
         return Written(planned)
-    _require_complete_window(scan)
-    hosts = scan.tables.scan("inventory_hosts", run_id=scan.run_id).collect()
-    _require_moderate(
-        scan,
+    _require_complete_window(run)
+    hosts = run.tables.read("inventory_hosts", run_id=run.run_id).collect()
+    _require_within_limits(
+        run,
         planned,
         hosts.height,
         what="owners",
         allowed=None,
-        command=f"apply --instance FILE {scan.run_id}",
+        command=f"apply --instance FILE {run.run_id}",
     )
-    with _writing(scan, log) as journal:
-        written = _carry_out(scan, log, journal, planned, hosts, Writer.write)
-    _forget_outdated(scan, log)
+    with _writing(run, log) as journal:
+        written = _carry_out(run, log, journal, planned, hosts, Writer.write)
+    _delete_outdated(run, log)
     return written
 
 
@@ -120,7 +120,7 @@ def apply_plan(
         AssetOwnersError: the plan is too large; nothing was written.
         ServiceError: the writing ended early; the rest is left for the next run.
     """
-    _tell_that_runs_only_plan(run.instance, log, "apply", dry_run=dry_run)
+    _log_that_runs_only_plan(run.instance, log, "apply", dry_run=dry_run)
     planned = run.tables.of_run("owner_writes", plan_id).filter(outcome="planned")
     if planned.is_empty():
         raise ConfigurationError(
@@ -131,11 +131,11 @@ def apply_plan(
     with _writing(run, log) as journal:
         planned = undone_once(planned, _history(run)).with_columns(run_id=pl.lit(run.run_id))
         planned = _without_vanished_owners(planned, list_users(run))
-        planned = without_done(planned, hosts := list_hosts(run))
-        to_write = _store_amendment(run, log, planned, f"hosts of run {plan_id} to write")
+        planned = without_changed_hosts(planned, hosts := list_hosts(run))
+        to_write = _store_follow_up(run, log, planned, f"hosts of run {plan_id} to write")
         if dry_run:
             return Written(planned)
-        _require_moderate(
+        _require_within_limits(
             run,
             to_write,
             hosts.height,
@@ -163,7 +163,7 @@ def undo_run(
         AssetOwnersError: the plan is too large; nothing was written.
         ServiceError: the writing ended early.
     """
-    _tell_that_runs_only_plan(run.instance, log, "undo", dry_run=dry_run)
+    _log_that_runs_only_plan(run.instance, log, "undo", dry_run=dry_run)
     # Under the lock: what a run wrote is known once it has ended and its leftovers are settled.
     with _writing(run, log) as journal:
         writes = run.tables.run_writes(undone_id)
@@ -179,11 +179,11 @@ def undo_run(
             raise ConfigurationError(
                 f"Run {undone_id} of {run.instance.name} wrote nothing that could be undone"
             )
-        planned = without_done(planned, hosts := list_hosts(run))
-        to_write = _store_amendment(run, log, planned, "hosts to put back")
+        planned = without_changed_hosts(planned, hosts := list_hosts(run))
+        to_write = _store_follow_up(run, log, planned, "hosts to put back")
         if dry_run:
             return Written(planned)
-        _require_moderate(
+        _require_within_limits(
             run,
             to_write,
             hosts.height,
@@ -194,7 +194,7 @@ def undo_run(
         return _carry_out(run, log, journal, planned, hosts, Writer.undo)
 
 
-def _store_amendment(run: InstanceRun, log: logging.Logger, planned: pl.DataFrame, what: str) -> pl.DataFrame:
+def _store_follow_up(run: InstanceRun, log: logging.Logger, planned: pl.DataFrame, what: str) -> pl.DataFrame:
     """Store what apply or undo plans; return the rows that are to be written, the others being left alone."""
     run.tables.write("owner_writes", planned, run_id=run.run_id, publish=False)
     to_write = planned.filter(outcome="planned")
@@ -202,7 +202,7 @@ def _store_amendment(run: InstanceRun, log: logging.Logger, planned: pl.DataFram
     return to_write
 
 
-def _tell_that_runs_only_plan(instance: Instance, log: logging.Logger, what: str, *, dry_run: bool) -> None:
+def _log_that_runs_only_plan(instance: Instance, log: logging.Logger, what: str, *, dry_run: bool) -> None:
     """Say that a person's explicit word goes beyond what runs do (readings §7)."""
     if instance.writes.dry_run and not dry_run:
         log.info(f"writes.dry_run is on: runs of {instance.name} only plan. This {what} writes all the same")
@@ -274,7 +274,7 @@ def _report_other_targets(run: InstanceRun, log: logging.Logger) -> None:
     if not run.tables.journal.exists():
         return
     with run.tables.open_journal() as journal:
-        own = own_runs(journal, run.instance)
+        own = runs_on_target(journal, run.instance)
         for run_id, target in journal.targets().items():
             left = 0 if run_id in own else journal.rows(run_id).filter(outcome="intended").height
             if left:
@@ -293,7 +293,7 @@ def _writing(run: InstanceRun, log: logging.Logger) -> Generator[Journal]:
     """
     # Everybody waits for the instance first, then for the target, so that no two wait for each other.
     with run.tables.writing(), one_writer(run.instance.platform), run.tables.open_journal() as journal:
-        if own_runs(journal, run.instance):
+        if runs_on_target(journal, run.instance):
             settled = settle_leftovers(journal, run.tables, list_hosts(run), run.instance)
             if settled:
                 log.warning(f"{settled} writes of an earlier run that had no known outcome are settled")
@@ -317,7 +317,7 @@ def _carry_out(
     limits = run.instance.writes
     writer = Writer(run.inventory(), run.instance, lambda: list_hosts(run), journal)
     if "planned" in planned["outcome"]:
-        _require_sight(run, writer, hosts)
+        _require_visible_owners(run, writer, hosts)
     try:
         ended_by = write_all(
             planned,
@@ -350,7 +350,7 @@ def _carry_out(
     return Written(written, longest)
 
 
-def _require_sight(run: InstanceRun, writer: Writer, hosts: pl.DataFrame) -> None:
+def _require_visible_owners(run: InstanceRun, writer: Writer, hosts: pl.DataFrame) -> None:
     """Refuse to write when the look that guards each write shows no owner where the list shows one.
 
     A list of some time ago may be out of date, so that one made now has the last word.
@@ -378,25 +378,25 @@ def _require_sight(run: InstanceRun, writer: Writer, hosts: pl.DataFrame) -> Non
         )
 
 
-def _require_complete_window(scan: Scan) -> None:
+def _require_complete_window(run: ScanRun) -> None:
     """Refuse to write from days that look like lost events; the check `no_gaps` warns of them.
 
     Raises:
         AssetOwnersError: the window has gaps and scan.require_complete_window is on.
     """
-    if not scan.instance.scan.require_complete_window:
+    if not run.instance.scan.require_complete_window:
         return
-    days = gaps(scan.tables.logon_days(scan.window, run_id=scan.run_id), timezone=scan.instance.scan.timezone)
+    days = gaps(run.tables.logon_days(run.window, run_id=run.run_id), timezone=run.instance.scan.timezone)
     if days:
         named = ", ".join(map(str, days))
         raise AssetOwnersError(
             f"Nothing was written: these days have no events, or hardly any ({named}), and "
             "scan.require_complete_window is on. Fetch the days again once their events are back, or, when "
-            f"there never were any, carry out the plan: asset-owners apply --instance FILE {scan.run_id}"
+            f"there never were any, carry out the plan: asset-owners apply --instance FILE {run.run_id}"
         )
 
 
-def _require_moderate(
+def _require_within_limits(
     run: InstanceRun, planned: pl.DataFrame, hosts: int, *, what: str, allowed: int | None, command: str
 ) -> None:
     """Refuse a plan that is too large to carry out unseen.
@@ -415,7 +415,7 @@ def _require_moderate(
     if allowed is not None and planned.height <= allowed:
         return
     limits = run.instance.writes
-    reason = excess(
+    reason = limit_exceeded(
         planned.height,
         hosts,
         what=what,
@@ -429,12 +429,12 @@ def _require_moderate(
         )
 
 
-def _forget_outdated(scan: Scan, log: logging.Logger) -> None:
+def _delete_outdated(run: ScanRun, log: logging.Logger) -> None:
     """Delete what the instance does not keep, never a day of the run's own window."""
-    keep, now = scan.instance.keep, datetime.now(UTC)
-    scan.tables.drop_inputs(scan.run_id)
-    deleted = scan.tables.forget(
-        evidence_before=min(now.date() - timedelta(days=keep.evidence_days), scan.window.first),
+    keep, now = run.instance.keep, datetime.now(UTC)
+    run.tables.delete_inputs(run.run_id)
+    deleted = run.tables.forget(
+        evidence_before=min(now.date() - timedelta(days=keep.evidence_days), run.window.first),
         history_before=now - timedelta(days=keep.history_days),
     )
     if deleted:

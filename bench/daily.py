@@ -10,7 +10,7 @@ from bench.logons import days_from, load
 from bench.results import Experiment, Figure
 from bench.timing import ASSET_OWNERS, Contender, Sample, Timing, run_once
 from resources.settings import slug_of
-from resources.tables import Tables
+from resources.store.tables import Tables
 from sandbox.stand import Sandbox
 
 INDEX = "logs-bench-daily"

@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from ownership import schemas
-from ownership.schemas import polars_schema
+from ownership import tables as schemas
+from ownership.tables import polars_schema
 from ownership.windows import Window
-from resources.tables import Tables
+from resources.store.tables import Tables
 
 SLUG = "bench"
 RUN = "bench"

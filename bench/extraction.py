@@ -19,17 +19,17 @@ import msgspec
 import pandera.backends.polars.builtin_checks  # noqa: F401  (else the first check would import it)
 import requests
 
-import ownership.schemas
-import resources.search
-import resources.tables
+import ownership.tables
+import resources.search.client
+import resources.store.tables
 from assets_defs.evidence import day_tables
 from bench.logons import FIRST_DAY, days_from, load
 from bench.results import Experiment, ratio, seconds
 from bench.timing import Contender, ProcessorParts, alternate, function, run_once
 from resources.http import Answer, Transport
-from resources.search import SearchClient
-from resources.settings import DEFAULT_QUERY, Instance
-from resources.tables import Tables
+from resources.search.client import SearchClient
+from resources.settings.models import DEFAULT_QUERY, Instance
+from resources.store.tables import Tables
 from sandbox.engine import Engine
 
 INDEX = "logs-bench"
@@ -132,9 +132,9 @@ def product(url: str, ca_file: str, days: int) -> Callable[[], dict[str, Any]]:
             for part, owner, function_of in (
                 ("HTTP", Transport, "send"),
                 ("JSON", msgspec.json, "decode"),
-                ("columns", resources.search, "_counts"),
-                ("validation", ownership.schemas, "validated"),
-                ("files", resources.tables, "_write"),
+                ("columns", resources.search.client, "_counts"),
+                ("validation", ownership.tables, "validated"),
+                ("files", resources.store.tables, "_write"),
             ):
                 timed = measured(part, getattr(owner, function_of))
                 around.enter_context(patch.object(owner, function_of, timed))
@@ -159,7 +159,7 @@ def floor(url: str, ca_file: str, days: int) -> Callable[[], dict[str, Any]]:
             sent.append((path, arguments["params"], arguments["json"]))
             return super().send(session, method, path, **arguments)
 
-    with patch("resources.search.Transport", Recorder):
+    with patch("resources.search.client.Transport", Recorder):
         client(url, ca_file, days, INDEX)()
     of_days = [one for one in sent if "pairs" in one[2]["aggs"]]
     session = _session(ca_file)

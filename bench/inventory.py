@@ -19,14 +19,14 @@ import requests
 
 from bench.results import Experiment, Figure, ratio
 from bench.timing import Contender, ProcessorParts, alternate, function
-from ownership.schemas import OwnerWrites, polars_schema
-from resources import inventory
+from ownership.tables import OwnerWrites, polars_schema
 from resources.http import Transport
-from resources.inventory import InventoryClient
-from resources.journal import Journal
-from resources.records import host_rows, user_rows
+from resources.inventory import client as inventory_client
+from resources.inventory.client import InventoryClient
+from resources.inventory.records import host_rows, user_rows
 from resources.settings import Instance
-from resources.writeback import Writer, write_all
+from resources.writeback.journal import Journal
+from resources.writeback.writer import Writer, write_all
 from sandbox.inventory import Account, InventoryService, InventoryState, ServiceOptions
 
 CONNECTIONS = 8
@@ -149,7 +149,7 @@ def listing(url: str, page: int) -> Callable[[], dict[str, Any]]:
         with (
             client,
             patch.object(Transport, "send", measured("HTTP", Transport.send)),
-            patch.object(inventory, "open_envelope", measured("JSON", inventory.open_envelope)),
+            patch.object(inventory_client, "open_envelope", measured("JSON", inventory_client.open_envelope)),
         ):
             for call, rows in ((contract.hosts, host_rows(instance)), (contract.users, user_rows(instance))):
                 read = client.list_assets(call, measured("columns", rows.read))

@@ -38,13 +38,13 @@ def _pairs(folder: Path) -> pd.DataFrame:
     return pairs.reset_index()
 
 
-def _folded(names: pd.Series) -> pd.Series:
-    folded = names.str.lower().str.normalize("NFC").str.strip()
-    return folded.mask(folded.isin(["", "-"]))
+def _normalised(names: pd.Series) -> pd.Series:
+    normalised = names.str.lower().str.normalize("NFC").str.strip()
+    return normalised.mask(normalised.isin(["", "-"]))
 
 
 def _folded_user(names: pd.Series) -> pd.Series:
-    return _folded(names.str.replace(r"(?s)^.*\\|@.*$", "", regex=True))
+    return _normalised(names.str.replace(r"(?s)^.*\\|@.*$", "", regex=True))
 
 
 def _excluded(names: pd.Series) -> pd.Series:
@@ -55,9 +55,11 @@ def _decisions(pairs: pd.DataFrame, folder: Path) -> pd.DataFrame:
     """Rows of owner_decisions, but for the columns that are the same in all of them."""
     users = pd.DataFrame({"document_username": pairs["document_username"].unique()})
     users["username"] = _folded_user(users["document_username"])
-    users = users[~_excluded(users["username"]) & ~_excluded(_folded(users["document_username"]))].dropna()
+    users = users[
+        ~_excluded(users["username"]) & ~_excluded(_normalised(users["document_username"]))
+    ].dropna()
     hosts = pd.DataFrame({"document_hostname": pairs["document_hostname"].unique()})
-    hosts["hostname"] = _folded(hosts["document_hostname"])
+    hosts["hostname"] = _normalised(hosts["document_hostname"])
     hosts = hosts.dropna()
 
     subjects, names = _subjects(hosts, folder)
@@ -91,7 +93,9 @@ def _subjects(hosts: pd.DataFrame, folder: Path) -> tuple[pd.DataFrame, pd.DataF
     )
     assets = assets.reset_index(names="subject")
     names = assets[["subject", "hostnames"]].explode("hostnames").dropna()
-    names = names.assign(hostname=_folded(names["hostnames"].astype("str")))[["subject", "hostname"]].dropna()
+    names = names.assign(hostname=_normalised(names["hostnames"].astype("str")))[
+        ["subject", "hostname"]
+    ].dropna()
     assets = assets.set_index("subject").assign(hostname=names.groupby("subject")["hostname"].first())
     unlisted = hosts.loc[~hosts["hostname"].isin(names["hostname"]), ["hostname"]].drop_duplicates()
     unlisted.index = pd.RangeIndex(len(assets), len(assets) + len(unlisted), name="subject")

@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 import polars as pl
 
-from ownership.schemas import NAMING
+from ownership.tables import NAMING
 from ownership.windows import gaps
 
 BRANCHES = MappingProxyType(

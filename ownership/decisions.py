@@ -9,8 +9,8 @@ from typing import Literal
 
 import polars as pl
 
-from ownership.schemas import NAMING, OwnerDecisions, polars_schema
-from ownership.subjects import subjects_with_leaders
+from ownership.leaders import hosts_with_leaders
+from ownership.tables import NAMING, OwnerDecisions, polars_schema
 from ownership.windows import Window
 
 
@@ -67,7 +67,7 @@ def owner_decisions(
     owned = pl.col("owner_ids").list.len() > 0
     resolved = pl.col("resolved_owner").is_not_null()
     return (
-        subjects_with_leaders(
+        hosts_with_leaders(
             shares.lazy(),
             hosts.lazy(),
             short=rules.hostname_match == "short",

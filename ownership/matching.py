@@ -5,7 +5,7 @@ Whether anybody is looked for, and what follows, is decided in `decisions`.
 
 import polars as pl
 
-from ownership.identities import fold_username
+from ownership.names import normalise_username
 
 FIELDS = ("user_email", "directory_user_sam_account_name", "directory_user_surname")
 """The fields of §1 rule 4, in the order in which they decide."""
@@ -32,7 +32,7 @@ def username_matches(shares: pl.DataFrame, users: pl.DataFrame, *, user_value_fi
         users.lazy()
         .select("user_id", "problem", username=column)
         .explode("username")
-        .with_columns(fold_username(pl.col("username")), matched_by=pl.lit(field), order=pl.lit(order))
+        .with_columns(normalise_username(pl.col("username")), matched_by=pl.lit(field), order=pl.lit(order))
         for order, (field, column) in enumerate(columns.items())
     )
     # A candidate whom several fields know is found by the first of them.

@@ -7,7 +7,7 @@ from datetime import datetime
 
 import polars as pl
 
-from ownership.schemas import OwnerWrites, polars_schema
+from ownership.tables import OwnerWrites, polars_schema
 
 
 def plan_writes(
@@ -146,7 +146,7 @@ def _last_changes(history: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def excess(
+def limit_exceeded(
     planned: int, hosts: int, *, what: str, max_writes: int, max_write_percent: float | None
 ) -> str | None:
     """Tell why a plan is too large for a run to carry out unseen, naming the setting; None when it is not.

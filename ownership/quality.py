@@ -8,9 +8,9 @@ from datetime import date, datetime, timedelta
 
 import polars as pl
 
-from ownership.evidence import users_with_several_domains
-from ownership.identities import fits_any, fold_hostname, fold_username
 from ownership.matching import FIELDS
+from ownership.names import fits_any, normalise_hostname, normalise_username
+from ownership.shares import users_with_several_domains
 from ownership.windows import days_to_fetch
 
 FRESH_FOR = timedelta(hours=24)
@@ -121,7 +121,7 @@ def shared_hostnames(hosts: pl.DataFrame, *, short: bool) -> pl.DataFrame:
     return _shared(
         hosts.lazy()
         .explode("hostnames")
-        .select(hostname=fold_hostname(pl.col("hostnames"), short=short), asset="host_id"),
+        .select(hostname=normalise_hostname(pl.col("hostnames"), short=short), asset="host_id"),
         "hostname",
         ids="host_ids",
     )
@@ -145,7 +145,7 @@ def shared_identities(users: pl.DataFrame, *, user_value_field: str) -> pl.DataF
         pl.concat(
             users.lazy()
             .explode(column)
-            .select(field=pl.lit(field), username=fold_username(pl.col(column)), asset="user_id")
+            .select(field=pl.lit(field), username=normalise_username(pl.col(column)), asset="user_id")
             for field, column in columns.items()
         ),
         "field",
@@ -308,10 +308,10 @@ def forwarders(senders: pl.DataFrame, *, exclude_hosts: Sequence[str]) -> pl.Dat
         exclude_hosts: Wildcards for whole or short host names that get no owner anyway.
 
     Returns:
-        document_hostname, events, host_names (folded, short, sorted); most events first.
+        document_hostname, events, host_names (normalised, short, sorted); most events first.
     """
-    one_host = fold_hostname(pl.element(), short=True)
-    names = (fold_hostname(pl.col("document_hostname"), short=short) for short in (False, True))
+    one_host = normalise_hostname(pl.element(), short=True)
+    names = (normalise_hostname(pl.col("document_hostname"), short=short) for short in (False, True))
     return (
         senders.filter(~pl.any_horizontal(fits_any(name, exclude_hosts) for name in names))
         .with_columns(pl.col("host_names").list.eval(one_host.drop_nulls().unique().sort()))

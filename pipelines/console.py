@@ -8,7 +8,7 @@ import sys
 
 import dagster as dg
 
-from ownership.identities import printable
+from ownership.names import printable
 
 
 @dg.logger(config_schema={}, description="One line a stage, on standard error.")

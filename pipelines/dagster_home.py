@@ -10,8 +10,8 @@ import dagster as dg
 from filelock import FileLock
 
 from resources.errors import AssetOwnersError
-from resources.failures import of_database
-from resources.files import replacing
+from resources.failures import database_failure
+from resources.store.files import replacing
 
 # No telemetry, and no sign-up dialog over the first page.
 DAGSTER_YAML = """\
@@ -64,5 +64,5 @@ def _joined(database: Path) -> Generator[None]:
         try:
             connection.execute("SELECT 1 FROM sqlite_master").fetchall()  # the first look is what joins
         except sqlite3.Error as error:
-            raise AssetOwnersError(of_database(error, "Dagster's records of runs", database)) from error
+            raise AssetOwnersError(database_failure(error, "Dagster's records of runs", database)) from error
         yield

@@ -12,7 +12,7 @@ from assets_defs.checks import asset_checks
 from assets_defs.evidence import logon_assets, shares_asset
 from assets_defs.inventory import inventory_assets
 from assets_defs.owners import owner_assets
-from assets_defs.scan import scan_resources
+from assets_defs.run import scan_resources
 from assets_defs.sink import sink_asset
 from pipelines.console import console
 from pipelines.jobs import apply_job, broken_job, scan_job, undo_job
@@ -26,7 +26,7 @@ from resources.settings import (
     load_instances,
     tables_location,
 )
-from resources.tables import Tables
+from resources.store.tables import Tables
 
 
 @dg.definitions

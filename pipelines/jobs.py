@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from assets_defs.scan import amendment_keys, run_tags
+from assets_defs.run import follow_up_keys, run_tags
 from assets_defs.sink import apply_op, undo_op
 from resources.settings import BrokenInstance, Instance, named
 
@@ -30,7 +30,7 @@ def apply_job(instance: Instance, resources: Mapping[str, Any]) -> dg.JobDefinit
         name=named(instance, "apply"),
         description=f"Carries out a stored plan of {instance.name}.",
         run_tags=run_tags(instance),
-        resource_defs=_amending(instance, resources),
+        resource_defs=_follow_up_resources(instance, resources),
     )
     def job() -> None:
         apply_op(instance)()
@@ -45,7 +45,7 @@ def undo_job(instance: Instance, resources: Mapping[str, Any]) -> dg.JobDefiniti
         name=named(instance, "undo"),
         description=f"Puts back what a run of {instance.name} wrote, where hosts still hold it.",
         run_tags=run_tags(instance),
-        resource_defs=_amending(instance, resources),
+        resource_defs=_follow_up_resources(instance, resources),
     )
     def job() -> None:
         undo_op(instance)()
@@ -53,9 +53,9 @@ def undo_job(instance: Instance, resources: Mapping[str, Any]) -> dg.JobDefiniti
     return job
 
 
-def _amending(instance: Instance, resources: Mapping[str, Any]) -> dict[str, Any]:
+def _follow_up_resources(instance: Instance, resources: Mapping[str, Any]) -> dict[str, Any]:
     """The resources of what follows a scan: the launchpad offers those of its own job alone."""
-    return {key: resources[key] for key in amendment_keys(instance)}
+    return {key: resources[key] for key in follow_up_keys(instance)}
 
 
 def broken_job(broken: BrokenInstance) -> dg.JobDefinition:

@@ -5,7 +5,7 @@ from zoneinfo import ZoneInfo
 
 import dagster as dg
 
-from assets_defs.scan import RANGE_END, RANGE_START, resource_keys, scan_tags
+from assets_defs.run import RANGE_END, RANGE_START, resource_keys, scan_tags
 from ownership.windows import Window, look_back_window
 from resources.settings import Instance
 
@@ -41,6 +41,6 @@ def window_tags(window: Window) -> dict[str, str]:
 
 
 def run_config(instance: Instance, **options: Any) -> dict[str, Any]:
-    """The run configuration with some of the options of `assets_defs.scan.ScanOptions` chosen."""
+    """The run configuration with some of the options of `assets_defs.run.ScanOptions` chosen."""
     scan_key = resource_keys(instance)[0]
     return {"resources": {scan_key: {"config": options}}}

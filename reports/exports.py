@@ -14,17 +14,17 @@ def decisions_csv(decisions: pl.DataFrame) -> str:
         decisions: Rows of `owner_decisions`.
 
     Returns:
-        CSV with a header: texts quoted and `harmless`, lists joined with commas, instants in UTC.
+        CSV with a header: texts quoted and `without_formulas`, lists joined with commas, instants in UTC.
     """
     return (
         pl.concat([decisions.filter(action="conflict"), decisions.filter(pl.col("action") != "conflict")])
         .with_columns(pl.col(pl.List(pl.String)).list.join(","))
-        .with_columns(harmless(pl.col(pl.String)).name.keep())
+        .with_columns(without_formulas(pl.col(pl.String)).name.keep())
         .write_csv(quote_style="non_numeric", datetime_format="%Y-%m-%dT%H:%M:%SZ")
     )
 
 
-def harmless(text: pl.Expr) -> pl.Expr:
+def without_formulas(text: pl.Expr) -> pl.Expr:
     """Write texts so that no spreadsheet runs them: a name in a log may look like a formula.
 
     An apostrophe goes before each text that starts like one (`=`, `+`, `-`, `@`, a tab, a line break), and

@@ -2,7 +2,7 @@
 
 import polars as pl
 
-from ownership.identities import printable
+from ownership.names import printable
 
 MOST_ROWS = 40
 LONGEST_TEXT = 80

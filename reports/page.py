@@ -16,7 +16,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from ownership.coverage import funnel, owned_percent
-from ownership.identities import printable
+from ownership.names import printable
 from ownership.quality import names_without_user
 from reports.charts import charts, script
 

@@ -29,7 +29,7 @@ _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS}
 
 
-def told(error: BaseException) -> str | None:
+def operator_message(error: BaseException) -> str | None:
     """Say what happened and what to do; None for an error that only the program's makers can mend."""
     seen: BaseException | None = error
     while seen is not None:
@@ -46,22 +46,22 @@ def _told(error: BaseException) -> str | None:
     elif isinstance(error, AssetOwnersError):
         message = str(error)
     elif isinstance(error, OSError):
-        message = _of_file(error)
+        message = _file_failure(error)
     elif isinstance(error, sqlite3.Error):
-        message = of_database(error, "a database", f"below {home()}")
+        message = database_failure(error, "a database", f"below {home()}")
     elif isinstance(original, sqlite3.Error):  # SQLAlchemy's, so Dagster's
         folder = os.environ.get("DAGSTER_HOME") or home() / "dagster"
-        message = of_database(original, "Dagster's records of runs", f"a database below {folder}")
+        message = database_failure(original, "Dagster's records of runs", f"a database below {folder}")
     elif isinstance(error, duckdb.Error):
         message = f"The catalogue {home() / 'warehouse.duckdb'} cannot be made: {error}"
     elif isinstance(error, pl.exceptions.PolarsError):
-        message = of_damaged_tables()
+        message = damaged_tables()
     else:
         message = None
     return message
 
 
-def of_damaged_tables() -> str | None:
+def damaged_tables() -> str | None:
     """Name the Parquet files that cannot be read, for Polars does not; None when all can."""
     try:
         damaged = [str(path) for path in sorted(tables_location().rglob("*.parquet")) if _is_damaged(path)]
@@ -75,7 +75,7 @@ def of_damaged_tables() -> str | None:
     )
 
 
-def of_database(error: sqlite3.Error, what: str, where: Path | str) -> str:
+def database_failure(error: sqlite3.Error, what: str, where: Path | str) -> str:
     """Say what happened to an SQLite file.
 
     Args:
@@ -98,7 +98,7 @@ def of_database(error: sqlite3.Error, what: str, where: Path | str) -> str:
     return f"{what[0].upper()}{what[1:]} ({where}) cannot be used: {error}; {remedy}"
 
 
-def _of_file(error: OSError) -> str:
+def _file_failure(error: OSError) -> str:
     if error.strerror is None:  # one that was raised with a text of its own
         said = str(error) or type(error).__name__
     else:

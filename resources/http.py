@@ -55,9 +55,9 @@ class Answer:
     @property
     def excerpt(self) -> str:
         """The first 200 characters of the body, for messages."""
-        return self.told(self.body[:_LOOKED_AT_BYTES].decode("utf-8", "replace"))
+        return self.sanitised(self.body[:_LOOKED_AT_BYTES].decode("utf-8", "replace"))
 
-    def told(self, text: str, length: int = 200) -> str:
+    def sanitised(self, text: str, length: int = 200) -> str:
         """The beginning of a service's words, as messages may show it: in one line and without secrets."""
         shown = redacted_start(text, self.secrets, length)
         return " ".join("".join(letter if letter.isprintable() else " " for letter in shown).split())

@@ -17,8 +17,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from pipelines.dagster_home import dagster_home
-from resources.catalogue import catalogue_path
 from resources.settings import home, slug_of
+from resources.store.catalogue import catalogue_path
 from sandbox.stand import NAME, running_sandbox
 
 WIDTH_OF_FILES = 140

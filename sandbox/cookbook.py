@@ -18,16 +18,16 @@ from typing import Any
 import duckdb
 import polars as pl
 
-from ownership import schemas
+from ownership import tables as schemas
 from ownership.decisions import owner_decisions
-from ownership.evidence import host_user_shares
 from ownership.matching import username_matches
 from ownership.plan import plan_writes
+from ownership.shares import host_user_shares
 from ownership.windows import Window, days_of, look_back_window
 from pipelines.cli.sql import opening_lines, print_table
-from resources.records import host_rows, user_rows
+from resources.inventory.records import host_rows, user_rows
 from resources.settings import Instance
-from resources.tables import Tables
+from resources.store.tables import Tables
 from sandbox.company import DEMO_RULES, Company, generate
 
 PAGE = Path(__file__).parents[1] / "docs" / "cookbook.md"

@@ -34,7 +34,7 @@ _MACHINES = {
 class Expectation:
     """What the rules must say of one host asset, or of one document hostname that no asset has.
 
-    `hostname` is folded and short (None for an asset without a name), `host_id` is None without an asset,
+    `hostname` is normalised and short (None for an asset without a name), `host_id` is None without an asset,
     `match` is None where the evidence names nobody, `resolved_owner` is the id of a user asset. `scenario` is
     the reason.
     """

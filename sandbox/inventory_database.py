@@ -39,7 +39,7 @@ create table if not exists assets (
     type text not null,
     position integer not null,  -- from 0, no gaps within tenant and type: one index look-up finds any page
     item text not null,         -- the asset as JSON, its id included
-    words text not null,        -- its values, case-folded, for the free-text search
+    words text not null,        -- its values, case-normalised, for the free-text search
     unique (tenant, type, position)
 );
 create table if not exists fields (type text, name text, primary key (type, name));

@@ -17,12 +17,12 @@ def main() -> None:
     try:
         app()
     except Exception as error:  # noqa: BLE001  (told with its trace where it is no operator's to mend)
-        from pipelines.cli.failing import ended_by, say  # noqa: PLC0415
+        from pipelines.cli.errors import message_and_status, print_error  # noqa: PLC0415
 
-        message, status = ended_by(error)
+        message, status = message_and_status(error)
         if "--json" in sys.argv:
             print(json.dumps({"error": message}))
-        say(message)
+        print_error(message)
         sys.exit(status)
 
 

@@ -45,7 +45,10 @@ def run(
     lookback_days: Annotated[
         int | None,
         typer.Option(
-            min=1, max=3660, help="Look-back window in calendar days.", show_default="scan.lookback_days"
+            min=1,
+            max=3660,
+            help="Look-back window in calendar days.",
+            show_default="scan.lookback_days",
         ),
     ] = None,
     dry_run: DryRun = False,
@@ -92,7 +95,7 @@ def apply_plan(
     dry_run: DryRun = False,
 ) -> None:
     """Carry out a plan that an earlier run stored; hosts that changed since are left alone."""
-    from pipelines.cli import amend as command
+    from pipelines.cli import follow_up as command
 
     raise typer.Exit(command.apply_plan(instance, run_id, allow_writes=allow_writes, dry_run=dry_run))
 
@@ -105,7 +108,7 @@ def undo(
     dry_run: DryRun = False,
 ) -> None:
     """Put back what a run wrote, field by field, where hosts still hold it."""
-    from pipelines.cli import amend as command
+    from pipelines.cli import follow_up as command
 
     raise typer.Exit(command.undo(instance, run_id, allow_writes=allow_writes, dry_run=dry_run))
 

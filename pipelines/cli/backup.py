@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from pipelines.dagster_home import dagster_folder
-from resources.backup import back_up
-from resources.backup import restore as restored
 from resources.settings import analysts_group, home, instances_folder, tables_location
+from resources.store.backup import back_up
+from resources.store.backup import restore as restored
 
 
 def backup(out: Path) -> None:

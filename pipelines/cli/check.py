@@ -23,10 +23,10 @@ from ownership.quality import too_many_unreadable, unreadable_assets
 from ownership.windows import Window, look_back_window
 from resources.errors import AssetOwnersError, ConfigurationError
 from resources.http import Transport
-from resources.inventory import InventoryClient
-from resources.inventory_session import PROFILE
-from resources.records import AssetRows, host_rows, user_rows
-from resources.search import SearchClient
+from resources.inventory.client import InventoryClient
+from resources.inventory.records import AssetRows, host_rows, user_rows
+from resources.inventory.session import PROFILE
+from resources.search.client import SearchClient
 from resources.settings import Instance, ListCall, Platform, load_instance
 
 State = Literal["ok", "warning", "wrong", "not tried"]
@@ -86,17 +86,17 @@ def search_findings(instance: Instance, search: SearchClient, window: Window) ->
     fields = {"user_field": instance.user_field, "hostname_field": instance.hostname_field}
     path = f"/{quote(instance.index, safe='*,-')}/_search"
     if not (yield from _reached("search service", "", instance, "POST", path)):
-        yield from _untried("the service was not reached", "search", *fields)
+        yield from _not_tried("the service was not reached", "search", *fields)
         return
     totals = yield from _attempt("search", lambda: search.totals(window.first, window.last))
     if totals is None:
-        yield from _untried("the search failed", *fields)
+        yield from _not_tried("the search failed", *fields)
         return
     yield Finding("ok", "search", f"{instance.username} may search {instance.index}")
     matching, *lacking = totals
     if not matching:
         yield from _nothing_matches(instance, search, window)
-        yield from _untried("there is no logon event to look at", *fields)
+        yield from _not_tried("there is no logon event to look at", *fields)
         return
     yield Finding("ok", "query", f"matches {matching:,} logon events from {window.first} to {window.last}")
     for (setting, field), without in zip(fields.items(), lacking, strict=True):
@@ -156,11 +156,11 @@ def inventory_findings(instance: Instance, inventory: InventoryClient, clock: Cl
 def _inventory_reads(instance: Instance, inventory: InventoryClient, clock: Clock) -> Iterator[Finding]:
     platform, contract = instance.platform, instance.platform.contract
     if not (yield from _reached("inventory service", "platform.", platform, "GET", PROFILE)):
-        yield from _untried("the service was not reached", "log-in", HOSTS, USERS)
+        yield from _not_tried("the service was not reached", "log-in", HOSTS, USERS)
         return
     # The payload is not specified and may be null; inside a tuple that is no failure.
     if (yield from _attempt("log-in", lambda: (inventory.get(PROFILE, tenant=False),))) is None:
-        yield from _untried("there is no session", HOSTS, USERS)
+        yield from _not_tried("there is no session", HOSTS, USERS)
         return
     code = "with" if clock.was_read else "without"
     yield Finding("ok", "log-in", f"{platform.email} is signed in, {code} a verification code")
@@ -169,12 +169,12 @@ def _inventory_reads(instance: Instance, inventory: InventoryClient, clock: Cloc
         yield from _host_fields(instance, hosts)
         yield from _one_host(instance, inventory, hosts)
     else:
-        yield from _untried("there is no host", "platform_hostname_field", "platform.contract.read")
+        yield from _not_tried("there is no host", "platform_hostname_field", "platform.contract.read")
     users = yield from _listed(USERS, inventory, contract.users, platform)
     if users:
         yield from _user_fields(instance, users)
     else:
-        yield from _untried("there is no user", "platform_user_value_field")
+        yield from _not_tried("there is no user", "platform_user_value_field")
     if hosts and users and (same := [one for one in hosts if one in users and hosts[one] == users[one]]):
         yield Finding(
             "wrong",
@@ -255,7 +255,7 @@ def _one_host(instance: Instance, inventory: InventoryClient, hosts: Assets) -> 
     rows = host_rows(instance)
     records = yield from _readable("hosts", rows, hosts)
     if not records:
-        yield from _untried("no host can be read", what)
+        yield from _not_tried("no host can be read", what)
         return
     if instance.platform.contract.read is None:
         yield Finding("ok", what, "is null, so hosts are listed again right before the writing starts")
@@ -341,7 +341,7 @@ def _attempt(what: str, call: Callable[[], T]) -> Generator[Finding, None, T | N
         return None
 
 
-def _untried(reason: str, *names: str) -> Iterator[Finding]:
+def _not_tried(reason: str, *names: str) -> Iterator[Finding]:
     for what in names:
         yield Finding("not tried", what, reason)
 

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import polars as pl
 
-from ownership.explanations import host_story, in_words
-from ownership.identities import fold_hostname
-from ownership.remedies import FieldNames
+from ownership.names import normalise_hostname
 from pipelines.cli.stored import stored_tables
+from reports.explanations import host_explanation, in_words
+from reports.remedies import FieldNames
 
 
 def explain(path: Path, host: str, *, as_json: bool) -> None:
@@ -26,14 +26,17 @@ def explain(path: Path, host: str, *, as_json: bool) -> None:
     instance, tables = stored_tables(path)
     short = instance.rules.hostname_match == "short"
     name, short_name = pl.select(
-        fold_hostname(pl.lit(host), short=short).alias("name"), fold_hostname(pl.lit(host), short=True)
+        normalise_hostname(pl.lit(host), short=short).alias("name"),
+        normalise_hostname(pl.lit(host), short=True),
     ).row(0)
     hostname = pl.col("hostname")
     names = (
-        tables.scan("inventory_hosts")
+        tables.read("inventory_hosts")
         .select("host_id", hostname="hostnames")
         .explode("hostname", empty_as_null=True)
-        .with_columns(fold_hostname(hostname, short=short), short=fold_hostname(hostname, short=True))
+        .with_columns(
+            normalise_hostname(hostname, short=short), short=normalise_hostname(hostname, short=True)
+        )
         .with_columns(
             meant=(hostname == pl.lit(name, pl.String)).any().over("host_id") | (pl.col("host_id") == host)
         )
@@ -43,32 +46,32 @@ def explain(path: Path, host: str, *, as_json: bool) -> None:
     meant = names.filter("meant")
     is_asset = pl.col("host_id").is_in(meant["host_id"].implode())
     decisions = (
-        tables.scan("owner_decisions")
+        tables.read("owner_decisions")
         .filter(is_asset | (hostname == pl.lit(name, pl.String)) & pl.col("host_id").is_null())
         .collect()
     )
     short_names = [short_name, *meant["short"].drop_nulls()]
     shares = (
-        tables.scan("host_user_shares")
-        .filter(fold_hostname(hostname, short=True).is_in(short_names))
+        tables.read("host_user_shares")
+        .filter(normalise_hostname(hostname, short=True).is_in(short_names))
         .collect()
     )
     matches = (
-        tables.scan("username_matches")
+        tables.read("username_matches")
         .filter(pl.col("username").is_in(shares["username"].implode()))
         .collect()
     )
     hosts = (
-        tables.scan("inventory_hosts").filter(pl.col("host_id").is_in(names["host_id"].implode())).collect()
+        tables.read("inventory_hosts").filter(pl.col("host_id").is_in(names["host_id"].implode())).collect()
     )
     user_ids = [*matches["user_id"].drop_nulls(), *hosts["owner_ids"].explode().drop_nulls()]
-    story = host_story(
+    story = host_explanation(
         name or host,
         decisions=decisions,
         shares=shares,
         matches=matches,
         hosts=hosts,
-        users=tables.scan("inventory_users").filter(pl.col("user_id").is_in(user_ids)).collect(),
+        users=tables.read("inventory_users").filter(pl.col("user_id").is_in(user_ids)).collect(),
         writes=tables.writes().filter(is_asset).sort("intended_at").collect(),
         rules=instance.rules.as_rules(),
         fields=FieldNames(

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from resources.errors import ConfigurationError
-from resources.settings_schema import Section, Setting, as_yaml, instance_settings
+from resources.settings.schema import Section, Setting, as_yaml, instance_settings
 
 SCHEMA = Path(__file__).parents[2] / "docs" / "instance.schema.json"
 

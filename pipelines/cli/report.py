@@ -8,14 +8,14 @@ import polars as pl
 
 from ownership.coverage import events_by_day
 from ownership.history import changes_of
-from ownership.identities import printable
+from ownership.names import printable
 from ownership.windows import Window, days_of
 from pipelines.cli.stored import stored_tables
 from reports.exports import decisions_csv, decisions_json
 from resources.errors import ConfigurationError
-from resources.files import replacing
 from resources.settings import Instance
-from resources.tables import Tables
+from resources.store.files import replacing
+from resources.store.tables import Tables
 
 Format = Literal["html", "csv", "json"]
 
@@ -33,7 +33,7 @@ def report(path: Path, out: Path | None, kind: Format) -> None:
         AssetOwnersError: no run has decided anything yet.
     """
     instance, tables = stored_tables(path)
-    decisions = tables.scan("owner_decisions").collect()
+    decisions = tables.read("owner_decisions").collect()
     if kind == "csv":
         text = decisions_csv(decisions)
     elif kind == "json":
@@ -59,9 +59,9 @@ def _page(instance: Instance, tables: Tables, decisions: pl.DataFrame) -> str:
     return report_page(
         instance=instance.name,
         decisions=decisions,
-        shares=tables.scan("host_user_shares").collect(),
-        matches=tables.scan("username_matches").collect(),
-        users=tables.scan("inventory_users").collect(),
+        shares=tables.read("host_user_shares").collect(),
+        matches=tables.read("username_matches").collect(),
+        users=tables.read("inventory_users").collect(),
         days=events_by_day(days, tables.logon_days(days, run_id=run_id), timezone=instance.scan.timezone),
         changes=changes_of(tables.history(), run_id),
         writes=tables.run_writes(run_id),

@@ -12,18 +12,18 @@ from zoneinfo import ZoneInfo
 import dagster as dg
 
 from assets_defs.evidence import unsettled
-from assets_defs.scan import scan_tags
+from assets_defs.run import scan_tags
 from ownership.decisions import summary
-from ownership.identities import printable, printable_lines
+from ownership.names import printable, printable_lines
 from ownership.windows import Window, days_of, look_back_window
-from pipelines.cli.failing import ended_by, say
+from pipelines.cli.errors import message_and_status, print_error
 from pipelines.cli.stored import tables_of
 from pipelines.dagster_home import dagster_instance
 from pipelines.definitions import build_definitions
 from pipelines.schedules import run_config, window_tags
 from resources.errors import ConfigurationError
 from resources.settings import Instance, analysts_group, home, load_instance, tables_location
-from resources.tables import Tables
+from resources.store.tables import Tables
 
 
 @dataclass
@@ -68,13 +68,13 @@ def run(
         report = run_scan(instance, window, dry_run=dry_run, enrich=enrich, force=force, limit=limit)
         status = 1 if report.error else 0
     except Exception as error:  # noqa: BLE001  (whatever it was, a program that reads the object is told)
-        report.error, status = ended_by(error)
+        report.error, status = message_and_status(error)
     if as_json:
         print(report.as_json())
     elif not report.error:
         print(_in_words(report))
     if report.error:
-        say(report.error)
+        print_error(report.error)
     return status
 
 

@@ -24,13 +24,13 @@ import duckdb
 import polars as pl
 from filelock import FileLock, Timeout
 
-from ownership.identities import printable, printable_lines
+from ownership.names import printable, printable_lines
 from pipelines.cli.stored import tables_of
-from reports.exports import harmless
-from resources.catalogue import catalogue_path, identifier, quoted, reach
+from reports.exports import without_formulas
 from resources.errors import AssetOwnersError, ConfigurationError
-from resources.failures import of_damaged_tables
+from resources.failures import damaged_tables
 from resources.settings import home, load_instance, tables_location
+from resources.store.catalogue import catalogue_path, identifier, quoted, register_file_system
 
 Format = Literal["table", "csv", "json"]
 Row = tuple[Any, ...]
@@ -61,14 +61,14 @@ def sql(query: str | None, *, instance: Path | None, scratch: Path | None, form:
     """
     if query is None and not sys.stdin.isatty():
         query = sys.stdin.read()
-    with _told_to_the_analyst(), _own_folder() as folder:
+    with _query_errors(), _own_folder() as folder:
         slug = tables_of(load_instance(instance)).slug if instance else None
         opening = opening_lines(home(), scratch or folder / "scratch.duckdb", slug)
         location = tables_location()
         if query is None and isinstance(location, Path) and (client := shutil.which("duckdb")):
             return _start(client, opening)
         with duckdb.connect() as connection:
-            reach(connection, location)
+            register_file_system(connection, location)
             for line in opening:
                 connection.execute(line)
             if query is None:
@@ -130,12 +130,12 @@ def _own_folder() -> Generator[Path]:
 
 
 @contextmanager
-def _told_to_the_analyst() -> Generator[None]:
+def _query_errors() -> Generator[None]:
     try:
         yield
     except duckdb.Error as error:
         if any(word in str(error).lower() for word in (".parquet", "decompress")) and (
-            message := of_damaged_tables()
+            message := damaged_tables()
         ):
             raise AssetOwnersError(message) from error
         if not isinstance(error, duckdb.ProgrammingError):
@@ -172,7 +172,7 @@ def _prompt(connection: duckdb.DuckDBPyConnection, opening: list[str]) -> None:
             if lines[-1].rstrip().endswith(";"):
                 query = "\n".join(lines)
                 lines.clear()
-                with _told_to_the_analyst():
+                with _query_errors():
                     _answer(connection, query, "table")
         except EOFError:
             print()
@@ -221,13 +221,13 @@ def _print_csv(columns: list[str], portions: Iterator[list[Row]]) -> None:
     """
     shown = printable if sys.stdout.isatty() else str
     for rows in chain([[tuple(columns)]], portions):
-        for row in _harmless([[_plain(value) for value in row] for row in rows]):
+        for row in _without_formulas([[_plain(value) for value in row] for row in rows]):
             print(*(_quoted(shown(cell)) if isinstance(cell, str) else _bare(cell) for cell in row), sep=",")
 
 
-def _harmless(rows: list[list[Any]]) -> Iterator[list[Any]]:
+def _without_formulas(rows: list[list[Any]]) -> Iterator[list[Any]]:
     texts = pl.Series([value for row in rows for value in row if isinstance(value, str)], dtype=pl.String)
-    shown = iter(pl.select(harmless(pl.lit(texts))).to_series())
+    shown = iter(pl.select(without_formulas(pl.lit(texts))).to_series())
     for row in rows:
         yield [next(shown) if isinstance(value, str) else value for value in row]
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from resources.errors import AssetOwnersError
 from resources.settings import Instance, home, load_instance, tables_location
-from resources.tables import Tables
+from resources.store.tables import Tables
 
 
 def tables_of(instance: Instance) -> Tables:

@@ -7,13 +7,13 @@ import polars as pl
 import pytest
 
 from assets_defs import checks
-from assets_defs.scan import RANGE_END, RANGE_START
+from assets_defs.run import RANGE_END, RANGE_START
 from ownership.matching import username_matches
-from ownership.schemas import LogonCounts, LogonDays
+from ownership.tables import LogonCounts, LogonDays
 from pipelines.cli.run import errors
 from pipelines.definitions import build_definitions
 from resources.errors import TransientError
-from resources.tables import Tables
+from resources.store.tables import Tables
 from tests.ownership.builders import NOW, counts, decide, host, hosts, plan, shares_of, table, user, users
 from tests.resources.samples import instance as sample
 

@@ -7,12 +7,12 @@ import polars as pl
 import pytest
 
 from assets_defs.evidence import logon_assets, shares_asset
-from assets_defs.scan import RANGE_END, RANGE_START, resource_keys, scan_resources
+from assets_defs.run import RANGE_END, RANGE_START, resource_keys, scan_resources
 from ownership.windows import Window
 from resources.errors import ServiceError
-from resources.search import DayOfLogons
+from resources.search.client import DayOfLogons
 from resources.settings import Instance
-from resources.tables import Tables
+from resources.store.tables import Tables
 
 COUNTS = pl.Schema({"document_hostname": pl.String(), "document_username": pl.String(), "events": pl.Int64()})
 DAYS = [date(2025, 6, number) for number in range(1, 6)]

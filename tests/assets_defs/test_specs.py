@@ -1,10 +1,10 @@
 import duckdb
 import pytest
 
-from assets_defs.specs import made, query
-from ownership.schemas import TABLES
+from assets_defs.specs import query, table_metadata
+from ownership.tables import TABLES
 from pipelines.definitions import build_definitions
-from resources.tables import Tables
+from resources.store.tables import Tables
 from tests.resources.samples import instance as sample
 
 
@@ -47,7 +47,7 @@ def test_every_asset_has_a_query_that_duckdb_runs_on_the_catalogue(specs, tmp_pa
 
 def test_a_stored_table_tells_its_rows_and_where_its_columns_come_from():
     instance = sample()
-    metadata = made(instance, "owner_writes", rows=3, conflicts=1)
+    metadata = table_metadata(instance, "owner_writes", rows=3, conflicts=1)
     assert metadata["dagster/row_count"] == 3
     assert metadata["conflicts"] == 1
     sources = metadata["dagster/column_lineage"].deps_by_column["new_values"]
@@ -56,7 +56,7 @@ def test_a_stored_table_tells_its_rows_and_where_its_columns_come_from():
         ("inventory_users", "user_department"),
         ("inventory_users", "criticality"),
     }
-    assert "dagster/column_lineage" not in made(instance, "inventory_hosts", rows=0)
+    assert "dagster/column_lineage" not in table_metadata(instance, "inventory_hosts", rows=0)
 
 
 def test_sources_lie_upstream_in_the_graph(specs):
@@ -66,7 +66,7 @@ def test_sources_lie_upstream_in_the_graph(specs):
         return set().union(graph[table], *(upstream(parent) for parent in graph[table]))
 
     for table in specs:
-        lineage = made(sample(), table, rows=0).get("dagster/column_lineage")
+        lineage = table_metadata(sample(), table, rows=0).get("dagster/column_lineage")
         for deps in lineage.deps_by_column.values() if lineage else ():
             assert {dep.asset_key.path[-1] for dep in deps} <= upstream(table)
     assert set(specs) <= set(TABLES)

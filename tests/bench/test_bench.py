@@ -12,7 +12,7 @@ from bench import daily, extraction, inventory, overhead, resolution, results
 from bench.bare_job import ASSETS
 from bench.results import Experiment, Figure
 from bench.timing import Contender, Sample, Timing, alternate, function
-from ownership.schemas import TABLES
+from ownership.tables import TABLES
 from resources.settings import load_instance
 from sandbox.inventory import Account, InventoryService, InventoryState
 from sandbox.stand import Sandbox

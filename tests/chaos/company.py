@@ -14,7 +14,7 @@ import dagster as dg
 import pytest
 
 from pipelines.cli.app import app
-from resources.inventory import InventoryClient
+from resources.inventory.client import InventoryClient
 from tests.end_to_end.stand import TODAY, Stand, at_noon, logons
 
 IN_MEMORY = ("pipelines.cli.run.dagster_instance", lambda _: dg.DagsterInstance.ephemeral())

@@ -8,8 +8,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from resources.journal import Journal
-from resources.tables import Tables
+from resources.store.tables import Tables
+from resources.writeback.journal import Journal
 from sandbox.inventory import InventoryState, JournalEntry
 from tests.chaos.surroundings import HOST_NAMES, NAME, Surroundings
 

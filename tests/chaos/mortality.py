@@ -12,9 +12,9 @@ from functools import wraps
 
 import pytest
 
-from resources.inventory import InventoryClient
-from resources.journal import Journal
-from resources.tables import Tables
+from resources.inventory.client import InventoryClient
+from resources.store.tables import Tables
+from resources.writeback.journal import Journal
 
 STEPS = [
     (Tables, "write"),

@@ -22,17 +22,17 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
 from assets_defs.inventory import list_hosts, list_users
-from assets_defs.scan import Scan, ScanOptions
+from assets_defs.run import ScanOptions, ScanRun
 from assets_defs.writing import apply_plan, store_plan, undo_run, write_planned
 from ownership.decisions import Rules, owner_decisions
-from ownership.evidence import host_user_shares
 from ownership.matching import username_matches
+from ownership.shares import host_user_shares
 from ownership.windows import Window
 from resources.errors import AssetOwnersError, ConfigurationError
-from resources.inventory import InventoryClient
-from resources.journal import Journal
-from resources.tables import Tables
-from resources.writeback import Writer
+from resources.inventory.client import InventoryClient
+from resources.store.tables import Tables
+from resources.writeback.journal import Journal
+from resources.writeback.writer import Writer
 from sandbox.inventory import InventoryService, InventoryState
 from sandbox.inventory_api import ASSETS_LIST
 from tests.chaos.ledger import GOALS, Ledger, Run
@@ -290,7 +290,7 @@ class Histories(RuleBasedStateMachine):
             InventoryClient(instance.platform, clock=clock, sleep=clock.sleep) as client,
             dying_at(circumstances.last_instant),
         ):
-            scan = Scan(
+            scan = ScanRun(
                 instance=instance,
                 options=options,
                 run_id=run_id,

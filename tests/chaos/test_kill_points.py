@@ -17,11 +17,11 @@ import duckdb
 import polars as pl
 import pytest
 
-from ownership import schemas
+from ownership import tables as schemas
 from ownership.history import latest
-from resources.catalogue import catalogue_path
-from resources.files import TEMPORARY
-from resources.journal import Journal
+from resources.store.catalogue import catalogue_path
+from resources.store.files import TEMPORARY
+from resources.writeback.journal import Journal
 from sandbox.inventory import BrokenOff
 from tests.chaos.company import SETTINGS, WRITTEN, start
 

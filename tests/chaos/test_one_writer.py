@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from resources.tables import Tables
+from resources.store.tables import Tables
 from tests.chaos.company import CONCURRENCY, SETTINGS, WRITTEN, start
 
 READ = "/api/v1/assets/get"

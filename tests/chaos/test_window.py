@@ -6,7 +6,7 @@ import threading
 import time
 from collections import Counter
 
-from resources.writeback import LONGEST_WINDOW_SECONDS
+from resources.writeback.writer import LONGEST_WINDOW_SECONDS
 from sandbox.company import MAPPING
 from tests.chaos.company import USERS, hosts_of, logons_on, start
 from tests.chaos.surroundings import READ, UPDATE

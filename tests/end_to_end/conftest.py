@@ -7,8 +7,8 @@ from functools import partial
 import dagster as dg
 import pytest
 
-from resources.inventory import InventoryClient
-from resources.search import SearchClient
+from resources.inventory.client import InventoryClient
+from resources.search.client import SearchClient
 from sandbox.company import MAPPING, generate
 from sandbox.inventory import InventoryService, InventoryState, ServiceOptions
 from tests.end_to_end.stand import (
@@ -47,9 +47,9 @@ def open_stand(engine, running_inventory, clock):
         patch.setenv("ASSET_OWNERS_HOME", str(home))
         patch.delenv("DAGSTER_HOME", raising=False)
         patch.setattr("os.fsync", lambda _: None)  # what a loss of power does is not tried here
-        patch.setattr("assets_defs.scan.SearchClient", partial(SearchClient, sleep=clock.sleep))
+        patch.setattr("assets_defs.run.SearchClient", partial(SearchClient, sleep=clock.sleep))
         patch.setattr(
-            "assets_defs.scan.InventoryClient", partial(InventoryClient, clock=clock, sleep=clock.sleep)
+            "assets_defs.run.InventoryClient", partial(InventoryClient, clock=clock, sleep=clock.sleep)
         )
         return Stand(home, engine, running_inventory, patch)
 

@@ -24,7 +24,7 @@ import yaml
 from typer.testing import CliRunner
 
 from pipelines.cli.app import app
-from resources.tables import Tables
+from resources.store.tables import Tables
 from sandbox.company import MAPPING
 from sandbox.engine import Engine
 from sandbox.inventory import Account, InventoryService

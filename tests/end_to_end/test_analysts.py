@@ -5,7 +5,7 @@ import subprocess
 import sys
 from contextlib import contextmanager
 
-from resources.catalogue import catalogue_path
+from resources.store.catalogue import catalogue_path
 from tests.end_to_end.stand import WRITTEN
 
 DECISIONS = "SELECT count(*) FROM small.owner_decisions"

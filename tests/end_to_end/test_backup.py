@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 
 from pipelines.cli.app import app
 from pipelines.dagster_home import dagster_instance
-from resources.journal import Journal
-from resources.tables import Tables
+from resources.store.tables import Tables
+from resources.writeback.journal import Journal
 from tests.end_to_end.stand import ADMIN, ASSET_OWNERS, TENANT, TODAY
 
 UPDATE = "/api/v1/assets/update"

@@ -420,7 +420,7 @@ def test_odd_assets_stop_nothing_and_nothing_is_written_to_them(seeded, contract
     ran = seeded.run(changes)
     assert (ran.status, ran.report["writes"]) == (0, {"written": 2}), ran.stderr
     assert seeded.written() == WRITTEN
-    rows = {row["host_id"]: row for row in seeded.tables.scan("owner_decisions").collect().to_dicts()}
+    rows = {row["host_id"]: row for row in seeded.tables.read("owner_decisions").collect().to_dicts()}
     told = ("hostname", "evidence", "match", "action", "existing_owner", "total_events")
     assert {
         host_id: tuple(rows[host_id][name] for name in told) for host_id in ("h-5", "h-6", "h-7", "h-8")

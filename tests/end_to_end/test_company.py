@@ -10,8 +10,8 @@ import polars as pl
 import pytest
 
 from pipelines.dagster_home import dagster_instance
-from resources.catalogue import catalogue_path
-from resources.tables import Tables
+from resources.store.catalogue import catalogue_path
+from resources.store.tables import Tables
 from sandbox.company import DEMO_RULES
 from tests.end_to_end.stand import COMPANY_INDEX, TODAY, Ran, Stand
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from assets_defs.scan import PARTITION, RANGE_END, RANGE_START
+from assets_defs.run import PARTITION, RANGE_END, RANGE_START
 from pipelines.dagster_home import dagster_instance
 from pipelines.definitions import build_definitions
 from resources.settings import load_instance

@@ -25,7 +25,7 @@ from typer.testing import CliRunner
 
 from pipelines.cli.app import app
 from pipelines.dagster_home import dagster_home
-from resources.tables import Tables
+from resources.store.tables import Tables
 from sandbox.company import DEMO_RULES
 from tests.end_to_end.stand import ASSET_OWNERS, COMPANY_INDEX, TODAY, Stand
 
@@ -221,7 +221,7 @@ def test_a_dry_run_from_the_launchpad_plans_and_changes_nothing(dagster, dry_run
     assert set(planned["outcome"]) == {"planned"}
     assert "Nothing is written: this is a dry run" in dagster.said(dry_run["runId"])
     assert dagster.stand.written() == {}
-    assert not dagster.tables.scan("owner_decisions", run_id="none").collect().height
+    assert not dagster.tables.read("owner_decisions", run_id="none").collect().height
 
 
 def test_a_backfill_over_a_range_is_one_run(dagster, backfill):

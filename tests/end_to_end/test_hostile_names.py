@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from pipelines.cli.app import app
 from pipelines.dagster_home import dagster_instance
-from resources.catalogue import catalogue_path
+from resources.store.catalogue import catalogue_path
 from sandbox.company import MAPPING
 from sandbox.inventory_api import envelope
 from tests.end_to_end.stand import TODAY, at_noon, documents, logons
@@ -47,21 +47,21 @@ NAMES = {
     "null": "null",
     "comma": 'a,b;c\t"d"',
 }
-"""The folded forms differ, those of user names without what stands before a backslash or after an @, too."""
+"""Their normalised forms differ; so do those of user names, without what stands before \\ or after @."""
 
 WHOLE = copy.deepcopy(MAPPING)
 for field in ("agent", "user"):
     WHOLE["mappings"]["properties"][field]["properties"]["name"]["ignore_above"] = 20_000
 
 
-def folded(name):
+def normalised(name):
     return unicodedata.normalize("NFC", name.lower()).strip()
 
 
 @pytest.fixture
 def hostile(stand, monkeypatch):
     """A host and a user of each name; pages of two pairs, so that names go out in requests, too."""
-    monkeypatch.setattr("resources.search.LARGEST_PAGE", 2)
+    monkeypatch.setattr("resources.search.client.LARGEST_PAGE", 2)
     people = [
         {"id": f"u-{number}", "directory_user_sam_account_name": name, "user_department": name}
         for number, name in enumerate(NAMES.values())
@@ -109,10 +109,11 @@ def test_hostile_names_go_through_a_whole_run_as_they_are(hostile):
             "SELECT new_values.department FROM small.owner_writes",
         ):
             assert column(select) == names, select
-        assert column("SELECT hostname FROM small.owner_decisions") == sorted(map(folded, names))
+        assert column("SELECT hostname FROM small.owner_decisions") == sorted(map(normalised, names))
         for number, name in enumerate(NAMES.values()):
             found = catalogue.execute(
-                "SELECT host_id, resolved_owner FROM small.owner_decisions WHERE hostname = ?", [folded(name)]
+                "SELECT host_id, resolved_owner FROM small.owner_decisions WHERE hostname = ?",
+                [normalised(name)],
             )
             assert found.fetchall() == [(f"h-{number}", f"u-{number}")], name
 

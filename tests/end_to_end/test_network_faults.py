@@ -11,10 +11,10 @@ from threading import Event, Lock
 import polars as pl
 import pytest
 
-from ownership.schemas import TABLES
+from ownership.tables import TABLES
 from resources.http import Transport
-from resources.inventory import InventoryClient
-from resources.search import SearchClient
+from resources.inventory.client import InventoryClient
+from resources.search.client import SearchClient
 from tests import tcp_proxy
 from tests.end_to_end.stand import USERS, WRITTEN, merged
 from tests.tcp_proxy import ALWAYS, Proxy
@@ -78,8 +78,8 @@ def impatient(monkeypatch):
             total_timeout_seconds=1.5 * SILENCE_SECONDS,
         )
 
-    monkeypatch.setattr("resources.search.Transport", transport)
-    monkeypatch.setattr("resources.inventory.Transport", transport)
+    monkeypatch.setattr("resources.search.client.Transport", transport)
+    monkeypatch.setattr("resources.inventory.client.Transport", transport)
 
 
 class FirstTries:
@@ -227,7 +227,7 @@ def test_services_that_are_away_for_a_moment_are_waited_for(line, undisturbed, m
                 gone.clear()
 
     for client in (SearchClient, InventoryClient):
-        monkeypatch.setattr(f"assets_defs.scan.{client.__name__}", partial(client, sleep=wait))
+        monkeypatch.setattr(f"assets_defs.run.{client.__name__}", partial(client, sleep=wait))
     for place in (SEARCH, LIST, READ, UPDATE):
         proxy = line.search if place == SEARCH else line.inventory
         proxy.misbehave(partial(leave, proxy), at=place)
@@ -249,7 +249,7 @@ def test_an_engine_that_is_restarted_during_the_run_is_waited_for(line, undistur
         waiting.set()
         assert back.wait(RESTART_SECONDS)
 
-    monkeypatch.setattr("assets_defs.scan.SearchClient", partial(SearchClient, sleep=wait))
+    monkeypatch.setattr("assets_defs.run.SearchClient", partial(SearchClient, sleep=wait))
     line.search.misbehave(tcp_proxy.none, at=SEARCH)  # the survey of days with events
     line.search.misbehave(stop_the_engine, at=SEARCH)
     with ThreadPoolExecutor(1) as pool, ExitStack() as whatever_happens:

@@ -15,12 +15,12 @@ import duckdb
 import polars as pl
 import pytest
 
-from ownership.schemas import TABLES
-from ownership.views import VIEWS
+from ownership.tables import TABLES
 from pipelines.cli import main
-from resources.catalogue import catalogue_path
-from resources.journal import Journal
-from resources.tables import Tables
+from resources.store.catalogue import catalogue_path
+from resources.store.tables import Tables
+from resources.store.views import VIEWS
+from resources.writeback.journal import Journal
 from sandbox.company import MAPPING
 from sandbox.inventory import InventoryService, InventoryState
 from sandbox.logons import Logon

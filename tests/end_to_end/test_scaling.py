@@ -8,14 +8,14 @@ import polars.selectors as cs
 import pytest
 from typer.testing import CliRunner
 
-from assets_defs.scan import RANGE_END, RANGE_START
-from ownership import schemas
+from assets_defs.run import RANGE_END, RANGE_START
+from ownership import tables as schemas
 from pipelines.cli.app import app
 from pipelines.cli.stored import tables_of
 from pipelines.dagster_home import dagster_instance
 from pipelines.definitions import build_definitions
 from resources.settings import home, instances_folder, load_instance, load_instances
-from resources.tables import Tables
+from resources.store.tables import Tables
 from tests.end_to_end.stand import TODAY, WRITTEN
 
 MONTH = [TODAY - timedelta(days=age) for age in reversed(range(30))]

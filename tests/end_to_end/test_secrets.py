@@ -22,7 +22,7 @@ import polars as pl
 import pytest
 from starlette.responses import HTMLResponse, JSONResponse
 
-from ownership.schemas import TABLES
+from ownership.tables import TABLES
 from pipelines.dagster_home import dagster_instance
 from sandbox.inventory import Account, InventoryService, InventoryState
 from sandbox.inventory_api import envelope

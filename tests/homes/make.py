@@ -35,8 +35,8 @@ import polars as pl
 import yaml
 from starlette.responses import JSONResponse
 
-from resources.files import TEMPORARY
-from resources.tables import Tables
+from resources.store.files import TEMPORARY
+from resources.store.tables import Tables
 from sandbox.company import MAPPING
 from sandbox.engine import Engine
 from sandbox.inventory import BrokenOff, InventoryService, InventoryState

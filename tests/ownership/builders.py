@@ -5,11 +5,11 @@ from typing import Any
 
 import polars as pl
 
-from ownership import schemas
+from ownership import tables as schemas
 from ownership.decisions import Rules, owner_decisions
-from ownership.evidence import host_user_shares
 from ownership.matching import username_matches
 from ownership.plan import plan_writes
+from ownership.shares import host_user_shares
 from ownership.windows import Window
 
 DAY = date(2026, 3, 2)

@@ -5,7 +5,7 @@ import pytest
 
 from ownership.coverage import BRANCHES, events_by_day, funnel, owned_percent, shares_of_leaders
 from ownership.decisions import Rules
-from ownership.schemas import LogonDays
+from ownership.tables import LogonDays
 from tests.ownership.builders import counts, decide, host, hosts, table, user, users
 
 NOON = datetime(2026, 3, 10, 12, tzinfo=UTC)

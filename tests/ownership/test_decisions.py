@@ -2,7 +2,7 @@ from datetime import date
 
 import pytest
 
-from ownership import schemas
+from ownership import tables as schemas
 from ownership.decisions import Rules, owner_decisions, summary
 from ownership.matching import username_matches
 from ownership.windows import Window

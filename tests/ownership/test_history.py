@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ownership import schemas
+from ownership import tables as schemas
 from ownership.decisions import Rules
 from ownership.history import changed_decisions, changes_of, latest
-from ownership.schemas import OwnerDecisionsHistory
+from ownership.tables import OwnerDecisionsHistory
 from tests.ownership.builders import NOW, counts, decide, host, hosts, user, users
 
 NOTHING = schemas.empty(OwnerDecisionsHistory)

@@ -1,5 +1,5 @@
 from ownership.lineage import LINEAGE
-from ownership.schemas import TABLES, polars_schema
+from ownership.tables import TABLES, polars_schema
 
 FROM_SERVICES = {"logon_counts", "logon_days", "inventory_hosts", "inventory_users"}
 OF_THE_RUN = {

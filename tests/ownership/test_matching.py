@@ -1,7 +1,7 @@
 import polars as pl
 import pytest
 
-from ownership import schemas
+from ownership import tables as schemas
 from ownership.decisions import Rules
 from ownership.matching import username_matches
 from tests.ownership.builders import counts, shares_of, user, users

@@ -7,7 +7,7 @@ import pytest
 from ownership import quality
 from ownership.decisions import Rules
 from ownership.matching import username_matches
-from ownership.schemas import LogonDays, OwnerWrites
+from ownership.tables import LogonDays, OwnerWrites
 from tests.ownership.builders import counts, decide, host, hosts, shares_of, table, user, users
 
 NOW = datetime(2026, 3, 10, 12, tzinfo=UTC)

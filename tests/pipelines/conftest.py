@@ -6,13 +6,13 @@ import polars as pl
 import pytest
 import yaml
 
-from ownership import schemas
+from ownership import tables as schemas
 from ownership.decisions import Rules
 from ownership.matching import username_matches
-from ownership.schemas import LogonDays
+from ownership.tables import LogonDays
 from ownership.windows import days_of
 from pipelines.cli import main
-from resources.tables import Tables
+from resources.store.tables import Tables
 from tests.ownership.builders import (
     NOW,
     PEOPLE,

@@ -7,7 +7,7 @@ from contextlib import closing
 
 import pytest
 
-from resources.journal import Journal
+from resources.writeback.journal import Journal
 
 
 @pytest.fixture
@@ -127,7 +127,7 @@ def test_a_journal_that_cannot_be_copied_is_named_and_nothing_is_left(
     call, home, tmp_path, monkeypatch, trouble
 ):
     journal, out = home / "tables" / "head_office" / "writes.sqlite", tmp_path / "backup.tar"
-    monkeypatch.setattr("resources.backup._LOCKED_SECONDS", 0.1)
+    monkeypatch.setattr("resources.store.backup._LOCKED_SECONDS", 0.1)
     with closing(sqlite3.connect(journal, isolation_level=None)) as other:
         if trouble == "locked":
             other.execute("PRAGMA locking_mode = EXCLUSIVE")

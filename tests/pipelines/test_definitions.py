@@ -14,7 +14,7 @@ from dagster._core.definitions.utils import DISALLOWED_NAMES
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ownership.schemas import TABLES
+from ownership.tables import TABLES
 from pipelines.definitions import build_definitions
 from resources.settings import load_instances, slug_of
 

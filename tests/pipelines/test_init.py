@@ -8,7 +8,7 @@ from urllib.request import url2pathname
 import polars as pl
 import pytest
 
-from ownership.identities import fits_any, fold_username
+from ownership.names import fits_any, normalise_username
 from pipelines.cli import main
 from resources.settings import Instance, load_instance
 
@@ -87,7 +87,7 @@ def test_its_first_line_leads_editors_to_the_schema(file):
 )
 def test_the_suggested_exclusions_take_out_accounts_that_are_not_people(file, username, excluded):
     patterns = load_instance(file).rules.exclude_users
-    assert pl.select(fits_any(fold_username(pl.lit(username)), patterns)).item() is excluded
+    assert pl.select(fits_any(normalise_username(pl.lit(username)), patterns)).item() is excluded
 
 
 def test_an_existing_file_is_left_alone(init, capsys):

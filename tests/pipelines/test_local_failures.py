@@ -69,7 +69,7 @@ def test_an_error_in_the_program_shows_its_trace_and_ends_as_a_failure(call, sto
     def wrong(*_, **__):
         raise KeyError("no such key")
 
-    monkeypatch.setattr("pipelines.cli.explain.host_story", wrong)
+    monkeypatch.setattr("pipelines.cli.explain.host_explanation", wrong)
     status, out, err = call("explain", "--instance", stored, "--json", "pc-2")
     assert (status, json.loads(out)) == (1, {"error": "an error in the program: KeyError: 'no such key'"})
     assert "Traceback" in err

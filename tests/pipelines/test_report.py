@@ -10,7 +10,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from resources.tables import Tables
+from resources.store.tables import Tables
 from tests.ownership.builders import NOW, RUN
 
 
@@ -29,7 +29,7 @@ def test_the_page_is_a_file_of_its_owner_alone_and_tells_of_the_last_run(call, s
 
 def test_the_page_tells_what_has_changed_since_the_run_before(call, stored, tmp_path):
     tables = Tables(tmp_path / "home", "head_office")
-    decisions = tables.scan("owner_decisions").collect()
+    decisions = tables.read("owner_decisions").collect()
     (tables.disk / "owner_decisions_history" / f"{RUN}.parquet").unlink()
     yesterday = NOW - timedelta(days=1)
     before = decisions.filter(pl.col("hostname") != "=cmd()").with_columns(

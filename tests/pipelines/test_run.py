@@ -6,12 +6,12 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from ownership.schemas import LogonCounts, LogonDays
+from ownership.tables import LogonCounts, LogonDays
 from ownership.windows import Window, days_of
 from pipelines.cli.run import chosen_window, days_to_look_at
 from resources.errors import ConfigurationError
 from resources.settings import Instance
-from resources.tables import Tables
+from resources.store.tables import Tables
 from tests.ownership.builders import table
 
 BERLIN = ZoneInfo("Europe/Berlin")

@@ -14,10 +14,10 @@ import polars as pl
 import pytest
 import yaml
 
-from ownership import schemas
+from ownership import tables as schemas
 from pipelines.cli import main
 from pipelines.cli.sql import opening_lines
-from resources.tables import Tables
+from resources.store.tables import Tables
 from tests.ownership.builders import NOW, host, hosts
 
 ASSET_OWNERS = Path(sys.executable).with_name("asset-owners")

@@ -10,7 +10,7 @@ import pytest
 from ownership.decisions import Rules
 from ownership.history import changed_decisions, changes_of
 from ownership.matching import username_matches
-from ownership.schemas import OwnerDecisionsHistory, empty
+from ownership.tables import OwnerDecisionsHistory, empty
 from reports import page as page_module
 from reports.page import report_page
 from tests.ownership.builders import (

@@ -4,7 +4,7 @@ import threading
 from collections import Counter
 from pathlib import Path
 
-from resources.inventory import InventoryClient
+from resources.inventory.client import InventoryClient
 from resources.settings import Platform
 from sandbox.inventory import Account
 

@@ -8,9 +8,9 @@ from urllib.parse import quote, quote_plus, urlencode
 import pytest
 
 from resources.errors import ConfigurationError, ServiceError
-from resources.inventory_session import LOGIN, MFA
+from resources.inventory.session import LOGIN, MFA
 from resources.redaction import redacted, redacted_start
-from resources.search import SearchClient
+from resources.search.client import SearchClient
 from sandbox.inventory import Account
 from tests.resources import inventory_world
 from tests.resources.http_stub import Reply, Stub, envelope

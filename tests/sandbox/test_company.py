@@ -11,10 +11,10 @@ import polars as pl
 import pytest
 
 from ownership.decisions import Rules, owner_decisions
-from ownership.evidence import host_user_shares
-from ownership.identities import owner_ids
 from ownership.matching import FIELDS, username_matches
-from ownership.schemas import InventoryHosts, InventoryUsers, LogonCounts, polars_schema, validated
+from ownership.names import owner_ids
+from ownership.shares import host_user_shares
+from ownership.tables import InventoryHosts, InventoryUsers, LogonCounts, polars_schema, validated
 from ownership.windows import Window
 from sandbox.company import DEMO_RULES, MAPPING, generate
 

@@ -1,0 +1,124 @@
+"""What is decided about, and who leads its logons.
+
+A subject is a host asset with all its names, or a host name of the documents that no asset has. What follows
+for it is decided in `decisions`.
+"""
+
+from collections.abc import Sequence
+
+import polars as pl
+
+from ownership.names import fits_any, normalise_hostname
+from ownership.shares import ranked
+
+
+def hosts_with_leaders(
+    shares: pl.LazyFrame, hosts: pl.LazyFrame, *, short: bool, exclude_hosts: Sequence[str]
+) -> pl.LazyFrame:
+    """Find the subjects and what the logons under all their names add up to (readings §1.4 to §1.6).
+
+    Args:
+        shares: Rows of `host_user_shares`.
+        hosts: Rows of `inventory_hosts`.
+        short: Whether host names are compared without their domain part, as in the shares.
+        exclude_hosts: Wildcards for whole or short host names.
+
+    Returns:
+        host_id (null where no asset has the name), owner_ids, problem, hostname (the first), excluded,
+        collides; the leader's username, events, share, first_seen, last_seen; total_events, user_count,
+        runner_up_username, runner_up_events. Without logons the counts are 0 and the rest is null.
+    """
+    leaders = _leaders(shares, of="hostname").collect(engine="streaming").lazy()
+    subjects = _subjects(leaders, hosts, short=short).collect(engine="streaming").lazy()
+    names = subjects.explode("names").select("subject", hostname="names")
+    barred = (
+        names.join(_barred(shares, hosts, short=short, exclude_hosts=exclude_hosts), on="hostname")
+        .group_by("subject")
+        .agg(pl.any("excluded", "collides"))
+    )
+    # Most subjects have one name, and the shares hold its ranking; only the others are counted anew.
+    one_name = pl.col("names").list.len() <= 1
+    together = (
+        subjects.filter(~one_name)
+        .explode("names")
+        .join(shares, left_on="names", right_on="hostname")
+        .group_by("subject", "username")
+        .agg(pl.sum("events"), pl.min("first_seen"), pl.max("last_seen"))
+    )
+    alone = subjects.filter(one_name).join(leaders, on="hostname", how="left")
+    several = subjects.filter(~one_name).join(
+        _leaders(ranked(together, by="subject"), of="subject"), on="subject", how="left"
+    )
+    return (
+        pl.concat([alone, several])
+        .join(barred, on="subject", how="left")
+        .with_columns(
+            pl.col("excluded", "collides").fill_null(value=False),
+            pl.col("events", "total_events", "user_count").fill_null(0),
+        )
+    )
+
+
+def _subjects(leaders: pl.LazyFrame, hosts: pl.LazyFrame, *, short: bool) -> pl.LazyFrame:
+    """Number the subjects: subject, host_id, owner_ids, problem, names (as compared, distinct), hostname."""
+    normalised = normalise_hostname(pl.element(), short=short)
+    assets = hosts.select(
+        "host_id",
+        "owner_ids",
+        "problem",
+        # Names that cannot be read are none to compare.
+        names=pl.col("hostnames")
+        .list.eval(normalised.drop_nulls().unique(maintain_order=True))
+        .fill_null([]),
+    )
+    unlisted = leaders.join(assets.explode("names"), left_on="hostname", right_on="names", how="anti").select(
+        host_id=pl.lit(None, pl.String),
+        owner_ids=pl.lit([], pl.List(pl.String)),
+        problem=pl.lit(None, pl.String),
+        names=pl.concat_list("hostname"),
+    )
+    subjects = pl.concat([assets, unlisted]).with_row_index("subject")
+    return subjects.with_columns(hostname=pl.col("names").list.first())
+
+
+def _barred(
+    shares: pl.LazyFrame, hosts: pl.LazyFrame, *, short: bool, exclude_hosts: Sequence[str]
+) -> pl.LazyFrame:
+    """Find host names that must not name an owner, and why: hostname (as compared), excluded, collides.
+
+    Names collide when the documents, or the assets, hold two with a domain part that shorten to one; a bare
+    name beside one with a domain part is no second host (readings §1.4). Whole names never collide.
+    """
+    if not short and not exclude_hosts:
+        return pl.LazyFrame(schema={"hostname": pl.String, "excluded": pl.Boolean, "collides": pl.Boolean})
+    assets = hosts.select(pl.lit("assets").alias("side"), full="hostnames")
+    documents = shares.filter(pl.col("rank") == 1).select(
+        pl.lit("documents").alias("side"), full="hostname_spellings"
+    )
+    return (
+        pl.concat([assets, documents])
+        .explode("full")
+        .with_columns(normalise_hostname(pl.col("full")))
+        .with_columns(short=normalise_hostname(pl.col("full"), short=True))
+        .with_columns(
+            hostname="short" if short else "full",
+            excluded=fits_any(pl.col("full"), exclude_hosts) | fits_any(pl.col("short"), exclude_hosts),
+            in_domain=pl.when(pl.col("full") != pl.col("short")).then("full"),
+        )
+        .group_by("side", "hostname")
+        .agg(pl.any("excluded"), collides=pl.min("in_domain") != pl.max("in_domain"))
+        .filter(pl.col("excluded") | pl.col("collides"))
+    )
+
+
+def _leaders(users: pl.LazyFrame, *, of: str) -> pl.LazyFrame:
+    """Keep the first of each `of`'s ranked users; add how many they are, and the runner-up."""
+    runners_up = users.filter(pl.col("rank") == 2).select(
+        of, runner_up_username="username", runner_up_events="events"
+    )
+    return (
+        users.with_columns(user_count=pl.len().over(of).cast(pl.Int64))
+        .filter(pl.col("rank") == 1)
+        .select(of, "username", "events", "total_events", "share", "user_count", "first_seen", "last_seen")
+        .join(runners_up, on=of, how="left")
+    )

@@ -1,0 +1,76 @@
+"""Names and ids: when two spellings mean one user or one host, and whether a host has an owner.
+
+Who logged on where, and what follows from it, is not decided here.
+"""
+
+import unicodedata
+from collections.abc import Sequence
+
+import polars as pl
+
+_ADDRESS_OR_FIRST_LABEL = r"^(\s*\d{1,3}(?:\.\d{1,3}){3}\s*$|[^.]*)"
+
+
+def normalise_name(expr: pl.Expr) -> pl.Expr:
+    """Fold names as they are compared: lower case, NFC, trimmed; empty and `-` are null (readings §1)."""
+    # Lower case first: it can leave a letter and an accent side by side that NFC then joins (J + caron → ǰ).
+    normalised = expr.str.to_lowercase().str.normalize("NFC").str.strip_chars()
+    return pl.when(~normalised.is_in(["", "-"])).then(normalised)
+
+
+def normalise_username(expr: pl.Expr) -> pl.Expr:
+    r"""Fold user names without their domain: `CORP\Alice`, `alice@corp.example` → `alice` (readings §1.3)."""
+    return normalise_name(expr.str.replace_all(r"(?s)^.*\\|@.*$", ""))
+
+
+def normalise_hostname(expr: pl.Expr, *, short: bool = False) -> pl.Expr:
+    """Fold host names; `short` drops the domain part, which an IPv4 address does not have (readings §1.4)."""
+    return normalise_name(expr.str.extract(_ADDRESS_OR_FIRST_LABEL) if short else expr)
+
+
+def printable(text: str) -> str:
+    """Show a name so that it acts on no terminal and no page: what does not print is shown as an escape.
+
+    Among that are control characters, line breaks and marks that turn the direction of writing.
+    """
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def printable_lines(text: str) -> str:
+    """Show a text of several lines, each `printable`; names in it must have been made printable before.
+
+    Otherwise the line breaks of a name could not be told from those of the text.
+    """
+    return "\n".join(map(printable, text.split("\n")))
+
+
+def owner_ids(value: object) -> list[str]:
+    """Ids in an owner field as the inventory returns it: null, an id, or a list of ids (readings §2.4).
+
+    Returns:
+        Ids as strings, in the inventory's order; [] when the host has no owner.
+
+    Raises:
+        TypeError: the field holds something else than ids.
+    """
+    items = value if isinstance(value, list) else [value]
+    for item in items:
+        if isinstance(item, bool) or not isinstance(item, str | int | None):
+            raise TypeError(f"an owner is an id or a list of ids, not {value!r:.80}")
+    return [str(item) for item in items if item not in (None, "")]
+
+
+def wildcard_regex(patterns: Sequence[str]) -> str | None:
+    """Return a regular expression for normalised names that fit any of the patterns; None without patterns.
+
+    `*` stands for any characters, `?` for one, everything else for itself. Case is normalised as in names.
+    """
+    normalised = (unicodedata.normalize("NFC", pattern.lower()).strip() for pattern in patterns)
+    literal = (pl.escape_regex(pattern).replace(r"\*", ".*").replace(r"\?", ".") for pattern in normalised)
+    return f"(?s)^(?:{'|'.join(literal)})$" if patterns else None
+
+
+def fits_any(name: pl.Expr, patterns: Sequence[str]) -> pl.Expr:
+    """Tell whether a normalised name fits any of the wildcard patterns."""
+    regex = wildcard_regex(patterns)
+    return pl.lit(value=False) if regex is None else name.str.contains(regex)

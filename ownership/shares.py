@@ -1,0 +1,154 @@
+"""Whose logons a host's are: counts of spelled names in, shares of normalised names out.
+
+Who owns the host is not decided here.
+"""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import polars as pl
+
+from ownership.names import fits_any, normalise_hostname, normalise_name, normalise_username
+from ownership.tables import HostUserShares, polars_schema
+
+
+def host_user_shares(
+    counts: pl.LazyFrame, *, exclude_users: Sequence[str], hostname_match: Literal["exact", "short"]
+) -> pl.DataFrame:
+    r"""Compute each user's share of each host's logons (§1 rules 1 to 3; readings §1.1, §1.3, §1.4, §1.6).
+
+    Args:
+        counts: Rows of `logon_counts`, those of the look-back window.
+        exclude_users: Wildcards for user names (`svc_*`) or whole spellings (`corp\adm*`) that do not count.
+        hostname_match: Whether host names are compared whole or without their domain part.
+
+    Returns:
+        Rows of `host_user_shares`, sorted by hostname and rank.
+    """
+    host, user = pl.col("document_hostname"), pl.col("document_username")
+    # Collected here because what follows reads the pairs of spellings several times, a quarter of the counts.
+    # As categories, spellings are numbers to joins and groups: with the cast, three quarters of the time.
+    pairs = (
+        counts.group_by(host, user)
+        .agg(pl.sum("events"), first_seen=pl.min("day"), last_seen=pl.max("day"))
+        .with_columns(pl.col(pl.String).cast(pl.Categorical))
+        .collect(engine="streaming")
+        .lazy()
+    )
+    # A name is normalised once and gets a number, too: numbers are grouped and sorted in a third of the time.
+    hosts = _numbered(
+        pairs.select(host.unique()).with_columns(
+            hostname=normalise_hostname(host.cast(pl.String), short=hostname_match == "short")
+        ),
+        number="host",
+    )
+    users = _numbered(
+        pairs.select(user.unique())
+        .with_columns(username=normalise_username(user.cast(pl.String)))
+        .filter(
+            ~fits_any(pl.col("username"), exclude_users),
+            ~fits_any(normalise_name(user.cast(pl.String)), exclude_users),
+        ),
+        number="user",
+    )
+    host_names = hosts.group_by("host", maintain_order=True).agg(pl.first("hostname"), host.cast(pl.String))
+    user_names = users.unique("user", maintain_order=True)
+    return (
+        ranked(_counted(pairs, hosts, users), by="host", then="user")
+        .with_columns(
+            hostname=_named(host_names["hostname"], by="host"),
+            hostname_spellings=_named(host_names["document_hostname"], by="host"),
+            username=_named(user_names["username"], by="user"),
+        )
+        .select(*polars_schema(HostUserShares))
+        # Streaming returns chunks; of lists in one piece, writing Parquet copies all for each row group.
+        .collect(engine="streaming")
+    )
+
+
+def _numbered(names: pl.LazyFrame, *, number: str) -> pl.DataFrame:
+    """Number normalised names from 0, in their order; `<number>_alone` tells those that have one spelling.
+
+    Args:
+        names: The spelling, and the normalised name; null where the spelling counts as lacking.
+        number: Name of the column with the number.
+    """
+    spelling, name = names.collect_schema().names()
+    return (
+        names.drop_nulls()
+        .sort(name, spelling)
+        .with_columns(
+            pl.col(name).rle_id().alias(number), (pl.len().over(name) == 1).alias(f"{number}_alone")
+        )
+        .collect(engine="streaming")
+    )
+
+
+def _named(names: pl.Series, *, by: str) -> pl.Expr:
+    """Look names up by number, which is their place: far quicker than a join, if they lie in one piece."""
+    return pl.lit(names.rechunk()).gather(by)
+
+
+def _counted(pairs: pl.LazyFrame, hosts: pl.DataFrame, users: pl.DataFrame) -> pl.LazyFrame:
+    """Add the pairs of spellings up to pairs of names: host, user (numbers) and what is counted of them."""
+    user = pl.col("document_username")
+    numbered = (
+        pairs.join(hosts.lazy().drop("hostname"), on="document_hostname")
+        .join(users.lazy().drop("username"), on="document_username")
+        .drop("document_hostname")
+        .collect(engine="streaming")
+        .lazy()
+    )
+    # Most names have one spelling: their pairs are rows already.
+    alone = pl.col("host_alone") & pl.col("user_alone")
+    rows = numbered.filter(alone).select(
+        "host",
+        "user",
+        "events",
+        "first_seen",
+        "last_seen",
+        username_spellings=pl.concat_list(user.cast(pl.String)),
+    )
+    added = (
+        numbered.filter(~alone)
+        .group_by("host", "user")
+        .agg(pl.sum("events"), pl.min("first_seen"), pl.max("last_seen"), username_spellings=user.unique())
+        .with_columns(pl.col("username_spellings").list.eval(pl.element().cast(pl.String).sort()))
+    )
+    return pl.concat([rows, added])
+
+
+def ranked(users: pl.LazyFrame, *, by: str, then: str = "username") -> pl.LazyFrame:
+    """Rank the users of each `by`: most events first, ties by `then`; add total_events, share and rank."""
+    return (
+        users.sort(by, "events", then, descending=[False, True, False])
+        .with_columns(
+            total_events=pl.sum("events").over(by),
+            rank=pl.col(by).cum_count().over(by).cast(pl.Int64),
+        )
+        .with_columns(share=pl.col("events") / pl.col("total_events"))
+    )
+
+
+def users_with_several_domains(shares: pl.DataFrame) -> pl.DataFrame:
+    r"""Find users whom one host's documents place in several domains, as in `CORP\alice` and `LAB\alice`.
+
+    They were counted as one user (readings §1.3); whether they are is for a person to say.
+
+    Returns:
+        hostname, username, domains (sorted); a row for each user in doubt on each host.
+    """
+    spelling = pl.col("username_spellings")
+    domain = pl.coalesce(spelling.str.extract(r"(?s)^(.*)\\"), spelling.str.extract(r"(?s)^[^@]*@(.*)$"))
+    return (
+        shares.lazy()
+        .filter(spelling.list.len() > 1)
+        .explode("username_spellings")
+        .select("hostname", "username", domains=normalise_name(domain))
+        .drop_nulls("domains")
+        .group_by("hostname", "username")
+        .agg(pl.col("domains").unique().sort())
+        .filter(pl.col("domains").list.len() > 1)
+        .sort("hostname", "username")
+        .collect()
+    )

@@ -1,0 +1,22 @@
+"""How a command ends that failed: its message, its exit status, and a trace where it was unexpected."""
+
+import sys
+import traceback
+
+from ownership.names import printable_lines
+from resources.errors import ConfigurationError
+from resources.failures import operator_message
+
+
+def message_and_status(error: Exception) -> tuple[str, int]:
+    """Return the message and the exit status (readings §8); of an error in the program print the trace."""
+    message = operator_message(error)
+    if message is None:
+        print(printable_lines("".join(traceback.format_exception(error))), end="", file=sys.stderr)
+        message = f"an error in the program: {type(error).__name__}: {error}"
+    return message, 2 if isinstance(error, ConfigurationError) else 1
+
+
+def print_error(message: str) -> None:
+    """Tell the person at the terminal, or the log of a service, why a command failed."""
+    print(printable_lines(f"asset-owners: {message}"), file=sys.stderr)

@@ -1,0 +1,356 @@
+"""The whole story of one host, from the counts to the write: as plain values, and in words.
+
+It tells what the tables hold and decides nothing itself; what would change the outcome is told by `remedies`.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any
+
+import polars as pl
+
+from ownership.decisions import Rules
+from ownership.names import normalise_hostname, printable
+from ownership.shares import ranked
+from reports.remedies import FieldNames, remedies
+
+_SHOWN_USERS = 10
+
+_EVIDENCE = {
+    "unreadable_asset": "The asset cannot be read: {problem}.",
+    "no_hostname": "The asset has no host name, so no logon can be its own.",
+    "excluded_host": "Host names like this are excluded (exclude_hosts).",
+    "hostname_collision": "The short name stands for hosts of different domains; nobody is guessed.",
+    "no_logons": "Nobody logged on in the window.",
+    "too_few_events": "{total_events} is fewer logon events than min_events asks for.",
+    "single_user": "{username} is the only user, with all of the logon events ({total_events}).",
+    "majority": "{username} has {events} of {total_events} logon events ({share}), over "
+    "{threshold_percent}%.",
+    "no_majority": "No user has over {threshold_percent}% of the {total_events} logon events; "
+    "{username} comes first with {events} ({share}).",
+}
+_MATCH = {
+    "matched": "{username} is the user asset {resolved_owner}, found by {matched_by}.",
+    "no_user_asset": "No user asset has the name {username}.",
+    "ambiguous_user": "By {matched_by}, {username} may be any of {candidate_ids}; nobody is guessed.",
+}
+_ODD_USER = "{username} fits the user asset {user_id}, which cannot be read ({problem}); nobody is guessed."
+_ACTION = {
+    "write": "The host had no owner, so {resolved_owner} is to be written.",
+    "agree": "The host has that owner already ({existing_owner}); nothing to do.",
+    "conflict": "The host has another owner ({existing_owner}), who stays: a conflict.",
+    "keep": "The host keeps its owner {existing_owner}.",
+    "none": "The host stays without an owner.",
+    "no_host": "No host asset has this name, so there is nothing to write to.",
+}
+_LEFT_ALONE = "Nothing is written to an asset that cannot be read."
+_OUTCOME = {
+    "planned": "Planned, not written",
+    "intended": "Begun, outcome not known yet",
+    "written": "Written",
+    "owned_meanwhile": "Not written, the host had got an owner meanwhile",
+    "failed": "Refused by the service",
+    "not_written": "Not written, the run ended before",
+    "undone": "Written and undone",
+}
+
+
+def host_explanation(
+    hostname: str,
+    *,
+    decisions: pl.DataFrame,
+    shares: pl.DataFrame,
+    matches: pl.DataFrame,
+    hosts: pl.DataFrame,
+    users: pl.DataFrame,
+    writes: pl.DataFrame,
+    rules: Rules,
+    fields: FieldNames,
+) -> dict[str, Any]:
+    """Gather how the owner of one host was decided, what was written, and what would change the outcome.
+
+    Args:
+        hostname: What the host was asked for by: its normalised name, or the id of its asset.
+        decisions: The host's rows of `owner_decisions`, one for each asset that bears the name.
+        shares: Rows of `host_user_shares` for all names of these assets, and for names that differ from them
+            in the domain part only.
+        matches: Rows of `username_matches` for the users of these shares.
+        hosts: Rows of `inventory_hosts` of these assets, and of those whose names differ from them in the
+            domain part only.
+        users: Rows of `inventory_users` of the candidates and of the owners of these assets.
+        writes: Rows of `owner_writes` of these assets, in the order in which they were planned.
+        rules: The instance's rules.
+        fields: The instance's field names.
+
+    Returns:
+        hostname, similar (known names that differ from it in the domain part only) and decisions, a list that
+        is empty when the host is not known. Each has the columns of `owner_decisions`, and hostnames (as
+        compared), users (most events first, each with user_assets), host_asset and user_assets (as the
+        inventory held them), writes and what_would_change.
+    """
+    frames = (shares, matches, hosts, users, writes)
+    names = pl.concat([hosts.select(hostname="hostnames").explode("hostname"), shares.select("hostname")])
+    similar = names.filter(_short(pl.col("hostname")).is_in(_normalised([hostname], short=True)))["hostname"]
+    return {
+        "hostname": hostname,
+        "similar": sorted({*_normalised(similar.to_list())} - {hostname}),
+        "decisions": [
+            _decision_explanation(decision, *frames, rules, fields)
+            for decision in decisions.iter_rows(named=True)
+        ],
+    }
+
+
+def in_words(story: Mapping[str, Any]) -> str:
+    """Tell what `host_explanation` gathered, in lines of text.
+
+    Control and direction characters in names are shown as escapes.
+    """
+    lines, told = [_shown(story["hostname"])], []
+    for decision in story["decisions"]:
+        if decision["users"] and decision["hostnames"] not in told:
+            lines += ["", *_users_table(decision)]
+            told.append(decision["hostnames"])
+        lines += ["", *_decision(decision)]
+    if not story["decisions"]:
+        similar = f" They know {_shown(story['similar'])}." if story["similar"] else ""
+        return (
+            f"{lines[0]}: the last decisions know no such host, in the inventory or in the logons.{similar}"
+        )
+    return "\n".join(lines)
+
+
+def _decision_explanation(
+    decision: Mapping[str, Any],
+    shares: pl.DataFrame,
+    matches: pl.DataFrame,
+    hosts: pl.DataFrame,
+    users: pl.DataFrame,
+    writes: pl.DataFrame,
+    rules: Rules,
+    fields: FieldNames,
+) -> dict[str, Any]:
+    is_asset = pl.col("host_id") == pl.lit(decision["host_id"], pl.String)
+    asset = next(hosts.filter(is_asset).iter_rows(named=True), None)
+    names = asset["hostnames"] or [] if asset else [decision["hostname"]]
+    compared = _normalised(names, short=rules.hostname_match == "short")
+    on_host = shares.filter(pl.col("hostname").is_in(compared))
+    of_asset = writes.filter(is_asset)
+    since = of_asset.filter(pl.coalesce("completed_at", "intended_at") >= decision["decided_at"])
+    people = dict.fromkeys([*decision["candidate_ids"], *(asset["owner_ids"] or () if asset else ())])
+    changes = remedies(
+        decision,
+        matches=matches,
+        full_names=_normalised([*names, *on_host["hostname_spellings"].explode().drop_nulls()]),
+        namesakes=_namesakes(decision, compared, shares, hosts),
+        outcome=next(reversed(since["outcome"].to_list()), None),
+        rules=rules,
+        fields=fields,
+    )
+    return {
+        **decision,
+        "hostnames": compared,
+        "users": _users(on_host, matches),
+        "host_asset": asset,
+        "user_assets": [_user_asset(user_id, users, fields) for user_id in people],
+        "writes": of_asset.to_dicts(),
+        "what_would_change": [asdict(change) for change in changes],
+    }
+
+
+def _users(on_host: pl.DataFrame, matches: pl.DataFrame) -> list[dict[str, Any]]:
+    """The users under all names of a host, most events first, each with the user assets it may stand for."""
+    together = (
+        on_host.lazy()
+        .group_by("username")
+        .agg(
+            pl.sum("events"),
+            pl.min("first_seen"),
+            pl.max("last_seen"),
+            pl.col("username_spellings").explode().unique().sort(),
+            host=pl.lit(0),
+        )
+    )
+    known = (
+        matches.lazy()
+        .drop_nulls("user_id")
+        .group_by("username")
+        .agg(user_assets=pl.struct("user_id", "matched_by", "decisive", "problem"))
+    )
+    columns = ("username", "events", "share", "first_seen", "last_seen", "username_spellings")
+    return (
+        ranked(together, by="host")
+        .join(known, on="username", how="left", maintain_order="left")
+        .select(*columns, pl.col("user_assets").fill_null([]))
+        .collect()
+        .to_dicts()
+    )
+
+
+def _user_asset(user_id: str, users: pl.DataFrame, fields: FieldNames) -> dict[str, Any]:
+    """A user asset as the inventory held it, by the names of its fields."""
+    row = next(users.filter(user_id=user_id).iter_rows(named=True), None)
+    if row is None:
+        return {"user_id": user_id, "in_inventory": False}
+    names = {field: row["user_value" if field == fields.user_value else field] for field in fields.asked}
+    others = {field: row[field] for field in ("user_department", "criticality", "problem")}
+    return {"user_id": user_id, "in_inventory": True} | names | others
+
+
+def _namesakes(
+    decision: Mapping[str, Any], compared: Sequence[str], shares: pl.DataFrame, hosts: pl.DataFrame
+) -> list[str]:
+    """Names in the logons, or for a name that no asset has assets, that differ in the domain part only."""
+    shortened = _short(pl.col("hostname")).is_in(_normalised(compared, short=True))
+    if decision["host_id"] is None:
+        named = hosts.select(pl.col("host_id").alias("known"), hostname="hostnames").explode("hostname")
+    else:
+        named = shares.select("hostname", known="hostname").filter(~pl.col("hostname").is_in(compared))
+    return named.filter(shortened)["known"].unique().sort().to_list()
+
+
+def _short(hostname: pl.Expr) -> pl.Expr:
+    return normalise_hostname(hostname, short=True)
+
+
+def _normalised(names: Sequence[str], *, short: bool = False) -> list[str]:
+    series = pl.Series("name", names, dtype=pl.String).to_frame()
+    normalised = series.select(
+        normalise_hostname(pl.col("name"), short=short).drop_nulls().unique(maintain_order=True)
+    )
+    return normalised["name"].to_list()
+
+
+def _users_table(decision: Mapping[str, Any]) -> Iterator[str]:
+    users, threshold = decision["users"], decision["threshold_percent"]
+    total = sum(user["events"] for user in users)
+    yield (
+        f"Logon events on {_shown(decision['hostnames'])}, {total} in all; "
+        f"more than {threshold}% is {threshold * total // 100 + 1} or more:"
+    )
+    rows = [("user", "events", "share", "first seen", "last seen", "user asset", "spelled")]
+    rows += [
+        (
+            _shown(user["username"]),
+            str(user["events"]),
+            f"{user['share']:.1%}",
+            str(user["first_seen"]),
+            str(user["last_seen"]),
+            _stands_for(user["user_assets"]),
+            _shown(user["username_spellings"]),
+        )
+        for user in users[:_SHOWN_USERS]
+    ]
+    name_width, *_, asset_width, _ = (max(map(len, column)) for column in zip(*rows, strict=True))
+    for name, events, share, first, last, asset, spelled in rows:
+        yield (
+            f"  {name:<{name_width}}  {events:>8}  {share:>6}  {first:<10}  {last:<10}  "
+            f"{asset:<{asset_width}}  {spelled}"
+        )
+    if len(users) > _SHOWN_USERS:
+        yield f"  and {len(users) - _SHOWN_USERS} more users"
+
+
+def _stands_for(user_assets: Sequence[Mapping[str, Any]]) -> str:
+    decisive = [asset for asset in user_assets if asset["decisive"]]
+    if not decisive:
+        return "none"
+    ids = " or ".join(
+        _shown(asset["user_id"]) + (" (unreadable)" if asset["problem"] else "") for asset in decisive
+    )
+    return f"{ids} by {decisive[0]['matched_by']}"
+
+
+def _decision(decision: Mapping[str, Any]) -> Iterator[str]:
+    values = {name: _shown(value) for name, value in decision.items()}
+    if decision["share"] is not None:
+        values["share"] = f"{decision['share']:.1%}"
+    subject = "No host asset" if decision["host_id"] is None else f"Host asset {values['host_id']}"
+    yield (
+        f"{subject}, window {decision['window_from']} to {decision['window_to']}, "
+        f"decided {_instant(decision['decided_at'])} by run {values['run_id']}:"
+    )
+    yield "  " + _EVIDENCE[decision["evidence"]].format(**values)
+    if decision["match"]:
+        odd = list(_odd_candidates(decision))
+        if not odd or len(decision["candidate_ids"]) > 1:
+            yield "  " + _MATCH[decision["match"]].format(**values)
+        yield from odd
+        yield from _later_fields(decision)
+    yield "  " + (_LEFT_ALONE if decision["problem"] else _ACTION[decision["action"]]).format(**values)
+    yield from map(_write, decision["writes"])
+    yield from _inventory(decision)
+    yield "  What would change that:"
+    yield from (f"  - {change['text']}" for change in decision["what_would_change"])
+
+
+def _odd_candidates(decision: Mapping[str, Any]) -> Iterator[str]:
+    """The user assets that make the name ambiguous because they cannot be read whole."""
+    for asset in _assets_of(decision):
+        if asset["problem"]:
+            values = {name: _shown(asset[name]) for name in ("user_id", "problem")}
+            yield "  " + _ODD_USER.format(username=_shown(decision["username"]), **values)
+
+
+def _assets_of(decision: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """The user assets that the host's leading user may stand for."""
+    for user in decision["users"]:
+        if user["username"] == decision["username"]:
+            yield from user["user_assets"]
+
+
+def _later_fields(decision: Mapping[str, Any]) -> Iterator[str]:
+    """What fields say that were not asked, because one before them knew the name."""
+    later: dict[str, list[str]] = {}
+    for asset in _assets_of(decision):
+        if not asset["decisive"]:
+            later.setdefault(asset["matched_by"], []).append(asset["user_id"])
+    for field, ids in later.items():
+        yield f"  Not asked any more: {field}, which says {_shown(ids)}."
+
+
+def _write(write: Mapping[str, Any]) -> str:
+    old, new = write["old_values"], write["new_values"]
+    fields = ", ".join(
+        f"{name} {_shown(value)}" + (f" (before: {_shown(old[name])})" if old[name] else "")
+        for name, value in new.items()
+        if value is not None
+    )
+    when = _instant(write["completed_at"] or write["intended_at"])
+    said = f" ({_shown(write['message'])})" if write["message"] else ""
+    return f"  {_OUTCOME[write['outcome']]}, {when}, run {_shown(write['run_id'])}: {fields}{said}."
+
+
+def _inventory(decision: Mapping[str, Any]) -> Iterator[str]:
+    """What the inventory held about the host and the user assets in question."""
+    host = decision["host_asset"]
+    if host or decision["user_assets"]:
+        yield "  The inventory held" + (f", {_instant(host['listed_at'])}:" if host else ":")
+    if host:
+        held = {
+            "host name": host["hostnames"],
+            "owner": host["owner_ids"],
+            "department": host["department"],
+            "criticality": host["criticality"],
+        }
+        none = "no {} that can be read" if host["problem"] else "no {}"
+        values = (f"{name} {_shown(value)}" if value else none.format(name) for name, value in held.items())
+        yield f"  - host {_shown(host['host_id'])}: {', '.join(values)}"
+    for asset in decision["user_assets"]:
+        values = (
+            f"{name} {_shown(value)}"
+            for name, value in asset.items()
+            if value and name not in {"user_id", "in_inventory", "problem"}
+        )
+        held = ", ".join(values) if asset["in_inventory"] else "no such user asset"
+        yield f"  - user {_shown(asset['user_id'])}: {held}"
+
+
+def _instant(instant: datetime) -> str:
+    return f"{instant:%Y-%m-%d %H:%M} UTC"
+
+
+def _shown(value: object) -> str:
+    """Text that cannot act on a terminal."""
+    return printable(", ".join(map(str, value)) if isinstance(value, list) else str(value))

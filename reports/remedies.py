@@ -1,0 +1,241 @@
+"""What would change the outcome for a host: how many logons, which user asset, which setting.
+
+What was decided, and why, is told in `explanations`. All counts are for the window that was decided on.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import polars as pl
+
+from ownership.decisions import Rules
+from ownership.matching import FIELDS
+from ownership.names import fits_any, normalise_hostname, printable
+
+_NEXT_RUN_WRITES = "The next run that may write sets {owner}."
+_AFTER: Mapping[str | None, str] = MappingProxyType(
+    {
+        None: _NEXT_RUN_WRITES,
+        "planned": _NEXT_RUN_WRITES,
+        "not_written": _NEXT_RUN_WRITES,
+        "intended": "The next run finds out whether {owner} was written.",
+        "failed": "Mend what the service said; the next run tries again.",
+        "owned_meanwhile": "The next run compares {owner} with the owner that the host has got meanwhile.",
+        "undone": "The next run writes {owner} again, unless rules.exclude_hosts names the host by then.",
+    }
+)
+"""What follows, by the outcome of the last write."""
+
+
+@dataclass(frozen=True)
+class FieldNames:
+    """The instance's names for fields of the inventory, as advice must call them."""
+
+    user_value: str = "user_email"
+    owner: str = "asset_owner"
+    hostname: str = "search_agent_name"
+
+    @property
+    def asked(self) -> tuple[str, ...]:
+        """Fields of user assets in the order in which they decide (readings §2.1)."""
+        return tuple(dict.fromkeys((self.user_value, *FIELDS)))
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """A change that would lead to another outcome.
+
+    Attributes:
+        change: What is to change, a word for programs.
+        text: The same for people.
+        username: The user whom it is about.
+        events: Logon events that the user lacks.
+    """
+
+    change: str
+    text: str
+    username: str | None = None
+    events: int | None = None
+
+
+def events_needed(events: int, total_events: int, *, threshold_percent: int, min_events: int) -> int:
+    """Count the further logon events with which a user would be a host's owner (§1 rules 2 and 3).
+
+    Args:
+        events: Logon events of the user on the host, at least 0.
+        total_events: Logon events of all users on the host.
+        threshold_percent: Share that the leader among several users must exceed.
+        min_events: Fewest logon events of a host that count as evidence.
+
+    Returns:
+        The smallest number of further events of that user, nobody else's, that make the user the only one or
+        give it more than the threshold, and the host enough; 0 when that is so already.
+    """
+    to_begin = max(min_events, 1) - total_events
+    if events == total_events:
+        return max(to_begin, 0)
+    # The smallest k with 100 * (events + k) > threshold * (total + k).
+    to_lead = (threshold_percent * total_events - 100 * events) // (100 - threshold_percent) + 1
+    return max(to_begin, to_lead, 0)
+
+
+def remedies(
+    decision: Mapping[str, Any],
+    *,
+    matches: pl.DataFrame,
+    full_names: Sequence[str],
+    namesakes: Sequence[str],
+    outcome: str | None,
+    rules: Rules,
+    fields: FieldNames,
+) -> Iterator[Remedy]:
+    """Tell what would lead to another outcome for one host, by the rules as they are now.
+
+    Args:
+        decision: A row of `owner_decisions`.
+        matches: Rows of `username_matches` for its user and its runner-up.
+        full_names: The host's names with their domain parts, normalised.
+        namesakes: Names in the logons, or for a name that no asset has, ids of host assets, that differ from
+            the host's in the domain part only.
+        outcome: What became of the last write of the host since the decision; None: there was none.
+        rules: The instance's rules.
+        fields: The instance's field names.
+    """
+    evidence, hostname = decision["evidence"], _shown(decision["hostname"])
+    if evidence == "unreadable_asset":
+        yield _mended("host", decision["host_id"], decision["problem"])
+    elif evidence == "no_hostname":
+        yield Remedy("hostname", f"Give the asset a host name in {fields.hostname}.")
+    elif evidence == "excluded_host":
+        yield Remedy("exclude_hosts", _excluding(full_names, rules))
+    elif evidence == "hostname_collision":
+        yield Remedy(
+            "hostname_match",
+            "Compare whole names (rules.hostname_match: exact), or give the hosts different short names.",
+        )
+    elif evidence == "no_logons":
+        lacking = events_needed(0, 0, threshold_percent=50, min_events=rules.min_events)
+        yield Remedy(
+            "more_logons", f"With {_logons(lacking)} of one user, that user would win.", None, lacking
+        )
+    elif evidence in {"too_few_events", "no_majority"}:
+        yield from _to_win(decision, matches, rules)
+    if namesakes and evidence == "no_logons":
+        yield Remedy(
+            "hostname",
+            f"The logons know {_either(namesakes)}: if that is this host, put the name into "
+            f"{fields.hostname}, or compare short names (rules.hostname_match: short).",
+        )
+    if decision["match"] == "no_user_asset":
+        yield _user_asset(decision["username"], fields)
+    if decision["match"] == "ambiguous_user":
+        yield from _one_candidate(decision, matches, fields)
+    if decision["action"] == "no_host":
+        known = f", which host asset {_either(namesakes)} has but for the domain part" if namesakes else ""
+        yield Remedy("host_asset", f"There must be a host asset with {hostname} in {fields.hostname}{known}.")
+    else:
+        yield from _to_be_written(decision, outcome, fields)
+
+
+def _mended(kind: str, asset_id: str, problem: str) -> Remedy:
+    return Remedy("mend_asset", f"Mend {kind} asset {_shown(asset_id)} in the inventory: {_shown(problem)}.")
+
+
+def _to_win(decision: Mapping[str, Any], matches: pl.DataFrame, rules: Rules) -> Iterator[Remedy]:
+    """What would make one of the two foremost users the winner."""
+    needed = {"threshold_percent": rules.share_threshold_percent, "min_events": rules.min_events}
+    first, second = decision["username"], decision["runner_up_username"]
+    events = {first: decision["events"], second: decision["runner_up_events"]}
+    for username in (first, second) if second else (first,):
+        lacking = events_needed(events[username], decision["total_events"], **needed)
+        stands_for = _stands_for(matches.filter("decisive", username=username).sort("user_id"))
+        who = _shown(username)
+        if lacking:
+            text = f"With {_logons(lacking)}, {who} would win, who {stands_for}."
+            yield Remedy("more_logons", text, username, lacking)
+        else:
+            yield Remedy("run", f"By the present rules {who} wins, who {stands_for}: run again.", username)
+    if second and not events_needed(events[first], decision["total_events"] - events[second], **needed):
+        yield Remedy(
+            "exclude_users",
+            f"If {_shown(second)} is no person, list it in rules.exclude_users: {_shown(first)} would win.",
+            second,
+        )
+
+
+def _user_asset(username: str, fields: FieldNames) -> Remedy:
+    return Remedy(
+        "user_asset",
+        f"Give {_shown(username)} a user asset, one with this name in {_either(fields.asked)}; if it is no "
+        "person, list it in rules.exclude_users.",
+        username,
+    )
+
+
+def _one_candidate(
+    decision: Mapping[str, Any], matches: pl.DataFrame, fields: FieldNames
+) -> Iterator[Remedy]:
+    """All must be readable, and the field that decided must name one of them, or a field before it."""
+    odd = matches.filter(username=decision["username"]).drop_nulls("problem").sort("user_id")
+    for user_id, problem in odd.select("user_id", "problem").iter_rows():
+        yield _mended("user", user_id, problem)
+    readable = [user_id for user_id in decision["candidate_ids"] if user_id not in odd["user_id"]]
+    if len(readable) < 2:
+        return
+    matched_by, username = decision["matched_by"], _shown(decision["username"])
+    text = f"Leave the name {username} to one of {_either(readable)} in {matched_by}"
+    if earlier := fields.asked[: fields.asked.index(matched_by)]:
+        text += f", or enter it for the right one in {_either(earlier)}, which is asked first"
+    yield Remedy("one_candidate", f"{text}.", decision["username"])
+
+
+def _to_be_written(decision: Mapping[str, Any], outcome: str | None, fields: FieldNames) -> Iterator[Remedy]:
+    """What would lead to another owner in the inventory."""
+    host, owner = _shown(decision["host_id"]), _shown(decision["resolved_owner"])
+    if decision["action"] == "conflict":
+        yield Remedy("clear_owner", f"Clear {fields.owner} of host {host}: the next run would write {owner}.")
+    elif decision["action"] == "keep":
+        yield Remedy("clear_owner", f"Clear {fields.owner} of host {host}, too: no run replaces an owner.")
+    elif decision["action"] == "agree" or outcome == "written":
+        yield Remedy("set_owner", f"Set another owner in {fields.owner} by hand: no run replaces an owner.")
+    elif decision["action"] == "write":
+        yield Remedy("run", _AFTER[outcome].format(owner=owner))
+
+
+def _excluding(full_names: Sequence[str], rules: Rules) -> str:
+    names = pl.DataFrame({"full": full_names}, schema={"full": pl.String}).with_columns(
+        short=normalise_hostname(pl.col("full"), short=True)
+    )
+    fitting = [
+        pattern
+        for pattern in rules.exclude_hosts
+        if names.select(pl.any_horizontal(fits_any(pl.all(), [pattern])).any()).item()
+    ]
+    if not fitting:
+        return "rules.exclude_hosts does not exclude it any more: run again."
+    return f"Take {_either(fitting)} out of rules.exclude_hosts."
+
+
+def _stands_for(matches: pl.DataFrame) -> str:
+    user_ids = matches["user_id"].to_list()
+    if unreadable := matches.drop_nulls("problem")["user_id"].to_list():
+        return f"fits {_either(unreadable)}, which cannot be read, so nobody is guessed"
+    if not user_ids:
+        return "has no user asset yet"
+    if len(user_ids) == 1:
+        return f"is the user asset {_shown(user_ids[0])}"
+    return f"may be any of the user assets {_either(user_ids)}"
+
+
+def _logons(events: int) -> str:
+    return f"{events:,} more logon event{'s' * (events != 1)}"
+
+
+def _either(names: Sequence[str]) -> str:
+    return " or ".join(map(_shown, names))
+
+
+def _shown(name: str | None) -> str:
+    return printable(name or "")

@@ -1,0 +1,1 @@
+"""Where assets are listed and written: the inventory service."""

@@ -1,0 +1,187 @@
+"""Assets of the inventory as rows of our tables.
+
+The service gives an asset as JSON; here its fields become the plain columns of inventory_hosts and
+inventory_users. A list may hold an odd asset, whose row says what cannot be read. How assets are fetched is
+told in `inventory`.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import NoneType
+from typing import Any
+
+import polars as pl
+
+from ownership.names import owner_ids
+from resources.errors import ProtocolError
+from resources.inventory.client import Fields
+from resources.settings import Instance
+
+_NO_FIELDS = object()
+"""Stands for each field of an asset that has none at all."""
+_TEXTS = pl.List(pl.String)
+_NO_TEXTS = pl.lit(pl.Series([[]], dtype=_TEXTS))
+
+
+def _lists(column: str) -> str:
+    """The name beside a column's own under which a page gives lists."""
+    return f"{column}, lists"
+
+
+def _problem(column: str) -> str:
+    """The name beside a column's own under which a page tells why values of it cannot be read."""
+    return f"{column}, problem"
+
+
+def _texts(value: object) -> list[str]:
+    """The values of a field that may hold none, one or several."""
+    values = value if isinstance(value, list) else [value]
+    if any(isinstance(one, bool) or not isinstance(one, str | int | float | None) for one in values):
+        raise TypeError
+    return [str(one) for one in values if one not in (None, "")]
+
+
+@dataclass(frozen=True)
+class _Column:
+    """A column of lists of texts, or of texts and nulls (`single`), and the field it comes from.
+
+    Args:
+        field: None for a column without values.
+        setting: of the instance that names the field, if one does.
+        texts: takes the texts out of a field; raises TypeError where it holds something else.
+        single: the field holds one text at most.
+    """
+
+    field: str | None
+    setting: str = ""
+    texts: Callable[[object], list[str]] = _texts
+    single: bool = False
+
+    def value(self, found: object) -> list[str] | str | None:
+        """What it holds of one asset.
+
+        Raises:
+            TypeError: saying what the field holds instead, without its value.
+        """
+        if found is _NO_FIELDS:
+            raise TypeError("it has no fields where platform.contract.fields_in says they are")
+        try:
+            texts = self.texts(found)
+        except TypeError:
+            texts = None
+        if texts is None or (self.single and len(texts) > 1):
+            named = f"{self.setting} must name a field of text"
+            remedy = named if self.setting else "the inventory must hold text there"
+            kind = type(found).__name__
+            raise TypeError(f"its field {self.field} holds a {kind}, which is not usable; {remedy}")
+        return next(iter(texts), None) if self.single else texts
+
+    def read(self, name: str, assets: Sequence[Fields]) -> Iterator[pl.Series]:
+        """What a page gives for it: texts under its name, or lists of texts under another one.
+
+        Where some cannot be read, these are null, and why stands under a third name.
+        """
+        field = self.field
+        found = [fields.get(field) for fields in assets] if field else [None] * len(assets)
+        if set(map(type, found)) <= {str, NoneType}:  # nearly always
+            yield pl.Series(name, found, dtype=pl.String)
+            return
+        values: list[list[str] | str | None] = [None] * len(found)
+        problems: list[str | None] = [None] * len(found)
+        for number, one in enumerate(found):
+            try:
+                values[number] = self.value(one)
+            except TypeError as error:
+                problems[number] = str(error)
+        if any(problems):
+            yield pl.Series(_problem(name), problems, dtype=pl.String)
+        if self.single:
+            yield pl.Series(name, values, dtype=pl.String)
+            return
+        # Through JSON: Polars takes ten times as long for lists of Python's strings.
+        texts = pl.Series(_lists(name), [json.dumps(values)]).str.json_decode(pl.List(_TEXTS))
+        yield texts.list.explode(empty_as_null=False)
+
+    def stored(self, name: str) -> pl.Expr:
+        """What the table holds, from what pages gave."""
+        said, text = pl.when(pl.col(name) != ""), pl.col(name)
+        if self.single:
+            return said.then(text)
+        return pl.coalesce(_lists(name), said.then(pl.concat_list(text)).otherwise(_NO_TEXTS)).alias(name)
+
+
+@dataclass(frozen=True)
+class AssetRows:
+    """How assets become rows of a table, without listed_at: page by page, or one by one.
+
+    A field that holds something else than text, a number or a list of them cannot be read, nor can an asset
+    whose fields are no object.
+    """
+
+    id_column: str
+    columns: Mapping[str, _Column]
+
+    def read(self, ids: Sequence[str], assets: Sequence[Fields]) -> pl.DataFrame:
+        """Take the columns out of a page of assets, as `InventoryClient.list_assets` wants them."""
+        if set(map(type, assets)) - {dict}:
+            without = {column.field: _NO_FIELDS for column in self.columns.values() if column.field}
+            assets = [fields if isinstance(fields, dict) else without for fields in assets]
+        columns = (series for name, column in self.columns.items() for series in column.read(name, assets))
+        return pl.DataFrame([pl.Series(self.id_column, ids, dtype=pl.String), *columns])
+
+    def table(self, read: pl.DataFrame) -> pl.DataFrame:
+        """Turn what was read from any number of pages into rows of the table.
+
+        What cannot be read is null, and `problem` says why.
+        """
+        given = {**dict.fromkeys(self.columns, pl.String), **dict.fromkeys(map(_lists, self.columns), _TEXTS)}
+        whole = pl.concat([pl.DataFrame(schema=given), read], how="diagonal")
+        problems = {name: pl.col(_problem(name)) for name in self.columns if _problem(name) in read.columns}
+        stored = {name: column.stored(name) for name, column in self.columns.items()}
+        for name, problem in problems.items():
+            stored[name] = pl.when(problem.is_null()).then(stored[name]).alias(name)
+        problem = pl.lit(None, pl.String)
+        if problems:
+            reasons = pl.concat_list(problems.values()).list.drop_nulls().list.unique(maintain_order=True)
+            problem = pl.when(reasons.list.len() > 0).then(reasons.list.join("; "))
+        return whole.select(self.id_column, *stored.values(), problem=problem)
+
+    def record(self, asset_id: str, fields: Fields) -> dict[str, Any]:
+        """The row of one asset as plain values, where all of it can be read.
+
+        Raises:
+            ProtocolError: a field cannot be read.
+        """
+        try:
+            columns = {
+                name: column.value(fields.get(column.field) if column.field else None)
+                for name, column in self.columns.items()
+            }
+        except TypeError as error:
+            raise ProtocolError(f"Asset {asset_id}: {error}") from error
+        return {self.id_column: asset_id, **columns, "problem": None}
+
+
+def host_rows(instance: Instance) -> AssetRows:
+    """How host assets become rows of inventory_hosts."""
+    enriched = instance.platform.contract.enrich_fields
+    columns = {
+        "hostnames": _Column(instance.platform_hostname_field, "platform_hostname_field"),
+        "owner_ids": _Column(instance.platform_user_field, "platform_user_field", owner_ids),
+        "department": _Column(enriched.user_department, single=True),
+        "criticality": _Column(enriched.criticality, single=True),
+    }
+    return AssetRows("host_id", columns)
+
+
+def user_rows(instance: Instance) -> AssetRows:
+    """How user assets become rows of inventory_users."""
+    named = ("user_email", "directory_user_sam_account_name", "directory_user_surname")
+    columns = {
+        "user_value": _Column(instance.platform_user_value_field, "platform_user_value_field"),
+        **{name: _Column(name) for name in named},
+        "user_department": _Column("user_department", single=True),
+        "criticality": _Column("criticality", single=True),
+    }
+    return AssetRows("user_id", columns)

@@ -1,0 +1,214 @@
+"""The session of one account at the inventory service: log-in, verification codes, expiry (§5).
+
+Threads share it. Whatever goes out through `exchange` carries a session that is not known to be rejected.
+"""
+
+import base64
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import requests
+from cryptography.hazmat.primitives.hashes import SHA1
+from cryptography.hazmat.primitives.twofactor.totp import TOTP
+
+from resources.errors import AuthenticationError, ConfigurationError, ServiceError, SessionExpiredError
+from resources.http import Answer, Transport
+from resources.inventory.envelope import Envelope, open_envelope
+from resources.settings import MfaRequired, Platform
+
+LOGIN = "/api/v1/auth/login"
+MFA = "/api/v1/auth/mfa"
+PROFILE = "/api/v1/profile/me"
+CODE_STEP_SECONDS = 30
+
+
+class InventorySession:
+    """The session of the platform's account; opening it resolves the secrets, the first call logs in.
+
+    Each log-in has a `requests.Session` of its own, so that a late answer to an old session cannot bring
+    its cookie into a new one. A log-in that gave no working session is not tried again: repeating it
+    locks accounts.
+
+    Raises:
+        ConfigurationError: a secret is not set, or `mfa_secret` is not one.
+    """
+
+    def __init__(
+        self,
+        platform: Platform,
+        transport: Transport,
+        *,
+        clock: Callable[[], float] = time.time,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._transport = transport
+        self._email = platform.email
+        self._password = platform.password.resolve("platform.password")
+        self._codes = (
+            Codes(platform.mfa_secret.resolve("platform.mfa_secret"), clock=clock, sleep=sleep)
+            if platform.mfa_secret
+            else None
+        )
+        self._mfa_required = platform.contract.mfa_required
+        self._lock = threading.RLock()
+        self._session: requests.Session | None = None
+        self._given_up: str | None = None
+
+    def close(self) -> None:
+        """Close the connections."""
+        with self._lock:
+            if self._session is not None:
+                self._session.close()
+
+    def exchange(self, method: str, path: str, *, resend: bool = True, **arguments: Any) -> Answer:
+        """Send one request; after a 401 log in, once for all threads, and send it once more (readings §5.2).
+
+        Args:
+            method: HTTP method.
+            path: the endpoint, from /api/v1 on.
+            resend: send it once more. What changes something is not: it says that the session had ended.
+            arguments: as for `requests.Session.request`; bodies must bear being sent twice.
+
+        Raises:
+            AuthenticationError: the log-in was refused, or the session it gave.
+            SessionExpiredError: a 401 to what is not sent again; the next call logs in.
+            TransientError, ProtocolError: as from `Transport.send`.
+        """
+        session = self._signed_in()
+        answer = self._transport.send(session, method, path, **arguments)
+        if answer.status != 401:
+            return answer
+        with self._lock:
+            first_to_know = session is self._session
+            if first_to_know:
+                self._reject()
+            if not resend:
+                # The next call logs in: a failure of the log-in would hide what this one was answered.
+                raise SessionExpiredError(
+                    f"{self._transport.where} had ended the session of {self._email} when {path} came: "
+                    "it says that it did nothing; look again before sending again"
+                )
+            session = self._signed_in()
+            if first_to_know:
+                # Nobody else has used the new session yet: a 401 to it says that log-ins do not help.
+                answer = self._transport.send(session, method, path, **arguments)
+                if answer.status == 401:
+                    raise self._give_up(
+                        f"refuses {path} with HTTP status 401 right after the log-in of {self._email}; "
+                        "check that the account may use the API"
+                        + ("" if self._codes else ", and set platform.mfa_secret if it needs a code")
+                    )
+                return answer
+        # Another thread has logged in meanwhile.
+        answer = self._transport.send(session, method, path, **arguments)
+        if answer.status == 401:
+            raise self._give_up(
+                f"refuses {path} with HTTP status 401 twice, after a log-in of {self._email} in between: "
+                "its sessions do not last; check how long, and for how many requests, the service keeps a "
+                "session, and that no other program logs in with this account"
+            )
+        return answer
+
+    def _signed_in(self) -> requests.Session:
+        with self._lock:
+            if self._given_up:
+                raise AuthenticationError(self._given_up)
+            if self._session is None:
+                self._session = self._log_in()
+            return self._session
+
+    def _reject(self) -> None:
+        """Throw the cookies away; requests of other threads that are still on their way may end."""
+        if self._session is not None:
+            self._session.cookies.clear()
+            self._session = None
+
+    def _give_up(self, reason: str) -> AuthenticationError:
+        """Log in no more, and send nothing with the session that is there; the first reason stays."""
+        with self._lock:
+            self._reject()
+            self._given_up = self._given_up or f"{self._transport.where} {reason}"
+            return AuthenticationError(self._given_up)
+
+    def _log_in(self) -> requests.Session:
+        """Log in, with a code where one is needed; a refused code is tried once more with the next one.
+
+        The second try is a log-in of its own: a refusal may have ended the session the first one began.
+        """
+        refusal: ServiceError | None = None
+        for _ in range(2):
+            session = self._transport.new_session()
+            if not self._needs_code(session):
+                return session
+            if self._codes is None:
+                raise self._give_up(
+                    f"asks {self._email} for a verification code; set platform.mfa_secret to the account's "
+                    "TOTP secret"
+                )
+            code = self._codes.next()
+            refusal = self._call(session, "POST", MFA, secrets=(code,), data={"code": code}).refusal
+            if refusal is None:
+                return session
+        raise self._give_up(
+            f"refused two verification codes in a row; check platform.mfa_secret and this machine's clock "
+            f"({refusal})"
+        )
+
+    def _needs_code(self, session: requests.Session) -> bool:
+        """Send the password; true when the session is not complete without a code (readings §5.3)."""
+        form = {"email": self._email, "password": self._password}
+        login = self._call(session, "POST", LOGIN, secrets=(self._password,), data=form)
+        if _announces_code(login, self._mfa_required):
+            return True
+        if login.refusal:
+            raise self._give_up(
+                f"refused the log-in of {self._email}; check platform.email and platform.password "
+                f"({login.refusal})"
+            )
+        return self._codes is not None and self._call(session, "GET", PROFILE).refusal is not None
+
+    def _call(self, session: requests.Session, method: str, path: str, **arguments: Any) -> Envelope:
+        return open_envelope(self._transport.send(session, method, path, **arguments), path, self._transport)
+
+
+def _announces_code(login: Envelope, required: MfaRequired) -> bool:
+    value: Any = login.members
+    for part in required.member.split("."):
+        value = value.get(part) if isinstance(value, dict) else None
+    return value == required.equals
+
+
+class Codes:
+    """Verification codes (TOTP: SHA-1, six digits, 30 seconds), each given once.
+
+    Raises:
+        ConfigurationError: the secret is not base32.
+    """
+
+    def __init__(self, secret: str, *, clock: Callable[[], float], sleep: Callable[[float], None]) -> None:
+        letters = "".join(secret.split()).upper().rstrip("=")
+        try:
+            key = base64.b32decode(letters + "=" * (-len(letters) % 8))
+        except ValueError:
+            key = b""
+        if not key:
+            raise ConfigurationError(
+                "platform.mfa_secret: is not a TOTP secret in base32 (letters A to Z, digits 2 to 7); "
+                "copy the one the service shows for typing in by hand"
+            )
+        sha1 = SHA1()  # noqa: S303  (what RFC 6238 and every authenticator app start from)
+        self._totp = TOTP(key, 6, sha1, CODE_STEP_SECONDS, enforce_key_length=False)
+        self._clock = clock
+        self._sleep = sleep
+        self._next_step = 0
+
+    def next(self) -> str:
+        """The code of the current step; after waiting for the next one when this one's was given already."""
+        wait = self._next_step * CODE_STEP_SECONDS - self._clock()
+        if wait > 0:
+            self._sleep(wait)
+        step = max(int(self._clock() // CODE_STEP_SECONDS), self._next_step)
+        self._next_step = step + 1
+        return self._totp.generate(step * CODE_STEP_SECONDS).decode()

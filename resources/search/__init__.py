@@ -1,0 +1,1 @@
+"""Where logons come from: the search service."""

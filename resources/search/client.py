@@ -1,0 +1,579 @@
+"""The search service: logon events of a day, counted by host and user.
+
+The only call is `POST {url}/{index}/_search` (readings §3.1), the same for Elasticsearch 7 to 9 and
+OpenSearch 1 to 3: no product check, no cluster call. What the counts mean is decided in `ownership`.
+"""
+
+import json
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from typing import Annotated, Any, Generic, Self, TypeVar
+from urllib.parse import quote
+
+import msgspec
+import polars as pl
+from msgspec import Struct, field
+from requests.auth import HTTPBasicAuth
+
+from ownership.windows import day_start
+from resources.errors import (
+    AuthenticationError,
+    ConfigurationError,
+    PermissionDeniedError,
+    ProtocolError,
+)
+from resources.http import Answer, Transport, retrying
+from resources.settings import Instance, Secret
+
+LARGEST_PAGE = 50_000  # pairs; every page collects again from the start, so large pages are cheap
+SMALLEST_PAGE = 100
+DAYS_AT_ONCE = 2
+DAYS_PER_SURVEY = 1_000
+MOST_SENDERS = 20
+HOSTS_PER_SENDER = 10
+
+Name = str | int | float | bool  # a host or a user; a field may also hold numbers
+MOST_DOCUMENTS = 2**40  # in one count; the sum of so many still fits into 64 bits
+Count = Annotated[int, msgspec.Meta(ge=0, le=MOST_DOCUMENTS)]
+
+
+class _Part(Struct, gc=False):
+    """A part of an answer; in no cycle, and to look for cycles among thousands costs more than to parse."""
+
+
+class _Count(_Part):
+    doc_count: Count
+
+
+class _Carried(_Count):
+    absent: _Count
+
+
+class _Pair(_Part):
+    hostname: Name
+    username: Name
+
+
+class _PairBucket(_Part):
+    key: _Pair
+    doc_count: Annotated[int, msgspec.Meta(ge=1, le=MOST_DOCUMENTS)]  # what nobody has is no evidence
+
+
+class _Pairs(_Part):
+    buckets: list[_PairBucket]
+    after_key: _Pair | None = None
+
+
+class _Page(_Part):
+    pairs: _Pairs
+
+
+class _FirstPage(_Page):
+    hostname: _Carried
+    username: _Carried
+
+
+class _NameBucket(_Count):
+    key: Name
+
+
+class _Names(_Part):
+    buckets: list[_NameBucket]
+
+
+class _Survey(_Part):
+    days: _Names
+
+
+class _SenderBucket(_NameBucket):
+    names: _Names
+
+
+class _SenderBuckets(_Part):
+    buckets: list[_SenderBucket]
+
+
+class _Senders(_Part):
+    senders: _SenderBuckets
+
+
+class _Total(_Part):
+    value: Count
+
+
+class _Hits(_Part):
+    total: _Total = field(default_factory=lambda: _Total(0))
+
+
+class _Shards(_Part):
+    failed: int
+
+
+class _Clusters(_Part):
+    skipped: int = 0
+    partial: int = 0
+    failed: int = 0
+
+
+A_co = TypeVar("A_co", covariant=True)
+
+
+class _Found(_Part, Generic[A_co]):
+    """An answer to a search; its aggregations are missing where the pattern matches no index."""
+
+    timed_out: bool
+    shards: _Shards = field(name="_shards")
+    clusters: _Clusters = field(name="_clusters", default_factory=_Clusters)
+    hits: _Hits = field(default_factory=_Hits)
+    aggregations: A_co | None = None
+
+
+@dataclass(frozen=True)
+class DayOfLogons:
+    """What the index holds for one day.
+
+    `counts`: document_hostname, document_username, events; one row a pair, events >= 1. A document with
+    several users counts once for each. The totals count documents: `matching` the query, of them
+    `lacking_user` and `lacking_host`; empty and `-` count as lacking (readings §1.3).
+    """
+
+    day: date
+    fetched_at: datetime
+    matching: int
+    lacking_user: int
+    lacking_host: int
+    counts: pl.DataFrame
+
+
+class SearchClient:
+    """The search service of one instance, a context manager. Opening it resolves the secrets.
+
+    Raises:
+        ConfigurationError: a secret is not set or no cookie can hold it, or `ca_file` cannot be read.
+    """
+
+    def __init__(self, instance: Instance, *, sleep: Callable[[float], None] = time.sleep) -> None:
+        self._instance = instance
+        self._sleep = sleep
+        self._page_size = LARGEST_PAGE
+        self._transport = Transport(
+            service="search service",
+            section="",
+            url=instance.url,
+            ignore_ssl=instance.ignore_ssl,
+            ca_file=instance.ca_file,
+            connections=DAYS_AT_ONCE,
+            read_timeout_seconds=300,
+        )
+        self._password = instance.password.resolve("password")
+        self._auth = HTTPBasicAuth(instance.username.encode(), self._password.encode())
+        self._cookies = {name: _cookie(name, value) for name, value in instance.cookies.items()}
+        self._session = self._transport.new_session()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._session.close()
+
+    def logons(self, days: Sequence[date]) -> Iterator[DayOfLogons]:
+        """Count the logon events of each day, in the order given, several days at once.
+
+        A survey first finds the days that hold events, so that a sparse range costs requests in
+        proportion to its data. Days are calendar days in the instance's time zone (readings §4.1).
+
+        Raises:
+            ConfigurationError: a named index that does not exist, a field that cannot be aggregated, or a
+                query that does not parse; the message names the setting.
+            AuthenticationError: the service refuses user or password, or its certificate is not trusted.
+            PermissionDeniedError: the user may not read the index.
+            TransientError: the service failed again and again.
+            ProtocolError: the answer is incomplete, or not a search service's.
+        """
+        surveyed_at = datetime.now(UTC)
+        surveys = [days[start : start + DAYS_PER_SURVEY] for start in range(0, len(days), DAYS_PER_SURVEY)]
+        with_events = {day for survey in surveys for day in self._days_with_events(survey)}
+        executor = ThreadPoolExecutor(DAYS_AT_ONCE)
+        try:
+            yield from executor.map(
+                lambda day: self._day(day) if day in with_events else _empty_day(day, surveyed_at), days
+            )
+        finally:
+            executor.shutdown(cancel_futures=True)
+
+    def totals(self, first: date, last: date) -> tuple[int, int, int]:
+        """Count the documents from `first` to `last`: matching, without a user, without a host.
+
+        Raises what `logons` raises: a field that cannot be aggregated is refused here, too.
+        """
+        aggregations = {**self._carried(), "pairs": {"composite": {"size": 1, "sources": self._sources()}}}
+        return _totals(
+            self._search([self._between(first, last)], aggregations, _Found[_FirstPage], count_documents=True)
+        )
+
+    def undated(self) -> int:
+        """Count the documents of all times that match the query when none of them has `time_field`; else 0.
+
+        They lie on no day, so that each day looks empty. Raises what `logons` raises.
+        """
+        has_time = {"exists": {"field": self._instance.time_field}}
+        if self._search([has_time], {}, _Found[_Part], count_documents=1).hits.total.value:
+            return 0
+        return self._search([], {}, _Found[_Part], count_documents=True).hits.total.value
+
+    def senders(self, day: date) -> tuple[int, pl.DataFrame]:
+        """Tell under which names the events of several hosts came on one day, as from a forwarder.
+
+        Raises what `logons` raises.
+
+        Returns:
+            The number of matching documents; and document_hostname, events, host_names (values of
+            `host.name`, at most `HOSTS_PER_SENDER`) of the `MOST_SENDERS` names with most of them.
+        """
+        by_name = {
+            "terms": {
+                "field": self._instance.hostname_field,
+                "size": MOST_SENDERS,
+                "order": {"hosts": "desc"},
+            },
+            "aggs": {
+                "hosts": {"cardinality": {"field": "host.name", "precision_threshold": 100}},
+                "names": {"terms": {"field": "host.name", "size": HOSTS_PER_SENDER}},
+            },
+        }
+        on_day = [self._between(day, day)]
+        found = self._search(on_day, {"senders": by_name}, _Found[_Senders], count_documents=True)
+        buckets = found.aggregations.senders.buckets if found.aggregations else []
+        rows = pl.DataFrame(
+            {
+                "document_hostname": _texts(bucket.key for bucket in buckets),
+                "events": pl.Series([bucket.doc_count for bucket in buckets], dtype=pl.Int64),
+                "host_names": pl.Series(
+                    [_texts(name.key for name in bucket.names.buckets) for bucket in buckets],
+                    dtype=pl.List(pl.String),
+                ),
+            }
+        )
+        return found.hits.total.value, rows
+
+    def _fields(self) -> dict[str, str]:
+        return {"hostname": self._instance.hostname_field, "username": self._instance.user_field}
+
+    def _sources(self) -> list[dict[str, Any]]:
+        return [{name: {"terms": {"field": field}}} for name, field in self._fields().items()]
+
+    def _carried(self) -> dict[str, Any]:
+        """Aggregations that count the documents with a host and those with a user; `_totals` reads them."""
+        return {
+            name: {"filter": _not_blank(field), "aggs": {"absent": {"missing": {"field": field}}}}
+            for name, field in self._fields().items()
+        }
+
+    def _days_with_events(self, days: Sequence[date]) -> list[date]:
+        """Return the days with at least one matching document, from one request where the cluster lets us."""
+        ranges = []
+        for day in days:
+            first, next_first = self._bounds(day, day)
+            ranges.append({"key": day.isoformat(), "from": first, "to": next_first})
+        by_day = {"field": self._instance.time_field, "format": "epoch_millis", "ranges": ranges}
+        try:
+            found = self._search(
+                [self._between(min(days), max(days))],
+                {"days": {"date_range": by_day}},
+                _Found[_Survey],
+                count_documents=False,
+            )
+        except _TooManyBucketsError:
+            if len(days) <= SMALLEST_PAGE:
+                raise
+            half = len(days) // 2
+            return [*self._days_with_events(days[:half]), *self._days_with_events(days[half:])]
+        buckets = found.aggregations.days.buckets if found.aggregations else []
+        with_events = {bucket.key for bucket in buckets if bucket.doc_count}
+        return [day for day in days if day.isoformat() in with_events]
+
+    def _day(self, day: date) -> DayOfLogons:
+        fetched_at = datetime.now(UTC)
+        pages = list(self._pages(day))
+        rows = pl.concat([_counts(page.aggregations.pairs.buckets) for page in pages if page.aggregations])
+        if rows.select("document_hostname", "document_username").is_duplicated().any():
+            raise self._pages_repeat(day)
+        return DayOfLogons(day, fetched_at, *_totals(pages[0]), counts=rows)
+
+    def _pages(self, day: date) -> Iterator[_Found[_Page]]:
+        """Yield the answers of a composite aggregation; the first also counts the day's documents.
+
+        The cluster's bucket limit is a setting that only an administrator may read, so the page size
+        starts high and halves whenever the cluster refuses it.
+        """
+        after: _Pair | None = None
+        ends: set[tuple[Name, ...]] = set()
+        while True:
+            size = self._page_size
+            pairs: dict[str, Any] = {"size": size, "sources": self._sources()}
+            if after:
+                pairs["after"] = msgspec.to_builtins(after)
+            aggregations = {"pairs": {"composite": pairs}, **({} if after else self._carried())}
+            try:
+                shape = _Found[_Page] if after else _Found[_FirstPage]
+                page = self._search([self._between(day, day)], aggregations, shape, count_documents=not after)
+            except _TooManyBucketsError:
+                if size <= SMALLEST_PAGE:
+                    raise
+                self._page_size = min(self._page_size, max(size // 2, SMALLEST_PAGE))
+                continue
+            if page.aggregations is None:
+                raise ProtocolError(
+                    f"The last index of {self._instance.index} at {self._instance.url} was deleted while "
+                    f"{day} was counted; run again"
+                )
+            yield page
+            after, buckets = page.aggregations.pairs.after_key, page.aggregations.pairs.buckets
+            if not after or len(buckets) < size:
+                return
+            ended = {msgspec.structs.astuple(end) for end in (after, buckets[-1].key)}
+            if ended & ends:
+                raise self._pages_repeat(day)
+            ends |= ended
+
+    def _pages_repeat(self, day: date) -> ProtocolError:
+        return ProtocolError(
+            f"The search service at {self._instance.url} gave pairs of host and user of {day} twice, which "
+            "is no evidence; check what stands between it and this machine, such as a cache"
+        )
+
+    def _bounds(self, first: date, last: date) -> tuple[int, int]:
+        """First instant of `first` and of the day after `last`, in milliseconds since 1970."""
+        instants = (day_start(day, self._instance.scan.timezone) for day in (first, last + timedelta(days=1)))
+        start, end = (round(instant.timestamp() * 1000) for instant in instants)
+        return start, end
+
+    def _between(self, first: date, last: date) -> dict[str, Any]:
+        """Query for the documents from `first` to `last`."""
+        start, end = self._bounds(first, last)
+        return {"range": {self._instance.time_field: {"gte": start, "lt": end, "format": "epoch_millis"}}}
+
+    def _search(
+        self,
+        filters: list[dict[str, Any]],
+        aggregations: dict[str, Any],
+        shape: type[_Found[A_co]],
+        *,
+        count_documents: bool | int,
+    ) -> _Found[A_co]:
+        """Aggregate the matching documents.
+
+        Args:
+            filters: queries that the documents match beside the instance's.
+            aggregations: what to aggregate.
+            shape: of the answer.
+            count_documents: whether to count the documents, or up to how many.
+        """
+        body = {
+            "size": 0,
+            "track_total_hits": count_documents,
+            "query": {"bool": {"filter": [*filters, self._query()]}},
+            "aggs": aggregations,
+        }
+        answer: Answer = retrying(self._sleep)(self._post, body)
+        try:
+            found = msgspec.json.decode(answer.body, type=shape)
+        except msgspec.ValidationError as error:
+            raise self._not_a_search_service(answer, str(error)) from error
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise self._not_a_search_service(answer) from error
+        self._raise_if_incomplete(found)
+        return found
+
+    def _query(self) -> dict[str, Any]:
+        query = self._instance.query
+        if query.lstrip().startswith("{"):
+            return json.loads(query)
+        return {"query_string": {"query": query}}
+
+    def _post(self, body: dict[str, Any]) -> Answer:
+        path = f"/{quote(self._instance.index, safe='*,-')}/_search"
+        answer = self._transport.send(
+            self._session,
+            "POST",
+            path,
+            params={
+                "allow_partial_search_results": "false",
+                "filter_path": "timed_out,_shards.failed,_clusters,hits.total,aggregations,error,status",
+            },
+            json=body,
+            auth=self._auth,
+            cookies=self._cookies,
+            secrets=(self._password, *self._cookies.values()),
+        )
+        if answer.status != 200:
+            self._raise_error(answer, path)
+        return answer
+
+    def _raise_error(self, answer: Answer, path: str) -> None:
+        """Turn an error answer into the error whose message names the setting to mend."""
+        where = f"the search service at {self._instance.url}"
+        kinds, reasons, indexes = _causes(answer.body)
+        reason = answer.sanitised("; ".join(dict.fromkeys(reasons)), 500) or answer.excerpt
+        in_index = f" in the index {answer.sanitised(', '.join(sorted(indexes)))}" if indexes else ""
+        if answer.status == 401:
+            raise AuthenticationError(
+                f"The log-in is refused by {where}; check username and password ({reason})"
+            )
+        if answer.status == 403:
+            raise PermissionDeniedError(
+                f"{self._instance.username} may not search {self._instance.index} at {where}; grant read "
+                f"and view_index_metadata on exactly that index pattern ({reason})"
+            )
+        if "too_many_buckets_exception" in kinds or "too many buckets" in reason.lower():
+            raise _TooManyBucketsError(
+                f"Even pages of {SMALLEST_PAGE} buckets are refused by {where} ({reason})"
+            )
+        if "index_not_found_exception" in kinds:
+            raise ConfigurationError(
+                f"index: {self._instance.index!r} names an index that {where} does not have; correct the "
+                f"name or use a pattern such as logs-* ({reason})"
+            )
+        if "text fields" in reason.lower() or "fielddata" in reason.lower():
+            fields = {
+                "hostname_field": self._instance.hostname_field,
+                "user_field": self._instance.user_field,
+            }
+            for setting, field in fields.items():
+                if f"[{field}]" in reason:
+                    raise ConfigurationError(
+                        f"{setting}: {field!r} is a text field{in_index}, which cannot be aggregated; name "
+                        f"its keyword field, often {field + '.keyword'!r}; where other indexes have it as "
+                        f"keyword, leave that one out of index ({reason})"
+                    )
+        if kinds & _QUERY_ERRORS:
+            raise ConfigurationError(f"query: {self._instance.query!r} is refused by {where}: {reason}")
+        self._transport.raise_if_transient(answer, path)
+        if not kinds:
+            raise self._not_a_search_service(answer)
+        if answer.status == 400:
+            raise ConfigurationError(
+                f"The search is refused by {where}{in_index}; check index, query, time_field, hostname_field "
+                f"and user_field ({reason})"
+            )
+        raise ProtocolError(f"HTTP status {answer.status} for {path} from {where}: {reason}")
+
+    def _raise_if_incomplete(self, found: _Found[Any]) -> None:
+        """Raise ProtocolError for an answer that is not the whole truth (readings §3.3)."""
+        clusters = msgspec.structs.asdict(found.clusters)
+        faults = [f"{count} clusters {state}" for state, count in clusters.items() if count]
+        if found.shards.failed:
+            faults.append(f"{found.shards.failed} shards failed")
+        if found.timed_out:
+            faults.append("the search timed out")
+        if faults:
+            raise ProtocolError(
+                f"The search service at {self._instance.url} answered incompletely ({', '.join(faults)}), "
+                "which is no evidence; mend the cluster and run again"
+            )
+
+    def _not_a_search_service(self, answer: Answer, wrong: str = "") -> ProtocolError:
+        """What an answer means that is none to a search; `wrong` is the place where it is none."""
+        if b'"aggregations"' in answer.body:  # what it said are names of hosts and users
+            return ProtocolError(
+                f"The search service at {self._instance.url} answered with what no search gives "
+                f"({wrong or 'its JSON cannot be read'}); check what stands between it and this machine"
+            )
+        return ProtocolError(
+            f"{self._instance.url} does not answer as a search service; url must be the search service "
+            f"itself, not its dashboard. It said, with HTTP status {answer.status}: {answer.excerpt}"
+        )
+
+
+def _cookie(name: str, value: Secret) -> str:
+    """A cookie's value, which has to fit into a header."""
+    text = value.resolve(f"cookies.{name}")
+    if not text.isascii() or not text.isprintable() or ";" in text:
+        raise ConfigurationError(
+            f"cookies.{name}: holds what no cookie can (a line break, a semicolon, letters outside ASCII); "
+            "copy its value alone"
+        )
+    return text
+
+
+class _TooManyBucketsError(ProtocolError):
+    """The page is larger than the cluster's bucket limit."""
+
+
+_QUERY_ERRORS = frozenset(
+    {
+        "parse_exception",
+        "parsing_exception",
+        "query_shard_exception",
+        "x_content_parse_exception",
+        "named_object_not_found_exception",
+        "json_parse_exception",
+    }
+)
+
+
+def _not_blank(field: str) -> dict[str, Any]:
+    """Query for documents whose field is not empty or `-`, which count as lacking it (readings §1.3).
+
+    Lenient, because a field of numbers can be neither and would refuse to be compared with them.
+    """
+    blank = [{"match": {field: {"query": text, "lenient": True}}} for text in ("", "-")]
+    return {"bool": {"must_not": blank}}
+
+
+def _empty_day(day: date, looked_at: datetime) -> DayOfLogons:
+    return DayOfLogons(day, looked_at, 0, 0, 0, _counts([]))
+
+
+def _totals(found: _Found[Any]) -> tuple[int, int, int]:
+    """Documents of an answer: matching, without a user, without a host."""
+    matching, page = found.hits.total.value, found.aggregations
+    if not isinstance(page, _FirstPage):  # the pattern matches no index
+        return matching, matching, matching
+    with_user, with_host = (
+        carried.doc_count - carried.absent.doc_count for carried in (page.username, page.hostname)
+    )
+    return matching, matching - with_user, matching - with_host
+
+
+def _counts(buckets: Sequence[_PairBucket]) -> pl.DataFrame:
+    """Turn buckets into rows: document_hostname, document_username, events."""
+    rows = pl.DataFrame(
+        {
+            "document_hostname": _texts(bucket.key.hostname for bucket in buckets),
+            "document_username": _texts(bucket.key.username for bucket in buckets),
+            "events": pl.Series([bucket.doc_count for bucket in buckets], dtype=pl.Int64),
+        }
+    )
+    lacking = pl.col("document_hostname", "document_username").is_in(["", "-"])
+    return rows.filter(~pl.any_horizontal(lacking))
+
+
+def _texts(names: Iterable[Name]) -> pl.Series:
+    return pl.Series(list(names), dtype=pl.String, strict=False)
+
+
+def _causes(body: bytes) -> tuple[set[str], list[str], set[str]]:
+    """Collect error types, first lines of reasons, and indexes of an error answer, outermost first."""
+    kinds: set[str] = set()
+    reasons: list[str] = []
+    indexes: set[str] = set()
+    try:
+        left = [json.loads(body)]
+    except (ValueError, RecursionError):
+        return kinds, reasons, indexes
+    while left:
+        part = left.pop()
+        if isinstance(part, dict):
+            texts = {name: text for name, text in part.items() if isinstance(text, str) and text}
+            kinds.update(texts[name] for name in ["type"] if name in texts)
+            # Further lines are the grammar of the query parser.
+            reasons += [texts[name].splitlines()[0] for name in ["reason"] if name in texts]
+            indexes.update(texts[name] for name in ["index"] if name in texts)
+            left += reversed(part.values())
+        elif isinstance(part, list):
+            left += reversed(part)
+    return kinds, reasons, indexes

@@ -1,0 +1,30 @@
+"""The instance file and the environment: what operators set.
+
+`models` says which keys there are, `files` reads them, `schema` and `page` tell authors about them.
+"""
+
+from resources.settings.environment import analysts_group, home, instances_folder, tables_location
+from resources.settings.files import BrokenInstance, load_instance, load_instances, named
+from resources.settings.models import Contract, Instance, ItemCall, ListCall, MfaRequired, Platform
+from resources.settings.names import is_slug, slug_of
+from resources.settings.secrets import Secret
+
+__all__ = [
+    "BrokenInstance",
+    "Contract",
+    "Instance",
+    "ItemCall",
+    "ListCall",
+    "MfaRequired",
+    "Platform",
+    "Secret",
+    "analysts_group",
+    "home",
+    "instances_folder",
+    "is_slug",
+    "load_instance",
+    "load_instances",
+    "named",
+    "slug_of",
+    "tables_location",
+]

@@ -1,0 +1,57 @@
+"""What the environment says: where home, tables and instance files lie, and who may read the tables."""
+
+import grp
+import os
+from pathlib import Path
+
+from upath import UPath
+
+from resources.errors import ConfigurationError
+
+
+def home() -> Path:
+    """Return the folder of catalogue, journals and Dagster's own home: ASSET_OWNERS_HOME, default ./var."""
+    return Path(os.environ.get("ASSET_OWNERS_HOME") or "var").absolute()
+
+
+def tables_location() -> UPath:
+    """Return where the tables lie: ASSET_OWNERS_TABLES, a folder or a URL; default `tables` under the home.
+
+    Raises:
+        ConfigurationError: nothing that is installed can reach the URL.
+    """
+    named = os.environ.get("ASSET_OWNERS_TABLES") or home() / "tables"
+    try:
+        location = UPath(named)
+        if isinstance(location, Path):
+            return location.absolute()
+        location = UPath(named, use_listings_cache=False)  # others write there as well
+        location.fs.invalidate_cache()  # the first use loads the driver
+    except (ImportError, ValueError) as error:
+        raise ConfigurationError(f"ASSET_OWNERS_TABLES: {named} cannot be used: {error}") from error
+    return location
+
+
+def instances_folder() -> Path:
+    """Return the folder of instance files: ASSET_OWNERS_INSTANCES, default `instances` under the home."""
+    return Path(os.environ.get("ASSET_OWNERS_INSTANCES") or home() / "instances").absolute()
+
+
+def analysts_group() -> int | None:
+    """Return the id of the group that may read tables and catalogue: ASSET_OWNERS_ANALYSTS, default none.
+
+    Raises:
+        ConfigurationError: there is no such group, or this user may not hand files to it.
+    """
+    name = os.environ.get("ASSET_OWNERS_ANALYSTS")
+    if not name:
+        return None
+    try:
+        group = grp.getgrnam(name).gr_gid
+    except KeyError as error:
+        raise ConfigurationError(f"ASSET_OWNERS_ANALYSTS: there is no group {name!r} here") from error
+    if os.geteuid() != 0 and group not in os.getgroups():
+        raise ConfigurationError(
+            f"ASSET_OWNERS_ANALYSTS: this user is no member of the group {name!r}, so it cannot share with it"
+        )
+    return group

@@ -1,0 +1,88 @@
+"""Instance files: read, checked as a whole, with messages for their author."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from resources.errors import ConfigurationError
+from resources.settings.models import Instance
+from resources.settings.names import MAX_NAME, RESERVED_SLUGS, is_slug, slug_of
+from resources.settings.yaml_file import read_section
+
+
+@dataclass(frozen=True)
+class BrokenInstance:
+    """An instance file that cannot be used, with the message for its author.
+
+    `slug` is made from the file's name, for the instance's own may be what is wrong, and is nobody else's.
+    """
+
+    path: Path
+    message: str
+    slug: str
+
+
+def named(instance: Instance | BrokenInstance, part: str) -> str:
+    """Name a part of an instance where Dagster keeps the parts of all instances side by side.
+
+    No slug holds two underscores in a row, so no part of one instance is called like another instance, or
+    like a part of it.
+    """
+    return f"{instance.slug}__{part}"
+
+
+def load_instance(path: Path) -> Instance:
+    """Read and check one instance file.
+
+    Raises:
+        ConfigurationError: naming every key that is wrong, its value (never a secret's) and the remedy.
+    """
+    instance = read_section(path, Instance)
+    if len(instance.slug) > MAX_NAME:
+        raise ConfigurationError(
+            f"{path}: name: {instance.name!r} gives an identifier of {len(instance.slug)} letters, more than "
+            f"{MAX_NAME}; shorten it"
+        )
+    if not is_slug(instance.slug):
+        raise ConfigurationError(
+            f"{path}: name: {instance.name!r} gives no usable identifier; use letters or digits, and no word "
+            "that DuckDB, Dagster or Python keeps for itself, such as main, config or class"
+        )
+    return instance
+
+
+def load_instances(folder: Path) -> list[Instance | BrokenInstance]:
+    """Read every `*.yaml` and `*.yml` of a folder; a broken file does not hide the others.
+
+    Two files whose names give the same slug are both broken. A folder that does not exist holds none.
+    """
+    paths = sorted(path for ending in ("*.yaml", "*.yml") for path in folder.glob(ending))
+    loaded = {path: _instance_or_complaint(path) for path in paths}
+    usable = {path: instance for path, instance in loaded.items() if isinstance(instance, Instance)}
+    for path, instance in usable.items():
+        twins = [str(other) for other in usable if other != path and usable[other].slug == instance.slug]
+        if twins:
+            loaded[path] = (
+                f"{path}: name: {instance.name!r} gives the identifier {instance.slug!r}, as does "
+                f"{', '.join(twins)}; give each instance its own name"
+            )
+    taken = {instance.slug for instance in loaded.values() if isinstance(instance, Instance)}
+    return [
+        BrokenInstance(path, instance, _free_slug(path, taken)) if isinstance(instance, str) else instance
+        for path, instance in loaded.items()
+    ]
+
+
+def _instance_or_complaint(path: Path) -> Instance | str:
+    try:
+        return load_instance(path)
+    except ConfigurationError as error:
+        return str(error)
+
+
+def _free_slug(path: Path, taken: set[str]) -> str:
+    """An identifier from the file's name that is not taken; takes it."""
+    slug = slug_of(path.stem)[: MAX_NAME // 2].strip("_") or "unnamed"
+    while slug in taken | RESERVED_SLUGS:
+        slug += "_broken"
+    taken.add(slug)
+    return slug

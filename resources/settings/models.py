@@ -1,0 +1,312 @@
+"""The instance file: one YAML file an instance, checked as a whole, with messages for its author.
+
+Names and defaults are those of readings §5.5 and §6. Secrets are only named here (`Secret`); they are
+resolved when a client is opened and never kept in a settings object.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from datetime import date
+from pathlib import Path
+from typing import Annotated, Literal
+from urllib.parse import urlsplit
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
+from pydantic_core import PydanticCustomError
+
+from ownership.decisions import Rules
+from resources.settings.names import MAX_NAME, slug_of
+from resources.settings.secrets import Secret
+from resources.settings.section import FilePath, Section, beside_the_file, secret_error
+from resources.settings.yaml_file import MAX_DEPTH, read_section
+
+DEFAULT_QUERY = "event.code:4624 AND event.outcome:success AND process.name:svchost.exe"
+
+
+def _service_url(value: str) -> str:
+    parts = urlsplit(value)
+    if parts.scheme not in {"http", "https"} or not parts.hostname or parts.port == 0:
+        raise ValueError("is not an address; write https://HOST:PORT")
+    if parts.username or parts.password:
+        raise secret_error("holds a user or password; write them under username and password")
+    if parts.query or parts.fragment:
+        raise ValueError("has a query or fragment; write https://HOST:PORT and, if need be, a path")
+    return value.rstrip("/")
+
+
+def _known_timezone(value: str) -> str:
+    try:
+        ZoneInfo(value)
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        raise ValueError("is no time zone; write a name such as UTC or Europe/Berlin") from error
+    return value
+
+
+def _cron_expression(value: str) -> str:
+    # Here, because Dagster takes seconds to load and most instance files name no schedule.
+    from dagster import DagsterInvalidDefinitionError, ScheduleDefinition  # noqa: PLC0415
+
+    try:
+        ScheduleDefinition(name="check", job_name="check", cron_schedule=value)
+    except DagsterInvalidDefinitionError as error:
+        raise ValueError("is no cron expression; write five fields such as 0 5 * * *, or null") from error
+    return value
+
+
+def _query_text(value: object) -> object:
+    """Query DSL may be written as text that starts with `{` or as YAML; it is kept as text."""
+    if isinstance(value, Mapping):
+        return json.dumps(value, default=str)  # YAML reads 2026-01-31 as a date
+    if isinstance(value, str) and value.lstrip().startswith("{"):
+        try:
+            content = json.loads(value)
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"starts with {{ and is no JSON: {error}") from error
+        if _is_deeper(content, MAX_DEPTH):
+            raise ValueError(f"is nested more than {MAX_DEPTH} levels deep")
+    return value
+
+
+def _is_deeper(value: object, levels: int) -> bool:
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return levels == 0 or any(_is_deeper(each, levels - 1) for each in inner)
+
+
+def _cookie_names(value: object) -> object:
+    """Refuse names that are no tokens (RFC 6265) without showing them: one may hold a value by mistake."""
+    names = [*value] if isinstance(value, Mapping) else []
+    for number, name in enumerate(names, start=1):
+        if not isinstance(name, str) or not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name):
+            raise PydanticCustomError(
+                "secret",
+                "the name of cookie {number} may have letters, digits and !#$%&'*+-.^_`|~ only; write beside "
+                "it where its value lies",
+                {"number": number},
+            )
+    return value
+
+
+def _id_text(value: object) -> object:
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+Url = Annotated[str, AfterValidator(_service_url)]
+FieldName = Annotated[str, Field(min_length=1)]
+Text = Annotated[str, Field(min_length=1)]
+
+
+class ListCall(Section):
+    """A listing endpoint: its path and the parameters that choose what it lists."""
+
+    path: Text
+    params: dict[str, Annotated[str, BeforeValidator(_id_text)]] = Field({})
+
+
+class ItemCall(Section):
+    """An endpoint for one asset: its path and the name of the parameter that carries the asset's id."""
+
+    path: Text
+    id_param: Text = "id"
+
+
+class MfaRequired(Section):
+    """What in the log-in answer says that a code is needed: a dotted path and its value."""
+
+    member: Text = "data.mfa_required"
+    equals: bool | int | str = True
+
+
+class EnrichFields(Section):
+    """Host fields that receive the owner's values; the keys are the user asset's fields."""
+
+    user_department: FieldName | None = "department"
+    criticality: FieldName | None = "criticality"
+
+
+class Contract(Section):
+    """What the specification of the inventory service does not show (readings §5.5)."""
+
+    tenant_param: Text = Field("tenant_id", description="parameter that carries the tenant id")
+    mfa_required: MfaRequired = Field(
+        MfaRequired(), description="how the log-in answer says that a code is needed"
+    )
+    hosts: ListCall = Field(
+        ListCall(path="/api/v1/assets/list", params={"type": "host"}), description="lists host assets"
+    )
+    users: ListCall = Field(
+        ListCall(path="/api/v1/assets/list", params={"type": "user"}), description="lists user assets"
+    )
+    read: ItemCall | None = Field(
+        ItemCall(path="/api/v1/assets/get"), description="reads one asset; null where the service cannot"
+    )
+    update: ItemCall = Field(
+        ItemCall(path="/api/v1/assets/update"), description="sets fields of one asset; they go beside its id"
+    )
+    fields_in: str = Field("", description="dotted path inside an item to its fields; empty = beside its id")
+    page_size: int = Field(1000, ge=1, description="items asked for in a page; the service may give fewer")
+    enrich_fields: EnrichFields = Field(EnrichFields(), description="user asset's field: host asset's field")
+
+
+def _contract_file(value: object, info: ValidationInfo) -> object:
+    """Read the contract from the file whose path is given in its place: instances may share one."""
+    return read_section(beside_the_file(Path(value), info), Contract) if isinstance(value, str) else value
+
+
+class Platform(Section):
+    """The asset-inventory service."""
+
+    url: Url = Field(description="base URL, without /api/v1")
+    email: Text = Field(description="account that signs in")
+    password: Secret = Field(description="its password")
+    mfa_secret: Secret | None = Field(None, description="its TOTP secret (base32), where MFA applies")
+    tenant_id: Annotated[Text, BeforeValidator(_id_text)] = Field(description="tenant that holds the assets")
+    ignore_ssl: bool = Field(False, description="skip certificate checks; prefer ca_file")
+    ca_file: FilePath | None = Field(None, description="PEM file with the certificate authority to trust")
+    contract: Annotated[Contract, BeforeValidator(_contract_file)] = Field(
+        Contract(),
+        description="what the specification does not show, or the path of a YAML file with it",
+    )
+
+    @property
+    def address(self) -> str:
+        """The URL in one spelling: scheme and host in lower case, without the scheme's own port."""
+        parts = urlsplit(self.url)
+        port = {"http": 80, "https": 443}[parts.scheme]
+        host = parts.netloc.lower().removesuffix(f":{port}")
+        return f"{parts.scheme}://{host}{parts.path}"
+
+
+class ScanSettings(Section):
+    """Which days are looked at, when, and what is done with the owners found."""
+
+    lookback_days: int = Field(
+        30, ge=1, le=3660, description="look-back window in calendar days, the running one included"
+    )
+    enrich: bool = Field(True, description="enrich host information by asset owner")
+    timezone: Annotated[str, AfterValidator(_known_timezone)] = Field(
+        "UTC", description="time zone of the days"
+    )
+    first_day: date = Field(date(2020, 1, 1), description="earliest day that is ever looked at")
+    late_days: int = Field(
+        2, ge=0, le=60, description="days after its end during which a day may still receive events"
+    )
+    schedule: Annotated[str, AfterValidator(_cron_expression)] | None = Field(
+        "0 5 * * *", description="cron expression in `timezone`; null = no schedule"
+    )
+    require_complete_window: bool = Field(
+        False, description="write nothing when days of the window lack events"
+    )
+
+
+class RuleSettings(Section):
+    """How owners are decided (readings §1)."""
+
+    share_threshold_percent: int = Field(
+        60, ge=50, le=99, strict=True, description="the leader of several users needs more than this share"
+    )
+    hostname_match: Literal["exact", "short"] = Field(
+        "exact", description="compare whole names, or their first label"
+    )
+    exclude_users: tuple[Text, ...] = Field(
+        (), description="user names that are not people; * and ? are wildcards"
+    )
+    exclude_hosts: tuple[Text, ...] = Field(
+        (), description="host names that get no owner; * and ? are wildcards"
+    )
+    min_events: int = Field(1, ge=1, description="fewest logon events of a host that count as evidence")
+
+    def as_rules(self) -> Rules:
+        """The same values as the rules take them."""
+        return Rules(**self.model_dump())
+
+
+class WriteSettings(Section):
+    """Limits on what a run may write."""
+
+    dry_run: bool = Field(False, description="plan only; write nothing")
+    max_writes: int = Field(10_000, ge=0, description="more planned writes than this stop the run")
+    max_write_percent: float | None = Field(
+        None,
+        gt=0,
+        le=100,
+        description="planned writes above this share of the inventory's hosts stop the run",
+    )
+    max_failed_writes: int = Field(20, ge=1, description="failed writes in a row that end the writing")
+    concurrency: int = Field(8, ge=1, le=64, description="requests to the inventory service at a time")
+    plan_days: int = Field(7, ge=1, description="a stored plan older than that is not applied")
+
+
+class KeepSettings(Section):
+    """How long the tables remember."""
+
+    evidence_days: int = Field(400, ge=1, description="days of logon counts kept")
+    history_days: int = Field(
+        400, ge=1, description="days for which past decisions, plans and writes are kept"
+    )
+
+
+class Instance(Section):
+    """One integration instance of type `search_asset_owner` (specification §2)."""
+
+    name: Text = Field(
+        max_length=MAX_NAME, description="label; its slug names job, schedule, schema and folder"
+    )
+    url: Url = Field(description="base URL of the search service")
+    username: Text = Field(description="search-service user")
+    password: Secret = Field(description="password of that user")
+    cookies: Annotated[dict[str, Secret], BeforeValidator(_cookie_names)] = Field(
+        {}, description="extra cookies added to search requests, name: value"
+    )
+    index: Text = Field("logs-*", description="index pattern to search")
+    query: Annotated[Text, BeforeValidator(_query_text)] = Field(
+        DEFAULT_QUERY,
+        description="logon events: Lucene query-string syntax, or query DSL when it starts with {",
+    )
+    user_field: FieldName = Field("user.name", description="document field holding the username")
+    hostname_field: FieldName = Field("agent.name", description="document field holding the hostname")
+    time_field: FieldName = Field("@timestamp", description="document field holding the time of the event")
+    platform_hostname_field: FieldName = Field(
+        "search_agent_name", description="asset field matched against the document hostname"
+    )
+    platform_user_field: FieldName = Field(
+        "asset_owner", description="asset field written with the resolved owner"
+    )
+    platform_user_value_field: FieldName = Field(
+        "user_email", description="user-asset field used to match the username"
+    )
+    sensor: Text = Field(description="sensor that runs the integration; a tag on its runs")
+    ignore_ssl: bool = Field(False, description="skip certificate checks; prefer ca_file")
+    ca_file: FilePath | None = Field(None, description="PEM file with the certificate authority to trust")
+    platform: Platform = Field(description="the asset-inventory service")
+    scan: ScanSettings = Field(ScanSettings(), description="days, schedule, enrichment")
+    rules: RuleSettings = Field(RuleSettings(), description="how owners are decided")
+    writes: WriteSettings = Field(WriteSettings(), description="limits on what a run may write")
+    keep: KeepSettings = Field(KeepSettings(), description="how long the tables remember")
+
+    @property
+    def slug(self) -> str:
+        """The name as an identifier: letters, digits and underscores."""
+        return slug_of(self.name)
+
+    @property
+    def target(self) -> str:
+        """The inventory that is written to: its address, the tenant, and a fingerprint (readings §7).
+
+        The fingerprint changes whenever the same id could be another asset's, or the same request could set
+        another field: with the address, the tenant, and what contract and fields say about host assets.
+        """
+        platform, contract = self.platform, self.platform.contract
+        meaning = contract.model_dump(mode="json", exclude={"users", "mfa_required", "page_size"})
+        fields = (self.platform_user_field, self.platform_hostname_field)
+        text = json.dumps([platform.address, platform.tenant_id, meaning, fields], sort_keys=True)
+        digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+        return f"{platform.address} tenant {platform.tenant_id} {digest}"
+
+    @property
+    def extraction_fingerprint(self) -> str:
+        """Changes exactly when the same day could be counted differently (readings §4.3)."""
+        settings = (self.url, self.index, self.query, self.user_field, self.hostname_field, self.time_field)
+        return hashlib.sha256(json.dumps([*settings, self.scan.timezone]).encode()).hexdigest()[:16]

@@ -1,0 +1,47 @@
+"""What all parts of an instance file have in common: strict sections, and files named beside them."""
+
+import stat
+from pathlib import Path
+from typing import Annotated, LiteralString
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationInfo
+from pydantic_core import PydanticCustomError
+
+MAX_CHARACTERS = 256 * 1024
+"""Of a file: far beyond any use. A file may be wrong, and must not keep the others waiting."""
+
+
+class Section(BaseModel):
+    """A mapping of the instance file: no other keys than its own, and not changed once it is read."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+
+def read_text(path: Path) -> str:
+    """Read a file of which nobody knows what it is: only a regular one, which ends, and only so much of it.
+
+    Raises:
+        OSError: it cannot be read, is something else, or holds more.
+        ValueError: it is no UTF-8, or the path is none.
+    """
+    if not stat.S_ISREG(path.stat().st_mode):  # to open a pipe would wait for whoever writes into it
+        raise OSError("it is no regular file; name a file on a disk")
+    with path.open(encoding="utf-8") as file:
+        text = file.read(MAX_CHARACTERS + 1)
+    if len(text) > MAX_CHARACTERS:
+        raise OSError(f"it holds more than {MAX_CHARACTERS:,} characters, which no such file needs")
+    return text
+
+
+def beside_the_file(value: Path, info: ValidationInfo) -> Path:
+    """Return a path that is relative to the folder of the file that names it."""
+    folder = (info.context or {}).get("folder", Path())
+    return folder / value.expanduser()
+
+
+FilePath = Annotated[Path, AfterValidator(beside_the_file)]
+
+
+def secret_error(message: LiteralString) -> PydanticCustomError:
+    """An error about a value that is not to be shown."""
+    return PydanticCustomError("secret", message)

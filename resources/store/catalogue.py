@@ -1,0 +1,117 @@
+"""The DuckDB catalogue that analysts open: described views over the stored tables, and nothing else."""
+
+import json
+from collections.abc import Iterator, Mapping
+from glob import escape
+from pathlib import Path
+
+import duckdb
+from filelock import FileLock
+from upath import UPath
+
+from ownership import tables as schemas
+from resources.settings import is_slug
+from resources.store.dictionary import duckdb_type
+from resources.store.files import replacing
+from resources.store.views import VIEWS
+
+OLDEST_READER = "v1.0.0"  # analysts' DuckDB is often older than ours, and 1.x cannot open what 2.0 writes
+
+
+def catalogue_path(home: Path) -> Path:
+    """Return the file that analysts open."""
+    return home / "warehouse.duckdb"
+
+
+def refresh_catalogue(home: Path, location: UPath, analysts: int | None = None) -> None:
+    """Rebuild the catalogue when the list of views has changed; open sessions keep the file they opened.
+
+    The list lies beside the catalogue, because an analyst who has the catalogue open for writing would
+    keep us from reading it.
+
+    Args:
+        home: ASSET_OWNERS_HOME.
+        location: what holds the folders of all instances.
+        analysts: id of the group that may read the catalogue.
+    """
+    listed = home / ".warehouse-views.json"
+    with FileLock(home / ".warehouse.lock"):
+        statements = list(_statements(home, location))
+        if (
+            catalogue_path(home).exists()
+            and listed.exists()
+            and json.loads(listed.read_text(encoding="utf-8")) == statements
+        ):
+            return
+        with (
+            replacing(catalogue_path(home), analysts) as path,
+            duckdb.connect(path, config={"storage_compatibility_version": OLDEST_READER}) as connection,
+        ):
+            register_file_system(connection, location)
+            for statement in statements:
+                connection.execute(statement)
+        with replacing(listed) as path:
+            path.write_text(json.dumps(statements), encoding="utf-8")
+
+
+def register_file_system(connection: duckdb.DuckDBPyConnection, location: UPath) -> None:
+    """Let a connection read tables that lie in an object store, without an extension of DuckDB's."""
+    if not isinstance(location, Path):
+        connection.register_filesystem(location.fs)
+
+
+def _statements(home: Path, location: UPath) -> Iterator[str]:
+    """Yield what makes the catalogue: a schema an instance; in it a view a table, and further views."""
+    for folder in sorted((path for path in location.glob("*") if path.is_dir()), key=str):
+        if not is_slug(folder.name):
+            continue  # no instance's
+        files = {table: pattern for table in schemas.TABLES if (pattern := _files(folder, table))}
+        if len(files) < len(schemas.TABLES):
+            continue  # being set up, or last used by an older version; its next run adds it
+        yield f"CREATE SCHEMA {identifier(folder.name)}"
+        # The views beside the tables name them without a schema: it is the one that they are made in.
+        yield f"USE {catalogue_path(home).stem}.{identifier(folder.name)}"
+        for table, model in schemas.TABLES.items():
+            yield f"CREATE VIEW {table} AS {_rows(model, files[table])}"
+            yield from _comments(table, schemas.description(model), schemas.column_descriptions(model))
+        for name, view in VIEWS.items():
+            yield f"CREATE VIEW {name} AS {view.sql}"
+            yield from _comments(name, view.comment, view.columns)
+
+
+def _files(folder: UPath, table: str) -> str | None:
+    """A pattern for the files of a table; None where there are none yet."""
+    for pattern in (f"{table}/*.parquet", f"{table}.parquet"):
+        if any(folder.glob(pattern)):
+            return f"{escape(str(folder))}/{pattern}"
+    return None
+
+
+def _rows(model: type[schemas.Table], files: str) -> str:
+    """The query of a table's rows; columns that files of older versions lack are null in their rows."""
+    later = schemas.later_columns(model)
+    # Without the option a folder named a=b on the way would become a column.
+    options = f"hive_partitioning = false{', union_by_name = true' if later else ''}"
+    rows = f"FROM read_parquet({quoted(files)}, {options})"
+    if not later:
+        return rows
+    kinds = schemas.polars_schema(model)
+    lacking = ", ".join(f"CAST(NULL AS {duckdb_type(kinds[name])}) AS {name}" for name in later)
+    older = f"SELECT {lacking} WHERE false"
+    return f"SELECT {', '.join(kinds)} FROM ({rows} UNION ALL BY NAME {older})"  # noqa: S608  (our own names)
+
+
+def _comments(view: str, comment: str, columns: Mapping[str, str]) -> Iterator[str]:
+    yield f"COMMENT ON VIEW {view} IS {quoted(comment)}"
+    for column, description in columns.items():
+        yield f"COMMENT ON COLUMN {view}.{column} IS {quoted(description)}"
+
+
+def identifier(name: str) -> str:
+    """Write a name as SQL does."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def quoted(text: str) -> str:
+    """Write a text as SQL does."""
+    return "'" + text.replace("'", "''") + "'"

@@ -1,0 +1,441 @@
+"""The stored tables: Parquet by day and by run.
+
+Below ASSET_OWNERS_HOME:
+
+    warehouse.duckdb                            views only: one schema an instance, one view a table
+    tables/<slug>/<table>.parquet               the last run that was allowed to write
+    tables/<slug>/<table>/<day>.parquet         logon_counts and logon_days, a file a day
+    tables/<slug>/owner_writes/<run>.parquet    what each run wrote; so too owner_decisions_history, what
+                                                each run decided otherwise than the one before
+    tables/<slug>/runs/<run>/                   what one run works on; a dry run leaves all it has here
+    tables/<slug>/.instance                     the name of the instance whose tables these are
+
+ASSET_OWNERS_TABLES moves the tables elsewhere, such as to an object store; the journal of writes, the locks
+and the instance's name need a disk and stay. A reader sees the old or the new file and never a part
+(`resources.store.files`). What the columns mean is in `ownership.tables`; the catalogue is made by
+`resources.store.catalogue`.
+"""
+
+import json
+import re
+import shutil
+import sqlite3
+import time
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, suppress
+from datetime import date, datetime
+from io import BytesIO
+from pathlib import Path
+from typing import IO
+
+import polars as pl
+from filelock import FileLock, Timeout
+from upath import UPath
+
+from ownership import tables as schemas
+from ownership.history import changed_decisions, latest
+from ownership.windows import Window, days_of
+from resources.errors import AssetOwnersError, ConfigurationError
+from resources.failures import MISTAKES, database_failure
+from resources.store.catalogue import catalogue_path, refresh_catalogue
+from resources.store.files import TEMPORARY, allow, replacing
+from resources.writeback.journal import Journal
+
+BY_DAY = ("logon_counts", "logon_days")
+BY_RUN = ("owner_writes", "owner_decisions_history")
+EMPTY = "empty.parquet"
+CARRIED_OVER = "carried-over.parquet"
+RUN_ID = re.compile("[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
+NO_RUNS = {Path(EMPTY).stem, Path(CARRIED_OVER).stem}  # files beside those that runs name
+LOCK_TIMEOUT_SECONDS = 600
+LEFTOVER_SECONDS = 24 * 3600
+ROW_GROUP = 128 * 1024
+"""Rows that Parquet keeps together; the names of twice as many took a fifth longer to write."""
+
+
+class Tables:
+    """The tables of one instance.
+
+    Args:
+        home: ASSET_OWNERS_HOME.
+        slug: the instance's; names its folder and its schema in the catalogue.
+        name: the instance's, which nobody else's tables in the home may be of; None: whoever's they are.
+        location: what holds the folders of all instances; None: `tables` in the home.
+        analysts: id of the group that may read tables and catalogue; None: their owner alone may.
+    """
+
+    def __init__(
+        self,
+        home: Path,
+        slug: str,
+        *,
+        name: str | None = None,
+        location: UPath | None = None,
+        analysts: int | None = None,
+    ) -> None:
+        self.home = home
+        self.slug = slug
+        self.name = name
+        self.folder = (location or UPath(home / "tables")) / slug
+        self.disk = home / "tables" / slug
+        self._analysts = analysts
+
+    def has_run(self, run_id: str) -> bool:
+        """Tell whether the run is known here: it planned or wrote something.
+
+        Raises:
+            ConfigurationError: that is no run id.
+        """
+        plan, writes = self.plan_file(run_id), self._writes_file(run_id)
+        with self._reaching():
+            return plan.exists() or writes.exists()
+
+    def exist(self) -> bool:
+        """Tell whether a run has ever decided anything."""
+        with self._reaching():
+            return self._snapshot("owner_decisions").exists()
+
+    def prepare(self) -> None:
+        """Create folders, typed empty files (a view over no file cannot be created) and the catalogue.
+
+        Raises:
+            ConfigurationError: the tables are those of another instance.
+            AssetOwnersError: the object store that holds the tables cannot be used.
+        """
+        self.claim()
+        with self._reaching():
+            for table, model in schemas.TABLES.items():
+                several = table in (*BY_DAY, *BY_RUN)
+                path = self.folder / table / EMPTY if several else self._snapshot(table)
+                if not path.exists():
+                    _write(schemas.empty(model), path, self._analysts)
+        refresh_catalogue(self.home, self.folder.parent, self._analysts)
+        self._set_access()
+        self._remove_leftovers()
+
+    def claim(self) -> None:
+        """Record whose tables these are; the first to come has them, also where an older version made them.
+
+        Raises:
+            ConfigurationError: they are those of another instance, whose name gives the same slug.
+        """
+        self.disk.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if self.name is not None:
+            with FileLock(self.disk / ".instance.lock"):
+                if not self._owner_file.exists():
+                    with replacing(self._owner_file, self._analysts) as path:
+                        path.write_text(json.dumps({"name": self.name}), encoding="utf-8")
+            self.require_own()
+
+    def require_own(self) -> None:
+        """Refuse the tables of another instance; nothing is recorded, so that a look changes nothing.
+
+        Raises:
+            ConfigurationError: they are those of another instance, whose name gives the same slug.
+        """
+        try:
+            owner = json.loads(self._owner_file.read_text(encoding="utf-8"))["name"]
+        except FileNotFoundError:
+            return
+        except PermissionError:  # an analyst's look, where the tables themselves lie elsewhere
+            return
+        except (ValueError, KeyError, TypeError) as error:
+            raise ConfigurationError(
+                f"{self._owner_file} is damaged: it must name the instance whose tables lie beside it. "
+                "Delete it and run that instance, which writes it anew"
+            ) from error
+        if self.name is not None and self.name != owner:
+            raise ConfigurationError(
+                f"name: {self.name!r} gives the identifier {self.slug!r}, and the tables of that identifier "
+                f"in {self.home} are those of the instance {owner!r}. Give this instance another name, or "
+                "set ASSET_OWNERS_HOME to a home of its own; if it is the same instance and you renamed it, "
+                f"delete {self._owner_file}"
+            )
+
+    @property
+    def _owner_file(self) -> Path:
+        return self.disk / ".instance"
+
+    @contextmanager
+    def _reaching(self) -> Generator[None]:
+        """Name the setting where an object store fails; each one's library has errors of its own."""
+        try:
+            yield
+        except Exception as error:
+            if isinstance(self.folder, Path):
+                raise
+            raise AssetOwnersError(
+                f"ASSET_OWNERS_TABLES: {self.folder.parent} cannot be used: {error}"
+            ) from error
+
+    def _remove_leftovers(self) -> None:
+        """Delete what killed writers left behind; no write takes a day."""
+        with suppress(FileNotFoundError):  # another run's writer may end meanwhile
+            for path in [*self.home.glob(f"{TEMPORARY}*"), *self.disk.rglob(f"{TEMPORARY}*")]:
+                if path.stat().st_mtime < time.time() - LEFTOVER_SECONDS:
+                    shutil.rmtree(path)
+
+    def _set_access(self) -> None:
+        """Let analysts read what is theirs to read, also what was stored before there was such a group."""
+        if self._analysts is not None:
+            allow(self.home, 0o710, self._analysts)
+        folders, files = [], [catalogue_path(self.home), self._owner_file]
+        if isinstance(self.folder, Path):  # who may read an object, its store says
+            tables = [Path(self.folder, table) for table in (*BY_DAY, *BY_RUN)]
+            folders = [Path(self.folder.parent), Path(self.folder), *tables]
+            files += [file for folder in folders[1:] for file in folder.glob("*.parquet")]
+        for folder in folders:
+            allow(folder, 0o700 if self._analysts is None else 0o750, self._analysts)
+        for file in files:
+            with suppress(FileNotFoundError):  # another run of the instance has just deleted it
+                allow(file, 0o600 if self._analysts is None else 0o640, self._analysts)
+
+    def write_day(self, row: pl.DataFrame, counts: pl.DataFrame, *, run_id: str | None = None) -> None:
+        """Store one day: its row of logon_days and its rows of logon_counts; for `run_id` alone where given.
+
+        The day counts as not settled while its counts are replaced, so a run that is killed in between
+        leaves a day that the next one fetches again.
+        """
+        day = row["day"].item()
+        row = schemas.validated(schemas.LogonDays, row)
+        counts = schemas.validated(schemas.LogonCounts, counts)
+        marker = self._day_file("logon_days", day, run_id)
+        readers = None if run_id else self._analysts
+        if marker.exists():
+            _write(row.with_columns(settings_fingerprint=pl.lit("replaced")), marker, readers)
+        _write(counts, self._day_file("logon_counts", day, run_id), readers)
+        _write(row, marker, readers)
+
+    def logon_days(self, days: Window | Sequence[date], *, run_id: str | None) -> pl.DataFrame:
+        """Rows of logon_days for those of the given days that were ever fetched, by day; the run's first."""
+        return self._read_days("logon_days", days, run_id).collect().sort("day")
+
+    def logon_counts(self, days: Window | Sequence[date], *, run_id: str | None) -> pl.LazyFrame:
+        """Rows of logon_counts for the given days; the run's first."""
+        return self._read_days("logon_counts", days, run_id)
+
+    def write(self, table: str, frame: pl.DataFrame, *, run_id: str, publish: bool) -> None:
+        """Validate and store a snapshot for its run; `publish` makes it the one that analysts see.
+
+        Raises:
+            InvalidTableError: the frame is not a valid table; nothing is stored.
+        """
+        path = self._run_file(table, run_id)
+        _write(schemas.validated(schemas.TABLES[table], frame), path)
+        if publish:
+            with replacing(self._snapshot(table), self._analysts) as copy:
+                path.fs.get_file(path.path, str(copy))
+
+    def read(self, table: str, *, run_id: str | None = None) -> pl.LazyFrame:
+        """A snapshot: the run's own where it has one, otherwise the published one."""
+        own = None if run_id is None else self._run_file(table, run_id)
+        return _read(table, own if own and own.exists() else self._snapshot(table))
+
+    def holds(self, table: str, run_id: str) -> bool:
+        """Tell whether the run itself stored the snapshot."""
+        return self._run_file(table, run_id).exists()
+
+    def of_run(self, table: str, run_id: str) -> pl.DataFrame:
+        """A snapshot that the run itself stored; without rows when it did not come so far."""
+        path = self._run_file(table, run_id)
+        return _read(table, path).collect() if path.exists() else schemas.empty(schemas.TABLES[table])
+
+    def append_writes(self, writes: pl.DataFrame, *, run_id: str) -> None:
+        """Store what a run wrote beside what other runs wrote."""
+        _write(schemas.validated(schemas.OwnerWrites, writes), self._writes_file(run_id), self._analysts)
+
+    def run_writes(self, run_id: str) -> pl.DataFrame:
+        """Rows of owner_writes of one run; of a run that may only plan, its plan."""
+        path = self._writes_file(run_id)
+        return _read("owner_writes", path).collect() if path.exists() else self.of_run("owner_writes", run_id)
+
+    def writes(self) -> pl.LazyFrame:
+        """Rows of owner_writes of all runs."""
+        return _read("owner_writes", sorted((self.folder / "owner_writes").glob("*.parquet")))
+
+    def history(self) -> pl.LazyFrame:
+        """Rows of owner_decisions_history of all runs."""
+        return _read("owner_decisions_history", sorted(self._history_file("").glob("*.parquet")))
+
+    def append_history(self, decisions: pl.DataFrame, *, decided_at: datetime, run_id: str) -> None:
+        """Store what a run decided otherwise than the one before; of decisions that are published."""
+        with self._changing_history():
+            own = self._history_file(f"{checked_run_id(run_id)}.parquet")
+            earlier = [path for path in self._history_file("").glob("*.parquet") if path != own]
+            changed = changed_decisions(
+                latest(_read("owner_decisions_history", earlier)),
+                decisions,
+                decided_at=decided_at,
+                run_id=run_id,
+            )
+            _write(schemas.validated(schemas.OwnerDecisionsHistory, changed), own, self._analysts)
+
+    def forget(self, *, evidence_before: date, history_before: datetime) -> int:
+        """Delete days, and what runs planned and wrote, that are older than the instance keeps them.
+
+        Args:
+            evidence_before: days before this one leave logon_counts and logon_days.
+            history_before: runs that ended before this instant leave owner_writes, with their plans, and
+                owner_decisions_history, save for the decisions that still held at this instant.
+
+        Returns:
+            How many files and folders were deleted.
+        """
+        outdated = [
+            path
+            for table in BY_DAY
+            for path in (self.folder / table).glob("????-??-??.parquet")
+            if path.stem < evidence_before.isoformat()
+        ]
+        outdated += [
+            path
+            for path in (*(self.folder / "owner_writes").glob("*.parquet"), *(self.folder / "runs").glob("*"))
+            if path.name != EMPTY and _changed_at(path) < history_before.timestamp()
+        ]
+        for path in outdated:
+            path.fs.rm(path.path, recursive=True)
+        return len(outdated) + self._forget_history(history_before)
+
+    def _forget_history(self, before: datetime) -> int:
+        """Delete rows of before that instant, but for the last of each host: it held until the next one."""
+        with self._changing_history():
+            carried_over = self._history_file(CARRIED_OVER)
+            outdated = [
+                path
+                for path in self._history_file("").glob("*.parquet")
+                if path.name not in {EMPTY, CARRIED_OVER} and _changed_at(path) < before.timestamp()
+            ]
+            if outdated:
+                older = [carried_over] if carried_over.exists() else []
+                held = latest(_read("owner_decisions_history", [*older, *outdated]))
+                _write(held.with_columns(carried_over=pl.lit(value=True)), carried_over, self._analysts)
+            for path in outdated:
+                path.unlink()
+        return len(outdated)
+
+    def delete_inputs(self, run_id: str) -> None:
+        """Delete what a run worked on, now that it is published; its decisions and its plan stay."""
+        for table in ("inventory_hosts", "inventory_users", "host_user_shares", "username_matches"):
+            self._run_file(table, run_id).unlink(missing_ok=True)
+
+    def plan_file(self, run_id: str) -> UPath:
+        """The file with what a run planned to write, as rows of owner_writes."""
+        return self._run_file("owner_writes", run_id)
+
+    @property
+    def journal(self) -> Path:
+        """The file of the journal of writes."""
+        return self.disk / "writes.sqlite"
+
+    @contextmanager
+    def open_journal(self) -> Generator[Journal]:
+        """Open the journal of writes.
+
+        Raises:
+            AssetOwnersError: it is damaged, or another process keeps it locked.
+        """
+        try:
+            with Journal(self.journal) as journal:
+                yield journal
+        except MISTAKES:
+            raise
+        except sqlite3.Error as error:
+            raise AssetOwnersError(database_failure(error, "the journal of writes", self.journal)) from error
+
+    @contextmanager
+    def writing(self) -> Generator[None]:
+        """Let one run of the instance write at a time; a lock that a dead process held does not block.
+
+        Raises:
+            AssetOwnersError: another run has been writing for `LOCK_TIMEOUT_SECONDS`.
+        """
+        try:
+            with FileLock(self.disk / ".writing.lock", timeout=LOCK_TIMEOUT_SECONDS):
+                yield
+        except Timeout as error:
+            raise AssetOwnersError(
+                f"Another run of {self.slug} has been writing for {LOCK_TIMEOUT_SECONDS} s; wait for its end "
+                "and run again"
+            ) from error
+
+    def _changing_history(self) -> FileLock:
+        """Keep runs that end together from comparing with files that the other one deletes."""
+        return FileLock(self.disk / ".history.lock")
+
+    def _history_file(self, name: str) -> UPath:
+        return self.folder / "owner_decisions_history" / name
+
+    def _read_days(self, table: str, days: Window | Sequence[date], run_id: str | None) -> pl.LazyFrame:
+        wanted = days_of(days) if isinstance(days, Window) else days
+        own = (self._day_file(table, day, run_id) for day in wanted)
+        paths = [file if file.exists() else self.folder / table / file.name for file in own]
+        stored = [path for path in paths if path.exists()]
+        return _read(table, stored or [self.folder / table / EMPTY])
+
+    def _day_file(self, table: str, day: date, run_id: str | None) -> UPath:
+        folder = self.folder if run_id is None else self._run_folder(run_id)
+        return folder / table / f"{day.isoformat()}.parquet"
+
+    def _writes_file(self, run_id: str) -> UPath:
+        return self.folder / "owner_writes" / f"{checked_run_id(run_id)}.parquet"
+
+    def _run_file(self, table: str, run_id: str) -> UPath:
+        return self._run_folder(run_id) / f"{table}.parquet"
+
+    def _run_folder(self, run_id: str) -> UPath:
+        return self.folder / "runs" / checked_run_id(run_id)
+
+    def _snapshot(self, table: str) -> UPath:
+        return self.folder / f"{table}.parquet"
+
+
+def checked_run_id(run_id: str) -> str:
+    """Return the run id, which names files and folders; whatever could lead elsewhere is refused.
+
+    Raises:
+        ConfigurationError: that is no run id.
+    """
+    if not RUN_ID.fullmatch(run_id) or run_id in NO_RUNS:
+        raise ConfigurationError(
+            f"RUN_ID: {run_id!r} is no run id, which is made of letters, digits, - and _; the runs "
+            "are in owner_writes"
+        )
+    return run_id
+
+
+def _read(table: str, source: UPath | Sequence[UPath]) -> pl.LazyFrame:
+    """Read files of a table; each is opened once, and an object is fetched in one request.
+
+    Without the schema Polars would open the first file twice, for its columns and for its rows; an object it
+    would fetch in several requests. Where it was replaced in between, the reading failed or gave rows that
+    no file ever held. Columns that a file of an older version lacks are null.
+    """
+    files: list[IO[bytes]] | list[str]
+    paths = [source] if isinstance(source, UPath) else source
+    if isinstance(paths[0], Path):
+        files = [str(path) for path in paths]
+    else:
+        files = [BytesIO(path.fs.cat_file(path.path)) for path in paths]
+    model = schemas.TABLES[table]
+    return pl.scan_parquet(
+        files,
+        schema=schemas.polars_schema(model),
+        missing_columns="insert" if schemas.later_columns(model) else "raise",
+        glob=False,
+    )
+
+
+def _changed_at(path: UPath) -> float:
+    """When a file or a folder was changed last, in seconds since 1970."""
+    # What an object store shows as a folder has no time of its own.
+    return path.stat().st_mtime or max(part.stat().st_mtime for part in path.rglob("*.parquet"))
+
+
+def _write(frame: pl.DataFrame, path: UPath, readers: int | None = None) -> None:
+    try:
+        with replacing(path, readers) as temporary:
+            frame.write_parquet(temporary, row_group_size=ROW_GROUP)
+    except pl.exceptions.ComputeError as error:  # so Polars tells of a full disk
+        raise AssetOwnersError(
+            f"{path} cannot be written: {error}; free space on its disk, and run again"
+        ) from error

@@ -1,0 +1,230 @@
+"""What analysts ask most, as views beside the stored tables: columns, what they mean, and the SQL.
+
+The SQL is DuckDB's, of version 1.0; it names the tables of its own instance without their schema.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from ownership.tables import TABLES, column_descriptions
+
+
+@dataclass(frozen=True)
+class View:
+    """A view: what a row is, the meaning of each column in order, and the query.
+
+    A meaning that is the name of a stored table stands for that table's description of the column.
+    """
+
+    comment: str
+    meanings: Mapping[str, str]
+    sql: str
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """The description of each column."""
+        return {
+            name: column_descriptions(TABLES[meaning])[name] if meaning in TABLES else meaning
+            for name, meaning in self.meanings.items()
+        }
+
+
+def _from(table: str, columns: str) -> Iterable[tuple[str, str]]:
+    return ((column, table) for column in columns.split())
+
+
+COVERAGE = View(
+    comment="How far the evidence reached: a row for each day on which decisions changed, and for the last "
+    "run; as things stood after the day's last run. A day without a row is like the one before.",
+    meanings={
+        "day": "Day on which a run decided (UTC).",
+        "hosts": "Host assets, and host names of the logons that no asset has.",
+        "with_evidence": "Of hosts: with logons in the window, excluded users left out.",
+        "one_winner": "Of with_evidence: the logons name one user.",
+        "matched": "Of one_winner: the user is one user asset. The next four add up to it.",
+        "to_write": "The host asset had no owner, so this one was to be written.",
+        "agree": "The host asset had this owner already.",
+        "conflict": "The host asset had another owner, who stays.",
+        "no_host": "No host asset has the name.",
+        "host_assets": "Of hosts: host assets.",
+        "owned": "Of host_assets: had an owner when the run decided.",
+        "owner_unknown": "Of host_assets: cannot be read, and no owner is known.",
+        "owned_percent": "owned / (host_assets - owner_unknown) (percent).",
+    },
+    sql="""\
+WITH decisions AS (
+    SELECT *, CAST(decided_at AT TIME ZONE 'UTC' AS DATE) AS day,
+           lead(CAST(decided_at AT TIME ZONE 'UTC' AS DATE)) OVER (
+               PARTITION BY host_id, CASE WHEN host_id IS NULL THEN hostname END ORDER BY decided_at
+           ) AS next_day
+    FROM owner_decisions_history
+), last_run AS (
+    SELECT max(CAST(decided_at AT TIME ZONE 'UTC' AS DATE)) AS day FROM owner_decisions
+), beginning AS (
+    SELECT coalesce(
+        (SELECT min(day) FROM decisions WHERE NOT carried_over), (SELECT day FROM last_run)
+    ) AS day
+), came_and_went AS (
+    SELECT * REPLACE (greatest(day, (SELECT day FROM beginning)) AS day), 1 AS number FROM decisions
+    UNION ALL
+    SELECT * REPLACE (greatest(next_day, (SELECT day FROM beginning)) AS day), -1 FROM decisions
+    WHERE next_day IS NOT NULL
+), by_day AS (
+    SELECT day,
+           sum(number) AS hosts,
+           sum(number) FILTER (total_events > 0) AS with_evidence,
+           sum(number) FILTER (match IS NOT NULL) AS one_winner,
+           sum(number) FILTER (match = 'matched') AS matched,
+           sum(number) FILTER (action = 'write') AS to_write,
+           sum(number) FILTER (action = 'agree') AS agree,
+           sum(number) FILTER (action = 'conflict') AS conflict,
+           sum(number) FILTER (action = 'no_host' AND match = 'matched') AS no_host,
+           sum(number) FILTER (host_id IS NOT NULL) AS host_assets,
+           sum(number) FILTER (host_id IS NOT NULL AND existing_owner IS NOT NULL) AS owned,
+           sum(number) FILTER (evidence = 'unreadable_asset' AND existing_owner IS NULL) AS owner_unknown
+    FROM came_and_went WHERE action <> 'gone' GROUP BY day
+    UNION ALL BY NAME
+    SELECT day FROM last_run WHERE day IS NOT NULL
+), so_far AS (
+    SELECT DISTINCT day, CAST(sum(coalesce(COLUMNS(* EXCLUDE day), 0)) OVER (ORDER BY day) AS BIGINT)
+    FROM by_day
+)
+SELECT *, round(100 * owned / nullif(host_assets - owner_unknown, 0), 1) AS owned_percent
+FROM so_far ORDER BY day""",
+)
+
+CONFLICTS = View(
+    comment="Host assets whose owner is not whom the logons name: who is recorded, who is named, how "
+    "strongly. The recorded owner stays. The strongest evidence comes first.",
+    meanings=dict(
+        [
+            *_from("owner_decisions", "hostname host_id existing_owner"),
+            ("existing_owner_email", "E-mail address of that owner; null: none known."),
+            *_from("owner_decisions", "username resolved_owner"),
+            ("resolved_owner_email", "E-mail address of that user asset; null: none known."),
+            *_from("owner_decisions", "matched_by events total_events share user_count"),
+            *_from("owner_decisions", "runner_up_username runner_up_events first_seen last_seen"),
+            ("since", "When a run first decided so (UTC), as far as the history reaches."),
+        ]
+    ),
+    sql="""\
+WITH people AS (
+    SELECT user_id, nullif(array_to_string(user_email, ', '), '') AS email FROM inventory_users
+), owners AS (
+    SELECT host_id, string_agg(email, ', ' ORDER BY email) AS email
+    FROM (SELECT host_id, unnest(owner_ids) AS user_id FROM inventory_hosts) JOIN people USING (user_id)
+    GROUP BY host_id
+), beginnings AS (
+    SELECT host_id, max(decided_at) AS since FROM owner_decisions_history GROUP BY host_id
+)
+SELECT hostname, host_id, existing_owner, owners.email AS existing_owner_email,
+       username, resolved_owner, people.email AS resolved_owner_email, matched_by,
+       events, total_events, share, user_count, runner_up_username, runner_up_events,
+       first_seen, last_seen, since
+FROM owner_decisions
+LEFT JOIN owners USING (host_id)
+LEFT JOIN people ON people.user_id = resolved_owner
+LEFT JOIN beginnings USING (host_id)
+WHERE action = 'conflict'
+ORDER BY share DESC, events DESC, hostname, host_id""",
+)
+
+UNMATCHED_USERS = View(
+    comment="User names of the logons that stand for no user asset, for several, or for one that cannot be "
+    "read whole. Those who hold up most hosts come first.",
+    meanings=dict(
+        [
+            *_from("host_user_shares", "username"),
+            ("user_assets", "User assets the name fits: 0, more than 1, or 1 that cannot be read whole."),
+            ("candidate_ids", "Ids of these user assets, sorted."),
+            ("hosts", "Hosts with logons of the user."),
+            ("hosts_named", "Of hosts: decisions for which the logons name the user."),
+            (
+                "hosts_waiting",
+                "Of hosts_named: host assets that would get an owner if the user were one user asset.",
+            ),
+            ("events", "Logon events of the user in the window."),
+            ("first_seen", "First day with a logon of the user."),
+            ("last_seen", "Last day with a logon of the user."),
+        ]
+    ),
+    sql="""\
+WITH names AS (
+    SELECT username, count(*) FILTER (decisive) AS user_assets,
+           coalesce(list(user_id ORDER BY user_id) FILTER (decisive), []) AS candidate_ids,
+           count(problem) AS unreadable
+    FROM username_matches GROUP BY username
+), named AS (
+    SELECT username, count(*) AS hosts_named,
+           count(*) FILTER (host_id IS NOT NULL AND existing_owner IS NULL) AS hosts_waiting
+    FROM owner_decisions WHERE match IS NOT NULL GROUP BY username
+), seen AS (
+    SELECT username, count(*) AS hosts, CAST(sum(events) AS BIGINT) AS events,
+           min(first_seen) AS first_seen, max(last_seen) AS last_seen
+    FROM host_user_shares GROUP BY username
+)
+SELECT username, user_assets, candidate_ids, hosts, coalesce(hosts_named, 0) AS hosts_named,
+       coalesce(hosts_waiting, 0) AS hosts_waiting, events, first_seen, last_seen
+FROM names JOIN seen USING (username) LEFT JOIN named USING (username)
+WHERE user_assets <> 1 OR unreadable > 0
+ORDER BY hosts_waiting DESC, hosts_named DESC, events DESC, username""",
+)
+
+SHARED_HOSTS = View(
+    comment="Hosts that several users share, none of them with more than the threshold. The closest calls "
+    "come first.",
+    meanings=dict(
+        [
+            *_from("owner_decisions", "hostname host_id existing_owner user_count total_events"),
+            *_from("owner_decisions", "username events share threshold_percent"),
+            ("events_short", "Logon events the user would need beyond these to exceed the threshold."),
+            *_from("owner_decisions", "runner_up_username runner_up_events"),
+        ]
+    ),
+    sql="""\
+SELECT hostname, host_id, existing_owner, user_count, total_events,
+       username, events, share, threshold_percent,
+       (threshold_percent * total_events - 100 * events) // (100 - threshold_percent) + 1 AS events_short,
+       runner_up_username, runner_up_events
+FROM owner_decisions WHERE evidence = 'no_majority'
+ORDER BY events_short, hostname, host_id""",
+)
+
+WRITE_HISTORY = View(
+    comment="What runs wrote, or meant to write, with the values before and after side by side. The last "
+    "comes first.",
+    meanings=dict(
+        [
+            *_from("owner_writes", "completed_at hostname host_id outcome"),
+            ("owner_before", "Id of the owner that the host had; null: none."),
+            ("owner", "Id of the owner written; null: not sent; empty: cleared."),
+            ("owner_email", "E-mail address of that user asset, as last listed; null: none known."),
+            ("department_before", "Department that the host had."),
+            ("department", "Department written; null: not sent; empty: cleared."),
+            ("criticality_before", "Criticality that the host had."),
+            ("criticality", "Criticality written; null: not sent; empty: cleared."),
+            *_from("owner_writes", "message intended_at run_id"),
+        ]
+    ),
+    sql="""\
+SELECT completed_at, hostname, host_id, outcome,
+       old_values.owner AS owner_before, new_values.owner AS owner,
+       nullif(array_to_string(user_email, ', '), '') AS owner_email,
+       old_values.department AS department_before, new_values.department AS department,
+       old_values.criticality AS criticality_before, new_values.criticality AS criticality,
+       message, intended_at, run_id
+FROM owner_writes LEFT JOIN inventory_users ON user_id = new_values.owner
+ORDER BY coalesce(completed_at, intended_at) DESC, hostname, host_id""",
+)
+
+VIEWS: Mapping[str, View] = MappingProxyType(
+    {
+        "coverage": COVERAGE,
+        "conflicts": CONFLICTS,
+        "unmatched_users": UNMATCHED_USERS,
+        "shared_hosts": SHARED_HOSTS,
+        "write_history": WRITE_HISTORY,
+    }
+)
+"""The views by name."""

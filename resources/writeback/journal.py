@@ -1,0 +1,172 @@
+"""The journal of writes: what a run intends stands here before its first request, each outcome as it comes.
+
+An SQLite file beside the tables of the instance. When a run ends, its rows move into owner_writes; what is
+still here then belongs to a run that was cut off, or to another target. Columns are those of
+`schemas.OwnerWrites`, beside them whether a request may have been sent, and since which start of the machine
+the row is here.
+"""
+
+import json
+import sqlite3
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Self
+
+import polars as pl
+
+from ownership import tables as schemas
+
+Values = Mapping[str, str | None]
+"""What a host holds or is to hold: owner, department, criticality; None = nothing, or not sent."""
+
+_LATER_COLUMNS = {"sent": "INTEGER", "boot": "TEXT", "target": "TEXT"}
+
+
+@dataclass(frozen=True)
+class Result:
+    """What became of one write.
+
+    `old_values` is what the host held just before, where it was read; `new_values` what was sent to it, where
+    anything was: of an undo only the fields that still held what was written.
+    """
+
+    host_id: str
+    outcome: str
+    message: str | None = None
+    old_values: Values | None = None
+    new_values: Values | None = None
+
+
+class Journal:
+    """The journal file of one instance, a context manager; several threads may use it."""
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._lock = threading.Lock()
+        self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        self._execute("PRAGMA journal_mode = WAL")
+        self._execute(
+            "CREATE TABLE IF NOT EXISTS writes (run_id TEXT, host_id TEXT, hostname TEXT, outcome TEXT,"
+            " old_values TEXT, new_values TEXT, message TEXT, intended_at TEXT, completed_at TEXT,"
+            " sent INTEGER, boot TEXT, target TEXT, PRIMARY KEY (run_id, host_id))"
+        )
+        if self._lacking():
+            with self._connection:  # another process may be about to do the same
+                self._connection.execute("BEGIN IMMEDIATE")
+                for name in self._lacking():  # of rows of an older version it is not known, which is null
+                    self._connection.execute(f"ALTER TABLE writes ADD COLUMN {name} {_LATER_COLUMNS[name]}")
+
+    def _lacking(self) -> list[str]:
+        """Columns that came later and that a file of an older version lacks."""
+        present = {name for _, name, *_ in self._execute("PRAGMA table_info(writes)")}
+        return [name for name in _LATER_COLUMNS if name not in present]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._connection.close()
+
+    def intend(self, writes: pl.DataFrame) -> None:
+        """Store rows of owner_writes, all or none, on disk before this returns."""
+        rows = [
+            {**row, "old_values": json.dumps(row["old_values"]), "new_values": json.dumps(row["new_values"])}
+            | {name: row[name] and row[name].isoformat() for name in ("intended_at", "completed_at")}
+            | {"boot": _boot()}
+            for row in writes.iter_rows(named=True)
+        ]
+        with self._lock, self._connection:  # commits, or rolls back whatever goes wrong
+            self._connection.execute("PRAGMA synchronous = FULL")
+            self._connection.execute("BEGIN IMMEDIATE")
+            self._connection.executemany(
+                "INSERT INTO writes (run_id, host_id, hostname, outcome, old_values, new_values, message,"
+                " intended_at, completed_at, target, sent, boot) VALUES (:run_id, :host_id, :hostname,"
+                " :outcome, :old_values, :new_values, :message, :intended_at, :completed_at, :target, 0,"
+                " :boot)",
+                rows,
+            )
+        # From here on a killed process loses nothing; a power cut may lose outcomes, never intentions,
+        # and the next run settles those from the inventory.
+        self._execute("PRAGMA synchronous = NORMAL")
+
+    def attempting(self, run_id: str, host_id: str) -> None:
+        """Store, before the host is looked at, that from here on a request may go out."""
+        self._execute("UPDATE writes SET sent = 1 WHERE run_id = ? AND host_id = ?", run_id, host_id)
+
+    def sending(self, run_id: str, host_id: str, *, old_values: Values, new_values: Values) -> None:
+        """Store what the host holds and what it is sent, where that is not what was planned."""
+        self._execute(
+            "UPDATE writes SET old_values = ?, new_values = ? WHERE run_id = ? AND host_id = ?",
+            json.dumps(old_values),
+            json.dumps(new_values),
+            run_id,
+            host_id,
+        )
+
+    def unsent(self, run_id: str) -> set[str]:
+        """Host ids of the run to which surely no request went out.
+
+        Without those from before the machine started anew: with a loss of power what `attempting` stored may
+        be lost, too.
+        """
+        found = self._execute(
+            "SELECT host_id FROM writes WHERE run_id = ? AND NOT sent AND boot = ?", run_id, _boot()
+        )
+        return {host_id for (host_id,) in found}
+
+    def complete(self, result: Result, *, run_id: str, completed_at: datetime) -> None:
+        """Store the outcome of one write; one that is not known yet stays without completed_at."""
+        self._execute(
+            "UPDATE writes SET outcome = ?, message = ?, completed_at = ?,"
+            " old_values = coalesce(?, old_values), new_values = coalesce(?, new_values)"
+            " WHERE run_id = ? AND host_id = ?",
+            result.outcome,
+            result.message,
+            None if result.outcome == "intended" else completed_at.isoformat(),
+            json.dumps(result.old_values) if result.old_values else None,
+            json.dumps(result.new_values) if result.new_values else None,
+            run_id,
+            result.host_id,
+        )
+
+    def targets(self) -> dict[str, str | None]:
+        """The target of each run with rows in the journal, the oldest run first; None: of before 0.2.0."""
+        found = self._execute(
+            "SELECT run_id, min(target) FROM writes GROUP BY run_id ORDER BY min(intended_at), min(rowid)"
+        )
+        return dict(found)
+
+    def rows(self, run_id: str) -> pl.DataFrame:
+        """The run's rows of owner_writes, by host id."""
+        found = self._execute(
+            "SELECT run_id, host_id, hostname, outcome, old_values, new_values, message, intended_at,"
+            " completed_at, target FROM writes WHERE run_id = ? ORDER BY host_id",
+            run_id,
+        )
+        schema = schemas.polars_schema(schemas.OwnerWrites)
+        return pl.DataFrame([_as_stored(dict(zip(schema, row, strict=True))) for row in found], schema=schema)
+
+    def forget(self, run_id: str) -> None:
+        """Drop the run's rows, which are stored in owner_writes by now."""
+        self._execute("DELETE FROM writes WHERE run_id = ?", run_id)
+
+    def _execute(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
+        with self._lock:
+            return self._connection.execute(statement, values).fetchall()
+
+
+def _as_stored(row: dict[str, Any]) -> dict[str, Any]:
+    for name in ("old_values", "new_values"):
+        row[name] = json.loads(row[name])
+    for name in ("intended_at", "completed_at"):
+        row[name] = row[name] and datetime.fromisoformat(row[name])
+    return row
+
+
+def _boot() -> str | None:
+    """What tells one start of the machine from the next; None where the system does not say."""
+    path = Path("/proc/sys/kernel/random/boot_id")
+    return path.read_text(encoding="ascii").strip() if path.exists() else None

@@ -1,0 +1,125 @@
+from fnmatch import fnmatchcase
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ownership.names import fits_any, normalise_hostname, normalise_username, owner_ids, wildcard_regex
+
+
+@pytest.mark.parametrize(
+    ("spelling", "normalised"),
+    [
+        ("alice", "alice"),
+        ("ALICE", "alice"),
+        (r"CORP\Alice", "alice"),
+        (r"FOREST\CORP\Alice", "alice"),
+        ("alice@corp.example", "alice"),
+        ("alice@corp@example", "alice"),
+        (r"CORP\alice@corp.example", "alice"),
+        ("  Alice ", "alice"),
+        (r"CORP\ alice ", "alice"),
+        ("JOSÉ", "josé"),
+        ("JOSE\N{COMBINING ACUTE ACCENT}", "josé"),
+        ("J\N{COMBINING CARON}", "\N{LATIN SMALL LETTER J WITH CARON}"),
+        ("山田", "山田"),
+        ("two\nlines@cor\np", "two\nlines"),
+        ("CO\nRP\\alice", "alice"),
+        ("WS01$", "ws01$"),
+        ("", None),
+        (" ", None),
+        ("-", None),
+        ("CORP\\", None),
+        (r"CORP\-", None),
+        ("@corp.example", None),
+        (None, None),
+    ],
+)
+def test_spellings_of_one_account_are_one_user(spelling, normalised):
+    assert pl.select(normalise_username(pl.lit(spelling, pl.String))).item() == normalised
+
+
+@pytest.mark.parametrize(
+    ("spelling", "exact", "short"),
+    [
+        ("WS1", "ws1", "ws1"),
+        (" Ws1.Corp.Example ", "ws1.corp.example", "ws1"),
+        ("KASSE\N{COMBINING ACUTE ACCENT}.corp", "kassé.corp", "kassé"),
+        ("10.1.2.3", "10.1.2.3", "10.1.2.3"),
+        ("10.corp.example", "10.corp.example", "10"),
+        (".corp", ".corp", None),
+        ("-", None, None),
+        ("", None, None),
+        (None, None, None),
+    ],
+)
+def test_host_names_ignore_case_and_may_drop_their_domain(spelling, exact, short):
+    name = pl.lit(spelling, pl.String)
+    assert pl.select(normalise_hostname(name)).item() == exact
+    assert pl.select(normalise_hostname(name, short=True)).item() == short
+
+
+@given(st.text())
+def test_folding_twice_is_folding_once(text):
+    for fold in (normalise_username, normalise_hostname):
+        once = pl.select(fold(pl.lit(text))).item()
+        assert pl.select(fold(pl.lit(once, pl.String))).item() == once
+
+
+@pytest.mark.parametrize(
+    ("value", "owners"),
+    [
+        (None, []),
+        ("", []),
+        ([], []),
+        ([None, ""], []),
+        ("u1", ["u1"]),
+        (7, ["7"]),
+        (0, ["0"]),
+        (["u1"], ["u1"]),
+        (["u1", None, 2], ["u1", "2"]),
+    ],
+)
+def test_no_owner_is_null_empty_or_an_empty_list(value, owners):
+    assert owner_ids(value) == owners
+
+
+@pytest.mark.parametrize("value", [True, 1.5, {"id": "u1"}, [["u1"]], [{"id": "u1"}]])
+def test_an_owner_that_is_no_id_is_refused(value):
+    with pytest.raises(TypeError, match="an owner is an id or a list of ids, not"):
+        owner_ids(value)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "name", "fits"),
+    [
+        ("svc_*", "svc_backup", True),
+        ("svc_*", "my_svc_backup", False),
+        ("*$", "ws01$", True),
+        ("*$", "ws01", False),
+        ("adm?", "adm1", True),
+        ("adm?", "adm", False),
+        ("CORP\\Adm*", "corp\\adm1", True),
+        ("a.c", "abc", False),
+        ("[ab]", "a", False),
+        ("JOSE\N{COMBINING ACUTE ACCENT}", "josé", True),
+        ("a*", "a\nb", True),
+    ],
+)
+def test_wildcards_are_star_and_question_mark_only(pattern, name, fits):
+    assert pl.select(fits_any(pl.lit(name), [pattern])).item() is fits
+
+
+def test_without_patterns_nothing_fits():
+    assert wildcard_regex([]) is None
+    assert pl.select(fits_any(pl.lit("alice"), [])).item() is False
+
+
+@given(
+    st.lists(st.text("ab*?.\\^$|+(){}-#& ~/'\"", min_size=1), min_size=1, max_size=3),
+    st.text("ab.\\^$|+(){}-#& ~/'\""),
+)
+def test_every_other_character_stands_for_itself(patterns, name):
+    expected = any(fnmatchcase(name, pattern.strip()) for pattern in patterns)
+    assert pl.select(fits_any(pl.lit(name), patterns)).item() is expected

@@ -1,0 +1,150 @@
+from datetime import date
+from typing import Any
+
+import polars as pl
+import pytest
+from pandera.errors import SchemaError
+
+from ownership import tables as schemas
+from ownership.decisions import Rules
+from ownership.history import changed_decisions
+from ownership.matching import username_matches
+from tests.ownership.builders import DAY, NOW, RUN, counts, decide, host, hosts, plan, shares_of, user, users
+
+LOGONS = counts(("ws1", "alice", 5), ("ws1", "bob", 2))
+PEOPLE = users(user("u1", email="alice@corp.example"))
+ASSETS = hosts(host("h1", "ws1"))
+SHARES = shares_of(LOGONS, Rules())
+DECISIONS = decide(LOGONS, PEOPLE, ASSETS)
+VALID: dict[str, pl.DataFrame] = {
+    "logon_counts": LOGONS.collect(),
+    "logon_days": pl.DataFrame(
+        [{"day": DAY, "matching": 9, "counted": 7, "lacking_user": 1, "lacking_host": 1, "fetched_at": NOW,
+          "settings_fingerprint": "f"}],
+        schema=schemas.polars_schema(schemas.LogonDays),
+    ),
+    "inventory_hosts": ASSETS,
+    "inventory_users": PEOPLE,
+    "host_user_shares": SHARES,
+    "username_matches": username_matches(SHARES, PEOPLE, user_value_field="user_email"),
+    "owner_decisions": DECISIONS,
+    "owner_decisions_history": changed_decisions(
+        schemas.empty(schemas.OwnerDecisionsHistory), DECISIONS, decided_at=NOW, run_id=RUN
+    ),
+    "owner_writes": plan(DECISIONS, PEOPLE, ASSETS),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("table", schemas.TABLES)
+def test_a_valid_table_passes_with_rows_and_without(table):
+    model, frame = schemas.TABLES[table], VALID[table]
+    assert frame.height > 0
+    assert schemas.validated(model, frame) is frame
+    empty = schemas.empty(model)
+    assert schemas.validated(model, empty).equals(frame.clear())
+
+
+@pytest.mark.parametrize("table", schemas.TABLES)
+def test_every_table_column_and_grain_is_described(table):
+    model = schemas.TABLES[table]
+    columns = model.to_schema().columns
+    assert [name for name, column in columns.items() if not column.description] == []
+    assert model.__doc__
+    assert model.__key__
+    assert set(model.__key__) <= set(columns)
+
+
+BAD: list[tuple[str, dict[str, Any], str]] = [
+    ("logon_counts", {"events": 0}, "events: greater_than_or_equal_to(1)"),
+    ("logon_counts", {"document_username": None}, "document_username: not_nullable"),
+    ("logon_days", {"matching": -1}, "matching: greater_than_or_equal_to(0)"),
+    ("logon_days", {"lacking_user": 10}, "lacking_user and lacking_host are at most matching"),
+    ("logon_days", {"settings_fingerprint": ""}, "settings_fingerprint: str_length(1, None)"),
+    ("inventory_hosts", {"host_id": ""}, "host_id: str_length(1, None)"),
+    ("inventory_hosts", {"owner_ids": None}, "hostnames, owner_ids are null only where problem says why"),
+    ("inventory_users", {"user_email": None}, "are null only where problem says why"),
+    ("inventory_users", {"user_id": None}, "user_id: not_nullable"),
+    ("host_user_shares", {"share": 1.5}, "share: less_than_or_equal_to(1"),
+    ("host_user_shares", {"share": 0.0}, "share: greater_than(0"),
+    ("host_user_shares", {"events": 8}, "events is at most total_events"),
+    ("host_user_shares", {"first_seen": date(2026, 4, 1)}, "first_seen is not after last_seen"),
+    ("host_user_shares", {"username": ""}, "username: str_length(1, None)"),
+    ("username_matches", {"user_id": None}, "user_id and matched_by come together"),
+    ("username_matches", {"user_id": None, "matched_by": None, "decisive": True}, "nobody is not decisive"),
+    ("owner_decisions", {"evidence": "rumour"}, "evidence: isin("),
+    ("owner_decisions", {"match": "perhaps"}, "match: isin("),
+    ("owner_decisions", {"action": "overwrite"}, "action: isin("),
+    ("owner_decisions", {"threshold_percent": 49}, "threshold_percent: greater_than_or_equal_to(50)"),
+    ("owner_decisions", {"events": 8}, "events is at most total_events"),
+    ("owner_decisions", {"match": None}, "match is set exactly when the evidence names somebody"),
+    ("owner_decisions", {"resolved_owner": None}, "resolved_owner is set exactly when match is matched"),
+    ("owner_decisions", {"problem": "x"}, "problem is set exactly when the evidence is unreadable_asset"),
+    ("owner_decisions", {"evidence": "unreadable_asset"}, "problem is set exactly when the evidence is"),
+    ("owner_decisions", {"evidence": "unreadable_asset", "problem": "x"}, "and the action is none then"),
+    ("owner_decisions", {"existing_owner": "u9"}, "write has a host asset without an owner"),
+    ("owner_decisions", {"host_id": None}, "write has a host asset without an owner"),
+    ("owner_decisions_history", {"action": "overwrite"}, "action: isin("),
+    ("owner_decisions_history", {"existing_owner": "u9"}, "write has a host asset without an owner"),
+    ("owner_writes", {"outcome": "lost"}, "outcome: isin("),
+    ("owner_writes", {"hostname": None}, "hostname: not_nullable"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("table", "values", "rule"), BAD)
+def test_a_bad_value_is_refused_with_its_row(table, values, rule):
+    model, frame = schemas.TABLES[table], VALID[table].head(1)
+    bad = frame.with_columns(pl.lit(value, frame.schema[name]).alias(name) for name, value in values.items())
+    with pytest.raises(schemas.InvalidTableError) as refused:
+        schemas.validated(model, bad)
+    message = str(refused.value)
+    assert message.startswith(f"{table} cannot be stored:\n")
+    assert rule in message
+    for name, value in values.items():
+        assert f"{name}={value!r}" in message or f"{name}={value}" in message
+
+
+@pytest.mark.parametrize(
+    ("table", "key"), [("logon_days", "day"), ("inventory_hosts", "host_id"), ("inventory_users", "user_id")]
+)
+def test_two_rows_for_one_thing_are_refused(table, key):
+    frame = VALID[table]
+    with pytest.raises(schemas.InvalidTableError, match=f"{key}: field_uniqueness, broken by 2 of 2 rows"):
+        schemas.validated(schemas.TABLES[table], pl.concat([frame, frame]))
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (lambda frame: frame.drop("events"), "column events is missing"),
+        (lambda frame: frame.with_columns(extra=1), "column extra is unknown"),
+        (lambda frame: frame.cast({"events": pl.Int32}), "column events is Int32, not Int64"),
+        (
+            lambda frame: frame.select(reversed(frame.columns)),
+            "columns are not in the order day, document_hostname",
+        ),
+    ],
+)
+def test_columns_must_be_exactly_those_of_the_table(change, problem):
+    with pytest.raises(schemas.InvalidTableError, match=problem):
+        schemas.validated(schemas.LogonCounts, change(VALID["logon_counts"]))
+
+
+def test_the_models_are_strict_by_themselves():
+    with pytest.raises(SchemaError, match="extra"):
+        schemas.LogonCounts.validate(VALID["logon_counts"].with_columns(extra=1))
+
+
+def test_all_problems_are_told_at_once_with_the_first_rows_and_long_values_cut():
+    names = [None, *(f"user{number}" for number in range(1, 9))]
+    rows = [
+        {"day": DAY, "document_hostname": "h" * 500, "document_username": name, "events": 0} for name in names
+    ]
+    frame = pl.DataFrame(rows, schema=schemas.polars_schema(schemas.LogonCounts))
+    with pytest.raises(schemas.InvalidTableError) as refused:
+        schemas.validated(schemas.LogonCounts, frame)
+    message = str(refused.value)
+    assert "document_username: not_nullable, broken by 1 of 9 rows" in message
+    assert "events: greater_than_or_equal_to(1), broken by 9 of 9 rows" in message
+    assert "document_username='user4', events=0" in message
+    assert "user5" not in message
+    assert max(map(len, message.splitlines())) < 200

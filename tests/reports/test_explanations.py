@@ -1,0 +1,242 @@
+import json
+from datetime import UTC, datetime
+
+import polars as pl
+import pytest
+
+from ownership import tables as schemas
+from ownership.decisions import Rules
+from ownership.matching import username_matches
+from reports.explanations import host_explanation, in_words
+from reports.remedies import FieldNames
+from tests.ownership.builders import NOW, counts, decide, host, hosts, plan, shares_of, user, users
+
+PEOPLE = users(
+    user("u1", email="alice@corp.example", user_department="Sales"),
+    user("u2", surname="Alice"),
+    user("u3", surname="miller"),
+    user("u4", surname="miller"),
+)
+
+
+DAYS = ("window_from", "window_to", "first_seen", "last_seen")
+SEEN = ("first_seen", "last_seen")
+DONE = datetime(2026, 3, 30, 12, 5, tzinfo=UTC)
+
+
+def story(
+    logons, assets, hostname="ws1", *, rules=None, outcome=None, message=None, others=None, people=PEOPLE
+):
+    """The story of the hosts of that name, as plain values."""
+    rules = rules or Rules()
+    decisions = decide(logons, people, assets, rules)
+    shares = shares_of(logons, rules)
+    writes = plan(decisions, people, assets).with_columns(
+        outcome=pl.lit(outcome, pl.String), message=pl.lit(message, pl.String), completed_at=pl.lit(DONE)
+    )
+    return host_explanation(
+        hostname,
+        decisions=decisions.filter((pl.col("hostname") == hostname) | (pl.col("host_id") == hostname)),
+        shares=shares,
+        matches=username_matches(shares, people, user_value_field="user_email"),
+        hosts=assets,
+        users=people,
+        writes=writes.drop_nulls("outcome"),
+        rules=others or rules,
+        fields=FieldNames(),
+    )
+
+
+def told(*arguments, **options):
+    return in_words(story(*arguments, **options))
+
+
+def test_the_story_goes_from_the_counts_to_the_write_and_to_what_would_change():
+    logons = counts(("WS1", "CORP\\Alice", 7), ("ws1", "bob", 2), ("ws1", "miller", 1))
+    lines = told(logons, hosts(host("h1", "ws1", department="IT")), outcome="written").splitlines()
+    assert lines == [
+        "ws1",
+        "",
+        "Logon events on ws1, 10 in all; more than 60% is 7 or more:",
+        "  user      events   share  first seen  last seen   user asset                          spelled",
+        "  alice          7   70.0%  2026-03-02  2026-03-02  u1 by user_email                    CORP\\Alice",
+        "  bob            2   20.0%  2026-03-02  2026-03-02  none                                bob",
+        "  miller         1   10.0%  2026-03-02  2026-03-02  u3 or u4 by directory_user_surname  miller",
+        "",
+        "Host asset h1, window 2026-03-01 to 2026-03-30, decided 2026-03-30 12:00 UTC by run run-1:",
+        "  alice has 7 of 10 logon events (70.0%), over 60%.",
+        "  alice is the user asset u1, found by user_email.",
+        "  Not asked any more: directory_user_surname, which says u2.",
+        "  The host had no owner, so u1 is to be written.",
+        "  Written, 2026-03-30 12:05 UTC, run run-1: owner u1, department Sales (before: IT).",
+        "  The inventory held, 2026-03-30 12:00 UTC:",
+        "  - host h1: host name ws1, no owner, department IT, no criticality",
+        "  - user u1: user_email alice@corp.example, user_department Sales",
+        "  What would change that:",
+        "  - Set another owner in asset_owner by hand: no run replaces an owner.",
+    ]
+
+
+ALICE = [("ws1", "alice", 6)]
+WS1 = [host("h1", "ws1")]
+
+
+@pytest.mark.parametrize(
+    ("logons", "assets", "rules", "sentence"),
+    [
+        (
+            [*ALICE, ("ws1", "bob", 4)],
+            WS1,
+            {},
+            "No user has over 60% of the 10 logon events; alice comes first with 6",
+        ),
+        ([*ALICE, ("ws1", "bob", 4)], WS1, {}, "The host stays without an owner."),
+        (ALICE, WS1, {}, "alice is the only user, with all of the logon events (6)."),
+        (ALICE, [host("h1", "ws1", owners=("u1",))], {}, "The host has that owner already (u1)"),
+        (
+            ALICE,
+            [host("h1", "ws1", owners=("u8", "u9"))],
+            {},
+            "another owner (u8,u9), who stays: a conflict.",
+        ),
+        ([("ws1", "carol", 6)], WS1, {}, "No user asset has the name carol."),
+        ([("ws1", "carol", 6)], [host("h1", "ws1", owners=("u9",))], {}, "The host keeps its owner u9."),
+        (
+            [("ws1", "miller", 6)],
+            WS1,
+            {},
+            "By directory_user_surname, miller may be any of u3, u4; nobody is",
+        ),
+        (ALICE, [], {}, "No host asset has this name, so there is nothing to write to."),
+        ([], WS1, {}, "Nobody logged on in the window."),
+        (ALICE, WS1, {"min_events": 7}, "6 is fewer logon events than min_events asks for."),
+        (ALICE, WS1, {"exclude_hosts": ("ws*",)}, "Host names like this are excluded (exclude_hosts)."),
+        (
+            [("ws1.a", "bob", 1), ("ws1.b", "bob", 1)],
+            WS1,
+            {"hostname_match": "short"},
+            "hosts of different domains",
+        ),
+        (ALICE, [*WS1, host("h2", "ws1")], {}, "Host asset h2, window"),
+        ([*ALICE, ("old", "bob", 4)], [host("h1", "ws1", "old")], {}, "Logon events on ws1, old, 10 in all;"),
+        (ALICE, [host("h1", "ws1", owners=("u2", "u9"))], {}, "- user u9: no such user asset"),
+        (ALICE, [host("h1", "ws1", owners=("u2",))], {}, "- user u2: directory_user_surname Alice"),
+    ],
+)
+def test_each_decision_is_told_in_words(logons, assets, rules, sentence):
+    assert sentence in told(counts(*logons), hosts(*assets), rules=Rules(**rules))
+
+
+@pytest.mark.parametrize("outcome", schemas.OUTCOME)
+def test_each_outcome_is_told_with_what_the_service_said(outcome):
+    text = told(
+        counts(("ws1", "alice", 1)), hosts(host("h1", "ws1")), outcome=outcome, message="no such\x1b[2J field"
+    )
+    said = ", 2026-03-30 12:05 UTC, run run-1: owner u1, department Sales (no such\\x1b[2J field)."
+    assert any(line.endswith(said) for line in text.splitlines())
+
+
+def test_only_the_first_users_of_a_crowded_host_are_shown_and_all_are_in_the_story():
+    found = story(counts(*(("ws1", f"user{number:02}", 1) for number in range(30))), hosts())
+    text = in_words(found)
+    assert "user09" in text
+    assert "user10" not in text
+    assert "and 20 more users" in text
+    assert len(found["decisions"][0]["users"]) == 30
+
+
+def test_an_asset_s_names_are_counted_together_and_a_table_is_shown_once():
+    logons = counts(("ws1", "alice", 6), ("old", "alice", 1), ("old", "bob", 4))
+    text = told(logons, hosts(host("h1", "ws1", "old"), host("h2", "ws1", "old"), host("h3", "ws1")))
+    assert text.count("Logon events on ws1, old, 11 in all; more than 60% is 7 or more:") == 1
+    assert text.count("Logon events on ws1, 6 in all; more than 60% is 4 or more:") == 1
+    assert "  alice         7   63.6%" in text
+    assert text.count("Host asset h") == 3
+
+
+def test_an_unknown_host_is_said_to_be_unknown():
+    found = story(counts(), hosts(), "ws9")
+    assert found == {"hostname": "ws9", "similar": [], "decisions": []}
+    assert in_words(found) == "ws9: the last decisions know no such host, in the inventory or in the logons."
+
+
+def test_an_unknown_host_is_told_with_names_that_differ_in_the_domain_only():
+    found = story(counts(("ws1.lab", "bob", 1), ("ws11", "bob", 1)), hosts(host("h1", "WS1.corp", "pc")))
+    assert found["similar"] == ["ws1.corp", "ws1.lab"]
+    assert in_words(found).endswith("in the logons. They know ws1.corp, ws1.lab.")
+
+
+def test_hostile_names_cannot_act_on_a_terminal():
+    name = "ws1\x1b[2j\u202e"
+    text = told(counts((name, "al\nice\x07", 3)), hosts(host("h\x07", name, department="\x1b]0;x\x07")), name)
+    assert "ws1\\x1b[2j\\u202e" in text
+    assert "al\\nice\\x07" in text
+    assert all(line.isprintable() for line in text.splitlines())
+
+
+def test_an_unreadable_host_is_told_with_the_reason_and_what_to_do():
+    odd = host("h1", "ws1", department="IT") | {"owner_ids": None, "problem": "its field owner holds a dict"}
+    lines = told(counts(*ALICE), hosts(odd)).splitlines()
+    assert lines[-7:] == [
+        "Host asset h1, window 2026-03-01 to 2026-03-30, decided 2026-03-30 12:00 UTC by run run-1:",
+        "  The asset cannot be read: its field owner holds a dict.",
+        "  Nothing is written to an asset that cannot be read.",
+        "  The inventory held, 2026-03-30 12:00 UTC:",
+        (
+            "  - host h1: host name ws1, no owner that can be read, department IT, "
+            "no criticality that can be read"
+        ),
+        "  What would change that:",
+        "  - Mend host asset h1 in the inventory: its field owner holds a dict.",
+    ]
+
+
+def test_a_host_whose_name_cannot_be_read_is_told_as_well():
+    odd = host("h1", owners=("u1",)) | {"hostnames": None, "problem": "its field name holds a dict"}
+    text = told(counts(*ALICE), hosts(odd), "h1")
+    assert "The asset cannot be read: its field name holds a dict." in text
+    assert "- host h1: no host name that can be read, owner u1" in text
+
+
+@pytest.mark.parametrize("known", [[], [user("u1", email="alice@corp.example")]])
+def test_an_unreadable_user_asset_is_told_as_the_reason_that_nobody_is_guessed(known):
+    odd = user("u9", surname="Alice") | {"user_email": None, "problem": "its field user_email holds a dict"}
+    text = told(counts(*ALICE), hosts(*WS1), people=users(*known, odd))
+    assert "alice fits the user asset u9, which cannot be read (its field user_email holds a dict)" in text
+    assert "u9 (unreadable) by " in text
+    assert ("alice may be any of u1, u9" in text) == bool(known)
+    assert text.endswith("  - Mend user asset u9 in the inventory: its field user_email holds a dict.")
+
+
+def test_the_story_is_plain_values_for_programs():
+    found = story(counts(*ALICE, ("ws1", "bob", 4)), hosts(*WS1), outcome=None)
+    assert json.loads(json.dumps(found, default=lambda day: day.isoformat())) == found | {
+        "decisions": [
+            decision
+            | {name: decision[name].isoformat() for name in DAYS}
+            | {"decided_at": decision["decided_at"].isoformat()}
+            | {
+                "users": [
+                    user | {name: user[name].isoformat() for name in SEEN} for user in decision["users"]
+                ]
+            }
+            | {"host_asset": decision["host_asset"] | {"listed_at": NOW.isoformat()}}
+            for decision in found["decisions"]
+        ]
+    }
+    (decision,) = found["decisions"]
+    assert (decision["evidence"], decision["match"], decision["action"]) == ("no_majority", None, "none")
+    assert [(user["username"], user["events"], user["share"]) for user in decision["users"]] == [
+        ("alice", 6, 0.6),
+        ("bob", 4, 0.4),
+    ]
+    assert decision["users"][0]["user_assets"] == [
+        {"user_id": "u1", "matched_by": "user_email", "decisive": True, "problem": None},
+        {"user_id": "u2", "matched_by": "directory_user_surname", "decisive": False, "problem": None},
+    ]
+    assert decision["what_would_change"][0] == {
+        "change": "more_logons",
+        "text": "With 1 more logon event, alice would win, who is the user asset u1.",
+        "username": "alice",
+        "events": 1,
+    }

@@ -1,0 +1,293 @@
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ownership import tables as schemas
+from ownership.decisions import Rules
+from ownership.matching import username_matches
+from ownership.tables import NAMING
+from reports.explanations import host_explanation
+from reports.remedies import FieldNames, events_needed
+from tests.ownership.builders import counts, decide, host, hosts, plan, shares_of, user, users
+
+PEOPLE = users(
+    user("u1", email="alice@corp.example"),
+    user("u2", sam="bob"),
+    user("u3", surname="miller"),
+    user("u4", surname="miller"),
+    user("u5", surname="odd") | {"problem": "its field user_department holds a dict"},
+)
+THRESHOLDS = st.integers(50, 99)
+
+
+def winner(events, rules):
+    """Who wins a host on which users have so many events, by the rules themselves."""
+    logons = counts(*(("ws1", name, number) for name, number in events.items() if number))
+    (decision,) = decide(logons, PEOPLE, hosts(host("h1", "ws1")), rules).to_dicts()
+    return decision["username"] if decision["evidence"] in NAMING else None
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 40), st.lists(st.integers(1, 40), max_size=3), THRESHOLDS, st.integers(1, 60))
+def test_exactly_so_many_events_are_lacking(events, others, threshold, min_events):
+    users_of_host = {"alice": events} | {f"user{number}": count for number, count in enumerate(others)}
+    rules = Rules(share_threshold_percent=threshold, min_events=min_events)
+    lacking = events_needed(
+        events, sum(users_of_host.values()), threshold_percent=threshold, min_events=min_events
+    )
+    assert winner(users_of_host | {"alice": events + lacking}, rules) == "alice"
+    if lacking:
+        assert winner(users_of_host | {"alice": events + lacking - 1}, rules) != "alice"
+
+
+@given(st.integers(0, 10**12), st.integers(0, 10**12), THRESHOLDS)
+def test_large_counts_are_exact_too(events, others, threshold):
+    lacking = events_needed(events, events + others, threshold_percent=threshold, min_events=1)
+    enough = 100 * (events + lacking) > threshold * (events + others + lacking) or not others
+    one_less = 100 * (events + lacking - 1) > threshold * (events + others + lacking - 1)
+    assert enough
+    assert lacking == 0 or not others or not one_less
+
+
+def advice(logons, *assets, rules=None, now=None, outcome=None, hostname="ws1", fields=None):
+    """What would change the outcome for ws1: decided by `rules`, asked about by the rules `now`."""
+    rules = rules or Rules()
+    fields = fields or FieldNames()
+    assets = hosts(*(assets or [host("h1", "ws1")]))
+    shares = shares_of(counts(*logons), rules)
+    decisions = decide(counts(*logons), PEOPLE, assets, rules)
+    writes = plan(decisions, PEOPLE, assets).with_columns(outcome=pl.lit(outcome, pl.String))
+    found = host_explanation(
+        hostname,
+        decisions=decisions.filter(pl.col("hostname").eq_missing(pl.lit(hostname))),
+        shares=shares,
+        matches=username_matches(shares, PEOPLE, user_value_field=fields.user_value),
+        hosts=assets,
+        users=PEOPLE,
+        writes=writes.drop_nulls("outcome"),
+        rules=now or rules,
+        fields=fields,
+    )
+    return found["decisions"][0]["what_would_change"]
+
+
+EXACTLY_60 = [("ws1", "alice", 6), ("ws1", "carol", 4)]
+ALICE = [("ws1", "alice", 3)]
+HAS_OWNER = host("h1", "ws1", owners=("u9",))
+CASES = {
+    "exactly the threshold": (
+        EXACTLY_60,
+        [],
+        {},
+        [
+            "With 1 more logon event, alice would win, who is the user asset u1.",
+            "With 6 more logon events, carol would win, who has no user asset yet.",
+            "If carol is no person, list it in rules.exclude_users: alice would win.",
+        ],
+    ),
+    "another threshold": (
+        [("ws1", "alice", 6), ("ws1", "bob", 4), ("ws1", "miller", 4)],
+        [],
+        {"rules": Rules(share_threshold_percent=75)},
+        [
+            "With 19 more logon events, alice would win, who is the user asset u1.",
+            "With 27 more logon events, bob would win, who is the user asset u2.",
+        ],
+    ),
+    "nobody near": (
+        [("ws1", "miller", 5), ("ws1", "bob", 5)],
+        [HAS_OWNER],
+        {},
+        [
+            "With 3 more logon events, bob would win, who is the user asset u2.",
+            "With 3 more logon events, miller would win, who may be any of the user assets u3 or u4.",
+            "If miller is no person, list it in rules.exclude_users: bob would win.",
+            "Clear asset_owner of host h1, too: no run replaces an owner.",
+        ],
+    ),
+    "too few": (
+        ALICE,
+        [],
+        {"rules": Rules(min_events=5)},
+        ["With 2 more logon events, alice would win, who is the user asset u1."],
+    ),
+    "too few, and no majority": (
+        EXACTLY_60,
+        [],
+        {"rules": Rules(min_events=12)},
+        [
+            "With 2 more logon events, alice would win, who is the user asset u1.",
+            "With 6 more logon events, carol would win, who has no user asset yet.",
+        ],
+    ),
+    "rules that changed": (
+        ALICE,
+        [],
+        {"rules": Rules(min_events=5), "now": Rules()},
+        ["By the present rules alice wins, who is the user asset u1: run again."],
+    ),
+    "no logons": ([], [], {}, ["With 1 more logon event of one user, that user would win."]),
+    "logons under a full name": (
+        [("ws1.corp.example", "alice", 3)],
+        [],
+        {"rules": Rules(min_events=4)},
+        [
+            "With 4 more logon events of one user, that user would win.",
+            (
+                "The logons know ws1.corp.example: if that is this host, put the name into "
+                "search_agent_name, or compare short names (rules.hostname_match: short)."
+            ),
+        ],
+    ),
+    "no name": (
+        [],
+        [host("h1")],
+        {"hostname": None},
+        ["Give the asset a host name in search_agent_name."],
+    ),
+    "excluded": (
+        ALICE,
+        [],
+        {"rules": Rules(exclude_hosts=("srv*", "W?1", "ws1"))},
+        ["Take W?1 or ws1 out of rules.exclude_hosts."],
+    ),
+    "excluded by its full name": (
+        [("ws1.lab", "alice", 3)],
+        [host("h1", "ws1.lab")],
+        {"rules": Rules(exclude_hosts=("*.lab",), hostname_match="short")},
+        ["Take *.lab out of rules.exclude_hosts."],
+    ),
+    "excluded no more": (
+        ALICE,
+        [],
+        {"rules": Rules(exclude_hosts=("ws1",)), "now": Rules()},
+        ["rules.exclude_hosts does not exclude it any more: run again."],
+    ),
+    "collision": (
+        [("ws1.a", "alice", 3), ("ws1.b", "alice", 3)],
+        [],
+        {"rules": Rules(hostname_match="short")},
+        ["Compare whole names (rules.hostname_match: exact), or give the hosts different short names."],
+    ),
+    "no user asset": (
+        [("ws1", "carol", 3)],
+        [],
+        {},
+        [
+            (
+                "Give carol a user asset, one with this name in user_email or "
+                "directory_user_sam_account_name or directory_user_surname; if it is no person, list "
+                "it in rules.exclude_users."
+            ),
+        ],
+    ),
+    "several user assets": (
+        [("ws1", "miller", 3)],
+        [],
+        {},
+        [
+            (
+                "Leave the name miller to one of u3 or u4 in directory_user_surname, or enter it for "
+                "the right one in user_email or directory_user_sam_account_name, which is asked first."
+            ),
+        ],
+    ),
+    "an unreadable host": (
+        ALICE,
+        [host("h1", "ws1") | {"owner_ids": None, "problem": "its field owner holds a dict"}],
+        {},
+        ["Mend host asset h1 in the inventory: its field owner holds a dict."],
+    ),
+    "an unreadable user asset": (
+        [("ws1", "odd", 3)],
+        [],
+        {},
+        ["Mend user asset u5 in the inventory: its field user_department holds a dict."],
+    ),
+    "an unreadable user asset in front": (
+        [("ws1", "odd", 6), ("ws1", "alice", 4)],
+        [],
+        {},
+        [
+            (
+                "With 1 more logon event, odd would win, who fits u5, which cannot be read, so nobody is "
+                "guessed."
+            ),
+            "With 6 more logon events, alice would win, who is the user asset u1.",
+            "If alice is no person, list it in rules.exclude_users: odd would win.",
+        ],
+    ),
+    "several by the first field": (
+        [("ws1", "miller", 3)],
+        [],
+        {"fields": FieldNames(user_value="directory_user_surname")},
+        ["Leave the name miller to one of u3 or u4 in directory_user_surname."],
+    ),
+    "conflict": (
+        ALICE,
+        [HAS_OWNER],
+        {"fields": FieldNames(owner="owned_by")},
+        ["Clear owned_by of host h1: the next run would write u1."],
+    ),
+    "agreement": (
+        ALICE,
+        [host("h1", "ws1", owners=("u1",))],
+        {},
+        ["Set another owner in asset_owner by hand: no run replaces an owner."],
+    ),
+    "no asset": (
+        ALICE,
+        [host("h2", "other")],
+        {},
+        ["There must be a host asset with ws1 in search_agent_name."],
+    ),
+    "an asset with a full name": (
+        ALICE,
+        [host("h2", "WS1.corp.example")],
+        {},
+        [
+            (
+                "There must be a host asset with ws1 in search_agent_name, which host asset h2 has but"
+                " for the domain part."
+            ),
+        ],
+    ),
+    "to write": (ALICE, [], {}, ["The next run that may write sets u1."]),
+    "written": (
+        ALICE,
+        [],
+        {"outcome": "written"},
+        ["Set another owner in asset_owner by hand: no run replaces an owner."],
+    ),
+    "refused": (
+        ALICE,
+        [],
+        {"outcome": "failed"},
+        ["Mend what the service said; the next run tries again."],
+    ),
+}
+
+
+@pytest.mark.parametrize(("logons", "assets", "options", "texts"), CASES.values(), ids=CASES)
+def test_what_would_change_the_outcome_is_told(logons, assets, options, texts):
+    assert [each["text"] for each in advice(logons, *assets, **options)] == texts
+
+
+@pytest.mark.parametrize("outcome", schemas.OUTCOME)
+def test_something_follows_from_every_outcome_of_a_write(outcome):
+    (found,) = advice(ALICE, outcome=outcome)
+    assert found["text"]
+
+
+def test_following_the_advice_helps():
+    found = advice(EXACTLY_60)
+    for each in found[:2]:
+        rows = [*EXACTLY_60, ("ws1", each["username"], each["events"])]
+        assert (
+            winner(
+                {name: sum(count for _, who, count in rows if who == name) for _, name, _ in rows}, Rules()
+            )
+            == each["username"]
+        )
+    assert winner({"alice": 6, "carol": 4}, Rules(exclude_users=(found[2]["username"],))) == "alice"

@@ -1,0 +1,427 @@
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import pytest
+from starlette.responses import Response
+
+from resources.errors import (
+    AuthenticationError,
+    ConfigurationError,
+    ProtocolError,
+    SessionExpiredError,
+    TransientError,
+)
+from resources.inventory.client import InventoryClient
+from resources.inventory.session import Codes
+from sandbox.inventory import InventoryService, InventoryState, ServiceOptions, totp_code
+from tests.resources.http_stub import Reply, Stub, envelope
+from tests.resources.inventory_world import (
+    ADMIN,
+    CODED,
+    HOSTS,
+    READER,
+    SECRET,
+    TENANT,
+    USERS,
+    Clock,
+    Watch,
+    client,
+    platform,
+)
+
+PROFILE = "/api/v1/profile/me"
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def state(tmp_path, clock):
+    with InventoryState(tmp_path / "state.sqlite", clock=clock) as state:
+        state.reset([ADMIN, READER, CODED], HOSTS, USERS, TENANT)
+        yield state
+
+
+@pytest.fixture
+def service(state):
+    with InventoryService(state) as service:
+        yield service
+
+
+def profile(inventory):
+    return inventory.get(PROFILE, tenant=False)
+
+
+# Log-in
+
+
+def test_the_first_call_logs_in_and_the_next_ones_reuse_the_session(service, tmp_path):
+    watch = Watch(service)
+    with client(tmp_path, service.url) as inventory:
+        assert watch.log_ins == 0
+        assert profile(inventory)["email"] == profile(inventory)["email"] == ADMIN.email
+    assert watch.calls == {"auth/login": 1, "profile/me": 2}
+
+
+def test_a_wrong_password_names_its_settings_and_is_sent_once(service, tmp_path):
+    watch = Watch(service)
+    with client(tmp_path, service.url, replace(ADMIN, password="wrong horse")) as inventory:
+        with ThreadPoolExecutor(8) as pool:
+            errors = [task.exception() for task in [pool.submit(profile, inventory) for _ in range(8)]]
+        with pytest.raises(AuthenticationError):
+            profile(inventory)
+    assert watch.calls == {"auth/login": 1}
+    for error in errors:
+        assert isinstance(error, AuthenticationError)
+        assert "platform.email and platform.password" in str(error)
+        assert "The e-mail address or the password is wrong." in str(error)
+        assert "wrong horse" not in str(error)
+
+
+@pytest.mark.parametrize("http", [400, 401, 403, 404, 422])
+def test_a_log_in_refused_with_any_status_is_about_the_credentials(tmp_path, http):
+    with (
+        Stub(lambda _: envelope(status=False, message="No.", http=http)) as stub,
+        client(tmp_path, stub.url) as inventory,
+        pytest.raises(AuthenticationError, match=r"platform\.password"),
+    ):
+        profile(inventory)
+
+
+def test_a_password_that_comes_back_is_not_shown(tmp_path):
+    def echo(request):
+        return Reply(str(request.form).encode(), 422)
+
+    with Stub(echo) as stub, client(tmp_path, stub.url) as inventory, pytest.raises(ProtocolError) as raised:
+        profile(inventory)
+    assert "admin@corp.example" in str(raised.value)
+    assert ADMIN.password not in str(raised.value)
+
+
+def test_a_log_in_page_instead_of_the_service_names_the_address(tmp_path):
+    with (
+        Stub(lambda _: Reply(b"<html>Sign in</html>")) as stub,
+        client(tmp_path, stub.url) as inventory,
+        pytest.raises(ProtocolError, match=r"platform\.url.*<html>Sign in"),
+    ):
+        profile(inventory)
+
+
+def test_a_log_in_that_fails_for_a_moment_is_tried_again(service, tmp_path):
+    failures = iter([502, 503])
+
+    def moody(request):
+        failure = next(failures, None) if request.url.path.endswith("login") else None
+        return failure and Response("Bad gateway", failure)
+
+    watch = Watch(service, moody)
+    with client(tmp_path, service.url) as inventory:
+        assert profile(inventory)["email"] == ADMIN.email
+    assert watch.calls == {"auth/login": 3, "profile/me": 1}
+
+
+# Expiry
+
+
+def test_an_expired_session_is_renewed_and_the_request_repeated(service, tmp_path):
+    watch = Watch(service)
+    with client(tmp_path, service.url) as inventory:
+        profile(inventory)
+        service.state.accounts.expire_sessions()
+        assert profile(inventory)["email"] == ADMIN.email
+    assert watch.calls == {"auth/login": 2, "profile/me": 3}
+    assert list(watch.rejected.values()) == [1]
+
+
+def test_threads_that_are_rejected_together_share_one_log_in_and_drop_the_cookie(service, tmp_path):
+    threads = 8
+    together = threading.Barrier(threads, timeout=10)
+
+    first_ones = iter(range(threads))
+
+    def hold(request):
+        if request.url.path == PROFILE and next(first_ones, None) is not None:
+            together.wait()  # all are on their way before the first one is answered
+
+    with client(tmp_path, service.url) as inventory, ThreadPoolExecutor(threads) as pool:
+        profile(inventory)
+        service.state.accounts.expire_sessions()
+        watch = Watch(service, hold)
+        emails = [
+            task.result()["email"] for task in [pool.submit(profile, inventory) for _ in range(threads)]
+        ]
+    assert emails == [ADMIN.email] * threads
+    assert watch.calls == {"auth/login": 1, "profile/me": 2 * threads}
+    assert list(watch.rejected.values()) == [threads]
+
+
+def test_sessions_that_end_every_few_calls_fail_no_request(state, tmp_path):
+    threads = 8
+    with InventoryService(state, ServiceOptions(session_calls=40)) as service:
+        watch = Watch(service)
+        with client(tmp_path, service.url) as inventory, ThreadPoolExecutor(threads) as pool:
+            emails = [
+                task.result()["email"] for task in [pool.submit(profile, inventory) for _ in range(200)]
+            ]
+    assert emails == [ADMIN.email] * 200
+    # Each request that was on its way may be rejected, once: never a cookie that is known to be.
+    assert max(watch.rejected.values()) <= threads
+    assert watch.log_ins - len(watch.rejected) in {0, 1}
+
+
+def test_sessions_that_last_for_one_request_are_an_error_after_two_tries(state, tmp_path):
+    threads = 8
+    together = threading.Barrier(threads, timeout=10)
+    first_ones = iter(range(threads))
+
+    def hold(request):
+        if request.url.path == PROFILE and next(first_ones, None) is not None:
+            together.wait()  # all are on their way with the session that one of them uses up
+
+    with InventoryService(state, ServiceOptions(session_calls=1)) as service:
+        watch = Watch(service, hold)
+        with client(tmp_path, service.url) as inventory, ThreadPoolExecutor(threads) as pool:
+            tasks = [pool.submit(profile, inventory) for _ in range(threads)]
+            errors = [task.exception() for task in tasks if task.exception()]
+            sent = watch.calls.copy()
+            with pytest.raises(AuthenticationError, match="its sessions do not last; check how long"):
+                profile(inventory)
+    assert errors
+    assert {type(error) for error in errors} == {AuthenticationError}
+    assert sent["profile/me"] <= 2 * threads
+    assert watch.calls == sent, "nothing goes out any more"
+
+
+def test_a_session_that_lasts_for_one_request_serves_one_thread(state, tmp_path):
+    with InventoryService(state, ServiceOptions(session_calls=1)) as service:
+        watch = Watch(service)
+        with client(tmp_path, service.url) as inventory:
+            assert [profile(inventory)["email"] for _ in range(3)] == [ADMIN.email] * 3
+    assert watch.calls == {"auth/login": 3, "profile/me": 5}
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda inventory: inventory.update("h-1", {"asset_owner": "17"}),
+        lambda inventory: inventory.post(
+            "/api/v1/assets/update", {"id": "h-1", "asset_owner": "17"}, repeatable=False
+        ),
+        lambda inventory: inventory.upload("/api/v1/profile/avatar", {"file": ("a.png", b"a", "image/png")}),
+    ],
+    ids=["update", "post", "upload"],
+)
+def test_what_changes_something_is_not_sent_again_after_a_401(service, tmp_path, write):
+    with client(tmp_path, service.url) as inventory:
+        profile(inventory)
+        service.state.accounts.expire_sessions()
+        watch = Watch(service)
+        with pytest.raises(SessionExpiredError, match="it did nothing; look again before sending again"):
+            write(inventory)
+        assert list(watch.calls.values()) == [1], "the write alone"
+        assert service.state.journal() == []
+        write(inventory)  # by whoever has looked again
+        assert watch.log_ins == 1
+
+
+def test_writes_that_are_rejected_together_share_one_log_in(service, tmp_path):
+    threads = 8
+    together = threading.Barrier(threads, timeout=10)
+
+    def hold(request):
+        if request.url.path.endswith("assets/update"):
+            together.wait()
+
+    with client(tmp_path, service.url) as inventory, ThreadPoolExecutor(threads) as pool:
+        profile(inventory)
+        service.state.accounts.expire_sessions()
+        watch = Watch(service, hold)
+        tasks = [pool.submit(inventory.update, f"h-{n}", {"asset_owner": "17"}) for n in range(threads)]
+        assert {type(task.exception()) for task in tasks} == {SessionExpiredError}
+        assert watch.calls == {"assets/update": threads}
+        for task in [pool.submit(profile, inventory) for _ in range(threads)]:
+            task.result()
+    assert watch.log_ins == 1
+
+
+def test_a_second_401_is_an_error_and_ends_the_log_ins(tmp_path):
+    def never(request):
+        return (
+            envelope() if request.path.endswith("login") else envelope(status=False, message="Hm.", http=401)
+        )
+
+    with (
+        Stub(never) as stub,
+        client(tmp_path, stub.url) as inventory,
+        ThreadPoolExecutor(8) as pool,
+    ):
+        errors = [task.exception() for task in [pool.submit(profile, inventory) for _ in range(8)]]
+        calls = [request.path for request in stub.requests]
+        with pytest.raises(AuthenticationError):
+            profile(inventory)
+        assert len(stub.requests) == len(calls)
+    assert all(isinstance(error, AuthenticationError) for error in errors)
+    assert "right after the log-in" in str(errors[0])
+    assert "platform.mfa_secret" in str(errors[0])
+    assert calls.count("/api/v1/auth/login") == 2
+
+
+def test_each_log_in_starts_without_the_cookies_of_the_one_before(tmp_path):
+    logins = iter(range(10))
+
+    def answer(request):
+        if request.path.endswith("login"):
+            number = next(logins)
+            return envelope(headers={"Set-Cookie": f"session{number}={number}; Path=/"})
+        return envelope(
+            http=200 if "session1" in request.cookies else 401, status="session1" in request.cookies
+        )
+
+    with Stub(answer) as stub, client(tmp_path, stub.url) as inventory:
+        profile(inventory)
+    assert [request.cookies for request in stub.requests] == [{}, {"session0": "0"}, {}, {"session1": "1"}]
+
+
+# Verification codes
+
+
+@pytest.mark.parametrize("announced", [True, False])
+def test_a_code_is_sent_when_the_log_in_needs_one(state, tmp_path, clock, announced):
+    with (
+        InventoryService(state, ServiceOptions(announce_mfa=announced)) as service,
+        client(tmp_path, service.url, CODED, clock=clock) as inventory,
+    ):
+        assert profile(inventory)["email"] == CODED.email
+    assert clock.naps == []
+
+
+@pytest.mark.parametrize("announced", [True, False])
+def test_a_missing_secret_is_named(state, tmp_path, announced):
+    with (
+        InventoryService(state, ServiceOptions(announce_mfa=announced)) as service,
+        client(tmp_path, service.url, replace(CODED, mfa_secret=None)) as inventory,
+        pytest.raises(AuthenticationError, match=r"set platform\.mfa_secret"),
+    ):
+        profile(inventory)
+
+
+def test_a_secret_that_is_not_needed_does_no_harm(service, tmp_path):
+    watch = Watch(service)
+    with client(tmp_path, service.url, replace(ADMIN, mfa_secret=SECRET)) as inventory:
+        assert profile(inventory)["email"] == ADMIN.email
+    assert watch.calls["auth/mfa"] == 0
+
+
+@pytest.mark.parametrize(
+    ("contract", "answer"),
+    [
+        ({"member": "data.next.step", "equals": "code"}, envelope({"next": {"step": "code"}})),
+        ({"member": "reason", "equals": 17}, envelope(status=False, message="Code, please.", reason=17)),
+        ({"member": "mfa", "equals": True}, envelope(status=False, http=401, mfa=True)),
+    ],
+    ids=["data", "refused", "401"],
+)
+def test_the_contract_says_how_a_code_is_asked_for(tmp_path, contract, answer, clock):
+    def service(request):
+        return answer if request.path.endswith("login") else envelope({"email": "me"})
+
+    with (
+        Stub(service) as stub,
+        client(tmp_path, stub.url, CODED, clock=clock, contract={"mfa_required": contract}) as inventory,
+    ):
+        assert profile(inventory) == {"email": "me"}
+    assert [request.path.rpartition("/")[2] for request in stub.requests] == ["login", "mfa", "me"]
+    assert stub.requests[1].form == {"code": totp_code(SECRET, clock())}
+
+
+def test_a_code_is_used_once_and_the_next_one_waited_for(service, tmp_path, clock):
+    clock.now += 4
+    with client(tmp_path, service.url, CODED, clock=clock) as inventory:
+        profile(inventory)
+        service.state.accounts.expire_sessions()
+        assert profile(inventory)["email"] == CODED.email
+    assert clock.naps == [26]
+
+
+def test_a_code_that_another_client_used_is_followed_by_the_next_one(service, tmp_path, clock):
+    with client(tmp_path, service.url, CODED, clock=clock) as first:
+        profile(first)
+    watch = Watch(service)
+    with client(tmp_path, service.url, CODED, clock=clock) as second:
+        assert profile(second)["email"] == CODED.email
+    assert clock.naps == [30]
+    assert watch.calls["auth/mfa"] == 2
+
+
+def test_a_second_refused_code_names_secret_and_clock(service, tmp_path, clock):
+    watch = Watch(service)
+    with client(tmp_path, service.url, replace(CODED, mfa_secret="A" * 16), clock=clock) as inventory:
+        for _ in range(2):
+            with pytest.raises(AuthenticationError, match=r"platform\.mfa_secret and this machine's clock"):
+                profile(inventory)
+    assert watch.calls["auth/mfa"] == 2
+
+
+@pytest.mark.parametrize("http", [200, 401])
+def test_a_refused_code_is_not_shown_and_its_session_not_used_again(tmp_path, clock, http):
+    numbers = iter(range(9))
+
+    def service(request):
+        if request.path.endswith("login"):
+            return envelope(
+                {"mfa_required": True}, headers={"Set-Cookie": f"session={next(numbers)}; Path=/"}
+            )
+        return envelope(status=False, message=f"{request.form['code']} is wrong", http=http)
+
+    with (
+        Stub(service) as stub,
+        client(tmp_path, stub.url, CODED, clock=clock) as inventory,
+        pytest.raises(AuthenticationError) as raised,
+    ):
+        profile(inventory)
+    codes = [request for request in stub.requests if request.path.endswith("mfa")]
+    assert [request.cookies["session"] for request in codes] == ["0", "1"]
+    assert codes[0].form != codes[1].form
+    assert not any(request.form["code"] in str(raised.value) for request in codes)
+
+
+@pytest.mark.parametrize(
+    "secret", [SECRET, "jbsw y3dp ehpk 3pxp", "JBSWY3DPEHPK3PXP====", " JBSW Y3DP\tEHPK 3PXP\n"]
+)
+def test_secrets_may_be_written_as_services_show_them(secret, clock):
+    assert Codes(secret, clock=clock, sleep=clock.sleep).next() == totp_code(SECRET, clock())
+
+
+def test_a_short_secret_without_padding_is_taken(clock):
+    assert len(Codes("MFRGGZDF", clock=clock, sleep=clock.sleep).next()) == 6
+    assert len(Codes("MFRGG", clock=clock, sleep=clock.sleep).next()) == 6
+
+
+@pytest.mark.parametrize("secret", ["not base32!", "1234", "JBSWY3DPE", "   ", "====", "JBSWÄ"])
+def test_an_unusable_secret_is_a_setting_to_mend(tmp_path, secret):
+    with pytest.raises(ConfigurationError, match=r"platform\.mfa_secret") as raised:
+        client(tmp_path, "http://localhost", replace(CODED, mfa_secret=secret))
+    assert secret.strip() not in str(raised.value).split()
+
+
+def test_codes_of_one_time_step_differ_even_when_waiting_does_not_help():
+    codes = Codes(SECRET, clock=lambda: 1_000.0, sleep=lambda _: None)
+    assert len({codes.next() for _ in range(5)}) == 5
+
+
+def test_a_secret_that_is_not_there_is_a_setting_to_mend(tmp_path):
+    section = platform(tmp_path, "http://localhost")
+    (tmp_path / "password").unlink()
+    with pytest.raises(ConfigurationError, match=r"platform\.password"):
+        InventoryClient(section)
+
+
+def test_a_service_that_is_away_is_transient(tmp_path):
+    with (
+        client(tmp_path, "http://127.0.0.1:1") as inventory,
+        pytest.raises(TransientError, match=r"platform\.url"),
+    ):
+        profile(inventory)

@@ -1,0 +1,661 @@
+import json
+import os
+from datetime import date
+from itertools import pairwise
+from pathlib import Path
+from types import UnionType
+from typing import Any, get_args
+
+import pytest
+import yaml
+from pydantic import BaseModel
+
+from ownership.decisions import Rules
+from resources.errors import ConfigurationError
+from resources.settings import (
+    BrokenInstance,
+    Instance,
+    Secret,
+    home,
+    instances_folder,
+    load_instance,
+    load_instances,
+)
+from resources.settings.yaml_file import MAX_DEPTH
+from tests.resources.samples import instance, instance_content
+
+ASSETS = "/api/v1/assets"
+DEFAULTS = {
+    "cookies": {},
+    "index": "logs-*",
+    "query": "event.code:4624 AND event.outcome:success AND process.name:svchost.exe",
+    "user_field": "user.name",
+    "hostname_field": "agent.name",
+    "time_field": "@timestamp",
+    "platform_hostname_field": "search_agent_name",
+    "platform_user_field": "asset_owner",
+    "platform_user_value_field": "user_email",
+    "ignore_ssl": False,
+    "ca_file": None,
+    "platform.mfa_secret": None,
+    "platform.ignore_ssl": False,
+    "platform.ca_file": None,
+    "platform.contract.tenant_param": "tenant_id",
+    "platform.contract.mfa_required.member": "data.mfa_required",
+    "platform.contract.mfa_required.equals": True,
+    "platform.contract.hosts.path": f"{ASSETS}/list",
+    "platform.contract.hosts.params": {"type": "host"},
+    "platform.contract.users.path": f"{ASSETS}/list",
+    "platform.contract.users.params": {"type": "user"},
+    "platform.contract.read.path": f"{ASSETS}/get",
+    "platform.contract.read.id_param": "id",
+    "platform.contract.update.path": f"{ASSETS}/update",
+    "platform.contract.update.id_param": "id",
+    "platform.contract.fields_in": "",
+    "platform.contract.page_size": 1000,
+    "platform.contract.enrich_fields.user_department": "department",
+    "platform.contract.enrich_fields.criticality": "criticality",
+    "scan.lookback_days": 30,
+    "scan.enrich": True,
+    "scan.timezone": "UTC",
+    "scan.first_day": date(2020, 1, 1),
+    "scan.late_days": 2,
+    "scan.schedule": "0 5 * * *",
+    "scan.require_complete_window": False,
+    "rules.share_threshold_percent": 60,
+    "rules.hostname_match": "exact",
+    "rules.exclude_users": (),
+    "rules.exclude_hosts": (),
+    "rules.min_events": 1,
+    "writes.dry_run": False,
+    "writes.max_writes": 10_000,
+    "writes.max_write_percent": None,
+    "writes.max_failed_writes": 20,
+    "writes.plan_days": 7,
+    "writes.concurrency": 8,
+    "keep.evidence_days": 400,
+    "keep.history_days": 400,
+}
+"""Readings §6, and §5.5 below `platform.contract`."""
+
+REQUIRED = ["name", "url", "username", "password", "sensor"] + [
+    f"platform.{key}" for key in ("url", "email", "password", "tenant_id")
+]
+
+
+def nested(changes: dict[str, Any]) -> dict[str, Any]:
+    """What an instance file holds, with changes by dotted key."""
+    content = instance_content()
+    for key, value in changes.items():
+        place = content
+        *sections, name = key.split(".")
+        for section in sections:
+            place = place.setdefault(section, {})
+        place[name] = value
+    return content
+
+
+@pytest.fixture
+def write(tmp_path):
+    """Writes an instance file: text as it is, or changes by dotted key."""
+
+    def write_file(text: str | None = None, /, *, file: str = "instance.yaml", **changes: Any) -> Path:
+        path = tmp_path / file
+        text = yaml.safe_dump(nested(changes), allow_unicode=True) if text is None else text
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    return write_file
+
+
+def complaint(path: Path) -> str:
+    """What is said about a file, without its name, which every line begins with."""
+    with pytest.raises(ConfigurationError) as raised:
+        load_instance(path)
+    lines = str(raised.value).splitlines()
+    assert all(line.startswith(f"{path}: ") for line in lines)
+    return "\n".join(line.removeprefix(f"{path}: ") for line in lines)
+
+
+def keys(model: type[BaseModel], prefix: str = "") -> set[str]:
+    """Dotted keys of every setting."""
+    found = set()
+    for name, field in model.model_fields.items():
+        kinds = get_args(field.annotation) if isinstance(field.annotation, UnionType) else (field.annotation,)
+        section = next(
+            (kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)), None
+        )
+        if section is None or section is Secret:
+            found.add(prefix + name)
+        else:
+            found |= keys(section, f"{prefix}{name}.")
+    return found
+
+
+def value(settings: Any, key: str) -> Any:
+    for part in key.split("."):
+        settings = getattr(settings, part)
+    return settings
+
+
+# Defaults and requirements
+
+
+def test_every_setting_has_the_default_of_the_readings_or_is_required(write):
+    settings = load_instance(write())
+    assert keys(Instance) == {*DEFAULTS, *REQUIRED}
+    for key, default in DEFAULTS.items():
+        assert value(settings, key) == default, key
+
+
+@pytest.mark.parametrize("key", [*REQUIRED, "platform"])
+def test_a_required_key_that_is_missing_is_named(write, key):
+    content = instance_content()
+    *section, name = key.split(".")
+    del (content[section[0]] if section else content)[name]
+    assert complaint(write(yaml.safe_dump(content))) == f"{key}: is missing; this key is required"
+
+
+def test_what_the_file_says_is_kept(write):
+    changes = {
+        "platform.contract.read": None,
+        "platform.contract.hosts": {"path": "/hosts", "params": {"kind": 7}},
+        "platform.contract.enrich_fields": {"user_department": "user_department"},
+        "platform.tenant_id": 42,
+        "rules.exclude_users": ["*$", "svc?"],
+        "scan.schedule": None,
+        "scan.first_day": date(2015, 1, 1),
+        "url": "https://search.example/prefix/",
+    }
+    settings = load_instance(write(**changes))
+    contract = settings.platform.contract
+    assert contract.read is None
+    assert (contract.hosts.path, contract.hosts.params) == ("/hosts", {"kind": "7"})
+    assert contract.users.path == f"{ASSETS}/list"
+    assert contract.enrich_fields.user_department == "user_department"
+    assert contract.enrich_fields.criticality == "criticality"
+    assert settings.platform.tenant_id == "42"
+    assert settings.rules.as_rules() == Rules(exclude_users=("*$", "svc?"))
+    assert (settings.scan.schedule, settings.scan.first_day) == (None, date(2015, 1, 1))
+    assert settings.url == "https://search.example/prefix"
+
+
+# Wrong keys and values
+
+
+@pytest.mark.parametrize(
+    ("key", "nearest"),
+    [
+        ("hostname_feild", "hostname_field"),
+        ("passwort", "password"),
+        ("scan.lookback", "lookback_days"),
+        ("platform.contract.enrich_fields.department", "user_department"),
+        ("platform.contract.mfa_required.membr", "member"),
+    ],
+)
+def test_an_unknown_key_names_the_nearest_known_one(write, key, nearest):
+    expected = f"{key}: is an unknown key; the nearest known one is {nearest!r}"
+    assert complaint(write(**{key: "x"})) == expected
+
+
+@pytest.mark.parametrize(
+    ("key", "wrong", "says"),
+    [
+        ("url", "search:9200", "'search:9200' is not an address; write https://HOST:PORT"),
+        ("url", "https://search:99999", "'https://search:99999' port out of range 0-65535"),
+        (
+            "url",
+            "https://search/?x=1",
+            "'https://search/?x=1' has a query or fragment; write https://HOST:PORT",
+        ),
+        ("platform.url", "inventory", "'inventory' is not an address"),
+        ("scan.timezone", "Berlin", "'Berlin' is no time zone; write a name such as UTC or Europe/Berlin"),
+        (
+            "scan.schedule",
+            "daily",
+            "'daily' is no cron expression; write five fields such as 0 5 * * *, or null",
+        ),
+        ("scan.schedule", "0 0 5 * * *", "'0 0 5 * * *' is no cron expression"),
+        ("scan.lookback_days", 0, "0 should be greater than or equal to 1"),
+        ("scan.lookback_days", "month", "'month' should be a valid integer"),
+        ("scan.first_day", "soon", "'soon' should be a valid date"),
+        ("scan.enrich", "maybe", "'maybe' should be a valid boolean"),
+        ("scan.late_days", -1, "-1 should be greater than or equal to 0"),
+        ("rules.share_threshold_percent", 49, "49 should be greater than or equal to 50"),
+        ("rules.share_threshold_percent", 100, "100 should be less than or equal to 99"),
+        ("rules.share_threshold_percent", 66.6, "66.6 should be a valid integer"),
+        ("rules.hostname_match", "fuzzy", "'fuzzy' should be 'exact' or 'short'"),
+        ("rules.exclude_users", "svc_*", "'svc_*' should be a list"),
+        ("rules.exclude_users", ["svc_*", ""], "'' should have at least 1 character"),
+        ("writes.max_write_percent", 0, "0 should be greater than 0"),
+        ("writes.max_failed_writes", 0, "0 should be greater than or equal to 1"),
+        ("writes.plan_days", 0, "0 should be greater than or equal to 1"),
+        ("writes.concurrency", 100, "100 should be less than or equal to 64"),
+        ("keep.history_days", 0, "0 should be greater than or equal to 1"),
+        ("platform.contract.page_size", 0, "0 should be greater than or equal to 1"),
+        ("query", 4624, "4624 should be a valid string"),
+        ("query", "", "'' should have at least 1 character"),
+        ("query", "{term: x}", "'{term: x}' starts with { and is no JSON"),
+        ("sensor", None, "None should be a valid string"),
+        ("scan", None, "must hold keys of its own"),
+        ("platform", "https://inventory", "must hold keys of its own"),
+        ("name", "---", "'---' gives no usable identifier; use letters or digits"),
+        ("name", "Main", "'Main' gives no usable identifier"),  # names of DuckDB's own schemas
+        ("name", "Warehouse", "'Warehouse' gives no usable identifier"),  # and of a session's databases
+        ("name", "Config", "'Config' gives no usable identifier"),  # words that Dagster keeps for itself
+        ("name", "a" * 300, f"'{'a' * 199}… should have at most 200 characters"),
+        ("name", "東" * 99, f"'{'東' * 99}' gives an identifier of 494 letters, more than 200; shorten it"),
+    ],
+)
+def test_a_wrong_value_is_told_with_key_value_and_remedy(write, key, wrong, says):
+    message = complaint(write(**{key: wrong}))
+    place, _, rest = message.partition(": ")
+    assert place.rstrip(".012") == key  # an item of a list is named by its number
+    assert rest.startswith(says)
+
+
+def test_all_that_is_wrong_is_told_at_once(write):
+    message = complaint(write(indx="logs-*", **{"scan.lookback_days": 0, "password": "hunter2"}))
+    assert sorted(line.partition(":")[0] for line in message.splitlines()) == [
+        "indx",
+        "password",
+        "scan.lookback_days",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("name: a\nurl: b\nname: c", "line 3, column 1: is no usable YAML: the key name is written twice"),
+        ("scan:\n  enrich: true\n  enrich: false", "line 3, column 3: is no usable YAML: the key enrich is"),
+        ("name: a: b", "line 1, column 8: is no usable YAML: mapping values are not allowed here"),
+        ("scan: {first_day: 2026-02-30}", "is no usable YAML: day is out of range for month"),
+        ("", "must hold `key: value` lines, such as name and url"),
+        ("- name", "must hold `key: value` lines"),
+    ],
+)
+def test_a_file_that_is_no_mapping_is_told_with_its_place(write, text, says):
+    assert complaint(write(text)).startswith(says)
+
+
+def test_a_file_that_cannot_be_read_is_told(tmp_path):
+    assert "cannot be read" in complaint(tmp_path / "nowhere.yaml")
+    (tmp_path / "latin.yaml").write_bytes("name: Büro".encode("latin-1"))
+    assert "cannot be read" in complaint(tmp_path / "latin.yaml")
+
+
+DEEP = f"is no usable YAML: values are nested more than {MAX_DEPTH} levels deep"
+MANY = "is no usable YAML: it holds more than 20,000 values, counting what aliases stand for"
+NINEFOLD = {name: ",".join([f"*{before}"] * 9) for before, name in pairwise("abcdefghi")}
+TOO_MUCH = {
+    "deep lists": ("[" * 100_000, DEEP),
+    "deep mappings": ("".join(f"{' ' * level}a:\n" for level in range(500)), DEEP),
+    "deep query": ('query: \'{"a": ' + "[" * 200 + "]" * 200 + "}'", "is nested more than 100 levels deep"),
+    "bottomless query": ('query: \'{"a": ' + "[" * 100_000 + "'", "starts with { and is no JSON: maximum"),
+    "aliases": ("a: &a [x]\n" + "".join(f"{a}: &{a} [{nine}]\n" for a, nine in NINEFOLD.items()), MANY),
+    "merges": ("a: &a {x: 1}\n" + "".join(f"{a}: &{a} {{<<: [{m}]}}\n" for a, m in NINEFOLD.items()), MANY),
+    "alias in itself": ("query: &q {bool: *q}", "an alias stands for what it is in"),
+    "many values": ("exclude: [" + "a," * 50_000 + "]", MANY),
+    "many wrong values": ("rules:\n  exclude_users:\n" + "  - 1\n" * 9_000, "and 8,986 more"),
+    "long number": (f"scan: {{lookback_days: 0x{'f' * 5_000}}}", "a number has more than 100 digits"),
+    "large file": ("a: 1\n" * 20_000_000, "it holds more than 262,144 characters"),
+    "tag that does not fit": ("query: !!int ''", "a value does not fit its tag"),
+}
+"""What would hang or end the program; with what is said instead."""
+
+
+@pytest.mark.timeout(30)  # each takes a fraction of a second, and took minutes or for ever
+@pytest.mark.parametrize(("text", "says"), TOO_MUCH.values(), ids=TOO_MUCH)
+def test_a_file_of_too_much_is_told_and_keeps_no_other_from_loading(write, tmp_path, text, says):
+    write()
+    write(text, file="much.yaml")
+    write(**{"name": "Another", "platform.contract": "much.yaml"}, file="z.yaml")
+    good, much, other = load_instances(tmp_path)
+    assert isinstance(good, Instance)
+    assert isinstance(much, BrokenInstance)
+    assert says in much.message
+    assert len(much.message) < 5_000
+    assert isinstance(other, BrokenInstance), "the contract's file is bounded, too"
+    assert f"{tmp_path / 'much.yaml'}: " in other.message
+
+
+@pytest.mark.timeout(30)
+def test_what_is_no_regular_file_is_told_and_keeps_no_other_from_loading(write, tmp_path):
+    write()
+    os.mkfifo(tmp_path / "pipe.yaml")
+    (tmp_path / "zero.yaml").symlink_to("/dev/zero")
+    (tmp_path / "folder.yaml").mkdir()
+    write(**{"name": "Another", "platform.contract": "pipe.yaml"}, file="z.yaml")
+    folder, good, *broken = load_instances(tmp_path)
+    assert isinstance(good, Instance)
+    for each in (folder, *broken):
+        assert isinstance(each, BrokenInstance)
+        assert "cannot be read: it is no regular file" in each.message
+
+
+def test_aliases_within_bounds_are_what_they_stand_for(write):
+    text = yaml.safe_dump(instance_content()).replace("password:\n", "password: &secret\n", 1)
+    settings = load_instance(write(text + "cookies: {a: *secret, b: *secret}\n"))
+    assert settings.cookies == {"a": settings.password, "b": settings.password}
+
+
+# Secrets
+
+
+@pytest.mark.parametrize(
+    ("key", "wrong"),
+    [
+        ("password", "hunter2"),
+        ("password", 42),
+        ("password", None),
+        ("password", ["hunter2"]),
+        ("password", {"hunter2": None}),
+        ("password", {"vault": "hunter2"}),
+        ("password", {"env": "A", "file": "b"}),
+        ("password", {"env": None}),
+        ("password", {}),
+        ("platform.password", "hunter2"),
+        ("platform.mfa_secret", "hunter2"),
+        ("cookies.session", "hunter2"),
+    ],
+)
+def test_a_secret_in_clear_text_is_refused_with_how_to_write_it(write, key, wrong):
+    assert complaint(write(**{key: wrong})) == (
+        f"{key}: is not a secret's place; write {{env: VARIABLE}} or {{file: PATH}}, never the secret"
+    )
+
+
+@pytest.mark.parametrize(
+    "name", ["two\nlines", "a=hunter2", "a b", "", "a;b", "\x00", "\u00e9", "a,b", '"a"', "a\n", "a@b", 1]
+)
+def test_a_cookie_has_a_name_that_a_header_can_carry_and_others_are_not_shown(write, name):
+    assert complaint(write(cookies={"1st": {"env": "A"}, name: {"env": "A"}})) in {
+        f"cookies: the name of cookie {number} may have letters, digits and !#$%&'*+-.^_`|~ only; "
+        "write beside it where its value lies"
+        for number in (1, 2)  # YAML is written sorted
+    }
+
+
+def test_a_cookie_may_be_named_as_the_standard_says(write):
+    names = ["__Host-session", "a.b", "x!#$%&'*+-.^_`|~9"]
+    assert list(load_instance(write(cookies={name: {"env": "A"} for name in names})).cookies) == names
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "cookies: session=hunter2",
+        "cookies: {1: hunter2}",
+        "cookies: [hunter2]",
+        "url: https://elastic:hunter2@search:9200",
+        "platform: {password: hunter2, paswd: hunter2}",
+        "platform: 'password: hunter2'",
+        "platform: [password: hunter2]",
+        "passwd: hunter2",
+        # Lines that YAML cannot read are quoted by its messages.
+        "password: @hunter2",
+        "password: *hunter2",
+        "password: !hunter2",
+        "password: a: hunter2",
+        'password: "\\qhunter2"',
+        "password: 'hunter2",
+    ],
+)
+def test_a_secret_in_the_wrong_place_is_never_shown(write, text):
+    with pytest.raises(ConfigurationError) as raised:
+        load_instance(write(text))
+    chain: BaseException | None = raised.value
+    while chain is not None:
+        assert "hunter2" not in str(chain)
+        chain = chain.__cause__ or (None if chain.__suppress_context__ else chain.__context__)
+
+
+@pytest.mark.parametrize("ending", ["", "\n", "\r\n"])
+def test_a_secret_is_read_from_its_variable(monkeypatch, ending):
+    monkeypatch.setenv("SEARCH_PASSWORD", f" pass wörd {ending}")
+    settings = instance()
+    assert settings.password.resolve("password") == " pass wörd "
+    assert "pass wörd" not in repr(settings) + settings.model_dump_json()
+
+
+@pytest.mark.timeout(30)
+def test_a_secret_is_read_from_a_regular_file_alone(write, tmp_path):
+    os.mkfifo(tmp_path / "password")
+    settings = load_instance(write(password={"file": "password"}))
+    with pytest.raises(ConfigurationError, match="password cannot be read: it is no regular file"):
+        settings.password.resolve("password")
+
+
+@pytest.mark.parametrize(
+    ("content", "secret"), [("hunter2", "hunter2"), (" a b \r\n", " a b "), ("two\nlines\n\n", "two\nlines")]
+)
+def test_a_secret_is_read_from_its_file_beside_the_instance_file(write, tmp_path, content, secret):
+    (tmp_path / "password").write_bytes(content.encode())
+    settings = load_instance(write(password={"file": "password"}))
+    assert settings.password.resolve("password") == secret
+
+
+@pytest.mark.parametrize(
+    ("place", "says"),
+    [
+        (
+            {"env": "SEARCH_PASSWORD"},
+            "password: the environment variable SEARCH_PASSWORD is not set; export it",
+        ),
+        ({"file": "nowhere"}, "nowhere cannot be read"),
+        ({"file": "empty"}, "empty is empty; write the secret into it"),
+        ({"file": "binary"}, "binary cannot be read"),
+    ],
+)
+@pytest.mark.parametrize("variable", [None, "", "\n"])
+def test_a_secret_that_is_not_there_is_told_when_it_is_needed(
+    write, tmp_path, monkeypatch, place, says, variable
+):
+    monkeypatch.delenv("SEARCH_PASSWORD", raising=False)
+    if variable is not None:
+        monkeypatch.setenv("SEARCH_PASSWORD", variable)
+    (tmp_path / "empty").write_text("\n")
+    (tmp_path / "binary").write_bytes(b"\xff\xfe")
+    settings = load_instance(write(password=place))
+    with pytest.raises(ConfigurationError, match=r"^password: ") as raised:
+        settings.password.resolve("password")
+    assert says in str(raised.value)
+
+
+# Paths
+
+
+def test_paths_are_relative_to_the_file_that_names_them(write, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", "/home/ann")
+    places = {"ca_file": "certs/ca.pem", "platform.ca_file": "/etc/ca.pem", "cookies.a": {"file": "~/cookie"}}
+    settings = load_instance(write(**places))
+    assert settings.ca_file == tmp_path / "certs" / "ca.pem"
+    assert settings.platform.ca_file == Path("/etc/ca.pem")
+    assert settings.cookies["a"].file == Path("/home/ann/cookie")
+    monkeypatch.chdir(tmp_path)
+    assert load_instance(Path("instance.yaml")).ca_file == settings.ca_file
+
+
+def test_home_and_instances_folder_come_from_the_environment(tmp_path, monkeypatch):
+    for name in ("ASSET_OWNERS_HOME", "ASSET_OWNERS_INSTANCES"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+    assert (home(), instances_folder()) == (tmp_path / "var", tmp_path / "var" / "instances")
+    monkeypatch.setenv("ASSET_OWNERS_HOME", "state")
+    assert (home(), instances_folder()) == (tmp_path / "state", tmp_path / "state" / "instances")
+    monkeypatch.setenv("ASSET_OWNERS_INSTANCES", "/etc/owners")
+    assert instances_folder() == Path("/etc/owners")
+
+
+# The contract in a file of its own
+
+
+def test_the_contract_may_lie_in_a_file_of_its_own(write, tmp_path):
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    (shared / "contract.yaml").write_text("read:\nhosts: {path: /hosts}\n")
+    contract = load_instance(write(**{"platform.contract": "shared/contract.yaml"})).platform.contract
+    assert (contract.read, contract.hosts.path, contract.tenant_param) == (None, "/hosts", "tenant_id")
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (None, "the file cannot be read"),
+        ("- hosts", "must hold `key: value` lines, such as tenant_param and mfa_required"),
+        ("hosts: {pth: /hosts}", "hosts.pth: is an unknown key; the nearest known one is 'path'"),
+        ("page_size: many", "page_size: 'many' should be a valid integer"),
+        (
+            "page_size: 1\npage_size: 2",
+            "line 2, column 1: is no usable YAML: the key page_size is written twice",
+        ),
+    ],
+)
+def test_what_is_wrong_with_the_contracts_file_names_that_file(write, tmp_path, text, says):
+    contract = tmp_path / "contract.yaml"
+    if text is not None:
+        contract.write_text(text)
+    with pytest.raises(ConfigurationError) as raised:
+        load_instance(write(**{"platform.contract": "contract.yaml"}))
+    assert says in str(raised.value)
+    assert all(line.startswith(f"{contract}: ") for line in str(raised.value).splitlines())
+
+
+# The query
+
+
+def test_a_query_may_be_query_dsl_in_yaml(write):
+    path = write(
+        yaml.safe_dump(instance_content()) + "query:\n  bool:\n    must_not:\n"
+        "      - range: {'@timestamp': {lt: 2026-01-31}}\n      - term: {event.code: 4624}\n"
+    )
+    assert json.loads(load_instance(path).query) == {
+        "bool": {
+            "must_not": [{"range": {"@timestamp": {"lt": "2026-01-31"}}}, {"term": {"event.code": 4624}}]
+        }
+    }
+
+
+# Names, and several files
+
+
+@pytest.mark.parametrize(
+    ("name", "slug"),
+    [
+        ("Windows logons", "windows_logons"),
+        ("Büro Köln / 東京", "buro_koln_dong_jing"),
+        ("  A--b__C  ", "a_b_c"),
+        ("2026", "2026"),
+        ("Robert'); DROP TABLE", "robert_drop_table"),
+        ("../../etc", "etc"),
+    ],
+)
+def test_a_name_gives_an_identifier(name, slug):
+    assert instance(name=name).slug == slug
+
+
+def test_one_broken_file_does_not_hide_the_others(write, tmp_path):
+    write(file="good.yaml")
+    write("url: [", file="broken.yaml")
+    (tmp_path / "folder.yaml").mkdir()
+    (tmp_path / "notes.txt").write_text("not an instance file")
+    broken, folder, good = load_instances(tmp_path)
+    assert isinstance(good, Instance)
+    for found, stem in ((broken, "broken"), (folder, "folder")):
+        assert isinstance(found, BrokenInstance)
+        assert (found.path, found.slug) == (tmp_path / f"{stem}.yaml", stem)
+        assert found.message.startswith(str(found.path))
+
+
+def test_a_folder_that_does_not_exist_holds_no_instances(tmp_path):
+    assert load_instances(tmp_path / "nowhere") == []
+
+
+def instance_file(folder: Path, file: str, name: str) -> None:
+    (folder / file).write_text(yaml.safe_dump(instance_content(name=name)))
+
+
+def test_two_files_of_one_identifier_are_both_refused(tmp_path):
+    instance_file(tmp_path, "a.yaml", "Windows logons")
+    instance_file(tmp_path, "b.yml", "windows-LOGONS")
+    instance_file(tmp_path, "c.yaml", "Linux logons")
+    first, second, third = load_instances(tmp_path)
+    assert isinstance(first, BrokenInstance)
+    assert isinstance(second, BrokenInstance)
+    assert isinstance(third, Instance)
+    assert "b.yml; give each instance its own name" in first.message
+    assert "'windows_logons', as does" in second.message
+
+
+def test_broken_files_never_share_an_identifier(tmp_path):
+    """Their jobs would, and Dagster then loads nothing at all."""
+    instance_file(tmp_path, "good.yaml", "Corp")
+    for file in ("corp.yaml", "corp.yml", "CORP.yaml", "!.yaml"):
+        (tmp_path / file).write_text("broken")
+    found = load_instances(tmp_path)
+    good = [one for one in found if isinstance(one, Instance)]
+    assert [one.slug for one in good] == ["corp"], "a broken file takes no good one's name"
+    assert len({one.slug for one in found}) == len(found) == 5
+    assert all(one.slug.replace("_", "").isalnum() for one in found)
+
+
+# What a day was counted with
+
+
+def test_the_extraction_fingerprint_changes_exactly_with_what_is_counted():
+    other: dict[str, Any] = {
+        "name": "Other",
+        "url": "https://other.example:9200",
+        "username": "other",
+        "password": {"env": "OTHER"},
+        "cookies": {"a": {"env": "OTHER"}},
+        "index": "winlogbeat-*",
+        "query": "event.code:4625",
+        "user_field": "winlog.user",
+        "hostname_field": "host.name",
+        "time_field": "event.created",
+        "platform_hostname_field": "hostname",
+        "platform_user_field": "owner",
+        "platform_user_value_field": "login",
+        "sensor": "other",
+        "ignore_ssl": True,
+        "ca_file": "ca.pem",
+        "platform.url": "https://other.example",
+        "scan.lookback_days": 7,
+        "scan.enrich": False,
+        "scan.timezone": "Europe/Berlin",
+        "scan.first_day": "2021-01-01",
+        "scan.late_days": 5,
+        "scan.schedule": None,
+        "scan.require_complete_window": True,
+        "rules.share_threshold_percent": 75,
+        "rules.exclude_users": ["x"],
+        "writes.dry_run": True,
+        "keep.evidence_days": 10,
+    }
+    assert {key.split(".")[0] for key in other} == set(Instance.model_fields)
+    plain = Instance.model_validate(nested({})).extraction_fingerprint
+    changing = {
+        key
+        for key, value in other.items()
+        if Instance.model_validate(nested({key: value})).extraction_fingerprint != plain
+    }
+    assert changing == {
+        "url",
+        "index",
+        "query",
+        "user_field",
+        "hostname_field",
+        "time_field",
+        "scan.timezone",
+    }
+    swapped = instance(user_field="agent.name", hostname_field="user.name")
+    assert swapped.extraction_fingerprint != plain
+
+
+@pytest.mark.parametrize(("number", "read"), [("0042", 34), ("1:30", 90), ("4_2", 42), ("0x1f", 31)])
+def test_a_number_that_yaml_reads_as_another_one_is_refused(tmp_path, number, read):
+    """The account of tenant 0042 would write into tenant 34."""
+    file = tmp_path / "instance.yaml"
+    file.write_text(f"platform:\n  tenant_id: {number}\n")
+    assert f"the number {number} would be read as {read}; write it in quotes" in complaint(file)

@@ -1,0 +1,366 @@
+"""What an analyst finds in the catalogue beside the tables' rows: descriptions, and views over them."""
+
+import json
+import shutil
+import subprocess
+import sys
+from contextlib import closing
+from datetime import UTC, date, datetime, timedelta
+
+import duckdb
+import polars as pl
+import pytest
+
+from ownership import tables as schemas
+from ownership.coverage import funnel, owned_percent
+from ownership.decisions import Rules, owner_decisions
+from ownership.matching import username_matches
+from ownership.plan import plan_writes
+from ownership.quality import names_without_user
+from ownership.windows import Window
+from resources.store.catalogue import catalogue_path
+from resources.store.tables import Tables
+from resources.store.views import VIEWS
+from tests.ownership.builders import TARGET, counts, host, hosts, shares_of, user, users
+
+SLUG = "corp"
+WINDOW = Window(date(2026, 3, 1), date(2026, 3, 30))
+RULES = Rules(exclude_hosts=("kiosk",))
+PEOPLE = users(
+    user("u1", email="ann@corp.example", user_department="Sales"),
+    user("u2", email="bob@corp.example"),
+    user("u3", sam="cyd"),
+    user("u4", surname="Kim"),
+    user("u5", surname="kim"),
+)
+LOGONS = counts(
+    ("new", "ann", 5),
+    ("agreed", "bob", 5),
+    ("taken", "ann", 9), ("taken", "bob", 1),
+    ("taken by two", "cyd", 2),
+    ("shared", "ann", 6), ("shared", "bob", 4),
+    ("even", "ann", 5), ("even", "bob", 5),
+    ("kims", "kim", 7), ("kims too", "kim", 1),
+    ("guests", "eve", 3),
+    ("kiosk", "ann", 3),
+    ("unknown", "bob", 2),
+)  # fmt: skip
+ASSETS = [
+    host("h-new", "new", department="Store"),
+    host("h-agreed", "agreed", owners=("u2",)),
+    host("h-taken", "taken", owners=("u2",)),
+    host("h-two", "taken by two", owners=("u2", "u1")),
+    host("h-shared", "shared"),
+    host("h-even", "even", owners=("u9",)),
+    host("h-kims", "kims"),
+    host("h-kims-too", "kims too", owners=("u4",)),
+    host("h-guests", "guests"),
+    host("h-idle", "idle"),
+    host("h-kiosk", "kiosk"),
+    host("h-nameless"),
+]
+
+
+def instant(day):
+    return datetime(2026, 3, 30, 12, tzinfo=UTC) + timedelta(days=day)
+
+
+def run(tables, day, *, logons=LOGONS, people=PEOPLE, assets=ASSETS):
+    """Decide and publish as a run so many days after the first one would; return its decisions."""
+    run_id, at = f"run-{day}".replace(".", "-"), instant(day)
+    listed = hosts(*assets)
+    shares = shares_of(logons, RULES)
+    matches = username_matches(shares, people, user_value_field="user_email")
+    decided = owner_decisions(
+        shares, matches, listed, rules=RULES, window=WINDOW, decided_at=at, run_id=run_id
+    )
+    frames = {
+        "inventory_hosts": listed,
+        "inventory_users": people,
+        "host_user_shares": shares,
+        "username_matches": matches,
+        "owner_decisions": decided,
+    }
+    for table, frame in frames.items():
+        tables.write(table, frame, run_id=run_id, publish=True)
+    tables.append_history(decided, decided_at=at, run_id=run_id)
+    return decided
+
+
+@pytest.fixture
+def tables(tmp_path):
+    tables = Tables(tmp_path, SLUG)
+    tables.prepare()
+    return tables
+
+
+def session(home):
+    return closing(duckdb.connect(catalogue_path(home), read_only=True))
+
+
+def ask(tables, query):
+    with session(tables.home) as connection:
+        return connection.sql(query.replace("FROM ", f"FROM {SLUG}.")).fetchall()
+
+
+# Descriptions
+
+
+def test_tables_views_and_all_their_columns_are_described(tables):
+    with session(tables.home) as connection:
+        views = dict(
+            connection.sql("SELECT view_name, comment FROM duckdb_views() WHERE NOT internal").fetchall()
+        )
+        columns = connection.sql(
+            "SELECT table_name, column_name, comment FROM duckdb_columns() WHERE NOT internal ORDER BY ALL"
+        ).fetchall()
+    assert views.keys() == schemas.TABLES.keys() | VIEWS.keys()
+    assert views["logon_days"].startswith("One fetched day: how many documents matched the query")
+    assert "\n" not in "".join(views.values())
+    described = {
+        (name, column): text
+        for name, table in schemas.TABLES.items()
+        for column, text in schemas.column_descriptions(table).items()
+    } | {(name, column): text for name, view in VIEWS.items() for column, text in view.columns.items()}
+    assert {(table, column): comment for table, column, comment in columns} == described
+    assert all(described.values())
+    assert described["conflicts", "existing_owner"] == described["owner_decisions", "existing_owner"]
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_a_view_has_the_columns_that_it_is_described_with_in_their_order(tables, name):
+    with session(tables.home) as connection:
+        assert connection.sql(f"FROM {SLUG}.{name}").columns == list(VIEWS[name].columns)
+    assert ask(tables, f"FROM {name}") == [], "and no rows before the first run"
+
+
+def test_a_catalogue_without_descriptions_gets_them(tables):
+    (tables.home / ".warehouse-views.json").unlink()
+    with closing(duckdb.connect(catalogue_path(tables.home))) as older:
+        older.execute(f"COMMENT ON COLUMN {SLUG}.owner_writes.message IS NULL")
+    tables.prepare()
+    with session(tables.home) as connection:
+        query = "SELECT count(*) FROM duckdb_columns() WHERE NOT internal AND comment IS NULL"
+        assert connection.sql(query).fetchall() == [(0,)]
+
+
+def test_an_instance_that_lacks_a_table_stops_no_other_and_joins_with_its_next_run(tables):
+    """It was last used by an older version, or is being set up this moment."""
+    older = Tables(tables.home, "older")
+    older.prepare()
+    shutil.rmtree(older.disk / "owner_decisions_history")
+    tables.prepare()
+    schemata = "SELECT DISTINCT schema_name FROM duckdb_views() WHERE NOT internal ORDER BY ALL"
+    with session(tables.home) as connection:
+        assert connection.sql(schemata).fetchall() == [(SLUG,)]
+    older.prepare()
+    with session(tables.home) as connection:
+        assert connection.sql(schemata).fetchall() == [(SLUG,), ("older",)]
+
+
+INJECTION = 'x"; CREATE TABLE proof AS SELECT 1; --'
+
+
+@pytest.mark.parametrize("name", [INJECTION, "old copy", "main", "A", "a__b", "_a", "lost+found", "é"])
+def test_folders_that_no_instance_has_are_left_alone(tables, name):
+    shutil.copytree(tables.disk, tables.disk.parent / name)
+    Tables(tables.home, "other").prepare()
+    with session(tables.home) as connection:
+        query = "SELECT DISTINCT schema_name FROM duckdb_views() WHERE NOT internal ORDER BY ALL"
+        assert connection.sql(query).fetchall() == [(SLUG,), ("other",)]
+        assert connection.sql("FROM duckdb_tables()").fetchall() == []
+
+
+# Views
+
+
+def test_coverage_counts_as_the_funnel_does(tables):
+    decisions = run(tables, 0)
+    [row] = ask(tables, "FROM coverage")
+    day, *stages, host_assets, owned, unknown, percent = row
+    assert day == instant(0).date()
+    assert stages == funnel(decisions)["hosts"].to_list() == [13, 11, 8, 5, 1, 1, 2, 1]
+    assert (host_assets, owned, unknown) == (12, 5, 0)
+    assert percent == round(owned_percent(decisions), 1) == 41.7
+
+
+def test_coverage_has_a_row_for_each_day_with_changes_and_for_the_last_run(tables):
+    written = [host("h-new", "new", owners=("u1",)), *ASSETS[1:]]
+    moved = [*written[:8], host("h-late", "late", owners=("u1",))]
+    run(tables, 0)
+    run(tables, 1, assets=written)
+    run(tables, 2, assets=written)
+    run(tables, 4, assets=moved)
+    run(tables, 5, assets=moved)
+    days = ask(tables, "SELECT day, to_write, agree, conflict, host_assets, owned FROM coverage")
+    assert days == [
+        (instant(0).date(), 1, 1, 2, 12, 5),
+        (instant(1).date(), 0, 2, 2, 12, 6),
+        (instant(4).date(), 0, 2, 2, 9, 7),
+        (instant(5).date(), 0, 2, 2, 9, 7),
+    ]
+
+
+def test_coverage_tells_of_a_day_as_its_last_run_left_it(tables):
+    run(tables, 0)
+    run(tables, 0.1, assets=[host("h-new", "new", owners=("u1",)), *ASSETS[1:]])
+    assert ask(tables, "SELECT day, to_write, owned FROM coverage") == [(instant(0).date(), 0, 6)]
+
+
+def test_coverage_begins_where_the_history_is_whole(tables):
+    assets = [
+        [host("h-new", "new", owners=("u1",)), *ASSETS[1:]],
+        [host("h-new", "new", owners=("u1",)), host("h-agreed", "agreed"), *ASSETS[2:]],
+    ]
+    run(tables, 0)
+    run(tables, 1, assets=assets[0])
+    last = run(tables, 2, assets=assets[1])
+    before = ask(tables, "SELECT * FROM coverage ORDER BY day DESC LIMIT 1")
+
+    def forget_but(run_id):
+        kept = tables.folder / "owner_decisions_history" / f"{run_id}.parquet"
+        edge = datetime.fromtimestamp(kept.stat().st_mtime, UTC) if kept.exists() else datetime.now(UTC)
+        tables.forget(evidence_before=WINDOW.first, history_before=edge)
+
+    forget_but("run-2")
+    assert ask(tables, "FROM coverage") == before
+    forget_but("none")
+    assert ask(tables, "FROM coverage") == before
+    assert funnel(last)["hosts"].to_list() == list(before[0][1:9])
+
+
+def test_coverage_leaves_out_hosts_of_which_no_owner_is_known(tables):
+    odd = {"problem": "its field asset_owner holds a dict"}
+    assets = [
+        host("h1", "ws1", owners=("u1",)),
+        host("h2", "ws2"),
+        host("h3", "ws3") | odd | {"owner_ids": None},
+    ]
+    decided = run(tables, 0, assets=[*assets, host("h4", "ws4", owners=("u1",)) | odd])
+    [row] = ask(tables, "SELECT host_assets, owned, owner_unknown, owned_percent FROM coverage")
+    assert row == (4, 2, 1, 66.7)
+    assert round(owned_percent(decided), 1) == 66.7
+    assert ask(tables, "SELECT host_id, problem FROM inventory_hosts WHERE problem IS NOT NULL") == [
+        ("h3", odd["problem"]),
+        ("h4", odd["problem"]),
+    ]
+
+
+def test_a_name_of_an_unreadable_user_asset_is_among_the_unmatched(tables):
+    people = users(user("u1", "ann@corp.example") | {"problem": "its field user_department holds a dict"})
+    run(tables, 0, logons=counts(("ws1", "ann", 3)), assets=[host("h1", "ws1")], people=people)
+    assert ask(tables, "SELECT username, user_assets, candidate_ids, hosts_waiting FROM unmatched_users") == [
+        ("ann", 1, ["u1"], 1)
+    ]
+
+
+def test_conflicts_name_both_sides_and_the_strength_of_the_evidence(tables):
+    run(tables, 0)
+    run(
+        tables,
+        3,
+        logons=counts(
+            *LOGONS.collect().select("document_hostname", "document_username", pl.col("events") * 2).rows()
+        ),
+    )
+    found = ask(
+        tables,
+        "SELECT hostname, host_id, existing_owner, existing_owner_email, username, resolved_owner, "
+        "resolved_owner_email, matched_by, events, total_events, share, user_count, runner_up_username, "
+        "runner_up_events, since FROM conflicts",
+    )
+    two = "ann@corp.example, bob@corp.example"
+    assert found == [
+        ("taken by two", "h-two", "u2,u1", two, "cyd", "u3", None, "directory_user_sam_account_name",
+         4, 4, 1.0, 1, None, None, instant(0)),
+        ("taken", "h-taken", "u2", "bob@corp.example", "ann", "u1", "ann@corp.example", "user_email",
+         18, 20, 0.9, 2, "bob", 2, instant(0)),
+    ]  # fmt: skip
+
+
+def test_unmatched_users_are_those_without_exactly_one_user_asset(tables):
+    decisions = run(tables, 0)
+    found = ask(tables, "SELECT * EXCLUDE (first_seen, last_seen) FROM unmatched_users")
+    assert found == [
+        ("kim", 2, ["u4", "u5"], 2, 2, 1, 8),
+        ("eve", 0, [], 1, 1, 1, 3),
+    ]
+    shares, matches = (tables.read(table).collect() for table in ("host_user_shares", "username_matches"))
+    expected = names_without_user(shares, matches).select("username", "hosts", "events", "user_assets").rows()
+    assert [(row[0], row[3], row[6], row[1]) for row in found] == expected
+    assert decisions.filter(pl.col("match").is_in(["no_user_asset", "ambiguous_user"])).height == 3
+
+
+def test_shared_hosts_tell_how_far_the_first_user_is_from_the_threshold(tables):
+    run(tables, 0)
+    found = ask(
+        tables,
+        "SELECT hostname, existing_owner, username, events, total_events, events_short FROM shared_hosts",
+    )
+    assert found == [("shared", None, "ann", 6, 10, 1), ("even", "u9", "ann", 5, 10, 3)]
+    for name, _, username, events, total, short in found:
+        for more, evidence in ((short, "majority"), (short - 1, "no_majority")):
+            logons = counts((name, username, events + more), (name, "bob", total - events))
+            decided = run(tables, 1, logons=logons)
+            assert decided.filter(hostname=name)["evidence"].to_list() == [evidence]
+
+
+def test_the_write_history_shows_before_and_after_the_last_first(tables):
+    decided = run(tables, 0)
+    for day, outcome in enumerate(("failed", "written")):
+        planned = plan_writes(
+            decided,
+            hosts(*ASSETS),
+            PEOPLE,
+            enrich=True,
+            run_id=f"run-{day}",
+            target=TARGET,
+            intended_at=instant(day),
+        )
+        done = planned.with_columns(
+            outcome=pl.lit(outcome), completed_at=pl.lit(instant(day), pl.Datetime("us", "UTC"))
+        )
+        tables.append_writes(done, run_id=f"run-{day}")
+    found = ask(
+        tables,
+        "SELECT run_id, host_id, outcome, owner_before, owner, owner_email, department_before, department, "
+        "criticality FROM write_history",
+    )
+    values = (None, "u1", "ann@corp.example", "Store", "Sales", None)
+    assert found == [("run-1", "h-new", "written", *values), ("run-0", "h-new", "failed", *values)]
+
+
+ANALYST = """
+import json, sys
+import duckdb
+
+session = duckdb.connect(sys.argv[2])
+session.execute(f"ATTACH '{sys.argv[1]}' AS any_name (READ_ONLY)")
+session.execute("SET search_path = 'scratch.main,any_name.corp'")
+session.execute("CREATE TABLE mine AS SELECT hostname FROM corp.conflicts")
+print(json.dumps(session.sql("SELECT count(*) FROM mine").fetchall()))
+for name in sys.argv[3:]:
+    print(json.dumps([name, session.sql(f"SELECT count(*) FROM {name}").fetchall()[0][0]]))
+try:
+    session.execute("DROP VIEW any_name.corp.conflicts")
+except duckdb.Error as error:
+    print(json.dumps(str(error)))
+"""
+
+
+def test_views_work_attached_under_any_name_beside_a_scratch_file(tables, tmp_path):
+    """In another process, while a run stores decisions."""
+    run(tables, 0)
+    with tables.writing(), session(tables.home):
+        answered = subprocess.run(  # noqa: S603  (ours)
+            [sys.executable, "-c", ANALYST, catalogue_path(tables.home), tmp_path / "scratch.duckdb", *VIEWS],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    mine, *rows, refused = map(json.loads, answered.stdout.splitlines())
+    assert mine == [[2]]
+    assert dict(rows) == {
+        "coverage": 1, "conflicts": 2, "unmatched_users": 2, "shared_hosts": 2, "write_history": 0,
+    }  # fmt: skip
+    assert "read-only" in refused

@@ -1,0 +1,160 @@
+"""Tables in an object store: an S3 service in this process, reached as a real one would be."""
+
+import subprocess
+import sys
+import threading
+from datetime import UTC, date, datetime, timedelta
+
+import duckdb
+import polars as pl
+import pytest
+from upath import UPath
+
+from ownership.windows import Window
+from resources.errors import AssetOwnersError, ConfigurationError
+from resources.settings import tables_location
+from resources.store.catalogue import catalogue_path, register_file_system
+from resources.store.files import replacing
+from resources.store.tables import Tables
+from tests.resources.store.test_tables import DAY, LATER, NEXT, RUN, events, hosts, logons, writes
+
+PARTS = 12_000_000
+"""Bytes of an object that is uploaded in several parts."""
+
+
+@pytest.fixture
+def tables(request, tmp_path):
+    request.getfixturevalue("object_store")
+    tables = Tables(tmp_path, "corp", location=tables_location())
+    tables.prepare()
+    return tables
+
+
+def seen(tables, query):
+    """What an analyst finds who has let DuckDB reach the store."""
+    with duckdb.connect(catalogue_path(tables.home), read_only=True) as session:
+        register_file_system(session, tables_location())
+        return session.sql(query).fetchall()
+
+
+def test_days_and_snapshots_are_kept_in_the_store_alone(tables):
+    for day, number in ((DAY, 1), (NEXT, 2), (DAY, 3)):
+        tables.write_day(*logons(day, events=number))
+    tables.write("inventory_hosts", hosts("a", "b"), run_id=RUN, publish=True)
+    tables.append_writes(writes("a", "written"), run_id=RUN)
+    assert events(tables, [DAY, NEXT, date(2026, 3, 4)]) == [3, 3, 2, 2]
+    assert tables.logon_days(Window(DAY, date(2026, 3, 30)), run_id=RUN)["day"].to_list() == [DAY, NEXT]
+    assert tables.read("inventory_hosts").collect()["host_id"].to_list() == ["a", "b"]
+    assert tables.writes().collect()["outcome"].to_list() == ["written"]
+    assert seen(tables, "SELECT sum(events) FROM corp.logon_counts") == [(10,)]
+    assert seen(tables, "SELECT host_id, outcome FROM corp.owner_writes") == [("a", "written")]
+    assert list(tables.home.rglob("*.parquet")) == []
+
+
+def test_a_run_that_only_plans_publishes_nothing(tables):
+    tables.write_day(*logons(DAY, events=1))
+    tables.write_day(*logons(DAY, events=5), run_id=RUN)
+    tables.write("inventory_hosts", hosts("a"), run_id=RUN, publish=False)
+    assert events(tables) == [5, 5]
+    assert events(tables, run_id="another") == [1, 1]
+    assert tables.of_run("inventory_hosts", RUN).height == 1
+    assert tables.read("inventory_hosts").collect().is_empty()
+
+
+def test_another_machine_s_files_are_seen_at_once(tables, tmp_path):
+    tables.logon_days([DAY], run_id=RUN)
+    script = (
+        "import sys; from pathlib import Path; from resources.settings import tables_location; "
+        "from resources.store.tables import Tables; from tests.resources.store.test_tables import logons; "
+        "tables = Tables(Path(sys.argv[1]), 'corp', location=tables_location()); tables.prepare(); "
+        "tables.write_day(*logons(events=7))"
+    )
+    subprocess.run([sys.executable, "-c", script, tmp_path / "other"], check=True)  # noqa: S603  (our own script)
+    assert events(tables) == [7, 7]
+
+
+def test_what_is_older_than_the_instance_keeps_is_deleted(tables):
+    for day in (DAY, NEXT):
+        tables.write_day(*logons(day))
+    tables.write("owner_writes", writes("a", "planned"), run_id=RUN, publish=False)
+    tables.append_writes(writes("a", "written"), run_id=RUN)
+    assert tables.forget(evidence_before=NEXT, history_before=LATER - timedelta(days=9_999)) == 2
+    assert tables.plan_file(RUN).exists()
+    assert tables.forget(evidence_before=NEXT, history_before=datetime.now(UTC) + timedelta(days=1)) == 2
+    assert not tables.plan_file(RUN).exists()
+    assert tables.writes().collect().is_empty()
+    assert events(tables, [DAY, NEXT]) == [1, 1]
+
+
+@pytest.mark.usefixtures("object_store")
+def test_a_reader_sees_the_old_or_the_new_object_and_never_a_part():
+    path = UPath(tables_location() / "large")
+    over = threading.Event()
+    seen, torn = set(), []
+
+    def read():
+        while not over.is_set():
+            content = path.fs.cat_file(path.path)
+            seen.add(content[:1])
+            if content != content[:1] * PARTS:
+                torn.append(len(content))
+
+    def write(letter):
+        with replacing(path) as temporary:
+            temporary.write_bytes(letter * PARTS)
+
+    write(b"0")
+    reader = threading.Thread(target=read)
+    reader.start()
+    for letter in (b"1", b"2", b"3"):
+        write(letter)
+    over.set()
+    reader.join()
+    assert path.read_bytes()[:1] == b"3"
+    assert seen
+    assert torn == []
+
+
+@pytest.mark.usefixtures("object_store")
+def test_a_write_that_fails_leaves_what_there_was():
+    path = UPath(tables_location() / "kept")
+
+    def write(content, *, fail):
+        with replacing(path) as temporary:
+            temporary.write_bytes(content)
+            if fail:
+                raise OSError("the disk is full")
+
+    write(b"old", fail=False)
+    with pytest.raises(OSError, match="disk is full"):
+        write(b"new", fail=True)
+    assert path.read_bytes() == b"old"
+
+
+@pytest.mark.usefixtures("object_store")
+@pytest.mark.parametrize("way", [Tables.prepare, Tables.exist, lambda tables: tables.has_run(RUN)])
+def test_a_store_that_refuses_is_told_with_the_setting(monkeypatch, tmp_path, way):
+    monkeypatch.setenv("ASSET_OWNERS_TABLES", "s3://warehouse/tables")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+    location = UPath(tables_location(), skip_instance_cache=True)
+    with pytest.raises(AssetOwnersError, match=r"ASSET_OWNERS_TABLES: s3://warehouse/tables cannot be used"):
+        way(Tables(tmp_path, "corp", location=location))
+
+
+@pytest.mark.parametrize(("url", "says"), [("gs://bucket/tables", "gcsfs"), ("nonsense://x", "nonsense")])
+def test_a_url_that_nothing_can_reach_is_told(monkeypatch, url, says):
+    monkeypatch.setenv("ASSET_OWNERS_TABLES", url)
+    with pytest.raises(ConfigurationError, match=f"ASSET_OWNERS_TABLES: .*{says}"):
+        tables_location()
+
+
+def test_a_folder_may_be_named_as_well(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ASSET_OWNERS_TABLES", "elsewhere")
+    tables = Tables(tmp_path / "home", "corp", location=tables_location())
+    tables.prepare()
+    tables.write_day(*logons(DAY, events=4))
+    assert (tmp_path / "elsewhere" / "corp" / "logon_counts" / f"{DAY}.parquet").exists()
+    assert events(tables) == [4, 4]
+    assert pl.read_parquet(tmp_path / "elsewhere/corp/logon_counts/*.parquet").height == 2

@@ -1,0 +1,621 @@
+import json
+import os
+import random
+import signal
+import stat
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, date, datetime, timedelta
+from itertools import count
+from pathlib import Path
+
+import duckdb
+import polars as pl
+import pytest
+
+from ownership import tables as schemas
+from ownership.windows import Window, days_to_fetch
+from resources.errors import AssetOwnersError, ConfigurationError
+from resources.store import tables as module
+from resources.store.catalogue import catalogue_path
+from resources.store.files import replacing
+from resources.store.tables import BY_DAY, BY_RUN, Tables
+
+ROOT = Path(__file__).parents[3]
+DAY = date(2026, 3, 2)
+NEXT = date(2026, 3, 3)
+LATER = datetime(2026, 4, 1, tzinfo=UTC)
+RUN = "run-1"
+
+
+@pytest.fixture(autouse=True)
+def flushed(monkeypatch):
+    """What is flushed to disk, by inode; nothing really is, for the disk's speed is not tried here."""
+    inodes = []
+    monkeypatch.setattr(os, "fsync", lambda descriptor: inodes.append(os.fstat(descriptor).st_ino))
+    return inodes
+
+
+@pytest.fixture
+def home(tmp_path):
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def tables(home):
+    tables = Tables(home, "corp")
+    tables.prepare()
+    return tables
+
+
+def logons(day=DAY, *, events=1, pairs=2, fingerprint="now"):
+    """A day's row of logon_days and its rows of logon_counts."""
+    row = {
+        "day": day,
+        "matching": pairs * events,
+        "counted": pairs * events,
+        "lacking_user": 0,
+        "lacking_host": 0,
+        "fetched_at": LATER,
+        "settings_fingerprint": fingerprint,
+    }
+    counts = pl.DataFrame({"number": range(pairs)}).select(
+        day=pl.lit(day),
+        document_hostname=pl.format("PC-{}", "number"),
+        document_username=pl.lit("ann"),
+        events=pl.lit(events, pl.Int64),
+    )
+    return pl.DataFrame([row], schema=schemas.polars_schema(schemas.LogonDays)), counts
+
+
+def hosts(*host_ids):
+    rows = [
+        {"host_id": host_id, "hostnames": [], "owner_ids": [], "listed_at": LATER} for host_id in host_ids
+    ]
+    return pl.DataFrame(rows, schema=schemas.polars_schema(schemas.InventoryHosts))
+
+
+def writes(host_id, outcome, run_id=RUN):
+    nothing = {"owner": None, "department": None, "criticality": None}
+    row = {
+        "run_id": run_id,
+        "host_id": host_id,
+        "hostname": "pc",
+        "outcome": outcome,
+        "old_values": nothing,
+        "new_values": {**nothing, "owner": "u-1"},
+        "intended_at": LATER,
+    }
+    return pl.DataFrame([row], schema=schemas.polars_schema(schemas.OwnerWrites))
+
+
+def events(tables, days=(DAY,), run_id=RUN):
+    return tables.logon_counts(list(days), run_id=run_id).collect()["events"].to_list()
+
+
+def seen(home, query):
+    """What an analyst finds."""
+    with duckdb.connect(catalogue_path(home), read_only=True) as session:
+        return session.sql(query).fetchall()
+
+
+EVENTS = "SELECT events FROM corp.logon_counts"
+WRITES = "SELECT host_id, outcome FROM corp.owner_writes ORDER BY ALL"
+
+
+# What is stored
+
+
+def test_days_are_kept_one_by_one_and_replaced_whole(tables):
+    for day, number in ((DAY, 1), (NEXT, 2), (DAY, 3)):
+        tables.write_day(*logons(day, events=number))
+    assert events(tables) == [3, 3]
+    assert events(tables, [DAY, NEXT, date(2026, 3, 4)]) == [3, 3, 2, 2]
+    assert tables.logon_days(Window(DAY, date(2026, 3, 30)), run_id=RUN)["day"].to_list() == [DAY, NEXT]
+    assert tables.logon_days([date(2026, 3, 4)], run_id=RUN).is_empty()
+
+
+def test_days_of_one_run_are_seen_by_that_run_alone(tables, home):
+    tables.write_day(*logons(events=1))
+    tables.write_day(*logons(events=5), run_id="dry")
+    tables.write_day(*logons(NEXT, events=6), run_id="dry")
+    assert events(tables, [DAY, NEXT]) == [1, 1]
+    assert events(tables, [DAY, NEXT], run_id="dry") == [5, 5, 6, 6]
+    assert seen(home, EVENTS) == [(1,), (1,)]
+
+
+def test_a_snapshot_is_its_runs_until_it_is_published(tables, home):
+    tables.write("inventory_hosts", hosts("a"), run_id="first", publish=True)
+    tables.write("inventory_hosts", hosts("a", "b"), run_id="dry", publish=False)
+    assert tables.read("inventory_hosts").collect().height == 1
+    assert seen(home, "SELECT host_id FROM corp.inventory_hosts") == [("a",)]
+    assert tables.read("inventory_hosts", run_id="dry").collect().height == 2
+    assert tables.read("inventory_hosts", run_id="other").collect().height == 1
+    assert tables.of_run("inventory_hosts", "dry").height == 2
+    assert tables.of_run("inventory_hosts", "other").equals(schemas.empty(schemas.InventoryHosts))
+
+
+def test_what_runs_wrote_stands_side_by_side(tables, home):
+    tables.write("owner_writes", writes("a", "planned"), run_id=RUN, publish=False)
+    assert tables.run_writes(RUN)["outcome"].to_list() == ["planned"]
+    assert seen(home, WRITES) == [], "a plan is nothing that was written"
+    tables.append_writes(writes("a", "intended"), run_id=RUN)
+    tables.append_writes(writes("a", "written"), run_id=RUN)
+    tables.append_writes(writes("b", "failed", "run-2"), run_id="run-2")
+    assert tables.run_writes(RUN)["outcome"].to_list() == ["written"]
+    expected = [("a", "written"), ("b", "failed")]
+    assert sorted(tables.writes().collect().select("host_id", "outcome").rows()) == expected
+    assert seen(home, WRITES) == expected
+    assert [tables.has_run(run_id) for run_id in (RUN, "run-2", "run-3")] == [True, True, False]
+
+
+def test_instances_are_kept_apart(tables, home):
+    other = Tables(home, "other")
+    other.prepare()
+    tables.write_day(*logons(events=1))
+    other.write_day(*logons(events=2))
+    assert (events(tables), seen(home, EVENTS)) == ([1, 1], [(1,), (1,)])
+    assert (events(other), seen(home, "SELECT events FROM other.logon_counts")) == ([2, 2], [(2,), (2,)])
+
+
+# What is refused
+
+
+def broken_days():
+    row, counts = logons(events=9)
+    yield row, counts.with_columns(events=pl.lit(0, pl.Int64)), "events"
+    yield row, counts.with_columns(document_hostname=pl.lit(None, pl.String)), "document_hostname"
+    yield row, counts.drop("events"), "column events is missing"
+    yield row.with_columns(lacking_user=pl.lit(99, pl.Int64)), counts, "lacking_user"
+    yield row.with_columns(settings_fingerprint=pl.lit("")), counts, "settings_fingerprint"
+
+
+@pytest.mark.parametrize(("row", "counts", "says"), list(broken_days()))
+@pytest.mark.parametrize("fetched_before", [False, True])
+def test_a_day_that_is_not_valid_changes_nothing(tables, row, counts, says, fetched_before):
+    if fetched_before:
+        tables.write_day(*logons(events=1))
+    before = tables.logon_days([DAY], run_id=RUN)
+    with pytest.raises(schemas.InvalidTableError, match=says):
+        tables.write_day(row, counts)
+    assert tables.logon_days([DAY], run_id=RUN).equals(before)
+    assert events(tables) == ([1, 1] if fetched_before else [])
+
+
+def test_a_snapshot_that_is_not_valid_changes_nothing(tables):
+    tables.write("inventory_hosts", hosts("a"), run_id=RUN, publish=True)
+    with pytest.raises(schemas.InvalidTableError, match="host_id='b'"):
+        tables.write("inventory_hosts", hosts("b", "b"), run_id="run-2", publish=True)
+    with pytest.raises(schemas.InvalidTableError, match="host_id"):
+        tables.append_writes(writes("", "written"), run_id=RUN)
+    assert tables.read("inventory_hosts", run_id="run-2").collect()["host_id"].to_list() == ["a"]
+    assert tables.writes().collect().is_empty()
+
+
+@pytest.mark.parametrize("stops_at", ["logon_counts", "logon_days"])
+def test_a_day_whose_replacing_was_cut_off_is_fetched_again(tables, monkeypatch, stops_at):
+    """Its counts may be new and its row old: only then must they not be taken for settled."""
+    tables.write_day(*logons(events=1))
+    write, written = module._write, []
+
+    def cut_off(frame, path, readers=None):
+        if path.parent.name == stops_at and len(written) > 0:
+            raise KeyboardInterrupt
+        write(frame, path, readers)
+        written.append(path)
+
+    monkeypatch.setattr(module, "_write", cut_off)
+    with pytest.raises(KeyboardInterrupt):
+        tables.write_day(*logons(events=2))
+    monkeypatch.undo()
+    fetched = tables.logon_days([DAY], run_id=RUN)
+    settled = {"now": LATER, "fingerprint": "now", "timezone": "UTC", "late_days": 2}
+    whole = fetched.select("day", events="counted")
+    assert days_to_fetch([DAY], fetched, whole, **settled) == [DAY]
+    tables.write_day(*logons(events=2))
+    fetched = tables.logon_days([DAY], run_id=RUN)
+    assert days_to_fetch([DAY], fetched, fetched.select("day", events="counted"), **settled) == []
+
+
+# No torn file, no failed read
+
+KILLED = """
+import sys
+from itertools import count
+from pathlib import Path
+from resources.store.tables import Tables
+from tests.resources.store.test_tables import version
+
+tables = Tables(Path(sys.argv[1]), "corp")
+print("ready", flush=True)
+for number in count(int(sys.argv[2])):
+    day, listed = version(number)
+    tables.write_day(*day)
+    tables.write("inventory_hosts", listed, run_id="r", publish=True)
+"""
+
+
+def version(number):
+    """A day and a list of hosts, both of a size and with contents that tell their number."""
+    return logons(events=number, pairs=2_000 + number), hosts(
+        *(f"{number}-{host}" for host in range(500 + number))
+    )
+
+
+def test_writers_that_are_killed_leave_no_torn_file_and_no_reader_fails(tables, home):
+    rng = random.Random(1)  # noqa: S311  (when to kill, no secret)
+    day, listed = version(1)
+    tables.write_day(*day)
+    tables.write("inventory_hosts", listed, run_id="r", publish=True)
+    with duckdb.connect(catalogue_path(home), read_only=True) as session:
+        for first in (1_000, 2_000, 3_000, 4_000):
+            writer = subprocess.Popen(  # noqa: S603  (ours)
+                [sys.executable, "-c", KILLED, home, str(first)], cwd=ROOT, stdout=subprocess.PIPE, text=True
+            )
+            assert writer.stdout is not None
+            assert writer.stdout.readline() == "ready\n"
+            end = time.monotonic() + rng.uniform(0.4, 0.8)
+            versions = Counter()
+            while time.monotonic() < end or versions.total() < 5 or len(versions) < 2:
+                counted = events(tables)
+                assert counted == [counted[0]] * (2_000 + counted[0])
+                found = tables.read("inventory_hosts").collect()["host_id"].str.extract(r"^(\d+)-")
+                (number,) = set(found)
+                assert len(found) == 500 + int(number)
+                versions[number] += 1
+            writer.kill()
+            assert writer.wait() == -signal.SIGKILL
+            writer.stdout.close()
+            (number,) = set(events(tables))
+            assert session.sql(EVENTS).fetchall() == [(number,)] * (2_000 + number)
+
+
+def test_a_file_that_is_replaced_while_it_is_read_is_read_whole(tables):
+    small, large = (hosts(*(f"{number}-{host}" for host in range(number))) for number in (500, 2_000))
+    path = tables.folder / "inventory_hosts.parquet"
+    contents = []
+    for frame in (small, large):
+        tables.write("inventory_hosts", frame, run_id=RUN, publish=True)
+        contents.append(path.read_bytes())
+    enough = threading.Event()
+
+    def replace_until_enough():
+        for number in count():
+            path.with_suffix(".next").write_bytes(contents[number % 2])
+            path.with_suffix(".next").replace(path)
+            if enough.is_set():
+                return
+
+    replacing_thread = threading.Thread(target=replace_until_enough)
+    replacing_thread.start()
+    try:
+        found = []
+        while len(found) < 400 or len({frame.height for frame in found}) < 2:
+            found.append(tables.read("inventory_hosts").collect())
+    finally:
+        enough.set()
+        replacing_thread.join()
+    assert all(frame.equals(small) or frame.equals(large) for frame in found)
+
+
+def test_a_file_is_flushed_before_it_appears_and_its_folder_after(tables, flushed, monkeypatch):
+    appeared = []
+    replace = Path.replace
+
+    def record(source, target):
+        assert source.stat().st_ino == flushed[-1]
+        replace(source, target)
+        appeared.append(target)
+
+    monkeypatch.setattr(Path, "replace", record)
+    tables.write_day(*logons())
+    tables.write("inventory_hosts", hosts("a"), run_id=RUN, publish=True)
+    assert [path.name for path in appeared] == [f"{DAY}.parquet"] * 2 + ["inventory_hosts.parquet"] * 2
+    assert flushed[-1] == tables.folder.stat().st_ino
+
+
+def test_what_killed_writers_left_goes_after_a_day(tables, home):
+    folders = [
+        home,
+        tables.folder,
+        tables.folder / "logon_days",
+        tables.folder / "runs" / RUN / "logon_counts",
+    ]
+    ages = {"old": timedelta(hours=25), "new": timedelta(hours=23)}
+    for folder in folders:
+        for name, age in ages.items():
+            left = folder / f".writing-{name}"
+            left.mkdir(parents=True)
+            (left / "part.parquet").write_bytes(b"PAR1")
+            then = time.time() - age.total_seconds()
+            os.utime(left, (then, then))
+    tables.write_day(*logons())
+    tables.prepare()
+    for folder in folders:
+        assert [path.name for path in folder.glob(".writing-*")] == [".writing-new"]
+    assert events(tables) == [1, 1]
+
+
+# The catalogue
+
+
+TYPES: dict[type[pl.DataType], str] = {
+    pl.Date: "DATE",
+    pl.String: "VARCHAR",
+    pl.Int64: "BIGINT",
+    pl.Float64: "DOUBLE",
+    pl.Boolean: "BOOLEAN",
+    pl.List: "VARCHAR[]",
+    pl.Datetime: "TIMESTAMP WITH TIME ZONE",
+    pl.Struct: 'STRUCT("owner" VARCHAR, department VARCHAR, criticality VARCHAR)',
+}
+
+
+def columns(model):
+    """Column names and DuckDB types of a table."""
+    return [(name, TYPES[dtype.base_type()]) for name, dtype in schemas.polars_schema(model).items()]
+
+
+def described(home, table):
+    return [tuple(column[:2]) for column in seen(home, f"DESCRIBE corp.{table}")]
+
+
+def test_every_view_is_there_and_typed_before_the_first_run(tables, home):
+    for table, model in schemas.TABLES.items():
+        assert seen(home, f"FROM corp.{table}") == []
+        assert described(home, table) == columns(model)
+        if table not in (*BY_DAY, *BY_RUN):
+            assert tables.read(table).collect().equals(schemas.empty(model))
+
+
+def test_preparing_again_keeps_what_is_stored(tables):
+    tables.write_day(*logons())
+    tables.write("inventory_hosts", hosts("a"), run_id=RUN, publish=True)
+    tables.prepare()
+    assert events(tables) == [1, 1]
+    assert tables.read("inventory_hosts").collect().height == 1
+
+
+def test_the_catalogue_is_rebuilt_only_when_its_views_change(tables, home):
+    def identity():
+        status = catalogue_path(home).stat()
+        return status.st_ino, status.st_mtime_ns
+
+    built = identity()
+    tables.write_day(*logons())
+    tables.write("inventory_hosts", hosts("a"), run_id=RUN, publish=True)
+    tables.prepare()
+    assert identity() == built
+    Tables(home, "other").prepare()
+    rebuilt = identity()
+    assert rebuilt != built
+    Tables(home, "other").prepare()
+    assert identity() == rebuilt
+    catalogue_path(home).unlink()
+    tables.prepare()
+    assert len(seen(home, EVENTS)) == 2
+
+
+def test_a_home_that_moved_gets_a_catalogue_of_its_new_place(tables, home, tmp_path):
+    tables.write_day(*logons())
+    moved = home.rename(tmp_path / "elsewhere")
+    Tables(moved, "corp").prepare()
+    assert len(seen(moved, EVENTS)) == 2
+
+
+@pytest.mark.parametrize("name", ['it\'s a "home"', "[x] *", "a{b,c}d", "env=prod", "day=2026-01-01", "büro"])
+def test_a_home_may_have_any_name(tmp_path, name):
+    home = tmp_path / name / "state"
+    tables = Tables(home, "corp")
+    tables.prepare()
+    tables.write_day(*logons(events=1))
+    tables.write("inventory_hosts", hosts("a"), run_id=RUN, publish=True)
+    tables.append_writes(writes("a", "written"), run_id=RUN)
+    for table, height in {
+        "logon_counts": 2,
+        "logon_days": 1,
+        "inventory_hosts": 1,
+        "owner_writes": 1,
+    }.items():
+        assert len(seen(home, f"FROM (FROM corp.{table}) SELECT 1")) == height
+        assert described(home, table) == columns(schemas.TABLES[table])
+    assert (events(tables), seen(home, EVENTS)) == ([1, 1], [(1,), (1,)])
+    assert tables.writes().collect().height == 1
+
+
+@pytest.mark.usefixtures("tables")
+def test_older_duckdb_can_open_the_catalogue(home):
+    """The file's header names its storage version: 64 is read by every DuckDB since 0.10."""
+    header = catalogue_path(home).read_bytes()[:20]
+    assert header[8:12] == b"DUCK"
+    assert int.from_bytes(header[12:20], "little") == 64
+
+
+ANALYST = """
+import json, sys
+import duckdb
+session = duckdb.connect(sys.argv[1], read_only=sys.argv[2] == "True")
+for query in sys.stdin:
+    print(json.dumps(session.sql(query).fetchall()), flush=True)
+"""
+
+
+class Analyst:
+    """A session in another process, open from beginning to end."""
+
+    def __init__(self, home, *, read_only=True):
+        self._process = subprocess.Popen(  # noqa: S603  (ours)
+            [sys.executable, "-c", ANALYST, catalogue_path(home), str(read_only)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def __enter__(self):
+        return self
+
+    def ask(self, query):
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        print(query, file=self._process.stdin, flush=True)
+        return json.loads(self._process.stdout.readline())
+
+    def __exit__(self, *_):
+        self._process.communicate()
+
+
+@pytest.mark.parametrize("read_only", [True, False])
+def test_an_open_session_never_stops_a_run_and_sees_what_it_stores(tables, home, read_only):
+    query = "SELECT events, count(*) FROM corp.logon_counts GROUP BY events"
+    with Analyst(home, read_only=read_only) as analyst:
+        assert analyst.ask(query) == []
+        tables.write_day(*logons(events=1))
+        assert analyst.ask(query) == [[1, 2]]
+        Tables(home, "other").prepare()  # another list of views: the catalogue is rebuilt
+        tables.write_day(*logons(events=2))
+        tables.prepare()
+        assert analyst.ask(query) == [[2, 2]]
+    assert seen(home, "FROM other.logon_counts") == []
+
+
+def test_a_run_never_locks_an_analyst_out(tables, home):
+    tables.write_day(*logons(events=1))
+    with replacing(catalogue_path(home)) as unfinished, duckdb.connect(unfinished) as connection:
+        connection.execute("CREATE SCHEMA corp")
+        with tables.writing(), Analyst(home) as analyst:
+            assert analyst.ask("SELECT count(*) FROM corp.logon_counts") == [[2]]
+
+
+# One run at a time, and what is not kept
+
+HOLDER = """
+import sys
+from pathlib import Path
+from resources.store.tables import Tables
+
+with Tables(Path(sys.argv[1]), "corp").writing():
+    print("writing", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_one_run_of_an_instance_writes_at_a_time(tables, home, monkeypatch):
+    monkeypatch.setattr(module, "LOCK_TIMEOUT_SECONDS", 0.2)
+    other = Tables(home, "other")
+    other.prepare()
+    holder = subprocess.Popen(  # noqa: S603  (ours)
+        [sys.executable, "-c", HOLDER, home],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert holder.stdout is not None
+    assert holder.stdout.readline() == "writing\n"
+    with pytest.raises(AssetOwnersError, match="Another run of corp has been writing"), tables.writing():
+        pytest.fail("two runs write")
+    with other.writing():
+        pass
+    holder.kill()
+    holder.communicate()
+    with tables.writing():  # a dead process holds nothing
+        pass
+
+
+def test_what_is_older_than_the_instance_keeps_is_deleted(tables):
+    for number in range(4):
+        tables.write_day(*logons(DAY + timedelta(days=number)))
+    for run_id in ("old", "new"):
+        tables.write("owner_writes", writes("a", "planned", run_id), run_id=run_id, publish=False)
+        tables.append_writes(writes("a", "written", run_id), run_id=run_id)
+    then = (LATER - timedelta(days=1)).timestamp()
+    for path in (tables.folder / "runs" / "old", tables.folder / "owner_writes" / "old.parquet"):
+        os.utime(path, (then, then))
+    days = [DAY + timedelta(days=number) for number in range(4)]
+    assert tables.forget(evidence_before=days[2], history_before=LATER) == 6
+    assert tables.logon_days(days, run_id=RUN)["day"].to_list() == days[2:]
+    assert len(events(tables, days)) == 4
+    assert [tables.has_run(run_id) for run_id in ("old", "new")] == [False, True]
+    assert tables.forget(evidence_before=days[2], history_before=LATER) == 0
+
+
+def test_what_a_published_run_worked_on_goes_and_its_plan_stays(tables):
+    tables.write("inventory_hosts", hosts("a"), run_id=RUN, publish=True)
+    tables.write("owner_writes", writes("a", "planned"), run_id=RUN, publish=False)
+    tables.delete_inputs(RUN)
+    assert tables.of_run("inventory_hosts", RUN).is_empty()
+    assert tables.of_run("owner_writes", RUN).height == 1
+    assert tables.read("inventory_hosts", run_id=RUN).collect().height == 1
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_tables_are_their_owners_alone_or_a_groups_to_read(home, shared):
+    group = (1 if os.geteuid() == 0 else os.getgid()) if shared else None
+    tables = Tables(home, "corp", name="Corp", analysts=group)
+    tables.prepare()
+    tables.write_day(*logons())
+    tables.write("inventory_hosts", hosts("a"), run_id=RUN, publish=True)
+    tables.append_writes(writes("a", "written"), run_id=RUN)
+    files = [catalogue_path(home), tables.disk / ".instance", *tables.folder.glob("*.parquet")]
+    files += [file for table in (*BY_DAY, *BY_RUN) for file in (tables.folder / table).iterdir()]
+    assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o640 if shared else 0o600}
+    if shared:
+        assert {file.stat().st_gid for file in files} == {group}
+    assert stat.S_IMODE(tables.folder.stat().st_mode) == (0o750 if shared else 0o700)
+    assert stat.S_IMODE((tables.folder / "runs" / RUN).stat().st_mode) == 0o700
+
+
+def test_of_those_who_come_at_once_one_has_the_tables(home):
+    names = [f"Corp{'!' * number}" for number in range(8)]
+
+    def came_first(name):
+        try:
+            Tables(home, "corp", name=name).claim()
+        except ConfigurationError:
+            return False
+        return True
+
+    with ThreadPoolExecutor(len(names)) as pool:
+        outcomes = list(pool.map(came_first, names))
+    assert sum(outcomes) == 1
+    Tables(home, "corp", name=names[outcomes.index(True)]).require_own()
+
+
+def test_tables_of_an_older_version_are_the_first_ones_to_come(tables):
+    Tables(tables.home, "corp", name="Corp").prepare()
+    with pytest.raises(ConfigurationError, match="are those of the instance 'Corp'"):
+        Tables(tables.home, "corp", name="CORP").prepare()
+
+
+def test_a_damaged_record_of_the_name_is_told(tables):
+    (tables.disk / ".instance").write_text('{"na')
+    with pytest.raises(ConfigurationError, match="is damaged: it must name the instance"):
+        Tables(tables.home, "corp", name="Corp").claim()
+
+
+NO_RUN_IDS = ["", ".", "..", "../run-1", "../../other/runs/run-1", "a/b", "a.b", "/etc", "a\\b", "a b", "a\n"]
+NO_RUN_IDS += ["-a", "é", "*", "run-?", "empty", "carried-over", "a\0", "a" * 101]
+
+
+@pytest.mark.parametrize("run_id", NO_RUN_IDS)
+def test_what_is_no_run_id_names_no_file(tables, run_id):
+    for use in (
+        tables.has_run,
+        tables.plan_file,
+        tables.run_writes,
+        tables.delete_inputs,
+        lambda run: tables.of_run("owner_decisions", run),
+        lambda run: tables.read("owner_decisions", run_id=run),
+        lambda run: tables.append_writes(writes("a", "written"), run_id=run),
+        lambda run: tables.write("inventory_hosts", hosts("a"), run_id=run, publish=False),
+        lambda run: tables.write_day(*logons(), run_id=run),
+        lambda run: tables.append_history(
+            schemas.empty(schemas.OwnerDecisions), decided_at=datetime.now(UTC), run_id=run
+        ),
+    ):
+        with pytest.raises(ConfigurationError, match=r"^RUN_ID: .* is no run id"):
+            use(run_id)

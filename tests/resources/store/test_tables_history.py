@@ -1,0 +1,121 @@
+"""What becomes of decisions in owner_decisions_history, from run to run and when they grow old."""
+
+import os
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+
+import duckdb
+import polars as pl
+import pytest
+
+from ownership import tables as schemas
+from resources.store.catalogue import catalogue_path
+from resources.store.tables import Tables
+
+DAY = date(2026, 3, 2)
+LATER = datetime(2026, 4, 1, tzinfo=UTC)
+
+
+@pytest.fixture
+def tables(tmp_path):
+    tables = Tables(tmp_path, "corp")
+    tables.prepare()
+    return tables
+
+
+def decisions(run_id, at, **winners):
+    """A run's decisions about hosts that `winners` alone log on to; nobody is in the inventory."""
+    rows = [
+        {
+            "hostname": name, "evidence": "single_user", "match": "no_user_asset", "action": "no_host",
+            "username": username, "events": 1, "total_events": 1, "share": 1.0, "user_count": 1,
+            "candidate_ids": [], "window_from": DAY, "window_to": DAY, "threshold_percent": 60,
+            "decided_at": at, "run_id": run_id,
+        }
+        for name, username in winners.items()
+    ]  # fmt: skip
+    return pl.DataFrame(rows, schema=schemas.polars_schema(schemas.OwnerDecisions))
+
+
+def decide(tables, day, **winners):
+    """Store what a run decided so many days after `LATER`, as old as it would be."""
+    at, run_id = LATER + timedelta(days=day), f"run-{day}"
+    tables.append_history(decisions(run_id, at, **winners), decided_at=at, run_id=run_id)
+    os.utime(
+        tables.folder / "owner_decisions_history" / f"{run_id}.parquet", (at.timestamp(), at.timestamp())
+    )
+
+
+TOLD = """
+SELECT CAST(epoch(decided_at - TIMESTAMPTZ '2026-04-01 00:00+00') // 86400 AS INT), hostname,
+       if(action = 'gone', action, username), carried_over
+FROM corp.owner_decisions_history ORDER BY ALL
+"""
+
+
+def told(tables):
+    """What the history tells an analyst: day, host, user or that the host is gone, whether carried over."""
+    with duckdb.connect(catalogue_path(tables.home), read_only=True) as session:
+        return session.sql(TOLD).fetchall()
+
+
+def test_the_history_holds_what_runs_decided_otherwise_than_those_before(tables):
+    decide(tables, 0, a="ann", b="bob")
+    decide(tables, 1, a="ann", b="bob")
+    decide(tables, 2, a="cyd")
+    assert told(tables) == [
+        (0, "a", "ann", False),
+        (0, "b", "bob", False),
+        (2, "a", "cyd", False),
+        (2, "b", "gone", False),
+    ]
+
+
+def test_a_run_that_is_tried_again_compares_with_those_before_it(tables):
+    decide(tables, 0, a="ann")
+    decide(tables, 1, a="bob")
+    decide(tables, 1, a="bob")
+    assert told(tables) == [(0, "a", "ann", False), (1, "a", "bob", False)]
+
+
+def test_decisions_that_held_when_the_history_begins_outlive_what_is_deleted(tables):
+    for day, winners in enumerate(
+        [
+            {"steady": "ann", "moved": "ann", "left": "ann"},
+            {"steady": "ann", "moved": "bob"},
+            {"steady": "ann", "moved": "bob", "new": "ann"},
+            {"steady": "ann", "moved": "cyd", "new": "ann"},
+        ]
+    ):
+        decide(tables, day, **winners)
+
+    def forget(day):
+        return tables.forget(evidence_before=DAY, history_before=LATER + timedelta(days=day))
+
+    assert forget(0) == 0
+    assert forget(2) == 2
+    recent = [(2, "new", "ann", False), (3, "moved", "cyd", False)]
+    assert told(tables) == [(0, "steady", "ann", True), (1, "moved", "bob", True), *recent]
+    assert forget(2) == 0
+    decide(tables, 4, steady="ann", moved="cyd", new="ann")
+    assert forget(9) == 3
+    end = [(0, "steady", "ann", True), (2, "new", "ann", True), (3, "moved", "cyd", True)]
+    assert told(tables) == end
+    decide(tables, 9, steady="ann", moved="cyd", new="ann")
+    assert told(tables) == end, "nothing has changed, so nothing is told anew"
+
+
+def cut_off(_):
+    raise KeyboardInterrupt
+
+
+def test_forgetting_that_was_cut_off_is_made_up_for(tables, monkeypatch):
+    decide(tables, 0, a="ann", b="bob")
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "unlink", cut_off)
+        with pytest.raises(KeyboardInterrupt):
+            tables.forget(evidence_before=DAY, history_before=LATER + timedelta(days=1))
+    assert len(told(tables)) == 4
+    decide(tables, 1, a="ann")
+    tables.forget(evidence_before=DAY, history_before=LATER + timedelta(days=1))
+    assert told(tables) == [(0, "a", "ann", True), (0, "b", "bob", True), (1, "b", "gone", False)]

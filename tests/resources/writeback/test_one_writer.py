@@ -1,0 +1,141 @@
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from resources.errors import AssetOwnersError
+from resources.writeback import one_writer as module
+from resources.writeback.one_writer import one_writer
+from tests.resources.samples import instance, instance_content
+
+ROOT = Path(__file__).parents[3]
+HOLDER = """
+import sys, time
+from resources.writeback.one_writer import one_writer
+from tests.resources.samples import instance
+
+with one_writer(instance().platform):
+    print("writing", flush=True)
+    time.sleep(600)
+"""
+
+
+def platform(**changes):
+    return instance(platform={**instance_content()["platform"], **changes}).platform
+
+
+class Clock:
+    def __init__(self):
+        self.now = 0.0
+        self.naps = 0
+
+    def monotonic(self):
+        return self.now
+
+    def sleep(self, seconds):
+        self.now += seconds
+        self.naps += 1
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr(module, "time", clock)
+    return clock
+
+
+@pytest.fixture(params=["linux", "another system"])
+def system(request, monkeypatch, tmp_path):
+    """The names of sockets that Linux has, and the lock files of other systems."""
+    monkeypatch.setattr("sys.platform", request.param)
+    monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
+
+
+@pytest.mark.usefixtures("system")
+def test_a_second_writer_to_the_target_gives_up_with_a_message(clock):
+    with (
+        one_writer(platform()),
+        pytest.raises(AssetOwnersError, match=r"inventory\.example.*, tenant t-1, for 600 s; wait"),
+        one_writer(platform()),
+    ):
+        pytest.fail("two at once")
+    assert 600 <= clock.now < 602
+
+
+@pytest.mark.usefixtures("system")
+def test_a_second_writer_goes_on_as_soon_as_the_first_one_has_ended(clock):
+    first = one_writer(platform())
+    first.__enter__()
+
+    def sleep(_):
+        clock.naps += 1
+        if clock.naps == 3:
+            first.__exit__(None, None, None)
+
+    clock.sleep = sleep
+    with one_writer(platform()):
+        assert clock.naps == 3
+
+
+@pytest.mark.usefixtures("system", "clock")
+def test_a_writer_that_failed_lets_others_in():
+    with pytest.raises(ZeroDivisionError), one_writer(platform()):
+        raise ZeroDivisionError
+    with one_writer(platform(), timeout_seconds=0):
+        pass
+
+
+@pytest.mark.usefixtures("clock")
+@pytest.mark.parametrize(
+    "changes",
+    [{"tenant_id": "t-2"}, {"url": "https://inventory.example:8443"}, {"url": "https://other.example"}],
+)
+def test_writers_to_other_targets_are_in_nobodys_way(changes):
+    with one_writer(platform()), one_writer(platform(**changes), timeout_seconds=0):
+        pass
+
+
+@pytest.mark.usefixtures("clock")
+def test_spellings_of_one_address_and_other_accounts_are_one_target():
+    same = platform(url="HTTPS://Inventory.Example:443/", email="another@corp.example")
+    with one_writer(platform()), pytest.raises(AssetOwnersError), one_writer(same):
+        pytest.fail("two at once")
+
+
+def test_a_killed_writer_lets_the_next_one_in():
+    holder = subprocess.Popen([sys.executable, "-c", HOLDER], cwd=ROOT, stdout=subprocess.PIPE)  # noqa: S603 (ours)
+    with holder:
+        try:
+            assert holder.stdout
+            assert holder.stdout.readline() == b"writing\n"
+            with pytest.raises(AssetOwnersError), one_writer(platform(), timeout_seconds=0):
+                pytest.fail("two at once")
+        finally:
+            os.kill(holder.pid, signal.SIGKILL)
+        holder.wait()
+        with one_writer(platform(), timeout_seconds=1):
+            pass
+
+
+def _write(log, number):
+    with one_writer(instance().platform):
+        for line in (f"in {number}", f"out {number}"):
+            with log.open("a") as file:
+                file.write(f"{line}\n")
+
+
+def test_of_many_processes_one_writes_at_a_time(tmp_path):
+    log = tmp_path / "log"
+    processes = multiprocessing.get_context("spawn")
+    writers = [processes.Process(target=_write, args=(log, number)) for number in range(4)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join(60)
+    seen = log.read_text().splitlines()
+    assert sorted(seen[::2]) == [f"in {number}" for number in range(4)]
+    assert [line.replace("in", "out") for line in seen[::2]] == seen[1::2]
