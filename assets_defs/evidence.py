@@ -102,7 +102,7 @@ def _fetch(context: dg.AssetExecutionContext, run: ScanRun, days: list[date]) ->
 
 
 def unsettled(instance: Instance, tables: Tables, days: Sequence[date], *, run_id: str | None) -> list[date]:
-    """Those of the days that are missing or torn, or may still change (readings §4.3).
+    """Those of the days that are missing or torn, or may still change (rules 4.3).
 
     Args:
         instance: its settings.
@@ -213,7 +213,7 @@ def require_evidence(run: ScanRun) -> None:
     """Refuse a window that was not fetched or is torn, or whose documents never carry one of the two fields.
 
     Raises:
-        ConfigurationError: naming the days to fetch, or the setting to mend (readings §3.4).
+        ConfigurationError: naming the days to fetch, or the setting to mend (rules 3.4).
     """
     instance, window = run.instance, run.window
     days = run.tables.logon_days(window, run_id=run.run_id)
@@ -236,7 +236,7 @@ def require_evidence(run: ScanRun) -> None:
 
 
 def _require_time_field(run: ScanRun) -> None:
-    """Refuse documents of which none has a time: each day would look empty (as readings §3.4).
+    """Refuse documents of which none has a time: each day would look empty (rules 3.4).
 
     Raises:
         ConfigurationError: naming the setting to mend.
@@ -251,7 +251,7 @@ def _require_time_field(run: ScanRun) -> None:
 def _require_fields(
     instance: Instance, first: date, last: date, matching: int, lacking_user: int, lacking_host: int
 ) -> None:
-    """Refuse documents of which none carries one of the two fields (readings §3.4)."""
+    """Refuse documents of which none carries one of the two fields (rules 3.4)."""
     for lacking, setting, field in (
         (lacking_user, "user_field", instance.user_field),
         (lacking_host, "hostname_field", instance.hostname_field),

@@ -76,7 +76,7 @@ def _listed_now(run: InstanceRun, call: ListCall, rows: AssetRows, on_progress: 
 
 
 def _mostly_readable(frame: pl.DataFrame, kind: str, settings: Sequence[str]) -> pl.DataFrame:
-    """Let single odd assets pass (readings §2.3).
+    """Let single odd assets pass (rules 2.7).
 
     Raises:
         ProtocolError: they are so many that the contract or the name of a field must be wrong.

@@ -65,7 +65,7 @@ class ScanRun(InstanceRun):
 
     `may_write` is false for a dry run and for a window of the past that is not forced; such a run publishes
     nothing that it made. The days that it fetched are what the index holds, so the run over a past window
-    publishes those; a dry run changes no table that analysts look at (readings §4.2 and §7) and keeps them as
+    publishes those; a dry run changes no table that analysts look at (rules 4.2, 7.6) and keeps them as
     `own_days`, the run's id.
     """
 

@@ -203,7 +203,7 @@ def _store_follow_up(run: InstanceRun, log: logging.Logger, planned: pl.DataFram
 
 
 def _log_that_runs_only_plan(instance: Instance, log: logging.Logger, what: str, *, dry_run: bool) -> None:
-    """Say that a person's explicit word goes beyond what runs do (readings §7)."""
+    """Say that a person's explicit word goes beyond what runs do (rules 7.7)."""
     if instance.writes.dry_run and not dry_run:
         log.info(f"writes.dry_run is on: runs of {instance.name} only plan. This {what} writes all the same")
 

@@ -16,7 +16,7 @@ from ownership.windows import Window
 
 @dataclass(frozen=True)
 class Rules:
-    """The settings that a decision depends on (readings §6)."""
+    """The settings that a decision depends on (rules 6.2)."""
 
     share_threshold_percent: int = 60
     hostname_match: Literal["exact", "short"] = "exact"
@@ -35,7 +35,7 @@ def owner_decisions(
     decided_at: datetime,
     run_id: str,
 ) -> pl.DataFrame:
-    """Decide about every host: what its logons say, whom that names, what follows (§1; readings §1, §2).
+    """Decide about every host: what its logons say, whom that names, what follows (rules 1, 2).
 
     Args:
         shares: Rows of `host_user_shares`, made with the same rules; `username_spellings` may be left out.
@@ -117,7 +117,7 @@ def summary(decisions: pl.DataFrame) -> dict[str, int]:
 
 
 def _evidence(rules: Rules) -> dict[str, pl.Expr]:
-    """What the logons of a host say, the first that holds (readings §2.3)."""
+    """What the logons of a host say, the first that holds (rules 2.3)."""
     leading = 100 * pl.col("events") > rules.share_threshold_percent * pl.col("total_events")
     return {
         "unreadable_asset": pl.col("problem").is_not_null(),

@@ -15,7 +15,7 @@ from ownership.shares import ranked
 def hosts_with_leaders(
     shares: pl.LazyFrame, hosts: pl.LazyFrame, *, short: bool, exclude_hosts: Sequence[str]
 ) -> pl.LazyFrame:
-    """Find the subjects and what the logons under all their names add up to (readings §1.4 to §1.6).
+    """Find the subjects and what the logons under all their names add up to (rules 1.4 to 1.6).
 
     Args:
         shares: Rows of `host_user_shares`.
@@ -87,7 +87,7 @@ def _barred(
     """Find host names that must not name an owner, and why: hostname (as compared), excluded, collides.
 
     Names collide when the documents, or the assets, hold two with a domain part that shorten to one; a bare
-    name beside one with a domain part is no second host (readings §1.4). Whole names never collide.
+    name beside one with a domain part is no second host (rules 1.4). Whole names never collide.
     """
     if not short and not exclude_hosts:
         return pl.LazyFrame(schema={"hostname": pl.String, "excluded": pl.Boolean, "collides": pl.Boolean})

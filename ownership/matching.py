@@ -8,13 +8,13 @@ import polars as pl
 from ownership.names import normalise_username
 
 FIELDS = ("user_email", "directory_user_sam_account_name", "directory_user_surname")
-"""The fields of §1 rule 4, in the order in which they decide."""
+"""The fields that are always compared, in the order in which they decide (rules 2.1)."""
 
 
 def username_matches(shares: pl.DataFrame, users: pl.DataFrame, *, user_value_field: str) -> pl.DataFrame:
-    """Look every user name of the evidence up in the user assets (§1 rule 4; readings §2.1).
+    """Look every user name of the evidence up in the user assets (rules 2.1, 2.7).
 
-    The instance's user value field is asked first, then those of rule 4, each once; the first field that
+    The instance's user value field is asked first, then `FIELDS`, each once; the first field that
     knows the name decides, and what later fields say is kept beside it. A user asset that cannot be read
     whole matches nobody: whatever field of it knows the name, the name is ambiguous.
 

@@ -12,19 +12,19 @@ _ADDRESS_OR_FIRST_LABEL = r"^(\s*\d{1,3}(?:\.\d{1,3}){3}\s*$|[^.]*)"
 
 
 def normalise_name(expr: pl.Expr) -> pl.Expr:
-    """Fold names as they are compared: lower case, NFC, trimmed; empty and `-` are null (readings §1)."""
+    """Normalise names as they are compared: lower case, NFC, trimmed; empty and `-` are null (rules 1.3, 1.4)."""
     # Lower case first: it can leave a letter and an accent side by side that NFC then joins (J + caron → ǰ).
     normalised = expr.str.to_lowercase().str.normalize("NFC").str.strip_chars()
     return pl.when(~normalised.is_in(["", "-"])).then(normalised)
 
 
 def normalise_username(expr: pl.Expr) -> pl.Expr:
-    r"""Fold user names without their domain: `CORP\Alice`, `alice@corp.example` → `alice` (readings §1.3)."""
+    r"""Normalise user names without their domain: `CORP\Alice`, `alice@corp.example` → `alice` (rules 1.3)."""
     return normalise_name(expr.str.replace_all(r"(?s)^.*\\|@.*$", ""))
 
 
 def normalise_hostname(expr: pl.Expr, *, short: bool = False) -> pl.Expr:
-    """Fold host names; `short` drops the domain part, which an IPv4 address does not have (readings §1.4)."""
+    """Normalise host names; `short` drops the domain part, which an IPv4 address does not have (rules 1.4)."""
     return normalise_name(expr.str.extract(_ADDRESS_OR_FIRST_LABEL) if short else expr)
 
 
@@ -45,7 +45,7 @@ def printable_lines(text: str) -> str:
 
 
 def owner_ids(value: object) -> list[str]:
-    """Ids in an owner field as the inventory returns it: null, an id, or a list of ids (readings §2.4).
+    """Ids in an owner field as the inventory returns it: null, an id, or a list of ids (rules 2.4).
 
     Returns:
         Ids as strings, in the inventory's order; [] when the host has no owner.

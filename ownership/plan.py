@@ -20,7 +20,7 @@ def plan_writes(
     target: str,
     intended_at: datetime,
 ) -> pl.DataFrame:
-    """Plan the writes of new owners (§1 rules 5, 7 and 10; readings §2.6).
+    """Plan the writes of new owners (rules 2.2, 2.5, 2.6).
 
     Args:
         decisions: Rows of `owner_decisions`.
@@ -169,5 +169,5 @@ def limit_exceeded(
 
 
 def _copied(field: str) -> pl.Expr:
-    """A value to copy; empty ones are not (readings §2.6)."""
+    """A value to copy; empty ones are not (rules 2.6)."""
     return pl.when(pl.col(field).str.strip_chars() != "").then(field)

@@ -32,7 +32,7 @@ def stale_days(
     late_days: int,
     now: datetime,
 ) -> pl.DataFrame:
-    """Find days whose stored counts are missing or out of date (readings §4.3).
+    """Find days whose stored counts are missing or out of date (rules 4.3).
 
     Args:
         days: The days of interest.
@@ -104,12 +104,12 @@ def unreadable_assets(assets: pl.DataFrame) -> pl.DataFrame:
 
 
 def too_many_unreadable(unreadable: int, assets: int) -> bool:
-    """Tell single odd assets from a contract or a field name that is wrong (readings §2.3)."""
+    """Tell single odd assets from a contract or a field name that is wrong (rules 2.7)."""
     return unreadable > UNREADABLE_LIMIT and 100 * unreadable > UNREADABLE_LIMIT_PERCENT * assets
 
 
 def shared_hostnames(hosts: pl.DataFrame, *, short: bool) -> pl.DataFrame:
-    """Find host names that several host assets have; each of them gets the owner (readings §1.5).
+    """Find host names that several host assets have; each of them gets the owner (rules 1.5).
 
     Args:
         hosts: Rows of `inventory_hosts`.
@@ -128,7 +128,7 @@ def shared_hostnames(hosts: pl.DataFrame, *, short: bool) -> pl.DataFrame:
 
 
 def shared_identities(users: pl.DataFrame, *, user_value_field: str) -> pl.DataFrame:
-    """Find account names and addresses that several user assets have; they name nobody (readings §2.1).
+    """Find account names and addresses that several user assets have; they name nobody (rules 2.1).
 
     Surnames are left out, for people do share them, unless they are what the instance matches first.
 
@@ -166,7 +166,7 @@ def _shared(named: pl.LazyFrame, *by: str, ids: str) -> pl.DataFrame:
 
 
 def users_without_department(users: pl.DataFrame) -> pl.DataFrame:
-    """Find user assets that have no department to copy (§1 rule 10): user_id, sorted."""
+    """Find user assets that have no department to copy (rules 2.6): user_id, sorted."""
     lacking = pl.col("user_department").fill_null("").str.strip_chars() == ""
     return users.filter(lacking).select("user_id").sort("user_id")
 

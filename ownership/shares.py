@@ -15,7 +15,7 @@ from ownership.tables import HostUserShares, polars_schema
 def host_user_shares(
     counts: pl.LazyFrame, *, exclude_users: Sequence[str], hostname_match: Literal["exact", "short"]
 ) -> pl.DataFrame:
-    r"""Compute each user's share of each host's logons (§1 rules 1 to 3; readings §1.1, §1.3, §1.4, §1.6).
+    r"""Compute each user's share of each host's logons (rules 1.1 to 1.4, 1.6).
 
     Args:
         counts: Rows of `logon_counts`, those of the look-back window.
@@ -133,7 +133,7 @@ def ranked(users: pl.LazyFrame, *, by: str, then: str = "username") -> pl.LazyFr
 def users_with_several_domains(shares: pl.DataFrame) -> pl.DataFrame:
     r"""Find users whom one host's documents place in several domains, as in `CORP\alice` and `LAB\alice`.
 
-    They were counted as one user (readings §1.3); whether they are is for a person to say.
+    They were counted as one user (rules 1.3); whether they are is for a person to say.
 
     Returns:
         hostname, username, domains (sorted); a row for each user in doubt on each host.

@@ -25,10 +25,10 @@ EVIDENCE = (
     "majority",
     "no_majority",
 )
-"""What the logons of a host say, the first that applies (readings §2.3)."""
+"""What the logons of a host say, the first that applies (rules 2.3)."""
 
 NAMING = ("single_user", "majority")
-"""The evidence that names an owner; every other value leaves the host as it is (§1 rules 2 and 3)."""
+"""The evidence that names an owner; every other value leaves the host as it is (rules 1.2)."""
 
 MATCH = ("matched", "no_user_asset", "ambiguous_user")
 """What the inventory says about the user whom the evidence names."""
@@ -40,7 +40,7 @@ GONE = "gone"
 """Stands for an action in owner_decisions_history where a host is decided about no more."""
 
 OUTCOME = ("planned", "intended", "written", "owned_meanwhile", "failed", "not_written", "undone")
-"""What became of an intended write (readings §7)."""
+"""What became of an intended write (rules 7.5)."""
 
 Strings = Annotated[pl.List, pl.String]
 Instant = Annotated[pl.Datetime, "us", "UTC"]

@@ -1,4 +1,4 @@
-"""Days and look-back windows (readings §4.1 to §4.3): calendar days in the instance's time zone."""
+"""Days and look-back windows (rules 4.1 to 4.3): calendar days in the instance's time zone."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -80,7 +80,7 @@ def gaps(days: pl.DataFrame, *, timezone: str) -> list[date]:
 
 
 def is_past(window: Window, today: date, *, late_days: int) -> bool:
-    """Tell whether a window ended more than `late_days` ago: for looking, not for writing (readings §4.2)."""
+    """Tell whether a window ended more than `late_days` ago: for looking, not for writing (rules 4.2)."""
     return window.last < today - timedelta(days=late_days)
 
 

@@ -39,7 +39,7 @@ class FieldNames:
 
     @property
     def asked(self) -> tuple[str, ...]:
-        """Fields of user assets in the order in which they decide (readings §2.1)."""
+        """Fields of user assets in the order in which they decide (rules 2.1)."""
         return tuple(dict.fromkeys((self.user_value, *FIELDS)))
 
 
@@ -61,7 +61,7 @@ class Remedy:
 
 
 def events_needed(events: int, total_events: int, *, threshold_percent: int, min_events: int) -> int:
-    """Count the further logon events with which a user would be a host's owner (§1 rules 2 and 3).
+    """Count the further logon events with which a user would be a host's owner (rules 1.2).
 
     Args:
         events: Logon events of the user on the host, at least 0.

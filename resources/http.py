@@ -96,7 +96,7 @@ class Transport:
         """Open a session with cookies of its own.
 
         Environment variables choose proxies and nothing else: requests would let REQUESTS_CA_BUNDLE
-        override the instance's certificate settings (readings §3.5).
+        override the instance's certificate settings (rules 3.5).
 
         Raises:
             ConfigurationError: `ca_file` cannot be read.

@@ -34,14 +34,14 @@ DEMO_RULES: dict[str, Any] = {
     "exclude_hosts": ["kiosk-*"],
     "min_events": 3,
 }
-"""The `rules` section of the demo's instance file (readings §6); the truth of a company holds under these."""
+"""The `rules` section of the demo's instance file (rules 6.2); the truth of a company holds under these."""
 
 
 @dataclass(frozen=True)
 class Company:
     """Assets as the inventory service lists them, and what the rules must make of them and the documents.
 
-    `hosts` and `users` are assets with their `id` and fields (specification §2), `truth` has one row for each
+    `hosts` and `users` are assets with their `id` and fields (rules 5.6), `truth` has one row for each
     host asset and one for each document hostname that no asset has, `logons` are the events of the documents.
     """
 

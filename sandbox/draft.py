@@ -158,6 +158,6 @@ class Draft:
 
 
 def spellings(account: Account) -> tuple[str, str, str, str, str]:
-    """The forms in which Windows and its log shippers write one account (readings §1.3)."""
+    """The forms in which Windows and its log shippers write one account (rules 1.3)."""
     name = account.name
     return name, name.upper(), name.title(), rf"CORP\{name}", f"{name}@{DOMAIN}"

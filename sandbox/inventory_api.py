@@ -2,7 +2,7 @@
 
 Where the specification shows nothing (page bases, page-size cap, session lifetime, how a log-in says that a
 code is needed, the member that holds field-level detail) there is a setting, `ServiceOptions`. Every handled
-failure is sent with HTTP status 200. Paths and parameters are those of the default contract (readings §5.5).
+failure is sent with HTTP status 200. Paths and parameters are those of the default contract (rules 5.5).
 """
 
 import re
@@ -136,7 +136,7 @@ Endpoint = Callable[[Call], Response | Mapping[str, Any] | None]
 def envelope(
     data: Any = None, *, status: bool = True, message: str | None = None, **members: Any
 ) -> dict[str, Any]:
-    """The response envelope (§2), with further members where an answer has them."""
+    """The response envelope (rules 5.1), with further members where an answer has them."""
     return {"status": status, "message": message, "data": data, **members}
 
 

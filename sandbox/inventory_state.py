@@ -16,7 +16,7 @@ from sandbox.inventory_database import Database, JournalEntry, Origin, to_json
 
 AssetType = Literal["host", "user"]
 
-# The fields the specification names (§2); they can be set although no asset carries them yet.
+# The fields the specification names (rules 5.6); they can be set although no asset carries them yet.
 SPECIFIED_FIELDS: Mapping[AssetType, tuple[str, ...]] = {
     "host": ("asset_owner", "department", "criticality", "search_agent_name"),
     "user": (

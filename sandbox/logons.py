@@ -79,7 +79,7 @@ KINDS = {
     "network": Kind("4624", "logged-in", "success", "-", "Network"),
     "logoff": Kind("4634", "logged-out", "success", None, "Interactive"),
 }
-"""The default query (specification §2) keeps `logon` and `batch` and drops the rest."""
+"""The default query (rules 3.2) keeps `logon` and `batch` and drops the rest."""
 
 _LOGON_TYPES = {"Interactive": "2", "Network": "3", "Batch": "4", "Service": "5", "NewCredentials": "9"}
 
@@ -100,7 +100,7 @@ class Logon(NamedTuple):
 
 @dataclass(frozen=True)
 class Clock:
-    """Draws the moments of events around a window of calendar days in a time zone (readings §4.1)."""
+    """Draws the moments of events around a window of calendar days in a time zone (rules 4.1)."""
 
     first: date
     last: date

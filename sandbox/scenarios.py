@@ -118,7 +118,7 @@ def _cast(draft: Draft, evidence: Evidence, leader: Account) -> list[tuple[Accou
 
 
 def _thresholds(draft: Draft) -> None:
-    """More than 60 %, to the event (§1 rule 3, readings §1.2), and the least total of three."""
+    """More than 60 %, to the event (rules 1.2), and the least total of three."""
     for events, evidence in (
         ((6, 4), "no_majority"),
         ((60, 40), "no_majority"),
@@ -140,7 +140,7 @@ def _thresholds(draft: Draft) -> None:
 
 
 def _window_edges(draft: Draft) -> None:
-    """Events beyond the window that would turn the outcome; its first and last instants (readings §4.1)."""
+    """Events beyond the window that would turn the outcome; its first and last instants (rules 4.1)."""
     clock = draft.clock
     for inside, earlier, evidence in (
         ((6, 4), (5,), "no_majority"),
@@ -201,7 +201,7 @@ def _queries(draft: Draft) -> None:
 
 
 def _people(draft: Draft) -> None:
-    """Each hard way from an account to a person (§1 rule 4, readings §2.1)."""
+    """Each hard way from an account to a person (rules 2.1)."""
     for story, account in draft.staff.curious.items():
         name = draft.hostname("lt")
         draft.log(name.upper(), account.name, draft.rng.randint(15, 60))
@@ -209,7 +209,7 @@ def _people(draft: Draft) -> None:
 
 
 def _owner_fields(draft: Draft) -> None:
-    """What an owner field may hold (readings §2.4), on the many machines of one tester."""
+    """What an owner field may hold (rules 2.4), on the many machines of one tester."""
     tester, other = draft.person(), draft.person()
     same = tester.user_id
     for story, owned, owner in (
@@ -247,7 +247,7 @@ def _spellings(draft: Draft) -> None:
 
 
 def _documents_of_several_users(draft: Draft) -> None:
-    """A document counts once for each of its users, and the total is the sum of the pairs (readings §1.1)."""
+    """A document counts once for each of its users, and the total is the sum of the pairs (rules 1.1)."""
     for alone, together, evidence in ((3, 6, "no_majority"), (5, 5, "majority")):
         name = draft.hostname("pc")
         leader, other = draft.person(), draft.person()
@@ -258,7 +258,7 @@ def _documents_of_several_users(draft: Draft) -> None:
 
 
 def _renamed_hosts(draft: Draft) -> None:
-    """Assets with a list of names, whose counts are added (readings §1.5)."""
+    """Assets with a list of names, whose counts are added (rules 1.5)."""
     clock = draft.clock
     for story, evidence, events in (
         ("renamed, one user throughout", "single_user", ((20, 0), (25, 0))),
@@ -281,7 +281,7 @@ def _renamed_hosts(draft: Draft) -> None:
 
 
 def _duplicate_assets(draft: Draft) -> None:
-    """Two assets with one name are both matched (readings §1.5), whoever owns them."""
+    """Two assets with one name are both matched (rules 1.5), whoever owns them."""
     for owners, same_spelling in ((("by nobody", "by the same"), True), (("by nobody", "by another"), False)):
         name, leader = draft.hostname("lt"), draft.person()
         draft.log(name, leader.name, 24)
@@ -292,7 +292,7 @@ def _duplicate_assets(draft: Draft) -> None:
 
 
 def _collisions(draft: Draft) -> None:
-    """Short names that stand for two full names (readings §1.4), and a pair that only looks like it."""
+    """Short names that stand for two full names (rules 1.4), and a pair that only looks like it."""
 
     def log(*agents: str) -> None:
         for agent in agents:

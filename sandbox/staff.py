@@ -1,7 +1,7 @@
 """The people of the sandbox's company: their user assets, and the accounts that logs know them by.
 
-What an account resolves to is decided here, where the user assets are made, by the rules of §1 rule 4 and
-readings §2.1; nothing is looked up.
+What an account resolves to is decided here, where the user assets are made, by the fields that decide
+(rules 2.1); nothing is looked up.
 """
 
 import random

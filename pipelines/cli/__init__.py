@@ -7,7 +7,7 @@ from contextlib import suppress
 
 
 def main() -> None:
-    """Run the command line; a wrong setting ends with status 2, any other failure with 1 (readings §8).
+    """Run the command line; a wrong setting ends with status 2, any other failure with 1 (rules 8.1).
 
     Whatever it writes is for its owner alone, Dagster's own files included.
     """

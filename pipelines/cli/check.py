@@ -111,7 +111,7 @@ def search_findings(instance: Instance, search: SearchClient, window: Window) ->
 def _nothing_matches(instance: Instance, search: SearchClient, window: Window) -> Iterator[Finding]:
     """Tell documents without a time from a query that matches nothing and from days without documents.
 
-    The first stops a run, the others do not (§1 rule 8).
+    The first stops a run, the others do not (rules 3.4).
     """
     if undated := (yield from _attempt("time_field", search.undated)):
         text = (
@@ -250,7 +250,7 @@ def _host_fields(instance: Instance, hosts: Assets) -> Iterator[Finding]:
 
 
 def _one_host(instance: Instance, inventory: InventoryClient, hosts: Assets) -> Iterator[Finding]:
-    """Hold the reading of one host against the list: such a reading guards every write (readings §2.5)."""
+    """Hold the reading of one host against the list: such a reading guards every write (rules 7.1)."""
     what = "platform.contract.read"
     rows = host_rows(instance)
     records = yield from _readable("hosts", rows, hosts)

@@ -9,7 +9,7 @@ from resources.failures import operator_message
 
 
 def message_and_status(error: Exception) -> tuple[str, int]:
-    """Return the message and the exit status (readings §8); of an error in the program print the trace."""
+    """Return the message and the exit status (rules 8.1); of an error in the program print the trace."""
     message = operator_message(error)
     if message is None:
         print(printable_lines("".join(traceback.format_exception(error))), end="", file=sys.stderr)

@@ -57,7 +57,7 @@ def run(
     limit: int | None,
     as_json: bool,
 ) -> int:
-    """Run the job and print what came of it; return the exit status (readings §8)."""
+    """Run the job and print what came of it; return the exit status (rules 8.1)."""
     report = Report(dry_run=dry_run)
     try:
         instance = load_instance(path)
@@ -198,7 +198,7 @@ def require_secrets(instance: Instance) -> None:
 
 
 def chosen_window(instance: Instance, as_of: str | None, lookback_days: int | None) -> Window:
-    """The window of a run: it ends with `as_of` in the instance's time zone, or today (readings §4.2).
+    """The window of a run: it ends with `as_of` in the instance's time zone, or today (rules 4.2).
 
     Raises:
         ConfigurationError: `as_of` is no day, in the future, or before scan.first_day.

@@ -1,8 +1,8 @@
 """The asset-inventory service: general calls by its convention, lists, reads and writes of single assets.
 
-Any endpoint is reached with `get`, `post`, `upload` and `download` (§4). What the specification does not show
-about the others comes from the instance's contract (readings §5.5). Sessions are told in `inventory_session`,
-what an answer means in `envelope`.
+Any endpoint is reached with `get`, `post`, `upload` and `download` (rules 5.1). What the specification does
+not show about the others comes from the instance's contract (rules 5.5). Sessions are told in
+`inventory_session`, what an answer means in `envelope`.
 """
 
 import contextlib
@@ -100,7 +100,7 @@ class InventoryClient:
     def __exit__(self, *_: object) -> None:
         self._session.close()
 
-    # Calls by the convention (§4)
+    # Calls by the convention (rules 5.1)
 
     def get(self, path: str, params: Mapping[str, str] | None = None, *, tenant: bool = True) -> Any:
         """Read with a query string.
@@ -151,7 +151,7 @@ class InventoryClient:
         return _payload(self._envelope("POST", path, form, tenant=tenant, repeatable=False, files=files))
 
     def download(self, path: str, params: Mapping[str, str] | None = None, *, tenant: bool = True) -> bytes:
-        """Read a raw body that comes without an envelope; its failures come with one (§2)."""
+        """Read a raw body that comes without an envelope; its failures come with one (rules 5.1)."""
 
         def raw(answer: Answer) -> bytes:
             if answer.status >= 400 or envelope_members(answer.body):
@@ -199,7 +199,7 @@ class InventoryClient:
         tenant_id = self._platform.tenant_id if tenant else None
         return open_envelope(answer, path, self._transport, tenant=tenant_id, on_404=on_404)
 
-    # Lists (readings §5.4)
+    # Lists (rules 5.4)
 
     def list_assets(
         self, call: ListCall, rows_of: Keep[pl.DataFrame], *, on_progress: OnProgress = no_progress

@@ -1,8 +1,8 @@
-"""The inventory service's response envelope (§2 and §7): what an answer says.
+"""The inventory service's response envelope (rules 5.1): what an answer says.
 
-The envelope's `status` decides whether a call went well, whatever the HTTP status (readings §5.1). What a
-refusal means is told by the HTTP status where that says something, else by field-level detail; the words of
-its message are for people and decide nothing.
+The envelope's `status` decides whether a call went well, whatever the HTTP status. What a refusal means is
+told by the HTTP status where that says something, else by field-level detail; the words of its message are
+for people and decide nothing.
 """
 
 import json
@@ -52,7 +52,7 @@ def open_envelope(
         path: the endpoint, for messages.
         transport: the service, for messages.
         tenant: the tenant of a tenant-scoped call; how such a call is rejected for its tenant is not shown
-            (§7 rule 5), so every refusal names the setting.
+            (rules 5.7), so every refusal names the setting.
         on_404: what to do about a path that the service does not have, where it comes from the contract.
 
     Raises:
@@ -91,7 +91,7 @@ def envelope_members(body: bytes) -> dict[str, Any] | None:
 
 
 def field_detail(members: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Field-level detail of a failure: field name to texts, from whichever member holds it (§7 rule 3).
+    """Field-level detail of a failure: field name to texts, from whichever member holds it (rules 5.1).
 
     Of the first `MOST_FIELDS` fields that have some, and so many texts of each at most.
     """

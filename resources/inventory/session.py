@@ -1,4 +1,4 @@
-"""The session of one account at the inventory service: log-in, verification codes, expiry (§5).
+"""The session of one account at the inventory service: log-in, verification codes, expiry (rules 5.2, 5.3).
 
 Threads share it. Whatever goes out through `exchange` carries a session that is not known to be rejected.
 """
@@ -63,7 +63,7 @@ class InventorySession:
                 self._session.close()
 
     def exchange(self, method: str, path: str, *, resend: bool = True, **arguments: Any) -> Answer:
-        """Send one request; after a 401 log in, once for all threads, and send it once more (readings §5.2).
+        """Send one request; after a 401 log in, once for all threads, and send it once more (rules 5.2).
 
         Args:
             method: HTTP method.
@@ -157,7 +157,7 @@ class InventorySession:
         )
 
     def _needs_code(self, session: requests.Session) -> bool:
-        """Send the password; true when the session is not complete without a code (readings §5.3)."""
+        """Send the password; true when the session is not complete without a code (rules 5.3)."""
         form = {"email": self._email, "password": self._password}
         login = self._call(session, "POST", LOGIN, secrets=(self._password,), data=form)
         if _announces_code(login, self._mfa_required):

@@ -1,6 +1,6 @@
 """The search service: logon events of a day, counted by host and user.
 
-The only call is `POST {url}/{index}/_search` (readings §3.1), the same for Elasticsearch 7 to 9 and
+The only call is `POST {url}/{index}/_search` (rules 3.1), the same for Elasticsearch 7 to 9 and
 OpenSearch 1 to 3: no product check, no cluster call. What the counts mean is decided in `ownership`.
 """
 
@@ -137,7 +137,7 @@ class DayOfLogons:
 
     `counts`: document_hostname, document_username, events; one row a pair, events >= 1. A document with
     several users counts once for each. The totals count documents: `matching` the query, of them
-    `lacking_user` and `lacking_host`; empty and `-` count as lacking (readings §1.3).
+    `lacking_user` and `lacking_host`; empty and `-` count as lacking (rules 1.3).
     """
 
     day: date
@@ -183,7 +183,7 @@ class SearchClient:
         """Count the logon events of each day, in the order given, several days at once.
 
         A survey first finds the days that hold events, so that a sparse range costs requests in
-        proportion to its data. Days are calendar days in the instance's time zone (readings §4.1).
+        proportion to its data. Days are calendar days in the instance's time zone (rules 4.1).
 
         Raises:
             ConfigurationError: a named index that does not exist, a field that cannot be aggregated, or a
@@ -462,7 +462,7 @@ class SearchClient:
         raise ProtocolError(f"HTTP status {answer.status} for {path} from {where}: {reason}")
 
     def _raise_if_incomplete(self, found: _Found[Any]) -> None:
-        """Raise ProtocolError for an answer that is not the whole truth (readings §3.3)."""
+        """Raise ProtocolError for an answer that is not the whole truth (rules 3.3)."""
         clusters = msgspec.structs.asdict(found.clusters)
         faults = [f"{count} clusters {state}" for state, count in clusters.items() if count]
         if found.shards.failed:
@@ -516,7 +516,7 @@ _QUERY_ERRORS = frozenset(
 
 
 def _not_blank(field: str) -> dict[str, Any]:
-    """Query for documents whose field is not empty or `-`, which count as lacking it (readings §1.3).
+    """Query for documents whose field is not empty or `-`, which count as lacking it (rules 1.3).
 
     Lenient, because a field of numbers can be neither and would refuse to be compared with them.
     """

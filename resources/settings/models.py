@@ -1,6 +1,6 @@
 """The instance file: one YAML file an instance, checked as a whole, with messages for its author.
 
-Names and defaults are those of readings §5.5 and §6. Secrets are only named here (`Secret`); they are
+Its keys are those of rules 5.5 and 6. Secrets are only named here (`Secret`); they are
 resolved when a client is opened and never kept in a settings object.
 """
 
@@ -127,7 +127,7 @@ class EnrichFields(Section):
 
 
 class Contract(Section):
-    """What the specification of the inventory service does not show (readings §5.5)."""
+    """What the specification of the inventory service does not show (rules 5.5)."""
 
     tenant_param: Text = Field("tenant_id", description="parameter that carries the tenant id")
     mfa_required: MfaRequired = Field(
@@ -202,7 +202,7 @@ class ScanSettings(Section):
 
 
 class RuleSettings(Section):
-    """How owners are decided (readings §1)."""
+    """How owners are decided (rules 1, 2)."""
 
     share_threshold_percent: int = Field(
         60, ge=50, le=99, strict=True, description="the leader of several users needs more than this share"
@@ -249,7 +249,7 @@ class KeepSettings(Section):
 
 
 class Instance(Section):
-    """One integration instance of type `search_asset_owner` (specification §2)."""
+    """One integration instance of type `search_asset_owner` (rules 6.1)."""
 
     name: Text = Field(
         max_length=MAX_NAME, description="label; its slug names job, schedule, schema and folder"
@@ -293,7 +293,7 @@ class Instance(Section):
 
     @property
     def target(self) -> str:
-        """The inventory that is written to: its address, the tenant, and a fingerprint (readings §7).
+        """The inventory that is written to: its address, the tenant, and a fingerprint (rules 7.8).
 
         The fingerprint changes whenever the same id could be another asset's, or the same request could set
         another field: with the address, the tenant, and what contract and fields say about host assets.
@@ -307,6 +307,6 @@ class Instance(Section):
 
     @property
     def extraction_fingerprint(self) -> str:
-        """Changes exactly when the same day could be counted differently (readings §4.3)."""
+        """Changes exactly when the same day could be counted differently (rules 4.3)."""
         settings = (self.url, self.index, self.query, self.user_field, self.hostname_field, self.time_field)
         return hashlib.sha256(json.dumps([*settings, self.scan.timezone]).encode()).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""One writer at a time for each target, whatever the instance, the home or the user (readings §7)."""
+"""One writer at a time for each target, whatever the instance, the home or the user (rules 7.9)."""
 
 import errno
 import hashlib

@@ -31,7 +31,7 @@ from resources.writeback.journal import Journal, Result, Values
 from resources.writeback.pace import GIVE_UP_SECONDS, Pace
 
 LONGEST_WINDOW_SECONDS = 1.0
-"""A look whose answer came earlier than this before the request goes out is made again (readings §2.5)."""
+"""A look whose answer came earlier than this before the request goes out is made again (rules 7.2)."""
 
 STRICT_LOOKS = 2
 """First looks at a host whose age counts from their request: a process that is stopped, or a machine that is
@@ -45,7 +45,7 @@ OWNED_HOSTS_READ = 3
 """Hosts with an owner that are read before the first write, to see that the look shows owners."""
 
 READ_BACK = 3
-"""Writes of a run that are read back although the service said yes, the first ones (readings §2.5)."""
+"""Writes of a run that are read back although the service said yes, the first ones (rules 7.4)."""
 
 READ_BACK_WAITS_SECONDS = (0.0, 0.5, 1.5)
 """Waits before each look for what was written: some services show it a moment later."""
@@ -108,7 +108,7 @@ class Writer:
 
     A write whose answer is lost is never sent again: the host is read back to see what it holds. While it
     does not hold the new value the outcome stays `intended`, not yet known, and the next run settles it
-    (readings §7).
+    (rules 7.3).
 
     Every method raises WritingEndedError when no session is to be had any more, when the service has refused
     all writes for long, or when it says yes and sets nothing.
@@ -116,7 +116,7 @@ class Writer:
     Args:
         inventory: the client to read and write with.
         instance: its field names and limits.
-        list_hosts: lists inventory_hosts anew. Used where the service cannot read one asset (readings §2.5).
+        list_hosts: lists inventory_hosts anew. Used where the service cannot read one asset (rules 7.1).
         journal: told before each look that a request may follow.
         pace: how fast the service lets us write.
         clock: seconds that only go forward.
@@ -153,7 +153,7 @@ class Writer:
             self._relist()
 
     def write(self, row: Row) -> Result:
-        """Give a host its owner, unless it has one by now; all fields in one request (§1 rules 5, 7, 10)."""
+        """Give a host its owner, unless it has one by now, in one request (rules 2.2, 2.5, 2.6)."""
         return self._guarded(row, lambda held: _unless_owned(row, held), done="written")
 
     def apply(self, row: Row) -> Result:
@@ -547,7 +547,7 @@ def _left_alone(row: Row, host: Row | None) -> Result | None:
 
 
 def settle_leftovers(journal: Journal, tables: Tables, hosts: pl.DataFrame, instance: Instance) -> int:
-    """Settle the writes of runs that were cut off, from what the inventory holds now (readings §7).
+    """Settle the writes of runs that were cut off, from what the inventory holds now (rules 7.3).
 
     Those of another target stay open. A host to which no request went out was not written, whatever it holds:
     others set owners as well.

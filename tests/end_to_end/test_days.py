@@ -168,7 +168,7 @@ def test_a_window_of_the_past_is_for_looking_unless_forced(seeded):
 
 
 def test_the_last_day_on_which_a_run_may_still_write_is_late_days_ago(stand):
-    """§4.2 of the readings: more than `late_days` ago is past."""
+    """More than `late_days` ago is past (rules 4.2)."""
     last = datetime.now(UTC).date() - timedelta(days=2)
     index = stand.load(small_company(last), "logs-days-late")
     assert stand.run({"index": index}, as_of=last.isoformat()).report["writes"] == {"written": 2}

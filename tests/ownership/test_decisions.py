@@ -37,7 +37,7 @@ def decision(logons, asset, people=PEOPLE, rules=None):
     ],
 )
 def test_one_user_or_more_than_60_percent_of_the_events_wins(logons, evidence, owner):
-    """§1 rules 2, 3 and 8; readings §1.2."""
+    """Rules 1.2, 3.4."""
     row = decision(counts(*logons), host("h1", "ws1"))
     assert (row["evidence"], row["resolved_owner"]) == (evidence, owner)
 
@@ -61,7 +61,7 @@ def test_the_share_must_exceed_the_threshold_whatever_it_is(percent):
     ],
 )
 def test_the_user_must_be_exactly_one_user_asset(username, match, owner, candidates, matched_by):
-    """§1 rules 4 and 6; readings §2.1."""
+    """Rules 2.1, 2.2."""
     row = decision(counts(("ws1", username, 5)), host("h1", "ws1"))
     assert (row["match"], row["resolved_owner"], row["candidate_ids"], row["matched_by"]) == (
         match, owner, candidates, matched_by,
@@ -86,7 +86,7 @@ def test_nobody_is_looked_up_when_the_evidence_names_nobody():
     ],
 )
 def test_an_owner_is_written_only_where_there_is_none(username, owners, action, existing):
-    """§1 rules 5 to 7; readings §2.3, §2.4."""
+    """Rules 2.2 to 2.5."""
     row = decision(counts(("ws1", username, 5)), host("h1", "ws1", owners=owners))
     assert (row["action"], row["existing_owner"]) == (action, existing)
 
@@ -107,7 +107,7 @@ def test_an_owner_is_written_only_where_there_is_none(username, owners, action, 
     ],
 )  # fmt: skip
 def test_the_first_evidence_that_applies_is_told(logons, names, rules, evidence):
-    """Readings §2.3, §1.6."""
+    """Rules 1.6, 2.3."""
     assert decision(counts(*logons), host("h1", *names), rules=Rules(**rules))["evidence"] == evidence
 
 
@@ -139,7 +139,7 @@ def test_without_logons_counts_are_zero_and_names_are_missing():
 
 
 def test_any_name_of_an_asset_matches_and_their_counts_are_added():
-    """§1 rule 9; readings §1.5."""
+    """Rules 1.5."""
     logons = counts(
         ("old", "bob", 5, date(2026, 3, 3)),
         ("old", "alice", 4, date(2026, 3, 4)),
@@ -153,7 +153,7 @@ def test_any_name_of_an_asset_matches_and_their_counts_are_added():
 
 
 def test_assets_that_share_a_name_are_each_decided():
-    """Readings §1.5."""
+    """Rules 1.5."""
     assets = hosts(host("h2", "ws1", owners=("u2",)), host("h1", "WS1"), host("h3", "ws1", "ws2"))
     rows = decide(counts(("ws1", "alice", 5), ("ws2", "bob", 5)), PEOPLE, assets)
     assert rows.select("hostname", "host_id", "evidence", "action").rows() == [
@@ -164,7 +164,7 @@ def test_assets_that_share_a_name_are_each_decided():
 
 
 def test_a_document_hostname_without_an_asset_has_its_reasons_too():
-    """Readings §2.3."""
+    """Rules 2.3."""
     rows = decide(
         counts(("lost", "alice", 5), ("kiosk-1", "alice", 5), ("ws1", "alice", 1)),
         PEOPLE,
@@ -195,7 +195,7 @@ def test_a_document_hostname_without_an_asset_has_its_reasons_too():
     ],
 )
 def test_a_short_name_that_stands_for_two_full_names_names_nobody(documents, assets, collides):
-    """Readings §1.4."""
+    """Rules 1.4."""
     logons = counts(*((name, "alice", 5) for name in documents))
     listed = hosts(*(host(f"h{number}", name) for number, name in enumerate(assets)))
     found = decide(logons, PEOPLE, listed, Rules(hostname_match="short")).drop_nulls("host_id")
@@ -244,7 +244,7 @@ def test_a_host_is_decided_the_same_whatever_the_order_of_rows():
 
 
 def test_nothing_at_all_is_an_empty_table():
-    """§1 rule 8."""
+    """Rules 3.4."""
     assert decide(counts(), users(), hosts()).equals(schemas.empty(schemas.OwnerDecisions))
 
 

@@ -43,13 +43,13 @@ def test_only_hosts_to_be_written_are_planned_with_what_they_held():
 
 
 def test_without_enrichment_only_the_owner_is_sent():
-    """§1 rule 10."""
+    """Rules 2.6."""
     assert {tuple(write["new_values"].values()) for write in planned(enrich=False)} == {("u1", None, None)}
 
 
 @pytest.mark.parametrize("empty", [None, "", "  "])
 def test_empty_values_are_not_copied(empty):
-    """Readings §2.6."""
+    """Rules 2.6."""
     person = user("u1", email="alice@corp.example", criticality="high") | {"user_department": empty}
     assert {tuple(write["new_values"].values()) for write in planned(users(person))} == {("u1", None, "high")}
 

@@ -95,7 +95,7 @@ def countable(company):
 
 
 def candidates(company, user):
-    """Ids of the user assets that the first matching field names, by hand (specification §1 rule 4)."""
+    """Ids of the user assets that the first matching field names, by hand (rules 2.1)."""
     for field in ("user_email", "directory_user_sam_account_name", "directory_user_surname"):
         if found := [
             asset["id"]

@@ -76,7 +76,7 @@ DEFAULTS = {
     "keep.evidence_days": 400,
     "keep.history_days": 400,
 }
-"""Readings §6, and §5.5 below `platform.contract`."""
+"""Rules 6.1, 6.2, and 5.5 below `platform.contract`."""
 
 REQUIRED = ["name", "url", "username", "password", "sensor"] + [
     f"platform.{key}" for key in ("url", "email", "password", "tenant_id")
@@ -141,7 +141,7 @@ def value(settings: Any, key: str) -> Any:
 # Defaults and requirements
 
 
-def test_every_setting_has_the_default_of_the_readings_or_is_required(write):
+def test_every_setting_has_its_default_or_is_required(write):
     settings = load_instance(write())
     assert keys(Instance) == {*DEFAULTS, *REQUIRED}
     for key, default in DEFAULTS.items():
