@@ -12,19 +12,19 @@ _ADDRESS_OR_FIRST_LABEL = r"^(\s*\d{1,3}(?:\.\d{1,3}){3}\s*$|[^.]*)"
 
 
 def normalise_name(expr: pl.Expr) -> pl.Expr:
-    """Normalise names as they are compared: lower case, NFC, trimmed; empty and `-` are null (rules 1.3, 1.4)."""
+    """Normalise names as they are compared: lower case, NFC, trimmed; empty and `-` are null (rules 1.3)."""
     # Lower case first: it can leave a letter and an accent side by side that NFC then joins (J + caron → ǰ).
     normalised = expr.str.to_lowercase().str.normalize("NFC").str.strip_chars()
     return pl.when(~normalised.is_in(["", "-"])).then(normalised)
 
 
 def normalise_username(expr: pl.Expr) -> pl.Expr:
-    r"""Normalise user names without their domain: `CORP\Alice`, `alice@corp.example` → `alice` (rules 1.3)."""
+    r"""User names without their domain: `CORP\Alice`, `alice@corp.example` → `alice` (rules 1.3)."""
     return normalise_name(expr.str.replace_all(r"(?s)^.*\\|@.*$", ""))
 
 
 def normalise_hostname(expr: pl.Expr, *, short: bool = False) -> pl.Expr:
-    """Normalise host names; `short` drops the domain part, which an IPv4 address does not have (rules 1.4)."""
+    """Host names; `short` drops the domain part, which an IPv4 address does not have (rules 1.4)."""
     return normalise_name(expr.str.extract(_ADDRESS_OR_FIRST_LABEL) if short else expr)
 
 

@@ -19,6 +19,7 @@ from tests.end_to_end.stand import (
     CODED,
     HOSTS,
     SMALL_INDEX,
+    TODAY,
     USERS,
     WRITTEN,
     Stand,
@@ -309,7 +310,12 @@ def test_an_answer_to_a_search_that_cannot_be_is_told_without_names(seeded, faul
             "timed_out": False,
             "_shards": {"failed": 0},
             "hits": {"total": {"value": 1}},
-            "aggregations": {"hostname": carried, "username": carried, "pairs": {"buckets": [pair]}},
+            "aggregations": {
+                "days": {"buckets": [{"key": TODAY.isoformat(), "doc_count": 1}]},
+                "hostname": carried,
+                "username": carried,
+                "pairs": {"buckets": [pair]},
+            },
         }
     )
     if fault == "deep":
