@@ -9,10 +9,11 @@ import polars as pl
 from assets_defs.metadata import of_days, of_shares
 from assets_defs.progress import Progress
 from assets_defs.run import ScanRun, as_dagster_failure, resource_keys, scan_run
-from assets_defs.specs import asset_arguments, asset_key, table_metadata
+from assets_defs.specs import asset_arguments, asset_key, source_keys, table_metadata
 from ownership.coverage import events_by_day
+from ownership.declaration import polars_schema
 from ownership.shares import host_user_shares
-from ownership.tables import LogonCounts, LogonDays, polars_schema
+from ownership.tables import LogonCounts, LogonDays
 from ownership.windows import Window, days_of, days_to_fetch, torn_days
 from resources.errors import AssetOwnersError, ConfigurationError
 from resources.search.client import DayOfLogons
@@ -184,7 +185,7 @@ def shares_asset(instance: Instance) -> dg.AssetsDefinition:
 
     @dg.asset(
         **asset_arguments(instance, "host_user_shares", kinds={"polars"}),
-        deps=[asset_key(instance, "logon_counts"), asset_key(instance, "logon_days")],
+        deps=source_keys(instance, "host_user_shares"),
         required_resource_keys=set(resource_keys(instance)),
     )
     def shares_of_users(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
@@ -193,8 +194,7 @@ def shares_asset(instance: Instance) -> dg.AssetsDefinition:
             require_evidence(run)
             shares = host_user_shares(
                 run.tables.logon_counts(run.window, run_id=run.run_id),
-                exclude_users=instance.rules.exclude_users,
-                hostname_match=instance.rules.hostname_match,
+                rules=instance.rules.as_rules(),
             )
             run.tables.write("host_user_shares", shares, run_id=run.run_id, publish=run.may_write)
         found = of_shares(shares, threshold_percent=instance.rules.share_threshold_percent)

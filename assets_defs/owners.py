@@ -8,11 +8,12 @@ import polars as pl
 
 from assets_defs.metadata import of_decisions, of_matches
 from assets_defs.run import as_dagster_failure, resource_keys, scan_run
-from assets_defs.specs import asset_arguments, asset_key, table_metadata
+from assets_defs.specs import asset_arguments, source_keys, table_metadata
 from ownership.decisions import owner_decisions
 from ownership.matching import username_matches
 from ownership.names import printable
 from resources.settings import Instance
+from resources.store.history import append_changes
 
 MOST_CONFLICTS = 1_000
 """Conflicts in one entry of the run's log, where each entry costs as much as deciding about many hosts."""
@@ -23,7 +24,7 @@ def owner_assets(instance: Instance) -> list[dg.AssetsDefinition]:
 
     @dg.asset(
         **asset_arguments(instance, "username_matches", kinds={"polars"}),
-        deps=[asset_key(instance, "host_user_shares"), asset_key(instance, "inventory_users")],
+        deps=source_keys(instance, "username_matches"),
         required_resource_keys=set(resource_keys(instance)),
     )
     def matches(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
@@ -46,11 +47,7 @@ def owner_assets(instance: Instance) -> list[dg.AssetsDefinition]:
 
     @dg.asset(
         **asset_arguments(instance, "owner_decisions", kinds={"polars"}),
-        deps=[
-            asset_key(instance, "host_user_shares"),
-            asset_key(instance, "username_matches"),
-            asset_key(instance, "inventory_hosts"),
-        ],
+        deps=source_keys(instance, "owner_decisions"),
         required_resource_keys=set(resource_keys(instance)),
     )
     def decisions(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
@@ -70,7 +67,7 @@ def owner_assets(instance: Instance) -> list[dg.AssetsDefinition]:
             )
             run.tables.write("owner_decisions", frame, run_id=run.run_id, publish=run.may_write)
             if run.may_write:
-                run.tables.append_history(frame, decided_at=decided_at, run_id=run.run_id)
+                append_changes(run.tables, frame, decided_at=decided_at, run_id=run.run_id)
         found = of_decisions(frame, events=int(shares["events"].sum()))
         context.log.info(
             f"Decisions: {frame.height:,} hosts, {found['hosts_to_write']:,} to write, "

@@ -15,8 +15,8 @@ from zoneinfo import ZoneInfo
 
 import dagster as dg
 
+from ownership.declaration import InvalidTableError
 from ownership.names import printable
-from ownership.tables import InvalidTableError
 from ownership.windows import Window, is_past, look_back_window
 from resources.failures import operator_message
 from resources.inventory.client import InventoryClient

@@ -19,7 +19,8 @@ from ownership.plan import limit_exceeded, plan_undo, plan_writes, undone_once
 from ownership.windows import gaps
 from resources.errors import AssetOwnersError, ConfigurationError, ServiceError
 from resources.settings import Instance
-from resources.writeback.journal import Journal, Result
+from resources.store.history import delete_outdated_changes
+from resources.writeback.journal import Journal, Result, open_journal
 from resources.writeback.one_writer import one_writer
 from resources.writeback.writer import (
     OWNED_HOSTS_READ,
@@ -273,7 +274,7 @@ def _report_other_targets(run: InstanceRun, log: logging.Logger) -> None:
     """Warn of writes without a known outcome that this instance cannot settle: they went elsewhere."""
     if not run.tables.journal.exists():
         return
-    with run.tables.open_journal() as journal:
+    with open_journal(run.tables.journal) as journal:
         own = runs_on_target(journal, run.instance)
         for run_id, target in journal.targets().items():
             left = 0 if run_id in own else journal.rows(run_id).filter(outcome="intended").height
@@ -292,7 +293,7 @@ def _writing(run: InstanceRun, log: logging.Logger) -> Generator[Journal]:
         AssetOwnersError: another run does not come to its end.
     """
     # Everybody waits for the instance first, then for the target, so that no two wait for each other.
-    with run.tables.writing(), one_writer(run.instance.platform), run.tables.open_journal() as journal:
+    with run.tables.writing(), one_writer(run.instance.platform), open_journal(run.tables.journal) as journal:
         if runs_on_target(journal, run.instance):
             settled = settle_leftovers(journal, run.tables, list_hosts(run), run.instance)
             if settled:
@@ -330,9 +331,9 @@ def _carry_out(
         )
     finally:  # also where the run was interrupted: what it did is told
         written = journal.rows(run.run_id)
-        run.tables.append_writes(written, run_id=run.run_id)
+        run.tables.append("owner_writes", written, run_id=run.run_id)
     if "intended" not in written["outcome"]:
-        journal.forget(run.run_id)
+        journal.delete(run.run_id)
     outcomes = _outcome_counts(written)
     told = ", ".join(f"{number:,} {outcome}" for outcome, number in outcomes.items())
     log.info(f"Writes: {told or 'nothing to write'}, {run.seconds}")
@@ -433,10 +434,11 @@ def _delete_outdated(run: ScanRun, log: logging.Logger) -> None:
     """Delete what the instance does not keep, never a day of the run's own window."""
     keep, now = run.instance.keep, datetime.now(UTC)
     run.tables.delete_inputs(run.run_id)
-    deleted = run.tables.forget(
+    history_before = now - timedelta(days=keep.history_days)
+    deleted = run.tables.delete_outdated(
         evidence_before=min(now.date() - timedelta(days=keep.evidence_days), run.window.first),
-        history_before=now - timedelta(days=keep.history_days),
-    )
+        history_before=history_before,
+    ) + delete_outdated_changes(run.tables, before=history_before)
     if deleted:
         log.info(f"Kept long enough: {deleted} files and folders are deleted")
 

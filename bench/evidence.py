@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from ownership import tables as schemas
-from ownership.tables import polars_schema
+from ownership.declaration import polars_schema
+from ownership.tables import InventoryHosts, InventoryUsers, LogonCounts, LogonDays
 from ownership.windows import Window
 from resources.store.tables import Tables
 
@@ -59,7 +59,7 @@ def prepare(home: Path, *, rows: int, hosts: int, users: int) -> None:
             "fetched_at": LISTED_AT,
             "settings_fingerprint": "bench",
         }
-        tables.write_day(pl.DataFrame([fetched], schema=polars_schema(schemas.LogonDays)), counts)
+        tables.write_day(pl.DataFrame([fetched], schema=polars_schema(LogonDays)), counts)
     tables.write("inventory_hosts", _hosts(hostnames, usernames), run_id=RUN, publish=True)
     tables.write("inventory_users", _users(usernames), run_id=RUN, publish=True)
     done.touch()
@@ -113,7 +113,7 @@ def _day(rng: np.random.Generator, day: date, rows: int, hosts: pl.Series, users
         .agg(pl.sum("events"))
         .sort("document_hostname", "document_username")
         .with_columns(day=pl.lit(day))
-        .select(polars_schema(schemas.LogonCounts).names())
+        .select(polars_schema(LogonCounts).names())
         .collect()
     )
 
@@ -138,7 +138,7 @@ def _hosts(hosts: pl.Series, users: pl.Series) -> pl.DataFrame:
             listed_at=pl.lit(LISTED_AT, pl.Datetime("us", "UTC")),
         )
         .filter(number % 20 != 3)
-        .select(polars_schema(schemas.InventoryHosts).names())
+        .select(polars_schema(InventoryHosts).names())
     )
 
 
@@ -160,5 +160,5 @@ def _users(users: pl.Series) -> pl.DataFrame:
             listed_at=pl.lit(LISTED_AT, pl.Datetime("us", "UTC")),
         )
         .filter(number % 10 != 4)
-        .select(polars_schema(schemas.InventoryUsers).names())
+        .select(polars_schema(InventoryUsers).names())
     )

@@ -19,7 +19,8 @@ import requests
 
 from bench.results import Experiment, Figure, ratio
 from bench.timing import Contender, ProcessorParts, alternate, function
-from ownership.tables import OwnerWrites, polars_schema
+from ownership.declaration import polars_schema
+from ownership.tables import OwnerWrites
 from resources.http import Transport
 from resources.inventory import client as inventory_client
 from resources.inventory.client import InventoryClient

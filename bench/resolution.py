@@ -15,8 +15,9 @@ import polars as pl
 from bench.evidence import RUN, SLUG, WINDOW, prepare
 from bench.results import Experiment, Figure, memory, ratio, seconds
 from bench.timing import HOME, alternate, function
-from ownership.decisions import Rules, owner_decisions
+from ownership.decisions import owner_decisions
 from ownership.matching import username_matches
+from ownership.rules import Rules
 from ownership.shares import host_user_shares
 from resources.store.tables import Tables
 
@@ -56,7 +57,7 @@ def product(home: str) -> Callable[[], dict[str, Any]]:
     def resolve() -> dict[str, Any]:
         at = time.perf_counter()
         shares = host_user_shares(
-            tables.logon_counts(WINDOW, run_id=RUN), exclude_users=EXCLUDED, hostname_match="exact"
+            tables.logon_counts(WINDOW, run_id=RUN), rules=Rules(exclude_users=EXCLUDED)
         )
         at = done("shares made", at)
         tables.write("host_user_shares", shares, run_id=RUN, publish=True)

@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 import polars as pl
 
-from ownership.tables import NAMING
+from ownership.rules import NAMING, exceeds_threshold
 from ownership.windows import gaps
 
 BRANCHES = MappingProxyType(
@@ -93,7 +93,7 @@ def shares_of_leaders(leaders: pl.DataFrame, *, threshold_percent: int) -> pl.Da
             upper_percent=-(-100 * events // (SHARE_STEP_PERCENT * total)) * SHARE_STEP_PERCENT,
             strength=pl.when(events == total)
             .then(alone)
-            .when(100 * events > threshold_percent * total)
+            .when(exceeds_threshold(threshold_percent))
             .then(strong)
             .otherwise(weak),
         )

@@ -3,26 +3,15 @@
 The counts come from `evidence`, the candidates from `matching`; nothing is written here.
 """
 
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal
 
 import polars as pl
 
+from ownership.declaration import polars_schema
 from ownership.leaders import hosts_with_leaders
-from ownership.tables import NAMING, OwnerDecisions, polars_schema
+from ownership.rules import NAMING, Rules, events_needed, strength_of_leader
+from ownership.tables import OwnerDecisions
 from ownership.windows import Window
-
-
-@dataclass(frozen=True)
-class Rules:
-    """The settings that a decision depends on (rules 6.2)."""
-
-    share_threshold_percent: int = 60
-    hostname_match: Literal["exact", "short"] = "exact"
-    exclude_users: tuple[str, ...] = ()
-    exclude_hosts: tuple[str, ...] = ()
-    min_events: int = 1
 
 
 def owner_decisions(
@@ -70,7 +59,7 @@ def owner_decisions(
         hosts_with_leaders(
             shares.lazy(),
             hosts.lazy(),
-            short=rules.hostname_match == "short",
+            short=rules.short_hostnames,
             exclude_hosts=rules.exclude_hosts,
         )
         .with_columns(evidence=_first(_evidence(rules)))
@@ -101,6 +90,7 @@ def owner_decisions(
             window_from=pl.lit(window.first),
             window_to=pl.lit(window.last),
             threshold_percent=pl.lit(rules.share_threshold_percent, pl.Int64),
+            events_needed=pl.when(pl.col("total_events") > 0).then(events_needed(rules)),
             decided_at=pl.lit(decided_at, pl.Datetime("us", "UTC")),
             run_id=pl.lit(run_id),
         )
@@ -118,17 +108,12 @@ def summary(decisions: pl.DataFrame) -> dict[str, int]:
 
 def _evidence(rules: Rules) -> dict[str, pl.Expr]:
     """What the logons of a host say, the first that holds (rules 2.3)."""
-    leading = 100 * pl.col("events") > rules.share_threshold_percent * pl.col("total_events")
     return {
         "unreadable_asset": pl.col("problem").is_not_null(),
         "no_hostname": pl.col("hostname").is_null(),
         "excluded_host": pl.col("excluded"),
         "hostname_collision": pl.col("collides"),
-        "no_logons": pl.col("total_events") == 0,
-        "too_few_events": pl.col("total_events") < rules.min_events,
-        "single_user": pl.col("user_count") == 1,
-        "majority": leading,
-        "no_majority": pl.lit(value=True),
+        **strength_of_leader(rules),
     }
 
 

@@ -7,7 +7,8 @@ from datetime import datetime
 
 import polars as pl
 
-from ownership.tables import GONE, NAMING
+from ownership.rules import NAMING
+from ownership.tables import GONE
 
 # A host asset is known by its id, whatever its name; a name that no asset has, by itself.
 _UNLISTED = pl.when(pl.col("host_id").is_null()).then("hostname")

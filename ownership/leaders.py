@@ -30,18 +30,18 @@ def hosts_with_leaders(
     """
     leaders = _leaders(shares, of="hostname").collect(engine="streaming").lazy()
     subjects = _subjects(leaders, hosts, short=short).collect(engine="streaming").lazy()
-    names = subjects.explode("names").select("subject", hostname="names")
+    names = subjects.explode("hostnames").select("subject", hostname="hostnames")
     barred = (
         names.join(_barred(shares, hosts, short=short, exclude_hosts=exclude_hosts), on="hostname")
         .group_by("subject")
         .agg(pl.any("excluded", "collides"))
     )
     # Most subjects have one name, and the shares hold its ranking; only the others are counted anew.
-    one_name = pl.col("names").list.len() <= 1
+    one_name = pl.col("hostnames").list.len() <= 1
     together = (
         subjects.filter(~one_name)
-        .explode("names")
-        .join(shares, left_on="names", right_on="hostname")
+        .explode("hostnames")
+        .join(shares, left_on="hostnames", right_on="hostname")
         .group_by("subject", "username")
         .agg(pl.sum("events"), pl.min("first_seen"), pl.max("last_seen"))
     )
@@ -60,25 +60,27 @@ def hosts_with_leaders(
 
 
 def _subjects(leaders: pl.LazyFrame, hosts: pl.LazyFrame, *, short: bool) -> pl.LazyFrame:
-    """Number the subjects: subject, host_id, owner_ids, problem, names (as compared, distinct), hostname."""
+    """Number the subjects: subject, host_id, owner_ids, problem, hostnames (as compared), hostname."""
     normalised = normalise_hostname(pl.element(), short=short)
     assets = hosts.select(
         "host_id",
         "owner_ids",
         "problem",
         # Names that cannot be read are none to compare.
-        names=pl.col("hostnames")
+        hostnames=pl.col("hostnames")
         .list.eval(normalised.drop_nulls().unique(maintain_order=True))
         .fill_null([]),
     )
-    unlisted = leaders.join(assets.explode("names"), left_on="hostname", right_on="names", how="anti").select(
+    unlisted = leaders.join(
+        assets.select(hostname="hostnames").explode("hostname"), on="hostname", how="anti"
+    ).select(
         host_id=pl.lit(None, pl.String),
         owner_ids=pl.lit([], pl.List(pl.String)),
         problem=pl.lit(None, pl.String),
-        names=pl.concat_list("hostname"),
+        hostnames=pl.concat_list("hostname"),
     )
     subjects = pl.concat([assets, unlisted]).with_row_index("subject")
-    return subjects.with_columns(hostname=pl.col("names").list.first())
+    return subjects.with_columns(hostname=pl.col("hostnames").list.first())
 
 
 def _barred(

@@ -7,7 +7,8 @@ from datetime import datetime
 
 import polars as pl
 
-from ownership.tables import OwnerWrites, polars_schema
+from ownership.declaration import polars_schema
+from ownership.tables import OwnerWrites
 
 
 def plan_writes(

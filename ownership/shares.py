@@ -1,26 +1,23 @@
-"""Whose logons a host's are: counts of spelled names in, shares of normalised names out.
+"""Logon shares: each user's part of each host's logon events. Counts by spelling in, shares by name out.
 
 Who owns the host is not decided here.
 """
 
-from collections.abc import Sequence
-from typing import Literal
-
 import polars as pl
 
+from ownership.declaration import polars_schema
 from ownership.names import fits_any, normalise_hostname, normalise_name, normalise_username
-from ownership.tables import HostUserShares, polars_schema
+from ownership.rules import Rules
+from ownership.tables import HostUserShares
 
 
-def host_user_shares(
-    counts: pl.LazyFrame, *, exclude_users: Sequence[str], hostname_match: Literal["exact", "short"]
-) -> pl.DataFrame:
+def host_user_shares(counts: pl.LazyFrame, *, rules: Rules) -> pl.DataFrame:
     r"""Compute each user's share of each host's logons (rules 1.1 to 1.4, 1.6).
 
     Args:
         counts: Rows of `logon_counts`, those of the look-back window.
-        exclude_users: Wildcards for user names (`svc_*`) or whole spellings (`corp\adm*`) that do not count.
-        hostname_match: Whether host names are compared whole or without their domain part.
+        rules: The instance's rules. Users whom `exclude_users` fits, by name (`svc_*`) or whole spelling
+            (`corp\adm*`), do not count.
 
     Returns:
         Rows of `host_user_shares`, sorted by hostname and rank.
@@ -38,7 +35,7 @@ def host_user_shares(
     # A name is normalised once and gets a number, too: numbers are grouped and sorted in a third of the time.
     hosts = _numbered(
         pairs.select(host.unique()).with_columns(
-            hostname=normalise_hostname(host.cast(pl.String), short=hostname_match == "short")
+            hostname=normalise_hostname(host.cast(pl.String), short=rules.short_hostnames)
         ),
         number="host",
     )
@@ -46,8 +43,8 @@ def host_user_shares(
         pairs.select(user.unique())
         .with_columns(username=normalise_username(user.cast(pl.String)))
         .filter(
-            ~fits_any(pl.col("username"), exclude_users),
-            ~fits_any(normalise_name(user.cast(pl.String)), exclude_users),
+            ~fits_any(pl.col("username"), rules.exclude_users),
+            ~fits_any(normalise_name(user.cast(pl.String)), rules.exclude_users),
         ),
         number="user",
     )

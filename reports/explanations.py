@@ -10,8 +10,8 @@ from typing import Any
 
 import polars as pl
 
-from ownership.decisions import Rules
 from ownership.names import normalise_hostname, printable
+from ownership.rules import Rules
 from ownership.shares import ranked
 from reports.remedies import FieldNames, remedies
 
@@ -134,7 +134,7 @@ def _decision_explanation(
     is_asset = pl.col("host_id") == pl.lit(decision["host_id"], pl.String)
     asset = next(hosts.filter(is_asset).iter_rows(named=True), None)
     names = asset["hostnames"] or [] if asset else [decision["hostname"]]
-    compared = _normalised(names, short=rules.hostname_match == "short")
+    compared = _normalised(names, short=rules.short_hostnames)
     on_host = shares.filter(pl.col("hostname").is_in(compared))
     of_asset = writes.filter(is_asset)
     since = of_asset.filter(pl.coalesce("completed_at", "intended_at") >= decision["decided_at"])

@@ -10,9 +10,9 @@ from typing import Any
 
 import polars as pl
 
-from ownership.decisions import Rules
 from ownership.matching import FIELDS
 from ownership.names import fits_any, normalise_hostname, printable
+from ownership.rules import Rules, events_needed
 
 _NEXT_RUN_WRITES = "The next run that may write sets {owner}."
 _AFTER: Mapping[str | None, str] = MappingProxyType(
@@ -60,27 +60,6 @@ class Remedy:
     events: int | None = None
 
 
-def events_needed(events: int, total_events: int, *, threshold_percent: int, min_events: int) -> int:
-    """Count the further logon events with which a user would be a host's owner (rules 1.2).
-
-    Args:
-        events: Logon events of the user on the host, at least 0.
-        total_events: Logon events of all users on the host.
-        threshold_percent: Share that the leader among several users must exceed.
-        min_events: Fewest logon events of a host that count as evidence.
-
-    Returns:
-        The smallest number of further events of that user, nobody else's, that make the user the only one or
-        give it more than the threshold, and the host enough; 0 when that is so already.
-    """
-    to_begin = max(min_events, 1) - total_events
-    if events == total_events:
-        return max(to_begin, 0)
-    # The smallest k with 100 * (events + k) > threshold * (total + k).
-    to_lead = (threshold_percent * total_events - 100 * events) // (100 - threshold_percent) + 1
-    return max(to_begin, to_lead, 0)
-
-
 def remedies(
     decision: Mapping[str, Any],
     *,
@@ -116,7 +95,7 @@ def remedies(
             "Compare whole names (rules.hostname_match: exact), or give the hosts different short names.",
         )
     elif evidence == "no_logons":
-        lacking = events_needed(0, 0, threshold_percent=50, min_events=rules.min_events)
+        lacking = _needed(0, 0, rules)
         yield Remedy(
             "more_logons", f"With {_logons(lacking)} of one user, that user would win.", None, lacking
         )
@@ -145,11 +124,10 @@ def _mended(kind: str, asset_id: str, problem: str) -> Remedy:
 
 def _to_win(decision: Mapping[str, Any], matches: pl.DataFrame, rules: Rules) -> Iterator[Remedy]:
     """What would make one of the two foremost users the winner."""
-    needed = {"threshold_percent": rules.share_threshold_percent, "min_events": rules.min_events}
     first, second = decision["username"], decision["runner_up_username"]
     events = {first: decision["events"], second: decision["runner_up_events"]}
     for username in (first, second) if second else (first,):
-        lacking = events_needed(events[username], decision["total_events"], **needed)
+        lacking = _needed(events[username], decision["total_events"], rules)
         stands_for = _stands_for(matches.filter("decisive", username=username).sort("user_id"))
         who = _shown(username)
         if lacking:
@@ -157,12 +135,17 @@ def _to_win(decision: Mapping[str, Any], matches: pl.DataFrame, rules: Rules) ->
             yield Remedy("more_logons", text, username, lacking)
         else:
             yield Remedy("run", f"By the present rules {who} wins, who {stands_for}: run again.", username)
-    if second and not events_needed(events[first], decision["total_events"] - events[second], **needed):
+    if second and not _needed(events[first], decision["total_events"] - events[second], rules):
         yield Remedy(
             "exclude_users",
             f"If {_shown(second)} is no person, list it in rules.exclude_users: {_shown(first)} would win.",
             second,
         )
+
+
+def _needed(events: int, total_events: int, rules: Rules) -> int:
+    row = pl.select(events=events, total_events=total_events)
+    return row.select(events_needed(rules)).item()
 
 
 def _user_asset(username: str, fields: FieldNames) -> Remedy:

@@ -18,17 +18,17 @@ from typing import Any
 import duckdb
 import polars as pl
 
-from ownership import tables as schemas
-from ownership.decisions import owner_decisions
-from ownership.matching import username_matches
+from ownership.declaration import polars_schema
 from ownership.plan import plan_writes
-from ownership.shares import host_user_shares
+from ownership.resolution import resolve
+from ownership.tables import LogonCounts, LogonDays
 from ownership.windows import Window, days_of, look_back_window
 from pipelines.cli.sql import opening_lines, print_table
 from resources.inventory.records import host_rows, user_rows
 from resources.settings import Instance
 from resources.store.tables import Tables
 from sandbox.company import DEMO_RULES, Company, generate
+from sandbox.stored_run import store_run
 
 PAGE = Path(__file__).parents[1] / "docs" / "cookbook.md"
 RUNS = tuple(date(2026, 3, day) for day in (17, 24, 31))
@@ -117,8 +117,8 @@ def _store_days(tables: Tables, company: Company, *, fetched_at: datetime) -> No
         }
         rows = [(day, *names, events) for names, events in counts[day].items()]
         tables.write_day(
-            pl.DataFrame([row], schema=schemas.polars_schema(schemas.LogonDays)),
-            pl.DataFrame(rows, schema=schemas.polars_schema(schemas.LogonCounts), orient="row"),
+            pl.DataFrame([row], schema=polars_schema(LogonDays)),
+            pl.DataFrame(rows, schema=polars_schema(LogonCounts), orient="row"),
         )
 
 
@@ -132,33 +132,25 @@ def _run(
     tables: Tables, company: Company, assets: list[dict[str, Any]], day: date
 ) -> dict[str, dict[str, Any]]:
     """Decide, publish and write as a run over the window that ends with `day`; return the fields written."""
-    scan, rules = _INSTANCE.scan, _INSTANCE.rules.as_rules()
+    scan = _INSTANCE.scan
     run_id, now = f"run-of-{day}", _evening(day)
     window = look_back_window(day, scan.lookback_days, scan.first_day)
     hosts, users = (
         rows.table(rows.read([asset["id"] for asset in listed], listed)).with_columns(listed_at=now)
         for rows, listed in ((host_rows(_INSTANCE), assets), (user_rows(_INSTANCE), company.users))
     )
-    shares = host_user_shares(
+    resolution = resolve(
         tables.logon_counts(window, run_id=run_id),
-        exclude_users=rules.exclude_users,
-        hostname_match=rules.hostname_match,
+        hosts,
+        users,
+        rules=_INSTANCE.rules.as_rules(),
+        user_value_field=_INSTANCE.platform_user_value_field,
+        window=window,
+        decided_at=now,
+        run_id=run_id,
     )
-    matches = username_matches(shares, users, user_value_field=_INSTANCE.platform_user_value_field)
-    decisions = owner_decisions(
-        shares, matches, hosts, rules=rules, window=window, decided_at=now, run_id=run_id
-    )
-    for table, frame in {
-        "inventory_hosts": hosts,
-        "inventory_users": users,
-        "host_user_shares": shares,
-        "username_matches": matches,
-        "owner_decisions": decisions,
-    }.items():
-        tables.write(table, frame, run_id=run_id, publish=True)
-    tables.append_history(decisions, decided_at=now, run_id=run_id)
     written = plan_writes(
-        decisions,
+        resolution.decisions,
         hosts,
         users,
         enrich=scan.enrich,
@@ -166,7 +158,7 @@ def _run(
         target=_INSTANCE.target,
         intended_at=now,
     ).with_columns(outcome=pl.lit("written"), completed_at="intended_at")
-    tables.append_writes(written, run_id=run_id)
+    store_run(tables, resolution, run_id=run_id, decided_at=now, hosts=hosts, users=users, writes=written)
     names = {"owner": _INSTANCE.platform_user_field, "department": "department", "criticality": "criticality"}
     return {
         row["host_id"]: {names[name]: value for name, value in row["new_values"].items() if value is not None}

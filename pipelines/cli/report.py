@@ -63,7 +63,7 @@ def _page(instance: Instance, tables: Tables, decisions: pl.DataFrame) -> str:
         matches=tables.read("username_matches").collect(),
         users=tables.read("inventory_users").collect(),
         days=events_by_day(days, tables.logon_days(days, run_id=run_id), timezone=instance.scan.timezone),
-        changes=changes_of(tables.history(), run_id),
+        changes=changes_of(tables.all_runs("owner_decisions_history"), run_id),
         writes=tables.run_writes(run_id),
         made_at=datetime.now(UTC),
     )

@@ -17,7 +17,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
 from pydantic_core import PydanticCustomError
 
-from ownership.decisions import Rules
+from ownership.rules import Rules
 from resources.settings.names import MAX_NAME, slug_of
 from resources.settings.secrets import Secret
 from resources.settings.section import FilePath, Section, beside_the_file, secret_error
@@ -205,18 +205,24 @@ class RuleSettings(Section):
     """How owners are decided (rules 1, 2)."""
 
     share_threshold_percent: int = Field(
-        60, ge=50, le=99, strict=True, description="the leader of several users needs more than this share"
+        Rules.share_threshold_percent,
+        ge=50,
+        le=99,
+        strict=True,
+        description="the leader of several users needs more than this share",
     )
     hostname_match: Literal["exact", "short"] = Field(
-        "exact", description="compare whole names, or their first label"
+        Rules.hostname_match, description="compare whole names, or their first label"
     )
     exclude_users: tuple[Text, ...] = Field(
-        (), description="user names that are not people; * and ? are wildcards"
+        Rules.exclude_users, description="user names that are not people; * and ? are wildcards"
     )
     exclude_hosts: tuple[Text, ...] = Field(
-        (), description="host names that get no owner; * and ? are wildcards"
+        Rules.exclude_hosts, description="host names that get no owner; * and ? are wildcards"
     )
-    min_events: int = Field(1, ge=1, description="fewest logon events of a host that count as evidence")
+    min_events: int = Field(
+        Rules.min_events, ge=1, description="fewest logon events of a host that count as evidence"
+    )
 
     def as_rules(self) -> Rules:
         """The same values as the rules take them."""

@@ -9,7 +9,8 @@ import duckdb
 from filelock import FileLock
 from upath import UPath
 
-from ownership import tables as schemas
+from ownership.declaration import Table, column_descriptions, description, later_columns, polars_schema
+from ownership.tables import TABLES
 from resources.settings import is_slug
 from resources.store.dictionary import duckdb_type
 from resources.store.files import replacing
@@ -65,15 +66,15 @@ def _statements(home: Path, location: UPath) -> Iterator[str]:
     for folder in sorted((path for path in location.glob("*") if path.is_dir()), key=str):
         if not is_slug(folder.name):
             continue  # no instance's
-        files = {table: pattern for table in schemas.TABLES if (pattern := _files(folder, table))}
-        if len(files) < len(schemas.TABLES):
+        files = {table: pattern for table in TABLES if (pattern := _files(folder, table))}
+        if len(files) < len(TABLES):
             continue  # being set up, or last used by an older version; its next run adds it
         yield f"CREATE SCHEMA {identifier(folder.name)}"
         # The views beside the tables name them without a schema: it is the one that they are made in.
         yield f"USE {catalogue_path(home).stem}.{identifier(folder.name)}"
-        for table, model in schemas.TABLES.items():
+        for table, model in TABLES.items():
             yield f"CREATE VIEW {table} AS {_rows(model, files[table])}"
-            yield from _comments(table, schemas.description(model), schemas.column_descriptions(model))
+            yield from _comments(table, description(model), column_descriptions(model))
         for name, view in VIEWS.items():
             yield f"CREATE VIEW {name} AS {view.sql}"
             yield from _comments(name, view.comment, view.columns)
@@ -87,15 +88,15 @@ def _files(folder: UPath, table: str) -> str | None:
     return None
 
 
-def _rows(model: type[schemas.Table], files: str) -> str:
+def _rows(model: type[Table], files: str) -> str:
     """The query of a table's rows; columns that files of older versions lack are null in their rows."""
-    later = schemas.later_columns(model)
+    later = later_columns(model)
     # Without the option a folder named a=b on the way would become a column.
     options = f"hive_partitioning = false{', union_by_name = true' if later else ''}"
     rows = f"FROM read_parquet({quoted(files)}, {options})"
     if not later:
         return rows
-    kinds = schemas.polars_schema(model)
+    kinds = polars_schema(model)
     lacking = ", ".join(f"CAST(NULL AS {duckdb_type(kinds[name])}) AS {name}" for name in later)
     older = f"SELECT {lacking} WHERE false"
     return f"SELECT {', '.join(kinds)} FROM ({rows} UNION ALL BY NAME {older})"  # noqa: S608  (our own names)
@@ -103,8 +104,8 @@ def _rows(model: type[schemas.Table], files: str) -> str:
 
 def _comments(view: str, comment: str, columns: Mapping[str, str]) -> Iterator[str]:
     yield f"COMMENT ON VIEW {view} IS {quoted(comment)}"
-    for column, description in columns.items():
-        yield f"COMMENT ON COLUMN {view}.{column} IS {quoted(description)}"
+    for column, meaning in columns.items():
+        yield f"COMMENT ON COLUMN {view}.{column} IS {quoted(meaning)}"
 
 
 def identifier(name: str) -> str:

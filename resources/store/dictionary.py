@@ -6,7 +6,8 @@ from typing import Any
 
 import polars as pl
 
-from ownership.tables import TABLES, Table, later_columns, polars_schema
+from ownership.declaration import Table, later_columns, polars_schema
+from ownership.tables import TABLES
 from resources.store.views import VIEWS, View
 
 _HEAD = """\

@@ -19,7 +19,6 @@ and the instance's name need a disk and stay. A reader sees the old or the new f
 import json
 import re
 import shutil
-import sqlite3
 import time
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
@@ -32,17 +31,13 @@ import polars as pl
 from filelock import FileLock, Timeout
 from upath import UPath
 
-from ownership import tables as schemas
-from ownership.history import changed_decisions, latest
+from ownership.declaration import Layout, empty, later_columns, polars_schema, validated
+from ownership.tables import TABLES, LogonCounts, LogonDays
 from ownership.windows import Window, days_of
 from resources.errors import AssetOwnersError, ConfigurationError
-from resources.failures import MISTAKES, database_failure
 from resources.store.catalogue import catalogue_path, refresh_catalogue
 from resources.store.files import TEMPORARY, allow, replacing
-from resources.writeback.journal import Journal
 
-BY_DAY = ("logon_counts", "logon_days")
-BY_RUN = ("owner_writes", "owner_decisions_history")
 EMPTY = "empty.parquet"
 CARRIED_OVER = "carried-over.parquet"
 RUN_ID = re.compile("[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
@@ -86,7 +81,7 @@ class Tables:
         Raises:
             ConfigurationError: that is no run id.
         """
-        plan, writes = self.plan_file(run_id), self._writes_file(run_id)
+        plan, writes = self.plan_file(run_id), self._appended_file("owner_writes", run_id)
         with self._reaching():
             return plan.exists() or writes.exists()
 
@@ -104,11 +99,11 @@ class Tables:
         """
         self.claim()
         with self._reaching():
-            for table, model in schemas.TABLES.items():
-                several = table in (*BY_DAY, *BY_RUN)
+            for table, model in TABLES.items():
+                several = model.__layout__ is not Layout.SNAPSHOT
                 path = self.folder / table / EMPTY if several else self._snapshot(table)
                 if not path.exists():
-                    _write(schemas.empty(model), path, self._analysts)
+                    _write(empty(model), path, self._analysts)
         refresh_catalogue(self.home, self.folder.parent, self._analysts)
         self._set_access()
         self._remove_leftovers()
@@ -181,7 +176,7 @@ class Tables:
             allow(self.home, 0o710, self._analysts)
         folders, files = [], [catalogue_path(self.home), self._owner_file]
         if isinstance(self.folder, Path):  # who may read an object, its store says
-            tables = [Path(self.folder, table) for table in (*BY_DAY, *BY_RUN)]
+            tables = [Path(self.folder, table) for table in _of_layout(Layout.BY_DAY, Layout.BY_RUN)]
             folders = [Path(self.folder.parent), Path(self.folder), *tables]
             files += [file for folder in folders[1:] for file in folder.glob("*.parquet")]
         for folder in folders:
@@ -197,8 +192,8 @@ class Tables:
         leaves a day that the next one fetches again.
         """
         day = row["day"].item()
-        row = schemas.validated(schemas.LogonDays, row)
-        counts = schemas.validated(schemas.LogonCounts, counts)
+        row = validated(LogonDays, row)
+        counts = validated(LogonCounts, counts)
         marker = self._day_file("logon_days", day, run_id)
         readers = None if run_id else self._analysts
         if marker.exists():
@@ -221,7 +216,7 @@ class Tables:
             InvalidTableError: the frame is not a valid table; nothing is stored.
         """
         path = self._run_file(table, run_id)
-        _write(schemas.validated(schemas.TABLES[table], frame), path)
+        _write(validated(TABLES[table], frame), path)
         if publish:
             with replacing(self._snapshot(table), self._analysts) as copy:
                 path.fs.get_file(path.path, str(copy))
@@ -238,85 +233,76 @@ class Tables:
     def of_run(self, table: str, run_id: str) -> pl.DataFrame:
         """A snapshot that the run itself stored; without rows when it did not come so far."""
         path = self._run_file(table, run_id)
-        return _read(table, path).collect() if path.exists() else schemas.empty(schemas.TABLES[table])
+        return _read(table, path).collect() if path.exists() else empty(TABLES[table])
 
-    def append_writes(self, writes: pl.DataFrame, *, run_id: str) -> None:
-        """Store what a run wrote beside what other runs wrote."""
-        _write(schemas.validated(schemas.OwnerWrites, writes), self._writes_file(run_id), self._analysts)
+    def append(self, table: str, rows: pl.DataFrame, *, run_id: str) -> None:
+        """Validate and store a run's rows beside those of other runs."""
+        _write(validated(TABLES[table], rows), self._appended_file(table, run_id), self._analysts)
 
     def run_writes(self, run_id: str) -> pl.DataFrame:
         """Rows of owner_writes of one run; of a run that may only plan, its plan."""
-        path = self._writes_file(run_id)
+        path = self._appended_file("owner_writes", run_id)
         return _read("owner_writes", path).collect() if path.exists() else self.of_run("owner_writes", run_id)
+
+    def all_runs(self, table: str, *, but: str | None = None) -> pl.LazyFrame:
+        """Rows that all runs appended to a table, but for those of one run."""
+        left_out = None if but is None else self._appended_file(table, but)
+        files = sorted((self.folder / table).glob("*.parquet"))
+        return _read(table, [file for file in files if file != left_out])
 
     def writes(self) -> pl.LazyFrame:
         """Rows of owner_writes of all runs."""
-        return _read("owner_writes", sorted((self.folder / "owner_writes").glob("*.parquet")))
+        return self.all_runs("owner_writes")
 
-    def history(self) -> pl.LazyFrame:
-        """Rows of owner_decisions_history of all runs."""
-        return _read("owner_decisions_history", sorted(self._history_file("").glob("*.parquet")))
-
-    def append_history(self, decisions: pl.DataFrame, *, decided_at: datetime, run_id: str) -> None:
-        """Store what a run decided otherwise than the one before; of decisions that are published."""
-        with self._changing_history():
-            own = self._history_file(f"{checked_run_id(run_id)}.parquet")
-            earlier = [path for path in self._history_file("").glob("*.parquet") if path != own]
-            changed = changed_decisions(
-                latest(_read("owner_decisions_history", earlier)),
-                decisions,
-                decided_at=decided_at,
-                run_id=run_id,
-            )
-            _write(schemas.validated(schemas.OwnerDecisionsHistory, changed), own, self._analysts)
-
-    def forget(self, *, evidence_before: date, history_before: datetime) -> int:
+    def delete_outdated(self, *, evidence_before: date, history_before: datetime) -> int:
         """Delete days, and what runs planned and wrote, that are older than the instance keeps them.
 
         Args:
-            evidence_before: days before this one leave logon_counts and logon_days.
-            history_before: runs that ended before this instant leave owner_writes, with their plans, and
-                owner_decisions_history, save for the decisions that still held at this instant.
+            evidence_before: days before this one leave the tables that are kept by day.
+            history_before: runs that ended before this instant leave owner_writes, with their plans.
 
         Returns:
             How many files and folders were deleted.
         """
         outdated = [
             path
-            for table in BY_DAY
+            for table in _of_layout(Layout.BY_DAY)
             for path in (self.folder / table).glob("????-??-??.parquet")
             if path.stem < evidence_before.isoformat()
         ]
+        outdated += [*self.files_before("owner_writes", history_before)]
         outdated += [
             path
-            for path in (*(self.folder / "owner_writes").glob("*.parquet"), *(self.folder / "runs").glob("*"))
-            if path.name != EMPTY and _changed_at(path) < history_before.timestamp()
+            for path in (self.folder / "runs").glob("*")
+            if _changed_at(path) < history_before.timestamp()
         ]
         for path in outdated:
             path.fs.rm(path.path, recursive=True)
-        return len(outdated) + self._forget_history(history_before)
-
-    def _forget_history(self, before: datetime) -> int:
-        """Delete rows of before that instant, but for the last of each host: it held until the next one."""
-        with self._changing_history():
-            carried_over = self._history_file(CARRIED_OVER)
-            outdated = [
-                path
-                for path in self._history_file("").glob("*.parquet")
-                if path.name not in {EMPTY, CARRIED_OVER} and _changed_at(path) < before.timestamp()
-            ]
-            if outdated:
-                older = [carried_over] if carried_over.exists() else []
-                held = latest(_read("owner_decisions_history", [*older, *outdated]))
-                _write(held.with_columns(carried_over=pl.lit(value=True)), carried_over, self._analysts)
-            for path in outdated:
-                path.unlink()
         return len(outdated)
+
+    def files_before(self, table: str, instant: datetime) -> list[UPath]:
+        """The files of runs in a table, by name, that were stored before an instant."""
+        files = sorted((self.folder / table).glob("*.parquet"))
+        return [
+            file for file in files if file.stem not in NO_RUNS and _changed_at(file) < instant.timestamp()
+        ]
+
+    def carry_over(self, table: str, rows: pl.DataFrame, files: Sequence[UPath]) -> None:
+        """Delete files of runs in a table, and keep rows that stand for them beside those of other runs."""
+        _write(validated(TABLES[table], rows), self._carried_file(table), self._analysts)
+        for file in files:
+            file.unlink()
+
+    def carried_over(self, table: str, files: Sequence[UPath]) -> pl.LazyFrame:
+        """Rows of these files of a table, and of the one that stands for files deleted before."""
+        carried = self._carried_file(table)
+        return _read(table, [*([carried] if carried.exists() else []), *files])
 
     def delete_inputs(self, run_id: str) -> None:
         """Delete what a run worked on, now that it is published; its decisions and its plan stay."""
-        for table in ("inventory_hosts", "inventory_users", "host_user_shares", "username_matches"):
-            self._run_file(table, run_id).unlink(missing_ok=True)
+        for table in _of_layout(Layout.SNAPSHOT):
+            if table != "owner_decisions":
+                self._run_file(table, run_id).unlink(missing_ok=True)
 
     def plan_file(self, run_id: str) -> UPath:
         """The file with what a run planned to write, as rows of owner_writes."""
@@ -326,21 +312,6 @@ class Tables:
     def journal(self) -> Path:
         """The file of the journal of writes."""
         return self.disk / "writes.sqlite"
-
-    @contextmanager
-    def open_journal(self) -> Generator[Journal]:
-        """Open the journal of writes.
-
-        Raises:
-            AssetOwnersError: it is damaged, or another process keeps it locked.
-        """
-        try:
-            with Journal(self.journal) as journal:
-                yield journal
-        except MISTAKES:
-            raise
-        except sqlite3.Error as error:
-            raise AssetOwnersError(database_failure(error, "the journal of writes", self.journal)) from error
 
     @contextmanager
     def writing(self) -> Generator[None]:
@@ -358,12 +329,9 @@ class Tables:
                 "and run again"
             ) from error
 
-    def _changing_history(self) -> FileLock:
+    def changing(self, table: str) -> FileLock:
         """Keep runs that end together from comparing with files that the other one deletes."""
-        return FileLock(self.disk / ".history.lock")
-
-    def _history_file(self, name: str) -> UPath:
-        return self.folder / "owner_decisions_history" / name
+        return FileLock(self.disk / f".{table}.lock")
 
     def _read_days(self, table: str, days: Window | Sequence[date], run_id: str | None) -> pl.LazyFrame:
         wanted = days_of(days) if isinstance(days, Window) else days
@@ -376,8 +344,11 @@ class Tables:
         folder = self.folder if run_id is None else self._run_folder(run_id)
         return folder / table / f"{day.isoformat()}.parquet"
 
-    def _writes_file(self, run_id: str) -> UPath:
-        return self.folder / "owner_writes" / f"{checked_run_id(run_id)}.parquet"
+    def _appended_file(self, table: str, run_id: str) -> UPath:
+        return self.folder / table / f"{checked_run_id(run_id)}.parquet"
+
+    def _carried_file(self, table: str) -> UPath:
+        return self.folder / table / CARRIED_OVER
 
     def _run_file(self, table: str, run_id: str) -> UPath:
         return self._run_folder(run_id) / f"{table}.parquet"
@@ -403,6 +374,11 @@ def checked_run_id(run_id: str) -> str:
     return run_id
 
 
+def _of_layout(*layouts: Layout) -> list[str]:
+    """The tables that are kept so."""
+    return [table for table, model in TABLES.items() if model.__layout__ in layouts]
+
+
 def _read(table: str, source: UPath | Sequence[UPath]) -> pl.LazyFrame:
     """Read files of a table; each is opened once, and an object is fetched in one request.
 
@@ -416,11 +392,11 @@ def _read(table: str, source: UPath | Sequence[UPath]) -> pl.LazyFrame:
         files = [str(path) for path in paths]
     else:
         files = [BytesIO(path.fs.cat_file(path.path)) for path in paths]
-    model = schemas.TABLES[table]
+    model = TABLES[table]
     return pl.scan_parquet(
         files,
-        schema=schemas.polars_schema(model),
-        missing_columns="insert" if schemas.later_columns(model) else "raise",
+        schema=polars_schema(model),
+        missing_columns="insert" if later_columns(model) else "raise",
         glob=False,
     )
 

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from ownership.tables import TABLES, column_descriptions
+from ownership.declaration import column_descriptions
+from ownership.tables import TABLES
 
 
 @dataclass(frozen=True)
@@ -185,7 +186,7 @@ SHARED_HOSTS = View(
     sql="""\
 SELECT hostname, host_id, existing_owner, user_count, total_events,
        username, events, share, threshold_percent,
-       (threshold_percent * total_events - 100 * events) // (100 - threshold_percent) + 1 AS events_short,
+       events_needed AS events_short,
        runner_up_username, runner_up_events
 FROM owner_decisions WHERE evidence = 'no_majority'
 ORDER BY events_short, hostname, host_id""",

@@ -2,14 +2,15 @@
 
 An SQLite file beside the tables of the instance. When a run ends, its rows move into owner_writes; what is
 still here then belongs to a run that was cut off, or to another target. Columns are those of
-`schemas.OwnerWrites`, beside them whether a request may have been sent, and since which start of the machine
+`OwnerWrites`, beside them whether a request may have been sent, and since which start of the machine
 the row is here.
 """
 
 import json
 import sqlite3
 import threading
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -17,7 +18,10 @@ from typing import Any, Self
 
 import polars as pl
 
-from ownership import tables as schemas
+from ownership.declaration import polars_schema
+from ownership.tables import OwnerWrites
+from resources.errors import AssetOwnersError
+from resources.failures import MISTAKES, database_failure
 
 Values = Mapping[str, str | None]
 """What a host holds or is to hold: owner, department, criticality; None = nothing, or not sent."""
@@ -146,16 +150,32 @@ class Journal:
             " completed_at, target FROM writes WHERE run_id = ? ORDER BY host_id",
             run_id,
         )
-        schema = schemas.polars_schema(schemas.OwnerWrites)
+        schema = polars_schema(OwnerWrites)
         return pl.DataFrame([_as_stored(dict(zip(schema, row, strict=True))) for row in found], schema=schema)
 
-    def forget(self, run_id: str) -> None:
+    def delete(self, run_id: str) -> None:
         """Drop the run's rows, which are stored in owner_writes by now."""
         self._execute("DELETE FROM writes WHERE run_id = ?", run_id)
 
     def _execute(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
         with self._lock:
             return self._connection.execute(statement, values).fetchall()
+
+
+@contextmanager
+def open_journal(path: Path) -> Generator[Journal]:
+    """Open the journal of an instance.
+
+    Raises:
+        AssetOwnersError: it is damaged, or another process keeps it locked.
+    """
+    try:
+        with Journal(path) as journal:
+            yield journal
+    except MISTAKES:
+        raise
+    except sqlite3.Error as error:
+        raise AssetOwnersError(database_failure(error, "the journal of writes", path)) from error
 
 
 def _as_stored(row: dict[str, Any]) -> dict[str, Any]:

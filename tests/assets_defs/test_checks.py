@@ -8,13 +8,14 @@ import pytest
 
 from assets_defs import checks
 from assets_defs.run import RANGE_END, RANGE_START
-from ownership.matching import username_matches
+from ownership.resolution import resolve
 from ownership.tables import LogonCounts, LogonDays
 from pipelines.cli.run import errors
 from pipelines.definitions import build_definitions
 from resources.errors import TransientError
 from resources.store.tables import Tables
-from tests.ownership.builders import NOW, counts, decide, host, hosts, plan, shares_of, table, user, users
+from sandbox.stored_run import store_run
+from tests.ownership.builders import NOW, WINDOW, counts, decide, host, hosts, plan, table, user, users
 from tests.resources.samples import instance as sample
 
 FIRST, LAST = date(2026, 3, 1), date(2026, 3, 10)
@@ -71,20 +72,18 @@ class Stored:
 
     def logons(self, *logons, people=PEOPLE, assets=None, run_id="now"):
         """Store what follows from logons, as a run would, and publish it."""
-        rules = self.instance.rules.as_rules()
-        shares = shares_of(counts(*logons), rules)
-        frames = {
-            "inventory_hosts": hosts() if assets is None else assets,
-            "inventory_users": people,
-            "host_user_shares": shares,
-            "username_matches": username_matches(
-                shares, people, user_value_field=self.instance.platform_user_value_field
-            ),
-            "owner_decisions": decide(counts(*logons), people, hosts() if assets is None else assets, rules),
-        }
-        frames["owner_decisions"] = frames["owner_decisions"].with_columns(run_id=pl.lit(run_id))
-        for name, frame in frames.items():
-            self.tables.write(name, frame, run_id=run_id, publish=True)
+        assets = hosts() if assets is None else assets
+        resolved = resolve(
+            counts(*logons),
+            assets,
+            people,
+            rules=self.instance.rules.as_rules(),
+            user_value_field=self.instance.platform_user_value_field,
+            window=WINDOW,
+            decided_at=NOW,
+            run_id=run_id,
+        )
+        store_run(self.tables, resolved, run_id=run_id, decided_at=NOW, hosts=assets, users=people)
         return self
 
     def run(self, selection, *, last=LAST, **options):
@@ -270,7 +269,7 @@ def write(tables, *host_ids, run_id="earlier"):
         completed_at=at,
         target=pl.lit(tables.instance.target),
     )
-    tables.tables.append_writes(rows, run_id=run_id)
+    tables.tables.append("owner_writes", rows, run_id=run_id)
 
 
 def test_owners_that_were_written_and_do_not_show(stored):

@@ -5,9 +5,9 @@ import polars as pl
 import pytest
 
 from assets_defs.metadata import of_days, of_decisions, of_hosts, of_matches, of_shares, of_users, of_writes
-from ownership.decisions import Rules
 from ownership.matching import username_matches
 from ownership.plan import plan_writes
+from ownership.rules import Rules
 from tests.ownership.builders import NOW, RUN, counts, decide, host, hosts, shares_of, user, users
 
 PEOPLE = users(user("u1", "alice@corp.example"), user("u2", "bob@corp.example"))

@@ -18,7 +18,7 @@ from resources.writeback.journal import Journal
 
 STEPS = [
     (Tables, "write"),
-    (Tables, "append_writes"),
+    (Tables, "append"),
     (Journal, "intend"),
     (Journal, "attempting"),
     (Journal, "sending"),

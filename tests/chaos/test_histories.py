@@ -24,8 +24,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_sta
 from assets_defs.inventory import list_hosts, list_users
 from assets_defs.run import ScanOptions, ScanRun
 from assets_defs.writing import apply_plan, store_plan, undo_run, write_planned
-from ownership.decisions import Rules, owner_decisions
+from ownership.decisions import owner_decisions
 from ownership.matching import username_matches
+from ownership.rules import Rules
 from ownership.shares import host_user_shares
 from ownership.windows import Window
 from resources.errors import AssetOwnersError, ConfigurationError
@@ -348,7 +349,7 @@ class Histories(RuleBasedStateMachine):
 
     def look_at_logons(self):
         logons = counts(*((host, user, 5) for host, user in self.evidence.items()))
-        self.shares = host_user_shares(logons, exclude_users=(), hostname_match="exact")
+        self.shares = host_user_shares(logons, rules=Rules())
 
     def check_end(self, run, home, planned, circumstances):
         """A run that came to its end has a row for each planned host, and none of earlier runs is open."""

@@ -17,8 +17,8 @@ import duckdb
 import polars as pl
 import pytest
 
-from ownership import tables as schemas
 from ownership.history import latest
+from ownership.tables import TABLES
 from resources.store.catalogue import catalogue_path
 from resources.store.files import TEMPORARY
 from resources.writeback.journal import Journal
@@ -75,7 +75,7 @@ def tables(stand):
     folder = stand.tables.folder
     frames = {}
     with duckdb.connect(catalogue_path(stand.home), read_only=True) as connection:
-        for name in schemas.TABLES:
+        for name in TABLES:
             files = sorted((folder / name).glob("*.parquet")) or [folder / f"{name}.parquet"]
             frames[name] = pl.read_parquet(files)
             whole = f"SELECT count(*), sum(hash(row)) FROM {stand.tables.slug}.{name} AS row"  # noqa: S608  (our own names)

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from assets_defs.run import RANGE_END, RANGE_START
-from ownership import tables as schemas
+from ownership.tables import TABLES
 from pipelines.cli.app import app
 from pipelines.cli.stored import tables_of
 from pipelines.dagster_home import dagster_instance
@@ -82,7 +82,7 @@ def test_a_run_with_tables_in_an_object_store_leaves_the_same_tables(stand, good
     assert ran.status == 0, ran.stderr
     assert stand.written() == WRITTEN
     tables = tables_of(load_instance(stand.instance_file()))
-    for table in schemas.TABLES:
+    for table in TABLES:
         assert rows(tables, table) == rows(good_tables, table), table
     assert list(stand.home.rglob("*.parquet")) == []
 

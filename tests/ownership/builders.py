@@ -5,11 +5,20 @@ from typing import Any
 
 import polars as pl
 
-from ownership import tables as schemas
-from ownership.decisions import Rules, owner_decisions
-from ownership.matching import username_matches
+from ownership.declaration import Table, polars_schema, validated
 from ownership.plan import plan_writes
+from ownership.resolution import Resolution, resolve
+from ownership.rules import Rules
 from ownership.shares import host_user_shares
+from ownership.tables import (
+    HostUserShares,
+    InventoryHosts,
+    InventoryUsers,
+    LogonCounts,
+    OwnerDecisions,
+    OwnerWrites,
+    UsernameMatches,
+)
 from ownership.windows import Window
 
 DAY = date(2026, 3, 2)
@@ -18,8 +27,8 @@ NOW = datetime(2026, 3, 30, 12, 0, tzinfo=UTC)
 RUN = "run-1"
 
 
-def table(model: type[schemas.Table], *rows: dict[str, Any]) -> pl.DataFrame:
-    return schemas.validated(model, pl.DataFrame(rows, schema=schemas.polars_schema(model)))
+def table(model: type[Table], *rows: dict[str, Any]) -> pl.DataFrame:
+    return validated(model, pl.DataFrame(rows, schema=polars_schema(model)))
 
 
 def counts(
@@ -27,14 +36,12 @@ def counts(
 ) -> pl.LazyFrame:
     """Rows of logon_counts: `counts(("ws1", "alice", 6), ("ws1", "bob", 4, DAY))`."""
     names = ("document_hostname", "document_username", "events", "day")
-    return table(
-        schemas.LogonCounts, *({"day": DAY} | dict(zip(names, row, strict=False)) for row in rows)
-    ).lazy()
+    return table(LogonCounts, *({"day": DAY} | dict(zip(names, row, strict=False)) for row in rows)).lazy()
 
 
 def hosts(*rows: dict[str, Any]) -> pl.DataFrame:
     filled = {"hostnames": [], "owner_ids": [], "listed_at": NOW}
-    return table(schemas.InventoryHosts, *(filled | row for row in rows))
+    return table(InventoryHosts, *(filled | row for row in rows))
 
 
 def host(host_id: str, *hostnames: str, owners: tuple[str, ...] = (), **values: str) -> dict[str, Any]:
@@ -43,9 +50,9 @@ def host(host_id: str, *hostnames: str, owners: tuple[str, ...] = (), **values: 
 
 def users(*rows: dict[str, Any]) -> pl.DataFrame:
     filled: dict[str, Any] = {
-        name: [] for name, dtype in schemas.polars_schema(schemas.InventoryUsers).items() if dtype == pl.List
+        name: [] for name, dtype in polars_schema(InventoryUsers).items() if dtype == pl.List
     }
-    return table(schemas.InventoryUsers, *(filled | {"listed_at": NOW} | row for row in rows))
+    return table(InventoryUsers, *(filled | {"listed_at": NOW} | row for row in rows))
 
 
 def user(
@@ -71,27 +78,37 @@ PEOPLE = users(
 
 
 def shares_of(logons: pl.LazyFrame, rules: Rules) -> pl.DataFrame:
-    shares = host_user_shares(logons, exclude_users=rules.exclude_users, hostname_match=rules.hostname_match)
-    return schemas.validated(schemas.HostUserShares, shares)
+    return validated(HostUserShares, host_user_shares(logons, rules=rules))
+
+
+def resolution(
+    logons: pl.LazyFrame, people: pl.DataFrame, assets: pl.DataFrame, rules: Rules | None = None
+) -> Resolution:
+    """The whole way from counts to decisions, each table validated."""
+    made = resolve(
+        logons,
+        assets,
+        people,
+        rules=rules or Rules(),
+        user_value_field="user_email",
+        window=WINDOW,
+        decided_at=NOW,
+        run_id=RUN,
+    )
+    validated(HostUserShares, made.shares)
+    validated(UsernameMatches, made.matches)
+    validated(OwnerDecisions, made.decisions)
+    return made
 
 
 def decide(
     logons: pl.LazyFrame, people: pl.DataFrame, assets: pl.DataFrame, rules: Rules | None = None
 ) -> pl.DataFrame:
-    """The whole way from counts to decisions, each table validated."""
-    rules = rules or Rules()
-    shares = shares_of(logons, rules)
-    matches = schemas.validated(
-        schemas.UsernameMatches, username_matches(shares, people, user_value_field="user_email")
-    )
-    decisions = owner_decisions(
-        shares, matches, assets, rules=rules, window=WINDOW, decided_at=NOW, run_id=RUN
-    )
-    return schemas.validated(schemas.OwnerDecisions, decisions)
+    return resolution(logons, people, assets, rules).decisions
 
 
 def plan(
     decisions: pl.DataFrame, people: pl.DataFrame, assets: pl.DataFrame, *, enrich: bool = True
 ) -> pl.DataFrame:
     writes = plan_writes(decisions, assets, people, enrich=enrich, run_id=RUN, target=TARGET, intended_at=NOW)
-    return schemas.validated(schemas.OwnerWrites, writes)
+    return validated(OwnerWrites, writes)

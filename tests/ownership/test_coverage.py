@@ -4,7 +4,7 @@ import polars as pl
 import pytest
 
 from ownership.coverage import BRANCHES, events_by_day, funnel, owned_percent, shares_of_leaders
-from ownership.decisions import Rules
+from ownership.rules import Rules
 from ownership.tables import LogonDays
 from tests.ownership.builders import counts, decide, host, hosts, table, user, users
 

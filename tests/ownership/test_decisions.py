@@ -2,9 +2,11 @@ from datetime import date
 
 import pytest
 
-from ownership import tables as schemas
-from ownership.decisions import Rules, owner_decisions, summary
+from ownership.decisions import owner_decisions, summary
+from ownership.declaration import empty
 from ownership.matching import username_matches
+from ownership.rules import Rules
+from ownership.tables import OwnerDecisions
 from ownership.windows import Window
 from tests.ownership.builders import NOW, RUN, WINDOW, counts, decide, host, hosts, shares_of, user, users
 
@@ -127,6 +129,7 @@ def test_the_leader_is_told_whatever_the_evidence_says():
         "first_seen": date(2026, 3, 2), "last_seen": date(2026, 3, 2),
         "resolved_owner": None, "matched_by": None, "candidate_ids": [], "existing_owner": None,
         "window_from": WINDOW.first, "window_to": WINDOW.last, "threshold_percent": 60,
+        "hostnames": ["kiosk-1"], "events_needed": 5,
         "decided_at": NOW, "run_id": RUN, "problem": None,
     }  # fmt: skip
 
@@ -245,7 +248,7 @@ def test_a_host_is_decided_the_same_whatever_the_order_of_rows():
 
 def test_nothing_at_all_is_an_empty_table():
     """Rules 3.4."""
-    assert decide(counts(), users(), hosts()).equals(schemas.empty(schemas.OwnerDecisions))
+    assert decide(counts(), users(), hosts()).equals(empty(OwnerDecisions))
 
 
 def test_the_summary_counts_each_story():

@@ -5,13 +5,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ownership import tables as schemas
-from ownership.decisions import Rules
+from ownership.declaration import empty, validated
 from ownership.history import changed_decisions, changes_of, latest
+from ownership.rules import Rules
 from ownership.tables import OwnerDecisionsHistory
 from tests.ownership.builders import NOW, counts, decide, host, hosts, user, users
 
-NOTHING = schemas.empty(OwnerDecisionsHistory)
+NOTHING = empty(OwnerDecisionsHistory)
 PEOPLE = users(user("u1", email="alice@corp.example"), user("u2", email="bob@corp.example", surname="Kim"))
 WS1, WS2 = host("h1", "ws1"), host("h2", "ws2", owners=("u2",))
 ASSETS = hosts(WS1, WS2)
@@ -26,7 +26,7 @@ def changes(before: pl.DataFrame, decisions: pl.DataFrame, *, days: int = 0) -> 
         decided_at=pl.lit(at, pl.Datetime("us", "UTC")), run_id=pl.lit(str(days))
     )
     found = changed_decisions(before, decisions, decided_at=at, run_id=str(days))
-    return schemas.validated(OwnerDecisionsHistory, found)
+    return validated(OwnerDecisionsHistory, found)
 
 
 def hosts_of(history: pl.DataFrame) -> list[tuple[str, str]]:

@@ -1,9 +1,10 @@
 import polars as pl
 import pytest
 
-from ownership import tables as schemas
-from ownership.decisions import Rules
+from ownership.declaration import validated
 from ownership.matching import username_matches
+from ownership.rules import Rules
+from ownership.tables import UsernameMatches
 from tests.ownership.builders import counts, shares_of, user, users
 
 ALICE = shares_of(counts(("ws1", "alice", 1)), Rules())
@@ -12,7 +13,7 @@ ALICE = shares_of(counts(("ws1", "alice", 1)), Rules())
 def matches(people, shares=ALICE, field="user_email"):
     """Username, user_id, matched_by and decisive of each row."""
     found = username_matches(shares, people, user_value_field=field)
-    return schemas.validated(schemas.UsernameMatches, found).drop("problem").rows()
+    return validated(UsernameMatches, found).drop("problem").rows()
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ import polars as pl
 import pytest
 
 from ownership import quality
-from ownership.decisions import Rules
 from ownership.matching import username_matches
+from ownership.rules import Rules
 from ownership.tables import LogonDays, OwnerWrites
 from tests.ownership.builders import counts, decide, host, hosts, shares_of, table, user, users
 

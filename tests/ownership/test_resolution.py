@@ -8,7 +8,7 @@ from unicodedata import normalize
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ownership.decisions import Rules
+from ownership.rules import Rules
 from tests.ownership.builders import DAY, counts, decide, host, hosts, user, users
 
 USERNAMES = [

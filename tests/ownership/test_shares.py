@@ -2,7 +2,7 @@ from datetime import date
 
 import pytest
 
-from ownership.decisions import Rules
+from ownership.rules import Rules
 from ownership.shares import users_with_several_domains
 from tests.ownership.builders import DAY, counts, shares_of
 

@@ -5,10 +5,11 @@ import polars as pl
 import pytest
 from pandera.errors import SchemaError
 
-from ownership import tables as schemas
-from ownership.decisions import Rules
+from ownership.declaration import InvalidTableError, empty, polars_schema, validated
 from ownership.history import changed_decisions
 from ownership.matching import username_matches
+from ownership.rules import Rules
+from ownership.tables import TABLES, LogonCounts, LogonDays, OwnerDecisionsHistory
 from tests.ownership.builders import DAY, NOW, RUN, counts, decide, host, hosts, plan, shares_of, user, users
 
 LOGONS = counts(("ws1", "alice", 5), ("ws1", "bob", 2))
@@ -21,7 +22,7 @@ VALID: dict[str, pl.DataFrame] = {
     "logon_days": pl.DataFrame(
         [{"day": DAY, "matching": 9, "counted": 7, "lacking_user": 1, "lacking_host": 1, "fetched_at": NOW,
           "settings_fingerprint": "f"}],
-        schema=schemas.polars_schema(schemas.LogonDays),
+        schema=polars_schema(LogonDays),
     ),
     "inventory_hosts": ASSETS,
     "inventory_users": PEOPLE,
@@ -29,24 +30,23 @@ VALID: dict[str, pl.DataFrame] = {
     "username_matches": username_matches(SHARES, PEOPLE, user_value_field="user_email"),
     "owner_decisions": DECISIONS,
     "owner_decisions_history": changed_decisions(
-        schemas.empty(schemas.OwnerDecisionsHistory), DECISIONS, decided_at=NOW, run_id=RUN
+        empty(OwnerDecisionsHistory), DECISIONS, decided_at=NOW, run_id=RUN
     ),
     "owner_writes": plan(DECISIONS, PEOPLE, ASSETS),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("table", schemas.TABLES)
+@pytest.mark.parametrize("table", TABLES)
 def test_a_valid_table_passes_with_rows_and_without(table):
-    model, frame = schemas.TABLES[table], VALID[table]
+    model, frame = TABLES[table], VALID[table]
     assert frame.height > 0
-    assert schemas.validated(model, frame) is frame
-    empty = schemas.empty(model)
-    assert schemas.validated(model, empty).equals(frame.clear())
+    assert validated(model, frame) is frame
+    assert validated(model, empty(model)).equals(frame.clear())
 
 
-@pytest.mark.parametrize("table", schemas.TABLES)
+@pytest.mark.parametrize("table", TABLES)
 def test_every_table_column_and_grain_is_described(table):
-    model = schemas.TABLES[table]
+    model = TABLES[table]
     columns = model.to_schema().columns
     assert [name for name, column in columns.items() if not column.description] == []
     assert model.__doc__
@@ -92,10 +92,10 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("table", "values", "rule"), BAD)
 def test_a_bad_value_is_refused_with_its_row(table, values, rule):
-    model, frame = schemas.TABLES[table], VALID[table].head(1)
+    model, frame = TABLES[table], VALID[table].head(1)
     bad = frame.with_columns(pl.lit(value, frame.schema[name]).alias(name) for name, value in values.items())
-    with pytest.raises(schemas.InvalidTableError) as refused:
-        schemas.validated(model, bad)
+    with pytest.raises(InvalidTableError) as refused:
+        validated(model, bad)
     message = str(refused.value)
     assert message.startswith(f"{table} cannot be stored:\n")
     assert rule in message
@@ -108,8 +108,8 @@ def test_a_bad_value_is_refused_with_its_row(table, values, rule):
 )
 def test_two_rows_for_one_thing_are_refused(table, key):
     frame = VALID[table]
-    with pytest.raises(schemas.InvalidTableError, match=f"{key}: field_uniqueness, broken by 2 of 2 rows"):
-        schemas.validated(schemas.TABLES[table], pl.concat([frame, frame]))
+    with pytest.raises(InvalidTableError, match=f"{key}: field_uniqueness, broken by 2 of 2 rows"):
+        validated(TABLES[table], pl.concat([frame, frame]))
 
 
 @pytest.mark.parametrize(
@@ -125,13 +125,13 @@ def test_two_rows_for_one_thing_are_refused(table, key):
     ],
 )
 def test_columns_must_be_exactly_those_of_the_table(change, problem):
-    with pytest.raises(schemas.InvalidTableError, match=problem):
-        schemas.validated(schemas.LogonCounts, change(VALID["logon_counts"]))
+    with pytest.raises(InvalidTableError, match=problem):
+        validated(LogonCounts, change(VALID["logon_counts"]))
 
 
 def test_the_models_are_strict_by_themselves():
     with pytest.raises(SchemaError, match="extra"):
-        schemas.LogonCounts.validate(VALID["logon_counts"].with_columns(extra=1))
+        LogonCounts.validate(VALID["logon_counts"].with_columns(extra=1))
 
 
 def test_all_problems_are_told_at_once_with_the_first_rows_and_long_values_cut():
@@ -139,9 +139,9 @@ def test_all_problems_are_told_at_once_with_the_first_rows_and_long_values_cut()
     rows = [
         {"day": DAY, "document_hostname": "h" * 500, "document_username": name, "events": 0} for name in names
     ]
-    frame = pl.DataFrame(rows, schema=schemas.polars_schema(schemas.LogonCounts))
-    with pytest.raises(schemas.InvalidTableError) as refused:
-        schemas.validated(schemas.LogonCounts, frame)
+    frame = pl.DataFrame(rows, schema=polars_schema(LogonCounts))
+    with pytest.raises(InvalidTableError) as refused:
+        validated(LogonCounts, frame)
     message = str(refused.value)
     assert "document_username: not_nullable, broken by 1 of 9 rows" in message
     assert "events: greater_than_or_equal_to(1), broken by 9 of 9 rows" in message

@@ -6,26 +6,25 @@ import polars as pl
 import pytest
 import yaml
 
-from ownership import tables as schemas
-from ownership.decisions import Rules
-from ownership.matching import username_matches
-from ownership.tables import LogonDays
+from ownership.declaration import empty
+from ownership.tables import LogonCounts, LogonDays
 from ownership.windows import days_of
 from pipelines.cli import main
 from resources.store.tables import Tables
+from sandbox.stored_run import store_run
 from tests.ownership.builders import (
     NOW,
     PEOPLE,
     RUN,
     WINDOW,
     counts,
-    decide,
     host,
     hosts,
     plan,
-    shares_of,
+    resolution,
     table,
 )
+from tests.resources.samples import instance_content
 
 ASSETS = hosts(
     host("h1", "PC-1.corp.example", "pc-one"),
@@ -48,20 +47,8 @@ def instance_file(tmp_path, monkeypatch):
     """An instance that nobody has run; where it looks is told by the environment."""
     monkeypatch.setenv("ASSET_OWNERS_HOME", str(tmp_path / "home"))
     monkeypatch.chdir(tmp_path)
-    password = {"env": "NOT_NEEDED_TO_LOOK"}
-    content = {
-        "name": "Head office",
-        "url": "https://search.invalid",
-        "username": "reader",
-        "password": password,
-        "sensor": "sensor-1",
-        "platform": {
-            "url": "https://inventory.invalid",
-            "email": "it@corp.example",
-            "password": password,
-            "tenant_id": "1",
-        },
-    }
+    content = instance_content(name="Head office", url="https://search.invalid")
+    content["platform"]["url"] = "https://inventory.invalid"
     path = tmp_path / "head-office.yaml"
     path.write_text(yaml.safe_dump(content), encoding="utf-8")
     return path
@@ -75,21 +62,11 @@ def stored(instance_file, tmp_path):
     for day in days_of(WINDOW):
         fetched = {"day": day, "matching": 31, "counted": 31, "lacking_user": 0, "lacking_host": 0}
         row = table(LogonDays, fetched | {"fetched_at": NOW, "settings_fingerprint": "x"})
-        tables.write_day(row, schemas.empty(schemas.LogonCounts))
-    shares = shares_of(LOGONS, Rules())
-    decisions = decide(LOGONS, PEOPLE, ASSETS)
-    snapshots = {
-        "inventory_hosts": ASSETS,
-        "inventory_users": PEOPLE,
-        "host_user_shares": shares,
-        "username_matches": username_matches(shares, PEOPLE, user_value_field="user_email"),
-        "owner_decisions": decisions,
-    }
-    for name, frame in snapshots.items():
-        tables.write(name, frame, run_id=RUN, publish=True)
-    tables.append_history(decisions, decided_at=NOW, run_id=RUN)
-    writes = plan(decisions, PEOPLE, ASSETS).with_columns(outcome=pl.lit("written"), completed_at=pl.lit(NOW))
-    tables.append_writes(writes, run_id=RUN)
+        tables.write_day(row, empty(LogonCounts))
+    resolved = resolution(LOGONS, PEOPLE, ASSETS)
+    writes = plan(resolved.decisions, PEOPLE, ASSETS)
+    writes = writes.with_columns(outcome=pl.lit("written"), completed_at=pl.lit(NOW))
+    store_run(tables, resolved, run_id=RUN, decided_at=NOW, hosts=ASSETS, users=PEOPLE, writes=writes)
     return instance_file
 
 

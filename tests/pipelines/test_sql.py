@@ -14,7 +14,8 @@ import polars as pl
 import pytest
 import yaml
 
-from ownership import tables as schemas
+from ownership.declaration import polars_schema
+from ownership.tables import OwnerWrites
 from pipelines.cli import main
 from pipelines.cli.sql import opening_lines
 from resources.store.tables import Tables
@@ -366,6 +367,6 @@ def test_a_table_of_another_shape_keeps_its_types_for_a_program(as_json, home):
         "run_id": "r", "host_id": "a", "hostname": "pc", "outcome": "written", "old_values": nothing,
         "new_values": {**nothing, "owner": "u"}, "intended_at": NOW, "completed_at": NOW, "target": None,
     }  # fmt: skip
-    tables.append_writes(pl.DataFrame([row], schema=schemas.polars_schema(schemas.OwnerWrites)), run_id="r")
+    tables.append("owner_writes", pl.DataFrame([row], schema=polars_schema(OwnerWrites)), run_id="r")
     [found] = as_json("SET TimeZone = 'UTC'; SELECT new_values, completed_at FROM owner_writes")
     assert found == {"new_values": {**nothing, "owner": "u"}, "completed_at": "2026-03-30 12:00:00+00:00"}

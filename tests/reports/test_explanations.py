@@ -4,9 +4,9 @@ from datetime import UTC, datetime
 import polars as pl
 import pytest
 
-from ownership import tables as schemas
-from ownership.decisions import Rules
 from ownership.matching import username_matches
+from ownership.rules import Rules
+from ownership.tables import OUTCOME
 from reports.explanations import host_explanation, in_words
 from reports.remedies import FieldNames
 from tests.ownership.builders import NOW, counts, decide, host, hosts, plan, shares_of, user, users
@@ -127,7 +127,7 @@ def test_each_decision_is_told_in_words(logons, assets, rules, sentence):
     assert sentence in told(counts(*logons), hosts(*assets), rules=Rules(**rules))
 
 
-@pytest.mark.parametrize("outcome", schemas.OUTCOME)
+@pytest.mark.parametrize("outcome", OUTCOME)
 def test_each_outcome_is_told_with_what_the_service_said(outcome):
     text = told(
         counts(("ws1", "alice", 1)), hosts(host("h1", "ws1")), outcome=outcome, message="no such\x1b[2J field"

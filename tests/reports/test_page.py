@@ -7,10 +7,11 @@ from html.parser import HTMLParser
 import polars as pl
 import pytest
 
-from ownership.decisions import Rules
+from ownership.declaration import empty
 from ownership.history import changed_decisions, changes_of
 from ownership.matching import username_matches
-from ownership.tables import OwnerDecisionsHistory, empty
+from ownership.rules import Rules
+from ownership.tables import OwnerDecisionsHistory
 from reports import page as page_module
 from reports.page import report_page
 from tests.ownership.builders import (

@@ -1,15 +1,13 @@
 import polars as pl
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from ownership import tables as schemas
-from ownership.decisions import Rules
 from ownership.matching import username_matches
-from ownership.tables import NAMING
+from ownership.rules import Rules
+from ownership.tables import OUTCOME
 from reports.explanations import host_explanation
-from reports.remedies import FieldNames, events_needed
+from reports.remedies import FieldNames
 from tests.ownership.builders import counts, decide, host, hosts, plan, shares_of, user, users
+from tests.ownership.test_winning import winner
 
 PEOPLE = users(
     user("u1", email="alice@corp.example"),
@@ -18,36 +16,6 @@ PEOPLE = users(
     user("u4", surname="miller"),
     user("u5", surname="odd") | {"problem": "its field user_department holds a dict"},
 )
-THRESHOLDS = st.integers(50, 99)
-
-
-def winner(events, rules):
-    """Who wins a host on which users have so many events, by the rules themselves."""
-    logons = counts(*(("ws1", name, number) for name, number in events.items() if number))
-    (decision,) = decide(logons, PEOPLE, hosts(host("h1", "ws1")), rules).to_dicts()
-    return decision["username"] if decision["evidence"] in NAMING else None
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.integers(0, 40), st.lists(st.integers(1, 40), max_size=3), THRESHOLDS, st.integers(1, 60))
-def test_exactly_so_many_events_are_lacking(events, others, threshold, min_events):
-    users_of_host = {"alice": events} | {f"user{number}": count for number, count in enumerate(others)}
-    rules = Rules(share_threshold_percent=threshold, min_events=min_events)
-    lacking = events_needed(
-        events, sum(users_of_host.values()), threshold_percent=threshold, min_events=min_events
-    )
-    assert winner(users_of_host | {"alice": events + lacking}, rules) == "alice"
-    if lacking:
-        assert winner(users_of_host | {"alice": events + lacking - 1}, rules) != "alice"
-
-
-@given(st.integers(0, 10**12), st.integers(0, 10**12), THRESHOLDS)
-def test_large_counts_are_exact_too(events, others, threshold):
-    lacking = events_needed(events, events + others, threshold_percent=threshold, min_events=1)
-    enough = 100 * (events + lacking) > threshold * (events + others + lacking) or not others
-    one_less = 100 * (events + lacking - 1) > threshold * (events + others + lacking - 1)
-    assert enough
-    assert lacking == 0 or not others or not one_less
 
 
 def advice(logons, *assets, rules=None, now=None, outcome=None, hostname="ws1", fields=None):
@@ -274,7 +242,7 @@ def test_what_would_change_the_outcome_is_told(logons, assets, options, texts):
     assert [each["text"] for each in advice(logons, *assets, **options)] == texts
 
 
-@pytest.mark.parametrize("outcome", schemas.OUTCOME)
+@pytest.mark.parametrize("outcome", OUTCOME)
 def test_something_follows_from_every_outcome_of_a_write(outcome):
     (found,) = advice(ALICE, outcome=outcome)
     assert found["text"]

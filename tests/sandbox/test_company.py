@@ -10,11 +10,12 @@ from zoneinfo import ZoneInfo
 import polars as pl
 import pytest
 
-from ownership.decisions import Rules, owner_decisions
-from ownership.matching import FIELDS, username_matches
+from ownership.declaration import polars_schema, validated
+from ownership.matching import FIELDS
 from ownership.names import owner_ids
-from ownership.shares import host_user_shares
-from ownership.tables import InventoryHosts, InventoryUsers, LogonCounts, polars_schema, validated
+from ownership.resolution import resolve
+from ownership.rules import Rules
+from ownership.tables import InventoryHosts, InventoryUsers, LogonCounts
 from ownership.windows import Window
 from sandbox.company import DEMO_RULES, MAPPING, generate
 
@@ -324,18 +325,16 @@ def inventory(company):
 def test_the_rules_decide_the_truth_row_by_row(company):
     rules = Rules(**DEMO_RULES)
     hosts, users = inventory(company)
-    shares = host_user_shares(
-        logon_counts(company).lazy(), exclude_users=rules.exclude_users, hostname_match=rules.hostname_match
-    )
-    decisions = owner_decisions(
-        shares,
-        username_matches(shares, users, user_value_field="user_email"),
+    decisions = resolve(
+        logon_counts(company).lazy(),
         hosts,
+        users,
         rules=rules,
+        user_value_field="user_email",
         window=Window(FRIDAY - timedelta(days=29), FRIDAY),
         decided_at=datetime.combine(FRIDAY, time(12), UTC),
         run_id="a-run",
-    )
+    ).decisions
     columns = ["host_id", "hostname", "evidence", "match", "action", "resolved_owner"]
     expected = pl.DataFrame([{name: getattr(row, name) for name in columns} for row in company.truth])
     by = ["host_id", "hostname"]

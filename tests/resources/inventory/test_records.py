@@ -3,7 +3,8 @@ from datetime import UTC, datetime
 import polars as pl
 import pytest
 
-from ownership.tables import InventoryHosts, InventoryUsers, polars_schema
+from ownership.declaration import polars_schema
+from ownership.tables import InventoryHosts, InventoryUsers
 from resources.errors import ProtocolError
 from resources.inventory.records import host_rows, user_rows
 from tests.resources.samples import instance, instance_content

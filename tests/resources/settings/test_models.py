@@ -10,7 +10,7 @@ import pytest
 import yaml
 from pydantic import BaseModel
 
-from ownership.decisions import Rules
+from ownership.rules import Rules
 from resources.errors import ConfigurationError
 from resources.settings import (
     BrokenInstance,

@@ -11,17 +11,20 @@ import duckdb
 import polars as pl
 import pytest
 
-from ownership import tables as schemas
 from ownership.coverage import funnel, owned_percent
-from ownership.decisions import Rules, owner_decisions
-from ownership.matching import username_matches
+from ownership.declaration import column_descriptions
 from ownership.plan import plan_writes
 from ownership.quality import names_without_user
+from ownership.resolution import resolve
+from ownership.rules import Rules
+from ownership.tables import TABLES
 from ownership.windows import Window
 from resources.store.catalogue import catalogue_path
+from resources.store.history import delete_outdated_changes
 from resources.store.tables import Tables
 from resources.store.views import VIEWS
-from tests.ownership.builders import TARGET, counts, host, hosts, shares_of, user, users
+from sandbox.stored_run import store_run
+from tests.ownership.builders import TARGET, counts, host, hosts, user, users
 
 SLUG = "corp"
 WINDOW = Window(date(2026, 3, 1), date(2026, 3, 30))
@@ -69,22 +72,18 @@ def run(tables, day, *, logons=LOGONS, people=PEOPLE, assets=ASSETS):
     """Decide and publish as a run so many days after the first one would; return its decisions."""
     run_id, at = f"run-{day}".replace(".", "-"), instant(day)
     listed = hosts(*assets)
-    shares = shares_of(logons, RULES)
-    matches = username_matches(shares, people, user_value_field="user_email")
-    decided = owner_decisions(
-        shares, matches, listed, rules=RULES, window=WINDOW, decided_at=at, run_id=run_id
+    resolved = resolve(
+        logons,
+        listed,
+        people,
+        rules=RULES,
+        user_value_field="user_email",
+        window=WINDOW,
+        decided_at=at,
+        run_id=run_id,
     )
-    frames = {
-        "inventory_hosts": listed,
-        "inventory_users": people,
-        "host_user_shares": shares,
-        "username_matches": matches,
-        "owner_decisions": decided,
-    }
-    for table, frame in frames.items():
-        tables.write(table, frame, run_id=run_id, publish=True)
-    tables.append_history(decided, decided_at=at, run_id=run_id)
-    return decided
+    store_run(tables, resolved, run_id=run_id, decided_at=at, hosts=listed, users=people)
+    return resolved.decisions
 
 
 @pytest.fixture
@@ -114,13 +113,13 @@ def test_tables_views_and_all_their_columns_are_described(tables):
         columns = connection.sql(
             "SELECT table_name, column_name, comment FROM duckdb_columns() WHERE NOT internal ORDER BY ALL"
         ).fetchall()
-    assert views.keys() == schemas.TABLES.keys() | VIEWS.keys()
+    assert views.keys() == TABLES.keys() | VIEWS.keys()
     assert views["logon_days"].startswith("One fetched day: how many documents matched the query")
     assert "\n" not in "".join(views.values())
     described = {
         (name, column): text
-        for name, table in schemas.TABLES.items()
-        for column, text in schemas.column_descriptions(table).items()
+        for name, table in TABLES.items()
+        for column, text in column_descriptions(table).items()
     } | {(name, column): text for name, view in VIEWS.items() for column, text in view.columns.items()}
     assert {(table, column): comment for table, column, comment in columns} == described
     assert all(described.values())
@@ -220,7 +219,7 @@ def test_coverage_begins_where_the_history_is_whole(tables):
     def forget_but(run_id):
         kept = tables.folder / "owner_decisions_history" / f"{run_id}.parquet"
         edge = datetime.fromtimestamp(kept.stat().st_mtime, UTC) if kept.exists() else datetime.now(UTC)
-        tables.forget(evidence_before=WINDOW.first, history_before=edge)
+        delete_outdated_changes(tables, before=edge)
 
     forget_but("run-2")
     assert ask(tables, "FROM coverage") == before
@@ -320,7 +319,7 @@ def test_the_write_history_shows_before_and_after_the_last_first(tables):
         done = planned.with_columns(
             outcome=pl.lit(outcome), completed_at=pl.lit(instant(day), pl.Datetime("us", "UTC"))
         )
-        tables.append_writes(done, run_id=f"run-{day}")
+        tables.append("owner_writes", done, run_id=f"run-{day}")
     found = ask(
         tables,
         "SELECT run_id, host_id, outcome, owner_before, owner, owner_email, department_before, department, "

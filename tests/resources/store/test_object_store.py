@@ -41,7 +41,7 @@ def test_days_and_snapshots_are_kept_in_the_store_alone(tables):
     for day, number in ((DAY, 1), (NEXT, 2), (DAY, 3)):
         tables.write_day(*logons(day, events=number))
     tables.write("inventory_hosts", hosts("a", "b"), run_id=RUN, publish=True)
-    tables.append_writes(writes("a", "written"), run_id=RUN)
+    tables.append("owner_writes", writes("a", "written"), run_id=RUN)
     assert events(tables, [DAY, NEXT, date(2026, 3, 4)]) == [3, 3, 2, 2]
     assert tables.logon_days(Window(DAY, date(2026, 3, 30)), run_id=RUN)["day"].to_list() == [DAY, NEXT]
     assert tables.read("inventory_hosts").collect()["host_id"].to_list() == ["a", "b"]
@@ -77,10 +77,13 @@ def test_what_is_older_than_the_instance_keeps_is_deleted(tables):
     for day in (DAY, NEXT):
         tables.write_day(*logons(day))
     tables.write("owner_writes", writes("a", "planned"), run_id=RUN, publish=False)
-    tables.append_writes(writes("a", "written"), run_id=RUN)
-    assert tables.forget(evidence_before=NEXT, history_before=LATER - timedelta(days=9_999)) == 2
+    tables.append("owner_writes", writes("a", "written"), run_id=RUN)
+    assert tables.delete_outdated(evidence_before=NEXT, history_before=LATER - timedelta(days=9_999)) == 2
     assert tables.plan_file(RUN).exists()
-    assert tables.forget(evidence_before=NEXT, history_before=datetime.now(UTC) + timedelta(days=1)) == 2
+    assert (
+        tables.delete_outdated(evidence_before=NEXT, history_before=datetime.now(UTC) + timedelta(days=1))
+        == 2
+    )
     assert not tables.plan_file(RUN).exists()
     assert tables.writes().collect().is_empty()
     assert events(tables, [DAY, NEXT]) == [1, 1]

@@ -17,19 +17,22 @@ import duckdb
 import polars as pl
 import pytest
 
-from ownership import tables as schemas
+from ownership.declaration import InvalidTableError, Layout, empty, polars_schema
+from ownership.tables import TABLES, InventoryHosts, LogonDays, OwnerDecisions, OwnerWrites
 from ownership.windows import Window, days_to_fetch
 from resources.errors import AssetOwnersError, ConfigurationError
 from resources.store import tables as module
 from resources.store.catalogue import catalogue_path
 from resources.store.files import replacing
-from resources.store.tables import BY_DAY, BY_RUN, Tables
+from resources.store.history import append_changes
+from resources.store.tables import Tables
 
 ROOT = Path(__file__).parents[3]
 DAY = date(2026, 3, 2)
 NEXT = date(2026, 3, 3)
 LATER = datetime(2026, 4, 1, tzinfo=UTC)
 RUN = "run-1"
+SEVERAL_FILES = [name for name, model in TABLES.items() if model.__layout__ is not Layout.SNAPSHOT]
 
 
 @pytest.fixture(autouse=True)
@@ -69,14 +72,14 @@ def logons(day=DAY, *, events=1, pairs=2, fingerprint="now"):
         document_username=pl.lit("ann"),
         events=pl.lit(events, pl.Int64),
     )
-    return pl.DataFrame([row], schema=schemas.polars_schema(schemas.LogonDays)), counts
+    return pl.DataFrame([row], schema=polars_schema(LogonDays)), counts
 
 
 def hosts(*host_ids):
     rows = [
         {"host_id": host_id, "hostnames": [], "owner_ids": [], "listed_at": LATER} for host_id in host_ids
     ]
-    return pl.DataFrame(rows, schema=schemas.polars_schema(schemas.InventoryHosts))
+    return pl.DataFrame(rows, schema=polars_schema(InventoryHosts))
 
 
 def writes(host_id, outcome, run_id=RUN):
@@ -90,7 +93,7 @@ def writes(host_id, outcome, run_id=RUN):
         "new_values": {**nothing, "owner": "u-1"},
         "intended_at": LATER,
     }
-    return pl.DataFrame([row], schema=schemas.polars_schema(schemas.OwnerWrites))
+    return pl.DataFrame([row], schema=polars_schema(OwnerWrites))
 
 
 def events(tables, days=(DAY,), run_id=RUN):
@@ -136,16 +139,16 @@ def test_a_snapshot_is_its_runs_until_it_is_published(tables, home):
     assert tables.read("inventory_hosts", run_id="dry").collect().height == 2
     assert tables.read("inventory_hosts", run_id="other").collect().height == 1
     assert tables.of_run("inventory_hosts", "dry").height == 2
-    assert tables.of_run("inventory_hosts", "other").equals(schemas.empty(schemas.InventoryHosts))
+    assert tables.of_run("inventory_hosts", "other").equals(empty(InventoryHosts))
 
 
 def test_what_runs_wrote_stands_side_by_side(tables, home):
     tables.write("owner_writes", writes("a", "planned"), run_id=RUN, publish=False)
     assert tables.run_writes(RUN)["outcome"].to_list() == ["planned"]
     assert seen(home, WRITES) == [], "a plan is nothing that was written"
-    tables.append_writes(writes("a", "intended"), run_id=RUN)
-    tables.append_writes(writes("a", "written"), run_id=RUN)
-    tables.append_writes(writes("b", "failed", "run-2"), run_id="run-2")
+    tables.append("owner_writes", writes("a", "intended"), run_id=RUN)
+    tables.append("owner_writes", writes("a", "written"), run_id=RUN)
+    tables.append("owner_writes", writes("b", "failed", "run-2"), run_id="run-2")
     assert tables.run_writes(RUN)["outcome"].to_list() == ["written"]
     expected = [("a", "written"), ("b", "failed")]
     assert sorted(tables.writes().collect().select("host_id", "outcome").rows()) == expected
@@ -180,7 +183,7 @@ def test_a_day_that_is_not_valid_changes_nothing(tables, row, counts, says, fetc
     if fetched_before:
         tables.write_day(*logons(events=1))
     before = tables.logon_days([DAY], run_id=RUN)
-    with pytest.raises(schemas.InvalidTableError, match=says):
+    with pytest.raises(InvalidTableError, match=says):
         tables.write_day(row, counts)
     assert tables.logon_days([DAY], run_id=RUN).equals(before)
     assert events(tables) == ([1, 1] if fetched_before else [])
@@ -188,10 +191,10 @@ def test_a_day_that_is_not_valid_changes_nothing(tables, row, counts, says, fetc
 
 def test_a_snapshot_that_is_not_valid_changes_nothing(tables):
     tables.write("inventory_hosts", hosts("a"), run_id=RUN, publish=True)
-    with pytest.raises(schemas.InvalidTableError, match="host_id='b'"):
+    with pytest.raises(InvalidTableError, match="host_id='b'"):
         tables.write("inventory_hosts", hosts("b", "b"), run_id="run-2", publish=True)
-    with pytest.raises(schemas.InvalidTableError, match="host_id"):
-        tables.append_writes(writes("", "written"), run_id=RUN)
+    with pytest.raises(InvalidTableError, match="host_id"):
+        tables.append("owner_writes", writes("", "written"), run_id=RUN)
     assert tables.read("inventory_hosts", run_id="run-2").collect()["host_id"].to_list() == ["a"]
     assert tables.writes().collect().is_empty()
 
@@ -357,7 +360,7 @@ TYPES: dict[type[pl.DataType], str] = {
 
 def columns(model):
     """Column names and DuckDB types of a table."""
-    return [(name, TYPES[dtype.base_type()]) for name, dtype in schemas.polars_schema(model).items()]
+    return [(name, TYPES[dtype.base_type()]) for name, dtype in polars_schema(model).items()]
 
 
 def described(home, table):
@@ -365,11 +368,11 @@ def described(home, table):
 
 
 def test_every_view_is_there_and_typed_before_the_first_run(tables, home):
-    for table, model in schemas.TABLES.items():
+    for table, model in TABLES.items():
         assert seen(home, f"FROM corp.{table}") == []
         assert described(home, table) == columns(model)
-        if table not in (*BY_DAY, *BY_RUN):
-            assert tables.read(table).collect().equals(schemas.empty(model))
+        if table not in SEVERAL_FILES:
+            assert tables.read(table).collect().equals(empty(model))
 
 
 def test_preparing_again_keeps_what_is_stored(tables):
@@ -414,7 +417,7 @@ def test_a_home_may_have_any_name(tmp_path, name):
     tables.prepare()
     tables.write_day(*logons(events=1))
     tables.write("inventory_hosts", hosts("a"), run_id=RUN, publish=True)
-    tables.append_writes(writes("a", "written"), run_id=RUN)
+    tables.append("owner_writes", writes("a", "written"), run_id=RUN)
     for table, height in {
         "logon_counts": 2,
         "logon_days": 1,
@@ -422,7 +425,7 @@ def test_a_home_may_have_any_name(tmp_path, name):
         "owner_writes": 1,
     }.items():
         assert len(seen(home, f"FROM (FROM corp.{table}) SELECT 1")) == height
-        assert described(home, table) == columns(schemas.TABLES[table])
+        assert described(home, table) == columns(TABLES[table])
     assert (events(tables), seen(home, EVENTS)) == ([1, 1], [(1,), (1,)])
     assert tables.writes().collect().height == 1
 
@@ -531,16 +534,16 @@ def test_what_is_older_than_the_instance_keeps_is_deleted(tables):
         tables.write_day(*logons(DAY + timedelta(days=number)))
     for run_id in ("old", "new"):
         tables.write("owner_writes", writes("a", "planned", run_id), run_id=run_id, publish=False)
-        tables.append_writes(writes("a", "written", run_id), run_id=run_id)
+        tables.append("owner_writes", writes("a", "written", run_id), run_id=run_id)
     then = (LATER - timedelta(days=1)).timestamp()
     for path in (tables.folder / "runs" / "old", tables.folder / "owner_writes" / "old.parquet"):
         os.utime(path, (then, then))
     days = [DAY + timedelta(days=number) for number in range(4)]
-    assert tables.forget(evidence_before=days[2], history_before=LATER) == 6
+    assert tables.delete_outdated(evidence_before=days[2], history_before=LATER) == 6
     assert tables.logon_days(days, run_id=RUN)["day"].to_list() == days[2:]
     assert len(events(tables, days)) == 4
     assert [tables.has_run(run_id) for run_id in ("old", "new")] == [False, True]
-    assert tables.forget(evidence_before=days[2], history_before=LATER) == 0
+    assert tables.delete_outdated(evidence_before=days[2], history_before=LATER) == 0
 
 
 def test_what_a_published_run_worked_on_goes_and_its_plan_stays(tables):
@@ -559,9 +562,14 @@ def test_tables_are_their_owners_alone_or_a_groups_to_read(home, shared):
     tables.prepare()
     tables.write_day(*logons())
     tables.write("inventory_hosts", hosts("a"), run_id=RUN, publish=True)
-    tables.append_writes(writes("a", "written"), run_id=RUN)
+    tables.append("owner_writes", writes("a", "written"), run_id=RUN)
     files = [catalogue_path(home), tables.disk / ".instance", *tables.folder.glob("*.parquet")]
-    files += [file for table in (*BY_DAY, *BY_RUN) for file in (tables.folder / table).iterdir()]
+    files += [
+        file
+        for table, model in TABLES.items()
+        if model.__layout__ is not Layout.SNAPSHOT
+        for file in (tables.folder / table).iterdir()
+    ]
     assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o640 if shared else 0o600}
     if shared:
         assert {file.stat().st_gid for file in files} == {group}
@@ -610,12 +618,10 @@ def test_what_is_no_run_id_names_no_file(tables, run_id):
         tables.delete_inputs,
         lambda run: tables.of_run("owner_decisions", run),
         lambda run: tables.read("owner_decisions", run_id=run),
-        lambda run: tables.append_writes(writes("a", "written"), run_id=run),
+        lambda run: tables.append("owner_writes", writes("a", "written"), run_id=run),
         lambda run: tables.write("inventory_hosts", hosts("a"), run_id=run, publish=False),
         lambda run: tables.write_day(*logons(), run_id=run),
-        lambda run: tables.append_history(
-            schemas.empty(schemas.OwnerDecisions), decided_at=datetime.now(UTC), run_id=run
-        ),
+        lambda run: append_changes(tables, empty(OwnerDecisions), decided_at=datetime.now(UTC), run_id=run),
     ):
         with pytest.raises(ConfigurationError, match=r"^RUN_ID: .* is no run id"):
             use(run_id)

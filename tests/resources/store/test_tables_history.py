@@ -8,8 +8,10 @@ import duckdb
 import polars as pl
 import pytest
 
-from ownership import tables as schemas
+from ownership.declaration import polars_schema
+from ownership.tables import OwnerDecisions
 from resources.store.catalogue import catalogue_path
+from resources.store.history import append_changes, delete_outdated_changes
 from resources.store.tables import Tables
 
 DAY = date(2026, 3, 2)
@@ -34,13 +36,13 @@ def decisions(run_id, at, **winners):
         }
         for name, username in winners.items()
     ]  # fmt: skip
-    return pl.DataFrame(rows, schema=schemas.polars_schema(schemas.OwnerDecisions))
+    return pl.DataFrame(rows, schema=polars_schema(OwnerDecisions))
 
 
 def decide(tables, day, **winners):
     """Store what a run decided so many days after `LATER`, as old as it would be."""
     at, run_id = LATER + timedelta(days=day), f"run-{day}"
-    tables.append_history(decisions(run_id, at, **winners), decided_at=at, run_id=run_id)
+    append_changes(tables, decisions(run_id, at, **winners), decided_at=at, run_id=run_id)
     os.utime(
         tables.folder / "owner_decisions_history" / f"{run_id}.parquet", (at.timestamp(), at.timestamp())
     )
@@ -90,7 +92,7 @@ def test_decisions_that_held_when_the_history_begins_outlive_what_is_deleted(tab
         decide(tables, day, **winners)
 
     def forget(day):
-        return tables.forget(evidence_before=DAY, history_before=LATER + timedelta(days=day))
+        return delete_outdated_changes(tables, before=LATER + timedelta(days=day))
 
     assert forget(0) == 0
     assert forget(2) == 2
@@ -114,8 +116,8 @@ def test_forgetting_that_was_cut_off_is_made_up_for(tables, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(Path, "unlink", cut_off)
         with pytest.raises(KeyboardInterrupt):
-            tables.forget(evidence_before=DAY, history_before=LATER + timedelta(days=1))
+            delete_outdated_changes(tables, before=LATER + timedelta(days=1))
     assert len(told(tables)) == 4
     decide(tables, 1, a="ann")
-    tables.forget(evidence_before=DAY, history_before=LATER + timedelta(days=1))
+    delete_outdated_changes(tables, before=LATER + timedelta(days=1))
     assert told(tables) == [(0, "a", "ann", True), (0, "b", "bob", True), (1, "b", "gone", False)]

@@ -4,7 +4,8 @@ from datetime import UTC, datetime, timedelta
 import polars as pl
 import pytest
 
-from ownership import tables as schemas
+from ownership.declaration import empty, polars_schema, validated
+from ownership.tables import OwnerWrites
 from resources.writeback.journal import Journal, Result
 from tests.ownership.builders import TARGET
 
@@ -29,7 +30,7 @@ def writes(*host_ids, run_id="run-1", **changes):
         "target": TARGET,
     }
     rows = [{"host_id": host_id, **filled, **changes} for host_id in host_ids]
-    return pl.DataFrame(rows, schema=schemas.polars_schema(schemas.OwnerWrites))
+    return pl.DataFrame(rows, schema=polars_schema(OwnerWrites))
 
 
 @pytest.fixture
@@ -59,7 +60,7 @@ def test_rows_come_back_as_they_were_intended_also_after_reopening(journal, path
     with Journal(path) as reopened:
         found = reopened.rows("run-1")
     assert found.equals(intended)
-    assert schemas.validated(schemas.OwnerWrites, found).height == 2
+    assert validated(OwnerWrites, found).height == 2
 
 
 def test_a_plan_is_stored_whole_or_not_at_all(journal):
@@ -127,7 +128,7 @@ def test_runs_are_kept_apart_and_come_oldest_first(journal):
     journal.complete(Result("a", "written"), run_id="a-second", completed_at=LATER)
     assert list(journal.targets()) == ["z-first", "a-second"]
     assert outcomes(journal, "z-first") == {"a": "intended"}
-    journal.forget("z-first")
+    journal.delete("z-first")
     assert list(journal.targets()) == ["a-second"]
     assert outcomes(journal, "a-second") == {"a": "written", "b": "intended"}
 
@@ -135,7 +136,7 @@ def test_runs_are_kept_apart_and_come_oldest_first(journal):
 def test_a_run_without_rows_has_an_empty_table(journal):
     journal.intend(writes())
     assert list(journal.targets()) == []
-    assert journal.rows("run-1").equals(schemas.empty(schemas.OwnerWrites))
+    assert journal.rows("run-1").equals(empty(OwnerWrites))
 
 
 def test_a_file_of_an_older_version_is_gone_on_with(path):

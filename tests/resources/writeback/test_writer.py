@@ -12,8 +12,9 @@ import pytest
 from starlette.responses import HTMLResponse, JSONResponse
 from urllib3.connection import HTTPConnection
 
-from ownership import tables as schemas
+from ownership.declaration import polars_schema, validated
 from ownership.plan import plan_undo
+from ownership.tables import OwnerWrites
 from resources.errors import ServiceError
 from resources.inventory.client import InventoryClient
 from resources.store.tables import Tables
@@ -121,7 +122,7 @@ def plan(*host_ids, new=None, old=None, run_id="run-1"):
         }
         for host_id in host_ids
     ]
-    return pl.DataFrame(rows, schema=schemas.polars_schema(schemas.OwnerWrites))
+    return pl.DataFrame(rows, schema=polars_schema(OwnerWrites))
 
 
 def row(host_id="h-0", **changes):
@@ -786,7 +787,7 @@ def test_every_outcome_goes_into_the_journal(service, state, writer, journal):
     assert Counter(outcomes(journal).values()) == {"written": 19, "owned_meanwhile": 1, "failed": 1}
     rows = journal.rows("run-1")
     assert rows["completed_at"].null_count() == 0
-    assert schemas.validated(schemas.OwnerWrites, rows).height == planned.height
+    assert validated(OwnerWrites, rows).height == planned.height
     assert seen == [(number, 21) for number in range(1, 22)]
     assert 1 < watch.most_in_flight <= 4
 
@@ -1076,7 +1077,7 @@ def test_what_others_have_done_before_a_plan_is_carried_out_is_not_tried(planned
     left = without_changed_hosts(plan("h-0", **planned), hosts(held))
     assert left["outcome"].to_list() == [outcome]
     assert (left["completed_at"].null_count() == 0) == (outcome != "planned")
-    assert schemas.validated(schemas.OwnerWrites, left).height == 1
+    assert validated(OwnerWrites, left).height == 1
 
 
 def test_a_planned_undo_is_carried_out_as_an_undo(state, writer):

@@ -1,0 +1,169 @@
+"""How a table is declared: columns and what they are made of, grain, layout of its files, and rules for rows.
+
+What follows from a declaration is made from it: schema, reader, catalogue, lineage, data dictionary, and what
+Dagster is told. The declarations themselves are in `tables`.
+"""
+
+import inspect
+import re
+from collections.abc import Iterator
+from enum import Enum, auto
+from typing import Annotated, Any, ClassVar
+
+import pandera.polars as pa
+import polars as pl
+from pandera.api.polars.model_config import BaseConfig
+from pandera.errors import SchemaErrors
+
+Strings = Annotated[pl.List, pl.String]
+Instant = Annotated[pl.Datetime, "us", "UTC"]
+
+_SHOWN_ROWS = 5
+_SHOWN_CHARACTERS = 80
+
+
+class Layout(Enum):
+    """Which files a table is kept in."""
+
+    SNAPSHOT = auto()
+    """One file, which a run replaces."""
+    BY_DAY = auto()
+    """A file for each day."""
+    BY_RUN = auto()
+    """A file for each run; runs only ever add."""
+
+
+class _Strict(BaseConfig):
+    """Exactly the columns named, in this order."""
+
+    strict = True
+    ordered = True
+
+
+class Table(pa.DataFrameModel):
+    """A stored table. Its class says what the columns do not.
+
+    Attributes:
+        __key__: The grain: the columns that tell one row from another.
+        __layout__: Which files it is kept in.
+        __reads__: Tables that must be there before it, beside those that its columns are made of.
+        __query__: A first question to it, in lines that the UI shows whole; `{table}` is its name.
+    """
+
+    Config: type[BaseConfig] = _Strict
+    __key__: ClassVar[tuple[str, ...]] = ()
+    __layout__: ClassVar[Layout] = Layout.SNAPSHOT
+    __reads__: ClassVar[tuple[str, ...]] = ()
+    __query__: ClassVar[str] = "FROM {table} LIMIT 20;"
+
+
+def column(description: str, *, sources: str = "", since: str | None = None, **checks: Any) -> Any:
+    """Declare a column.
+
+    Args:
+        description: What it holds, and in which unit.
+        sources: The stored columns that it is made of, as `table.column`, with blanks between; none for what
+            comes from a service or from the run itself.
+        since: The version that brought it, where it came later than its table. Older rows have null there.
+        checks: As for `pandera.Field`.
+    """
+    return pa.Field(
+        description=description, metadata={"sources": tuple(sources.split()), "since": since}, **checks
+    )
+
+
+def row_rule(text: str, holds: pl.Expr) -> Any:
+    """Declare a rule over several columns of each row; `text` says what must hold."""
+    return pa.dataframe_check(classmethod(lambda _, data: data.lazyframe.select(holds)), error=text)
+
+
+class InvalidTableError(ValueError):
+    """A table that must not be stored: which column breaks which rule, and the first rows that do."""
+
+
+def table_name(model: type[Table]) -> str:
+    """Name of a table: that of its class, in lower case with underscores."""
+    return re.sub("(?<!^)(?=[A-Z])", "_", model.__name__).lower()
+
+
+def polars_schema(model: type[Table]) -> pl.Schema:
+    """Column names and types of a table, in order."""
+    return pl.Schema({name: column.dtype.type for name, column in model.to_schema().columns.items()})
+
+
+def description(model: type[Table]) -> str:
+    """What a table holds, as one paragraph."""
+    return " ".join((inspect.getdoc(model) or "").split())
+
+
+def column_descriptions(model: type[Table]) -> dict[str, str]:
+    """What each column of a table holds, in order."""
+    return {name: column.description for name, column in model.to_schema().columns.items()}
+
+
+def later_columns(model: type[Table]) -> dict[str, str]:
+    """The columns that files of older versions lack, and the version that brought each; they read as null."""
+    columns = model.to_schema().columns
+    return {name: column.metadata["since"] for name, column in columns.items() if column.metadata["since"]}
+
+
+def lineage(model: type[Table]) -> dict[str, tuple[str, ...]]:
+    """Which stored columns each column is made of, as `table.column`; columns made of none are left out."""
+    columns = model.to_schema().columns
+    return {
+        name: column.metadata["sources"] for name, column in columns.items() if column.metadata["sources"]
+    }
+
+
+def source_tables(model: type[Table]) -> list[str]:
+    """The tables that a table is made of, sorted."""
+    named = {source.split(".")[0] for sources in lineage(model).values() for source in sources}
+    return sorted(named.union(model.__reads__))
+
+
+def empty(model: type[Table]) -> pl.DataFrame:
+    """A table without rows."""
+    return polars_schema(model).to_frame()
+
+
+def validated(model: type[Table], frame: pl.DataFrame) -> pl.DataFrame:
+    """Return `frame` unchanged when it is a valid table.
+
+    Raises:
+        InvalidTableError: names every differing column and every broken rule with its first rows.
+    """
+    problems = list(_differing_columns(polars_schema(model), frame.schema))
+    if not problems:
+        try:
+            model.validate(frame, lazy=True)
+        except SchemaErrors as errors:
+            problems = list(_broken_rules(errors.failure_cases, frame, model.__key__))
+    if problems:
+        raise InvalidTableError(f"{table_name(model)} cannot be stored:\n" + "\n".join(problems))
+    return frame
+
+
+def _differing_columns(expected: pl.Schema, given: pl.Schema) -> Iterator[str]:
+    yield from (f"- column {name} is missing" for name in expected if name not in given)
+    yield from (f"- column {name} is unknown" for name in given if name not in expected)
+    for name in expected:
+        if name in given and given[name] != expected[name]:
+            yield f"- column {name} is {given[name]}, not {expected[name]}"
+    if set(given) == set(expected) and list(given) != list(expected):
+        yield f"- columns are not in the order {', '.join(expected)}"
+
+
+def _broken_rules(failures: pl.DataFrame, frame: pl.DataFrame, key: tuple[str, ...]) -> Iterator[str]:
+    """Each broken rule with the first rows that break it: their key and the column, or the whole row."""
+    for (column, rule), cases in failures.group_by("column", "check", maintain_order=True):
+        rows = frame[cases["index"].head(_SHOWN_ROWS)]
+        if column in frame.columns:
+            rows = rows.select(*dict.fromkeys((*key, str(column))))
+        yield f"- {column}: {rule}, broken by {cases.height} of {frame.height} rows:"
+        for row in rows.iter_rows(named=True):
+            yield "    " + ", ".join(f"{name}={_shown(value)}" for name, value in row.items())
+
+
+def _shown(value: object) -> str:
+    text = repr(value) if isinstance(value, str) else str(value)
+    return text if len(text) <= _SHOWN_CHARACTERS else text[:_SHOWN_CHARACTERS] + "…"

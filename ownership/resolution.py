@@ -1,0 +1,55 @@
+"""The whole way from counts to decisions, for whoever does not store what lies between.
+
+The assets do, and call the same three stages one by one.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+import polars as pl
+
+from ownership.decisions import owner_decisions
+from ownership.matching import username_matches
+from ownership.rules import Rules
+from ownership.shares import host_user_shares
+from ownership.windows import Window
+
+
+@dataclass(frozen=True)
+class Resolution:
+    """Rows of `host_user_shares`, `username_matches` and `owner_decisions`, made of one another."""
+
+    shares: pl.DataFrame
+    matches: pl.DataFrame
+    decisions: pl.DataFrame
+
+
+def resolve(
+    counts: pl.LazyFrame,
+    hosts: pl.DataFrame,
+    users: pl.DataFrame,
+    *,
+    rules: Rules,
+    user_value_field: str,
+    window: Window,
+    decided_at: datetime,
+    run_id: str,
+) -> Resolution:
+    """Decide about every host.
+
+    Args:
+        counts: Rows of `logon_counts`, those of the window.
+        hosts: Rows of `inventory_hosts`.
+        users: Rows of `inventory_users`.
+        rules: The instance's rules.
+        user_value_field: Name of the field that `user_value` of the users holds.
+        window: The look-back window.
+        decided_at: The instant that the decisions bear.
+        run_id: The run that the decisions bear.
+    """
+    shares = host_user_shares(counts, rules=rules)
+    matches = username_matches(shares, users, user_value_field=user_value_field)
+    decisions = owner_decisions(
+        shares, matches, hosts, rules=rules, window=window, decided_at=decided_at, run_id=run_id
+    )
+    return Resolution(shares, matches, decisions)

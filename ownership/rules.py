@@ -1,0 +1,64 @@
+"""The rules by which the evidence names an owner, and their inverse: what a user lacks to be named.
+
+Who is counted, and what follows from a name, is told by the other modules of this room.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import polars as pl
+
+
+@dataclass(frozen=True)
+class Rules:
+    """The settings that a decision depends on, with their defaults (rules 1.2, 1.4, 1.6)."""
+
+    share_threshold_percent: int = 60
+    hostname_match: Literal["exact", "short"] = "exact"
+    exclude_users: tuple[str, ...] = ()
+    exclude_hosts: tuple[str, ...] = ()
+    min_events: int = 1
+
+    @property
+    def short_hostnames(self) -> bool:
+        """Whether host names are compared without their domain part."""
+        return self.hostname_match == "short"
+
+
+NAMING = ("single_user", "majority")
+"""The evidence that names an owner; every other value leaves the host as it is (rules 1.2)."""
+
+
+def strength_of_leader(rules: Rules) -> dict[str, pl.Expr]:
+    """What the counts of a host say about the user with most events; the first that holds (rules 1.2, 1.6).
+
+    Of rows with total_events, events and user_count. Whole numbers are compared, so that a share of exactly
+    the threshold is no majority on any machine.
+    """
+    return {
+        "no_logons": pl.col("total_events") == 0,
+        "too_few_events": pl.col("total_events") < rules.min_events,
+        "single_user": pl.col("user_count") == 1,
+        "majority": exceeds_threshold(rules.share_threshold_percent),
+        "no_majority": pl.lit(value=True),
+    }
+
+
+def exceeds_threshold(threshold_percent: int) -> pl.Expr:
+    """Whether events are more than the threshold of total_events."""
+    return 100 * pl.col("events") > threshold_percent * pl.col("total_events")
+
+
+def events_needed(rules: Rules) -> pl.Expr:
+    """Count the further logon events with which a user would be named: the inverse of the above.
+
+    Of rows with events (of the user on the host, at least 0) and total_events (of all users there): the
+    smallest number of further events, nobody else's, that make the user the only one or give it more than the
+    threshold, and the host enough; 0 where that is so already.
+    """
+    events, total = (pl.col(name).cast(pl.Int64) for name in ("events", "total_events"))
+    threshold = rules.share_threshold_percent
+    to_begin = max(rules.min_events, 1) - total
+    # The smallest k with 100 * (events + k) > threshold * (total + k).
+    to_lead = (threshold * total - 100 * events) // (100 - threshold) + 1
+    return pl.max_horizontal(pl.when(events == total).then(0).otherwise(to_lead), to_begin, 0)

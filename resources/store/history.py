@@ -1,0 +1,35 @@
+"""owner_decisions_history: which decisions a run changed, and for how long that is kept.
+
+What counts as a change is decided in `ownership.history`.
+"""
+
+from datetime import datetime
+
+import polars as pl
+
+from ownership.history import changed_decisions, latest
+from resources.store.tables import Tables
+
+HISTORY = "owner_decisions_history"
+
+
+def append_changes(tables: Tables, decisions: pl.DataFrame, *, decided_at: datetime, run_id: str) -> None:
+    """Store what a run decided otherwise than the one before; of decisions that are published."""
+    with tables.changing(HISTORY):
+        before = latest(tables.all_runs(HISTORY, but=run_id))
+        changed = changed_decisions(before, decisions, decided_at=decided_at, run_id=run_id)
+        tables.append(HISTORY, changed, run_id=run_id)
+
+
+def delete_outdated_changes(tables: Tables, *, before: datetime) -> int:
+    """Delete rows of before an instant, but for the last of each host: it held until the next one.
+
+    Returns:
+        How many files were deleted.
+    """
+    with tables.changing(HISTORY):
+        outdated = tables.files_before(HISTORY, before)
+        if outdated:
+            held = latest(tables.carried_over(HISTORY, outdated))
+            tables.carry_over(HISTORY, held.with_columns(carried_over=pl.lit(value=True)), outdated)
+    return len(outdated)
