@@ -1,9 +1,13 @@
 import re
 
+import duckdb
 import pytest
 
 from pipelines.cli.sql import opening_lines
+from resources.store.tables import Tables
 from sandbox.cookbook import PAGE, RECIPE, fill, refreshed
+from sandbox.stored_run import store_run
+from tests.ownership.builders import NOW, PEOPLE, RUN, counts, host, hosts, resolution
 
 TEXT = PAGE.read_text(encoding="utf-8")
 
@@ -29,3 +33,18 @@ def test_the_lines_for_other_clients_are_those_that_the_command_uses(tmp_path):
     lines = "\n".join(opening_lines(tmp_path, tmp_path / "scratch.duckdb", "demo"))
     shown = lines.replace(f"{tmp_path}/scratch", "scratch").replace(str(tmp_path), "/srv/asset-owners")
     assert shown.replace("demo", "head_office") in TEXT
+
+
+def test_the_owner_of_a_host_with_several_names_is_found_by_any_of_them(tmp_path):
+    """The names of the asset and of its logons differ, as where a machine was renamed."""
+    tables = Tables(tmp_path, "corp")
+    tables.prepare()
+    assets = hosts(host("h1", "old-name", "new-name", owners=("u2",)), host("h2", "unowned"))
+    resolved = resolution(counts(("new-name", "ann", 3), ("unowned", "ann", 1)), PEOPLE, assets)
+    store_run(tables, resolved, run_id=RUN, decided_at=NOW, hosts=assets, users=PEOPLE)
+    (query,) = [recipe[1] for recipe in RECIPE.finditer(TEXT) if "recorded_owner" in recipe[1]]
+    with duckdb.connect() as connection:
+        for line in opening_lines(tmp_path, tmp_path / "scratch.duckdb"):
+            connection.execute(line)
+        found = connection.execute(query.replace("aricci", "ann")).fetchall()
+    assert [(row[0], row[-1]) for row in found] == [("new-name", "bob@corp.example"), ("unowned", None)]
