@@ -19,8 +19,9 @@ from ownership.declaration import InvalidTableError
 from ownership.names import printable
 from ownership.windows import Window, is_past, look_back_window
 from resources.failures import operator_message
-from resources.inventory.client import InventoryClient
+from resources.inventory.adapter import Inventory, open_inventory
 from resources.search.client import SearchClient
+from resources.search.source import EvidenceSource
 from resources.settings import Instance, named
 from resources.store.tables import Tables
 
@@ -50,7 +51,7 @@ class InstanceRun:
     instance: Instance
     run_id: str
     tables: Tables
-    inventory: Callable[[], InventoryClient]
+    inventory: Callable[[], Inventory]
     started: float = field(default_factory=time.monotonic)
 
     @property
@@ -73,7 +74,7 @@ class ScanRun(InstanceRun):
     window: Window
     may_write: bool
     own_days: str | None
-    search: Callable[[], SearchClient]
+    search: Callable[[], EvidenceSource]
 
 
 def scan_run(context: Any, instance: Instance) -> ScanRun:
@@ -163,7 +164,7 @@ def scan_resources(instance: Instance, tables: Tables) -> dict[str, Any]:
         scan_resource(instance),
         tables,
         _opened_once(lambda: SearchClient(instance)),
-        _opened_once(lambda: InventoryClient(instance.platform, connections=instance.writes.concurrency)),
+        _opened_once(lambda: open_inventory(instance)),
     )
     return dict(zip(resource_keys(instance), parts, strict=True))
 

@@ -12,7 +12,6 @@ from datetime import UTC, datetime, timedelta
 
 import polars as pl
 
-from assets_defs.inventory import list_hosts, list_users
 from assets_defs.progress import Progress
 from assets_defs.run import InstanceRun, ScanRun
 from ownership.plan import limit_exceeded, plan_undo, plan_writes, undone_once
@@ -131,8 +130,8 @@ def apply_plan(
     _require_recent(run.instance, planned, plan_id)
     with _writing(run, log) as journal:
         planned = undone_once(planned, _history(run)).with_columns(run_id=pl.lit(run.run_id))
-        planned = _without_vanished_owners(planned, list_users(run))
-        planned = without_changed_hosts(planned, hosts := list_hosts(run))
+        planned = _without_vanished_owners(planned, run.inventory().users())
+        planned = without_changed_hosts(planned, hosts := run.inventory().hosts())
         to_write = _store_follow_up(run, log, planned, f"hosts of run {plan_id} to write")
         if dry_run:
             return Written(planned)
@@ -180,7 +179,7 @@ def undo_run(
             raise ConfigurationError(
                 f"Run {undone_id} of {run.instance.name} wrote nothing that could be undone"
             )
-        planned = without_changed_hosts(planned, hosts := list_hosts(run))
+        planned = without_changed_hosts(planned, hosts := run.inventory().hosts())
         to_write = _store_follow_up(run, log, planned, "hosts to put back")
         if dry_run:
             return Written(planned)
@@ -275,7 +274,7 @@ def _report_other_targets(run: InstanceRun, log: logging.Logger) -> None:
     if not run.tables.journal.exists():
         return
     with open_journal(run.tables.journal) as journal:
-        own = runs_on_target(journal, run.instance)
+        own = runs_on_target(journal, run.instance.target)
         for run_id, target in journal.targets().items():
             left = 0 if run_id in own else journal.rows(run_id).filter(outcome="intended").height
             if left:
@@ -294,8 +293,8 @@ def _writing(run: InstanceRun, log: logging.Logger) -> Generator[Journal]:
     """
     # Everybody waits for the instance first, then for the target, so that no two wait for each other.
     with run.tables.writing(), one_writer(run.instance.platform), open_journal(run.tables.journal) as journal:
-        if runs_on_target(journal, run.instance):
-            settled = settle_leftovers(journal, run.tables, list_hosts(run), run.instance)
+        if runs_on_target(journal, run.instance.target):
+            settled = settle_leftovers(journal, run.tables, run.inventory().hosts(), run.instance.target)
             if settled:
                 log.warning(f"{settled} writes of an earlier run that had no known outcome are settled")
         yield journal
@@ -316,7 +315,7 @@ def _carry_out(
             ended early, and the rest is left for the next run.
     """
     limits = run.instance.writes
-    writer = Writer(run.inventory(), run.instance, lambda: list_hosts(run), journal)
+    writer = Writer(run.inventory(), journal)
     if "planned" in planned["outcome"]:
         _require_visible_owners(run, writer, hosts)
     try:
@@ -359,8 +358,8 @@ def _require_visible_owners(run: InstanceRun, writer: Writer, hosts: pl.DataFram
     Raises:
         ServiceError: naming the setting to mend.
     """
-    contract = run.instance.platform.contract
-    if contract.read is None:
+    inventory = run.inventory()
+    if not inventory.reads_single_hosts:
         return  # the look is the list itself
 
     def owned(listed: pl.DataFrame) -> list[str]:
@@ -369,13 +368,11 @@ def _require_visible_owners(run: InstanceRun, writer: Writer, hosts: pl.DataFram
 
     if writer.shows_an_owner(owned(hosts)):
         return
-    listed = owned(list_hosts(run))
+    listed = owned(inventory.hosts())
     if not writer.shows_an_owner(listed):
         raise ServiceError(
-            f"The list shows owners of the hosts {', '.join(listed)}, and platform.contract.read "
-            f"({contract.read.path}) shows none: an owner would be overwritten unseen. Nothing was written. "
-            f"Check platform.contract.read, platform.contract.fields_in ({contract.fields_in!r}) and "
-            f"platform_user_field ({run.instance.platform_user_field})"
+            f"The list shows owners of the hosts {', '.join(listed)}, and reading one by itself shows none: "
+            f"an owner would be overwritten unseen. Nothing was written. Check {inventory.how_read}"
         )
 
 

@@ -23,6 +23,7 @@ from ownership.declaration import polars_schema
 from ownership.tables import OwnerWrites
 from resources.http import Transport
 from resources.inventory import client as inventory_client
+from resources.inventory.adapter import AssetInventory
 from resources.inventory.client import InventoryClient
 from resources.inventory.records import host_rows, user_rows
 from resources.settings import Instance
@@ -211,7 +212,7 @@ def writing(url: str, state: str, writes: int) -> Callable[[], dict[str, Any]]:
             TemporaryDirectory() as folder,
             Journal(Path(folder, "writes.sqlite")) as journal,
         ):
-            writer = Writer(client, instance, pl.DataFrame, journal)
+            writer = Writer(AssetInventory(instance, client), journal)
             write_all(
                 plan,
                 writer,

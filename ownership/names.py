@@ -1,4 +1,4 @@
-"""Names and ids: when two spellings mean one user or one host, and whether a host has an owner.
+"""Names: when two spellings mean one user or one host.
 
 Who logged on where, and what follows from it, is not decided here.
 """
@@ -42,22 +42,6 @@ def printable_lines(text: str) -> str:
     Otherwise the line breaks of a name could not be told from those of the text.
     """
     return "\n".join(map(printable, text.split("\n")))
-
-
-def owner_ids(value: object) -> list[str]:
-    """Ids in an owner field as the inventory returns it: null, an id, or a list of ids (rules 2.4).
-
-    Returns:
-        Ids as strings, in the inventory's order; [] when the host has no owner.
-
-    Raises:
-        TypeError: the field holds something else than ids.
-    """
-    items = value if isinstance(value, list) else [value]
-    for item in items:
-        if isinstance(item, bool) or not isinstance(item, str | int | None):
-            raise TypeError(f"an owner is an id or a list of ids, not {value!r:.80}")
-    return [str(item) for item in items if item not in (None, "")]
 
 
 def wildcard_regex(patterns: Sequence[str]) -> str | None:

@@ -24,7 +24,7 @@ from ownership.resolution import resolve
 from ownership.tables import LogonCounts, LogonDays
 from ownership.windows import Window, days_of, look_back_window
 from pipelines.cli.sql import opening_lines, print_table
-from resources.inventory.records import host_rows, user_rows
+from resources.inventory.records import host_form, host_rows, user_rows
 from resources.settings import Instance
 from resources.store.tables import Tables
 from sandbox.company import DEMO_RULES, Company, generate
@@ -159,9 +159,10 @@ def _run(
         intended_at=now,
     ).with_columns(outcome=pl.lit("written"), completed_at="intended_at")
     store_run(tables, resolution, run_id=run_id, decided_at=now, hosts=hosts, users=users, writes=written)
-    names = {"owner": _INSTANCE.platform_user_field, "department": "department", "criticality": "criticality"}
     return {
-        row["host_id"]: {names[name]: value for name, value in row["new_values"].items() if value is not None}
+        row["host_id"]: host_form(
+            _INSTANCE, {name: value for name, value in row["new_values"].items() if value is not None}
+        )
         for row in written.iter_rows(named=True)
     }
 

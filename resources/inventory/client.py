@@ -100,6 +100,16 @@ class InventoryClient:
     def __exit__(self, *_: object) -> None:
         self._session.close()
 
+    @property
+    def where(self) -> str:
+        """The service and its address, to begin a message with."""
+        return self._transport.where
+
+    @property
+    def needed_code(self) -> bool:
+        """Whether a log-in so far needed a verification code."""
+        return self._session.needed_code
+
     # Calls by the convention (rules 5.1)
 
     def get(self, path: str, params: Mapping[str, str] | None = None, *, tenant: bool = True) -> Any:

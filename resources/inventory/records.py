@@ -13,7 +13,7 @@ from typing import Any
 
 import polars as pl
 
-from ownership.names import owner_ids
+from ownership.matching import FIELDS
 from resources.errors import ProtocolError
 from resources.inventory.client import Fields
 from resources.settings import Instance
@@ -22,6 +22,22 @@ _NO_FIELDS = object()
 """Stands for each field of an asset that has none at all."""
 _TEXTS = pl.List(pl.String)
 _NO_TEXTS = pl.lit(pl.Series([[]], dtype=_TEXTS))
+
+
+def owner_ids(value: object) -> list[str]:
+    """Ids in an owner field as the inventory returns it: null, an id, or a list of ids (rules 2.4).
+
+    Returns:
+        Ids as strings, in the inventory's order; [] when the host has no owner.
+
+    Raises:
+        TypeError: the field holds something else than ids.
+    """
+    items = value if isinstance(value, list) else [value]
+    for item in items:
+        if isinstance(item, bool) or not isinstance(item, str | int | None):
+            raise TypeError(f"an owner is an id or a list of ids, not {value!r:.80}")
+    return [str(item) for item in items if item not in (None, "")]
 
 
 def _lists(column: str) -> str:
@@ -43,18 +59,24 @@ def _texts(value: object) -> list[str]:
 
 
 @dataclass(frozen=True)
+class Field:
+    """A field of an asset: its name in the inventory, None for none, and the setting that says so."""
+
+    name: str | None
+    setting: str
+
+
+@dataclass(frozen=True)
 class _Column:
     """A column of lists of texts, or of texts and nulls (`single`), and the field it comes from.
 
     Args:
-        field: None for a column without values.
-        setting: of the instance that names the field, if one does.
+        field: the field, which may be none.
         texts: takes the texts out of a field; raises TypeError where it holds something else.
         single: the field holds one text at most.
     """
 
-    field: str | None
-    setting: str = ""
+    field: Field
     texts: Callable[[object], list[str]] = _texts
     single: bool = False
 
@@ -71,10 +93,12 @@ class _Column:
         except TypeError:
             texts = None
         if texts is None or (self.single and len(texts) > 1):
-            named = f"{self.setting} must name a field of text"
-            remedy = named if self.setting else "the inventory must hold text there"
+            setting = self.field.setting
+            remedy = (
+                f"{setting} must name a field of text" if setting else "the inventory must hold text there"
+            )
             kind = type(found).__name__
-            raise TypeError(f"its field {self.field} holds a {kind}, which is not usable; {remedy}")
+            raise TypeError(f"its field {self.field.name} holds a {kind}, which is not usable; {remedy}")
         return next(iter(texts), None) if self.single else texts
 
     def read(self, name: str, assets: Sequence[Fields]) -> Iterator[pl.Series]:
@@ -82,7 +106,7 @@ class _Column:
 
         Where some cannot be read, these are null, and why stands under a third name.
         """
-        field = self.field
+        field = self.field.name
         found = [fields.get(field) for fields in assets] if field else [None] * len(assets)
         if set(map(type, found)) <= {str, NoneType}:  # nearly always
             yield pl.Series(name, found, dtype=pl.String)
@@ -125,7 +149,7 @@ class AssetRows:
     def read(self, ids: Sequence[str], assets: Sequence[Fields]) -> pl.DataFrame:
         """Take the columns out of a page of assets, as `InventoryClient.list_assets` wants them."""
         if set(map(type, assets)) - {dict}:
-            without = {column.field: _NO_FIELDS for column in self.columns.values() if column.field}
+            without = {column.field.name: _NO_FIELDS for column in self.columns.values() if column.field.name}
             assets = [fields if isinstance(fields, dict) else without for fields in assets]
         columns = (series for name, column in self.columns.items() for series in column.read(name, assets))
         return pl.DataFrame([pl.Series(self.id_column, ids, dtype=pl.String), *columns])
@@ -155,7 +179,7 @@ class AssetRows:
         """
         try:
             columns = {
-                name: column.value(fields.get(column.field) if column.field else None)
+                name: column.value(fields.get(column.field.name) if column.field.name else None)
                 for name, column in self.columns.items()
             }
         except TypeError as error:
@@ -163,25 +187,43 @@ class AssetRows:
         return {self.id_column: asset_id, **columns, "problem": None}
 
 
+def host_fields(instance: Instance) -> dict[str, Field]:
+    """The fields of a host asset that the program knows, by what it calls them."""
+    section, enriched = "platform.contract.enrich_fields", instance.platform.contract.enrich_fields
+    return {
+        "hostnames": Field(instance.platform_hostname_field, "platform_hostname_field"),
+        "owner": Field(instance.platform_user_field, "platform_user_field"),
+        "department": Field(enriched.user_department, f"{section}.user_department"),
+        "criticality": Field(enriched.criticality, f"{section}.criticality"),
+    }
+
+
 def host_rows(instance: Instance) -> AssetRows:
     """How host assets become rows of inventory_hosts."""
-    enriched = instance.platform.contract.enrich_fields
+    fields = host_fields(instance)
     columns = {
-        "hostnames": _Column(instance.platform_hostname_field, "platform_hostname_field"),
-        "owner_ids": _Column(instance.platform_user_field, "platform_user_field", owner_ids),
-        "department": _Column(enriched.user_department, single=True),
-        "criticality": _Column(enriched.criticality, single=True),
+        "hostnames": _Column(fields["hostnames"]),
+        "owner_ids": _Column(fields["owner"], owner_ids),
+        "department": _Column(fields["department"], single=True),
+        "criticality": _Column(fields["criticality"], single=True),
     }
     return AssetRows("host_id", columns)
 
 
+def host_form(instance: Instance, values: Mapping[str, str | None]) -> dict[str, str]:
+    """What is sent to set these values of a host, by the inventory's fields; an empty text clears one."""
+    fields = host_fields(instance)
+    named = {fields[name].name: value or "" for name, value in values.items()}
+    return {field: value for field, value in named.items() if field}
+
+
 def user_rows(instance: Instance) -> AssetRows:
     """How user assets become rows of inventory_users."""
-    named = ("user_email", "directory_user_sam_account_name", "directory_user_surname")
+    value = Field(instance.platform_user_value_field, "platform_user_value_field")
     columns = {
-        "user_value": _Column(instance.platform_user_value_field, "platform_user_value_field"),
-        **{name: _Column(name) for name in named},
-        "user_department": _Column("user_department", single=True),
-        "criticality": _Column("criticality", single=True),
+        "user_value": _Column(value),
+        **{name: _Column(Field(name, "")) for name in FIELDS},
+        "user_department": _Column(Field("user_department", ""), single=True),
+        "criticality": _Column(Field("criticality", ""), single=True),
     }
     return AssetRows("user_id", columns)

@@ -55,6 +55,8 @@ class InventorySession:
         self._lock = threading.RLock()
         self._session: requests.Session | None = None
         self._given_up: str | None = None
+        self.needed_code = False
+        """Whether a log-in so far needed a verification code."""
 
     def close(self) -> None:
         """Close the connections."""
@@ -147,6 +149,7 @@ class InventorySession:
                     f"asks {self._email} for a verification code; set platform.mfa_secret to the account's "
                     "TOTP secret"
                 )
+            self.needed_code = True
             code = self._codes.next()
             refusal = self._call(session, "POST", MFA, secrets=(code,), data={"code": code}).refusal
             if refusal is None:

@@ -8,7 +8,6 @@ import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Annotated, Any, Generic, Self, TypeVar
 from urllib.parse import quote
@@ -18,14 +17,17 @@ import polars as pl
 from msgspec import Struct, field
 from requests.auth import HTTPBasicAuth
 
-from ownership.windows import day_start
+from ownership.windows import Window, day_start
 from resources.errors import (
     AuthenticationError,
     ConfigurationError,
     PermissionDeniedError,
     ProtocolError,
 )
+from resources.findings import Finding
 from resources.http import Answer, Transport, retrying
+from resources.search.findings import search_findings
+from resources.search.source import DayOfLogons
 from resources.settings import Instance, Secret
 
 LARGEST_PAGE = 50_000  # pairs; every page collects again from the start, so large pages are cheap
@@ -131,23 +133,6 @@ class _Found(_Part, Generic[A_co]):
     aggregations: A_co | None = None
 
 
-@dataclass(frozen=True)
-class DayOfLogons:
-    """What the index holds for one day.
-
-    `counts`: document_hostname, document_username, events; one row a pair, events >= 1. A document with
-    several users counts once for each. The totals count documents: `matching` the query, of them
-    `lacking_user` and `lacking_host`; empty and `-` count as lacking (rules 1.3).
-    """
-
-    day: date
-    fetched_at: datetime
-    matching: int
-    lacking_user: int
-    lacking_host: int
-    counts: pl.DataFrame
-
-
 class SearchClient:
     """The search service of one instance, a context manager. Opening it resolves the secrets.
 
@@ -178,6 +163,15 @@ class SearchClient:
 
     def __exit__(self, *_: object) -> None:
         self._session.close()
+
+    @property
+    def fingerprint(self) -> str:
+        """Changes exactly when the same day could be counted differently (rules 4.3)."""
+        return self._instance.extraction_fingerprint
+
+    def findings(self, window: Window) -> Iterator[Finding]:
+        """Try the service, query and fields over the window, and tell what is well and what to mend."""
+        return search_findings(self._instance, self, window)
 
     def logons(self, days: Sequence[date]) -> Iterator[DayOfLogons]:
         """Count the logon events of each day, in the order given, several days at once.
@@ -213,6 +207,12 @@ class SearchClient:
         return _totals(
             self._search([self._between(first, last)], aggregations, _Found[_FirstPage], count_documents=True)
         )
+
+    def documents(self, first: date, last: date) -> int:
+        """Count all documents from `first` to `last`, matching or not; raises what `logons` raises."""
+        on_days = [self._between(first, last)]
+        found = self._search(on_days, {}, _Found[_Part], count_documents=True, query={"match_all": {}})
+        return found.hits.total.value
 
     def undated(self) -> int:
         """Count the documents of all times that match the query when none of them has `time_field`; else 0.
@@ -363,6 +363,7 @@ class SearchClient:
         shape: type[_Found[A_co]],
         *,
         count_documents: bool | int,
+        query: dict[str, Any] | None = None,
     ) -> _Found[A_co]:
         """Aggregate the matching documents.
 
@@ -371,11 +372,12 @@ class SearchClient:
             aggregations: what to aggregate.
             shape: of the answer.
             count_documents: whether to count the documents, or up to how many.
+            query: what takes the place of the instance's query.
         """
         body = {
             "size": 0,
             "track_total_hits": count_documents,
-            "query": {"bool": {"filter": [*filters, self._query()]}},
+            "query": {"bool": {"filter": [*filters, query or self._query()]}},
             "aggs": aggregations,
         }
         answer: Answer = retrying(self._sleep)(self._post, body)

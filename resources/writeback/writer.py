@@ -23,9 +23,7 @@ from resources.errors import (
     SessionExpiredError,
     TransientError,
 )
-from resources.inventory.client import InventoryClient
-from resources.inventory.records import host_rows
-from resources.settings import Instance
+from resources.inventory.adapter import Inventory
 from resources.store.tables import Tables
 from resources.writeback.journal import Journal, Result, Values
 from resources.writeback.pace import GIVE_UP_SECONDS, Pace
@@ -114,9 +112,7 @@ class Writer:
     all writes for long, or when it says yes and sets nothing.
 
     Args:
-        inventory: the client to read and write with.
-        instance: its field names and limits.
-        list_hosts: lists inventory_hosts anew. Used where the service cannot read one asset (rules 7.1).
+        inventory: to read and write with.
         journal: told before each look that a request may follow.
         pace: how fast the service lets us write.
         clock: seconds that only go forward.
@@ -125,9 +121,7 @@ class Writer:
 
     def __init__(
         self,
-        inventory: InventoryClient,
-        instance: Instance,
-        list_hosts: Callable[[], pl.DataFrame],
+        inventory: Inventory,
         journal: Journal,
         *,
         pace: Pace | None = None,
@@ -135,13 +129,11 @@ class Writer:
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._inventory = inventory
-        self._instance = instance
         self._journal = journal
         self._pace = pace or Pace(clock=clock, sleep=sleep)
         self._clock = clock
         self._sleep = sleep
-        self._readable = instance.platform.contract.read is not None
-        self._list_hosts = list_hosts
+        self._readable = inventory.reads_single_hosts
         self._listed: dict[str, Row] = {}
         self._listed_at = 0.0
         self._lock = Lock()
@@ -193,12 +185,12 @@ class Writer:
         shown, for then no write gets past its look.
 
         Raises:
-            AuthenticationError, TransientError: as from `InventoryClient.read`.
+            AuthenticationError, TransientError: as from `Inventory.host`.
         """
         looks = []
         for host_id in host_ids:
             try:
-                looks.append(host_rows(self._instance).record(host_id, self._inventory.read(host_id)))
+                looks.append(self._inventory.host(host_id))
             except (AuthenticationError, TransientError):
                 raise
             except ServiceError:
@@ -275,7 +267,7 @@ class Writer:
             attempt.sent = new
 
         try:
-            self._inventory.update(row["host_id"], self._form(values), right_before=right_before)
+            self._inventory.write(row["host_id"], values, right_before=right_before)
         except (SessionExpiredError, AuthenticationError):
             attempt.turned_away_at = self._clock()
             raise
@@ -385,11 +377,9 @@ class Writer:
         return self._in_vain(len(denied)), [Result(host_id, "intended", message) for host_id in denied]
 
     def _in_vain(self, writes: int) -> str:
-        call = self._instance.platform.contract.update
         return (
-            f"The inventory service at {self._instance.platform.url} said yes to {writes} writes, and none "
-            f"of the hosts holds the value; check platform.contract.update (path {call.path}, id_param "
-            f"{call.id_param}) and platform_user_field ({self._instance.platform_user_field})"
+            f"{self._inventory.where} said yes to {writes} writes, and none of the hosts holds the value; "
+            f"check {self._inventory.how_written}"
         )
 
     def _look(self, row: Row, *, not_before: float | None = None) -> Row:
@@ -405,7 +395,7 @@ class Writer:
         """
         host_id = row["host_id"]
         if self._readable:
-            host = host_rows(self._instance).record(host_id, self._inventory.read(host_id))
+            host = self._inventory.host(host_id)
         else:
             with self._lock:
                 if not_before is not None and self._listed_at <= not_before:
@@ -421,18 +411,8 @@ class Writer:
 
     def _relist(self) -> None:
         began = self._clock()
-        self._listed = {row["host_id"]: row for row in self._list_hosts().iter_rows(named=True)}
+        self._listed = {row["host_id"]: row for row in self._inventory.hosts().iter_rows(named=True)}
         self._listed_at = began
-
-    def _form(self, values: Values) -> dict[str, str]:
-        """The fields to send, by the inventory's names."""
-        enriched = self._instance.platform.contract.enrich_fields
-        names = {
-            "owner": self._instance.platform_user_field,
-            "department": enriched.user_department,
-            "criticality": enriched.criticality,
-        }
-        return {name: values[field] or "" for field, name in names.items() if name and field in values}
 
 
 def write_all(
@@ -546,7 +526,7 @@ def _left_alone(row: Row, host: Row | None) -> Result | None:
     return told if isinstance(told, Result) else None
 
 
-def settle_leftovers(journal: Journal, tables: Tables, hosts: pl.DataFrame, instance: Instance) -> int:
+def settle_leftovers(journal: Journal, tables: Tables, hosts: pl.DataFrame, target: str) -> int:
     """Settle the writes of runs that were cut off, from what the inventory holds now (rules 7.3).
 
     Those of another target stay open. A host to which no request went out was not written, whatever it holds:
@@ -556,14 +536,14 @@ def settle_leftovers(journal: Journal, tables: Tables, hosts: pl.DataFrame, inst
         journal: its rows move into owner_writes.
         tables: where owner_writes lies.
         hosts: inventory_hosts, listed after those runs had ended.
-        instance: says which target is its own; rows of before 0.2.0 are, too.
+        target: of the instance (`Instance.target`); rows of before 0.2.0 count as its own.
 
     Returns:
         How many writes were still unknown and are settled.
     """
     listed = {row["host_id"]: row for row in hosts.iter_rows(named=True)}
     settled = 0
-    for run_id in runs_on_target(journal, instance):
+    for run_id in runs_on_target(journal, target):
         unsent = journal.unsent(run_id)
         for row in journal.rows(run_id).filter(outcome="intended").iter_rows(named=True):
             host = listed.get(row["host_id"])
@@ -582,9 +562,9 @@ def settle_leftovers(journal: Journal, tables: Tables, hosts: pl.DataFrame, inst
     return settled
 
 
-def runs_on_target(journal: Journal, instance: Instance) -> list[str]:
-    """Runs with rows in the journal that wrote to the instance's target, the oldest first."""
-    return [run_id for run_id, target in journal.targets().items() if target in {None, instance.target}]
+def runs_on_target(journal: Journal, target: str) -> list[str]:
+    """Runs with rows in the journal that wrote to this target, the oldest first."""
+    return [run_id for run_id, other in journal.targets().items() if other in {None, target}]
 
 
 def _settled(row: Row, host: Row | None) -> Result:

@@ -23,7 +23,7 @@ STEPS = [
     (Journal, "attempting"),
     (Journal, "sending"),
     (Journal, "complete"),
-    (Journal, "forget"),
+    (Journal, "delete"),
     (InventoryClient, "read"),
     (InventoryClient, "update"),
 ]

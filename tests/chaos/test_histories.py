@@ -21,7 +21,6 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
-from assets_defs.inventory import list_hosts, list_users
 from assets_defs.run import ScanOptions, ScanRun
 from assets_defs.writing import apply_plan, store_plan, undo_run, write_planned
 from ownership.decisions import owner_decisions
@@ -30,6 +29,7 @@ from ownership.rules import Rules
 from ownership.shares import host_user_shares
 from ownership.windows import Window
 from resources.errors import AssetOwnersError, ConfigurationError
+from resources.inventory.adapter import AssetInventory
 from resources.inventory.client import InventoryClient
 from resources.store.tables import Tables
 from resources.writeback.journal import Journal
@@ -300,7 +300,7 @@ class Histories(RuleBasedStateMachine):
                 own_days=None,
                 tables=home.tables,
                 search=pytest.fail,
-                inventory=lambda: client,
+                inventory=lambda: AssetInventory(instance, client),
             )
             end, failure = "came to their end", None
             try:
@@ -331,7 +331,8 @@ class Histories(RuleBasedStateMachine):
 
     def decide(self, scan, home):
         """What the assets before the sink do, from evidence made by hand; stored unchecked, to be fast."""
-        hosts, users = list_hosts(scan), list_users(scan)
+        inventory = scan.inventory()
+        hosts, users = inventory.hosts(), inventory.users()
         decisions = owner_decisions(
             self.shares,
             username_matches(self.shares, users, user_value_field="user_email"),

@@ -6,7 +6,7 @@ import pytest
 from ownership.declaration import polars_schema
 from ownership.tables import InventoryHosts, InventoryUsers
 from resources.errors import ProtocolError
-from resources.inventory.records import host_rows, user_rows
+from resources.inventory.records import host_rows, owner_ids, user_rows
 from tests.resources.samples import instance, instance_content
 
 HOST = {
@@ -136,8 +136,8 @@ COLUMNS = {"asset_owner": "owner_ids", "search_agent_name": "hostnames"}
     [
         ("asset_owner", "platform_user_field must name a field of text"),
         ("search_agent_name", "platform_hostname_field must name a field of text"),
-        ("department", "the inventory must hold text there"),
-        ("criticality", "the inventory must hold text there"),
+        ("department", "platform.contract.enrich_fields.user_department must name a field of text"),
+        ("criticality", "platform.contract.enrich_fields.criticality must name a field of text"),
     ],
 )
 def test_a_host_field_of_another_type_is_null_and_the_problem_names_field_and_remedy(field, remedy, wrong):
@@ -197,3 +197,27 @@ def test_a_value_field_of_another_type_names_its_setting():
 def test_several_values_where_one_is_written_are_refused(field):
     with pytest.raises(ProtocolError, match=f"Asset h-1: its field {field} holds a list"):
         host({**HOST, field: ["a", "b"]})
+
+
+@pytest.mark.parametrize(
+    ("value", "owners"),
+    [
+        (None, []),
+        ("", []),
+        ([], []),
+        ([None, ""], []),
+        ("u1", ["u1"]),
+        (7, ["7"]),
+        (0, ["0"]),
+        (["u1"], ["u1"]),
+        (["u1", None, 2], ["u1", "2"]),
+    ],
+)
+def test_no_owner_is_null_empty_or_an_empty_list(value, owners):
+    assert owner_ids(value) == owners
+
+
+@pytest.mark.parametrize("value", [True, 1.5, {"id": "u1"}, [["u1"]], [{"id": "u1"}]])
+def test_an_owner_that_is_no_id_is_refused(value):
+    with pytest.raises(TypeError, match="an owner is an id or a list of ids, not"):
+        owner_ids(value)

@@ -23,7 +23,7 @@ from resources.writeback.pace import Pace
 from resources.writeback.writer import Writer, settle_leftovers, without_changed_hosts, write_all
 from sandbox.inventory import BrokenOff, InventoryService, InventoryState, ServiceOptions
 from tests.ownership.builders import TARGET, host, hosts
-from tests.resources.inventory_world import ADMIN, READER, TENANT, Watch, client
+from tests.resources.inventory_world import ADMIN, READER, TENANT, Watch, client, seen
 from tests.resources.samples import instance, instance_content
 
 ROOT = Path(__file__).parents[3]
@@ -84,7 +84,7 @@ def writer(service, tmp_path, journal):
         inventory = client(tmp_path, service.url, account, contract=contract)
         opened.append(inventory)
         platform = {**instance_content()["platform"], "contract": contract or {}}
-        return Writer(inventory, instance(platform=platform), listed, journal)
+        return Writer(seen(inventory, instance(platform=platform), listed), journal)
 
     yield open_writer
     for inventory in opened:
@@ -178,7 +178,7 @@ def test_fields_go_by_the_names_of_instance_and_contract(service, tmp_path, stat
     settings = instance(platform=platform, platform_user_field="keeper")
     with client(tmp_path, service.url, contract=contract) as inventory:
         planned = row("h-x", new=values("u-2", "Sales", "high"))
-        result = Writer(inventory, settings, hosts, journal).write(planned)
+        result = Writer(seen(inventory, settings, hosts), journal).write(planned)
     assert (result.outcome, result.old_values) == ("written", values(department="Old"))
     asset = state.asset("h-x")
     assert (asset["keeper"], asset["user_department"], asset["risk"]) == ("u-2", "Sales", "low")
@@ -351,7 +351,7 @@ def test_sessions_that_do_not_last_end_the_writing(state, tmp_path, journal):
         watch = Watch(service)
         with client(tmp_path, service.url) as inventory:
             planned = plan(*(f"h-{number}" for number in range(40)))
-            ended_by = carry_out(planned, Writer(inventory, instance(), hosts, journal), journal)
+            ended_by = carry_out(planned, Writer(seen(inventory, instance(), hosts), journal), journal)
     assert ended_by
     assert "session" in ended_by
     assert sum(watch.calls.values()) < 60
@@ -398,7 +398,7 @@ def test_a_service_that_never_takes_a_write_ends_the_writing(service, tmp_path, 
     )
     clock = Clock()
     with client(tmp_path, service.url) as inventory:
-        writer = Writer(inventory, instance(), hosts, journal, clock=clock, sleep=clock.sleep)
+        writer = Writer(seen(inventory, instance(), hosts), journal, clock=clock, sleep=clock.sleep)
         ended_by = carry_out(plan("h-0", "h-1"), writer, journal, concurrency=1)
     assert ended_by
     assert "asks to wait for longer than 600 s" in ended_by
@@ -414,7 +414,7 @@ def patient(service, tmp_path, journal):
     """Opens a writer whose waits pass at once."""
     with client(tmp_path, service.url) as inventory:
         clock = Clock()
-        yield Writer(inventory, instance(), hosts, journal, clock=clock, sleep=clock.sleep)
+        yield Writer(seen(inventory, instance(), hosts), journal, clock=clock, sleep=clock.sleep)
 
 
 def test_who_gives_the_same_owner_while_we_wait_is_not_taken_for_us(service, state, patient):
@@ -489,7 +489,7 @@ def test_a_host_that_waits_for_its_turn_was_surely_sent_nothing(service, tmp_pat
     with client(tmp_path, service.url) as inventory:
         pace = Pace(clock=clock, sleep=sleep)
         pace.refused(turn=0.0, retry_after=30)
-        guarded = Writer(inventory, instance(), hosts, journal, pace=pace, clock=clock, sleep=sleep)
+        guarded = Writer(seen(inventory, instance(), hosts), journal, pace=pace, clock=clock, sleep=sleep)
         assert carry_out(plan("h-0"), guarded, journal) is None
     assert unsent
     assert set(map(frozenset, unsent)) == {frozenset({"h-0"})}
@@ -511,7 +511,7 @@ def test_whoever_waits_sends_nothing_more_when_the_run_has_ended(service, tmp_pa
         raise KeyboardInterrupt
 
     with client(tmp_path, service.url) as inventory:
-        guarded = Writer(inventory, instance(), hosts, journal, clock=clock, sleep=sleep)
+        guarded = Writer(seen(inventory, instance(), hosts), journal, clock=clock, sleep=sleep)
         with pytest.raises(KeyboardInterrupt):
             carry_out(plan("h-0", "h-1", "h-2", "h-3"), guarded, journal, concurrency=2, progress=interrupt)
     assert clock.now < 100, "it does not go on until the service is given up"
@@ -571,7 +571,9 @@ def test_a_machine_that_is_always_too_slow_sends_nothing(service, tmp_path, jour
     clock = Slow()
     watch = Watch(service)
     with client(tmp_path, service.url) as inventory:
-        result = Writer(inventory, instance(), hosts, journal, clock=clock, sleep=clock.sleep).write(row())
+        result = Writer(seen(inventory, instance(), hosts), journal, clock=clock, sleep=clock.sleep).write(
+            row()
+        )
     assert (result.outcome, watch.calls[UPDATE]) == ("failed", 0)
     assert "was not sent" in str(result.message)
 
@@ -931,12 +933,14 @@ KILLED = """
 import sys
 from pathlib import Path
 from resources.writeback.journal import Journal
-from tests.resources.test_writeback import ADMIN, carry_out, client, hosts, instance, plan, Writer
+from tests.resources.writeback.test_writer import (
+    ADMIN, carry_out, client, hosts, instance, plan, seen, Writer
+)
 
 folder = Path(sys.argv[1])
 with Journal(folder / "writes.sqlite") as journal, client(folder, sys.argv[2]) as inventory:
     planned = plan(*(f"h-{number}" for number in range(10)))
-    carry_out(planned, Writer(inventory, instance(), hosts, journal), journal, concurrency=1)
+    carry_out(planned, Writer(seen(inventory, instance(), hosts), journal), journal, concurrency=1)
 """
 
 
@@ -963,7 +967,7 @@ def test_a_killed_run_is_settled_from_what_the_inventory_holds(service, state, t
     with Journal(tmp_path / "writes.sqlite") as journal:
         found = outcomes(journal)
         assert [found[f"h-{number}"] for number in range(10)] == ["written"] * 4 + ["intended"] * 6
-        assert settle_leftovers(journal, tables, listed(state), instance()) == 6
+        assert settle_leftovers(journal, tables, listed(state), instance().target) == 6
         assert list(journal.targets()) == []
     rows = tables.run_writes("run-1").sort("host_id")
     assert rows["outcome"].to_list() == ["written"] * 5 + ["not_written"] * 5
@@ -1013,7 +1017,7 @@ def test_what_was_sent_when_a_run_was_cut_off_is_settled_by_what_the_host_holds(
     journal.intend(plan("h-0", **WRITTEN).with_columns(outcome=pl.lit("intended")))
     journal.attempting("run-1", "h-0")
     journal.sending("run-1", "h-0", old_values=sent["old"], new_values=sent["new"])
-    assert settle_leftovers(journal, tables, hosts(*held), instance()) == 1
+    assert settle_leftovers(journal, tables, hosts(*held), instance().target) == 1
     stored = tables.run_writes("run-1").row(0, named=True)
     told = (stored["outcome"], stored["old_values"], stored["new_values"])
     assert told == (outcome, sent["old"], sent["new"])
@@ -1025,7 +1029,10 @@ def test_a_lost_answer_is_still_told_when_the_write_is_settled(journal, tables):
         journal.attempting("run-1", host_id)
         journal.sending("run-1", host_id, old_values=WRITTEN["old"], new_values=WRITTEN["new"])
         journal.complete(Result(host_id, "intended", "Reset."), run_id="run-1", completed_at=NOON)
-    assert settle_leftovers(journal, tables, hosts(holding("h-0", "u-1"), holding("h-1")), instance()) == 2
+    assert (
+        settle_leftovers(journal, tables, hosts(holding("h-0", "u-1"), holding("h-1")), instance().target)
+        == 2
+    )
     assert tables.run_writes("run-1").sort("host_id").select("outcome", "message").rows() == [
         ("written", "Reset.; the inventory holds the value"),
         ("not_written", "Reset.; the inventory does not hold the value"),
@@ -1034,7 +1041,7 @@ def test_a_lost_answer_is_still_told_when_the_write_is_settled(journal, tables):
 
 def test_a_host_that_was_sent_nothing_was_not_written_whoever_gave_it_the_owner(journal, tables):
     journal.intend(plan("h-0").with_columns(outcome=pl.lit("intended")))
-    assert settle_leftovers(journal, tables, hosts(holding("h-0", "u-1")), instance()) == 1
+    assert settle_leftovers(journal, tables, hosts(holding("h-0", "u-1")), instance().target) == 1
     assert tables.run_writes("run-1")["outcome"].to_list() == ["not_written"]
 
 
@@ -1042,14 +1049,17 @@ def test_after_a_loss_of_power_the_inventory_alone_tells(journal, tables, monkey
     """What was sent is not on disk at once, so the journal may not know of it."""
     journal.intend(plan("h-0", "h-1").with_columns(outcome=pl.lit("intended")))
     monkeypatch.setattr("resources.writeback.journal._boot", lambda: "the next start")
-    assert settle_leftovers(journal, tables, hosts(holding("h-0", "u-1"), holding("h-1")), instance()) == 2
+    assert (
+        settle_leftovers(journal, tables, hosts(holding("h-0", "u-1"), holding("h-1")), instance().target)
+        == 2
+    )
     assert tables.run_writes("run-1")["outcome"].to_list() == ["written", "not_written"]
 
 
 def test_leftovers_of_all_runs_are_settled_and_keep_what_was_known(journal, tables):
     journal.intend(plan("h-0", run_id="first").with_columns(outcome=pl.lit("intended")))
     journal.intend(plan("h-0", run_id="second").with_columns(outcome=pl.lit("failed"), message=pl.lit("No.")))
-    assert settle_leftovers(journal, tables, hosts(), instance()) == 1
+    assert settle_leftovers(journal, tables, hosts(), instance().target) == 1
     stored = tables.writes().sort("run_id").collect()
     assert stored.select("run_id", "outcome").rows() == [("first", "not_written"), ("second", "failed")]
     assert stored["message"].to_list()[1] == "No."
@@ -1156,7 +1166,7 @@ def test_a_list_that_fails_is_no_look(service, tmp_path, journal):
 
     settings = instance(platform={**instance_content()["platform"], "contract": UNREADABLE})
     with client(tmp_path, service.url, contract=UNREADABLE) as inventory:
-        guarded = Writer(inventory, settings, listed, journal, clock=clock, sleep=clock.sleep)
+        guarded = Writer(seen(inventory, settings, listed), journal, clock=clock, sleep=clock.sleep)
         turned_away_at = clock()
         clock.sleep(1)
         for host_id in ("h-0", "h-1"):
@@ -1187,7 +1197,7 @@ def test_a_name_that_was_compared_otherwise_is_settled_all_the_same(journal, tab
     journal.intend(plan("h-0").with_columns(outcome=pl.lit("intended"), hostname=pl.lit(planned)))
     journal.attempting("run-1", "h-0")
     listed = hosts(host("h-0", "PC-0.corp.example", owners=("u-1",)))
-    assert settle_leftovers(journal, tables, listed, instance()) == 1
+    assert settle_leftovers(journal, tables, listed, instance().target) == 1
     assert tables.run_writes("run-1")["outcome"].to_list() == ["written"]
 
 
@@ -1200,7 +1210,7 @@ def test_a_host_with_another_name_by_now_is_settled_by_what_it_holds_and_told(
     journal.intend(plan("h-0").with_columns(outcome=pl.lit("intended")))
     journal.attempting("run-1", "h-0")
     renamed = host("h-0", "PC-9", owners=(owner,) if owner else ())
-    assert settle_leftovers(journal, tables, hosts(renamed), instance()) == 1
+    assert settle_leftovers(journal, tables, hosts(renamed), instance().target) == 1
     settled = tables.run_writes("run-1").row(0, named=True)
     assert settled["outcome"] == outcome
     assert settled["message"].endswith(", and another name: the id may belong to another machine by now")
@@ -1210,5 +1220,8 @@ def test_an_undo_on_a_host_with_another_name_by_now_was_not_carried_out(journal,
     """A new machine under the id holds nothing of what was written either."""
     journal.intend(plan("h-0", **UNDONE).with_columns(outcome=pl.lit("intended")))
     journal.attempting("run-1", "h-0")
-    assert settle_leftovers(journal, tables, hosts(host("h-0", "PC-9", department="Old")), instance()) == 1
+    assert (
+        settle_leftovers(journal, tables, hosts(host("h-0", "PC-9", department="Old")), instance().target)
+        == 1
+    )
     assert tables.run_writes("run-1")["outcome"].to_list() == ["not_written"]

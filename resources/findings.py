@@ -1,0 +1,78 @@
+"""What a try of a service finds: `asset-owners check` prints it, each service's room makes it."""
+
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Literal, TypeVar
+from urllib.parse import urlsplit
+
+from resources.errors import AssetOwnersError
+from resources.http import Transport
+
+State = Literal["ok", "warning", "wrong", "not tried"]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """How it went, what was tried (by the name of its setting, if it has one), and what to do about it."""
+
+    state: State
+    what: str
+    text: str
+
+
+def attempt(what: str, call: Callable[[], T]) -> Generator[Finding, None, T | None]:
+    """Call and give the result; a failure is a finding, and gives None."""
+    try:
+        return call()
+    except AssetOwnersError as error:
+        yield Finding("wrong", what, str(error))
+        return None
+
+
+def not_tried(reason: str, *names: str) -> Iterator[Finding]:
+    """Tell what a failure makes impossible to try."""
+    for what in names:
+        yield Finding("not tried", what, reason)
+
+
+def reached(
+    service: str, section: str, url: str, method: str, path: str, *, ignore_ssl: bool, ca_file: Path | None
+) -> Generator[Finding, None, bool]:
+    """Send one request without credentials: whatever HTTP answer comes, the service is reached.
+
+    Args:
+        service: its name in messages.
+        section: prefix of its settings, "" or "platform.".
+        url: its base URL.
+        method: of the request.
+        path: of the request.
+        ignore_ssl: as set for the service.
+        ca_file: as set for the service.
+    """
+    parts = urlsplit(url)
+    if parts.scheme == "http" and not _is_this_machine(parts.hostname or ""):
+        yield Finding("warning", f"{section}url", "http:// sends the password in the clear; use https://")
+    if parts.scheme == "https" and ignore_ssl:
+        text = (
+            "is on: whoever stands between can pose as the service and read the password; "
+            f"better set {section}ca_file"
+        )
+        yield Finding("warning", f"{section}ignore_ssl", text)
+    transport = Transport(service, section, url, ignore_ssl=ignore_ssl, ca_file=ca_file)
+    with transport.new_session() as session:
+        answer = yield from attempt("connection", lambda: transport.send(session, method, path))
+    if answer is None:
+        return False
+    trusted = parts.scheme == "https" and not ignore_ssl
+    yield Finding("ok", "connection", "answers, and its certificate is trusted" if trusted else "answers")
+    return True
+
+
+def _is_this_machine(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
