@@ -1,7 +1,8 @@
 """What materializations tell in the UI: tables and plots to look at, and numbers that it plots over time.
 
 Dagster shows Markdown of less than 1,000 characters in place, anything longer behind a click, so tables are
-short and plots are entries of their own.
+short and plots are entries of their own. The plotting library is imported when a plot is made: starting the
+program need not wait for it.
 """
 
 from typing import Any
@@ -11,10 +12,11 @@ import polars as pl
 
 from ownership.coverage import funnel, owned_percent
 from ownership.decisions import summary
-from reports import plots
 from reports.markdown import table
 
 MOST_EXAMPLES = 8
+MOST_DAYS = 400
+"""Days in one plot: more would be narrower than a dot of the screen."""
 
 
 def examples(rows: pl.DataFrame, *, own_words: tuple[str, ...] = ()) -> dg.MarkdownMetadataValue:
@@ -28,8 +30,12 @@ def of_days(days: pl.DataFrame) -> dict[str, Any]:
     Args:
         days: Rows of `ownership.coverage.events_by_day`, at least one.
     """
+    from reports.charts import as_markdown, days_plot
+
     lacking = days.filter(pl.col("state") != "ok").select("day", "state", "events").reverse()
-    found = {"events_by_day": _plot(plots.events_by_day_plot(days), "logon events by day")}
+    shown = days.tail(MOST_DAYS)
+    title = f"Logon events by day, {shown['day'][0]} to {shown['day'][-1]}"
+    found = {"events_by_day": dg.MetadataValue.md(as_markdown(days_plot(shown), title))}
     return (
         found
         if lacking.is_empty()
@@ -85,14 +91,15 @@ def of_shares(shares: pl.DataFrame, *, threshold_percent: int) -> dict[str, Any]
         shares: Rows of `host_user_shares`.
         threshold_percent: The share to exceed where a host has several users.
     """
+    from reports.charts import as_markdown, shares_plot
+
     leaders = shares.filter(rank=1)
+    plot = shares_plot(leaders, threshold_percent=threshold_percent)
     return {
         "events": shares["events"].sum(),
         "hosts": leaders.height,
         "users": shares["username"].n_unique(),
-        "winning_shares": _plot(
-            plots.winning_shares_plot(leaders, threshold_percent=threshold_percent), "hosts by winning share"
-        ),
+        "winning_shares": dg.MetadataValue.md(as_markdown(plot, "Hosts by winning share")),
     }
 
 
@@ -103,12 +110,15 @@ def of_decisions(decisions: pl.DataFrame, *, events: int) -> dict[str, Any]:
         decisions: Rows of `owner_decisions`.
         events: Logon events that they rest on.
     """
+    from reports.charts import as_markdown, funnel_plot
+
     stages = funnel(decisions)
+    plot = as_markdown(funnel_plot(stages), "Hosts from evidence to owner")
     unbroken = stages.with_columns(pl.col("stage").str.replace_all(" ", "\u00a0"))
     words = table(unbroken, own_words=("stage", "left_out"))
     return {
         "funnel": dg.MetadataValue.md(f"{events:,} logon events\n\n{words}"),
-        "funnel_plot": _plot(plots.funnel_plot(stages), "hosts from evidence to owner"),
+        "funnel_plot": dg.MetadataValue.md(plot),
         "events": events,
         "hosts_owned_percent": round(owned_percent(decisions), 1),
         "hosts_to_write": decisions.filter(action="write").height,
@@ -161,7 +171,3 @@ def of_writes(writes: pl.DataFrame, decisions: pl.DataFrame) -> dict[str, Any]:
         columns = ("host_id", "existing_owner", "resolved_owner", "share")
         found["first_conflicts"] = examples(conflicts.select(columns))
     return found
-
-
-def _plot(png: bytes, alt: str) -> dg.MarkdownMetadataValue:
-    return dg.MetadataValue.md(plots.as_markdown(png, alt))

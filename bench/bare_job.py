@@ -4,13 +4,11 @@ import sys
 from pathlib import Path
 
 import dagster as dg
-import matplotlib.backends.backend_agg
-import matplotlib.figure  # noqa: F401  (imported because a run does)
 import pandera.backends.polars.builtin_checks  # noqa: F401  (imported because a run does)
-import PIL.Image  # noqa: F401  (imported because a run does)
 
 from pipelines.cli import app, run  # noqa: F401  (imported because a run does)
 from pipelines.dagster_home import dagster_instance
+from reports import charts  # noqa: F401  (imported because a run does)
 
 ASSETS = 8
 

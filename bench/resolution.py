@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
-import matplotlib.figure
 import polars as pl
 
 from bench.evidence import RUN, SLUG, WINDOW, prepare
@@ -24,7 +23,6 @@ from resources.store.tables import Tables
 EXCLUDED = ("svc_*", "*$")
 DECIDED_AT = datetime(2026, 1, 31, tzinfo=UTC)
 PANDAS = HOME / "packages"
-PLOT = Path(__file__).with_name("resolution.png")
 
 MACROS = r"""
 CREATE TEMP MACRO fold(name) AS nullif(nullif(trim(nfc_normalize(lower(name))), ''), '-');
@@ -190,7 +188,7 @@ def measure(home: Path, size: Size, repetitions: int, *, pandas: Path | None) ->
 
 
 def measure_slope(home: Path, rows: list[int], repetitions: int) -> Experiment:
-    """Resolve ever more rows, a fortieth as many hosts and a fiftieth as many users, and plot the time."""
+    """Resolve ever more rows, a fortieth as many hosts and a fiftieth as many users."""
     timings = []
     for number in rows:
         folder = home / f"evidence-{number}"
@@ -205,7 +203,6 @@ def measure_slope(home: Path, rows: list[int], repetitions: int) -> Experiment:
 
     mean = growth(0, len(rows) - 1)
     steepest = max(growth(number, number + 1) for number in range(len(rows) - 1))
-    _plot(rows, [timing.minimum for timing in timings])
     return Experiment(
         f"Resolution: {rows[0]:,} to {rows[-1]:,} rows",
         timings,
@@ -214,21 +211,8 @@ def measure_slope(home: Path, rows: list[int], repetitions: int) -> Experiment:
             Figure(3, "twice the rows, the steepest step", steepest, None, "times", "≤", 2.2),
             memory(3, f"{rows[-1]:,} rows: peak memory", timings[-1], 8),
         ],
-        [f"![Seconds over rows]({PLOT.name})", *(timing.where for timing in timings[-2:])],
+        [timing.where for timing in timings[-2:]],
     )
-
-
-def _plot(rows: list[int], seconds_taken: list[float]) -> None:
-    """Seconds over rows, both by powers of ten; beside them a line in proportion to the rows."""
-    figure = matplotlib.figure.Figure(figsize=(6.4, 4), layout="constrained")
-    axes = figure.subplots()
-    axes.loglog(rows, seconds_taken, "o-", label="from Parquet to stored decisions")
-    straight = [seconds_taken[0] * number / rows[0] for number in rows]
-    axes.loglog(rows, straight, ":", color="grey", label="in proportion to the first")
-    axes.set(xlabel="rows (day, host, user)", ylabel="seconds", title="Resolution")
-    axes.grid(alpha=0.3)
-    axes.legend(frameon=False)
-    figure.savefig(PLOT)
 
 
 def differences(home: Path) -> list[str]:

@@ -52,7 +52,7 @@ def logons_on(hosts):
 
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(
-    [__name__, "pipelines.cli.run", "alembic.config", "hypothesis", "matplotlib.backends.backend_agg"]
+    [__name__, "pipelines.cli.run", "alembic.config", "hypothesis", "reports.charts"]
 )
 
 
