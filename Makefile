@@ -2,10 +2,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
-PANDAS := var/bench/packages
 PICTURES := lineage owner_decisions launchpad report
 
-.PHONY: setup lock test bench pandas chaos demo ui docs images clean
+.PHONY: setup lock test bench chaos demo ui docs images clean
 
 setup: $(INSTALLED)
 
@@ -22,8 +21,6 @@ $(INSTALLED): requirements.lock pyproject.toml
 lock:
 	uv pip compile --universal --generate-hashes --no-emit-index-url --python-version 3.11 \
 	  --all-extras --group dev --upgrade pyproject.toml --output-file requirements.lock
-	uv pip compile --universal --generate-hashes --no-emit-index-url --python-version 3.11 \
-	  --group bench --constraint requirements.lock --upgrade --output-file requirements-bench.lock
 
 test: setup
 	$(BIN)/ruff check
@@ -37,16 +34,8 @@ chaos: setup
 	$(BIN)/pytest tests/chaos --chaos 100 --timeout 7200
 
 # Measures and writes bench/results.md: under five minutes; LONG=1 at full sizes, most of an hour.
-bench: pandas
+bench: setup
 	$(BIN)/python -m bench $(if $(LONG),--long) $(ONLY)
-
-# Only a contender needs pandas, so it stays out of the environment.
-pandas: setup $(PANDAS)
-
-$(PANDAS): requirements-bench.lock
-	rm -rf $@
-	$(BIN)/python -m pip install --quiet --no-deps --require-hashes --only-binary :all: --target $@ --requirement $<
-	touch $@
 
 demo: setup
 	$(BIN)/asset-owners sandbox demo

@@ -51,7 +51,7 @@ def small_sizes(sandbox: OpenSandbox, folder: Path) -> Experiments:
         "daily": lambda: daily.measure(sandbox(), folder, events=100_000, hosts=1_000),
         "listing": lambda: inventory.measure_listing(10_000, 3),
         "writing": lambda: inventory.measure_writing(1_000, 3),
-        "resolution": lambda: resolution.measure(HOME, rows, 3, pandas=resolution.PANDAS),
+        "resolution": lambda: resolution.measure(HOME, rows, 3),
     }
 
 
@@ -69,7 +69,7 @@ def full_sizes(sandbox: OpenSandbox, folder: Path) -> Experiments:
         "daily": lambda: daily.measure(sandbox(), folder, events=MILLION, hosts=10_000),
         "listing": lambda: inventory.measure_listing(100_000, 7),
         "writing": lambda: inventory.measure_writing(10_000, 3),
-        "resolution": lambda: resolution.measure(HOME, rows, 3, pandas=resolution.PANDAS),
+        "resolution": lambda: resolution.measure(HOME, rows, 3),
         "slope": lambda: resolution.measure_slope(HOME, slope, 2),
     }
 

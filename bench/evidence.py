@@ -8,13 +8,12 @@ import shutil
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
-import numpy as np
 import polars as pl
 
-from ownership.declaration import polars_schema
-from ownership.tables import InventoryHosts, InventoryUsers, LogonCounts, LogonDays
+from ownership import schemas
+from ownership.schemas import polars_schema
 from ownership.windows import Window
-from resources.store.tables import Tables
+from resources.tables import Tables
 
 SLUG = "bench"
 RUN = "bench"
@@ -32,7 +31,7 @@ LAST_NAMES = (
     "kowalczyk",
     "lee",
     "macdonald",
-    "papadopoulos",
+    "pavlopoulos",
     "ruiz",
     "wu",
 )
@@ -45,11 +44,9 @@ def prepare(home: Path, *, rows: int, hosts: int, users: int) -> None:
         return
     shutil.rmtree(home, ignore_errors=True)
     tables = Tables(home, SLUG)
-    rng = np.random.default_rng(7)
-    hostnames, usernames = host_names(hosts), user_names(users)
     for number in range(WINDOW.days):
         day = WINDOW.first + timedelta(days=number)
-        counts = _day(rng, day, round(rows / WINDOW.days / DISTINCT), hostnames, usernames)
+        counts = _day(day, round(rows / WINDOW.days / DISTINCT), hosts, users)
         fetched = {
             "day": day,
             "matching": counts["events"].sum(),
@@ -59,76 +56,83 @@ def prepare(home: Path, *, rows: int, hosts: int, users: int) -> None:
             "fetched_at": LISTED_AT,
             "settings_fingerprint": "bench",
         }
-        tables.write_day(pl.DataFrame([fetched], schema=polars_schema(LogonDays)), counts)
-    tables.write("inventory_hosts", _hosts(hostnames, usernames), run_id=RUN, publish=True)
-    tables.write("inventory_users", _users(usernames), run_id=RUN, publish=True)
+        tables.write_day(pl.DataFrame([fetched], schema=polars_schema(schemas.LogonDays)), counts)
+    tables.write("inventory_hosts", _hosts(hosts, users), run_id=RUN, publish=True)
+    tables.write("inventory_users", _users(users), run_id=RUN, publish=True)
     done.touch()
 
 
-def user_names(number: int) -> pl.Series:
-    """Names such as `anna.garcia12`, 5 to 25 characters."""
-    first, last = pl.Series(FIRST_NAMES), pl.Series(LAST_NAMES)
-    numbers = np.arange(number)
-    given = first.gather(numbers % len(first))
-    family = last.gather(numbers // len(first) % len(last))
-    return given + "." + family + pl.Series(numbers // (len(first) * len(last))).cast(pl.String)
+def user_name(number: pl.Expr) -> pl.Expr:
+    """A name such as `anna.garcia12`, 5 to 25 characters."""
+    first, last = (
+        (digit % 10).replace_strict(range(10), names, return_dtype=pl.String)
+        for digit, names in ((number, FIRST_NAMES), (number // 10, LAST_NAMES))
+    )
+    return pl.format("{}.{}{}", first, last, number // 100)
 
 
-def host_names(number: int) -> pl.Series:
-    """Names such as `desktop-00001f4`, as long as Windows allows and gives by itself."""
-    return pl.Series([f"desktop-{one:07x}" for one in range(number)])
+def host_name(number: pl.Expr) -> pl.Expr:
+    """A name such as `desktop-0000500`, as long as Windows allows and gives by itself."""
+    return pl.format("desktop-{}", number.cast(pl.String).str.zfill(7))
 
 
-def draw(rng: np.random.Generator, size: int, hosts: int, users: int) -> tuple[np.ndarray, np.ndarray]:
-    """Draw so many logons: the numbers of their hosts and users."""
-    host = rng.integers(hosts, size=size)
-    kind = rng.random(size)
-    colleague = host * 3 + rng.integers(1, COLLEAGUES + 1, size)
-    stranger = rng.integers(users, size=size)
-    main = (kind < 0.55) | (host % 4 == 0)
-    return host, np.where(main, host, np.where(kind < 0.9, colleague, stranger)) % users
+def drawn(seed: int, part: int, below: int) -> pl.Expr:
+    """A number at random for each row: the same for the same seed and part."""
+    return (pl.col("row").hash(100 * seed + part) % below).cast(pl.Int64)
 
 
-def _spelled(names: pl.Series, chosen: np.ndarray, rng: np.random.Generator) -> pl.Series:
-    """The chosen names; a tenth of the names come in capitals every other time."""
-    capitals = (chosen % 10 == 0) & (rng.random(chosen.size) < 0.5)
-    spelled = names.gather(chosen)
-    return spelled.str.to_uppercase().zip_with(pl.Series(capitals), spelled)
+def draw(seed: int, size: int, hosts: int, users: int) -> pl.LazyFrame:
+    """Draw so many logons: row, host, user, all of them numbers."""
+    host, kind = pl.col("host"), drawn(seed, 2, 100)
+    user = (
+        pl.when((kind < 55) | (host % 4 == 0))
+        .then(host)
+        .when(kind < 90)
+        .then(host * 3 + 1 + drawn(seed, 3, COLLEAGUES))
+        .otherwise(drawn(seed, 4, users))
+    )
+    rows = pl.LazyFrame({"row": pl.int_range(size, eager=True)})
+    return rows.with_columns(host=drawn(seed, 1, hosts)).with_columns(user=user % users)
 
 
-def _day(rng: np.random.Generator, day: date, rows: int, hosts: pl.Series, users: pl.Series) -> pl.DataFrame:
+def _day(day: date, rows: int, hosts: int, users: int) -> pl.DataFrame:
     """About `rows` rows of logon_counts, sorted by name as the search service gives them."""
-    host, user = draw(rng, rows, len(hosts), len(users))
-    main = user == host % len(users)
+    seed = day.toordinal()
+
+    def spelled(name: pl.Expr, number: pl.Expr, part: int) -> pl.Expr:
+        """A tenth of the names come in capitals every other time."""
+        capitals = (number % 10 == 0) & (drawn(seed, part, 2) == 0)
+        return pl.when(capitals).then(name.str.to_uppercase()).otherwise(name)
+
+    host, user = pl.col("host"), pl.col("user")
+    main = user == host % users
     return (
-        pl.DataFrame(
-            {
-                "document_hostname": _spelled(hosts, host, rng),
-                "document_username": _spelled(users, user, rng),
-                "events": np.where(main, rng.integers(2, 9, rows), rng.integers(1, 4, rows)),
-            }
+        draw(seed, rows, hosts, users)
+        .select(
+            document_hostname=spelled(host_name(host), host, 5),
+            document_username=spelled(user_name(user), user, 6),
+            events=pl.when(main).then(2 + drawn(seed, 7, 7)).otherwise(1 + drawn(seed, 7, 3)),
         )
-        .lazy()
         .group_by("document_hostname", "document_username")
         .agg(pl.sum("events"))
         .sort("document_hostname", "document_username")
         .with_columns(day=pl.lit(day))
-        .select(polars_schema(LogonCounts).names())
+        .select(polars_schema(schemas.LogonCounts).names())
         .collect()
     )
 
 
-def _hosts(hosts: pl.Series, users: pl.Series) -> pl.DataFrame:
+def _hosts(hosts: int, users: int) -> pl.DataFrame:
     """Assets for all hosts but one in twenty; a third has an owner, half of those not the main user."""
-    number = pl.int_range(pl.len())
-    owner = users.gather((np.arange(len(hosts)) + np.arange(len(hosts)) % 2) % len(users))
+    number, name = pl.col("number"), pl.col("name")
     return (
-        pl.DataFrame({"name": hosts, "owner": owner})
+        pl.DataFrame({"number": pl.int_range(hosts, eager=True)})
+        .with_columns(name=host_name(number), owner=user_name((number + number % 2) % users))
         .with_columns(
             host_id=pl.format("h{}", number),
             hostnames=pl.when(number % 50 == 1)
-            .then(pl.concat_list("name", "name" + pl.lit("-old")))
-            .otherwise(pl.concat_list(pl.col("name").str.to_uppercase())),
+            .then(pl.concat_list(name, name + pl.lit("-old")))
+            .otherwise(pl.concat_list(name.str.to_uppercase())),
             owner_ids=pl.when(number % 3 == 0)
             .then(pl.concat_list("owner"))
             .otherwise(pl.lit([], pl.List(pl.String))),
@@ -138,16 +142,17 @@ def _hosts(hosts: pl.Series, users: pl.Series) -> pl.DataFrame:
             listed_at=pl.lit(LISTED_AT, pl.Datetime("us", "UTC")),
         )
         .filter(number % 20 != 3)
-        .select(polars_schema(InventoryHosts).names())
+        .select(polars_schema(schemas.InventoryHosts).names())
     )
 
 
-def _users(users: pl.Series) -> pl.DataFrame:
+def _users(users: int) -> pl.DataFrame:
     """Assets for all users but one in ten; ten people share a surname."""
-    number = pl.int_range(pl.len())
+    number = pl.col("number")
     mail = pl.concat_list(pl.col("name") + "@corp.example")
     return (
-        pl.DataFrame({"name": users})
+        pl.DataFrame({"number": pl.int_range(users, eager=True)})
+        .with_columns(name=user_name(number))
         .with_columns(
             user_id=pl.col("name"),
             user_value=mail,
@@ -160,5 +165,5 @@ def _users(users: pl.Series) -> pl.DataFrame:
             listed_at=pl.lit(LISTED_AT, pl.Datetime("us", "UTC")),
         )
         .filter(number % 10 != 4)
-        .select(polars_schema(InventoryUsers).names())
+        .select(polars_schema(schemas.InventoryUsers).names())
     )

@@ -7,7 +7,6 @@ import os
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import date, timedelta
 from pathlib import Path
@@ -15,21 +14,17 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from unittest.mock import patch
 
-import msgspec
 import pandera.backends.polars.builtin_checks  # noqa: F401  (else the first check would import it)
 import requests
 
-import ownership.tables
-import resources.search.client
-import resources.store.tables
 from assets_defs.evidence import day_tables
 from bench.logons import FIRST_DAY, days_from, load
 from bench.results import Experiment, ratio, seconds
-from bench.timing import Contender, ProcessorParts, alternate, function, run_once
+from bench.timing import Contender, alternate, function, run_once
 from resources.http import Answer, Transport
-from resources.search.client import SearchClient
-from resources.settings.models import DEFAULT_QUERY, Instance
-from resources.store.tables import Tables
+from resources.search import SearchClient
+from resources.settings import DEFAULT_QUERY, Instance
+from resources.tables import Tables
 from sandbox.engine import Engine
 
 INDEX = "logs-bench"
@@ -83,8 +78,6 @@ def measure(engine: Engine, size: Size, repetitions: int) -> Experiment:
             ratio(1, f"{name}: reading documents over ours", reading, ours, "≥", size.over_reading),
         ],
         [
-            ours.where,
-            "Parts but the last are processor time; that of Polars' own threads is among other work.",
             "The engine's request cache is off: it would answer the second try of the same request.",
         ],
     )
@@ -127,25 +120,14 @@ def product(url: str, ca_file: str, days: int) -> Callable[[], dict[str, Any]]:
 
     def extract() -> dict[str, Any]:
         rows = events = 0
-        measured = ProcessorParts()
-        with ExitStack() as around:
-            for part, owner, function_of in (
-                ("HTTP", Transport, "send"),
-                ("JSON", msgspec.json, "decode"),
-                ("columns", resources.search.client, "_counts"),
-                ("validation", ownership.tables, "validated"),
-                ("files", resources.store.tables, "_write"),
-            ):
-                timed = measured(part, getattr(owner, function_of))
-                around.enter_context(patch.object(owner, function_of, timed))
-            tables = Tables(Path(around.enter_context(TemporaryDirectory())), instance.slug)
-            search = around.enter_context(SearchClient(instance))
+        with TemporaryDirectory() as folder, SearchClient(instance) as search:
+            tables = Tables(Path(folder), instance.slug)
             for found in search.logons(_days(days)):
                 row, counts = day_tables(found, instance.extraction_fingerprint)
                 tables.write_day(row, counts)
                 rows += counts.height
                 events += row["counted"].item()
-        return {"rows": rows, "events": events, "parts": measured.seconds()}
+        return {"rows": rows, "events": events}
 
     return extract
 
@@ -159,7 +141,7 @@ def floor(url: str, ca_file: str, days: int) -> Callable[[], dict[str, Any]]:
             sent.append((path, arguments["params"], arguments["json"]))
             return super().send(session, method, path, **arguments)
 
-    with patch("resources.search.client.Transport", Recorder):
+    with patch("resources.search.Transport", Recorder):
         client(url, ca_file, days, INDEX)()
     of_days = [one for one in sent if "pairs" in one[2]["aggs"]]
     session = _session(ca_file)

@@ -12,23 +12,18 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import local
 from typing import Any
-from unittest.mock import patch
 
 import polars as pl
 import requests
 
 from bench.results import Experiment, Figure, ratio
-from bench.timing import Contender, ProcessorParts, alternate, function
-from ownership.declaration import polars_schema
-from ownership.tables import OwnerWrites
-from resources.http import Transport
-from resources.inventory import client as inventory_client
-from resources.inventory.adapter import AssetInventory
-from resources.inventory.client import InventoryClient
-from resources.inventory.records import host_rows, user_rows
+from bench.timing import Contender, alternate, function
+from ownership.schemas import OwnerWrites, polars_schema
+from resources.inventory import InventoryClient
+from resources.journal import Journal
+from resources.records import host_rows, user_rows
 from resources.settings import Instance
-from resources.writeback.journal import Journal
-from resources.writeback.writer import Writer, write_all
+from resources.writeback import Writer, write_all
 from sandbox.inventory import Account, InventoryService, InventoryState, ServiceOptions
 
 CONNECTIONS = 8
@@ -69,9 +64,6 @@ def measure_listing(
             Figure(4, f"memory with {large // small} times as many pages", grown, None, "times", "≤", 1.1),
         ],
         [
-            ours.where,
-            ours_small.where,
-            "Parts but the last are processor time of the client's threads, which share one interpreter.",
             f"Both clients have {CONNECTIONS} requests in flight. The bare one decodes pages and drops them.",
         ],
     )
@@ -147,16 +139,10 @@ def listing(url: str, page: int) -> Callable[[], dict[str, Any]]:
 
     def timed() -> dict[str, Any]:
         assets = 0
-        measured = ProcessorParts()
-        with (
-            client,
-            patch.object(Transport, "send", measured("HTTP", Transport.send)),
-            patch.object(inventory_client, "open_envelope", measured("JSON", inventory_client.open_envelope)),
-        ):
+        with client:
             for call, rows in ((contract.hosts, host_rows(instance)), (contract.users, user_rows(instance))):
-                read = client.list_assets(call, measured("columns", rows.read))
-                assets += measured("table", rows.table)(read).with_columns(listed_at=NOW).height
-        return {"assets": assets, "parts": measured.seconds()}
+                assets += rows.table(client.list_assets(call, rows.read)).with_columns(listed_at=NOW).height
+        return {"assets": assets}
 
     return timed
 
@@ -212,7 +198,7 @@ def writing(url: str, state: str, writes: int) -> Callable[[], dict[str, Any]]:
             TemporaryDirectory() as folder,
             Journal(Path(folder, "writes.sqlite")) as journal,
         ):
-            writer = Writer(AssetInventory(instance, client), journal)
+            writer = Writer(client, instance, pl.DataFrame, journal)
             write_all(
                 plan,
                 writer,

@@ -4,11 +4,10 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime, timedelta
 
-import numpy as np
 import polars as pl
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_fixed
 
-from bench.evidence import draw, host_names, user_names
+from bench.evidence import draw, drawn, host_name, user_name
 from sandbox.engine import Engine
 from sandbox.engine_files import EngineError
 from sandbox.logons import MAPPING
@@ -73,30 +72,24 @@ def _bulk(engine: Engine, index: str, body: bytes) -> None:
 
 def _documents(day: date, hours: int, matching: int, hosts: int, users: int) -> pl.Series:
     """The lines of a bulk request: an action and a document."""
-    rng = np.random.default_rng(day.toordinal())
-    number = round(matching * (1 + OTHERS))
-    host, user = draw(rng, number, hosts, users)
+    seed = day.toordinal()
     start = round(datetime.combine(day, datetime.min.time(), UTC).timestamp() * 1000)
-    matches = np.arange(number) < matching
-    rng.shuffle(matches)
-    columns = {
-        "at": np.sort(rng.integers(0, 3_600_000 * hours, number)) + start,
-        "host": host_names(hosts).gather(host),
-        "user": user_names(users).gather(user),
-        "code": np.where(matches, 4624, 4634),
-    }
+    events = draw(seed, round(matching * (1 + OTHERS)), hosts, users).with_columns(
+        at=start + drawn(seed, 5, 3_600_000 * hours),
+        code=pl.when(pl.col("row") < matching).then(4624).otherwise(4634),
+    )
     line = pl.concat_str(
         pl.lit('{"index":{}}\n{"@timestamp":'),
         "at",
         pl.lit(',"agent":{"name":"'),
-        "host",
+        host_name(pl.col("host")),
         pl.lit('"},"user":{"name":"'),
-        "user",
+        user_name(pl.col("user")),
         pl.lit('"},"event":{"code":"'),
         "code",
         pl.lit('","outcome":"success"},"process":{"name":"svchost.exe"}}\n'),
     )
-    return pl.DataFrame(columns).select(line).to_series()
+    return events.sort("at").select(line).collect().to_series()
 
 
 def _bodies(documents: pl.Series) -> Iterator[bytes]:

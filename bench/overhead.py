@@ -3,10 +3,9 @@
 import sys
 from pathlib import Path
 
-from bench import bare_job
 from bench.bare_job import ASSETS
 from bench.results import Experiment, Figure, ratio, seconds
-from bench.timing import ASSET_OWNERS, Contender, alternate, function, run_once
+from bench.timing import ASSET_OWNERS, Contender, alternate, run_once
 from sandbox.stand import Sandbox
 
 CHECKS = 16
@@ -36,14 +35,6 @@ def measure(sandbox: Sandbox, home: Path, repetitions: int) -> Experiment:
         for checks in (0, CHECKS)
     ]
     ours, bare, checked = alternate([run, *bare_jobs], repetitions)
-    with_parts = [
-        function(one.name, "bench.run_parts:run", one.environment, script=script, arguments=arguments)
-        for one, script, arguments in (
-            (run, ASSET_OWNERS, command[1:]),
-            (bare_jobs[0], bare_job.__file__, bare_jobs[0].command[3:]),
-        )
-    ]
-    parts = alternate(with_parts, repetitions)
     return Experiment(
         "Overhead: the demo company (321 hosts, 30 days)",
         [helped, ours, bare, checked],
@@ -56,6 +47,5 @@ def measure(sandbox: Sandbox, home: Path, repetitions: int) -> Experiment:
         [
             "The bare job imports the modules that a run imports, those that draw its plots included.",
             "The command line ends its process at once, where the bare job takes Python down.",
-            *(timing.where for timing in parts),
         ],
     )

@@ -1,4 +1,4 @@
-"""Resolution: from the stored counts and assets to owner_decisions, against one SQL statement and pandas."""
+"""Resolution: from the stored counts and assets to owner_decisions, against one SQL statement."""
 
 import math
 import time
@@ -13,16 +13,14 @@ import polars as pl
 
 from bench.evidence import RUN, SLUG, WINDOW, prepare
 from bench.results import Experiment, Figure, memory, ratio, seconds
-from bench.timing import HOME, alternate, function
-from ownership.decisions import owner_decisions
+from bench.timing import alternate, function
+from ownership.decisions import Rules, owner_decisions
+from ownership.evidence import host_user_shares
 from ownership.matching import username_matches
-from ownership.rules import Rules
-from ownership.shares import host_user_shares
-from resources.store.tables import Tables
+from resources.tables import Tables
 
 EXCLUDED = ("svc_*", "*$")
 DECIDED_AT = datetime(2026, 1, 31, tzinfo=UTC)
-PANDAS = HOME / "packages"
 
 MACROS = r"""
 CREATE TEMP MACRO fold(name) AS nullif(nullif(trim(nfc_normalize(lower(name))), ''), '-');
@@ -55,23 +53,23 @@ def product(home: str) -> Callable[[], dict[str, Any]]:
     def resolve() -> dict[str, Any]:
         at = time.perf_counter()
         shares = host_user_shares(
-            tables.logon_counts(WINDOW, run_id=RUN), rules=Rules(exclude_users=EXCLUDED)
+            tables.logon_counts(WINDOW, run_id=RUN), exclude_users=EXCLUDED, hostname_match="exact"
         )
         at = done("shares made", at)
         tables.write("host_user_shares", shares, run_id=RUN, publish=True)
         del shares
         at = done("shares validated and stored", at)
-        usernames = tables.read("host_user_shares", run_id=RUN).select("username").collect()
-        users = tables.read("inventory_users", run_id=RUN).collect()
+        usernames = tables.scan("host_user_shares", run_id=RUN).select("username").collect()
+        users = tables.scan("inventory_users", run_id=RUN).collect()
         at = done("user names and assets read", at)
         matches = username_matches(usernames, users, user_value_field="user_email")
         at = done("matches made", at)
         tables.write("username_matches", matches, run_id=RUN, publish=True)
         del usernames, users, matches
         at = done("matches validated and stored", at)
-        shares = tables.read("host_user_shares", run_id=RUN).drop("username_spellings").collect()
-        matches = tables.read("username_matches", run_id=RUN).collect()
-        hosts = tables.read("inventory_hosts", run_id=RUN).collect()
+        shares = tables.scan("host_user_shares", run_id=RUN).drop("username_spellings").collect()
+        matches = tables.scan("username_matches", run_id=RUN).collect()
+        hosts = tables.scan("inventory_hosts", run_id=RUN).collect()
         at = done("shares, matches and hosts read", at)
         decisions = owner_decisions(
             shares,
@@ -140,14 +138,13 @@ def duckdb_pairs(home: str) -> Callable[[], dict[str, Any]]:
     return add_up
 
 
-def measure(home: Path, size: Size, repetitions: int, *, pandas: Path | None) -> Experiment:
+def measure(home: Path, size: Size, repetitions: int) -> Experiment:
     """Resolve in all ways.
 
     Args:
         home: folder for the evidence, which is kept.
         size: how much there is.
         repetitions: tries of each.
-        pandas: the folder that pandas is installed in; None: without it.
     """
     folder = home / f"evidence-{size.rows}"
     prepare(folder, rows=size.rows, hosts=size.hosts, users=size.users)
@@ -157,19 +154,15 @@ def measure(home: Path, size: Size, repetitions: int, *, pandas: Path | None) ->
         function("floor: counts added up by Polars", f"{__name__}:polars_pairs", home=str(folder)),
         function("floor: counts added up by DuckDB", f"{__name__}:duckdb_pairs", home=str(folder)),
     ]
-    if pandas:
-        where = "bench.resolution_in_pandas:resolve"
-        contenders.append(function("pandas", where, {"PYTHONPATH": str(pandas)}, home=str(folder)))
     timings = alternate(contenders, repetitions, same="decisions")
     if unequal := differences(folder):
         raise ValueError(f"The contenders decide differently: {unequal}")
-    ours, statement, floor, _, *pandas_timings = timings
+    ours, statement, floor, _ = timings
     name = f"{size.rows:,} rows"
     figures = [
         ratio(3, f"{name}: over one DuckDB statement", ours, statement, "≤", 1),
         Figure(3, f"{name}: the same, processor time", ours.cpu / statement.cpu, None, "times"),
         ratio(3, f"{name}: over adding the counts up in Polars", ours, floor),
-        *(ratio(3, f"{name}: pandas over ours", one, ours, "≥", 8) for one in pandas_timings),
     ]
     if size.most_seconds:
         figures.append(seconds(3, f"{name}: from Parquet to stored decisions", ours, size.most_seconds))

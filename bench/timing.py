@@ -4,6 +4,7 @@ A contender that is a function prepares what it needs and returns a function; on
 is a command is timed from its start to its end.
 """
 
+import importlib
 import json
 import os
 import re
@@ -11,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -19,8 +20,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from bench.contender import MARK
-
+MARK = "bench: "
 PROJECT = Path(__file__).parents[1]
 HOME = PROJECT / "var" / "bench"
 ASSET_OWNERS = str(Path(sys.executable).with_name("asset-owners"))
@@ -40,7 +40,7 @@ def function(
     name: str, where: str, environment: Mapping[str, str] | None = None, **arguments: Any
 ) -> Contender:
     """A contender that is a function, `module:name`; its arguments are JSON values and no secrets."""
-    command = [sys.executable, "-m", "bench.contender", where, json.dumps(arguments)]
+    command = [sys.executable, "-m", "bench.timing", where, json.dumps(arguments)]
     return Contender(name, command, environment or {})
 
 
@@ -97,33 +97,6 @@ class Timing:
         """Where the time of the fastest try goes, as a note."""
         parts = ", ".join(f"{part} {seconds:.2f} s" for part, seconds in self.fastest.parts.items())
         return f"Where the time of “{self.name}” goes: {parts}."
-
-
-class ProcessorParts:
-    """Processor time by part: of functions that do not call each other, in any thread."""
-
-    def __init__(self) -> None:
-        self._spent: dict[str, list[float]] = {}
-        self._began, self._used = time.perf_counter(), time.process_time()
-
-    def __call__(self, part: str, work: Callable[..., Any]) -> Callable[..., Any]:
-        """The function, its time counted as the part's."""
-        seconds = self._spent.setdefault(part, [])
-
-        def measured(*args: Any, **kwargs: Any) -> Any:
-            began = time.thread_time()
-            answer = work(*args, **kwargs)
-            seconds.append(time.thread_time() - began)
-            return answer
-
-        return measured
-
-    def seconds(self) -> dict[str, float]:
-        """Seconds of each part until now, of all other work, and those without any."""
-        used = time.process_time() - self._used
-        parts = {part: sum(seconds) for part, seconds in self._spent.items()}
-        other = used - sum(parts.values())
-        return {**parts, "other work": other, "waiting": time.perf_counter() - self._began - used}
 
 
 def alternate(contenders: Sequence[Contender], repetitions: int, *, same: str = "") -> list[Timing]:
@@ -199,6 +172,24 @@ def _peak_bytes(process_id: int) -> int:
     return peak
 
 
+def _time_function(where: str, arguments: str) -> None:
+    """Be the process of a contender that is a function: prepare, time, tell in the last line.
+
+    What is timed returns what it counted, and `parts` in seconds if it likes.
+    """
+    module, _, name = where.partition(":")
+    timed = getattr(importlib.import_module(module), name)(**json.loads(arguments))
+    began, used = time.perf_counter(), time.process_time()
+    counts = timed()
+    told = {"seconds": time.perf_counter() - began, "cpu_seconds": time.process_time() - used}
+    parts = counts.pop("parts", {})
+    sys.stdout.write(MARK + json.dumps({**told, "counts": counts, "parts": parts}) + "\n")
+
+
 def tell(line: str) -> None:
     """Say how it goes."""
     sys.stderr.write(line + "\n")
+
+
+if __name__ == "__main__":
+    _time_function(*sys.argv[1:])
