@@ -165,7 +165,7 @@ def check(instance: InstanceFile) -> None:
 @app.command()
 def sql(
     query: Annotated[
-        str | None, typer.Argument(help="What to ask.", show_default="standard input, or a prompt")
+        str | None, typer.Argument(help="What to ask.", show_default="standard input, or DuckDB's shell")
     ] = None,
     instance: Annotated[
         Path | None,
@@ -185,8 +185,7 @@ def sql(
 ) -> None:
     """Ask the tables in SQL, for instance: FROM conflicts.
 
-    They are open to read only, also while a run writes them. Without a query DuckDB's own prompt starts where
-    it is installed, otherwise a plain one.
+    They are open to read only, also while a run writes them. Without a query DuckDB's shell starts.
     """
     from pipelines.cli import sql as command
 

@@ -4,18 +4,19 @@ The catalogue is opened to read only. What an analyst wants to keep goes into a 
 is the session's own and ends with it, unless it was named.
 """
 
-import importlib
 import io
 import json
+import math
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, redirect_stdout, suppress
 from decimal import Decimal
+from importlib.resources import files
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
@@ -26,7 +27,8 @@ from filelock import FileLock, Timeout
 
 from ownership.names import printable, printable_lines
 from pipelines.cli.stored import tables_of
-from reports.exports import without_formulas
+from reports.exports import harmless
+from resources.catalogue import OLDEST_READER, catalogue_path, identifier, quoted, reach
 from resources.errors import AssetOwnersError, ConfigurationError
 from resources.failures import damaged_tables
 from resources.settings import home, load_instance, tables_location
@@ -40,14 +42,12 @@ ROWS_AT_ONCE = 10_000
 WITHOUT_LIMIT = 1_000_000_000
 FOLDER_PREFIX = "asset-owners-sql-"
 NEW_SECONDS = 60
-LEAVING = {"exit", "quit", ".exit", ".quit"}
 
 
 def sql(query: str | None, *, instance: Path | None, scratch: Path | None, form: Format) -> int:
-    """Answer a query, or let the user ask at a prompt; return the exit status.
+    """Answer a query, or let the user ask in DuckDB's shell; return the exit status.
 
-    Without a query it is read from standard input, unless that is a terminal: then DuckDB's own command line
-    starts where it is installed and the tables lie on a disk, and a plain prompt otherwise.
+    Without a query it is read from standard input, unless that is a terminal: then the shell starts.
 
     Args:
         query: one or more statements; the last one's rows are printed.
@@ -56,25 +56,30 @@ def sql(query: str | None, *, instance: Path | None, scratch: Path | None, form:
         form: how rows are printed; in CSV no text is a formula.
 
     Raises:
-        ConfigurationError: the instance file or the query is wrong.
+        ConfigurationError: the instance file or the query is wrong, or there has to be one.
         AssetOwnersError: there are no tables yet, or DuckDB failed otherwise.
     """
     if query is None and not sys.stdin.isatty():
         query = sys.stdin.read()
-    with _query_errors(), _own_folder() as folder:
+    location = tables_location()
+    if query is None and not isinstance(location, Path):
+        raise ConfigurationError(
+            "The tables lie in an object store (ASSET_OWNERS_TABLES), which DuckDB's shell cannot read by "
+            "itself; give a query: asset-owners sql 'FROM conflicts'"
+        )
+    with _told_to_the_analyst(), _own_folder() as folder:
         slug = tables_of(load_instance(instance)).slug if instance else None
-        opening = opening_lines(home(), scratch or folder / "scratch.duckdb", slug)
-        location = tables_location()
-        if query is None and isinstance(location, Path) and (client := shutil.which("duckdb")):
-            return _start(client, opening)
+        scratch = scratch or folder / "scratch.duckdb"
+        opening = opening_lines(home(), scratch, slug)
+        if not scratch.exists():  # the shell is older than the library, and reads what is made for it
+            duckdb.connect(scratch, config={"storage_compatibility_version": OLDEST_READER}).close()
+        if query is None:
+            return _shell(opening)
         with duckdb.connect() as connection:
             register_file_system(connection, location)
             for line in opening:
                 connection.execute(line)
-            if query is None:
-                _prompt(connection, opening)
-            else:
-                _answer(connection, query, form)
+            _answer(connection, query, form)
     return 0
 
 
@@ -148,40 +153,15 @@ def _indented(error: duckdb.Error) -> str:
     return str(error).replace("\n", "\n  ")
 
 
-def _start(client: str, opening: list[str]) -> int:
-    """Run DuckDB's command line; Ctrl-C is for it alone, where it ends a query."""
+def _shell(opening: list[str]) -> int:
+    """Run DuckDB's shell; Ctrl-C is for it alone, where it ends a query."""
+    shell = str(files("duckdb_cli") / "duckdb")  # itself: the script that starts it ends with Ctrl-C
     arguments = [argument for line in opening for argument in ("-cmd", line)]
     before = signal.signal(signal.SIGINT, lambda *_: None)
     try:
-        return subprocess.run([client, *arguments], check=False).returncode  # noqa: S603  (the user's own client)
+        return subprocess.run([shell, *arguments], check=False).returncode  # noqa: S603  (of our environment)
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-def _prompt(connection: duckdb.DuckDBPyConnection, opening: list[str]) -> None:
-    """Answer statements that end with a semicolon, until Ctrl-D."""
-    with suppress(ImportError):
-        importlib.import_module("readline")  # lines can be edited, and arrow keys bring back earlier ones
-    print(*opening, "-- SHOW ALL TABLES; lists what there is. Ctrl-D ends.", sep="\n")
-    lines: list[str] = []
-    while True:
-        try:
-            lines.append(input("  ...> " if lines else "sql> "))
-            if len(lines) == 1 and lines[0].strip(" ;") in LEAVING:
-                return
-            if lines[-1].rstrip().endswith(";"):
-                query = "\n".join(lines)
-                lines.clear()
-                with _query_errors():
-                    _answer(connection, query, "table")
-        except EOFError:
-            print()
-            return
-        except KeyboardInterrupt:
-            lines.clear()
-            print()
-        except AssetOwnersError as error:
-            print(printable_lines(str(error)))
 
 
 def _answer(connection: duckdb.DuckDBPyConnection, query: str, form: Format) -> None:
@@ -190,12 +170,8 @@ def _answer(connection: duckdb.DuckDBPyConnection, query: str, form: Format) -> 
             print_table(relation)
     elif (answer := connection.execute(query)) is not None:
         columns = [name for name, *_ in answer.description or ()]
-        {"csv": _print_csv, "json": _print_json}[form](columns, _portions(answer))
-
-
-def _portions(answer: duckdb.DuckDBPyConnection) -> Iterator[list[Row]]:
-    while rows := answer.fetchmany(ROWS_AT_ONCE):
-        yield rows
+        portions = iter(lambda: answer.fetchmany(ROWS_AT_ONCE), [])
+        {"csv": _print_csv, "json": _print_json}[form](columns, portions)
 
 
 def print_table(relation: duckdb.DuckDBPyRelation) -> None:
@@ -221,8 +197,8 @@ def _print_csv(columns: list[str], portions: Iterator[list[Row]]) -> None:
     """
     shown = printable if sys.stdout.isatty() else str
     for rows in chain([[tuple(columns)]], portions):
-        for row in _without_formulas([[_plain(value) for value in row] for row in rows]):
-            print(*(_quoted(shown(cell)) if isinstance(cell, str) else _bare(cell) for cell in row), sep=",")
+        for row in _harmless([[_plain(value) for value in row] for row in rows]):
+            print(*(_cell(value, shown) for value in row), sep=",")
 
 
 def _without_formulas(rows: list[list[Any]]) -> Iterator[list[Any]]:
@@ -235,22 +211,30 @@ def _without_formulas(rows: list[list[Any]]) -> Iterator[list[Any]]:
 def _plain(value: Any) -> Any:
     """What a cell holds: nothing, a number or a text; lists, structs and truth values as in JSON."""
     if isinstance(value, list | dict | bool):
-        return json.dumps(value, default=str, ensure_ascii=False)
+        return json.dumps(_finite(value), default=str, ensure_ascii=False)
     return value if value is None or isinstance(value, int | float | Decimal) else str(value)
 
 
-def _quoted(text: str) -> str:
-    return '"' + text.replace('"', '""') + '"'
-
-
-def _bare(number: float | Decimal | None) -> str:
-    return "" if number is None else str(number)
+def _cell(value: Any, shown: Callable[[str], str]) -> str:
+    if isinstance(value, str):
+        return '"' + shown(value).replace('"', '""') + '"'
+    return "" if value is None else str(value)
 
 
 def _print_json(columns: list[str], portions: Iterator[list[Row]]) -> None:
     """Print an array of objects, one a line."""
     separator = "["
     for row in chain.from_iterable(portions):
-        print(separator, json.dumps(dict(zip(columns, row, strict=True)), default=str), sep="\n", end="")
+        found = _finite(dict(zip(columns, row, strict=True)))
+        print(separator, json.dumps(found, default=str), sep="\n", end="")
         separator = ","
     print("[]" if separator == "[" else "\n]")
+
+
+def _finite(value: Any) -> Any:
+    """The value with nothing where JSON has no word for it: NaN and the infinities."""
+    if isinstance(value, dict):
+        return {str(name): _finite(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(part) for part in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -27,9 +27,8 @@ HOSTS = "SELECT host_id FROM inventory_hosts ORDER BY ALL"
 
 @pytest.fixture
 def home(tmp_path, monkeypatch):
-    """A home whose one instance, Head office, has two hosts; no DuckDB client is installed."""
+    """A home whose one instance, Head office, has two hosts."""
     monkeypatch.setenv("ASSET_OWNERS_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("PATH", "/nowhere")
     fill(tmp_path / "home", "head_office", "a", "b")
     return tmp_path / "home"
 
@@ -132,6 +131,12 @@ def test_what_acts_on_a_terminal_is_escaped_there_and_goes_into_files_as_it_is(s
     refused = sql("SELECT 'a\x1b[2J\nasset-owners: all is well'::INT", status=1)
     assert all(line.isprintable() for line in refused.splitlines())
     assert not any(line.startswith("asset-owners: all") for line in refused.splitlines())
+
+
+def test_what_json_has_no_number_for_is_null(sql):
+    query = "SELECT 'nan'::DOUBLE AS share, {'a': ['-inf'::DOUBLE, 1.5]} AS parts"
+    assert sql(query, "--format", "json") == '[\n{"share": null, "parts": {"a": [null, 1.5]}}\n]\n'
+    assert list(csv.reader(sql(query, "--format", "csv").splitlines()))[1] == ["nan", '{"a": [null, 1.5]}']
 
 
 def test_no_text_in_csv_is_a_formula(sql, as_json):
@@ -289,28 +294,42 @@ class Person:
         self._process.communicate()
 
 
-@pytest.mark.usefixtures("home")
-def test_at_a_terminal_there_is_a_prompt(temporary):
-    with Person() as person:
-        assert "AS warehouse (READ_ONLY);" in person.sees("sql> ")
-        person.types("SELECT count(*) AS hosts\n")
-        person.sees("...> ")
-        person.types("FROM inventory_hosts;\n")
-        assert "│     2 │" in person.sees("sql> ")
-        person.types("FROM nowhere;\n")
-        assert "nowhere does not exist" in person.sees("sql> ")
-        person.types("SELECT 1\n")
-        person.sees("...> ")
-        time.sleep(0.5)  # between its prompt and its listening Python's readline is deaf to Ctrl-C
+TELLS_ITS_COLOURS = "\x1b]11;rgb:0000/0000/0000\x07\x1b[?1;2c"
+
+
+def test_at_a_terminal_duckdbs_shell_starts(as_json, temporary, tmp_path, monkeypatch):
+    monkeypatch.setenv("TERM", "dumb")
+    monkeypatch.setenv("HOME", str(tmp_path))  # the shell's history goes there
+    scratch = tmp_path / "kept.duckdb"
+    with Person("--scratch", str(scratch)) as person:
+        person.sees("\x1b[c")
+        person.types(TELLS_ITS_COLOURS)
+        person.sees(" D ")
+        person.types("SELECT count(*) + 40 AS hosts FROM inventory_hosts;\n")
+        person.sees("42")
+        person.sees(" D ")
+        person.types("SELECT sum(a.range * b.range) FROM range(10000000) a, range(10000000) b;\n")
+        time.sleep(1)
         person.types("\x03")
-        person.sees("sql> ")
-        person.types("CREATE TABLE mine AS SELECT 7 AS seven;\nFROM mine;\n")
-        person.sees("    7 │")
-        person.sees("sql> ")
-        assert len(list(temporary.iterdir())) == 1
-        person.types("\x04")
-        assert person.ends() == 0
+        person.sees(" D ")
+        person.types(
+            "CREATE TABLE mine AS FROM inventory_hosts;\nDROP VIEW warehouse.head_office.conflicts;\n"
+        )
+        person.sees("read-only")
+        assert len(list(temporary.iterdir())) == 1, "Ctrl-C ended a query, not the session"
+        person.types(".exit 3\n")
+        assert person.ends() == 3
     assert list(temporary.iterdir()) == []
+    kept = ("--scratch", str(scratch))
+    assert as_json("SELECT count(*) AS n FROM mine", *kept) == [{"n": 2}]
+
+
+@pytest.mark.usefixtures("home", "temporary")
+def test_tables_in_an_object_store_are_asked_with_a_query(monkeypatch):
+    monkeypatch.setenv("ASSET_OWNERS_TABLES", "s3://bucket/asset-owners")
+    with Person() as person:
+        person.sees("give a query: asset-owners sql")
+        assert person.ends() == 2
 
 
 def test_what_a_killed_session_left_is_removed_by_the_next_one_and_what_one_uses_is_not(temporary, sql):
@@ -326,36 +345,6 @@ def test_what_a_killed_session_left_is_removed_by_the_next_one_and_what_one_uses
         session.kill()
     os.utime(folder, (0, 0))
     sql(HOSTS)
-    assert list(temporary.iterdir()) == []
-
-
-CLIENT = """\
-#!/bin/sh
-trap "echo interrupted" INT
-printf "%s\\n" "$@"
-read line
-read line
-exit 3
-"""
-
-
-def test_at_a_terminal_duckdbs_own_client_starts_where_it_is_installed(
-    home, temporary, tmp_path, monkeypatch
-):
-    client = tmp_path / "bin" / "duckdb"
-    client.parent.mkdir()
-    client.write_text(CLIENT)
-    client.chmod(0o700)
-    monkeypatch.setenv("PATH", str(client.parent))
-    scratch = tmp_path / "kept.duckdb"
-    with Person("--scratch", str(scratch)) as person:
-        lines = opening_lines(home, scratch)
-        assert person.sees(lines[-1]).split() == " ".join(f"-cmd {line}" for line in lines).split()
-        person.types("\x03")
-        person.sees("interrupted")
-        assert len(list(temporary.iterdir())) == 1, "Ctrl-C ended a query, not the session"
-        person.types("\n\n")
-        assert person.ends() == 3
     assert list(temporary.iterdir()) == []
 
 
