@@ -16,9 +16,6 @@ from sandbox.stand import Sandbox, running_sandbox
 DEMO = HOME / "demo"
 MILLION = 1_000_000
 
-Experiments = dict[str, Callable[[], Experiment]]
-OpenSandbox = Callable[[], Sandbox]
-
 
 def main() -> None:
     """Run the experiments named, or all, one after another."""
@@ -32,7 +29,7 @@ def main() -> None:
         def sandbox() -> Sandbox:
             return running.enter_context(running_sandbox(DEMO, fresh=False, progress=tell))
 
-        experiments = (full_sizes if options.long else small_sizes)(sandbox, Path(folder))
+        experiments = experiments_of(sandbox, Path(folder), long=options.long)
         if unknown := set(options.names) - experiments.keys():
             sys.exit(f"unknown: {', '.join(unknown)}; there are {', '.join(experiments)}")
         for name in options.names or experiments:
@@ -40,37 +37,30 @@ def main() -> None:
             keep("long" if options.long else "short", name, experiments[name]())
 
 
-def small_sizes(sandbox: OpenSandbox, folder: Path) -> Experiments:
-    """Under five minutes together."""
-    events = extraction.Size(200_000, 2_000)
-    rows = resolution.Size(2 * MILLION, 50_000, 40_000)
-    return {
-        "overhead": lambda: overhead.measure(sandbox(), DEMO, 3),
-        "extraction": lambda: extraction.measure(sandbox().engine, events, 3),
-        "sparse": lambda: extraction.measure_sparse(sandbox().engine, 3),
-        "daily": lambda: daily.measure(sandbox(), folder, events=100_000, hosts=1_000),
-        "listing": lambda: inventory.measure_listing(10_000, 3),
-        "writing": lambda: inventory.measure_writing(1_000, 3),
-        "resolution": lambda: resolution.measure(HOME, rows, 3),
-    }
-
-
-def full_sizes(sandbox: OpenSandbox, folder: Path) -> Experiments:
-    """The sizes of the goals."""
-    events = extraction.Size(2 * MILLION, 10_000)
+def experiments_of(
+    sandbox: Callable[[], Sandbox], folder: Path, *, long: bool
+) -> dict[str, Callable[[], Experiment]]:
+    """What is measured, by name: at the sizes of the goals, or under five minutes together."""
+    size = 10 if long else 1
+    events = extraction.Size(MILLION // 5 * size, 2_000 * (5 if long else 1))
     hosts = extraction.Size(2 * MILLION, 50_000, over_composites=(5, 9), over_reading=None)
-    rows = resolution.Size(20 * MILLION, 500_000, 400_000, most_seconds=6, most_gb=4)
+    goals = {"most_seconds": 6, "most_gb": 4} if long else {}
+    rows = resolution.Size(2 * MILLION * size, 50_000 * size, 40_000 * size, **goals)
     slope = [number * MILLION for number in (1, 2, 5, 10, 20, 60)]
-    return {
-        "overhead": lambda: overhead.measure(sandbox(), DEMO, 5),
-        "extraction": lambda: extraction.measure(sandbox().engine, events, 3),
+    tries = 5 if long else 3
+    only_long = {
         "extraction, many hosts": lambda: extraction.measure(sandbox().engine, hosts, 3),
-        "sparse": lambda: extraction.measure_sparse(sandbox().engine, 5),
-        "daily": lambda: daily.measure(sandbox(), folder, events=MILLION, hosts=10_000),
-        "listing": lambda: inventory.measure_listing(100_000, 7),
-        "writing": lambda: inventory.measure_writing(10_000, 3),
-        "resolution": lambda: resolution.measure(HOME, rows, 3),
         "slope": lambda: resolution.measure_slope(HOME, slope, 2),
+    }
+    return {
+        "overhead": lambda: overhead.measure(sandbox(), DEMO, tries),
+        "extraction": lambda: extraction.measure(sandbox().engine, events, 3),
+        "sparse": lambda: extraction.measure_sparse(sandbox().engine, tries),
+        "daily": lambda: daily.measure(sandbox(), folder, events=MILLION // 10 * size, hosts=1_000 * size),
+        "listing": lambda: inventory.measure_listing(10_000 * size, 7 if long else 3),
+        "writing": lambda: inventory.measure_writing(1_000 * size, 3),
+        "resolution": lambda: resolution.measure(HOME, rows, 3),
+        **(only_long if long else {}),
     }
 
 

@@ -20,10 +20,10 @@ import requests
 from assets_defs.evidence import day_tables
 from bench.logons import FIRST_DAY, days_from, load
 from bench.results import Experiment, ratio, seconds
-from bench.timing import Contender, alternate, function, run_once
+from bench.timing import Contender, alternate, function, instance_of, run_once
 from resources.http import Answer, Transport
 from resources.search import SearchClient
-from resources.settings import DEFAULT_QUERY, Instance
+from resources.settings import DEFAULT_QUERY
 from resources.tables import Tables
 from sandbox.engine import Engine
 
@@ -104,7 +104,7 @@ def measure_sparse(engine: Engine, repetitions: int) -> Experiment:
 
 def client(url: str, ca_file: str, days: int, index: str) -> Callable[[], dict[str, Any]]:
     """The client alone, nothing stored."""
-    instance = _instance(url, ca_file, index)
+    instance = instance_of(PASSWORD, {}, url=url, ca_file=ca_file, index=index)
 
     def read() -> dict[str, Any]:
         with SearchClient(instance) as search:
@@ -116,7 +116,7 @@ def client(url: str, ca_file: str, days: int, index: str) -> Callable[[], dict[s
 
 def product(url: str, ca_file: str, days: int) -> Callable[[], dict[str, Any]]:
     """What the asset logon_counts does, without Dagster."""
-    instance = _instance(url, ca_file, INDEX)
+    instance = instance_of(PASSWORD, {}, url=url, ca_file=ca_file, index=INDEX)
 
     def extract() -> dict[str, Any]:
         rows = events = 0
@@ -220,20 +220,3 @@ def _pairs(size: int, after: dict[str, str] | None = None) -> dict[str, Any]:
         {"username": {"terms": {"field": USER}}},
     ]
     return {"composite": {"size": size, "sources": sources, **({"after": after} if after else {})}}
-
-
-def _instance(url: str, ca_file: str, index: str) -> Instance:
-    password = {"env": PASSWORD}
-    platform = {"url": "https://unused", "email": "a@b", "password": password, "tenant_id": "t"}
-    return Instance.model_validate(
-        {
-            "name": "bench",
-            "url": url,
-            "username": "admin",
-            "password": password,
-            "ca_file": ca_file,
-            "index": index,
-            "sensor": "bench",
-            "platform": platform,
-        }
-    )

@@ -17,7 +17,7 @@ import polars as pl
 import requests
 
 from bench.results import Experiment, Figure, ratio
-from bench.timing import Contender, alternate, function
+from bench.timing import Contender, alternate, function, instance_of
 from ownership.schemas import OwnerWrites, polars_schema
 from resources.inventory import InventoryClient
 from resources.journal import Journal
@@ -250,16 +250,5 @@ def _bare_client(url: str) -> Callable[..., Any]:
 
 
 def _instance(url: str, page: int = 1000) -> Instance:
-    password = {"env": PASSWORD}
-    contract = {"page_size": page}
-    platform = {"url": url, "email": EMAIL, "password": password, "tenant_id": TENANT, "contract": contract}
-    return Instance.model_validate(
-        {
-            "name": "bench",
-            "url": "https://unused",
-            "username": "unused",
-            "password": password,
-            "sensor": "bench",
-            "platform": platform,
-        }
-    )
+    account = {"email": EMAIL, "tenant_id": TENANT}
+    return instance_of(PASSWORD, {"url": url, **account, "contract": {"page_size": page}})

@@ -211,11 +211,11 @@ def measure_slope(home: Path, rows: list[int], repetitions: int) -> Experiment:
 def differences(home: Path) -> list[str]:
     """Names of columns in which the contenders' decisions differ; they must not."""
     folder = home / "tables" / SLUG
-    ours = pl.read_parquet(folder / "owner_decisions.parquet")
-    others = [pl.read_parquet(path) for path in folder.glob("decisions_of_*.parquet")]
+    ours, other = (
+        pl.read_parquet(folder / f"{name}.parquet") for name in ("owner_decisions", "decisions_of_duckdb")
+    )
     return [
         column
-        for other in others
         for column in other.columns
         if not other[column].cast(ours[column].dtype).equals(ours[column], null_equal=True)
     ]

@@ -20,6 +20,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from resources.settings import Instance
+
 MARK = "bench: "
 PROJECT = Path(__file__).parents[1]
 HOME = PROJECT / "var" / "bench"
@@ -97,6 +99,14 @@ class Timing:
         """Where the time of the fastest try goes, as a note."""
         parts = ", ".join(f"{part} {seconds:.2f} s" for part, seconds in self.fastest.parts.items())
         return f"Where the time of “{self.name}” goes: {parts}."
+
+
+def instance_of(password: str, platform: Mapping[str, Any], **settings: Any) -> Instance:
+    """An instance with what a contender needs of it; the password of both services is in that variable."""
+    secret = {"password": {"env": password}}
+    both = {"name": "bench", "url": "https://unused", "username": "admin", "sensor": "bench"} | secret
+    unused = {"url": "https://unused", "email": "a@b", "tenant_id": "t"} | secret
+    return Instance.model_validate({**both, **settings, "platform": {**unused, **platform}})
 
 
 def alternate(contenders: Sequence[Contender], repetitions: int, *, same: str = "") -> list[Timing]:
