@@ -10,10 +10,10 @@ from pathlib import Path
 
 import polars as pl
 
-from ownership import schemas
-from ownership.schemas import polars_schema
+from ownership.declaration import polars_schema
+from ownership.tables import InventoryHosts, InventoryUsers, LogonCounts, LogonDays
 from ownership.windows import Window
-from resources.tables import Tables
+from resources.store.tables import Tables
 
 SLUG = "bench"
 RUN = "bench"
@@ -56,7 +56,7 @@ def prepare(home: Path, *, rows: int, hosts: int, users: int) -> None:
             "fetched_at": LISTED_AT,
             "settings_fingerprint": "bench",
         }
-        tables.write_day(pl.DataFrame([fetched], schema=polars_schema(schemas.LogonDays)), counts)
+        tables.write_day(pl.DataFrame([fetched], schema=polars_schema(LogonDays)), counts)
     tables.write("inventory_hosts", _hosts(hosts, users), run_id=RUN, publish=True)
     tables.write("inventory_users", _users(users), run_id=RUN, publish=True)
     done.touch()
@@ -117,7 +117,7 @@ def _day(day: date, rows: int, hosts: int, users: int) -> pl.DataFrame:
         .agg(pl.sum("events"))
         .sort("document_hostname", "document_username")
         .with_columns(day=pl.lit(day))
-        .select(polars_schema(schemas.LogonCounts).names())
+        .select(polars_schema(LogonCounts).names())
         .collect()
     )
 
@@ -142,7 +142,7 @@ def _hosts(hosts: int, users: int) -> pl.DataFrame:
             listed_at=pl.lit(LISTED_AT, pl.Datetime("us", "UTC")),
         )
         .filter(number % 20 != 3)
-        .select(polars_schema(schemas.InventoryHosts).names())
+        .select(polars_schema(InventoryHosts).names())
     )
 
 
@@ -165,5 +165,5 @@ def _users(users: int) -> pl.DataFrame:
             listed_at=pl.lit(LISTED_AT, pl.Datetime("us", "UTC")),
         )
         .filter(number % 10 != 4)
-        .select(polars_schema(schemas.InventoryUsers).names())
+        .select(polars_schema(InventoryUsers).names())
     )

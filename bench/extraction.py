@@ -22,9 +22,9 @@ from bench.logons import FIRST_DAY, days_from, load
 from bench.results import Experiment, ratio, seconds
 from bench.timing import Contender, alternate, function, instance_of, run_once
 from resources.http import Answer, Transport
-from resources.search import SearchClient
-from resources.settings import DEFAULT_QUERY
-from resources.tables import Tables
+from resources.search.client import SearchClient
+from resources.settings.models import DEFAULT_QUERY
+from resources.store.tables import Tables
 from sandbox.engine import Engine
 
 INDEX = "logs-bench"
@@ -141,7 +141,7 @@ def floor(url: str, ca_file: str, days: int) -> Callable[[], dict[str, Any]]:
             sent.append((path, arguments["params"], arguments["json"]))
             return super().send(session, method, path, **arguments)
 
-    with patch("resources.search.Transport", Recorder):
+    with patch("resources.search.client.Transport", Recorder):
         client(url, ca_file, days, INDEX)()
     of_days = [one for one in sent if "pairs" in one[2]["aggs"]]
     session = _session(ca_file)

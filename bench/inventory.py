@@ -18,12 +18,14 @@ import requests
 
 from bench.results import Experiment, Figure, ratio
 from bench.timing import Contender, alternate, function, instance_of
-from ownership.schemas import OwnerWrites, polars_schema
-from resources.inventory import InventoryClient
-from resources.journal import Journal
-from resources.records import host_rows, user_rows
+from ownership.declaration import polars_schema
+from ownership.tables import OwnerWrites
+from resources.inventory.adapter import AssetInventory
+from resources.inventory.client import InventoryClient
+from resources.inventory.records import host_rows, user_rows
 from resources.settings import Instance
-from resources.writeback import Writer, write_all
+from resources.writeback.journal import Journal
+from resources.writeback.writer import Writer, write_all
 from sandbox.inventory import Account, InventoryService, InventoryState, ServiceOptions
 
 CONNECTIONS = 8
@@ -198,7 +200,7 @@ def writing(url: str, state: str, writes: int) -> Callable[[], dict[str, Any]]:
             TemporaryDirectory() as folder,
             Journal(Path(folder, "writes.sqlite")) as journal,
         ):
-            writer = Writer(client, instance, pl.DataFrame, journal)
+            writer = Writer(AssetInventory(instance, client), journal)
             write_all(
                 plan,
                 writer,

@@ -14,10 +14,11 @@ import polars as pl
 from bench.evidence import RUN, SLUG, WINDOW, prepare
 from bench.results import Experiment, Figure, memory, ratio, seconds
 from bench.timing import alternate, function
-from ownership.decisions import Rules, owner_decisions
-from ownership.evidence import host_user_shares
+from ownership.decisions import owner_decisions
 from ownership.matching import username_matches
-from resources.tables import Tables
+from ownership.rules import Rules
+from ownership.shares import host_user_shares
+from resources.store.tables import Tables
 
 EXCLUDED = ("svc_*", "*$")
 DECIDED_AT = datetime(2026, 1, 31, tzinfo=UTC)
@@ -53,23 +54,23 @@ def product(home: str) -> Callable[[], dict[str, Any]]:
     def resolve() -> dict[str, Any]:
         at = time.perf_counter()
         shares = host_user_shares(
-            tables.logon_counts(WINDOW, run_id=RUN), exclude_users=EXCLUDED, hostname_match="exact"
+            tables.logon_counts(WINDOW, run_id=RUN), rules=Rules(exclude_users=EXCLUDED)
         )
         at = done("shares made", at)
         tables.write("host_user_shares", shares, run_id=RUN, publish=True)
         del shares
         at = done("shares validated and stored", at)
-        usernames = tables.scan("host_user_shares", run_id=RUN).select("username").collect()
-        users = tables.scan("inventory_users", run_id=RUN).collect()
+        usernames = tables.read("host_user_shares", run_id=RUN).select("username").collect()
+        users = tables.read("inventory_users", run_id=RUN).collect()
         at = done("user names and assets read", at)
         matches = username_matches(usernames, users, user_value_field="user_email")
         at = done("matches made", at)
         tables.write("username_matches", matches, run_id=RUN, publish=True)
         del usernames, users, matches
         at = done("matches validated and stored", at)
-        shares = tables.scan("host_user_shares", run_id=RUN).drop("username_spellings").collect()
-        matches = tables.scan("username_matches", run_id=RUN).collect()
-        hosts = tables.scan("inventory_hosts", run_id=RUN).collect()
+        shares = tables.read("host_user_shares", run_id=RUN).drop("username_spellings").collect()
+        matches = tables.read("username_matches", run_id=RUN).collect()
+        hosts = tables.read("inventory_hosts", run_id=RUN).collect()
         at = done("shares, matches and hosts read", at)
         decisions = owner_decisions(
             shares,

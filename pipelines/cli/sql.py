@@ -27,12 +27,11 @@ from filelock import FileLock, Timeout
 
 from ownership.names import printable, printable_lines
 from pipelines.cli.stored import tables_of
-from reports.exports import harmless
-from resources.catalogue import OLDEST_READER, catalogue_path, identifier, quoted, reach
+from reports.exports import without_formulas
 from resources.errors import AssetOwnersError, ConfigurationError
 from resources.failures import damaged_tables
 from resources.settings import home, load_instance, tables_location
-from resources.store.catalogue import catalogue_path, identifier, quoted, register_file_system
+from resources.store.catalogue import OLDEST_READER, catalogue_path, identifier, quoted, register_file_system
 
 Format = Literal["table", "csv", "json"]
 Row = tuple[Any, ...]
@@ -67,7 +66,7 @@ def sql(query: str | None, *, instance: Path | None, scratch: Path | None, form:
             "The tables lie in an object store (ASSET_OWNERS_TABLES), which DuckDB's shell cannot read by "
             "itself; give a query: asset-owners sql 'FROM conflicts'"
         )
-    with _told_to_the_analyst(), _own_folder() as folder:
+    with _query_errors(), _own_folder() as folder:
         slug = tables_of(load_instance(instance)).slug if instance else None
         scratch = scratch or folder / "scratch.duckdb"
         opening = opening_lines(home(), scratch, slug)
@@ -197,7 +196,7 @@ def _print_csv(columns: list[str], portions: Iterator[list[Row]]) -> None:
     """
     shown = printable if sys.stdout.isatty() else str
     for rows in chain([[tuple(columns)]], portions):
-        for row in _harmless([[_plain(value) for value in row] for row in rows]):
+        for row in _without_formulas([[_plain(value) for value in row] for row in rows]):
             print(*(_cell(value, shown) for value in row), sep=",")
 
 

@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 import vl_convert
 
-from assets_defs.findings import MOST_DAYS
+from assets_defs.metadata import MOST_DAYS
 from ownership.coverage import BRANCHES
 from reports import charts
 
