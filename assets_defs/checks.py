@@ -98,7 +98,7 @@ def _checks(
         name=named(instance, step),
         specs=specs,
         can_subset=True,
-        required_resource_keys=set(resource_keys(instance)),
+        required_resource_keys={*resource_keys(instance)},
     )
     def step_of_checks(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
         run = scan_run(context, instance)

@@ -8,7 +8,7 @@ import polars as pl
 
 from assets_defs.metadata import of_days, of_shares
 from assets_defs.progress import Progress
-from assets_defs.run import ScanRun, as_dagster_failure, resource_keys, scan_run
+from assets_defs.run import ScanRun, as_dagster_failure, resource_keys, scan_run, tag_run
 from assets_defs.specs import asset_arguments, asset_key, source_keys, table_metadata
 from ownership.coverage import events_by_day
 from ownership.declaration import polars_schema
@@ -34,10 +34,11 @@ def logon_assets(instance: Instance) -> dg.AssetsDefinition:
             end_offset=1,  # the running day is looked at, too
         ),
         backfill_policy=dg.BackfillPolicy.single_run(),
-        required_resource_keys=set(resource_keys(instance)),
+        required_resource_keys={*resource_keys(instance)},
     )
     def logons(context: dg.AssetExecutionContext) -> Iterator[dg.MaterializeResult]:
         run = scan_run(context, instance)
+        tag_run(context, run)
         days = [date.fromisoformat(key) for key in context.partition_keys]
         with as_dagster_failure():
             found = _fetch(context, run, days)
@@ -122,6 +123,17 @@ def unsettled(instance: Instance, tables: Tables, days: Sequence[date], *, run_i
     )
 
 
+def days_to_cover(instance: Instance, tables: Tables, window: Window) -> Window:
+    """The end of the window, from the first day on that is to be fetched; at least its last day.
+
+    Dagster records at least eight events for each day of a run, which would take longer than all else.
+    """
+    if not tables.exist():
+        return window
+    wanted = unsettled(instance, tables, days_of(window), run_id=None)
+    return Window(min(wanted, default=window.last), window.last)
+
+
 def _stored_events(tables: Tables, days: Window | Sequence[date], *, run_id: str | None) -> pl.DataFrame:
     """The sum of each day's counts: day, events."""
     return tables.logon_counts(days, run_id=run_id).group_by("day").agg(pl.sum("events")).collect()
@@ -186,7 +198,7 @@ def shares_asset(instance: Instance) -> dg.AssetsDefinition:
     @dg.asset(
         **asset_arguments(instance, "host_user_shares", kinds={"polars"}),
         deps=source_keys(instance, "host_user_shares"),
-        required_resource_keys=set(resource_keys(instance)),
+        required_resource_keys={*resource_keys(instance)},
     )
     def shares_of_users(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
         run = scan_run(context, instance)

@@ -31,7 +31,7 @@ def _listed(
 ) -> dg.AssetsDefinition:
     @dg.asset(
         **asset_arguments(instance, table, kinds={"rest"}),
-        required_resource_keys=set(resource_keys(instance)),
+        required_resource_keys={*resource_keys(instance)},
     )
     def listed(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
         run = scan_run(context, instance)

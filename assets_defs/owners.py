@@ -25,7 +25,7 @@ def owner_assets(instance: Instance) -> list[dg.AssetsDefinition]:
     @dg.asset(
         **asset_arguments(instance, "username_matches", kinds={"polars"}),
         deps=source_keys(instance, "username_matches"),
-        required_resource_keys=set(resource_keys(instance)),
+        required_resource_keys={*resource_keys(instance)},
     )
     def matches(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
         run = scan_run(context, instance)
@@ -48,7 +48,7 @@ def owner_assets(instance: Instance) -> list[dg.AssetsDefinition]:
     @dg.asset(
         **asset_arguments(instance, "owner_decisions", kinds={"polars"}),
         deps=source_keys(instance, "owner_decisions"),
-        required_resource_keys=set(resource_keys(instance)),
+        required_resource_keys={*resource_keys(instance)},
     )
     def decisions(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
         run = scan_run(context, instance)

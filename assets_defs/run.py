@@ -10,14 +10,16 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
 import dagster as dg
+from pydantic import Field, create_model
 
 from ownership.declaration import InvalidTableError
 from ownership.names import printable
 from ownership.windows import Window, is_past, look_back_window
+from resources.errors import ConfigurationError
 from resources.failures import operator_message
 from resources.inventory.adapter import Inventory, open_inventory
 from resources.search.client import SearchClient
@@ -32,16 +34,37 @@ WINDOW_TAG = "asset_owners/window"
 DRY_RUN_TAG = "asset_owners/dry_run"
 
 
-@dataclass(frozen=True)
-class ScanOptions:
-    """What an operator may choose for one run; see `scan_resource`."""
+class ScanOptions(dg.ConfigurableResource):
+    """What an operator may choose for one run; the defaults come from the instance file."""
 
-    lookback_days: int
-    enrich: bool
-    dry_run: bool
-    refetch: bool
-    force: bool
-    limit: int | None
+    lookback_days: int = Field(
+        description="Look-back window: calendar days that end with the last day of the run, or today."
+    )
+    enrich: bool = Field(
+        description="Enrich host information by asset owner: copy the owner's department and criticality."
+    )
+    dry_run: bool = Field(description="Plan only: decide and store what would be written, write nothing.")
+    refetch: bool = Field(
+        default=True, description="Fetch every day named; off: only those missing or not settled."
+    )
+    force: bool = Field(
+        default=False, description="Write although the last day is more than scan.late_days ago."
+    )
+    limit: int | None = Field(default=None, description="Write the first so many hosts of the plan only.")
+
+
+class ResourceKeys(NamedTuple):
+    """Keys of an instance's Dagster resources."""
+
+    scan: str
+    tables: str
+    search: str
+    inventory: str
+
+    @property
+    def of_follow_up(self) -> set[str]:
+        """Those of what follows a scan: apply and undo."""
+        return {self.tables, self.inventory}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,26 +101,20 @@ class ScanRun(InstanceRun):
 
 
 def scan_run(context: Any, instance: Instance) -> ScanRun:
-    """Read the scan off the context of an asset, an op or a check.
+    """Read the run off the context of an asset, an op or a check.
 
     Raises:
         dagster.Failure: the tables are another instance's, or the last day is before scan.first_day.
     """
-    options, tables, search, inventory = (getattr(context.resources, key) for key in resource_keys(instance))
+    keys = resource_keys(instance)
+    options: ScanOptions = getattr(context.resources, keys.scan)
+    tables: Tables = getattr(context.resources, keys.tables)
+    today, tags = today_of(instance), context.run.tags
+    last = date.fromisoformat(tags.get(RANGE_END) or tags.get(PARTITION) or today.isoformat())
     with as_dagster_failure():
         tables.claim()
-    today = datetime.now(ZoneInfo(instance.scan.timezone)).date()
-    tags = context.run.tags
-    last = date.fromisoformat(tags.get(RANGE_END) or tags.get(PARTITION) or today.isoformat())
-    try:
-        window = look_back_window(last, options.lookback_days, instance.scan.first_day)
-    except ValueError as error:
-        raise dg.Failure(str(error), allow_retries=False) from error
+        window = window_of(instance, last, lookback_days=options.lookback_days)
     past = is_past(window, today, late_days=instance.scan.late_days)
-    brought = scan_tags(instance, window, dry_run=options.dry_run)
-    if not brought.items() <= tags.items():  # of a step that comes later, or of a job that brings them
-        with as_dagster_failure():
-            context.instance.add_run_tags(context.run.run_id, brought)
     return ScanRun(
         instance=instance,
         options=options,
@@ -106,25 +123,52 @@ def scan_run(context: Any, instance: Instance) -> ScanRun:
         may_write=not options.dry_run and (options.force or not past),
         own_days=context.run.run_id if options.dry_run and _plans(context, instance) else None,
         tables=tables,
-        search=search,
-        inventory=inventory,
+        search=getattr(context.resources, keys.search),
+        inventory=getattr(context.resources, keys.inventory),
     )
 
 
 def follow_up_run(context: dg.OpExecutionContext, instance: Instance) -> InstanceRun:
-    """Read off the context of an op what follows a scan: the run, without window and options.
+    """Read the run off the context of an op that follows a scan: without window and options.
 
     Raises:
         dagster.Failure: the tables are another instance's.
     """
-    tables, inventory = (getattr(context.resources, key) for key in follow_up_keys(instance))
+    keys = resource_keys(instance)
+    tables: Tables = getattr(context.resources, keys.tables)
     with as_dagster_failure():
         tables.claim()
+    inventory = getattr(context.resources, keys.inventory)
     return InstanceRun(instance=instance, run_id=context.run.run_id, tables=tables, inventory=inventory)
 
 
+def today_of(instance: Instance) -> date:
+    """The running day in the instance's time zone."""
+    return datetime.now(ZoneInfo(instance.scan.timezone)).date()
+
+
+def window_of(instance: Instance, last: date, *, lookback_days: int | None = None) -> Window:
+    """The look-back window that ends with a day (rules 4.2).
+
+    Raises:
+        ConfigurationError: the day is before scan.first_day.
+    """
+    try:
+        return look_back_window(last, lookback_days or instance.scan.lookback_days, instance.scan.first_day)
+    except ValueError as error:
+        raise ConfigurationError(str(error)) from error
+
+
+def tag_run(context: Any, run: ScanRun) -> None:
+    """Give a run the tags by which an operator finds it, where whoever launched it did not."""
+    tags = scan_tags(run.instance, run.window, dry_run=run.options.dry_run)
+    if not tags.items() <= context.run.tags.items():
+        with as_dagster_failure():
+            context.instance.add_run_tags(run.run_id, tags)
+
+
 def scan_tags(instance: Instance, window: Window, *, dry_run: bool) -> dict[str, str]:
-    """The tags by which an operator finds the scan; a run that does not bring them gets them step by step."""
+    """The tags by which an operator finds a run over a window."""
     return {
         **run_tags(instance),
         WINDOW_TAG: f"{window.first}/{window.last}",
@@ -143,30 +187,39 @@ def _plans(context: Any, instance: Instance) -> bool:
     return not chosen or dg.AssetKey([instance.slug, "owner_writes"]) in chosen
 
 
-def resource_keys(instance: Instance) -> list[str]:
-    """Keys of an instance's Dagster resources: scan, tables, search and inventory, in this order.
-
-    Dagster takes identifiers only, and slugs may begin with a digit; none begins with an underscore.
-    """
-    keys = (named(instance, part) for part in ("scan", "tables", "search", "inventory"))
-    return [key if key.isidentifier() else f"_{key}" for key in keys]
-
-
-def follow_up_keys(instance: Instance) -> list[str]:
-    """Keys of the resources of what follows a scan: tables and inventory, in this order."""
-    _, tables, _, inventory = resource_keys(instance)
-    return [tables, inventory]
+def resource_keys(instance: Instance) -> ResourceKeys:
+    """Name the resources. Dagster takes identifiers only; a slug may begin with a digit, never with `_`."""
+    keys = (named(instance, part) for part in ResourceKeys._fields)
+    return ResourceKeys(*(key if key.isidentifier() else f"_{key}" for key in keys))
 
 
 def scan_resources(instance: Instance, tables: Tables) -> dict[str, Any]:
     """The Dagster resources of an instance, by key."""
-    parts = (
-        scan_resource(instance),
-        tables,
-        _opened_once(lambda: SearchClient(instance)),
-        _opened_once(lambda: open_inventory(instance)),
-    )
-    return dict(zip(resource_keys(instance), parts, strict=True))
+    keys = resource_keys(instance)
+    return {
+        keys.scan: scan_options(instance),
+        keys.tables: tables,
+        keys.search: _opened_once(lambda: SearchClient(instance)),
+        keys.inventory: _opened_once(lambda: open_inventory(instance)),
+    }
+
+
+def scan_options(instance: Instance) -> ScanOptions:
+    """The options with the defaults of the instance file.
+
+    They are defaults of the class: those of an object would be lost where a launchpad sets another option.
+    """
+    settings = {
+        "lookback_days": instance.scan.lookback_days,
+        "enrich": instance.scan.enrich,
+        "dry_run": instance.writes.dry_run,
+    }
+    fields: dict[str, Any] = {
+        name: (field.annotation, Field(default=settings[name], description=field.description))
+        for name, field in ScanOptions.model_fields.items()
+        if name in settings
+    }
+    return create_model("ScanOptions", __base__=ScanOptions, **fields)()
 
 
 def _opened_once(client: Callable[[], AbstractContextManager[Any]]) -> dg.ResourceDefinition:
@@ -182,47 +235,6 @@ def _opened_once(client: Callable[[], AbstractContextManager[Any]]) -> dg.Resour
             yield cache(lambda: open_clients.enter_context(client()))
 
     return opened_once
-
-
-def scan_resource(instance: Instance) -> dg.ResourceDefinition:
-    """What an operator may choose in the launchpad; the defaults come from the instance file."""
-
-    def option(kind: Any, default: Any, description: str) -> dg.Field:
-        return dg.Field(kind, default_value=default, description=description)
-
-    scan = instance.scan
-    options = {
-        "lookback_days": option(
-            int,
-            scan.lookback_days,
-            "Look-back window: calendar days that end with the last day of the run (today without one).",
-        ),
-        "enrich": option(
-            bool,
-            scan.enrich,
-            "Enrich host information by asset owner: copy the owner's department and criticality.",
-        ),
-        "dry_run": option(
-            bool, instance.writes.dry_run, "Plan only: decide and store what would be written, write nothing."
-        ),
-        "refetch": option(
-            bool, default=True, description="Fetch every day named; off: only those missing or not settled."
-        ),
-        "force": option(
-            bool,
-            default=False,
-            description=f"Write although the last day is more than {scan.late_days} days ago.",
-        ),
-        "limit": option(
-            dg.Noneable(int), default=None, description="Write the first so many hosts of the plan only."
-        ),
-    }
-
-    @dg.resource(config_schema=options, description=f"Options of one run of {instance.name}.")
-    def scan_options(context: dg.InitResourceContext) -> ScanOptions:
-        return ScanOptions(**context.resource_config)
-
-    return scan_options
 
 
 @contextmanager

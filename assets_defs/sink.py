@@ -4,12 +4,15 @@
 wrote is put back by `undo_op`. How each of them goes about it is in `writing`.
 """
 
+from collections.abc import Callable
+
 import dagster as dg
+from pydantic import Field
 
 from assets_defs.metadata import of_outcomes, of_window, of_writes
-from assets_defs.run import as_dagster_failure, follow_up_keys, follow_up_run, resource_keys, scan_run
+from assets_defs.run import as_dagster_failure, follow_up_run, resource_keys, scan_run, tag_run
 from assets_defs.specs import asset_arguments, asset_key, table_metadata
-from assets_defs.writing import apply_plan, store_plan, undo_run, write_planned
+from assets_defs.writing import Written, apply_plan, store_plan, undo_run, write_planned
 from resources.settings import Instance, named, slug_of
 
 
@@ -20,10 +23,11 @@ def sink_asset(instance: Instance) -> dg.AssetsDefinition:
         name=named(instance, "plan"),
         ins={"owner_decisions": dg.In(dg.Nothing)},
         out=dg.Out(dg.Nothing),
-        required_resource_keys=set(resource_keys(instance)),
+        required_resource_keys={*resource_keys(instance)},
     )
     def plan(context: dg.OpExecutionContext) -> None:
         run = scan_run(context, instance)
+        tag_run(context, run)
         with as_dagster_failure():
             store_plan(run, context.log)
 
@@ -31,7 +35,7 @@ def sink_asset(instance: Instance) -> dg.AssetsDefinition:
         name=named(instance, "sink"),
         ins={"planned": dg.In(dg.Nothing)},
         out=dg.Out(dg.Nothing),
-        required_resource_keys=set(resource_keys(instance)),
+        required_resource_keys={*resource_keys(instance)},
         pool=write_pool(instance),
     )
     def sink(context: dg.OpExecutionContext) -> None:
@@ -56,12 +60,26 @@ def sink_asset(instance: Instance) -> dg.AssetsDefinition:
     return owner_writes
 
 
-_DRY_RUN = dg.Field(bool, default_value=False, description="Plan only; write nothing.")
-_ALLOW_WRITES = dg.Field(
-    dg.Noneable(int),
-    default_value=None,
-    description="Hosts that may be written in spite of writes.max_writes and max_write_percent.",
-)
+class FollowUpConfig(dg.Config):
+    """What an operator says of a run that follows another one."""
+
+    dry_run: bool = Field(default=False, description="Plan only; write nothing.")
+    allow_writes: int | None = Field(
+        default=None,
+        description="Hosts that may be written in spite of writes.max_writes and max_write_percent.",
+    )
+
+
+class ApplyConfig(FollowUpConfig):
+    """Which plan is carried out, and how."""
+
+    run_id: str = Field(description="The run whose plan is to be carried out.")
+
+
+class UndoConfig(FollowUpConfig):
+    """What is put back, and how."""
+
+    run_id: str = Field(description="The run whose writes are to be put back.")
 
 
 def apply_op(instance: Instance) -> dg.OpDefinition:
@@ -69,19 +87,11 @@ def apply_op(instance: Instance) -> dg.OpDefinition:
 
     @dg.op(
         name=named(instance, "apply_plan"),
-        config_schema={
-            "run_id": dg.Field(str, description="The run whose plan is to be carried out."),
-            "dry_run": _DRY_RUN,
-            "allow_writes": _ALLOW_WRITES,
-        },
-        required_resource_keys=set(follow_up_keys(instance)),
+        required_resource_keys=resource_keys(instance).of_follow_up,
         pool=write_pool(instance),
     )
-    def apply_stored(context: dg.OpExecutionContext) -> None:
-        run, options = follow_up_run(context, instance), dict(context.op_config)
-        with as_dagster_failure():
-            written = apply_plan(run, context.log, options.pop("run_id"), **options)
-        context.add_output_metadata(of_outcomes(written.rows) | of_window(written.longest_window_seconds))
+    def apply_stored(context: dg.OpExecutionContext, config: ApplyConfig) -> None:
+        _follow_up(context, instance, apply_plan, config)
 
     return apply_stored
 
@@ -91,21 +101,27 @@ def undo_op(instance: Instance) -> dg.OpDefinition:
 
     @dg.op(
         name=named(instance, "undo_run"),
-        config_schema={
-            "run_id": dg.Field(str, description="The run whose writes are to be put back."),
-            "dry_run": _DRY_RUN,
-            "allow_writes": _ALLOW_WRITES,
-        },
-        required_resource_keys=set(follow_up_keys(instance)),
+        required_resource_keys=resource_keys(instance).of_follow_up,
         pool=write_pool(instance),
     )
-    def undo_writes(context: dg.OpExecutionContext) -> None:
-        run, options = follow_up_run(context, instance), dict(context.op_config)
-        with as_dagster_failure():
-            written = undo_run(run, context.log, options.pop("run_id"), **options)
-        context.add_output_metadata(of_outcomes(written.rows) | of_window(written.longest_window_seconds))
+    def undo_writes(context: dg.OpExecutionContext, config: UndoConfig) -> None:
+        _follow_up(context, instance, undo_run, config)
 
     return undo_writes
+
+
+def _follow_up(
+    context: dg.OpExecutionContext,
+    instance: Instance,
+    act: Callable[..., Written],
+    config: ApplyConfig | UndoConfig,
+) -> None:
+    run = follow_up_run(context, instance)
+    with as_dagster_failure():
+        written = act(
+            run, context.log, config.run_id, allow_writes=config.allow_writes, dry_run=config.dry_run
+        )
+    context.add_output_metadata(of_outcomes(written.rows) | of_window(written.longest_window_seconds))
 
 
 def write_pool(instance: Instance) -> str:

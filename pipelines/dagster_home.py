@@ -1,16 +1,13 @@
 """Dagster's own home under ASSET_OWNERS_HOME: runs, event log, schedules."""
 
 import os
-import sqlite3
 from collections.abc import Generator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 import dagster as dg
 from filelock import FileLock
 
-from resources.errors import AssetOwnersError
-from resources.failures import database_failure
 from resources.store.files import replacing
 
 # No telemetry, and no sign-up dialog over the first page.
@@ -40,29 +37,9 @@ def dagster_home(home: Path) -> Path:
 
 @contextmanager
 def dagster_instance(home: Path) -> Generator[dg.DagsterInstance]:
-    """Open the Dagster instance that the UI under the same home shows.
-
-    Dagster opens a connection for each event, and the last one to leave an SQLite file writes its log back
-    and waits for the disk. One that stays spares that where events of all runs are kept. The file of the run
-    itself is left alone: the UI follows a run by the changes of that file.
-    """
+    """Open the Dagster instance that the UI under the same home shows."""
     folder = dagster_home(home)
-    with ExitStack() as staying:
-        with FileLock(
-            folder / ".opening.lock"
-        ):  # at the first start Dagster makes its files, of two all fail
-            instance = staying.enter_context(dg.DagsterInstance.from_config(str(folder)))
-            for database in (folder / "history" / "runs.db", folder / "history" / "runs" / "index.db"):
-                if database.exists():  # Dagster's home may name another storage
-                    staying.enter_context(_joined(database))
+    with FileLock(folder / ".opening.lock"):  # Dagster makes its files at the first start: of two, one fails
+        opened = dg.DagsterInstance.from_config(str(folder))
+    with opened as instance:
         yield instance
-
-
-@contextmanager
-def _joined(database: Path) -> Generator[None]:
-    with closing(sqlite3.connect(database)) as connection:
-        try:
-            connection.execute("SELECT 1 FROM sqlite_master").fetchall()  # the first look is what joins
-        except sqlite3.Error as error:
-            raise AssetOwnersError(database_failure(error, "Dagster's records of runs", database)) from error
-        yield

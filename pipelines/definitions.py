@@ -66,21 +66,17 @@ def build_definitions(
         if isinstance(instance, BrokenInstance)
         else _instance_definitions(
             instance,
-            {
-                **scan_resources(
-                    instance,
-                    Tables(home, instance.slug, name=instance.name, location=location, analysts=analysts),
-                ),
-                **(resource_overrides or {}),
-            },
+            Tables(home, instance.slug, name=instance.name, location=location, analysts=analysts),
+            resource_overrides or {},
         )
         for instance in instances
     ]
     return dg.Definitions.merge(dg.Definitions(executor=executor, loggers={"console": console}), *parts)
 
 
-def _instance_definitions(instance: Instance, resources: Mapping[str, Any]) -> dg.Definitions:
+def _instance_definitions(instance: Instance, tables: Tables, overrides: Mapping[str, Any]) -> dg.Definitions:
     """Define what belongs to an instance; the resources go with it, so that no launchpad shows another's."""
+    resources = {**scan_resources(instance, tables), **overrides}
     checks = asset_checks(instance)
     assets = [
         logon_assets(instance),
@@ -94,5 +90,5 @@ def _instance_definitions(instance: Instance, resources: Mapping[str, Any]) -> d
         assets=equipped[len(checks) :],
         asset_checks=equipped[: len(checks)],
         jobs=[scan_job(instance), apply_job(instance, resources), undo_job(instance, resources)],
-        schedules=[scan_schedule(instance)] if instance.scan.schedule else [],
+        schedules=[scan_schedule(instance, tables)] if instance.scan.schedule else [],
     )

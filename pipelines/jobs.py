@@ -1,20 +1,20 @@
 """The jobs of an instance: the scan, and what may follow it; and one for each file that cannot be used."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import dagster as dg
 
-from assets_defs.run import follow_up_keys, run_tags
+from assets_defs.run import resource_keys, run_tags
 from assets_defs.sink import apply_op, undo_op
 from resources.settings import BrokenInstance, Instance, named
 
-if TYPE_CHECKING:  # Dagster exports the function and not its type
-    from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
 
+def scan_job(instance: Instance) -> Any:
+    """The job of an instance: all its assets, from the days of the run to the writes.
 
-def scan_job(instance: Instance) -> "UnresolvedAssetJobDefinition":
-    """The job of an instance: all its assets, from the days of the run to the writes."""
+    What Dagster makes of a selection of assets has a type that it does not export.
+    """
     return dg.define_asset_job(
         instance.slug,
         selection=dg.AssetSelection.groups(instance.slug),
@@ -55,7 +55,7 @@ def undo_job(instance: Instance, resources: Mapping[str, Any]) -> dg.JobDefiniti
 
 def _follow_up_resources(instance: Instance, resources: Mapping[str, Any]) -> dict[str, Any]:
     """The resources of what follows a scan: the launchpad offers those of its own job alone."""
-    return {key: resources[key] for key in follow_up_keys(instance)}
+    return {key: resources[key] for key in resource_keys(instance).of_follow_up}
 
 
 def broken_job(broken: BrokenInstance) -> dg.JobDefinition:

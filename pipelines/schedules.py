@@ -5,15 +5,18 @@ from zoneinfo import ZoneInfo
 
 import dagster as dg
 
-from assets_defs.run import RANGE_END, RANGE_START, resource_keys, scan_tags
-from ownership.windows import Window, look_back_window
+from assets_defs.evidence import days_to_cover
+from assets_defs.run import RANGE_END, RANGE_START, resource_keys, scan_tags, window_of
+from ownership.windows import Window
 from resources.settings import Instance
+from resources.store.tables import Tables
 
 
-def scan_schedule(instance: Instance) -> dg.ScheduleDefinition:
+def scan_schedule(instance: Instance, tables: Tables) -> dg.ScheduleDefinition:
     """Start a run over the look-back window that ends with the day of the tick.
 
-    It is stopped until somebody switches it on.
+    The run covers the days from the first one on that is not settled. The schedule is stopped until somebody
+    switches it on.
     """
     assert instance.scan.schedule is not None  # noqa: S101  (the caller asks only then)
 
@@ -26,11 +29,12 @@ def scan_schedule(instance: Instance) -> dg.ScheduleDefinition:
     )
     def schedule(context: dg.ScheduleEvaluationContext) -> dg.RunRequest:
         today = context.scheduled_execution_time.astimezone(ZoneInfo(instance.scan.timezone)).date()
-        window = look_back_window(today, instance.scan.lookback_days, instance.scan.first_day)
-        told = scan_tags(instance, window, dry_run=instance.writes.dry_run)
-        return dg.RunRequest(
-            tags={**window_tags(window), **told}, run_config=run_config(instance, refetch=False)
-        )
+        window = window_of(instance, today)
+        tags = {
+            **window_tags(days_to_cover(instance, tables, window)),
+            **scan_tags(instance, window, dry_run=instance.writes.dry_run),
+        }
+        return dg.RunRequest(tags=tags, run_config=run_config(instance, refetch=False))
 
     return schedule
 
@@ -42,5 +46,4 @@ def window_tags(window: Window) -> dict[str, str]:
 
 def run_config(instance: Instance, **options: Any) -> dict[str, Any]:
     """The run configuration with some of the options of `assets_defs.run.ScanOptions` chosen."""
-    scan_key = resource_keys(instance)[0]
-    return {"resources": {scan_key: {"config": options}}}
+    return {"resources": {resource_keys(instance).scan: {"config": options}}}

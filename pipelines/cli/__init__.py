@@ -3,7 +3,6 @@
 import json
 import os
 import sys
-from contextlib import suppress
 
 
 def main() -> None:
@@ -24,22 +23,3 @@ def main() -> None:
             print(json.dumps({"error": message}))
         print_error(message)
         sys.exit(status)
-
-
-def script() -> None:
-    """Be the command `asset-owners`: `main`, and the end of the process with its status.
-
-    Python is not taken down object by object, which takes most of a second after a run: all that lasts longer
-    than the process is closed by then.
-    """
-    status = 0
-    try:
-        main()
-    except SystemExit as end:
-        if not isinstance(end.code, int | None):
-            raise
-        status = end.code or 0
-    for stream in (sys.stdout, sys.stderr):
-        with suppress(BrokenPipeError):  # whoever read it has left
-            stream.flush()
-    os._exit(status)

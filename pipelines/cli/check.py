@@ -4,20 +4,17 @@ What is tried is what a run relies on: each service's room knows it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import datetime
 from pathlib import Path
-from zoneinfo import ZoneInfo
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ownership.windows import Window, look_back_window
-from resources.errors import ConfigurationError
+from assets_defs.run import today_of, window_of
 from resources.findings import Finding, State
 from resources.inventory.adapter import open_inventory
 from resources.search.client import SearchClient
-from resources.settings import Instance, load_instance
+from resources.settings import load_instance
 
 STYLES: Mapping[State, str] = {"ok": "green", "warning": "yellow", "wrong": "bold red", "not tried": "dim"}
 
@@ -31,7 +28,7 @@ def check(path: Path) -> int:
         ConfigurationError: the instance file is wrong, or a secret is not set.
     """
     instance = load_instance(path)
-    window = _window(instance)
+    window = window_of(instance, today_of(instance))
     # Opening the clients resolves every secret before anything is tried.
     with SearchClient(instance) as search, open_inventory(instance) as inventory:
         console = Console(highlight=False)
@@ -43,15 +40,6 @@ def check(path: Path) -> int:
     wrong, warnings = states.count("wrong"), states.count("warning")
     console.print(f"{wrong or 'Nothing'} to mend, {warnings or 'no'} warning{'s' * (warnings != 1)}.")
     return 1 if wrong else 0
-
-
-def _window(instance: Instance) -> Window:
-    """The look-back window of a run that started now."""
-    today = datetime.now(ZoneInfo(instance.scan.timezone)).date()
-    try:
-        return look_back_window(today, instance.scan.lookback_days, instance.scan.first_day)
-    except ValueError as error:
-        raise ConfigurationError(f"scan.first_day: {error}") from error
 
 
 def _shown(console: Console, heading: str, findings: Iterable[Finding]) -> Iterator[State]:

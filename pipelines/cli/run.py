@@ -11,11 +11,11 @@ from zoneinfo import ZoneInfo
 
 import dagster as dg
 
-from assets_defs.evidence import unsettled
-from assets_defs.run import scan_tags
+from assets_defs.evidence import days_to_cover
+from assets_defs.run import scan_tags, today_of, window_of
 from ownership.decisions import summary
 from ownership.names import printable, printable_lines
-from ownership.windows import Window, days_of, look_back_window
+from ownership.windows import Window
 from pipelines.cli.errors import message_and_status, print_error
 from pipelines.cli.stored import tables_of
 from pipelines.dagster_home import dagster_instance
@@ -95,24 +95,13 @@ def run_scan(
         options["enrich"] = False
     tables, plans_only = tables_of(instance), dry_run or instance.writes.dry_run
     tags = {
-        **window_tags(days_to_look_at(instance, tables, window)),
+        **window_tags(days_to_cover(instance, tables, window)),
         **scan_tags(instance, window, dry_run=plans_only),
     }
     result = execute(instance, instance.slug, run_config(instance, **options), tags=tags)
     report = _report(instance, tables, window, result)
     report.dry_run = plans_only
     return report
-
-
-def days_to_look_at(instance: Instance, tables: Tables, window: Window) -> Window:
-    """The end of the window, from the first day on that is to be fetched; at least its last day.
-
-    Dagster records at least eight events for each day of a run, which would take longer than all else.
-    """
-    if not tables.exist():
-        return window
-    wanted = unsettled(instance, tables, days_of(window), run_id=None)
-    return Window(min(wanted, default=window.last), window.last)
 
 
 def _shown(window: Window) -> dict[str, str | int]:
@@ -203,15 +192,11 @@ def chosen_window(instance: Instance, as_of: str | None, lookback_days: int | No
     Raises:
         ConfigurationError: `as_of` is no day, in the future, or before scan.first_day.
     """
-    zone = ZoneInfo(instance.scan.timezone)
-    today = datetime.now(zone).date()
-    last = _day(as_of, zone) if as_of else today
+    today = today_of(instance)
+    last = _day(as_of, ZoneInfo(instance.scan.timezone)) if as_of else today
     if last > today:
         raise ConfigurationError(f"--as-of: {last} is in the future; name a day up to {today}")
-    try:
-        return look_back_window(last, lookback_days or instance.scan.lookback_days, instance.scan.first_day)
-    except ValueError as error:
-        raise ConfigurationError(f"--as-of: {error}") from error
+    return window_of(instance, last, lookback_days=lookback_days)
 
 
 def _day(text: str, zone: ZoneInfo) -> date:

@@ -52,14 +52,14 @@ def fetch(tmp_path):
     def fetched(search, days=DAYS, *, refetch=False, lookback_days=None, **settings):
         """Go on to the shares where `lookback_days` is given."""
         instance = an_instance(**settings)
-        scan_key, _, search_key, _ = resource_keys(instance)
+        keys = resource_keys(instance)
         given = dg.ResourceDefinition.hardcoded_resource(lambda: search)
         further = [shares_asset(instance)] if lookback_days else []
         options = {"refetch": refetch, **({"lookback_days": lookback_days} if lookback_days else {})}
         return dg.materialize(
             [logon_assets(instance), *further],
-            resources={**scan_resources(instance, Tables(tmp_path, instance.slug)), search_key: given},
-            run_config={"resources": {scan_key: {"config": options}}},
+            resources={**scan_resources(instance, Tables(tmp_path, instance.slug)), keys.search: given},
+            run_config={"resources": {keys.scan: {"config": options}}},
             tags={RANGE_START: str(days[0]), RANGE_END: str(days[-1])},
             raise_on_error=False,
         )

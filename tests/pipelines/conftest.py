@@ -47,8 +47,9 @@ def instance_file(tmp_path, monkeypatch):
     """An instance that nobody has run; where it looks is told by the environment."""
     monkeypatch.setenv("ASSET_OWNERS_HOME", str(tmp_path / "home"))
     monkeypatch.chdir(tmp_path)
-    content = instance_content(name="Head office", url="https://search.invalid")
-    content["platform"]["url"] = "https://inventory.invalid"
+    password = {"env": "NOT_NEEDED_TO_LOOK"}
+    content = instance_content(name="Head office", url="https://search.invalid", password=password)
+    content["platform"] |= {"url": "https://inventory.invalid", "password": password}
     path = tmp_path / "head-office.yaml"
     path.write_text(yaml.safe_dump(content), encoding="utf-8")
     return path

@@ -397,7 +397,7 @@ def test_certificate_of_the_inventory(checked, inventory, tmp_path):
         ({"platform.password": {"file": "gone"}}, "platform.password: the file"),
         ({"ca_file": "gone.pem"}, "ca_file: "),
         ({"platform.ca_file": "gone.pem"}, "platform.ca_file: "),
-        ({"scan.first_day": "2999-01-01"}, "scan.first_day: "),
+        ({"scan.first_day": "2999-01-01"}, r"is before scan.first_day \(2999-01-01\)"),
         ({"idnex": "logs-*"}, "idnex: is an unknown key"),
     ],
 )

@@ -4,11 +4,15 @@ import os
 from datetime import UTC, date, datetime, timedelta
 from zoneinfo import ZoneInfo
 
+import dagster as dg
 import pytest
 
+from assets_defs.evidence import days_to_cover
+from assets_defs.run import RANGE_START, WINDOW_TAG
 from ownership.tables import LogonCounts, LogonDays
 from ownership.windows import Window, days_of
-from pipelines.cli.run import chosen_window, days_to_look_at
+from pipelines.cli.run import chosen_window
+from pipelines.schedules import scan_schedule
 from resources.errors import ConfigurationError
 from resources.settings import Instance
 from resources.store.tables import Tables
@@ -63,19 +67,19 @@ def test_without_a_day_the_window_ends_today_where_the_instance_is():
 @pytest.mark.parametrize(
     ("as_of", "words"),
     [
-        ("9999-01-01", "9999-01-01 is in the future; name a day up to"),
+        ("9999-01-01", "--as-of: 9999-01-01 is in the future; name a day up to"),
         ((datetime.now(BERLIN) + timedelta(days=2)).date().isoformat(), "is in the future"),
         ("2019-12-31", "2019-12-31 is before scan.first_day (2020-01-01)"),
-        ("31.12.2025", "'31.12.2025' is no day; write it as 2026-01-31"),
+        ("31.12.2025", "--as-of: '31.12.2025' is no day; write it as 2026-01-31"),
     ],
 )
 def test_a_day_that_cannot_be_looked_at_is_refused(as_of, words):
     with pytest.raises(ConfigurationError) as caught:
         chosen_window(instance(), as_of, None)
-    assert str(caught.value).startswith("--as-of: ")
     assert words in str(caught.value)
 
 
+MIDNIGHT = {"lookback_days": 30, "schedule": "0 0 * * *"}
 JUNE = Window(date(2025, 6, 1), date(2025, 6, 30))
 
 
@@ -93,7 +97,7 @@ def test_a_run_looks_at_days_from_the_first_one_that_is_not_settled(
     tmp_path, missing, fetched_at, query, first
 ):
     tables = Tables(tmp_path, "small")
-    assert days_to_look_at(instance(), tables, JUNE) == JUNE
+    assert days_to_cover(instance(), tables, JUNE) == JUNE
     tables.prepare()
     counted = {"matching": 1, "counted": 1, "lacking_user": 0, "lacking_host": 0}
     pair = {"document_hostname": "pc", "document_username": "ann", "events": 1}
@@ -106,11 +110,17 @@ def test_a_run_looks_at_days_from_the_first_one_that_is_not_settled(
         if day.day not in missing:
             tables.write_day(table(LogonDays, counted | row), table(LogonCounts, {"day": day, **pair}))
     now = instance().model_copy(update={"query": query} if query else {})
-    assert days_to_look_at(now, tables, JUNE) == Window(date(2025, 6, first), JUNE.last)
+    assert days_to_cover(now, tables, JUNE) == Window(date(2025, 6, first), JUNE.last)
+
+    schedule = scan_schedule(now.model_copy(update={"scan": now.scan.model_copy(update=MIDNIGHT)}), tables)
+    tick = dg.build_schedule_context(scheduled_execution_time=datetime(2025, 6, 30, 12, tzinfo=UTC))
+    (request,) = schedule.evaluate_tick(tick).run_requests or []
+    assert request.tags[RANGE_START] == f"2025-06-{first:02}", "the schedule leaves out the same days"
+    assert request.tags[WINDOW_TAG] == "2025-06-01/2025-06-30"
 
     (tables.folder / "logon_counts" / "2025-06-02.parquet").unlink()
     torn = Window(date(2025, 6, min(first, 2)), JUNE.last)
-    assert days_to_look_at(now, tables, JUNE) == torn, "a day whose counts are gone is looked at again"
+    assert days_to_cover(now, tables, JUNE) == torn, "a day whose counts are gone is looked at again"
 
 
 @pytest.mark.timeout(60)
