@@ -20,16 +20,11 @@ from resources.errors import AssetOwnersError, ConfigurationError, ServiceError
 from resources.settings import Instance
 from resources.store.history import delete_outdated_changes
 from resources.writeback.journal import Journal, Result, open_journal
+from resources.writeback.leftovers import runs_on_target, settle_leftovers, without_changed_hosts
 from resources.writeback.one_writer import one_writer
-from resources.writeback.writer import (
-    OWNED_HOSTS_READ,
-    Row,
-    Writer,
-    runs_on_target,
-    settle_leftovers,
-    without_changed_hosts,
-    write_all,
-)
+from resources.writeback.outcomes import Row
+from resources.writeback.run import write_all
+from resources.writeback.writer import OWNED_HOSTS_READ, Writer
 
 CLOCK_SKEW = timedelta(minutes=5)
 """How far in the future a plan may seem to be made, where two machines share a home."""

@@ -9,7 +9,7 @@ the row is here.
 import json
 import sqlite3
 import threading
-from collections.abc import Generator, Mapping
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -22,9 +22,7 @@ from ownership.declaration import polars_schema
 from ownership.tables import OwnerWrites
 from resources.errors import AssetOwnersError
 from resources.failures import MISTAKES, database_failure
-
-Values = Mapping[str, str | None]
-"""What a host holds or is to hold: owner, department, criticality; None = nothing, or not sent."""
+from resources.inventory.adapter import Values
 
 _LATER_COLUMNS = {"sent": "INTEGER", "boot": "TEXT", "target": "TEXT"}
 

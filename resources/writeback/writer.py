@@ -4,16 +4,12 @@ Whoever writes to the inventory does it through here. What is to be written is p
 """
 
 import time
-from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from threading import Lock
-from typing import Any
 
 import polars as pl
 
-from ownership.names import normalise_hostname
 from resources.errors import (
     AssetOwnersError,
     AuthenticationError,
@@ -23,9 +19,19 @@ from resources.errors import (
     SessionExpiredError,
     TransientError,
 )
-from resources.inventory.adapter import Inventory
-from resources.store.tables import Tables
-from resources.writeback.journal import Journal, Result, Values
+from resources.inventory.adapter import Inventory, Values
+from resources.writeback.journal import Journal, Result
+from resources.writeback.outcomes import (
+    Row,
+    has_name,
+    holds,
+    is_undo,
+    other_name_message,
+    still_held,
+    unless_owned,
+    values_of,
+    was_done,
+)
 from resources.writeback.pace import GIVE_UP_SECONDS, Pace
 
 LONGEST_WINDOW_SECONDS = 1.0
@@ -48,10 +54,7 @@ READ_BACK = 3
 READ_BACK_WAITS_SECONDS = (0.0, 0.5, 1.5)
 """Waits before each look for what was written: some services show it a moment later."""
 
-_FAILURES = frozenset({"failed", "intended"})
-_SUCCESSES = frozenset({"written", "undone"})
-Row = Mapping[str, Any]
-"""A row of owner_writes."""
+SUCCESSES = frozenset({"written", "undone"})
 Decide = Callable[[Values], Values | Result]
 """Told what a host holds, gives what to send to it, or the result where nothing is to be sent."""
 
@@ -146,7 +149,7 @@ class Writer:
 
     def write(self, row: Row) -> Result:
         """Give a host its owner, unless it has one by now, in one request (rules 2.2, 2.5, 2.6)."""
-        return self._guarded(row, lambda held: _unless_owned(row, held), done="written")
+        return self._guarded(row, lambda held: unless_owned(row, held), done="written")
 
     def apply(self, row: Row) -> Result:
         """Carry out a plan made earlier: as `undo` where it is one, otherwise as `write`.
@@ -165,13 +168,13 @@ class Writer:
             if changed and held["owner"] is None:
                 message = f"changed since the plan was made: {', '.join(changed)}"
                 return Result(row["host_id"], "not_written", message, held)
-            return _unless_owned(row, held)
+            return unless_owned(row, held)
 
         return self._guarded(row, unless_changed, done="written")
 
     def undo(self, row: Row) -> Result:
         """Put back, field by field, what the host still holds of what a run wrote."""
-        return self._guarded(row, lambda held: _still_held(row, held), done="undone")
+        return self._guarded(row, lambda held: still_held(row, held), done="undone")
 
     def stop(self, reason: str) -> None:
         """Let no further request begin, not even of hosts that wait for their turn."""
@@ -242,8 +245,8 @@ class Writer:
         asked_at = self._clock()
         host = self._look(row, not_before=attempt.turned_away_at)
         answered_at = self._clock() if self._readable else self._listed_at
-        held = _values_of(host)
-        if attempt.sent and _holds(held, attempt.sent):  # what it held before the sending stays known
+        held = values_of(host)
+        if attempt.sent and holds(held, attempt.sent):  # what it held before the sending stays known
             return attempt.result(done, "confirmed by looking again: the host holds what was sent")
         attempt.held = held
         values = decide(held)
@@ -291,10 +294,12 @@ class Writer:
         the outcome stays open until the next run has listed the inventory.
         """
         try:
-            holds = self._readable and _holds(_values_of(self._look(attempt.row)), attempt.sent or {})
+            done_all_the_same = self._readable and holds(
+                values_of(self._look(attempt.row)), attempt.sent or {}
+            )
         except ServiceError:
-            holds = False
-        if holds:
+            done_all_the_same = False
+        if done_all_the_same:
             return attempt.result(done, f"confirmed by reading back; the answer was lost: {lost}")
         return attempt.result("intended", lost)
 
@@ -316,7 +321,7 @@ class Writer:
             return result  # the service said yes, and nothing says no
         sent = [field for field, value in (attempt.sent or {}).items() if value is not None]
         unchanged = all(now[field] == (attempt.held or {}).get(field) for field in sent)
-        held = _holds(now, attempt.sent or {})
+        held = holds(now, attempt.sent or {})
         denied = unchanged and not held
         if not held and not denied:
             return result  # somebody has changed it since, which tells nothing of the service
@@ -339,8 +344,8 @@ class Writer:
         for seconds in READ_BACK_WAITS_SECONDS:
             if seconds:
                 self._sleep(seconds)
-            now = _values_of(self._look(attempt.row))
-            if _holds(now, attempt.sent or {}):
+            now = values_of(self._look(attempt.row))
+            if holds(now, attempt.sent or {}):
                 break
         return now
 
@@ -356,7 +361,7 @@ class Writer:
             The reason to end the run as failed, None where there is none; and results that correct those of
             rows whose value is not there.
         """
-        successes = written.filter(pl.col("outcome").is_in(_SUCCESSES)).sort("completed_at")
+        successes = written.filter(pl.col("outcome").is_in(SUCCESSES)).sort("completed_at")
         if self._readable or successes.is_empty():
             all_denied = self._read_back and self._denied == self._read_back
             return (self._in_vain(self._denied) if all_denied else None), []
@@ -369,7 +374,7 @@ class Writer:
             for row in successes.iter_rows(named=True)
             if (host := self._listed.get(row["host_id"]))
             and not host.get("problem")
-            and not _was_done(row, host)
+            and not was_done(row, host)
         ]
         if not set(successes["host_id"][:READ_BACK]) <= set(denied):
             return None, []
@@ -405,253 +410,11 @@ class Writer:
             host = self._listed[host_id]
         if host.get("problem"):
             raise ProtocolError(host["problem"])
-        if not _has_name(host, row["hostname"]):
-            raise ProtocolError(_other_name(host_id))
+        if not has_name(host, row["hostname"]):
+            raise ProtocolError(other_name_message(host_id))
         return host
 
     def _relist(self) -> None:
         began = self._clock()
         self._listed = {row["host_id"]: row for row in self._inventory.hosts().iter_rows(named=True)}
         self._listed_at = began
-
-
-def write_all(
-    plan: pl.DataFrame,
-    writer: Writer,
-    attempt: Callable[[Writer, Row], Result],
-    journal: Journal,
-    *,
-    concurrency: int,
-    max_failed_writes: int,
-    on_progress: Callable[[int, int], None],
-) -> str | None:
-    """Write the planned hosts, several at a time; each row and each outcome goes into the journal.
-
-    Args:
-        plan: rows of owner_writes of one run; those with outcome `planned` are tried, others only kept.
-        writer: writes one host.
-        attempt: how, a method of `Writer`.
-        journal: stores the whole plan as `intended` before the first request goes out.
-        concurrency: hosts at a time.
-        max_failed_writes: so many failures without a success between them, in order of completion, end the
-            writing, and so does what `Writer` ends it for; what was not tried by then is `not_written` and
-            left for the next run.
-        on_progress: told how many of how many hosts are done.
-
-    Returns:
-        Why the writing ended early, or was in vain; None when it came to its end.
-    """
-    to_try = pl.col("outcome") == "planned"
-    intended = plan.with_columns(outcome=pl.when(to_try).then(pl.lit("intended")).otherwise("outcome"))
-    journal.intend(intended)
-    run_id = plan["run_id"][0] if plan.height else ""
-    lock = Lock()
-    failures_in_a_row = 0
-    ended_by: str | None = None
-
-    def end(reason: str) -> None:
-        nonlocal ended_by
-        ended_by = ended_by or reason
-        writer.stop(reason)
-
-    def attempt_unless_stopped(row: Row) -> Result:
-        nonlocal failures_in_a_row
-        if ended_by:
-            return Result(row["host_id"], "not_written", f"the run ended before this host's turn: {ended_by}")
-        try:
-            result = attempt(writer, row)
-        except WritingEndedError as error:
-            end(str(error))
-            return error.result
-        # Counted here: by the time the journal hears of it, the pool has tried some more.
-        with lock:
-            if result.outcome in _FAILURES:
-                failures_in_a_row += 1
-            elif result.outcome in _SUCCESSES:
-                failures_in_a_row = 0
-            if failures_in_a_row >= max_failed_writes:
-                end(f"{max_failed_writes} writes failed one after another")
-        return result
-
-    with ThreadPoolExecutor(concurrency) as pool:
-        try:
-            rows = intended.filter(outcome="intended").iter_rows(named=True)
-            tasks = [pool.submit(attempt_unless_stopped, row) for row in rows]
-            for done, task in enumerate(as_completed(tasks), start=1):
-                journal.complete(task.result(), run_id=run_id, completed_at=datetime.now(UTC))
-                on_progress(done, len(tasks))
-        except BaseException:
-            end("it was interrupted")  # the pool must not write on
-            raise
-    if ended_by is None:
-        ended_by, corrected = writer.in_vain(journal.rows(run_id))
-        for result in corrected:
-            journal.complete(result, run_id=run_id, completed_at=datetime.now(UTC))
-    return ended_by
-
-
-def without_changed_hosts(plan: pl.DataFrame, hosts: pl.DataFrame) -> pl.DataFrame:
-    """Leave hosts alone that are gone, are others by now, have an owner, or hold nothing to put back.
-
-    A plan made earlier does not know of them. Were they tried and the run cut off, what others did before it
-    began would pass for its work when it is settled.
-
-    Args:
-        plan: rows of owner_writes, as planned.
-        hosts: inventory_hosts, listed for this run.
-    """
-    listed = {host["host_id"]: host for host in hosts.iter_rows(named=True)}
-    rows = []
-    for row in plan.iter_rows(named=True):
-        if row["outcome"] == "planned" and (told := _left_alone(row, listed.get(row["host_id"]))):
-            row |= {
-                "outcome": told.outcome,
-                "message": told.message,
-                "old_values": told.old_values or row["old_values"],
-                "completed_at": datetime.now(UTC),
-            }
-        rows.append(row)
-    return pl.DataFrame(rows, schema=plan.schema)
-
-
-def _left_alone(row: Row, host: Row | None) -> Result | None:
-    """Why a host of a stored plan is left alone, by the list; None where there is no reason."""
-    if host is None:
-        return Result(row["host_id"], "not_written", "left alone: the inventory lists it no more")
-    if host.get("problem"):
-        return None  # the look right before the write tells
-    if not _has_name(host, row["hostname"]):
-        return Result(row["host_id"], "failed", _other_name(row["host_id"]))
-    told = (_still_held if is_undo(row) else _unless_owned)(row, _values_of(host))
-    return told if isinstance(told, Result) else None
-
-
-def settle_leftovers(journal: Journal, tables: Tables, hosts: pl.DataFrame, target: str) -> int:
-    """Settle the writes of runs that were cut off, from what the inventory holds now (rules 7.3).
-
-    Those of another target stay open. A host to which no request went out was not written, whatever it holds:
-    others set owners as well.
-
-    Args:
-        journal: its rows move into owner_writes.
-        tables: where owner_writes lies.
-        hosts: inventory_hosts, listed after those runs had ended.
-        target: of the instance (`Instance.target`); rows of before 0.2.0 count as its own.
-
-    Returns:
-        How many writes were still unknown and are settled.
-    """
-    listed = {row["host_id"]: row for row in hosts.iter_rows(named=True)}
-    settled = 0
-    for run_id in runs_on_target(journal, target):
-        unsent = journal.unsent(run_id)
-        for row in journal.rows(run_id).filter(outcome="intended").iter_rows(named=True):
-            host = listed.get(row["host_id"])
-            if row["host_id"] in unsent:
-                result = Result(row["host_id"], "not_written", "the run was cut off before this host's turn")
-            elif host and host.get("problem"):
-                continue  # its owner cannot be read
-            else:
-                result = _settled(row, host)
-            journal.complete(result, run_id=run_id, completed_at=datetime.now(UTC))
-            settled += 1
-        rows = journal.rows(run_id)
-        tables.append("owner_writes", rows, run_id=run_id)
-        if "intended" not in rows["outcome"]:
-            journal.delete(run_id)
-    return settled
-
-
-def runs_on_target(journal: Journal, target: str) -> list[str]:
-    """Runs with rows in the journal that wrote to this target, the oldest first."""
-    return [run_id for run_id, other in journal.targets().items() if other in {None, target}]
-
-
-def _settled(row: Row, host: Row | None) -> Result:
-    """Tell from what a host holds what became of a write that nobody saw the end of."""
-    known = row["message"] or "the run was cut off"  # a write whose answer was lost has a message
-    renamed = host is not None and not _has_name(host, row["hostname"])
-    # A new machine under the id holds nothing of what was written: no sign of an undo. Our owner is a sign.
-    done = host is not None and _was_done(row, host) and not (renamed and is_undo(row))
-    outcome = ("undone" if is_undo(row) else "written") if done else "not_written"
-    message = f"{known}; the inventory {'holds' if done else 'does not hold'} the value"
-    if renamed:
-        message += ", and another name: the id may belong to another machine by now"
-    return Result(row["host_id"], outcome, message)
-
-
-def _was_done(row: Row, host: Row) -> bool:
-    """Tell from what a host holds whether a write reached it.
-
-    A write gives an owner. An undo puts back, in one request, each field that still holds what was written:
-    after it none does, though somebody else may have set some of them.
-    """
-    if not is_undo(row):
-        return row["new_values"]["owner"] in host["owner_ids"]
-    held = _values_of(host)
-    changed = _changed(row)
-    put_back = [field for field in changed if held[field] == (row["new_values"][field] or None)]
-    return bool(put_back) and not any(held[field] == row["old_values"][field] for field in changed)
-
-
-def _unless_owned(row: Row, held: Values) -> Values | Result:
-    """What to send to give a host its owner, unless it has one."""
-    if held["owner"] is not None:
-        return Result(row["host_id"], "owned_meanwhile", f"owned by {held['owner']} meanwhile", held)
-    return {field: value for field, value in row["new_values"].items() if value is not None}
-
-
-def _still_held(row: Row, held: Values) -> Values | Result:
-    """What to send to put back, field by field, what a host still holds of what was written."""
-    kept = {field for field in _changed(row) if held[field] == row["old_values"][field]}
-    if not kept:
-        return Result(row["host_id"], "not_written", "holds nothing any more of what was written", held)
-    return {field: row["new_values"][field] for field in kept}
-
-
-def is_undo(row: Row) -> bool:
-    """A write gives an owner; an undo clears it, or leaves it to somebody else."""
-    return not row["new_values"]["owner"]
-
-
-def _changed(row: Row) -> list[str]:
-    """The fields that a write sets to something else than what it found."""
-    return [
-        field
-        for field, value in row["new_values"].items()
-        if value is not None and (value or None) != row["old_values"][field]
-    ]
-
-
-def _holds(held: Values, sent: Values) -> bool:
-    """Tell whether a host holds what was sent to it.
-
-    An owner who was given tells by itself: the service may spell other values in its own way. What is put
-    back is spelled as the service had it.
-    """
-    values = {field: value for field, value in sent.items() if value is not None}
-    telling = {"owner"} if values.get("owner") else values.keys()
-    return all(held[field] == (values[field] or None) for field in telling)
-
-
-def _has_name(host: Row, hostname: str) -> bool:
-    """Tell whether one of the host's names is the one that was planned.
-
-    Compared whole and shortened: hostname_match may have been changed since.
-    """
-    names = pl.lit(pl.Series(host["hostnames"], dtype=pl.String))
-    normalised = pl.select(normalise_hostname(names), short=normalise_hostname(names, short=True))
-    return any(hostname in column for column in normalised)
-
-
-def _other_name(host_id: str) -> str:
-    return (
-        f"Host {host_id} has another name now than planned (column hostname): its id may belong to another "
-        "machine; nothing was sent"
-    )
-
-
-def _values_of(host: Row) -> Values:
-    """What a row of inventory_hosts holds, as owner_writes has it."""
-    owner = ",".join(host["owner_ids"]) or None
-    return {"owner": owner, "department": host["department"], "criticality": host["criticality"]}

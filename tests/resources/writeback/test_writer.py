@@ -19,8 +19,10 @@ from resources.errors import ServiceError
 from resources.inventory.client import InventoryClient
 from resources.store.tables import Tables
 from resources.writeback.journal import Journal, Result
+from resources.writeback.leftovers import settle_leftovers, without_changed_hosts
 from resources.writeback.pace import Pace
-from resources.writeback.writer import Writer, settle_leftovers, without_changed_hosts, write_all
+from resources.writeback.run import write_all
+from resources.writeback.writer import Writer
 from sandbox.inventory import BrokenOff, InventoryService, InventoryState, ServiceOptions
 from tests.ownership.builders import TARGET, host, hosts
 from tests.resources.inventory_world import ADMIN, READER, TENANT, Watch, client, seen

@@ -1,0 +1,108 @@
+"""Writes that another run left open, and plans that the inventory has overtaken."""
+
+from datetime import UTC, datetime
+
+import polars as pl
+
+from resources.store.tables import Tables
+from resources.writeback.journal import Journal, Result
+from resources.writeback.outcomes import (
+    Row,
+    has_name,
+    is_undo,
+    other_name_message,
+    still_held,
+    unless_owned,
+    values_of,
+    was_done,
+)
+
+
+def settle_leftovers(journal: Journal, tables: Tables, hosts: pl.DataFrame, target: str) -> int:
+    """Settle the writes of runs that were cut off, from what the inventory holds now (rules 7.3).
+
+    Those of another target stay open. A host to which no request went out was not written, whatever it holds:
+    others set owners as well.
+
+    Args:
+        journal: its rows move into owner_writes.
+        tables: where owner_writes lies.
+        hosts: inventory_hosts, listed after those runs had ended.
+        target: of the instance (`Instance.target`); rows of before 0.2.0 count as its own.
+
+    Returns:
+        How many writes were still unknown and are settled.
+    """
+    listed = {row["host_id"]: row for row in hosts.iter_rows(named=True)}
+    settled = 0
+    for run_id in runs_on_target(journal, target):
+        unsent = journal.unsent(run_id)
+        for row in journal.rows(run_id).filter(outcome="intended").iter_rows(named=True):
+            host = listed.get(row["host_id"])
+            if row["host_id"] in unsent:
+                result = Result(row["host_id"], "not_written", "the run was cut off before this host's turn")
+            elif host and host.get("problem"):
+                continue  # its owner cannot be read
+            else:
+                result = _settled(row, host)
+            journal.complete(result, run_id=run_id, completed_at=datetime.now(UTC))
+            settled += 1
+        rows = journal.rows(run_id)
+        tables.append("owner_writes", rows, run_id=run_id)
+        if "intended" not in rows["outcome"]:
+            journal.delete(run_id)
+    return settled
+
+
+def runs_on_target(journal: Journal, target: str) -> list[str]:
+    """Runs with rows in the journal that wrote to this target, the oldest first."""
+    return [run_id for run_id, other in journal.targets().items() if other in {None, target}]
+
+
+def _settled(row: Row, host: Row | None) -> Result:
+    """Tell from what a host holds what became of a write that nobody saw the end of."""
+    known = row["message"] or "the run was cut off"  # a write whose answer was lost has a message
+    renamed = host is not None and not has_name(host, row["hostname"])
+    # A new machine under the id holds nothing of what was written: no sign of an undo. Our owner is a sign.
+    done = host is not None and was_done(row, host) and not (renamed and is_undo(row))
+    outcome = ("undone" if is_undo(row) else "written") if done else "not_written"
+    message = f"{known}; the inventory {'holds' if done else 'does not hold'} the value"
+    if renamed:
+        message += ", and another name: the id may belong to another machine by now"
+    return Result(row["host_id"], outcome, message)
+
+
+def without_changed_hosts(plan: pl.DataFrame, hosts: pl.DataFrame) -> pl.DataFrame:
+    """Leave hosts alone that are gone, are others by now, have an owner, or hold nothing to put back.
+
+    A plan made earlier does not know of them. Were they tried and the run cut off, what others did before it
+    began would pass for its work when it is settled.
+
+    Args:
+        plan: rows of owner_writes, as planned.
+        hosts: inventory_hosts, listed for this run.
+    """
+    listed = {host["host_id"]: host for host in hosts.iter_rows(named=True)}
+    rows = []
+    for row in plan.iter_rows(named=True):
+        if row["outcome"] == "planned" and (told := _left_alone(row, listed.get(row["host_id"]))):
+            row |= {
+                "outcome": told.outcome,
+                "message": told.message,
+                "old_values": told.old_values or row["old_values"],
+                "completed_at": datetime.now(UTC),
+            }
+        rows.append(row)
+    return pl.DataFrame(rows, schema=plan.schema)
+
+
+def _left_alone(row: Row, host: Row | None) -> Result | None:
+    """Why a host of a stored plan is left alone, by the list; None where there is no reason."""
+    if host is None:
+        return Result(row["host_id"], "not_written", "left alone: the inventory lists it no more")
+    if host.get("problem"):
+        return None  # the look right before the write tells
+    if not has_name(host, row["hostname"]):
+        return Result(row["host_id"], "failed", other_name_message(row["host_id"]))
+    told = (still_held if is_undo(row) else unless_owned)(row, values_of(host))
+    return told if isinstance(told, Result) else None

@@ -1,0 +1,91 @@
+"""What a host holds, compared with what was planned for it or sent to it."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import polars as pl
+
+from ownership.names import normalise_hostname
+from resources.inventory.adapter import Values
+from resources.writeback.journal import Result
+
+Row = Mapping[str, Any]
+"""A row of owner_writes, or of inventory_hosts."""
+
+
+def was_done(row: Row, host: Row) -> bool:
+    """Tell from what a host holds whether a write reached it.
+
+    A write gives an owner. An undo puts back, in one request, each field that still holds what was written:
+    after it none does, though somebody else may have set some of them.
+    """
+    if not is_undo(row):
+        return row["new_values"]["owner"] in host["owner_ids"]
+    held = values_of(host)
+    changed = changed_fields(row)
+    put_back = [field for field in changed if held[field] == (row["new_values"][field] or None)]
+    return bool(put_back) and not any(held[field] == row["old_values"][field] for field in changed)
+
+
+def unless_owned(row: Row, held: Values) -> Values | Result:
+    """What to send to give a host its owner, unless it has one."""
+    if held["owner"] is not None:
+        return Result(row["host_id"], "owned_meanwhile", f"owned by {held['owner']} meanwhile", held)
+    return {field: value for field, value in row["new_values"].items() if value is not None}
+
+
+def still_held(row: Row, held: Values) -> Values | Result:
+    """What to send to put back, field by field, what a host still holds of what was written."""
+    kept = {field for field in changed_fields(row) if held[field] == row["old_values"][field]}
+    if not kept:
+        return Result(row["host_id"], "not_written", "holds nothing any more of what was written", held)
+    return {field: row["new_values"][field] for field in kept}
+
+
+def is_undo(row: Row) -> bool:
+    """A write gives an owner; an undo clears it, or leaves it to somebody else."""
+    return not row["new_values"]["owner"]
+
+
+def changed_fields(row: Row) -> list[str]:
+    """The fields that a write sets to something else than what it found."""
+    return [
+        field
+        for field, value in row["new_values"].items()
+        if value is not None and (value or None) != row["old_values"][field]
+    ]
+
+
+def holds(held: Values, sent: Values) -> bool:
+    """Tell whether a host holds what was sent to it.
+
+    An owner who was given tells by itself: the service may spell other values in its own way. What is put
+    back is spelled as the service had it.
+    """
+    values = {field: value for field, value in sent.items() if value is not None}
+    telling = {"owner"} if values.get("owner") else values.keys()
+    return all(held[field] == (values[field] or None) for field in telling)
+
+
+def has_name(host: Row, hostname: str) -> bool:
+    """Tell whether one of the host's names is the one that was planned.
+
+    Compared whole and shortened: hostname_match may have been changed since.
+    """
+    names = pl.lit(pl.Series(host["hostnames"], dtype=pl.String))
+    normalised = pl.select(normalise_hostname(names), short=normalise_hostname(names, short=True))
+    return any(hostname in column for column in normalised)
+
+
+def other_name_message(host_id: str) -> str:
+    """Say that a host is not the one that was planned."""
+    return (
+        f"Host {host_id} has another name now than planned (column hostname): its id may belong to another "
+        "machine; nothing was sent"
+    )
+
+
+def values_of(host: Row) -> Values:
+    """What a row of inventory_hosts holds, as owner_writes has it."""
+    owner = ",".join(host["owner_ids"]) or None
+    return {"owner": owner, "department": host["department"], "criticality": host["criticality"]}
