@@ -29,7 +29,7 @@ test: setup
 	$(BIN)/lint-imports
 	$(BIN)/pytest --numprocesses 2 --dist loadfile
 
-# Tries much more at random than `make test`: half an hour on a quiet machine, an hour on a busy one.
+# Tries much more at random than `make test`: most of an hour.
 chaos: setup
 	$(BIN)/pytest tests/chaos --chaos 100 --timeout 7200
 
