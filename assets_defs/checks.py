@@ -20,6 +20,7 @@ from ownership.coverage import events_by_day
 from ownership.names import printable
 from ownership.windows import days_of
 from resources.errors import AssetOwnersError
+from resources.search.source import extraction_fingerprint
 from resources.settings import Instance, named
 
 LACKING_LIMIT_PERCENT = 10
@@ -122,7 +123,7 @@ def days_are_fresh(_: dg.AssetCheckExecutionContext, run: ScanRun) -> dg.AssetCh
     stale = quality.stale_days(
         days_of(run.window),
         run.tables.logon_days(run.window, run_id=run.run_id),
-        fingerprint=run.instance.extraction_fingerprint,
+        fingerprint=extraction_fingerprint(run.instance),
         timezone=run.instance.scan.timezone,
         late_days=run.instance.scan.late_days,
         now=datetime.now(UTC),

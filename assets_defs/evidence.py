@@ -6,7 +6,7 @@ from datetime import UTC, date, datetime
 import dagster as dg
 import polars as pl
 
-from assets_defs.metadata import of_days, of_shares
+from assets_defs.metadata import days_metadata, shares_metadata
 from assets_defs.progress import Progress
 from assets_defs.run import ScanRun, as_dagster_failure, resource_keys, scan_run, tag_run
 from assets_defs.specs import asset_arguments, asset_key, source_keys, table_metadata
@@ -17,6 +17,7 @@ from ownership.tables import LogonCounts, LogonDays
 from ownership.windows import Window, days_of, days_to_fetch, torn_days
 from resources.errors import AssetOwnersError, ConfigurationError
 from resources.search.client import DayOfLogons
+from resources.search.source import extraction_fingerprint
 from resources.settings import Instance, named
 from resources.store.tables import Tables
 
@@ -41,8 +42,8 @@ def logon_assets(instance: Instance) -> dg.AssetsDefinition:
         tag_run(context, run)
         days = [date.fromisoformat(key) for key in context.partition_keys]
         with as_dagster_failure():
-            found = _fetch(context, run, days)
-            _describe_days(context, run, days, found)
+            counts = _fetch(context, run, days)
+            _describe_days(context, run, days, counts)
         for table in tables:
             yield dg.MaterializeResult(asset_key=asset_key(instance, table))
 
@@ -50,10 +51,10 @@ def logon_assets(instance: Instance) -> dg.AssetsDefinition:
 
 
 def _fetch(context: dg.AssetExecutionContext, run: ScanRun, days: list[date]) -> dict[str, int]:
-    """Fetch and store those of the days that are wanted; return what was found, for the UI."""
+    """Fetch and store those of the days that are wanted; return how many, for the UI."""
     run.tables.prepare()
     stored = run.tables.logon_days(days, run_id=run.run_id)
-    settings = run.instance.extraction_fingerprint
+    settings = extraction_fingerprint(run.instance)
     wanted = days if run.options.refetch else unsettled(run.instance, run.tables, days, run_id=run.run_id)
     of_other_settings = stored.filter(
         pl.col("day").is_in(wanted), pl.col("counted") > 0, pl.col("settings_fingerprint") != settings
@@ -69,16 +70,16 @@ def _fetch(context: dg.AssetExecutionContext, run: ScanRun, days: list[date]) ->
         context.log.warning("ignore_ssl is on: the certificate of the search service is not checked")
     events, emptied, lost = 0, [], []
     progress = Progress(context.log.info, "Days fetched")
-    for number, found in enumerate(run.search().logons(wanted), start=1):
-        if not found.matching and found.day in torn:
-            lost.append(found.day.isoformat())
+    for number, fetched in enumerate(run.search().logons(wanted), start=1):
+        if not fetched.matching and fetched.day in torn:
+            lost.append(fetched.day.isoformat())
             continue
-        if not found.matching and found.day in held_events:
-            emptied.append(found.day.isoformat())
-            row = stored.filter(day=found.day).with_columns(fetched_at=pl.lit(found.fetched_at))
-            counts = run.tables.logon_counts([found.day], run_id=run.run_id).collect()
+        if not fetched.matching and fetched.day in held_events:
+            emptied.append(fetched.day.isoformat())
+            row = stored.filter(day=fetched.day).with_columns(fetched_at=pl.lit(fetched.fetched_at))
+            counts = run.tables.logon_counts([fetched.day], run_id=run.run_id).collect()
         else:
-            row, counts = day_tables(found, settings)
+            row, counts = day_tables(fetched, settings)
         run.tables.write_day(row, counts, run_id=run.own_days)
         events += row["counted"].item()
         progress(number, len(wanted))
@@ -117,7 +118,7 @@ def unsettled(instance: Instance, tables: Tables, days: Sequence[date], *, run_i
         tables.logon_days(days, run_id=run_id),
         _stored_events(tables, days, run_id=run_id),
         now=datetime.now(UTC),
-        fingerprint=instance.extraction_fingerprint,
+        fingerprint=extraction_fingerprint(instance),
         timezone=instance.scan.timezone,
         late_days=instance.scan.late_days,
     )
@@ -140,7 +141,7 @@ def _stored_events(tables: Tables, days: Window | Sequence[date], *, run_id: str
 
 
 def _describe_days(
-    context: dg.AssetExecutionContext, run: ScanRun, days: list[date], found: dict[str, int]
+    context: dg.AssetExecutionContext, run: ScanRun, days: list[date], counts: dict[str, int]
 ) -> None:
     """Give each day's materialization a few numbers of its own, and the last day's the plot of the window.
 
@@ -168,7 +169,7 @@ def _describe_days(
         days_of(shown), tables.logon_days(shown, run_id=run_id), timezone=run.instance.scan.timezone
     )
     context.add_asset_metadata(
-        {**found, **of_days(by_day)}, asset_key(run.instance, "logon_counts"), days[-1].isoformat()
+        {**counts, **days_metadata(by_day)}, asset_key(run.instance, "logon_counts"), days[-1].isoformat()
     )
 
 
@@ -177,18 +178,18 @@ def _shown(run: ScanRun, days: list[date]) -> Window:
     return Window(min(run.window.first, days[0]), days[-1])
 
 
-def day_tables(found: DayOfLogons, settings_fingerprint: str) -> tuple[pl.DataFrame, pl.DataFrame]:
+def day_tables(fetched: DayOfLogons, settings_fingerprint: str) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Turn what the index holds for a day into its row of logon_days and its rows of logon_counts."""
     row = {
-        "day": found.day,
-        "matching": found.matching,
-        "counted": found.counts["events"].sum(),
-        "lacking_user": found.lacking_user,
-        "lacking_host": found.lacking_host,
-        "fetched_at": found.fetched_at,
+        "day": fetched.day,
+        "matching": fetched.matching,
+        "counted": fetched.counts["events"].sum(),
+        "lacking_user": fetched.lacking_user,
+        "lacking_host": fetched.lacking_host,
+        "fetched_at": fetched.fetched_at,
         "settings_fingerprint": settings_fingerprint,
     }
-    counts = found.counts.with_columns(day=pl.lit(found.day)).select(polars_schema(LogonCounts).names())
+    counts = fetched.counts.with_columns(day=pl.lit(fetched.day)).select(polars_schema(LogonCounts).names())
     return pl.DataFrame([row], schema=polars_schema(LogonDays)), counts
 
 
@@ -209,13 +210,13 @@ def shares_asset(instance: Instance) -> dg.AssetsDefinition:
                 rules=instance.rules.as_rules(),
             )
             run.tables.write("host_user_shares", shares, run_id=run.run_id, publish=run.may_write)
-        found = of_shares(shares, threshold_percent=instance.rules.share_threshold_percent)
+        metadata = shares_metadata(shares, threshold_percent=instance.rules.share_threshold_percent)
         context.log.info(
-            f"Shares: {found['users']:,} users on {found['hosts']:,} hosts, {found['events']:,} events from "
-            f"{run.window.first} to {run.window.last}, {run.seconds}"
+            f"Shares: {metadata['users']:,} users on {metadata['hosts']:,} hosts, {metadata['events']:,} "
+            f"events from {run.window.first} to {run.window.last}, {run.seconds}"
         )
         return dg.MaterializeResult(
-            metadata=table_metadata(instance, "host_user_shares", rows=shares.height, **found)
+            metadata=table_metadata(instance, "host_user_shares", rows=shares.height, **metadata)
         )
 
     return shares_of_users
@@ -229,7 +230,7 @@ def require_evidence(run: ScanRun) -> None:
     """
     instance, window = run.instance, run.window
     days = run.tables.logon_days(window, run_id=run.run_id)
-    fetched = days.filter(settings_fingerprint=instance.extraction_fingerprint)
+    fetched = days.filter(settings_fingerprint=extraction_fingerprint(instance))
     if missing := [day for day in days_of(window) if day not in set(fetched["day"])]:
         raise ConfigurationError(
             f"{len(missing)} of {window.days} days of the look-back window were never fetched with present "

@@ -6,7 +6,7 @@ from typing import Any
 import dagster as dg
 import polars as pl
 
-from assets_defs.metadata import of_hosts, of_users
+from assets_defs.metadata import hosts_metadata, users_metadata
 from assets_defs.progress import Progress
 from assets_defs.run import as_dagster_failure, resource_keys, scan_run
 from assets_defs.specs import asset_arguments, table_metadata
@@ -18,8 +18,8 @@ from resources.settings import Instance
 def inventory_assets(instance: Instance) -> list[dg.AssetsDefinition]:
     """Define inventory_hosts and inventory_users."""
     return [
-        _listed(instance, "inventory_hosts", lambda inventory: inventory.hosts, of_hosts),
-        _listed(instance, "inventory_users", lambda inventory: inventory.users, of_users),
+        _listed(instance, "inventory_hosts", lambda inventory: inventory.hosts, hosts_metadata),
+        _listed(instance, "inventory_users", lambda inventory: inventory.users, users_metadata),
     ]
 
 
@@ -27,7 +27,7 @@ def _listed(
     instance: Instance,
     table: str,
     listing: Callable[[Inventory], Callable[[OnProgress], pl.DataFrame]],
-    found: Callable[[pl.DataFrame], dict[str, Any]],
+    metadata_of: Callable[[pl.DataFrame], dict[str, Any]],
 ) -> dg.AssetsDefinition:
     @dg.asset(
         **asset_arguments(instance, table, kinds={"rest"}),
@@ -43,7 +43,7 @@ def _listed(
             run.tables.write(table, frame, run_id=run.run_id, publish=run.may_write)
         context.log.info(f"Inventory: {frame.height:,} rows of {table} listed, {run.seconds}")
         return dg.MaterializeResult(
-            metadata=table_metadata(instance, table, rows=frame.height, **found(frame))
+            metadata=table_metadata(instance, table, rows=frame.height, **metadata_of(frame))
         )
 
     return listed

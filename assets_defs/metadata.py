@@ -24,7 +24,7 @@ def examples(rows: pl.DataFrame, *, own_words: tuple[str, ...] = ()) -> dg.Markd
     return dg.MetadataValue.md(table(rows, own_words=own_words, most_rows=MOST_EXAMPLES))
 
 
-def of_days(days: pl.DataFrame) -> dict[str, Any]:
+def days_metadata(days: pl.DataFrame) -> dict[str, Any]:
     """Events by day, and the days that lack some.
 
     Args:
@@ -35,15 +35,15 @@ def of_days(days: pl.DataFrame) -> dict[str, Any]:
     lacking = days.filter(pl.col("state") != "ok").select("day", "state", "events").reverse()
     shown = days.tail(MOST_DAYS)
     title = f"Logon events by day, {shown['day'][0]} to {shown['day'][-1]}"
-    found = {"events_by_day": dg.MetadataValue.md(as_markdown(days_plot(shown), title))}
+    metadata = {"events_by_day": dg.MetadataValue.md(as_markdown(days_plot(shown), title))}
     return (
-        found
+        metadata
         if lacking.is_empty()
-        else found | {"days_lacking_events": examples(lacking, own_words=("state",))}
+        else metadata | {"days_lacking_events": examples(lacking, own_words=("state",))}
     )
 
 
-def of_hosts(hosts: pl.DataFrame) -> dict[str, Any]:
+def hosts_metadata(hosts: pl.DataFrame) -> dict[str, Any]:
     """How many host assets have an owner before the run, and how many cannot be read.
 
     Args:
@@ -53,7 +53,7 @@ def of_hosts(hosts: pl.DataFrame) -> dict[str, Any]:
     return {"with_owner": owned.height, "unreadable": hosts["problem"].count()}
 
 
-def of_users(users: pl.DataFrame) -> dict[str, Any]:
+def users_metadata(users: pl.DataFrame) -> dict[str, Any]:
     """How many user assets have a department for their hosts to get, and how many cannot be read.
 
     Args:
@@ -62,7 +62,7 @@ def of_users(users: pl.DataFrame) -> dict[str, Any]:
     return {"with_department": users["user_department"].count(), "unreadable": users["problem"].count()}
 
 
-def of_matches(matches: pl.DataFrame) -> dict[str, Any]:
+def matches_metadata(matches: pl.DataFrame) -> dict[str, Any]:
     """How many user names stand for one user asset, for several and for none, and which field said so.
 
     Args:
@@ -84,7 +84,7 @@ def of_matches(matches: pl.DataFrame) -> dict[str, Any]:
     }
 
 
-def of_shares(shares: pl.DataFrame, *, threshold_percent: int) -> dict[str, Any]:
+def shares_metadata(shares: pl.DataFrame, *, threshold_percent: int) -> dict[str, Any]:
     """How many hosts, users and events, and how clear the winners are.
 
     Args:
@@ -103,7 +103,7 @@ def of_shares(shares: pl.DataFrame, *, threshold_percent: int) -> dict[str, Any]
     }
 
 
-def of_decisions(decisions: pl.DataFrame, *, events: int) -> dict[str, Any]:
+def decisions_metadata(decisions: pl.DataFrame, *, events: int) -> dict[str, Any]:
     """The way from events to owners, as a table and a plot, and what to watch over time.
 
     Args:
@@ -127,7 +127,7 @@ def of_decisions(decisions: pl.DataFrame, *, events: int) -> dict[str, Any]:
     }
 
 
-def of_outcomes(writes: pl.DataFrame) -> dict[str, Any]:
+def outcomes_metadata(writes: pl.DataFrame) -> dict[str, Any]:
     """How many hosts came to which outcome.
 
     Args:
@@ -141,12 +141,12 @@ def of_outcomes(writes: pl.DataFrame) -> dict[str, Any]:
     }
 
 
-def of_window(longest_seconds: float | None) -> dict[str, Any]:
+def window_metadata(longest_seconds: float | None) -> dict[str, Any]:
     """The longest time between the look at a host and its write, where anything was written."""
     return {} if longest_seconds is None else {"longest_look_to_write_ms": round(1000 * longest_seconds, 1)}
 
 
-def of_writes(writes: pl.DataFrame, decisions: pl.DataFrame) -> dict[str, Any]:
+def writes_metadata(writes: pl.DataFrame, decisions: pl.DataFrame) -> dict[str, Any]:
     """Outcomes, the first writes that failed, and the first conflicts.
 
     Args:
@@ -157,8 +157,8 @@ def of_writes(writes: pl.DataFrame, decisions: pl.DataFrame) -> dict[str, Any]:
     written, failed = counts.get("written", 0), counts.get("failed", 0)
     failures = writes.filter(pl.col("outcome").is_in(["failed", "not_written", "intended"]))
     conflicts = decisions.filter(action="conflict")
-    found: dict[str, Any] = {
-        **of_outcomes(writes),
+    metadata: dict[str, Any] = {
+        **outcomes_metadata(writes),
         "hosts_written": written,
         "hosts_failed": failed,
         "hosts_owned_percent": round(owned_percent(decisions, written=written), 1),
@@ -166,8 +166,8 @@ def of_writes(writes: pl.DataFrame, decisions: pl.DataFrame) -> dict[str, Any]:
     }
     if not failures.is_empty():
         columns = failures.select("host_id", "outcome", "message")
-        found["first_failures"] = examples(columns, own_words=("outcome",))
+        metadata["first_failures"] = examples(columns, own_words=("outcome",))
     if not conflicts.is_empty():
         columns = ("host_id", "existing_owner", "resolved_owner", "share")
-        found["first_conflicts"] = examples(conflicts.select(columns))
-    return found
+        metadata["first_conflicts"] = examples(conflicts.select(columns))
+    return metadata

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import dagster as dg
 import polars as pl
 
-from assets_defs.metadata import of_decisions, of_matches
+from assets_defs.metadata import decisions_metadata, matches_metadata
 from assets_defs.run import as_dagster_failure, resource_keys, scan_run
 from assets_defs.specs import asset_arguments, source_keys, table_metadata
 from ownership.decisions import owner_decisions
@@ -36,13 +36,13 @@ def owner_assets(instance: Instance) -> list[dg.AssetsDefinition]:
                 user_value_field=instance.platform_user_value_field,
             )
             run.tables.write("username_matches", frame, run_id=run.run_id, publish=run.may_write)
-        found = of_matches(frame)
-        users, unmatched = found["users"], found["unmatched_users"]
+        metadata = matches_metadata(frame)
+        users, unmatched = metadata["users"], metadata["unmatched_users"]
         context.log.info(
             f"Matches: {users - unmatched:,} of {users:,} users stand for a user asset, {run.seconds}"
         )
         return dg.MaterializeResult(
-            metadata=table_metadata(instance, "username_matches", rows=frame.height, **found)
+            metadata=table_metadata(instance, "username_matches", rows=frame.height, **metadata)
         )
 
     @dg.asset(
@@ -68,17 +68,17 @@ def owner_assets(instance: Instance) -> list[dg.AssetsDefinition]:
             run.tables.write("owner_decisions", frame, run_id=run.run_id, publish=run.may_write)
             if run.may_write:
                 append_changes(run.tables, frame, decided_at=decided_at, run_id=run.run_id)
-        found = of_decisions(frame, events=int(shares["events"].sum()))
+        metadata = decisions_metadata(frame, events=int(shares["events"].sum()))
         context.log.info(
-            f"Decisions: {frame.height:,} hosts, {found['hosts_to_write']:,} to write, "
-            f"{found['conflicts']:,} conflicts, {found['hosts_owned_percent']}% have an owner, "
+            f"Decisions: {frame.height:,} hosts, {metadata['hosts_to_write']:,} to write, "
+            f"{metadata['conflicts']:,} conflicts, {metadata['hosts_owned_percent']}% have an owner, "
             f"{run.seconds}"
         )
         for some in frame.filter(action="conflict").iter_slices(MOST_CONFLICTS):
             context.log.warning("\n".join(_conflicts(some)))
         window = {"window_from": run.window.first.isoformat(), "window_to": run.window.last.isoformat()}
         return dg.MaterializeResult(
-            metadata=table_metadata(instance, "owner_decisions", rows=frame.height, **found, **window)
+            metadata=table_metadata(instance, "owner_decisions", rows=frame.height, **metadata, **window)
         )
 
     return [matches, decisions]

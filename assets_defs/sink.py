@@ -9,7 +9,7 @@ from collections.abc import Callable
 import dagster as dg
 from pydantic import Field
 
-from assets_defs.metadata import of_outcomes, of_window, of_writes
+from assets_defs.metadata import outcomes_metadata, window_metadata, writes_metadata
 from assets_defs.run import as_dagster_failure, follow_up_run, resource_keys, scan_run, tag_run
 from assets_defs.specs import asset_arguments, asset_key, table_metadata
 from assets_defs.writing import Written, apply_plan, store_plan, undo_run, write_planned
@@ -43,9 +43,9 @@ def sink_asset(instance: Instance) -> dg.AssetsDefinition:
         with as_dagster_failure():
             written = write_planned(run, context.log)
             decisions = run.tables.of_run("owner_decisions", run.run_id)
-        found = of_writes(written.rows, decisions) | of_window(written.longest_window_seconds)
+        metadata = writes_metadata(written.rows, decisions) | window_metadata(written.longest_window_seconds)
         context.add_output_metadata(
-            table_metadata(instance, "owner_writes", rows=written.rows.height, **found)
+            table_metadata(instance, "owner_writes", rows=written.rows.height, **metadata)
         )
 
     @dg.graph_asset(
@@ -121,7 +121,8 @@ def _follow_up(
         written = act(
             run, context.log, config.run_id, allow_writes=config.allow_writes, dry_run=config.dry_run
         )
-    context.add_output_metadata(of_outcomes(written.rows) | of_window(written.longest_window_seconds))
+    metadata = outcomes_metadata(written.rows) | window_metadata(written.longest_window_seconds)
+    context.add_output_metadata(metadata)
 
 
 def write_pool(instance: Instance) -> str:

@@ -45,8 +45,8 @@ def query(instance: Instance, table: str) -> str:
     return TABLES[table].__query__.format(table=f'"{instance.slug}".{table}')
 
 
-def table_metadata(instance: Instance, table: str, *, rows: int, **found: Any) -> dict[str, Any]:
-    """Metadata of an unpartitioned table just stored: what was found, its rows, where columns come from.
+def table_metadata(instance: Instance, table: str, *, rows: int, **metadata: Any) -> dict[str, Any]:
+    """Metadata of an unpartitioned table just stored: what was metadata, its rows, where columns come from.
 
     The lineage goes with each materialization because that is where Dagster looks for it.
     """
@@ -58,7 +58,7 @@ def table_metadata(instance: Instance, table: str, *, rows: int, **found: Any) -
         for column, columns in lineage(TABLES[table]).items()
     }
     columns = {"dagster/column_lineage": dg.TableColumnLineage(sources)} if sources else {}
-    return {**found, "dagster/row_count": rows, **columns}
+    return {**metadata, "dagster/row_count": rows, **columns}
 
 
 def _columns(table: str) -> Iterator[dg.TableColumn]:

@@ -23,6 +23,7 @@ from bench.results import Experiment, ratio, seconds
 from bench.timing import Contender, alternate, function, instance_of, run_once
 from resources.http import Answer, Transport
 from resources.search.client import SearchClient
+from resources.search.source import extraction_fingerprint
 from resources.settings.models import DEFAULT_QUERY
 from resources.store.tables import Tables
 from sandbox.engine import Engine
@@ -123,7 +124,7 @@ def product(url: str, ca_file: str, days: int) -> Callable[[], dict[str, Any]]:
         with TemporaryDirectory() as folder, SearchClient(instance) as search:
             tables = Tables(Path(folder), instance.slug)
             for found in search.logons(_days(days)):
-                row, counts = day_tables(found, instance.extraction_fingerprint)
+                row, counts = day_tables(found, extraction_fingerprint(instance))
                 tables.write_day(row, counts)
                 rows += counts.height
                 events += row["counted"].item()

@@ -52,7 +52,7 @@ def owner_decisions(
     )
     unreadable = pl.col("problem").is_not_null()
     named = pl.col("evidence").is_in(NAMING)
-    found = pl.col("candidate_ids").list.len()
+    candidate_count = pl.col("candidate_ids").list.len()
     owned = pl.col("owner_ids").list.len() > 0
     resolved = pl.col("resolved_owner").is_not_null()
     return (
@@ -68,8 +68,8 @@ def owner_decisions(
         .with_columns(
             match=_first(
                 {
-                    "matched": named & (found == 1) & pl.col("readable"),
-                    "ambiguous_user": named & (found > 0),
+                    "matched": named & (candidate_count == 1) & pl.col("readable"),
+                    "ambiguous_user": named & (candidate_count > 0),
                     "no_user_asset": named,
                 }
             )

@@ -11,8 +11,8 @@ from ownership.rules import NAMING
 from ownership.tables import GONE
 
 # A host asset is known by its id, whatever its name; a name that no asset has, by itself.
-_UNLISTED = pl.when(pl.col("host_id").is_null()).then("hostname")
-_HOST = ("host_id", _UNLISTED)
+_WITHOUT_ASSET = pl.when(pl.col("host_id").is_null()).then("hostname")
+_HOST = ("host_id", _WITHOUT_ASSET)
 
 # What a reader would call another decision. Counts and shares move every day, and so does who comes first
 # where nobody wins; neither changes what is known about the owner.
@@ -31,7 +31,7 @@ def latest(history: pl.LazyFrame) -> pl.DataFrame:
         history: Rows of `owner_decisions_history`; of two alike, one counts.
     """
     rows = history.with_row_index("row")
-    last = rows.group_by("host_id", unlisted=_UNLISTED).agg(pl.col("row").max_by("decided_at"))
+    last = rows.group_by("host_id", without_asset=_WITHOUT_ASSET).agg(pl.col("row").max_by("decided_at"))
     return (
         rows.join(last, on="row", how="semi")
         .filter(pl.col("action") != GONE)
@@ -84,15 +84,15 @@ def changes_of(history: pl.LazyFrame, run_id: str) -> pl.DataFrame:
         The run's rows, with evidence_before, match_before, action_before, resolved_owner_before and
         existing_owner_before (evidence_before null: the host is new); sorted by hostname and host_id.
     """
-    now = history.filter(run_id=run_id).with_columns(unlisted=_UNLISTED).collect()
+    now = history.filter(run_id=run_id).with_columns(without_asset=_WITHOUT_ASSET).collect()
     decided_at = pl.lit(now["decided_at"].min(), pl.Datetime("us", "UTC"))
     before = latest(history.filter(pl.col("decided_at") < decided_at)).select(
         "host_id",
         pl.col("evidence", "match", "action", "resolved_owner", "existing_owner").name.suffix("_before"),
-        unlisted=_UNLISTED,
+        without_asset=_WITHOUT_ASSET,
     )
     return (
-        now.join(before, on=["host_id", "unlisted"], how="left", nulls_equal=True)
-        .drop("unlisted")
+        now.join(before, on=["host_id", "without_asset"], how="left", nulls_equal=True)
+        .drop("without_asset")
         .sort("hostname", "host_id", nulls_last=True)
     )

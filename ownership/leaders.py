@@ -31,8 +31,8 @@ def hosts_with_leaders(
     leaders = _leaders(shares, of="hostname").collect(engine="streaming").lazy()
     subjects = _subjects(leaders, hosts, short=short).collect(engine="streaming").lazy()
     names = subjects.explode("hostnames").select("subject", hostname="hostnames")
-    barred = (
-        names.join(_barred(shares, hosts, short=short, exclude_hosts=exclude_hosts), on="hostname")
+    left_out = (
+        names.join(_left_out(shares, hosts, short=short, exclude_hosts=exclude_hosts), on="hostname")
         .group_by("subject")
         .agg(pl.any("excluded", "collides"))
     )
@@ -51,7 +51,7 @@ def hosts_with_leaders(
     )
     return (
         pl.concat([alone, several])
-        .join(barred, on="subject", how="left")
+        .join(left_out, on="subject", how="left")
         .with_columns(
             pl.col("excluded", "collides").fill_null(value=False),
             pl.col("events", "total_events", "user_count").fill_null(0),
@@ -71,7 +71,7 @@ def _subjects(leaders: pl.LazyFrame, hosts: pl.LazyFrame, *, short: bool) -> pl.
         .list.eval(normalised.drop_nulls().unique(maintain_order=True))
         .fill_null([]),
     )
-    unlisted = leaders.join(
+    without_asset = leaders.join(
         assets.select(hostname="hostnames").explode("hostname"), on="hostname", how="anti"
     ).select(
         host_id=pl.lit(None, pl.String),
@@ -79,11 +79,11 @@ def _subjects(leaders: pl.LazyFrame, hosts: pl.LazyFrame, *, short: bool) -> pl.
         problem=pl.lit(None, pl.String),
         hostnames=pl.concat_list("hostname"),
     )
-    subjects = pl.concat([assets, unlisted]).with_row_index("subject")
+    subjects = pl.concat([assets, without_asset]).with_row_index("subject")
     return subjects.with_columns(hostname=pl.col("hostnames").list.first())
 
 
-def _barred(
+def _left_out(
     shares: pl.LazyFrame, hosts: pl.LazyFrame, *, short: bool, exclude_hosts: Sequence[str]
 ) -> pl.LazyFrame:
     """Find host names that must not name an owner, and why: hostname (as compared), excluded, collides.

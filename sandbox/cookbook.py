@@ -25,6 +25,7 @@ from ownership.tables import LogonCounts, LogonDays
 from ownership.windows import Window, days_of, look_back_window
 from pipelines.cli.sql import opening_lines, print_table
 from resources.inventory.records import host_form, host_rows, user_rows
+from resources.search.source import extraction_fingerprint
 from resources.settings import Instance
 from resources.store.tables import Tables
 from sandbox.company import DEMO_RULES, Company, generate
@@ -113,7 +114,7 @@ def _store_days(tables: Tables, company: Company, *, fetched_at: datetime) -> No
             **{name: total[name] for name in ("matching", "lacking_user", "lacking_host")},
             "counted": counts[day].total(),
             "fetched_at": fetched_at,
-            "settings_fingerprint": _INSTANCE.extraction_fingerprint,
+            "settings_fingerprint": extraction_fingerprint(_INSTANCE),
         }
         rows = [(day, *names, events) for names, events in counts[day].items()]
         tables.write_day(

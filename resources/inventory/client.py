@@ -425,15 +425,15 @@ class InventoryClient:
     def _fields_of(self, items: Sequence[Fields], ids: Sequence[str], path: str) -> Sequence[Fields]:
         """What the items hold where their fields are to be; in single odd ones that is no object."""
         fields_in = self._platform.contract.fields_in
-        found = items
+        values = items
         for part in filter(None, fields_in.split(".")):
-            found = [one.get(part) if isinstance(one, dict) else None for one in found]
-        if found and dict not in set(map(type, found)):
+            values = [one.get(part) if isinstance(one, dict) else None for one in values]
+        if values and dict not in set(map(type, values)):
             raise ProtocolError(
                 f"{self._transport.where} answered {path} with an item ({ids[0]}) without fields in "
                 f"{fields_in!r}; check platform.contract.fields_in"
             )
-        return found
+        return values
 
 
 class _IncompleteError(ProtocolError):

@@ -95,11 +95,11 @@ def field_detail(members: Mapping[str, Any]) -> dict[str, list[str]]:
 
     Of the first `MOST_FIELDS` fields that have some, and so many texts of each at most.
     """
-    details = [value for name, value in members.items() if name != "message" and isinstance(value, dict)]
-    found = (
-        (name, list(islice(_texts(value), MOST_FIELDS))) for part in details for name, value in part.items()
+    parts = [value for name, value in members.items() if name != "message" and isinstance(value, dict)]
+    details = (
+        (name, list(islice(_texts(value), MOST_FIELDS))) for part in parts for name, value in part.items()
     )
-    return dict(islice(((name, texts) for name, texts in found if texts), MOST_FIELDS))
+    return dict(islice(((name, texts) for name, texts in details if texts), MOST_FIELDS))
 
 
 def _texts(value: Any) -> Iterator[str]:

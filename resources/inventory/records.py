@@ -80,16 +80,16 @@ class _Column:
     texts: Callable[[object], list[str]] = _texts
     single: bool = False
 
-    def value(self, found: object) -> list[str] | str | None:
+    def value(self, raw: object) -> list[str] | str | None:
         """What it holds of one asset.
 
         Raises:
             TypeError: saying what the field holds instead, without its value.
         """
-        if found is _NO_FIELDS:
+        if raw is _NO_FIELDS:
             raise TypeError("it has no fields where platform.contract.fields_in says they are")
         try:
-            texts = self.texts(found)
+            texts = self.texts(raw)
         except TypeError:
             texts = None
         if texts is None or (self.single and len(texts) > 1):
@@ -97,7 +97,7 @@ class _Column:
             remedy = (
                 f"{setting} must name a field of text" if setting else "the inventory must hold text there"
             )
-            kind = type(found).__name__
+            kind = type(raw).__name__
             raise TypeError(f"its field {self.field.name} holds a {kind}, which is not usable; {remedy}")
         return next(iter(texts), None) if self.single else texts
 
@@ -107,13 +107,13 @@ class _Column:
         Where some cannot be read, these are null, and why stands under a third name.
         """
         field = self.field.name
-        found = [fields.get(field) for fields in assets] if field else [None] * len(assets)
-        if set(map(type, found)) <= {str, NoneType}:  # nearly always
-            yield pl.Series(name, found, dtype=pl.String)
+        raw = [fields.get(field) for fields in assets] if field else [None] * len(assets)
+        if set(map(type, raw)) <= {str, NoneType}:  # nearly always
+            yield pl.Series(name, raw, dtype=pl.String)
             return
-        values: list[list[str] | str | None] = [None] * len(found)
-        problems: list[str | None] = [None] * len(found)
-        for number, one in enumerate(found):
+        values: list[list[str] | str | None] = [None] * len(raw)
+        problems: list[str | None] = [None] * len(raw)
+        for number, one in enumerate(raw):
             try:
                 values[number] = self.value(one)
             except TypeError as error:

@@ -164,11 +164,6 @@ class SearchClient:
     def __exit__(self, *_: object) -> None:
         self._session.close()
 
-    @property
-    def fingerprint(self) -> str:
-        """Changes exactly when the same day could be counted differently (rules 4.3)."""
-        return self._instance.extraction_fingerprint
-
     def findings(self, window: Window) -> Iterator[Finding]:
         """Try the service, query and fields over the window, and tell what is well and what to mend."""
         return search_findings(self._instance, self, window)
@@ -211,8 +206,8 @@ class SearchClient:
     def documents(self, first: date, last: date) -> int:
         """Count all documents from `first` to `last`, matching or not; raises what `logons` raises."""
         on_days = [self._between(first, last)]
-        found = self._search(on_days, {}, _Found[_Part], count_documents=True, query={"match_all": {}})
-        return found.hits.total.value
+        result = self._search(on_days, {}, _Found[_Part], count_documents=True, query={"match_all": {}})
+        return result.hits.total.value
 
     def undated(self) -> int:
         """Count the documents of all times that match the query when none of them has `time_field`; else 0.
@@ -245,8 +240,8 @@ class SearchClient:
             },
         }
         on_day = [self._between(day, day)]
-        found = self._search(on_day, {"senders": by_name}, _Found[_Senders], count_documents=True)
-        buckets = found.aggregations.senders.buckets if found.aggregations else []
+        result = self._search(on_day, {"senders": by_name}, _Found[_Senders], count_documents=True)
+        buckets = result.aggregations.senders.buckets if result.aggregations else []
         rows = pl.DataFrame(
             {
                 "document_hostname": _texts(bucket.key for bucket in buckets),
@@ -257,7 +252,7 @@ class SearchClient:
                 ),
             }
         )
-        return found.hits.total.value, rows
+        return result.hits.total.value, rows
 
     def _fields(self) -> dict[str, str]:
         return {"hostname": self._instance.hostname_field, "username": self._instance.user_field}
@@ -280,7 +275,7 @@ class SearchClient:
             ranges.append({"key": day.isoformat(), "from": first, "to": next_first})
         by_day = {"field": self._instance.time_field, "format": "epoch_millis", "ranges": ranges}
         try:
-            found = self._search(
+            result = self._search(
                 [self._between(min(days), max(days))],
                 {"days": {"date_range": by_day}},
                 _Found[_Survey],
@@ -291,7 +286,7 @@ class SearchClient:
                 raise
             half = len(days) // 2
             return [*self._days_with_events(days[:half]), *self._days_with_events(days[half:])]
-        buckets = found.aggregations.days.buckets if found.aggregations else []
+        buckets = result.aggregations.days.buckets if result.aggregations else []
         with_events = {bucket.key for bucket in buckets if bucket.doc_count}
         return [day for day in days if day.isoformat() in with_events]
 
@@ -382,13 +377,13 @@ class SearchClient:
         }
         answer: Answer = retrying(self._sleep)(self._post, body)
         try:
-            found = msgspec.json.decode(answer.body, type=shape)
+            result = msgspec.json.decode(answer.body, type=shape)
         except msgspec.ValidationError as error:
             raise self._not_a_search_service(answer, str(error)) from error
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise self._not_a_search_service(answer) from error
-        self._raise_if_incomplete(found)
-        return found
+        self._raise_if_incomplete(result)
+        return result
 
     def _query(self) -> dict[str, Any]:
         query = self._instance.query
@@ -463,13 +458,13 @@ class SearchClient:
             )
         raise ProtocolError(f"HTTP status {answer.status} for {path} from {where}: {reason}")
 
-    def _raise_if_incomplete(self, found: _Found[Any]) -> None:
+    def _raise_if_incomplete(self, result: _Found[Any]) -> None:
         """Raise ProtocolError for an answer that is not the whole truth (rules 3.3)."""
-        clusters = msgspec.structs.asdict(found.clusters)
+        clusters = msgspec.structs.asdict(result.clusters)
         faults = [f"{count} clusters {state}" for state, count in clusters.items() if count]
-        if found.shards.failed:
-            faults.append(f"{found.shards.failed} shards failed")
-        if found.timed_out:
+        if result.shards.failed:
+            faults.append(f"{result.shards.failed} shards failed")
+        if result.timed_out:
             faults.append("the search timed out")
         if faults:
             raise ProtocolError(
@@ -530,9 +525,9 @@ def _empty_day(day: date, looked_at: datetime) -> DayOfLogons:
     return DayOfLogons(day, looked_at, 0, 0, 0, _counts([]))
 
 
-def _totals(found: _Found[Any]) -> tuple[int, int, int]:
+def _totals(result: _Found[Any]) -> tuple[int, int, int]:
     """Documents of an answer: matching, without a user, without a host."""
-    matching, page = found.hits.total.value, found.aggregations
+    matching, page = result.hits.total.value, result.aggregations
     if not isinstance(page, _FirstPage):  # the pattern matches no index
         return matching, matching, matching
     with_user, with_host = (

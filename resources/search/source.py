@@ -4,6 +4,8 @@
 is. Another source is another adapter, with its settings.
 """
 
+import hashlib
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
@@ -13,6 +15,7 @@ import polars as pl
 
 from ownership.windows import Window
 from resources.findings import Finding
+from resources.settings import Instance
 
 
 @dataclass(frozen=True)
@@ -32,16 +35,25 @@ class DayOfLogons:
     counts: pl.DataFrame
 
 
+def extraction_fingerprint(instance: Instance) -> str:
+    """Changes exactly when the same day could be counted differently (rules 4.3)."""
+    settings = (
+        instance.url,
+        instance.index,
+        instance.query,
+        instance.user_field,
+        instance.hostname_field,
+        instance.time_field,
+        instance.scan.timezone,
+    )
+    return hashlib.sha256(json.dumps(settings).encode()).hexdigest()[:16]
+
+
 class EvidenceSource(Protocol):
     """A service that counts logon events by day, host and user.
 
     Every call may raise the errors of `resources.errors`; their messages name the settings to mend.
     """
-
-    @property
-    def fingerprint(self) -> str:
-        """Changes exactly when the same day could be counted differently (rules 4.3)."""
-        ...
 
     def logons(self, days: Sequence[date]) -> Iterator[DayOfLogons]:
         """Count the logon events of each day, in the order given."""

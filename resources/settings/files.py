@@ -59,11 +59,11 @@ def load_instances(folder: Path) -> list[Instance | BrokenInstance]:
     loaded = {path: _instance_or_complaint(path) for path in paths}
     usable = {path: instance for path, instance in loaded.items() if isinstance(instance, Instance)}
     for path, instance in usable.items():
-        twins = [str(other) for other in usable if other != path and usable[other].slug == instance.slug]
-        if twins:
+        same_name = [str(other) for other in usable if other != path and usable[other].slug == instance.slug]
+        if same_name:
             loaded[path] = (
                 f"{path}: name: {instance.name!r} gives the identifier {instance.slug!r}, as does "
-                f"{', '.join(twins)}; give each instance its own name"
+                f"{', '.join(same_name)}; give each instance its own name"
             )
     taken = {instance.slug for instance in loaded.values() if isinstance(instance, Instance)}
     return [

@@ -310,9 +310,3 @@ class Instance(Section):
         text = json.dumps([platform.address, platform.tenant_id, meaning, fields], sort_keys=True)
         digest = hashlib.sha256(text.encode()).hexdigest()[:16]
         return f"{platform.address} tenant {platform.tenant_id} {digest}"
-
-    @property
-    def extraction_fingerprint(self) -> str:
-        """Changes exactly when the same day could be counted differently (rules 4.3)."""
-        settings = (self.url, self.index, self.query, self.user_field, self.hostname_field, self.time_field)
-        return hashlib.sha256(json.dumps([*settings, self.scan.timezone]).encode()).hexdigest()[:16]

@@ -114,10 +114,10 @@ class Journal:
         Without those from before the machine started anew: with a loss of power what `attempting` stored may
         be lost, too.
         """
-        found = self._execute(
+        rows = self._execute(
             "SELECT host_id FROM writes WHERE run_id = ? AND NOT sent AND boot = ?", run_id, _boot()
         )
-        return {host_id for (host_id,) in found}
+        return {host_id for (host_id,) in rows}
 
     def complete(self, result: Result, *, run_id: str, completed_at: datetime) -> None:
         """Store the outcome of one write; one that is not known yet stays without completed_at."""
@@ -136,20 +136,20 @@ class Journal:
 
     def targets(self) -> dict[str, str | None]:
         """The target of each run with rows in the journal, the oldest run first; None: of before 0.2.0."""
-        found = self._execute(
+        rows = self._execute(
             "SELECT run_id, min(target) FROM writes GROUP BY run_id ORDER BY min(intended_at), min(rowid)"
         )
-        return dict(found)
+        return dict(rows)
 
     def rows(self, run_id: str) -> pl.DataFrame:
         """The run's rows of owner_writes, by host id."""
-        found = self._execute(
+        rows = self._execute(
             "SELECT run_id, host_id, hostname, outcome, old_values, new_values, message, intended_at,"
             " completed_at, target FROM writes WHERE run_id = ? ORDER BY host_id",
             run_id,
         )
         schema = polars_schema(OwnerWrites)
-        return pl.DataFrame([_as_stored(dict(zip(schema, row, strict=True))) for row in found], schema=schema)
+        return pl.DataFrame([_as_stored(dict(zip(schema, row, strict=True))) for row in rows], schema=schema)
 
     def delete(self, run_id: str) -> None:
         """Drop the run's rows, which are stored in owner_writes by now."""

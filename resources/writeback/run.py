@@ -83,7 +83,7 @@ def write_all(
             end("it was interrupted")  # the pool must not write on
             raise
     if ended_by is None:
-        ended_by, corrected = writer.in_vain(journal.rows(run_id))
+        ended_by, corrected = writer.check_effect(journal.rows(run_id))
         for result in corrected:
             journal.complete(result, run_id=run_id, completed_at=datetime.now(UTC))
     return ended_by

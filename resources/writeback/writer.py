@@ -328,14 +328,14 @@ class Writer:
         with self._lock:
             self._read_back += 1
             self._denied += denied
-            in_vain = self._denied == self._read_back >= READ_BACK
+            ineffective = self._denied == self._read_back >= READ_BACK
         if not denied:
             return result
         result = attempt.result(
             "intended", "the service said that it was done, and the host holds what it held"
         )
-        if in_vain:
-            raise WritingEndedError(self._in_vain(self._denied), result)
+        if ineffective:
+            raise WritingEndedError(self._ineffective(self._denied), result)
         return result
 
     def _read_back_values(self, attempt: _Attempt) -> Values:
@@ -349,7 +349,7 @@ class Writer:
                 break
         return now
 
-    def in_vain(self, written: pl.DataFrame) -> tuple[str | None, list[Result]]:
+    def check_effect(self, written: pl.DataFrame) -> tuple[str | None, list[Result]]:
         """Tell at the end whether the service said yes and set nothing.
 
         Without `contract.read` the first writes are looked for in a list that is made now.
@@ -364,7 +364,7 @@ class Writer:
         successes = written.filter(pl.col("outcome").is_in(SUCCESSES)).sort("completed_at")
         if self._readable or successes.is_empty():
             all_denied = self._read_back and self._denied == self._read_back
-            return (self._in_vain(self._denied) if all_denied else None), []
+            return (self._ineffective(self._denied) if all_denied else None), []
         try:
             self._relist()
         except ServiceError:
@@ -379,9 +379,9 @@ class Writer:
         if not set(successes["host_id"][:READ_BACK]) <= set(denied):
             return None, []
         message = "the service said that it was done, and the list does not show it"
-        return self._in_vain(len(denied)), [Result(host_id, "intended", message) for host_id in denied]
+        return self._ineffective(len(denied)), [Result(host_id, "intended", message) for host_id in denied]
 
-    def _in_vain(self, writes: int) -> str:
+    def _ineffective(self, writes: int) -> str:
         return (
             f"{self._inventory.where} said yes to {writes} writes, and none of the hosts holds the value; "
             f"check {self._inventory.how_written}"

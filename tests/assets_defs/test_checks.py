@@ -13,6 +13,7 @@ from ownership.tables import LogonCounts, LogonDays
 from pipelines.cli.run import errors
 from pipelines.definitions import build_definitions
 from resources.errors import TransientError
+from resources.search.source import extraction_fingerprint
 from resources.store.tables import Tables
 from sandbox.stored_run import store_run
 from tests.ownership.builders import NOW, WINDOW, counts, decide, host, hosts, plan, table, user, users
@@ -64,7 +65,7 @@ class Stored:
                 "lacking_user": 0,
                 "lacking_host": 0,
                 "fetched_at": SETTLED,
-                "settings_fingerprint": self.instance.extraction_fingerprint,
+                "settings_fingerprint": extraction_fingerprint(self.instance),
                 **changed.get(f"d{day.day}", {}),
             }
             self.tables.write_day(table(LogonDays, row), table(LogonCounts))

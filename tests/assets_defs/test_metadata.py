@@ -4,7 +4,15 @@ import dagster as dg
 import polars as pl
 import pytest
 
-from assets_defs.metadata import of_days, of_decisions, of_hosts, of_matches, of_shares, of_users, of_writes
+from assets_defs.metadata import (
+    days_metadata,
+    decisions_metadata,
+    hosts_metadata,
+    matches_metadata,
+    shares_metadata,
+    users_metadata,
+    writes_metadata,
+)
 from ownership.matching import username_matches
 from ownership.plan import plan_writes
 from ownership.rules import Rules
@@ -42,7 +50,7 @@ def is_plot(value):
 
 
 def test_decisions_tell_the_way_from_events_to_owners():
-    found = of_decisions(DECISIONS, events=26)
+    found = decisions_metadata(DECISIONS, events=26)
     assert md(found["funnel"]).splitlines()[:5] == [
         "26 logon events",
         "",
@@ -58,12 +66,12 @@ def test_decisions_tell_the_way_from_events_to_owners():
 
 
 def test_the_inventory_tells_how_much_there_is_to_do():
-    assert of_hosts(ASSETS) == {"with_owner": 2, "unreadable": 0}
+    assert hosts_metadata(ASSETS) == {"with_owner": 2, "unreadable": 0}
     odd = host("h6") | {"owner_ids": None, "problem": "its field asset_owner holds a dict"}
-    assert of_hosts(hosts(odd, host("h7", owners=("u1",)))) == {"with_owner": 1, "unreadable": 1}
+    assert hosts_metadata(hosts(odd, host("h7", owners=("u1",)))) == {"with_owner": 1, "unreadable": 1}
     people = users(user("u1", user_department="Sales"), user("u2"))
-    assert of_users(people) == {"with_department": 1, "unreadable": 0}
-    assert of_users(users(user("u1") | {"problem": "x"})) == {"with_department": 0, "unreadable": 1}
+    assert users_metadata(people) == {"with_department": 1, "unreadable": 0}
+    assert users_metadata(users(user("u1") | {"problem": "x"})) == {"with_department": 0, "unreadable": 1}
 
 
 def test_matches_tell_which_field_names_the_users():
@@ -74,7 +82,7 @@ def test_matches_tell_which_field_names_the_users():
         user("u4", sam="alice"),
     )
     shares = shares_of(counts(*LOGONS), Rules())
-    found = of_matches(username_matches(shares, people, user_value_field="user_email"))
+    found = matches_metadata(username_matches(shares, people, user_value_field="user_email"))
     assert md(found.pop("users_by_field")).splitlines()[2:] == [
         "| `directory_user_surname` | 1 |",
         "| `user_email` | 1 |",
@@ -85,20 +93,20 @@ def test_matches_tell_which_field_names_the_users():
 def test_a_name_that_fits_one_unreadable_user_asset_is_ambiguous():
     shares = shares_of(counts(*LOGONS), Rules())
     people = users(user("u1", sam="alice") | {"problem": "x"})
-    found = of_matches(username_matches(shares, people, user_value_field="user_email"))
+    found = matches_metadata(username_matches(shares, people, user_value_field="user_email"))
     assert (found["unmatched_users"], found["ambiguous_users"]) == (2, 1)
 
 
 def test_shares_tell_hosts_users_and_how_clear_the_winners_are():
-    found = of_shares(shares_of(counts(*LOGONS), Rules()), threshold_percent=60)
+    found = shares_metadata(shares_of(counts(*LOGONS), Rules()), threshold_percent=60)
     assert is_plot(found.pop("winning_shares"))
     assert found == {"events": 26, "hosts": 4, "users": 3}
 
 
 def test_an_index_without_logons_is_told_as_well():
     nothing = shares_of(counts(), Rules())
-    assert of_shares(nothing, threshold_percent=60)["hosts"] == 0
-    assert of_decisions(decide(counts(), PEOPLE, hosts()), events=0)["hosts_owned_percent"] == 0
+    assert shares_metadata(nothing, threshold_percent=60)["hosts"] == 0
+    assert decisions_metadata(decide(counts(), PEOPLE, hosts()), events=0)["hosts_owned_percent"] == 0
 
 
 def test_days_are_drawn_and_those_listed_that_lack_events():
@@ -109,17 +117,17 @@ def test_days_are_drawn_and_those_listed_that_lack_events():
             "state": ["ok", "gap", "not fetched", "ok"],
         }
     )
-    found = of_days(days)
+    found = days_metadata(days)
     assert is_plot(found["events_by_day"])
     assert md(found["days_lacking_events"]).splitlines()[2:] == [
         "| 2026-03-03 | not fetched |  |",
         "| 2026-03-02 | gap | 0 |",
     ]
-    assert list(of_days(days.filter(state="ok"))) == ["events_by_day"]
+    assert list(days_metadata(days.filter(state="ok"))) == ["events_by_day"]
 
 
 def test_writes_tell_their_outcomes_and_what_the_inventory_holds_now():
-    found = of_writes(writes("written", "written", "failed", "owned_meanwhile"), DECISIONS)
+    found = writes_metadata(writes("written", "written", "failed", "owned_meanwhile"), DECISIONS)
     assert md(found["outcomes"]).splitlines()[2:] == [
         "| written | 2 |",
         "| failed | 1 |",
@@ -130,13 +138,13 @@ def test_writes_tell_their_outcomes_and_what_the_inventory_holds_now():
 
 
 def test_a_run_that_had_nothing_to_write_says_so():
-    found = of_writes(writes(), DECISIONS)
+    found = writes_metadata(writes(), DECISIONS)
     assert found["outcomes"] == "nothing to write"
     assert found["hosts_written"] == found["hosts_failed"] == 0  # so that the UI's plots have no holes
 
 
 def test_the_first_failures_and_conflicts_are_shown_whatever_they_hold():
-    found = of_writes(writes(*["failed"] * 10, "written"), DECISIONS)
+    found = writes_metadata(writes(*["failed"] * 10, "written"), DECISIONS)
     failures = md(found["first_failures"]).splitlines()
     assert failures[2] == r"| `h0` | failed | `said\n\x7cso\x7c` |"
     assert failures[-1] == "and 2 more"
@@ -145,7 +153,7 @@ def test_the_first_failures_and_conflicts_are_shown_whatever_they_hold():
 
 @pytest.mark.parametrize("name", ["alice", "bob", "zoe", "ws4"])
 def test_no_names_stand_in_what_a_run_tells_of_its_writes(name):
-    found = of_writes(writes("failed"), DECISIONS)
+    found = writes_metadata(writes("failed"), DECISIONS)
     assert not any(
         name in md(value) for value in found.values() if isinstance(value, dg.MarkdownMetadataValue)
     )
@@ -153,6 +161,6 @@ def test_no_names_stand_in_what_a_run_tells_of_its_writes(name):
 
 def test_a_run_without_fault_lists_none():
     agreed = DECISIONS.filter(action="agree")
-    found = of_writes(writes("written"), agreed)
+    found = writes_metadata(writes("written"), agreed)
     assert "first_failures" not in found
     assert "first_conflicts" not in found

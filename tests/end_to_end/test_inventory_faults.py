@@ -25,7 +25,7 @@ UPDATE = "/api/v1/assets/update"
 BAD_GATEWAY = "<html><head><title>502 Bad Gateway</title></head><body>nginx</body></html>"
 
 
-def twins(numbers):
+def same_name(numbers):
     """Host assets that all bear the name of Ann's machine."""
     return [{"id": f"t-{number:03}", "search_agent_name": "pc-1"} for number in numbers]
 
@@ -95,7 +95,7 @@ class Sessions:
 
 def test_many_requests_survive_sessions_that_end_every_few_calls(stand, start):
     calls = 20
-    stand.begin(twins(range(60)), USERS)
+    stand.begin(same_name(range(60)), USERS)
     service = start(session_calls=calls, page_size_cap=4)
     sessions = Sessions(service.hooks)
     ran = stand.run({"platform": {"url": service.url}, "writes": {"concurrency": 6}})
@@ -111,7 +111,7 @@ def test_many_requests_survive_sessions_that_end_every_few_calls(stand, start):
 
 
 def test_sessions_that_last_for_one_request_end_the_run_after_two_tries_of_each(stand, start):
-    stand.begin(twins(range(60)), USERS)
+    stand.begin(same_name(range(60)), USERS)
     service = start(session_calls=1, page_size_cap=4)
     together = threading.Barrier(4)
     pages: Counter[str] = Counter()
@@ -183,7 +183,7 @@ def test_a_failure_that_does_not_end_is_told_and_writes_nothing(stand):
 
 
 def test_writes_with_answers_that_tell_nothing_are_read_back_and_not_sent_again(stand):
-    stand.begin(twins(range(5)), USERS)
+    stand.begin(same_name(range(5)), USERS)
     failures = {"t-000": broken, "t-001": bad_gateway, "t-002": broken, "t-003": bad_gateway}
     applied = ["t-002", "t-003"]
     sent: Counter[str] = Counter()
@@ -208,7 +208,7 @@ def test_writes_with_answers_that_tell_nothing_are_read_back_and_not_sent_again(
 
     stand.inventory.hooks.faults = stand.inventory.hooks.after = None
     assert stand.run().report["writes"] == {"written": 2}
-    assert stand.written().keys() == {host["id"] for host in twins(range(5))}, "each in one request"
+    assert stand.written().keys() == {host["id"] for host in same_name(range(5))}, "each in one request"
     assert rows(stand, ran)["t-000"] == (
         "not_written",
         f"{told['t-000'][1]}; the inventory does not hold the value",
@@ -239,7 +239,7 @@ class Limit:
 
 @pytest.mark.parametrize("headers", [{}, {"Retry-After": "1"}], ids=["without a time", "in a second"])
 def test_a_service_that_takes_twenty_writes_a_second_gets_two_hundred_in_one_run(stand, headers):
-    stand.begin(twins(range(200)), USERS)
+    stand.begin(same_name(range(200)), USERS)
     limit = Limit(stand.inventory.hooks, 20, headers)
     began = time.monotonic()
     ran = stand.run()
@@ -253,7 +253,7 @@ def test_a_service_that_takes_twenty_writes_a_second_gets_two_hundred_in_one_run
 
 
 def test_a_list_that_changes_while_it_is_read_is_read_again_and_is_whole(stand, start):
-    stand.begin(twins(range(20)), USERS)
+    stand.begin(same_name(range(20)), USERS)
     service = start(page_size_cap=5)
     pages = []
 
@@ -261,23 +261,23 @@ def test_a_list_that_changes_while_it_is_read_is_read_again_and_is_whole(stand, 
         if request.url.path == LIST and request.state.parameters["type"] == "host":
             pages.append(request)
             if len(pages) == 3:
-                stand.inventory.state.add_assets(TENANT, "host", twins(range(20, 27)))
+                stand.inventory.state.add_assets(TENANT, "host", same_name(range(20, 27)))
 
     service.hooks.faults = grow
     ran = stand.run({"platform": {"url": service.url}})
     assert (ran.status, ran.report["writes"]) == (0, {"written": 27}), ran.stderr
-    assert stand.written().keys() == {host["id"] for host in twins(range(27))}
+    assert stand.written().keys() == {host["id"] for host in same_name(range(27))}
 
 
 def test_a_list_that_never_stops_changing_is_not_used(stand, start):
-    stand.begin(twins(range(20)), USERS)
+    stand.begin(same_name(range(20)), USERS)
     service = start(page_size_cap=5)
     pages = []
 
     def grow(request):
         if request.url.path == LIST and request.state.parameters["type"] == "host":
             pages.append(request)
-            stand.inventory.state.add_assets(TENANT, "host", twins([100 + len(pages)]))
+            stand.inventory.state.add_assets(TENANT, "host", same_name([100 + len(pages)]))
 
     service.hooks.faults = grow
     ran = stand.run({"platform": {"url": service.url}})
@@ -308,7 +308,7 @@ def test_an_owner_who_comes_while_a_write_is_lost_stays_and_is_told(stand):
 
 def test_each_host_is_read_right_before_it_is_written(stand):
     """The window in which a person's owner could be overwritten: one answer and one request."""
-    stand.begin(twins(range(40)), USERS)
+    stand.begin(same_name(range(40)), USERS)
     calls = []
 
     def note(request):
@@ -365,7 +365,7 @@ def test_an_account_that_may_not_write_is_told_host_by_host(stand):
 
 def test_an_account_that_is_closed_while_hosts_are_written_ends_the_run_at_once(stand):
     """Log-ins that are refused again and again lock an account, and a row for each host tells nothing new."""
-    stand.begin(twins(range(30)), USERS)
+    stand.begin(same_name(range(30)), USERS)
     sessions = Sessions(stand.inventory.hooks)
     count_log_ins = stand.inventory.hooks.faults
     closed = []
@@ -417,7 +417,7 @@ def refusing(stand, refused, *, held=None, until=None):
 
 
 def test_so_many_failures_one_after_another_end_the_run_and_the_next_run_writes_the_rest(stand):
-    hosts = twins(range(10))
+    hosts = same_name(range(10))
     stand.begin(hosts, USERS)
     refusing(stand, {host["id"] for host in hosts[1:]})
     ran = stand.run({"writes": {"max_failed_writes": 3, "concurrency": 1}})
@@ -440,14 +440,14 @@ def test_so_many_failures_one_after_another_end_the_run_and_the_next_run_writes_
     ids=["apart in the plan, together in time", "together in the plan, apart in time"],
 )
 def test_failures_follow_one_another_in_the_order_in_which_they_become_known(stand, refused, held, status):
-    stand.begin(twins(range(3)), USERS)
+    stand.begin(same_name(range(3)), USERS)
     refusing(stand, refused, held=held, until="t-002")
     ran = stand.run({"writes": {"max_failed_writes": 2, "concurrency": 2}})
     assert (ran.status, ran.report["writes"]) == (status, {"failed": 2, "written": 1}), ran.stderr
 
 
 def test_a_host_that_somebody_took_is_no_success_between_two_failures(stand):
-    stand.begin(twins(range(4)), USERS)
+    stand.begin(same_name(range(4)), USERS)
 
     def refuse_or_take(request):
         host = request.state.parameters.get("id")
@@ -464,7 +464,7 @@ def test_a_host_that_somebody_took_is_no_success_between_two_failures(stand):
 
 
 def test_a_service_that_says_yes_and_sets_nothing_ends_the_run_with_the_setting_to_mend(stand):
-    stand.begin(twins(range(40)), USERS)
+    stand.begin(same_name(range(40)), USERS)
     sent = answering(stand, UPDATE, lambda: JSONResponse(envelope()), times=1000)
     ran = stand.run()
     assert (ran.status, ran.report["writes"].keys()) == (1, {"intended", "not_written"})

@@ -14,14 +14,14 @@ from tests.end_to_end.stand import TODAY, USERS, at_noon, logons
 
 APPLY = re.compile(r"asset-owners (apply --instance FILE \S+(?: --allow-writes \d+)?)")
 ANN = {"asset_owner": "ann", "department": "Sales", "criticality": "high"}
-"""What the evidence makes of each of the twins."""
+"""What the evidence makes of each of the same_name."""
 RENAMED = (
     "Host t-4 has another name now than planned (column hostname): its id may belong to another machine; "
     "nothing was sent"
 )
 
 
-def twins(*numbers, **fields):
+def same_name(*numbers, **fields):
     """Host assets that all bear the name of Ann's machine: each of them gets her as its owner."""
     return [
         {
@@ -38,7 +38,7 @@ def twins(*numbers, **fields):
 @pytest.fixture
 def six(stand):
     """Six hosts without an owner."""
-    stand.begin(twins(1, 2, 3, 4, 5, 6), USERS)
+    stand.begin(same_name(1, 2, 3, 4, 5, 6), USERS)
     return stand
 
 
@@ -157,7 +157,7 @@ def test_a_run_that_nobody_knows_is_a_wrong_argument(six, what):
     ],
 )
 def test_the_brake_stops_a_run_before_its_first_write_and_shows_how_to_go_on(six, limit, said):
-    six.inventory.state.add_assets("t-1", "host", twins(7, 8, asset_owner="cyd"))
+    six.inventory.state.add_assets("t-1", "host", same_name(7, 8, asset_owner="cyd"))
     ran = six.run({"writes": limit})
     assert (ran.status, ran.report["writes"]) == (1, {"planned": 6})
     assert re.match(said, ran.report["error"])
@@ -179,7 +179,7 @@ def test_the_brake_stops_a_run_before_its_first_write_and_shows_how_to_go_on(six
 def test_a_plan_within_both_limits_is_written(six):
     """The share of a stored plan is of the hosts that it was made for."""
     limits = {"writes": {"max_writes": 6, "max_write_percent": 75}}
-    hosts = [*twins(1, 2, 3, 4, 5, 6), *twins(7, 8, asset_owner="cyd")]
+    hosts = [*same_name(1, 2, 3, 4, 5, 6), *same_name(7, 8, asset_owner="cyd")]
     six.begin(hosts, USERS)
     assert six.run(limits).report["writes"] == {"written": 6}
 
@@ -380,7 +380,7 @@ def test_days_without_usual_events_are_named_once_and_stop_the_writing_where_tha
 
     shown = APPLY.search(refused.report["error"])
     assert shown
-    six.begin(twins(1, 2, 3, 4, 5, 6), USERS)
+    six.begin(same_name(1, 2, 3, 4, 5, 6), USERS)
     settings["scan"]["require_complete_window"] = True
     applied = command(six, shown[1], **settings)
     assert applied.exit_code == 0, applied.stderr

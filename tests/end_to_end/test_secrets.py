@@ -345,8 +345,8 @@ def test_an_answer_without_end_is_not_taken_in(stand, monkeypatch, service):
         events = [event for n in range(60) for event in logons(f"pc-{n:03}", "ann", at=at_noon(TODAY))]
         settings = {"index": stand.load(events, "logs-secrets-many")}
     else:
-        twins = [{"id": f"t-{number}", "search_agent_name": "pc-1"} for number in range(90)]
-        stand.begin(twins, USERS)
+        same_name = [{"id": f"t-{number}", "search_agent_name": "pc-1"} for number in range(90)]
+        stand.begin(same_name, USERS)
     ran = stand.run(settings)
     assert ran.status == 1
     assert f"The {service} service at " in ran.report["error"]

@@ -14,6 +14,7 @@ from ownership.windows import Window, days_of
 from pipelines.cli.run import chosen_window
 from pipelines.schedules import scan_schedule
 from resources.errors import ConfigurationError
+from resources.search.source import extraction_fingerprint
 from resources.settings import Instance
 from resources.store.tables import Tables
 from tests.ownership.builders import table
@@ -105,7 +106,7 @@ def test_a_run_looks_at_days_from_the_first_one_that_is_not_settled(
         row = {
             "day": day,
             "fetched_at": fetched_at,
-            "settings_fingerprint": instance().extraction_fingerprint,
+            "settings_fingerprint": extraction_fingerprint(instance()),
         }
         if day.day not in missing:
             tables.write_day(table(LogonDays, counted | row), table(LogonCounts, {"day": day, **pair}))

@@ -12,6 +12,7 @@ from pydantic import BaseModel
 
 from ownership.rules import Rules
 from resources.errors import ConfigurationError
+from resources.search.source import extraction_fingerprint
 from resources.settings import (
     BrokenInstance,
     Instance,
@@ -634,11 +635,11 @@ def test_the_extraction_fingerprint_changes_exactly_with_what_is_counted():
         "keep.evidence_days": 10,
     }
     assert {key.split(".")[0] for key in other} == set(Instance.model_fields)
-    plain = Instance.model_validate(nested({})).extraction_fingerprint
+    plain = extraction_fingerprint(Instance.model_validate(nested({})))
     changing = {
         key
         for key, value in other.items()
-        if Instance.model_validate(nested({key: value})).extraction_fingerprint != plain
+        if extraction_fingerprint(Instance.model_validate(nested({key: value}))) != plain
     }
     assert changing == {
         "url",
@@ -650,7 +651,7 @@ def test_the_extraction_fingerprint_changes_exactly_with_what_is_counted():
         "scan.timezone",
     }
     swapped = instance(user_field="agent.name", hostname_field="user.name")
-    assert swapped.extraction_fingerprint != plain
+    assert extraction_fingerprint(swapped) != plain
 
 
 @pytest.mark.parametrize(("number", "read"), [("0042", 34), ("1:30", 90), ("4_2", 42), ("0x1f", 31)])
