@@ -197,8 +197,8 @@ def hosts_are_readable(_: dg.AssetCheckExecutionContext, run: ScanRun) -> dg.Ass
     odd = quality.unreadable_assets(hosts)
     return _none(
         odd,
-        f"{odd.height} of {hosts.height:,} host assets cannot be read and are left alone; mend them in the "
-        "inventory",
+        f"{odd.height} of {hosts.height:,} host assets cannot be read and are left alone; correct them in "
+        "the inventory",
     )
 
 
@@ -209,7 +209,7 @@ def users_are_readable(_: dg.AssetCheckExecutionContext, run: ScanRun) -> dg.Ass
     return _none(
         odd,
         f"{odd.height} of {users.height:,} user assets cannot be read and get no host, nor does anybody of "
-        "their names; mend them in the inventory",
+        "their names; correct them in the inventory",
     )
 
 
@@ -226,17 +226,17 @@ def owners_exist(_: dg.AssetCheckExecutionContext, run: ScanRun) -> dg.AssetChec
     missing = quality.missing_owners(_table(run, "inventory_hosts"), _table(run, "inventory_users"))
     hosts = missing["host_id"].n_unique()
     return _none(
-        missing, f"{hosts} hosts have an owner who is no user asset; empty the field to have it filled anew"
+        missing, f"{hosts} hosts have an owner who is no user asset; clear the field to have it filled again"
     )
 
 
 def identities_are_unique(_: dg.AssetCheckExecutionContext, run: ScanRun) -> dg.AssetCheckResult:
-    """No two user assets have one account name or address; where they do, nobody is guessed."""
+    """No two user assets have one account name or address; where they do, none is chosen."""
     shared = quality.shared_identities(
         _table(run, "inventory_users"), user_value_field=run.instance.platform_user_value_field
     )
     return _none(
-        shared, f"{shared.height} account names or addresses stand for several user assets; nobody is guessed"
+        shared, f"{shared.height} account names or addresses stand for several user assets; none is chosen"
     )
 
 
@@ -342,7 +342,7 @@ def hosts_send_their_own_events(_: dg.AssetCheckExecutionContext, run: ScanRun) 
     """No `agent.name` sends for several hosts, as a collector does: it would get the owner of other hosts.
 
     Looked at on the last day with events. When most events come from collectors, the decisions are about
-    collectors, and nothing is written until hostname_field is mended.
+    collectors, and nothing is written until hostname_field is fixed.
     """
     if run.instance.hostname_field != "agent.name":
         return _result(

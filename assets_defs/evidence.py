@@ -87,7 +87,7 @@ def _fetch(context: dg.AssetExecutionContext, run: ScanRun, days: list[date]) ->
         context.log.warning(f"Days that came back empty and keep their counts: {', '.join(emptied)}")
     if lost:
         raise AssetOwnersError(
-            f"{len(lost)} days are no longer whole, and the index has nothing for them any more: "
+            f"{len(lost)} days are incomplete, and the index no longer has their events: "
             f"{', '.join(lost)}. Their files in {run.tables.folder / 'logon_counts'} are missing or do not "
             "add up to logon_days.counted: put them back from a backup; or, to go on without these days, "
             f"delete their files in {run.tables.folder / 'logon_days'}"
@@ -226,7 +226,7 @@ def require_evidence(run: ScanRun) -> None:
     """Refuse a window that was not fetched or is torn, or whose documents never carry one of the two fields.
 
     Raises:
-        ConfigurationError: naming the days to fetch, or the setting to mend (rules 3.4).
+        ConfigurationError: naming the days to fetch, or the setting to fix (rules 3.4).
     """
     instance, window = run.instance, run.window
     days = run.tables.logon_days(window, run_id=run.run_id)
@@ -239,7 +239,7 @@ def require_evidence(run: ScanRun) -> None:
         )
     if torn := torn_days(days, _stored_events(run.tables, window, run_id=run.run_id)):
         raise ConfigurationError(
-            f"{len(torn)} of {window.days} days of the look-back window are no longer whole, the first "
+            f"{len(torn)} of {window.days} days of the look-back window are incomplete, the first "
             f"{min(torn)}: their rows of logon_counts are missing or do not add up to logon_days.counted; "
             f"materialize logon_counts over {window.first} to {window.last}"
         )
@@ -252,7 +252,7 @@ def _require_time_field(run: ScanRun) -> None:
     """Refuse documents of which none has a time: each day would look empty (rules 3.4).
 
     Raises:
-        ConfigurationError: naming the setting to mend.
+        ConfigurationError: naming the setting to fix.
     """
     if undated := run.search().undated():
         raise ConfigurationError(

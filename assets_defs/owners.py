@@ -85,7 +85,7 @@ def owner_assets(instance: Instance) -> list[dg.AssetsDefinition]:
 
 
 def _conflicts(decisions: pl.DataFrame) -> Iterator[str]:
-    told = decisions.select("host_id", "existing_owner", "resolved_owner")
-    for ids in told.iter_rows():
+    ids_of_conflicts = decisions.select("host_id", "existing_owner", "resolved_owner")
+    for ids in ids_of_conflicts.iter_rows():
         host_id, existing, resolved = (printable(str(one)) for one in ids)
         yield f"Conflict: host {host_id} has owner {existing}, the evidence names {resolved}"

@@ -1,7 +1,7 @@
 """One scan: a run of one instance over one look-back window, as its assets see it.
 
 What an operator chooses in the launchpad is `ScanOptions`; which days a run covers follows from its
-partitions. What is done with them is told by the assets.
+partitions. What is done with them is up to the assets.
 """
 
 import time
@@ -239,7 +239,7 @@ def _opened_once(client: Callable[[], AbstractContextManager[Any]]) -> dg.Resour
 
 @contextmanager
 def as_dagster_failure() -> Generator[None]:
-    """Turn what an operator can mend into Dagster failures: the UI shows a message instead of a stack trace.
+    """Turn what an operator can fix into Dagster failures: the UI shows a message instead of a stack trace.
 
     Names in it come from outside: none acts on a terminal, or makes a line of its own in a log.
     """

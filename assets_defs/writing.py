@@ -105,7 +105,7 @@ def apply_plan(
 
     Args:
         run: this run.
-        log: told what is done.
+        log: receives what is done.
         plan_id: the earlier run.
         allow_writes: hosts that may be written in spite of writes.max_writes and max_write_percent.
         dry_run: only tell what would be written.
@@ -148,7 +148,7 @@ def undo_run(
 
     Args:
         run: this run.
-        log: told what is done.
+        log: receives what is done.
         undone_id: the earlier run.
         allow_writes: hosts that may be written in spite of writes.max_writes and max_write_percent.
         dry_run: only plan.
@@ -323,14 +323,14 @@ def _carry_out(
             max_failed_writes=limits.max_failed_writes,
             on_progress=Progress(log.info, "Hosts written"),
         )
-    finally:  # also where the run was interrupted: what it did is told
+    finally:  # also where the run was interrupted: what it did is reported
         written = journal.rows(run.run_id)
         run.tables.append("owner_writes", written, run_id=run.run_id)
     if "intended" not in written["outcome"]:
         journal.delete(run.run_id)
     outcomes = _outcome_counts(written)
-    told = ", ".join(f"{number:,} {outcome}" for outcome, number in outcomes.items())
-    log.info(f"Writes: {told or 'nothing to write'}, {run.seconds}")
+    counts = ", ".join(f"{number:,} {outcome}" for outcome, number in outcomes.items())
+    log.info(f"Writes: {counts or 'nothing to write'}, {run.seconds}")
     longest = writer.longest_window_seconds
     if longest is not None:
         log.info(f"Longest time between the look at a host and its write: {1000 * longest:,.0f} ms")
@@ -351,7 +351,7 @@ def _require_visible_owners(run: InstanceRun, writer: Writer, hosts: pl.DataFram
     A list of some time ago may be out of date, so that one made now has the last word.
 
     Raises:
-        ServiceError: naming the setting to mend.
+        ServiceError: naming the setting to fix.
     """
     inventory = run.inventory()
     if not inventory.reads_single_hosts:

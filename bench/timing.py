@@ -162,13 +162,13 @@ def run_once(one: Contender) -> Sample:
             said = (output.read() + errors.read()).decode(errors="replace")
             raise RuntimeError(f"{one.name} ended with status {process.returncode}: {said[-3000:]}")
         last = output.read().decode().rstrip().rpartition("\n")[2]
-    told = json.loads(last.removeprefix(MARK)) if last.startswith(MARK) else {}
+    reported = json.loads(last.removeprefix(MARK)) if last.startswith(MARK) else {}
     return Sample(
-        seconds=told.get("seconds", seconds),
-        cpu_seconds=told.get("cpu_seconds", usage.ru_utime + usage.ru_stime),
+        seconds=reported.get("seconds", seconds),
+        cpu_seconds=reported.get("cpu_seconds", usage.ru_utime + usage.ru_stime),
         peak_bytes=peak.result(),
-        counts=told.get("counts", {}),
-        parts=told.get("parts", {}),
+        counts=reported.get("counts", {}),
+        parts=reported.get("parts", {}),
     )
 
 
@@ -191,9 +191,9 @@ def _time_function(where: str, arguments: str) -> None:
     timed = getattr(importlib.import_module(module), name)(**json.loads(arguments))
     began, used = time.perf_counter(), time.process_time()
     counts = timed()
-    told = {"seconds": time.perf_counter() - began, "cpu_seconds": time.process_time() - used}
+    reported = {"seconds": time.perf_counter() - began, "cpu_seconds": time.process_time() - used}
     parts = counts.pop("parts", {})
-    sys.stdout.write(MARK + json.dumps({**told, "counts": counts, "parts": parts}) + "\n")
+    sys.stdout.write(MARK + json.dumps({**reported, "counts": counts, "parts": parts}) + "\n")
 
 
 def tell(line: str) -> None:

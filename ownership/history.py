@@ -1,6 +1,6 @@
 """Decisions over time: a row only where a decision differs from the one before.
 
-What is decided, and why, is told in `decisions`.
+What is decided, and why, stands in `decisions`.
 """
 
 from datetime import datetime

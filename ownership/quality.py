@@ -1,6 +1,6 @@
 """What may be wrong with evidence and inventory: each function finds the rows that break one property.
 
-No rows, no fault. How grave a fault is, and who is told, is decided elsewhere.
+No rows, no fault. How grave a fault is, and who hears of it, is decided elsewhere.
 """
 
 from collections.abc import Sequence

@@ -1,6 +1,6 @@
 """The stored tables: what a row is, what each column holds and is made of, and which values are refused.
 
-Tables are read and written elsewhere; how rows come about is told by the other modules of this room. A new
+Tables are read and written elsewhere; how rows come about stands in the other modules of this room. A new
 table needs its declaration here, and the asset that fills it.
 """
 
@@ -234,7 +234,7 @@ WHERE user_id IS NULL ORDER BY username;"""
         sources=f"{_USER_FIELDS} inventory_users.problem",
     )
     problem: pl.String = column(
-        "Why the user asset cannot be read whole, so that nobody is guessed; null: it can be.",
+        "Why the user asset cannot be read whole, so that none is chosen; null: it can be.",
         nullable=True,
         since="0.2.0",
         sources="inventory_users.problem",
@@ -353,7 +353,7 @@ GROUP BY ALL ORDER BY hosts DESC;"""
         sources="inventory_hosts.hostnames host_user_shares.hostname",
     )
     events_needed: pl.Int64 = column(
-        "Further logon events, nobody else's, with which username would be named; 0: enough; null: no "
+        "Further logon events, of this user alone, with which username would be named; 0: enough; null: no "
         "logons, or decided by a version before 0.3.0.",
         ge=0,
         nullable=True,

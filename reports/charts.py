@@ -194,14 +194,14 @@ def days_plot(days: pl.DataFrame) -> Plot:
     Args:
         days: Rows of `ownership.coverage.events_by_day` (day, events, state), at least one.
     """
-    told = (
+    tooltip = (
         pl.when(state="ok")
         .then(pl.format("{} logon events", "events"))
         .otherwise(pl.format("{}: {} logon events", "state", pl.col("events").fill_null(0)))
     )
     some = days["day"].gather_every(-(-days.height // _MOST_DATES))
     dates = [alt.DateTime(year=day.year, month=day.month, date=day.day) for day in some]
-    base = _chart(days.with_columns(tip=pl.format("{}, {}", pl.col("day").cast(pl.String), told))).encode(
+    base = _chart(days.with_columns(tip=pl.format("{}, {}", pl.col("day").cast(pl.String), tooltip))).encode(
         x=alt.X(
             "day:O",
             timeUnit="yearmonthdate",

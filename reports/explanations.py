@@ -1,6 +1,6 @@
 """The whole story of one host, from the counts to the write: as plain values, and in words.
 
-It tells what the tables hold and decides nothing itself; what would change the outcome is told by `remedies`.
+It tells what the tables hold and decides nothing itself; `remedies` says what would change the outcome.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,7 +21,7 @@ _EVIDENCE = {
     "unreadable_asset": "The asset cannot be read: {problem}.",
     "no_hostname": "The asset has no host name, so no logon can be its own.",
     "excluded_host": "Host names like this are excluded (exclude_hosts).",
-    "hostname_collision": "The short name stands for hosts of different domains; nobody is guessed.",
+    "hostname_collision": "The short name stands for hosts of different domains; none is chosen.",
     "no_logons": "Nobody logged on in the window.",
     "too_few_events": "{total_events} is fewer logon events than min_events asks for.",
     "single_user": "{username} is the only user, with all of the logon events ({total_events}).",
@@ -33,9 +33,9 @@ _EVIDENCE = {
 _MATCH = {
     "matched": "{username} is the user asset {resolved_owner}, found by {matched_by}.",
     "no_user_asset": "No user asset has the name {username}.",
-    "ambiguous_user": "By {matched_by}, {username} may be any of {candidate_ids}; nobody is guessed.",
+    "ambiguous_user": "By {matched_by}, {username} may be any of {candidate_ids}; none is chosen.",
 }
-_ODD_USER = "{username} fits the user asset {user_id}, which cannot be read ({problem}); nobody is guessed."
+_ODD_USER = "{username} fits the user asset {user_id}, which cannot be read ({problem}); none is chosen."
 _ACTION = {
     "write": "The host had no owner, so {resolved_owner} is to be written.",
     "agree": "The host has that owner already ({existing_owner}); nothing to do.",
@@ -49,7 +49,7 @@ _OUTCOME = {
     "planned": "Planned, not written",
     "intended": "Begun, outcome not known yet",
     "written": "Written",
-    "owned_meanwhile": "Not written, the host had got an owner meanwhile",
+    "owned_meanwhile": "Not written, the host had got an owner in the meantime",
     "failed": "Refused by the service",
     "not_written": "Not written, the run ended before",
     "undone": "Written and undone",
@@ -107,11 +107,11 @@ def in_words(story: Mapping[str, Any]) -> str:
 
     Control and direction characters in names are shown as escapes.
     """
-    lines, told = [_shown(story["hostname"])], []
+    lines, shown = [_shown(story["hostname"])], []
     for decision in story["decisions"]:
-        if decision["users"] and decision["hostnames"] not in told:
+        if decision["users"] and decision["hostnames"] not in shown:
             lines += ["", *_users_table(decision)]
-            told.append(decision["hostnames"])
+            shown.append(decision["hostnames"])
         lines += ["", *_decision(decision)]
     if not story["decisions"]:
         similar = f" They know {_shown(story['similar'])}." if story["similar"] else ""

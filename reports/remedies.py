@@ -1,6 +1,6 @@
 """What would change the outcome for a host: how many logons, which user asset, which setting.
 
-What was decided, and why, is told in `explanations`. All counts are for the window that was decided on.
+What was decided, and why, is explained in `explanations`. All counts are for the window that was decided on.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,8 +21,8 @@ _AFTER: Mapping[str | None, str] = MappingProxyType(
         "planned": _NEXT_RUN_WRITES,
         "not_written": _NEXT_RUN_WRITES,
         "intended": "The next run finds out whether {owner} was written.",
-        "failed": "Mend what the service said; the next run tries again.",
-        "owned_meanwhile": "The next run compares {owner} with the owner that the host has got meanwhile.",
+        "failed": "Correct what the service complained about; the next run tries again.",
+        "owned_meanwhile": "The next run compares {owner} with the owner that the host has now.",
         "undone": "The next run writes {owner} again, unless rules.exclude_hosts names the host by then.",
     }
 )
@@ -84,7 +84,7 @@ def remedies(
     """
     evidence, hostname = decision["evidence"], _shown(decision["hostname"])
     if evidence == "unreadable_asset":
-        yield _mended("host", decision["host_id"], decision["problem"])
+        yield _corrected("host", decision["host_id"], decision["problem"])
     elif evidence == "no_hostname":
         yield Remedy("hostname", f"Give the asset a host name in {fields.hostname}.")
     elif evidence == "excluded_host":
@@ -118,8 +118,10 @@ def remedies(
         yield from _to_be_written(decision, outcome, fields)
 
 
-def _mended(kind: str, asset_id: str, problem: str) -> Remedy:
-    return Remedy("mend_asset", f"Mend {kind} asset {_shown(asset_id)} in the inventory: {_shown(problem)}.")
+def _corrected(kind: str, asset_id: str, problem: str) -> Remedy:
+    return Remedy(
+        "mend_asset", f"Correct {kind} asset {_shown(asset_id)} in the inventory: {_shown(problem)}."
+    )
 
 
 def _to_win(decision: Mapping[str, Any], matches: pl.DataFrame, rules: Rules) -> Iterator[Remedy]:
@@ -163,7 +165,7 @@ def _one_candidate(
     """All must be readable, and the field that decided must name one of them, or a field before it."""
     odd = matches.filter(username=decision["username"]).drop_nulls("problem").sort("user_id")
     for user_id, problem in odd.select("user_id", "problem").iter_rows():
-        yield _mended("user", user_id, problem)
+        yield _corrected("user", user_id, problem)
     readable = [user_id for user_id in decision["candidate_ids"] if user_id not in odd["user_id"]]
     if len(readable) < 2:
         return
@@ -204,7 +206,7 @@ def _excluding(full_names: Sequence[str], rules: Rules) -> str:
 def _stands_for(matches: pl.DataFrame) -> str:
     user_ids = matches["user_id"].to_list()
     if unreadable := matches.drop_nulls("problem")["user_id"].to_list():
-        return f"fits {_either(unreadable)}, which cannot be read, so nobody is guessed"
+        return f"fits {_either(unreadable)}, which cannot be read, so none is chosen"
     if not user_ids:
         return "has no user asset yet"
     if len(user_ids) == 1:

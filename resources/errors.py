@@ -11,18 +11,18 @@
         ├── TransientError       may go well when tried again: time-out, reset, 429, 5xx
         └── ProtocolError        the answer is not what the convention promises
 
-Every message says what happened, where, and what to mend, and holds no secret.
+Every message says what happened, where, and what to fix, and holds no secret.
 """
 
 from collections.abc import Mapping
 
 
 class AssetOwnersError(Exception):
-    """The root: whatever this project reports to the person who can mend it."""
+    """The root: whatever this project reports to the person who can fix it."""
 
 
 class ConfigurationError(AssetOwnersError):
-    """A setting, a secret or an argument is wrong; nothing helps but mending it."""
+    """A setting, a secret or an argument is wrong; nothing helps but correcting it."""
 
 
 class ServiceError(AssetOwnersError):

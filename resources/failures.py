@@ -1,7 +1,7 @@
 """What disks, databases and damaged files do to a run, as messages: which file, and what to do.
 
-Whoever works at the edge of the program asks `told` about an error that came as no `AssetOwnersError`; it
-knows the few kinds that an operator can mend, and leaves the others to whoever mends the program.
+The edges of the program ask `operator_message` about an error that is no `AssetOwnersError`; it knows the few
+kinds that an operator can fix, and leaves the others to whoever fixes the program.
 """
 
 import errno
@@ -30,7 +30,7 @@ _FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS}
 
 
 def operator_message(error: BaseException) -> str | None:
-    """Say what happened and what to do; None for an error that only the program's makers can mend."""
+    """Say what happened and what to do; None for an error that only the program's makers can fix."""
     seen: BaseException | None = error
     while seen is not None:
         if message := _told(seen):
@@ -65,7 +65,7 @@ def damaged_tables() -> str | None:
     """Name the Parquet files that cannot be read, for Polars does not; None when all can."""
     try:
         damaged = [str(path) for path in sorted(tables_location().rglob("*.parquet")) if _is_damaged(path)]
-    except Exception:  # noqa: BLE001  (an object store has errors of its own; the first one is told)
+    except Exception:  # noqa: BLE001  (an object store has errors of its own; the first one is reported)
         return None
     if not damaged:
         return None

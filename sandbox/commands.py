@@ -101,8 +101,11 @@ def _run_until_stopped(command: Sequence[str]) -> None:
 @contextmanager
 def _until_stopped() -> Generator[None]:
     """End well on Ctrl-C, and on SIGTERM alike, so that no process is left behind."""
-    for told in (signal.SIGINT, signal.SIGTERM):  # a shell's background job begins with SIGINT ignored
-        signal.signal(told, signal.default_int_handler)
+    for signal_number in (
+        signal.SIGINT,
+        signal.SIGTERM,
+    ):  # a shell's background job begins with SIGINT ignored
+        signal.signal(signal_number, signal.default_int_handler)
     try:
         yield
     except KeyboardInterrupt:

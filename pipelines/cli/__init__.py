@@ -15,7 +15,7 @@ def main() -> None:
 
     try:
         app()
-    except Exception as error:  # noqa: BLE001  (told with its trace where it is no operator's to mend)
+    except Exception as error:  # noqa: BLE001  (told with its trace where it is no operator's to fix)
         from pipelines.cli.errors import message_and_status, print_error  # noqa: PLC0415
 
         message, status = message_and_status(error)

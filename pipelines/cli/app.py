@@ -153,7 +153,7 @@ def report(
 
 @app.command()
 def check(instance: InstanceFile) -> None:
-    """Try both services without writing; say what is well and what to mend.
+    """Try both services without writing; say what is well and what to fix.
 
     Exit status: 0 all is well, 1 something is not, 2 the instance file or a secret is wrong.
     """

@@ -18,7 +18,7 @@ def backup(out: Path) -> None:
     """
     files = back_up(home(), out)
     print(f"{out} is written: {files:,} files of {home()}")
-    print("Not in it: secrets, dagster.yaml, and the catalogue, which `asset-owners restore` makes anew.")
+    print("Not in it: secrets, dagster.yaml, and the catalogue, which `asset-owners restore` makes again.")
     places = {
         "the tables": tables_location(),
         "the instance files": instances_folder(),

@@ -1,4 +1,4 @@
-"""`asset-owners check`: try both services without writing, and say what is well and what to mend.
+"""`asset-owners check`: try both services without writing, and say what is well and what to fix.
 
 What is tried is what a run relies on: each service's room knows it.
 """
@@ -38,7 +38,7 @@ def check(path: Path) -> int:
         }
         states = [state for section in sections.items() for state in _shown(console, *section)]
     wrong, warnings = states.count("wrong"), states.count("warning")
-    console.print(f"{wrong or 'Nothing'} to mend, {warnings or 'no'} warning{'s' * (warnings != 1)}.")
+    console.print(f"{wrong or 'Nothing'} to fix, {warnings or 'no'} warning{'s' * (warnings != 1)}.")
     return 1 if wrong else 0
 
 

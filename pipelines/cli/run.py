@@ -172,7 +172,7 @@ def errors(result: dg.ExecuteInProcessResult) -> Iterator[str]:
 
 
 def require_secrets(instance: Instance) -> None:
-    """Resolve every secret once, so that a missing one is told before the run starts.
+    """Resolve every secret once, so that a missing one is reported before the run starts.
 
     Raises:
         ConfigurationError: naming the setting and the variable or file.

@@ -29,7 +29,7 @@ _MOST_NAMED = 3
 class Inventory(Protocol):
     """A service that lists hosts and users, and takes owners.
 
-    Every call may raise the errors of `resources.errors`; their messages name the settings to mend.
+    Every call may raise the errors of `resources.errors`; their messages name the settings to fix.
 
     Attributes:
         where: The service and its address, to begin a message with.
@@ -63,7 +63,7 @@ class Inventory(Protocol):
         ...
 
     def findings(self) -> Iterator[Finding]:
-        """Try the service without writing, and tell what is well and what to mend."""
+        """Try the service without writing, and tell what is well and what to fix."""
         ...
 
 
@@ -110,7 +110,7 @@ class AssetInventory:
         self._client.update(host_id, host_form(self._instance, values), right_before=right_before)
 
     def findings(self) -> Iterator[Finding]:
-        """Try the service without writing, and tell what is well and what to mend."""
+        """Try the service without writing, and tell what is well and what to fix."""
         return inventory_findings(self._instance, self._client)
 
     def _listed(self, call: ListCall, rows: AssetRows, on_progress: OnProgress) -> pl.DataFrame:
@@ -141,7 +141,7 @@ def _mostly_readable(frame: pl.DataFrame, kind: str, settings: Sequence[str]) ->
         return frame
     first = "; ".join(f"{printable(one)}: {problem}" for one, problem in odd.head(_MOST_NAMED).iter_rows())
     raise ProtocolError(
-        f"{odd.height:,} of the {frame.height:,} {kind} that the inventory lists cannot be read, which are "
-        f"too many for odd ones; nothing was written. Check {', '.join(settings)} and platform.contract "
+        f"{odd.height:,} of the {frame.height:,} {kind} that the inventory lists cannot be read, too "
+        f"many to be exceptions; nothing was written. Check {', '.join(settings)} and platform.contract "
         f"({kind}, fields_in). The first are {first}"
     )

@@ -28,9 +28,9 @@ READINGS = 3  # of a list that changes while it is read
 T = TypeVar("T")
 Fields = Mapping[str, Any]
 Keep = Callable[[Sequence[str], Sequence[Fields]], T]
-"""Told the ids and the fields of the assets of a page, gives what to keep of them."""
+"""Called with the ids and the fields of the assets of a page, gives what to keep of them."""
 OnProgress = Callable[[int, int], None]
-"""Told how many of how many are done."""
+"""Called with how many of how many are done."""
 
 
 def no_progress(_done: int, _total: int) -> None:
@@ -223,7 +223,7 @@ class InventoryClient:
             call: the list, usually `contract.hosts` or `contract.users`.
             rows_of: makes each asset of a page into a row, in the thread that read it; beside rows and ids
                 nothing is held. A column that only some pages have is null in the others.
-            on_progress: told after each page how many assets of how many are read.
+            on_progress: called after each page with how many assets of how many are read.
 
         Returns:
             A row for each asset, in the order of the service; of an id that came twice, the last one.
@@ -407,7 +407,7 @@ class InventoryClient:
     ) -> Any:
         """What the service says to a call of the contract about one asset; `name` is the call's there."""
         form = {**fields, call.id_param: asset_id}
-        on_404 = f"if that befalls every asset, correct platform.contract.{name}.path"
+        on_404 = f"if this happens for every asset, correct platform.contract.{name}.path"
         return _payload(
             self._envelope(
                 "POST", call.path, form, tenant=True, repeatable=repeatable, on_404=on_404, **arguments

@@ -1,7 +1,7 @@
 """The inventory service's response envelope (rules 5.1): what an answer says.
 
 The envelope's `status` decides whether a call went well, whatever the HTTP status. What a refusal means is
-told by the HTTP status where that says something, else by field-level detail; the words of its message are
+said by the HTTP status where that says something, else by field-level detail; the words of its message are
 for people and decide nothing.
 """
 
@@ -65,8 +65,8 @@ def open_envelope(
     transport.raise_if_transient(answer, path)
     if on_404 and answer.status == 404:
         said = answer.sanitised(_reason(answer, members)) if members else answer.excerpt
-        told = f"{transport.where} answered {path} with HTTP status 404; {on_404}. It said: {said}"
-        return Envelope(members or {}, NotFoundError(told))
+        message = f"{transport.where} answered {path} with HTTP status 404; {on_404}. It said: {said}"
+        return Envelope(members or {}, NotFoundError(message))
     if members is None and answer.status != 401:
         raise ProtocolError(
             f"{transport.where} answered {path} with HTTP status {answer.status} and no envelope; "

@@ -1,4 +1,4 @@
-"""What is well with the inventory service and what to mend: log-in, both lists with their fields, one host.
+"""What is well with the inventory service and what to fix: log-in, both lists with their fields, one host.
 
 What is tried is what a run relies on, through the client that a run uses. Only reads are sent.
 """
@@ -88,7 +88,7 @@ def _listed(
     if page is None:
         return None
     if not page.size:
-        text = f"{call.path} lists nothing, so nobody gets an owner; check {what} and platform.tenant_id"
+        text = f"{call.path} lists nothing, so no host gets an owner; check {what} and platform.tenant_id"
         yield Finding("warning", what, text)
         return {}
     given = len(page.ids)
@@ -156,7 +156,7 @@ def _user_fields(instance: Instance, users: Assets) -> Iterator[Finding]:
         yield Finding("ok" if carrying[chosen] else "warning", what, f"of {first}, {counts}")
     else:
         text = (
-            f"none of {first} carries {' or '.join(carrying)}, so nobody can be matched; they have "
+            f"none of {first} carries {' or '.join(carrying)}, so no user can be matched; they have "
             f"{_names(sound)}. Name the field that holds the user name, and check platform.contract.fields_in"
         )
         yield Finding("wrong", what, text)

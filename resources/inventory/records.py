@@ -2,7 +2,7 @@
 
 The service gives an asset as JSON; here its fields become the plain columns of inventory_hosts and
 inventory_users. A list may hold an odd asset, whose row says what cannot be read. How assets are fetched is
-told in `inventory`.
+done in `client`.
 """
 
 import json

@@ -165,7 +165,7 @@ class SearchClient:
         self._session.close()
 
     def findings(self, window: Window) -> Iterator[Finding]:
-        """Try the service, query and fields over the window, and tell what is well and what to mend."""
+        """Try the service, query and fields over the window, and tell what is well and what to fix."""
         return search_findings(self._instance, self, window)
 
     def logons(self, days: Sequence[date]) -> Iterator[DayOfLogons]:
@@ -411,7 +411,7 @@ class SearchClient:
         return answer
 
     def _raise_error(self, answer: Answer, path: str) -> None:
-        """Turn an error answer into the error whose message names the setting to mend."""
+        """Turn an error answer into the error whose message names the setting to fix."""
         where = f"the search service at {self._instance.url}"
         kinds, reasons, indexes = _causes(answer.body)
         reason = answer.sanitised("; ".join(dict.fromkeys(reasons)), 500) or answer.excerpt
@@ -469,7 +469,7 @@ class SearchClient:
         if faults:
             raise ProtocolError(
                 f"The search service at {self._instance.url} answered incompletely ({', '.join(faults)}), "
-                "which is no evidence; mend the cluster and run again"
+                "which is no evidence; repair the cluster and run again"
             )
 
     def _not_a_search_service(self, answer: Answer, wrong: str = "") -> ProtocolError:

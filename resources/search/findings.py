@@ -1,4 +1,4 @@
-"""What is well with the search service and what to mend: connection, log-in, query and fields.
+"""What is well with the search service and what to fix: connection, log-in, query and fields.
 
 What is tried is what a run relies on, through the client that a run uses. Only searches are sent.
 """
@@ -49,7 +49,7 @@ def search_findings(instance: Instance, search: "SearchClient", window: Window) 
             yield Finding("wrong", setting, text)
         else:
             text = f"{field} is in {matching - without:,} of {matching:,} logon events"
-            yield Finding("ok", setting, text + (", the others count for nobody" if without else ""))
+            yield Finding("ok", setting, text + (", the others are not counted" if without else ""))
 
 
 def _nothing_matches(instance: Instance, search: "SearchClient", window: Window) -> Iterator[Finding]:
@@ -68,10 +68,10 @@ def _nothing_matches(instance: Instance, search: "SearchClient", window: Window)
     if documents is None:
         return
     remedy = (
-        f"{documents:,} documents lie in those days, so check query"
+        f"{documents:,} documents are in those days, so check query"
         if documents
-        else f"no document at all lies in those days, so check index ({instance.index}), "
+        else f"there is no document at all in those days, so check index ({instance.index}), "
         f"time_field ({instance.time_field}) and whether events arrive"
     )
     days = f"from {window.first} to {window.last}"
-    yield Finding("warning", "query", f"matches nothing {days}, which resolves nobody; {remedy}")
+    yield Finding("warning", "query", f"matches nothing {days}, so no owner is found; {remedy}")

@@ -52,7 +52,7 @@ def extraction_fingerprint(instance: Instance) -> str:
 class EvidenceSource(Protocol):
     """A service that counts logon events by day, host and user.
 
-    Every call may raise the errors of `resources.errors`; their messages name the settings to mend.
+    Every call may raise the errors of `resources.errors`; their messages name the settings to fix.
     """
 
     def logons(self, days: Sequence[date]) -> Iterator[DayOfLogons]:
@@ -76,5 +76,5 @@ class EvidenceSource(Protocol):
         ...
 
     def findings(self, window: Window) -> Iterator[Finding]:
-        """Try the service over the window, and tell what is well and what to mend."""
+        """Try the service over the window, and tell what is well and what to fix."""
         ...

@@ -137,7 +137,7 @@ class Tables:
         except (ValueError, KeyError, TypeError) as error:
             raise ConfigurationError(
                 f"{self._owner_file} is damaged: it must name the instance whose tables lie beside it. "
-                "Delete it and run that instance, which writes it anew"
+                "Delete it and run that instance, which writes it again"
             ) from error
         if self.name is not None and self.name != owner:
             raise ConfigurationError(

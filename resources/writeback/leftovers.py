@@ -85,11 +85,11 @@ def without_changed_hosts(plan: pl.DataFrame, hosts: pl.DataFrame) -> pl.DataFra
     listed = {host["host_id"]: host for host in hosts.iter_rows(named=True)}
     rows = []
     for row in plan.iter_rows(named=True):
-        if row["outcome"] == "planned" and (told := _left_alone(row, listed.get(row["host_id"]))):
+        if row["outcome"] == "planned" and (left := _left_alone(row, listed.get(row["host_id"]))):
             row |= {
-                "outcome": told.outcome,
-                "message": told.message,
-                "old_values": told.old_values or row["old_values"],
+                "outcome": left.outcome,
+                "message": left.message,
+                "old_values": left.old_values or row["old_values"],
                 "completed_at": datetime.now(UTC),
             }
         rows.append(row)
@@ -104,5 +104,5 @@ def _left_alone(row: Row, host: Row | None) -> Result | None:
         return None  # the look right before the write tells
     if not has_name(host, row["hostname"]):
         return Result(row["host_id"], "failed", other_name_message(row["host_id"]))
-    told = (still_held if is_undo(row) else unless_owned)(row, values_of(host))
-    return told if isinstance(told, Result) else None
+    left = (still_held if is_undo(row) else unless_owned)(row, values_of(host))
+    return left if isinstance(left, Result) else None

@@ -30,7 +30,9 @@ def was_done(row: Row, host: Row) -> bool:
 def unless_owned(row: Row, held: Values) -> Values | Result:
     """What to send to give a host its owner, unless it has one."""
     if held["owner"] is not None:
-        return Result(row["host_id"], "owned_meanwhile", f"owned by {held['owner']} meanwhile", held)
+        return Result(
+            row["host_id"], "owned_meanwhile", f"has got the owner {held['owner']} in the meantime", held
+        )
     return {field: value for field, value in row["new_values"].items() if value is not None}
 
 

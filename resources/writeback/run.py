@@ -35,7 +35,7 @@ def write_all(
         max_failed_writes: so many failures without a success between them, in order of completion, end the
             writing, and so does what `Writer` ends it for; what was not tried by then is `not_written` and
             left for the next run.
-        on_progress: told how many of how many hosts are done.
+        on_progress: called with how many of how many hosts are done.
 
     Returns:
         Why the writing ended early, or was in vain; None when it came to its end.

@@ -56,7 +56,7 @@ READ_BACK_WAITS_SECONDS = (0.0, 0.5, 1.5)
 
 SUCCESSES = frozenset({"written", "undone"})
 Decide = Callable[[Values], Values | Result]
-"""Told what a host holds, gives what to send to it, or the result where nothing is to be sent."""
+"""Called with what a host holds, gives what to send to it, or the result where nothing is to be sent."""
 
 
 class WritingEndedError(AssetOwnersError):
@@ -116,7 +116,7 @@ class Writer:
 
     Args:
         inventory: to read and write with.
-        journal: told before each look that a request may follow.
+        journal: notes before each look that a request may follow.
         pace: how fast the service lets us write.
         clock: seconds that only go forward.
         sleep: waits so many seconds.

@@ -182,7 +182,7 @@ def test_a_torn_day_before_the_days_of_the_run_is_no_evidence(fetch, tables, how
     assert fetch(search, DAYS[3:], lookback_days=5).success
     tear(tables, DAYS[1], how)
     told = message(fetch(search, DAYS[3:], lookback_days=5))
-    assert told.startswith("1 of 5 days of the look-back window are no longer whole, the first 2025-06-02: ")
+    assert told.startswith("1 of 5 days of the look-back window are incomplete, the first 2025-06-02: ")
     assert told.endswith("materialize logon_counts over 2025-06-01 to 2025-06-05")
 
 

@@ -451,7 +451,7 @@ def test_odd_assets_stop_nothing_and_nothing_is_written_to_them(seeded, contract
         return CliRunner().invoke(app, arguments, catch_exceptions=False).stdout
 
     assert "The asset cannot be read: its field asset_owner holds a dict" in explained("pc-5")
-    assert "Mend host asset h-6 in the inventory" in explained("h-6")
+    assert "Correct host asset h-6 in the inventory" in explained("h-6")
     assert "eve fits the user asset dan, which cannot be read" in explained("pc-8")
 
 

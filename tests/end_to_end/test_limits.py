@@ -112,7 +112,7 @@ def test_a_stored_plan_is_applied_later_but_for_hosts_that_changed_and_they_are_
         "       1  not_written",
         "       1  owned_meanwhile",
         "       3  written",
-        "  owned_meanwhile: host t-2: owned by cyd meanwhile",
+        "  owned_meanwhile: host t-2: has got the owner cyd in the meantime",
         "  not_written: host t-3: changed since the plan was made: department",
         f"  failed: host t-4: {RENAMED}",
     ]

@@ -171,7 +171,7 @@ def test_all_is_well(checked, search_service):
     assert "asset_owner, department, criticality can be set; try asset-owners run --dry-run" in untried
     assert printed.count("ok connection: answers") == 2
     assert "ok connection: answers, and its certificate is trusted" in printed
-    assert printed.endswith("Nothing to mend, no warnings.")
+    assert printed.endswith("Nothing to fix, no warnings.")
     assert ADMIN.password not in printed
     assert search_service.reader.password not in printed
 
@@ -201,7 +201,7 @@ def test_a_fault_of_the_search_is_told_and_the_inventory_tried_all_the_same(chec
     status, printed = checked(done)
     assert status == 1
     assert told(printed, "wrong", what, words), printed
-    assert "1 to mend, no warnings." in printed
+    assert "1 to fix, no warnings." in printed
     assert "ok log-in: admin@corp.example is signed in" in printed
 
 
@@ -274,7 +274,7 @@ def test_what_a_failure_makes_impossible_is_named_as_not_tried(checked):
     _, printed = checked({"username": "nobody", "platform.tenant_id": "t-9"})
     for what in ("user_field", "hostname_field", "platform_hostname_field", "platform.contract.read"):
         assert f"not tried {what}: " in printed
-    assert "3 to mend, no warnings." in printed  # the search, and each list
+    assert "3 to fix, no warnings." in printed  # the search, and each list
 
 
 def test_users_that_nobody_can_be_matched_with_are_told(checked, inventory):
@@ -305,7 +305,7 @@ def test_what_does_not_stop_a_run_is_a_warning(checked, done, what, words):
     status, printed = checked(done)
     assert status == 0, printed
     assert told(printed, "warning", what, words), printed
-    assert "Nothing to mend, 1 warning." in printed
+    assert "Nothing to fix, 1 warning." in printed
 
 
 def test_an_unreadable_host_is_a_warning_and_the_others_are_tried(checked, inventory):

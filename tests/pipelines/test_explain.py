@@ -16,7 +16,7 @@ import pytest
             ("user u2: user_email bob@corp.example", "Clear asset_owner of host h2: the next run would"),
         ),
         ("pc-3", ("With 1 more logon event, ann would win", "carol would win, who has no user")),
-        ("=CMD()", ("By directory_user_surname, kim may be any of u3, u4; nobody is guessed.",)),
+        ("=CMD()", ("By directory_user_surname, kim may be any of u3, u4; none is chosen.",)),
         (
             "pc-5",
             ("No host asset has this name", "There must be a host asset with pc-5 in search_agent_name."),

@@ -105,7 +105,7 @@ WS1 = [host("h1", "ws1")]
             [("ws1", "miller", 6)],
             WS1,
             {},
-            "By directory_user_surname, miller may be any of u3, u4; nobody is",
+            "By directory_user_surname, miller may be any of u3, u4; none is",
         ),
         (ALICE, [], {}, "No host asset has this name, so there is nothing to write to."),
         ([], WS1, {}, "Nobody logged on in the window."),
@@ -187,7 +187,7 @@ def test_an_unreadable_host_is_told_with_the_reason_and_what_to_do():
             "no criticality that can be read"
         ),
         "  What would change that:",
-        "  - Mend host asset h1 in the inventory: its field owner holds a dict.",
+        "  - Correct host asset h1 in the inventory: its field owner holds a dict.",
     ]
 
 
@@ -205,7 +205,7 @@ def test_an_unreadable_user_asset_is_told_as_the_reason_that_nobody_is_guessed(k
     assert "alice fits the user asset u9, which cannot be read (its field user_email holds a dict)" in text
     assert "u9 (unreadable) by " in text
     assert ("alice may be any of u1, u9" in text) == bool(known)
-    assert text.endswith("  - Mend user asset u9 in the inventory: its field user_email holds a dict.")
+    assert text.endswith("  - Correct user asset u9 in the inventory: its field user_email holds a dict.")
 
 
 def test_the_story_is_plain_values_for_programs():

@@ -165,23 +165,20 @@ CASES = {
         ALICE,
         [host("h1", "ws1") | {"owner_ids": None, "problem": "its field owner holds a dict"}],
         {},
-        ["Mend host asset h1 in the inventory: its field owner holds a dict."],
+        ["Correct host asset h1 in the inventory: its field owner holds a dict."],
     ),
     "an unreadable user asset": (
         [("ws1", "odd", 3)],
         [],
         {},
-        ["Mend user asset u5 in the inventory: its field user_department holds a dict."],
+        ["Correct user asset u5 in the inventory: its field user_department holds a dict."],
     ),
     "an unreadable user asset in front": (
         [("ws1", "odd", 6), ("ws1", "alice", 4)],
         [],
         {},
         [
-            (
-                "With 1 more logon event, odd would win, who fits u5, which cannot be read, so nobody is "
-                "guessed."
-            ),
+            ("With 1 more logon event, odd would win, who fits u5, which cannot be read, so none is chosen."),
             "With 6 more logon events, alice would win, who is the user asset u1.",
             "If alice is no person, list it in rules.exclude_users: odd would win.",
         ],
@@ -232,7 +229,7 @@ CASES = {
         ALICE,
         [],
         {"outcome": "failed"},
-        ["Mend what the service said; the next run tries again."],
+        ["Correct what the service complained about; the next run tries again."],
     ),
 }
 

@@ -193,7 +193,10 @@ def test_a_host_owned_meanwhile_is_left_alone(service, state, writer, owner, sai
     watch = Watch(service)
     state.set_field("h-0", "asset_owner", owner)
     result = writer().write(row())
-    assert (result.outcome, result.message) == ("owned_meanwhile", f"owned by {said} meanwhile")
+    assert (result.outcome, result.message) == (
+        "owned_meanwhile",
+        f"has got the owner {said} in the meantime",
+    )
     assert result.old_values == values(said, "Old")
     assert host_fields(state) == (owner, "Old", None)
     assert asked(watch) == {READ: 1}
