@@ -26,6 +26,8 @@ from resources.search.client import SearchClient
 from resources.search.source import EvidenceSource
 from resources.settings import Instance, named
 from resources.store.tables import Tables
+from resources.writeback.journal import Journal
+from resources.writeback.writer import Writer
 
 PARTITION = "dagster/partition"
 RANGE_START = "dagster/asset_partition_range_start"
@@ -69,12 +71,13 @@ class ResourceKeys(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class InstanceRun:
-    """A run of one instance, whatever it does."""
+    """A run of one instance, whatever it does; `writer` makes what writes its plan."""
 
     instance: Instance
     run_id: str
     tables: Tables
     inventory: Callable[[], Inventory]
+    writer: Callable[[Inventory, Journal], Writer] = Writer
     started: float = field(default_factory=time.monotonic)
 
     @property
@@ -199,8 +202,8 @@ def scan_resources(instance: Instance, tables: Tables) -> dict[str, Any]:
     return {
         keys.scan: scan_options(instance),
         keys.tables: tables,
-        keys.search: _opened_once(lambda: SearchClient(instance)),
-        keys.inventory: _opened_once(lambda: open_inventory(instance)),
+        keys.search: opened_once(lambda: SearchClient(instance)),
+        keys.inventory: opened_once(lambda: open_inventory(instance)),
     }
 
 
@@ -222,7 +225,7 @@ def scan_options(instance: Instance) -> ScanOptions:
     return create_model("ScanOptions", __base__=ScanOptions, **fields)()
 
 
-def _opened_once(client: Callable[[], AbstractContextManager[Any]]) -> dg.ResourceDefinition:
+def opened_once(client: Callable[[], AbstractContextManager[Any]]) -> dg.ResourceDefinition:
     """A function that opens a client at its first call and gives the same one afterwards.
 
     The assets of a run share the client, and with it one log-in. It is opened by the asset that needs it
@@ -230,11 +233,11 @@ def _opened_once(client: Callable[[], AbstractContextManager[Any]]) -> dg.Resour
     """
 
     @dg.resource
-    def opened_once(_: dg.InitResourceContext) -> Generator[Callable[[], Any]]:
+    def client_resource(_: dg.InitResourceContext) -> Generator[Callable[[], Any]]:
         with ExitStack() as open_clients:
             yield cache(lambda: open_clients.enter_context(client()))
 
-    return opened_once
+    return client_resource
 
 
 @contextmanager

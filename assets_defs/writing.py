@@ -310,7 +310,7 @@ def _carry_out(
             ended early, and the rest is left for the next run.
     """
     limits = run.instance.writes
-    writer = Writer(run.inventory(), journal)
+    writer = run.writer(run.inventory(), journal)
     if "planned" in planned["outcome"]:
         _require_visible_owners(run, writer, hosts)
     try:

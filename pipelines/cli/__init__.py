@@ -3,18 +3,22 @@
 import json
 import os
 import sys
+from typing import Any
 
 
-def main() -> None:
+def main(overrides: Any = None) -> None:
     """Run the command line; a wrong setting ends with status 2, any other failure with 1 (rules 8.1).
 
     Whatever it writes is for its owner alone, Dagster's own files included.
+
+    Args:
+        overrides: `pipelines.cli.run.Overrides`, for a caller in this process.
     """
     os.umask(0o077)
     from pipelines.cli.app import app  # noqa: PLC0415  (what --help needs and no more)
 
     try:
-        app()
+        app(obj=overrides)
     except Exception as error:  # noqa: BLE001  (told with its trace where it is no operator's to fix)
         from pipelines.cli.errors import message_and_status, print_error  # noqa: PLC0415
 

@@ -41,6 +41,8 @@ def init(
 
 @app.command()
 def run(
+    context: typer.Context,
+    *,
     instance: InstanceFile,
     lookback_days: Annotated[
         int | None,
@@ -83,12 +85,14 @@ def run(
             force=force,
             limit=limit,
             as_json=as_json,
+            overrides=context.obj,
         )
     )
 
 
 @app.command("apply")
 def apply_plan(
+    context: typer.Context,
     instance: InstanceFile,
     run_id: Annotated[str, typer.Argument(metavar="RUN_ID", help="The run whose plan is carried out.")],
     allow_writes: AllowWrites = None,
@@ -97,11 +101,13 @@ def apply_plan(
     """Carry out a plan that an earlier run stored; hosts that changed since are left alone."""
     from pipelines.cli import follow_up as command
 
-    raise typer.Exit(command.apply_plan(instance, run_id, allow_writes=allow_writes, dry_run=dry_run))
+    options = {"allow_writes": allow_writes, "dry_run": dry_run, "overrides": context.obj}
+    raise typer.Exit(command.apply_plan(instance, run_id, **options))
 
 
 @app.command()
 def undo(
+    context: typer.Context,
     instance: InstanceFile,
     run_id: Annotated[str, typer.Argument(metavar="RUN_ID", help="The run whose writes are put back.")],
     allow_writes: AllowWrites = None,
@@ -110,7 +116,8 @@ def undo(
     """Put back what a run wrote, field by field, where hosts still hold it."""
     from pipelines.cli import follow_up as command
 
-    raise typer.Exit(command.undo(instance, run_id, allow_writes=allow_writes, dry_run=dry_run))
+    options = {"allow_writes": allow_writes, "dry_run": dry_run, "overrides": context.obj}
+    raise typer.Exit(command.undo(instance, run_id, **options))
 
 
 @app.command()

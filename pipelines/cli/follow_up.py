@@ -7,38 +7,46 @@ import polars as pl
 
 from ownership.names import printable
 from pipelines.cli.errors import print_error
-from pipelines.cli.run import errors, execute, require_secrets
+from pipelines.cli.run import NO_OVERRIDES, Overrides, errors, execute, require_secrets
 from pipelines.cli.stored import tables_of
 from resources.errors import ConfigurationError
 from resources.settings import Instance, load_instance, named
 
 
-def apply_plan(path: Path, run_id: str, *, allow_writes: int | None, dry_run: bool) -> int:
+def apply_plan(
+    path: Path, run_id: str, *, allow_writes: int | None, dry_run: bool, overrides: Overrides | None = None
+) -> int:
     """Carry out the plan of an earlier run; return the exit status.
 
     Raises:
         ConfigurationError: the instance file or a secret is wrong, or there is no such run.
     """
-    return _amend(path, run_id, "apply", "apply_plan", {"allow_writes": allow_writes, "dry_run": dry_run})
+    options = {"allow_writes": allow_writes, "dry_run": dry_run}
+    return _amend(path, run_id, "apply", "apply_plan", options, overrides)
 
 
-def undo(path: Path, run_id: str, *, allow_writes: int | None, dry_run: bool) -> int:
+def undo(
+    path: Path, run_id: str, *, allow_writes: int | None, dry_run: bool, overrides: Overrides | None = None
+) -> int:
     """Put back what a run wrote; return the exit status.
 
     Raises:
         ConfigurationError: the instance file or a secret is wrong, or there is no such run.
     """
-    return _amend(path, run_id, "undo", "undo_run", {"allow_writes": allow_writes, "dry_run": dry_run})
+    options = {"allow_writes": allow_writes, "dry_run": dry_run}
+    return _amend(path, run_id, "undo", "undo_run", options, overrides)
 
 
-def _amend(path: Path, run_id: str, job: str, op: str, options: dict[str, Any]) -> int:
+def _amend(
+    path: Path, run_id: str, job: str, op: str, options: dict[str, Any], overrides: Overrides | None
+) -> int:
     instance = load_instance(path)
     require_secrets(instance)
     tables = tables_of(instance)
     if not tables.has_run(run_id):
         raise ConfigurationError(f"RUN_ID: {instance.name} has no run {run_id}; the runs are in owner_writes")
     ops = {named(instance, op): {"config": {"run_id": run_id, **options}}}
-    result = execute(instance, named(instance, job), {"ops": ops})
+    result = execute(instance, named(instance, job), {"ops": ops}, overrides=overrides or NO_OVERRIDES)
     for error in errors(result):
         print_error(error)
     _print(tables.run_writes(result.run_id), instance, result.run_id)

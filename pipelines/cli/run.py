@@ -2,7 +2,8 @@
 
 import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field
 from datetime import date, datetime
 from pathlib import Path
@@ -24,6 +25,22 @@ from pipelines.schedules import run_config, window_tags
 from resources.errors import ConfigurationError
 from resources.settings import Instance, analysts_group, home, load_instance, tables_location
 from resources.store.tables import Tables
+
+
+@dataclass(frozen=True)
+class Overrides:
+    """Parts of a run that whoever calls a command in this process swaps; the program itself swaps none.
+
+    Attributes:
+        resources: Gives the resources of an instance to swap, by resource key.
+        recorded_in: Opens the Dagster instance that keeps the run, given the home.
+    """
+
+    resources: Callable[[Instance], Mapping[str, Any]] = lambda _: {}
+    recorded_in: Callable[[Path], AbstractContextManager[dg.DagsterInstance]] = dagster_instance
+
+
+NO_OVERRIDES = Overrides()
 
 
 @dataclass
@@ -56,6 +73,7 @@ def run(
     force: bool,
     limit: int | None,
     as_json: bool,
+    overrides: Overrides | None = None,
 ) -> int:
     """Run the job and print what came of it; return the exit status (rules 8.1)."""
     report = Report(dry_run=dry_run)
@@ -65,7 +83,15 @@ def run(
         require_secrets(instance)
         window = chosen_window(instance, as_of, lookback_days)
         report.window = _shown(window)
-        report = run_scan(instance, window, dry_run=dry_run, enrich=enrich, force=force, limit=limit)
+        report = run_scan(
+            instance,
+            window,
+            dry_run=dry_run,
+            enrich=enrich,
+            force=force,
+            limit=limit,
+            overrides=overrides or NO_OVERRIDES,
+        )
         status = 1 if report.error else 0
     except Exception as error:  # noqa: BLE001  (whatever it was, a program that reads the object is told)
         report.error, status = message_and_status(error)
@@ -86,6 +112,7 @@ def run_scan(
     enrich: bool = True,
     force: bool = False,
     limit: int | None = None,
+    overrides: Overrides = NO_OVERRIDES,
 ) -> Report:
     """Run the job over a window and report what the tables hold afterwards."""
     options: dict[str, Any] = {"lookback_days": window.days, "refetch": False, "force": force, "limit": limit}
@@ -98,7 +125,8 @@ def run_scan(
         **window_tags(days_to_cover(instance, tables, window)),
         **scan_tags(instance, window, dry_run=plans_only),
     }
-    result = execute(instance, instance.slug, run_config(instance, **options), tags=tags)
+    config = run_config(instance, **options)
+    result = execute(instance, instance.slug, config, tags=tags, overrides=overrides)
     report = _report(instance, tables, window, result)
     report.dry_run = plans_only
     return report
@@ -129,6 +157,7 @@ def execute(
     run_config: Mapping[str, Any],
     *,
     tags: Mapping[str, str] | None = None,
+    overrides: Overrides = NO_OVERRIDES,
 ) -> dg.ExecuteInProcessResult:
     """Run a job of the instance in this process, recorded where the UI looks.
 
@@ -136,8 +165,14 @@ def execute(
         ConfigurationError: the instance's tables are those of another one.
     """
     tables_of(instance).claim()
-    definitions = build_definitions([instance], home(), location=tables_location(), analysts=analysts_group())
-    with dagster_instance(home()) as recorded:
+    definitions = build_definitions(
+        [instance],
+        home(),
+        location=tables_location(),
+        analysts=analysts_group(),
+        resource_overrides=overrides.resources(instance),
+    )
+    with overrides.recorded_in(home()) as recorded:
         return definitions.resolve_job_def(job).execute_in_process(
             instance=recorded,
             tags=tags,

@@ -10,14 +10,14 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any, Self
 
-import dagster as dg
 import pytest
 
 from pipelines.cli.app import app
+from pipelines.cli.run import Overrides
 from resources.inventory.client import InventoryClient
-from tests.end_to_end.stand import TODAY, Stand, at_noon, logons
+from tests.end_to_end.stand import TODAY, Stand, at_noon, in_memory, logons
 
-IN_MEMORY = ("pipelines.cli.run.dagster_instance", lambda _: dg.DagsterInstance.ephemeral())
+IN_MEMORY = Overrides(recorded_in=in_memory)
 INDEX = "logs-chaos"
 WRITTEN = 12
 CONCURRENCY = 3
@@ -118,10 +118,9 @@ def _run(
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     os.dup2(log.fileno(), 2)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(*IN_MEMORY)
         if stops_after_look_at:
             patch.setattr(InventoryClient, "read", _stopping(InventoryClient.read, stops_after_look_at))
-        app(arguments)
+        app(arguments, obj=IN_MEMORY)
 
 
 def _stopping(read: Any, host_id: str) -> Any:

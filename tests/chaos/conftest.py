@@ -71,7 +71,6 @@ def figures(request):
 def open_stand(engine, tmp_path, monkeypatch):
     """Opens stands, one after another, each in a new home."""
     engine.load(INDEX, MAPPING, documents(logons_on(HOSTS)))
-    monkeypatch.setattr(*IN_MEMORY)
     monkeypatch.setattr("os.fsync", lambda _: None)
     names = itertools.count()
     with InventoryState(tmp_path / "state.sqlite") as state, InventoryService(state) as service:
@@ -80,7 +79,7 @@ def open_stand(engine, tmp_path, monkeypatch):
             home = tmp_path / f"home-{next(names)}"
             home.mkdir()
             monkeypatch.setenv("ASSET_OWNERS_HOME", str(home))
-            stand = Stand(home, engine, service, monkeypatch)
+            stand = Stand(home, engine, service, monkeypatch, IN_MEMORY)
             stand.begin(HOSTS, USERS)
             return stand
 

@@ -301,6 +301,7 @@ class Histories(RuleBasedStateMachine):
                 tables=home.tables,
                 search=pytest.fail,
                 inventory=lambda: AssetInventory(instance, client),
+                writer=PatientWriter,
             )
             end, failure = "came to their end", None
             try:
@@ -388,7 +389,6 @@ def world(tmp_path, figures, monkeypatch):
     Tables(template, SLUG).prepare()
     password = tmp_path / "password"
     password.write_text(ADMIN.password)
-    monkeypatch.setattr("assets_defs.writing.Writer", PatientWriter)
     with ExitStack() as running:
         services = [
             running.enter_context(

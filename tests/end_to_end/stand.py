@@ -10,20 +10,28 @@ import json
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from itertools import count
 from pathlib import Path
 from typing import Any
 
+import dagster as dg
 import polars as pl
 import polars.selectors as cs
 import pytest
 import yaml
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
+from assets_defs.run import opened_once, resource_keys
 from pipelines.cli.app import app
+from pipelines.cli.run import Overrides
+from resources.inventory.adapter import AssetInventory
+from resources.inventory.client import InventoryClient
+from resources.search.client import SearchClient
+from resources.settings import Instance
 from resources.store.tables import Tables
 from sandbox.company import MAPPING
 from sandbox.engine import Engine
@@ -99,6 +107,34 @@ class Clock:
         self.slept += seconds
 
 
+def patient(
+    *, sleep: Callable[[float], Any], clock: Callable[[], float] = time.time
+) -> Callable[[Instance], dict[str, Any]]:
+    """Clients of both services that sleep in a way of the test's own, for `Overrides`."""
+
+    def clients(instance: Instance) -> dict[str, Any]:
+        @contextmanager
+        def inventory() -> Generator[AssetInventory]:
+            connections = instance.writes.concurrency
+            with InventoryClient(
+                instance.platform, connections=connections, clock=clock, sleep=sleep
+            ) as client:
+                yield AssetInventory(instance, client)
+
+        keys = resource_keys(instance)
+        return {
+            keys.search: opened_once(lambda: SearchClient(instance, sleep=sleep)),
+            keys.inventory: opened_once(inventory),
+        }
+
+    return clients
+
+
+def in_memory(_: Path) -> dg.DagsterInstance:
+    """Dagster's records of a run that nobody looks at later, which takes half the time; for `Overrides`."""
+    return dg.DagsterInstance.ephemeral()
+
+
 @dataclass(frozen=True)
 class Ran:
     """What `asset-owners run --json` came to."""
@@ -117,6 +153,7 @@ class Stand:
     engine: Engine
     inventory: InventoryService
     environment: pytest.MonkeyPatch
+    overrides: Overrides = field(default_factory=Overrides)
     numbers: count = field(default_factory=count)
 
     def begin(self, hosts: Iterable[Mapping[str, Any]], users: Iterable[Mapping[str, Any]]) -> None:
@@ -165,18 +202,15 @@ class Stand:
     def run(self, changes: Mapping[str, Any] | None = None, *options: str, as_of: str | None = None) -> Ran:
         """Run `asset-owners run --json` on an instance file with these changes."""
         file = self.instance_file(changes)
-        arguments = [
-            "run",
-            "--instance",
-            str(file),
-            "--json",
-            "--as-of",
-            as_of or TODAY.isoformat(),
-            *options,
-        ]
-        result = CliRunner().invoke(app, arguments, catch_exceptions=False)
+        day = as_of or TODAY.isoformat()
+        result = self.call("run", "--instance", file, "--json", "--as-of", day, *options)
         report = json.loads(result.stdout.splitlines()[-1])
         return Ran(result.exit_code, report, result.stdout, result.stderr)
+
+    def call(self, *arguments: object) -> Result:
+        """Call the program in this process."""
+        words = list(map(str, arguments))
+        return CliRunner().invoke(app, words, obj=self.overrides, catch_exceptions=False)
 
     @property
     def tables(self) -> Tables:

@@ -6,10 +6,8 @@ import subprocess
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
-from typer.testing import CliRunner
-
-from pipelines.cli.app import app
 from pipelines.dagster_home import dagster_instance
 from resources.store.tables import Tables
 from resources.writeback.journal import Journal
@@ -18,8 +16,8 @@ from tests.end_to_end.stand import ADMIN, ASSET_OWNERS, TENANT, TODAY
 UPDATE = "/api/v1/assets/update"
 
 
-def call(*arguments):
-    ran = CliRunner().invoke(app, list(map(str, arguments)), catch_exceptions=False)
+def succeeding(call, *arguments):
+    ran = call(*arguments)
     assert ran.exit_code == 0, ran.stdout + ran.stderr
     return ran
 
@@ -28,6 +26,7 @@ def test_a_backup_waits_for_a_run_that_writes_and_all_commands_work_where_it_is_
     recorded_stand, tmp_path
 ):
     stand, out, other = recorded_stand, tmp_path / "backup.tar", tmp_path / "other"
+    call = partial(succeeding, stand.call)
     file = stand.instance_file()
     instances = stand.home / "instances"
     instances.mkdir()

@@ -10,9 +10,7 @@ from typing import Any
 import pytest
 import trustme
 from starlette.responses import HTMLResponse, JSONResponse
-from typer.testing import CliRunner
 
-from pipelines.cli.app import app
 from sandbox.company import MAPPING
 from sandbox.inventory_api import ASSETS_LIST, envelope
 from tests.end_to_end.stand import (
@@ -447,8 +445,7 @@ def test_odd_assets_stop_nothing_and_nothing_is_written_to_them(seeded, contract
     assert "hunter2" not in ran.stdout + ran.stderr + json.dumps(rows, default=str)
 
     def explained(host):
-        arguments = ["explain", "--instance", str(seeded.instance_file(changes)), host]
-        return CliRunner().invoke(app, arguments, catch_exceptions=False).stdout
+        return seeded.call("explain", "--instance", seeded.instance_file(changes), host).stdout
 
     assert "The asset cannot be read: its field asset_owner holds a dict" in explained("pc-5")
     assert "Correct host asset h-6 in the inventory" in explained("h-6")
@@ -467,7 +464,7 @@ def test_an_asset_without_fields_stops_nothing(seeded):
     ran = seeded.run(contract, "--dry-run")
     assert (ran.status, ran.report["writes"]) == (0, {"planned": 1}), ran.stderr
     assert ran.report["decisions"]["unreadable_asset/null/none"] == 1
-    checked = CliRunner().invoke(app, ["check", "--instance", str(seeded.instance_file(contract))])
+    checked = seeded.call("check", "--instance", seeded.instance_file(contract))
     told = " ".join(checked.stdout.split())
     assert checked.exit_code == 0, told
     assert "warning hosts: 1 of the first 4 hosts cannot be read" in told

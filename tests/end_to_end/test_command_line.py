@@ -75,7 +75,7 @@ def test_run_explains_its_options():
 
 def test_without_json_the_report_is_in_words(stand):
     file = stand.instance_file()
-    ran = CliRunner().invoke(app, ["run", "--instance", str(file), "--as-of", str(TODAY)])
+    ran = stand.call("run", "--instance", file, "--as-of", TODAY)
     assert ran.exit_code == 0
     assert ran.stdout.splitlines()[0].startswith(f"Small: {WINDOW['from']} to {TODAY} (4 days), run ")
     for line in ("       1  majority/matched/write", "       2  written", "1 hosts have another owner"):
@@ -135,8 +135,8 @@ def test_wrong_arguments_end_with_2_and_an_error(stand, arguments, words):
     "arguments", [["--lookback-days", "0"], ["--lookback-days", "ten"], ["--lookbak"], []]
 )
 def test_a_command_line_that_cannot_be_read_ends_with_2(stand, arguments):
-    instance = ["--instance", str(stand.instance_file())] if arguments else []
-    ran = CliRunner().invoke(app, ["run", *instance, *arguments])
+    instance = ["--instance", stand.instance_file()] if arguments else []
+    ran = stand.call("run", *instance, *arguments)
     assert ran.exit_code == 2
     assert "Usage: " in ran.stderr
 

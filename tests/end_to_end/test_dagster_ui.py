@@ -20,9 +20,7 @@ import pytest
 import requests
 import yaml
 from playwright.sync_api import expect
-from typer.testing import CliRunner
 
-from pipelines.cli.app import app
 from pipelines.dagster_home import dagster_home
 from resources.store.tables import Tables
 from sandbox.company import DEMO_RULES
@@ -478,7 +476,7 @@ def report(dagster, scheduled, tmp_path_factory):  # noqa: ARG001  (what it repo
     """The page that `asset-owners report` makes of the schedule's run."""
     file = tmp_path_factory.mktemp("report") / "report.html"
     instance = dagster.stand.home / "instances" / "demo.yaml"
-    made = CliRunner().invoke(app, ["report", "--instance", str(instance), "--out", str(file)])
+    made = dagster.stand.call("report", "--instance", instance, "--out", file)
     assert made.exit_code == 0, made.output
     return file.as_uri()
 

@@ -8,9 +8,7 @@ import duckdb
 import polars as pl
 import pytest
 from starlette.responses import JSONResponse
-from typer.testing import CliRunner
 
-from pipelines.cli.app import app
 from pipelines.dagster_home import dagster_instance
 from resources.store.catalogue import catalogue_path
 from sandbox.company import MAPPING
@@ -76,9 +74,7 @@ def hostile(stand, monkeypatch):
 
 
 def explained(stand, host):
-    return CliRunner().invoke(
-        app, ["explain", "--instance", str(stand.instance_file()), "--", host], catch_exceptions=False
-    )
+    return stand.call("explain", "--instance", stand.instance_file(), "--", host)
 
 
 def printable(text):
@@ -149,7 +145,7 @@ def test_words_of_a_service_cannot_act_on_the_terminal_or_forge_lines_of_the_log
     plan = stand.run({}, "--dry-run").report["run_id"]
     stand.inventory.hooks.faults = lambda request: refused if request.url.path == path else None
     ran = stand.run()
-    applied = CliRunner().invoke(app, ["apply", "--instance", str(stand.instance_file()), plan])
+    applied = stand.call("apply", "--instance", stand.instance_file(), plan)
     told = ran.stderr + applied.stdout + applied.stderr
     assert "asset-owners: all is well" in told
     assert printable(told)
@@ -174,7 +170,7 @@ def test_ids_cannot_act_on_the_terminal_or_forge_lines_of_a_log(recorded_stand):
     told, statuses = [], []
 
     def call(*arguments):
-        ran = CliRunner().invoke(app, arguments, catch_exceptions=False)
+        ran = stand.call(*arguments)
         told.extend((ran.stdout, ran.stderr))
         statuses.append(ran.exit_code)
         return ran.stdout

@@ -10,9 +10,7 @@ from threading import Event
 
 import pytest
 from starlette.responses import HTMLResponse, JSONResponse
-from typer.testing import CliRunner
 
-from pipelines.cli.app import app
 from sandbox.inventory import BrokenOff
 from sandbox.inventory_api import COOKIE, envelope
 from tests.end_to_end.stand import ADMIN, HOSTS, READER, TENANT, USERS, WRITTEN
@@ -483,8 +481,7 @@ def test_a_service_that_sets_nothing_is_found_by_a_list_where_it_reads_no_single
 def test_an_undo_that_is_not_carried_out_is_told(stand):
     run_id = stand.run().report["run_id"]
     answering(stand, UPDATE, lambda: JSONResponse(envelope()), times=1000)
-    file = stand.instance_file()
-    undone = CliRunner().invoke(app, ["undo", "--instance", str(file), run_id])
+    undone = stand.call("undo", "--instance", stand.instance_file(), run_id)
     assert undone.exit_code == 1
     assert "none of the hosts holds the value" in undone.stderr
 
@@ -501,7 +498,7 @@ def test_a_plan_is_not_carried_out_either_by_a_look_that_shows_no_owners(stand):
     """After dry runs alone: no list was ever published."""
     plan = stand.run({}, "--dry-run").report["run_id"]
     stand.inventory.hooks.after = bury
-    applied = CliRunner().invoke(app, ["apply", "--instance", str(stand.instance_file()), plan])
+    applied = stand.call("apply", "--instance", stand.instance_file(), plan)
     assert applied.exit_code == 1
     assert "The list shows owners of the hosts" in applied.stderr
     assert stand.written() == {}

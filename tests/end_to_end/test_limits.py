@@ -7,9 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import polars as pl
 import pytest
-from typer.testing import CliRunner
 
-from pipelines.cli.app import app
 from tests.end_to_end.stand import TODAY, USERS, at_noon, logons
 
 APPLY = re.compile(r"asset-owners (apply --instance FILE \S+(?: --allow-writes \d+)?)")
@@ -44,8 +42,7 @@ def six(stand):
 
 def command(stand, line, **settings):
     """Call the program with a line as a message shows it, and an instance file in the place of FILE."""
-    file = stand.instance_file(settings)
-    return CliRunner().invoke(app, shlex.split(line.replace("FILE", str(file))), catch_exceptions=False)
+    return stand.call(*shlex.split(line.replace("FILE", str(stand.instance_file(settings)))))
 
 
 def rows(stand, run_id):

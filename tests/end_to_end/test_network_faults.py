@@ -1,9 +1,9 @@
 """The network fails: a run ends well or says what is wrong, and the next one makes good what it left."""
 
-import dataclasses
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from itertools import cycle
 from threading import Event, Lock
@@ -13,10 +13,8 @@ import pytest
 
 from ownership.tables import TABLES
 from resources.http import Transport
-from resources.inventory.client import InventoryClient
-from resources.search.client import SearchClient
 from tests import tcp_proxy
-from tests.end_to_end.stand import USERS, WRITTEN, merged
+from tests.end_to_end.stand import USERS, WRITTEN, merged, patient
 from tests.tcp_proxy import ALWAYS, Proxy
 
 SEARCH = "/_search"
@@ -72,7 +70,7 @@ def impatient(monkeypatch):
     """The clients lose patience after a second, not after minutes."""
 
     def transport(**arguments):
-        return dataclasses.replace(
+        return replace(
             Transport(**arguments),
             read_timeout_seconds=SILENCE_SECONDS,
             total_timeout_seconds=1.5 * SILENCE_SECONDS,
@@ -212,7 +210,7 @@ def test_a_write_that_nobody_knows_about_is_settled_by_the_next_run(line, undist
     assert holds_what_an_undisturbed_run_gives(line.stand, undisturbed)
 
 
-def test_services_that_are_away_for_a_moment_are_waited_for(line, undisturbed, monkeypatch):
+def test_services_that_are_away_for_a_moment_are_waited_for(line, undisturbed):
     lock, gone, away = Lock(), Event(), ExitStack()
 
     def leave(proxy, exchange):
@@ -226,8 +224,7 @@ def test_services_that_are_away_for_a_moment_are_waited_for(line, undisturbed, m
                 away.close()
                 gone.clear()
 
-    for client in (SearchClient, InventoryClient):
-        monkeypatch.setattr(f"assets_defs.run.{client.__name__}", partial(client, sleep=wait))
+    line.stand.overrides = replace(line.stand.overrides, resources=patient(sleep=wait))
     for place in (SEARCH, LIST, READ, UPDATE):
         proxy = line.search if place == SEARCH else line.inventory
         proxy.misbehave(partial(leave, proxy), at=place)
@@ -236,7 +233,7 @@ def test_services_that_are_away_for_a_moment_are_waited_for(line, undisturbed, m
     assert holds_what_an_undisturbed_run_gives(line.stand, undisturbed)
 
 
-def test_an_engine_that_is_restarted_during_the_run_is_waited_for(line, undisturbed, monkeypatch):
+def test_an_engine_that_is_restarted_during_the_run_is_waited_for(line, undisturbed):
     engine = line.stand.engine
     counting, stopped, waiting, back = (Event() for _ in range(4))
 
@@ -249,7 +246,7 @@ def test_an_engine_that_is_restarted_during_the_run_is_waited_for(line, undistur
         waiting.set()
         assert back.wait(RESTART_SECONDS)
 
-    monkeypatch.setattr("assets_defs.run.SearchClient", partial(SearchClient, sleep=wait))
+    line.stand.overrides = replace(line.stand.overrides, resources=patient(sleep=wait))
     line.search.misbehave(tcp_proxy.none, at=SEARCH)  # the survey of days with events
     line.search.misbehave(stop_the_engine, at=SEARCH)
     with ThreadPoolExecutor(1) as pool, ExitStack() as whatever_happens:

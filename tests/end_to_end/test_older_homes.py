@@ -17,6 +17,7 @@ import pytest
 
 from ownership.tables import TABLES
 from pipelines.cli import main
+from pipelines.cli.run import Overrides
 from resources.store.catalogue import catalogue_path
 from resources.store.tables import Tables
 from resources.store.views import VIEWS
@@ -24,8 +25,7 @@ from resources.writeback.journal import Journal
 from sandbox.company import MAPPING
 from sandbox.inventory import InventoryService, InventoryState
 from sandbox.logons import Logon
-from tests.end_to_end.conftest import IN_MEMORY
-from tests.end_to_end.stand import ADMIN, TENANT, documents
+from tests.end_to_end.stand import ADMIN, TENANT, documents, in_memory
 from tests.homes.make import ANY_PLACE, INDEX
 from tests.homes.services import named_services
 
@@ -54,7 +54,7 @@ class Home:
         words = ["asset-owners", command, "--instance", str(self.instance), *arguments]
         self.patch.setattr(sys, "argv", words)
         with pytest.raises(SystemExit) as ended:
-            main()
+            main(Overrides(recorded_in=in_memory))
         printed = self.capture.readouterr()
         return int(ended.value.code or 0), printed.out, printed.err
 
@@ -118,7 +118,6 @@ def home(request, engine, tmp_path, monkeypatch, capsys):
         for name, value in {**environment, "ASSET_OWNERS_HOME": str(folder)}.items():
             monkeypatch.setenv(name, value)
         monkeypatch.delenv("DAGSTER_HOME", raising=False)
-        monkeypatch.setattr(*IN_MEMORY)
         monkeypatch.setattr("os.fsync", lambda _: None)
         yield Home(folder, request.param, state, inventory, capsys, monkeypatch)
 

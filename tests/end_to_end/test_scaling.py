@@ -6,11 +6,9 @@ import dagster as dg
 import polars as pl
 import polars.selectors as cs
 import pytest
-from typer.testing import CliRunner
 
 from assets_defs.run import RANGE_END, RANGE_START
 from ownership.tables import TABLES
-from pipelines.cli.app import app
 from pipelines.cli.stored import tables_of
 from pipelines.dagster_home import dagster_instance
 from pipelines.definitions import build_definitions
@@ -86,13 +84,9 @@ def test_a_run_with_tables_in_an_object_store_leaves_the_same_tables(stand, good
         assert rows(tables, table) == rows(good_tables, table), table
     assert list(stand.home.rglob("*.parquet")) == []
 
-    answer = CliRunner().invoke(
-        app, ["sql", "--format", "csv", "SELECT count(*) AS hosts FROM inventory_hosts"]
-    )
+    answer = stand.call("sql", "--format", "csv", "SELECT count(*) AS hosts FROM inventory_hosts")
     assert answer.stdout == '"hosts"\n4\n'
     again = stand.run()
     assert (again.status, again.report["writes"]) == (0, {})
-    undone = CliRunner().invoke(
-        app, ["undo", "--instance", str(stand.instance_file()), ran.report["run_id"]], catch_exceptions=False
-    )
+    undone = stand.call("undo", "--instance", stand.instance_file(), ran.report["run_id"])
     assert undone.exit_code == 0, undone.output
