@@ -27,7 +27,7 @@ def main() -> None:
 
         @cache
         def sandbox() -> Sandbox:
-            return running.enter_context(running_sandbox(DEMO, fresh=False, progress=tell))
+            return running.enter_context(running_sandbox(DEMO, fresh=False, progress=tell, optimized=True))
 
         experiments = experiments_of(sandbox, Path(folder), long=options.long)
         if unknown := set(options.names) - experiments.keys():

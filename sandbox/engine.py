@@ -93,6 +93,8 @@ class Engine:
         port: of HTTP; 0 for a free one.
         heap_mb: Java heap.
         index_pattern: what `reader` may read.
+        optimized: compile what runs often as well as Java can, which pays off within the hour; without it
+            the engine takes half the processor time to start and to load its documents.
         progress: told in one line at a time what is being waited for.
     """
 
@@ -109,6 +111,7 @@ class Engine:
         port: int = 0,
         heap_mb: int = 1024,
         index_pattern: str = "logs-*",
+        optimized: bool = False,
         progress: Callable[[str], None] = _log.info,
     ) -> None:
         self._data = data.absolute()
@@ -116,6 +119,7 @@ class Engine:
         self._port = port
         self._heap_mb = heap_mb
         self._index_pattern = index_pattern
+        self._optimized = optimized
         self._progress = progress
         self._user = pwd.getpwnam("nobody") if os.geteuid() == 0 else None
         self._process: subprocess.Popen[bytes] | None = None
@@ -346,6 +350,7 @@ class Engine:
             f"-Xms{self._heap_mb}m",
             f"-Xmx{self._heap_mb}m",
             "-XX:+UseSerialGC",  # starts a second sooner and takes 100 MB less than the default
+            *(() if self._optimized else ("-XX:TieredStopAtLevel=1",)),
             "-XX:+ExitOnOutOfMemoryError",
             "-XX:-UsePerfData",
             "--enable-native-access=ALL-UNNAMED",

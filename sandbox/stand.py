@@ -37,7 +37,12 @@ class Sandbox:
 
 @contextmanager
 def running_sandbox(
-    home: Path, *, fresh: bool, progress: Callable[[str], None], today: date | None = None
+    home: Path,
+    *,
+    fresh: bool,
+    progress: Callable[[str], None],
+    today: date | None = None,
+    optimized: bool = False,
 ) -> Generator[Sandbox]:
     """Run both services while the block lasts.
 
@@ -46,12 +51,18 @@ def running_sandbox(
         fresh: begin with the demo's data; otherwise go on with what there is, if anything.
         progress: told what is being done.
         today: last day of the demo's logons; today in UTC when not given.
+        optimized: as for `Engine`.
     """
     folder = home / "sandbox"
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     loaded = folder / "engine" / "loaded"  # gone when the engine's data are
     with (
-        Engine(folder / "engine", port=_kept_port(folder / "engine-port"), progress=progress) as engine,
+        Engine(
+            folder / "engine",
+            port=_kept_port(folder / "engine-port"),
+            optimized=optimized,
+            progress=progress,
+        ) as engine,
         InventoryState(folder / "inventory.sqlite") as state,
         InventoryService(state, port=_kept_port(folder / "inventory-port")) as inventory,
     ):

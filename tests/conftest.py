@@ -9,9 +9,32 @@ from pathlib import Path
 
 import pytest
 import requests
+from hypothesis import settings
 from playwright.sync_api import Browser, sync_playwright
 
 from sandbox.engine import Engine
+
+settings.register_profile("thorough", max_examples=1_000)  # of `make chaos`; see `tests.examples`
+
+SLOW_FOLDERS = {"bench", "chaos", "end_to_end"}
+SLOW_FIXTURES = {"_s3_service", "browser", "engine"}
+LONGEST = (
+    "test_dagster_ui.py",
+    "test_engine.py",
+    "test_bench.py",
+    "test_kill_points.py",
+    "test_bad_input.py",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what needs services or takes seconds, and begin with it: what is short balances the end."""
+    for item in items:
+        if SLOW_FOLDERS & set(item.path.parts) or SLOW_FIXTURES & set(getattr(item, "fixturenames", ())):
+            item.add_marker("slow")
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    longest = {name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: (item.path not in slow, longest.get(item.path.name, len(LONGEST))))
 
 
 @pytest.fixture(scope="session")

@@ -2,13 +2,14 @@ from datetime import timedelta
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ownership.declaration import empty, validated
 from ownership.history import changed_decisions, changes_of, latest
 from ownership.rules import Rules
 from ownership.tables import OwnerDecisionsHistory
+from tests import examples
 from tests.ownership.builders import NOW, counts, decide, host, hosts, user, users
 
 NOTHING = empty(OwnerDecisionsHistory)
@@ -148,7 +149,7 @@ def test_a_row_that_is_there_twice_counts_once():
 STATES = st.dictionaries(st.sampled_from(["ws1", "ws2", "ws3"]), st.sampled_from(["alice", "bob", "nobody"]))
 
 
-@settings(max_examples=25, deadline=None)
+@examples(10)
 @given(st.lists(STATES, min_size=1, max_size=5), st.integers(0, 5))
 def test_every_state_can_be_told_from_the_changes(runs, forgotten):
     """After each run, and also when what is older than the state after some run is forgotten."""

@@ -5,10 +5,11 @@ from datetime import timedelta
 from fnmatch import fnmatchcase
 from unicodedata import normalize
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ownership.rules import Rules
+from tests import examples
 from tests.ownership.builders import DAY, counts, decide, host, hosts, user, users
 
 USERNAMES = [
@@ -130,7 +131,7 @@ def expected(logons, people, assets, rules):
         }  # fmt: skip
 
 
-@settings(max_examples=100, deadline=None)
+@examples(40)
 @given(logons, people, st.lists(st.tuples(names, owners), max_size=5), rules)
 def test_the_resolution_does_what_the_rules_say(logons, people, owned_names, rules):
     assets = [(f"h{number}", names, owned) for number, (names, owned) in enumerate(owned_names)]

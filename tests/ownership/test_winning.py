@@ -1,10 +1,11 @@
 """The winning rule and its inverse say the same."""
 
 import polars as pl
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ownership.rules import NAMING, Rules, events_needed
+from tests import examples
 from tests.ownership.builders import PEOPLE, counts, decide, host, hosts
 
 THRESHOLDS = st.integers(50, 99)
@@ -21,7 +22,7 @@ def winner(events, rules):
     return decision["username"] if decision["evidence"] in NAMING else None
 
 
-@settings(max_examples=60, deadline=None)
+@examples(25)
 @given(st.integers(0, 40), st.lists(st.integers(1, 40), max_size=3), THRESHOLDS, st.integers(1, 60))
 def test_exactly_so_many_events_are_lacking(events, others, threshold, min_events):
     users_of_host = {"alice": events} | {f"user{number}": count for number, count in enumerate(others)}
