@@ -12,11 +12,13 @@ import requests
 from hypothesis import settings
 from playwright.sync_api import Browser, sync_playwright
 
+from reports import charts
 from sandbox.engine import Engine
 
 settings.register_profile("thorough", max_examples=1_000)  # of `make chaos`; see `tests.examples`
 
 SLOW_FOLDERS = {"bench", "chaos", "end_to_end"}
+SLOW_FILES = {"test_engine.py", "test_object_store.py", "test_stand.py"}
 SLOW_FIXTURES = {"_s3_service", "browser", "engine"}
 LONGEST = (
     "test_dagster_ui.py",
@@ -30,7 +32,8 @@ LONGEST = (
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what needs services or takes seconds, and begin with it: what is short balances the end."""
     for item in items:
-        if SLOW_FOLDERS & set(item.path.parts) or SLOW_FIXTURES & set(getattr(item, "fixturenames", ())):
+        places = SLOW_FOLDERS | SLOW_FILES
+        if places & set(item.path.parts) or SLOW_FIXTURES & set(getattr(item, "fixturenames", ())):
             item.add_marker("slow")
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     longest = {name: place for place, name in enumerate(LONGEST)}
@@ -43,6 +46,12 @@ def engine() -> Iterator[Engine]:
     # pytest's own folders are closed to user nobody, as whom the engine runs when root starts it.
     with tempfile.TemporaryDirectory(prefix="engine-") as folder, Engine(Path(folder)) as running:
         yield running
+
+
+@pytest.fixture
+def no_plots(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs in this process draw no plots, which would take a third of their time."""
+    monkeypatch.setattr(charts, "as_markdown", lambda _, title: f"![{title}]()")
 
 
 @pytest.fixture(scope="module")  # its event loop runs on while it lasts, which Dagster's own would trip over

@@ -19,6 +19,7 @@ from sandbox.stored_run import store_run
 from tests.ownership.builders import NOW, WINDOW, counts, decide, host, hosts, plan, table, user, users
 from tests.resources.samples import instance as sample
 
+pytestmark = pytest.mark.usefixtures("no_plots")
 FIRST, LAST = date(2026, 3, 1), date(2026, 3, 10)
 SETTLED = datetime(2026, 3, 20, tzinfo=UTC)
 WARN, ERROR = dg.AssetCheckSeverity.WARN, dg.AssetCheckSeverity.ERROR

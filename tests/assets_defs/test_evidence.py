@@ -14,6 +14,7 @@ from resources.search.client import DayOfLogons
 from resources.settings import Instance
 from resources.store.tables import Tables
 
+pytestmark = pytest.mark.usefixtures("no_plots")
 COUNTS = pl.Schema({"document_hostname": pl.String(), "document_username": pl.String(), "events": pl.Int64()})
 DAYS = [date(2025, 6, number) for number in range(1, 6)]
 

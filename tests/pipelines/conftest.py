@@ -1,15 +1,18 @@
 """An instance whose last run has been stored, for commands that only look."""
 
+import shutil
 import sys
 
 import polars as pl
 import pytest
 import yaml
+from upath import UPath
 
 from ownership.declaration import empty
 from ownership.tables import LogonCounts, LogonDays
 from ownership.windows import days_of
 from pipelines.cli import main
+from resources.store.catalogue import refresh_catalogue
 from resources.store.tables import Tables
 from sandbox.stored_run import store_run
 from tests.ownership.builders import (
@@ -55,10 +58,11 @@ def instance_file(tmp_path, monkeypatch):
     return path
 
 
-@pytest.fixture
-def stored(instance_file, tmp_path):
-    """The same instance after a run, which wrote ann to h1."""
-    tables = Tables(tmp_path / "home", "head_office", name="Head office")
+@pytest.fixture(scope="session")
+def home_after_a_run(tmp_path_factory):
+    """A home to copy: its run wrote ann to h1."""
+    home = tmp_path_factory.mktemp("stored") / "home"
+    tables = Tables(home, "head_office", name="Head office")
     tables.prepare()
     for day in days_of(WINDOW):
         fetched = {"day": day, "matching": 31, "counted": 31, "lacking_user": 0, "lacking_host": 0}
@@ -68,6 +72,15 @@ def stored(instance_file, tmp_path):
     writes = plan(resolved.decisions, PEOPLE, ASSETS)
     writes = writes.with_columns(outcome=pl.lit("written"), completed_at=pl.lit(NOW))
     store_run(tables, resolved, run_id=RUN, decided_at=NOW, hosts=ASSETS, users=PEOPLE, writes=writes)
+    return home
+
+
+@pytest.fixture
+def stored(instance_file, home_after_a_run, tmp_path):
+    """The same instance after a run, which wrote ann to h1."""
+    home = tmp_path / "home"
+    shutil.copytree(home_after_a_run, home)
+    refresh_catalogue(home, UPath(home / "tables"))  # its views name the files by their whole path
     return instance_file
 
 
