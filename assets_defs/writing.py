@@ -123,7 +123,7 @@ def apply_plan(
         )
     _require_own_target(run.instance, planned, f"The plan of run {plan_id}", old_rows_are_own=False)
     _require_recent(run.instance, planned, plan_id)
-    with _writing(run, log) as journal:
+    with _writing(run, log, dry_run=dry_run) as journal:
         planned = undone_once(planned, _history(run)).with_columns(run_id=pl.lit(run.run_id))
         planned = _without_vanished_owners(planned, run.inventory().users())
         planned = without_changed_hosts(planned, hosts := run.inventory().hosts())
@@ -160,7 +160,7 @@ def undo_run(
     """
     _log_that_runs_only_plan(run.instance, log, "undo", dry_run=dry_run)
     # Under the lock: what a run wrote is known once it has ended and its leftovers are settled.
-    with _writing(run, log) as journal:
+    with _writing(run, log, dry_run=dry_run) as journal:
         writes = run.tables.run_writes(undone_id)
         _require_own_target(run.instance, writes, f"What run {undone_id} wrote", old_rows_are_own=True)
         planned = plan_undo(
@@ -259,9 +259,10 @@ def _without_vanished_owners(planned: pl.DataFrame, users: pl.DataFrame) -> pl.D
 
 
 def _history(run: InstanceRun) -> pl.DataFrame:
-    """Rows of owner_writes of all runs on the instance's target."""
-    own = pl.col("target").is_null() | (pl.col("target") == run.instance.target)
-    return run.tables.writes().filter(own).collect()
+    """Rows of owner_writes of all runs on the instance's target, also of other instances in the home."""
+    own, same = pl.col("target").is_null(), pl.col("target") == run.instance.target
+    others = [other.writes().filter(same) for other in run.tables.of_other_instances()]
+    return pl.concat([run.tables.writes().filter(own | same), *others]).collect()
 
 
 def _report_other_targets(run: InstanceRun, log: logging.Logger) -> None:
@@ -280,16 +281,19 @@ def _report_other_targets(run: InstanceRun, log: logging.Logger) -> None:
 
 
 @contextmanager
-def _writing(run: InstanceRun, log: logging.Logger) -> Generator[Journal]:
+def _writing(run: InstanceRun, log: logging.Logger, *, dry_run: bool = False) -> Generator[Journal]:
     """Give the journal while nobody else writes, with nothing open from earlier runs on the target.
+
+    A dry run settles nothing: it changes no table that analysts look at.
 
     Raises:
         AssetOwnersError: another run does not come to its end.
     """
     # Everybody waits for the instance first, then for the target, so that no two wait for each other.
     with run.tables.writing(), one_writer(run.instance.platform), open_journal(run.tables.journal) as journal:
-        if runs_on_target(journal, run.instance.target):
-            settled = settle_leftovers(journal, run.tables, run.inventory().hosts(), run.instance.target)
+        if not dry_run and runs_on_target(journal, run.instance.target):
+            inventory = run.inventory()
+            settled = settle_leftovers(journal, run.tables, inventory.hosts(), run.instance.target, inventory)
             if settled:
                 log.warning(f"{settled} writes of an earlier run that had no known outcome are settled")
         yield journal

@@ -61,6 +61,7 @@ def plan_writes(
             intended_at=pl.lit(intended_at, pl.Datetime("us", "UTC")),
             completed_at=pl.lit(None, pl.Datetime("us", "UTC")),
             target=pl.lit(target),
+            undoes=pl.lit(None, pl.String),
         )
         .select(*polars_schema(OwnerWrites))
         .collect()
@@ -93,11 +94,15 @@ def plan_undo(
         return pl.when(written.is_not_null()).then(before.fill_null("")).alias(field)
 
     now = pl.lit(intended_at, pl.Datetime("us", "UTC"))
-    overtaken = pl.col("last_run") != pl.col("run_id")
-    what = pl.when(last_outcome="undone").then(pl.lit("put back")).otherwise(pl.lit("written again"))
+    overtaken = pl.col("put_back_by").is_not_null() | (pl.col("last_run") != pl.col("run_id"))
+    back = pl.col("put_back_by").is_not_null() | (pl.col("last_outcome") == "undone")
+    what = pl.when(back).then(pl.lit("put back")).otherwise(pl.lit("written again"))
     return (
         writes.filter(outcome="written")
+        .with_columns(undoes="run_id")
         .join(_last_changes(history), on="host_id", how="left", maintain_order="left")
+        .join(_put_back(history), on=["host_id", "undoes"], how="left", maintain_order="left")
+        .with_columns(last_run=pl.coalesce("put_back_by", "last_run"))
         .with_columns(
             run_id=pl.lit(run_id),
             outcome=pl.when(overtaken).then(pl.lit("not_written")).otherwise(pl.lit("planned")),
@@ -123,17 +128,31 @@ def undone_once(plan: pl.DataFrame, history: pl.DataFrame) -> pl.DataFrame:
         The plan, with outcome `not_written` and the reason for those hosts.
     """
     puts_back = pl.col("new_values").struct.field("owner").fill_null("") == ""
-    overtaken = puts_back & (pl.col("outcome") == "planned") & (pl.col("last_at") > pl.col("intended_at"))
-    what = pl.when(last_outcome="undone").then(pl.lit("put back")).otherwise(pl.lit("written"))
+    later = pl.col("put_back_by").is_not_null() | (pl.col("last_at") > pl.col("intended_at"))
+    overtaken = puts_back & (pl.col("outcome") == "planned") & later
+    back = pl.col("put_back_by").is_not_null() | (pl.col("last_outcome") == "undone")
+    what = pl.when(back).then(pl.lit("put back")).otherwise(pl.lit("written"))
     reason = pl.format("left alone: {} since the plan was made, by run {}", what, "last_run")
     return (
         plan.join(_last_changes(history), on="host_id", how="left", maintain_order="left")
+        .join(_put_back(history), on=["host_id", "undoes"], how="left", maintain_order="left")
+        .with_columns(last_run=pl.coalesce("put_back_by", "last_run"))
         .with_columns(
             outcome=pl.when(overtaken).then(pl.lit("not_written")).otherwise("outcome"),
             message=pl.when(overtaken).then(reason).otherwise("message"),
             completed_at=pl.when(overtaken).then("last_at").otherwise("completed_at"),
         )
         .select(plan.columns)
+    )
+
+
+def _put_back(history: pl.DataFrame) -> pl.DataFrame:
+    """Which run put back what another wrote, whatever the clocks say: host_id, undoes, put_back_by."""
+    return (
+        history.filter(outcome="undone")
+        .drop_nulls("undoes")
+        .group_by("host_id", "undoes")
+        .agg(put_back_by=pl.last("run_id"))
     )
 
 

@@ -442,6 +442,11 @@ ORDER BY completed_at DESC LIMIT 20;"""
         nullable=True,
         since="0.2.0",
     )
+    undoes: pl.String = column(
+        "Id of the run whose write this row puts back; null: it gives an owner, or is older than 0.3.0.",
+        nullable=True,
+        since="0.3.0",
+    )
 
 
 TABLES: Mapping[str, type[Table]] = MappingProxyType(

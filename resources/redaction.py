@@ -15,7 +15,8 @@ def redacted(text: str, secrets: Iterable[str]) -> str:
 
     Escaped as in addresses and forms, in HTML, in JSON, or after a backslash; upper and lower case alike.
     """
-    for secret in sorted(filter(None, secrets), key=len, reverse=True):
+    # A service may cut off the blanks around a secret before it repeats it.
+    for secret in sorted({one.strip() for one in secrets} - {""}, key=len, reverse=True):
         text = re.sub("".join(map(_any_writing, secret)), "***", text, flags=re.IGNORECASE)
     return text
 

@@ -2,7 +2,7 @@
 
 Any endpoint is reached with `get`, `post`, `upload` and `download` (rules 5.1). What the specification does
 not show about the others comes from the instance's contract (rules 5.5). Sessions are told in
-`inventory_session`, what an answer means in `envelope`.
+`session`, what an answer means in `envelope`.
 """
 
 import contextlib

@@ -42,12 +42,33 @@ def load_instance(path: Path) -> Instance:
             f"{path}: name: {instance.name!r} gives an identifier of {len(instance.slug)} letters, more than "
             f"{MAX_NAME}; shorten it"
         )
+    if clashing := _clashing_fields(instance):
+        raise ConfigurationError(f"{path}: {clashing}")
     if not is_slug(instance.slug):
         raise ConfigurationError(
             f"{path}: name: {instance.name!r} gives no usable identifier; use letters or digits, and no word "
             "that DuckDB, Dagster or Python keeps for itself, such as main, config or class"
         )
     return instance
+
+
+def _clashing_fields(instance: Instance) -> str | None:
+    """Tell which two settings name one field, so that a write would put one value in the place of another."""
+    contract, section = instance.platform.contract, "platform.contract"
+    names = {
+        f"{section}.update.id_param": contract.update.id_param,
+        f"{section}.tenant_param": contract.tenant_param,
+        "platform_hostname_field": instance.platform_hostname_field,
+        "platform_user_field": instance.platform_user_field,
+        f"{section}.enrich_fields.user_department": contract.enrich_fields.user_department,
+        f"{section}.enrich_fields.criticality": contract.enrich_fields.criticality,
+    }
+    settings: dict[str, str] = {}
+    for setting, name in names.items():
+        if name and name in settings:
+            return f"{setting}: {name!r} is named by {settings[name]}, too; a write needs each by itself"
+        settings |= {name: setting} if name else {}
+    return None
 
 
 def load_instances(folder: Path) -> list[Instance | BrokenInstance]:

@@ -28,12 +28,17 @@ DEFAULT_QUERY = "event.code:4624 AND event.outcome:success AND process.name:svch
 
 def _service_url(value: str) -> str:
     parts = urlsplit(value)
-    if parts.scheme not in {"http", "https"} or not parts.hostname or parts.port == 0:
-        raise ValueError("is not an address; write https://HOST:PORT")
+    # No refused address is shown: it may hold a password in the wrong place.
+    try:
+        port = parts.port
+    except ValueError:
+        port = 0
+    if parts.scheme not in {"http", "https"} or not parts.hostname or port == 0:
+        raise secret_error("is not an address; write https://HOST:PORT")
     if parts.username or parts.password:
         raise secret_error("holds a user or password; write them under username and password")
     if parts.query or parts.fragment:
-        raise ValueError("has a query or fragment; write https://HOST:PORT and, if need be, a path")
+        raise secret_error("has a query or fragment; write https://HOST:PORT and, if need be, a path")
     return value.rstrip("/")
 
 
@@ -96,19 +101,21 @@ def _id_text(value: object) -> object:
 Url = Annotated[str, AfterValidator(_service_url)]
 FieldName = Annotated[str, Field(min_length=1)]
 Text = Annotated[str, Field(min_length=1)]
+ApiPath = Annotated[str, Field(pattern="^/[^/]")]
+"""A path below the base URL; anything else could lead to another service."""
 
 
 class ListCall(Section):
     """A listing endpoint: its path and the parameters that choose what it lists."""
 
-    path: Text
+    path: ApiPath
     params: dict[str, Annotated[str, BeforeValidator(_id_text)]] = Field({})
 
 
 class ItemCall(Section):
     """An endpoint for one asset: its path and the name of the parameter that carries the asset's id."""
 
-    path: Text
+    path: ApiPath
     id_param: Text = "id"
 
 
@@ -242,15 +249,15 @@ class WriteSettings(Section):
     )
     max_failed_writes: int = Field(20, ge=1, description="failed writes in a row that end the writing")
     concurrency: int = Field(8, ge=1, le=64, description="requests to the inventory service at a time")
-    plan_days: int = Field(7, ge=1, description="a stored plan older than that is not applied")
+    plan_days: int = Field(7, ge=1, le=3_660, description="a stored plan older than that is not applied")
 
 
 class KeepSettings(Section):
     """How long the tables remember."""
 
-    evidence_days: int = Field(400, ge=1, description="days of logon counts kept")
+    evidence_days: int = Field(400, ge=1, le=36_500, description="days of logon counts kept")
     history_days: int = Field(
-        400, ge=1, description="days for which past decisions, plans and writes are kept"
+        400, ge=1, le=36_500, description="days for which past decisions, plans and writes are kept"
     )
 
 

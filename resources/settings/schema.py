@@ -1,7 +1,7 @@
 """What an author of an instance file needs to know, taken from the settings models.
 
 `instance_schema` is for editors; `instance_settings` is the same as plain values, from which the guide
-(`settings_page`) and `asset-owners init` are written. Checking a file is the business of `settings`.
+(`page`) and `asset-owners init` are written. Checking a file is the business of `settings`.
 """
 
 import json

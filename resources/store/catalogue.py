@@ -38,11 +38,8 @@ def refresh_catalogue(home: Path, location: UPath, analysts: int | None = None) 
     listed = home / ".warehouse-views.json"
     with FileLock(home / ".warehouse.lock"):
         statements = list(_statements(home, location))
-        if (
-            catalogue_path(home).exists()
-            and listed.exists()
-            and json.loads(listed.read_text(encoding="utf-8")) == statements
-        ):
+        text = json.dumps(statements)
+        if catalogue_path(home).exists() and listed.exists() and listed.read_bytes() == text.encode():
             return
         with (
             replacing(catalogue_path(home), analysts) as path,
@@ -52,7 +49,7 @@ def refresh_catalogue(home: Path, location: UPath, analysts: int | None = None) 
             for statement in statements:
                 connection.execute(statement)
         with replacing(listed) as path:
-            path.write_text(json.dumps(statements), encoding="utf-8")
+            path.write_text(text, encoding="utf-8")
 
 
 def register_file_system(connection: duckdb.DuckDBPyConnection, location: UPath) -> None:

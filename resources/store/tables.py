@@ -254,6 +254,11 @@ class Tables:
         """Rows of owner_writes of all runs."""
         return self.all_runs("owner_writes")
 
+    def of_other_instances(self) -> list["Tables"]:
+        """The tables of the other instances that lie beside these."""
+        slugs = (folder.parent.name for folder in self.folder.parent.glob("*/owner_writes"))
+        return [Tables(self.home, slug, location=self.folder.parent) for slug in slugs if slug != self.slug]
+
     def delete_outdated(self, *, evidence_before: date, history_before: datetime) -> int:
         """Delete days, and what runs planned and wrote, that are older than the instance keeps them.
 

@@ -24,7 +24,7 @@ from resources.errors import AssetOwnersError
 from resources.failures import MISTAKES, database_failure
 from resources.inventory.adapter import Values
 
-_LATER_COLUMNS = {"sent": "INTEGER", "boot": "TEXT", "target": "TEXT"}
+_LATER_COLUMNS = {"sent": "INTEGER", "boot": "TEXT", "target": "TEXT", "undoes": "TEXT"}
 
 
 @dataclass(frozen=True)
@@ -47,13 +47,14 @@ class Journal:
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._path = path
         self._lock = threading.Lock()
         self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         self._execute("PRAGMA journal_mode = WAL")
         self._execute(
             "CREATE TABLE IF NOT EXISTS writes (run_id TEXT, host_id TEXT, hostname TEXT, outcome TEXT,"
             " old_values TEXT, new_values TEXT, message TEXT, intended_at TEXT, completed_at TEXT,"
-            " sent INTEGER, boot TEXT, target TEXT, PRIMARY KEY (run_id, host_id))"
+            " sent INTEGER, boot TEXT, target TEXT, undoes TEXT, PRIMARY KEY (run_id, host_id))"
         )
         if self._lacking():
             with self._connection:  # another process may be about to do the same
@@ -85,9 +86,9 @@ class Journal:
             self._connection.execute("BEGIN IMMEDIATE")
             self._connection.executemany(
                 "INSERT INTO writes (run_id, host_id, hostname, outcome, old_values, new_values, message,"
-                " intended_at, completed_at, target, sent, boot) VALUES (:run_id, :host_id, :hostname,"
-                " :outcome, :old_values, :new_values, :message, :intended_at, :completed_at, :target, 0,"
-                " :boot)",
+                " intended_at, completed_at, target, undoes, sent, boot)"
+                " VALUES (:run_id, :host_id, :hostname, :outcome, :old_values, :new_values, :message,"
+                " :intended_at, :completed_at, :target, :undoes, 0, :boot)",
                 rows,
             )
         # From here on a killed process loses nothing; a power cut may lose outcomes, never intentions,
@@ -145,11 +146,17 @@ class Journal:
         """The run's rows of owner_writes, by host id."""
         rows = self._execute(
             "SELECT run_id, host_id, hostname, outcome, old_values, new_values, message, intended_at,"
-            " completed_at, target FROM writes WHERE run_id = ? ORDER BY host_id",
+            " completed_at, target, undoes FROM writes WHERE run_id = ? ORDER BY host_id",
             run_id,
         )
         schema = polars_schema(OwnerWrites)
-        return pl.DataFrame([_as_stored(dict(zip(schema, row, strict=True))) for row in rows], schema=schema)
+        try:
+            stored = [_as_stored(dict(zip(schema, row, strict=True))) for row in rows]
+        except (ValueError, TypeError) as error:
+            raise AssetOwnersError(
+                f"The journal of writes ({self._path}) is damaged: {error}; put it back from a backup"
+            ) from error
+        return pl.DataFrame(stored, schema=schema)
 
     def delete(self, run_id: str) -> None:
         """Drop the run's rows, which are stored in owner_writes by now."""

@@ -4,6 +4,8 @@ from datetime import UTC, datetime
 
 import polars as pl
 
+from resources.errors import AuthenticationError, NotFoundError, ServiceError
+from resources.inventory.adapter import Inventory
 from resources.store.tables import Tables
 from resources.writeback.journal import Journal, Result
 from resources.writeback.outcomes import (
@@ -18,7 +20,9 @@ from resources.writeback.outcomes import (
 )
 
 
-def settle_leftovers(journal: Journal, tables: Tables, hosts: pl.DataFrame, target: str) -> int:
+def settle_leftovers(
+    journal: Journal, tables: Tables, hosts: pl.DataFrame, target: str, inventory: Inventory | None = None
+) -> int:
     """Settle the writes of runs that were cut off, from what the inventory holds now (rules 7.3).
 
     Those of another target stay open. A host to which no request went out was not written, whatever it holds:
@@ -29,6 +33,8 @@ def settle_leftovers(journal: Journal, tables: Tables, hosts: pl.DataFrame, targ
         tables: where owner_writes lies.
         hosts: inventory_hosts, listed after those runs had ended.
         target: of the instance (`Instance.target`); rows of before 0.2.0 count as its own.
+        inventory: asked for hosts that are missing in the list. What it cannot tell stays open: a list may be
+            empty, or lack a host, for a moment.
 
     Returns:
         How many writes were still unknown and are settled.
@@ -43,8 +49,12 @@ def settle_leftovers(journal: Journal, tables: Tables, hosts: pl.DataFrame, targ
                 result = Result(row["host_id"], "not_written", "the run was cut off before this host's turn")
             elif host and host.get("problem"):
                 continue  # its owner cannot be read
-            else:
+            elif host:
                 result = _settled(row, host)
+            elif (found := _missing(row, inventory)) is None:
+                continue
+            else:
+                result = found
             journal.complete(result, run_id=run_id, completed_at=datetime.now(UTC))
             settled += 1
         rows = journal.rows(run_id)
@@ -59,12 +69,30 @@ def runs_on_target(journal: Journal, target: str) -> list[str]:
     return [run_id for run_id, other in journal.targets().items() if other in {None, target}]
 
 
-def _settled(row: Row, host: Row | None) -> Result:
+def _missing(row: Row, inventory: Inventory | None) -> Result | None:
+    """What became of a write on a host that the list lacks; None where that is not known."""
+    if inventory is None or not inventory.reads_single_hosts:
+        return None
+    try:
+        return _settled(row, inventory.host(row["host_id"]))
+    except NotFoundError:
+        return Result(row["host_id"], "not_written", f"{_known(row)}; the inventory no longer has the host")
+    except AuthenticationError:
+        raise
+    except ServiceError:
+        return None
+
+
+def _known(row: Row) -> str:
+    return row["message"] or "the run was cut off"  # a write whose answer was lost has a message
+
+
+def _settled(row: Row, host: Row) -> Result:
     """Tell from what a host holds what became of a write that nobody saw the end of."""
-    known = row["message"] or "the run was cut off"  # a write whose answer was lost has a message
-    renamed = host is not None and not has_name(host, row["hostname"])
+    known = _known(row)
+    renamed = not has_name(host, row["hostname"])
     # A new machine under the id holds nothing of what was written: no sign of an undo. Our owner is a sign.
-    done = host is not None and was_done(row, host) and not (renamed and is_undo(row))
+    done = was_done(row, host) and not (renamed and is_undo(row))
     outcome = ("undone" if is_undo(row) else "written") if done else "not_written"
     message = f"{known}; the inventory {'holds' if done else 'does not hold'} the value"
     if renamed:

@@ -320,6 +320,7 @@ class Writer:
         except ServiceError:
             return result  # the service said yes, and nothing says no
         sent = [field for field, value in (attempt.sent or {}).items() if value is not None]
+        sent = ["owner"] if "owner" in sent else sent  # a service may set the other fields and not the owner
         unchanged = all(now[field] == (attempt.held or {}).get(field) for field in sent)
         held = holds(now, attempt.sent or {})
         denied = unchanged and not held

@@ -30,6 +30,7 @@ def test_only_hosts_to_be_written_are_planned_with_what_they_held():
         "intended_at": NOW,
         "completed_at": None,
         "target": TARGET,
+        "undoes": None,
     }
     assert planned() == [
         common | {"host_id": "h1", "hostname": "ws1", "old_values": nothing},
@@ -97,6 +98,19 @@ def test_a_host_that_was_put_back_or_written_since_is_left_alone(written, outcom
     assert (rows["h1"]["outcome"], rows["h1"]["message"]) == ("not_written", f"left alone: {reason}")
     assert rows["h1"]["completed_at"] == NOW
     assert (rows["h2"]["outcome"], rows["h2"]["completed_at"]) == ("planned", None)
+
+
+def test_what_was_put_back_is_known_whatever_the_clocks_say(written):
+    """The undo ran on a machine whose clock was behind; since then somebody set the same owner."""
+    first = plan_undo(written, written, run_id="undo", target=TARGET, intended_at=NOW)
+    assert set(first["undoes"]) == set(written["run_id"])
+    early = WRITTEN_AT - timedelta(hours=1)
+    back = first.with_columns(outcome=pl.lit("undone"), completed_at=pl.lit(early))
+    again = undo(written, back)
+    assert {row["outcome"] for row in again.values()} == {"not_written"}
+    assert again["h1"]["message"] == "left alone: put back since, by run undo"
+    stored = undone_once(first, back)
+    assert set(stored["outcome"]) == {"not_written"}
 
 
 @pytest.mark.parametrize("outcome", ["failed", "owned_meanwhile", "not_written", "intended"])

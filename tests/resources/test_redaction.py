@@ -161,3 +161,7 @@ def test_a_short_cookie_takes_no_letters_out_of_messages(tmp_path):
         with pytest.raises(ServiceError, match=r"Come back later\."):
             inventory.get("/api/v1/x")
         assert stub.requests[-1].cookies == {"language": "e"}
+
+
+def test_a_secret_is_hidden_without_the_blanks_around_it():
+    assert redacted("wrong password: s3cret!", ["s3cret!  "]) == "wrong password: ***"

@@ -202,14 +202,14 @@ def test_an_unknown_key_names_the_nearest_known_one(write, key, nearest):
 @pytest.mark.parametrize(
     ("key", "wrong", "says"),
     [
-        ("url", "search:9200", "'search:9200' is not an address; write https://HOST:PORT"),
-        ("url", "https://search:99999", "'https://search:99999' port out of range 0-65535"),
+        ("url", "search:9200", "is not an address; write https://HOST:PORT"),
+        ("url", "https://search:99999", "is not an address; write https://HOST:PORT"),
         (
             "url",
             "https://search/?x=1",
-            "'https://search/?x=1' has a query or fragment; write https://HOST:PORT",
+            "has a query or fragment; write https://HOST:PORT",
         ),
-        ("platform.url", "inventory", "'inventory' is not an address"),
+        ("platform.url", "inventory", "is not an address"),
         ("scan.timezone", "Berlin", "'Berlin' is no time zone; write a name such as UTC or Europe/Berlin"),
         (
             "scan.schedule",
@@ -660,3 +660,49 @@ def test_a_number_that_yaml_reads_as_another_one_is_refused(tmp_path, number, re
     file = tmp_path / "instance.yaml"
     file.write_text(f"platform:\n  tenant_id: {number}\n")
     assert f"the number {number} would be read as {read}; write it in quotes" in complaint(file)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://bob:hun/ter2@search:9200",
+        "https://bob:hun#ter2@search:9200",
+        "https://bob:hun?ter2@search:9200",
+        "bob:hunter2@search:9200",
+        "https://search/?token=hunter2",
+        "https://bob:hunter2@search",
+    ],
+)
+def test_an_address_that_is_refused_is_not_shown(write, url):
+    for changes in ({"url": url}, {"platform.url": url}):
+        with pytest.raises(ConfigurationError) as refused:
+            load_instance(write(**changes))
+        assert "url: " in str(refused.value)
+        assert "hun" not in str(refused.value)
+
+
+@pytest.mark.parametrize("path", ["@other.example/update", "//other.example/update", "update", ""])
+def test_a_path_of_the_contract_leads_to_no_other_service(write, path):
+    with pytest.raises(ConfigurationError, match=r"platform\.contract\.update\.path: "):
+        load_instance(write(**{"platform.contract": {"update": {"path": path}}}))
+
+
+@pytest.mark.parametrize(
+    ("contract", "settings"),
+    [
+        ({"enrich_fields": {"user_department": "asset_owner"}}, "platform_user_field"),
+        ({"enrich_fields": {"user_department": "x", "criticality": "x"}}, "enrich_fields.user_department"),
+        ({"enrich_fields": {"criticality": "search_agent_name"}}, "platform_hostname_field"),
+        ({"update": {"path": "/u", "id_param": "asset_owner"}}, "update.id_param"),
+    ],
+)
+def test_no_two_settings_name_one_field_of_a_write(write, contract, settings):
+    with pytest.raises(ConfigurationError, match="a write needs each by itself") as refused:
+        load_instance(write(**{"platform.contract": contract}))
+    assert settings in str(refused.value)
+
+
+@pytest.mark.parametrize("section", ["keep.evidence_days", "keep.history_days", "writes.plan_days"])
+def test_no_number_of_days_leads_out_of_the_calendar(write, section):
+    with pytest.raises(ConfigurationError, match=section):
+        load_instance(write(**{section: 999_999}))

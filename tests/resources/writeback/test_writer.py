@@ -639,6 +639,28 @@ def test_a_single_write_in_vain_is_told_as_well(service, state, writer, journal,
     assert outcomes(journal) == {"h-0": "intended"}
 
 
+@pytest.mark.parametrize("kind", ["write", "undo"])
+def test_a_service_that_sets_everything_but_the_owner_is_not_believed(service, state, writer, journal, kind):
+    hosts_of = [f"h-{number}" for number in range(5)]
+
+    def all_but_the_owner(request):
+        host_id = request.state.parameters["id"]
+        state.set_field(host_id, "department", request.state.parameters["department"])
+        return nothing_set(request)
+
+    planned = plan(*hosts_of)
+    if kind == "undo":
+        for host_id in hosts_of:
+            state.set_field(host_id, "asset_owner", "u-1")
+            state.set_field(host_id, "department", "Sales")
+        planned = plan(*hosts_of, new=UNDONE["new"], old=UNDONE["old"])
+    Watch(service, on_update(all_but_the_owner))
+    ended_by = carry_out(planned, writer(), journal, method=getattr(Writer, kind), concurrency=1)
+    assert ended_by
+    assert "said yes to 3 writes" in ended_by
+    assert not set(outcomes(journal).values()) & {"written", "undone"}
+
+
 def test_hosts_that_somebody_changes_tell_nothing_of_a_yes(service, state, writer, journal):
     def meanwhile(request):
         if request.state.parameters["id"] == "h-3":
@@ -769,11 +791,13 @@ def test_undo_puts_back_what_the_host_still_holds(service, state, writer, change
 # All hosts of a plan
 
 
-def carry_out(planned, writer, journal, *, concurrency=4, max_failed_writes=20, progress=None):
+def carry_out(
+    planned, writer, journal, *, concurrency=4, max_failed_writes=20, progress=None, method=Writer.write
+):
     return write_all(
         planned,
         writer,
-        Writer.write,
+        method,
         journal,
         concurrency=concurrency,
         max_failed_writes=max_failed_writes,
@@ -1001,13 +1025,11 @@ def holding(host_id, owner=None, department=None):
 @pytest.mark.parametrize(
     ("sent", "held", "outcome"),
     [
-        (WRITTEN, [], "not_written"),
         (WRITTEN, [holding("h-0", None, "Old")], "not_written"),
         (WRITTEN, [holding("h-0", "u-2")], "not_written"),
         (WRITTEN, [holding("h-0", "u-1", "Sales")], "written"),
         (WRITTEN, [holding("h-0", "u-2,u-1")], "written"),
         (WRITTEN, [holding("h-0", "u-1", "changed since")], "written"),
-        (UNDONE, [], "not_written"),
         (UNDONE, [holding("h-0", "u-1", "Sales")], "not_written"),
         (UNDONE, [holding("h-0", "u-2", "changed, too")], "not_written"),
         (UNDONE, [holding("h-0", None, "Old")], "undone"),
@@ -1026,6 +1048,23 @@ def test_what_was_sent_when_a_run_was_cut_off_is_settled_by_what_the_host_holds(
     stored = tables.run_writes("run-1").row(0, named=True)
     told = (stored["outcome"], stored["old_values"], stored["new_values"])
     assert told == (outcome, sent["old"], sent["new"])
+
+
+def test_a_write_on_a_host_that_the_list_lacks_is_settled_by_reading_the_host(state, writer, journal, tables):
+    """A list may be empty for a moment: that says nothing of what was written."""
+    journal.intend(plan("h-0", "h-1", "h-9").with_columns(outcome=pl.lit("intended")))
+    for host_id in ("h-0", "h-1", "h-9"):
+        journal.attempting("run-1", host_id)
+    assert settle_leftovers(journal, tables, hosts(), instance().target) == 0
+    assert "run-1" in journal.targets(), "it stays open where no host can be read"
+    state.set_field("h-0", "asset_owner", "u-1")
+    inventory = writer()._inventory
+    assert settle_leftovers(journal, tables, hosts(), instance().target, inventory) == 3
+    assert tables.run_writes("run-1").sort("host_id")["outcome"].to_list() == [
+        "written",
+        "not_written",
+        "not_written",
+    ]
 
 
 def test_a_lost_answer_is_still_told_when_the_write_is_settled(journal, tables):
@@ -1064,7 +1103,7 @@ def test_after_a_loss_of_power_the_inventory_alone_tells(journal, tables, monkey
 def test_leftovers_of_all_runs_are_settled_and_keep_what_was_known(journal, tables):
     journal.intend(plan("h-0", run_id="first").with_columns(outcome=pl.lit("intended")))
     journal.intend(plan("h-0", run_id="second").with_columns(outcome=pl.lit("failed"), message=pl.lit("No.")))
-    assert settle_leftovers(journal, tables, hosts(), instance().target) == 1
+    assert settle_leftovers(journal, tables, hosts(holding("h-0")), instance().target) == 1
     stored = tables.writes().sort("run_id").collect()
     assert stored.select("run_id", "outcome").rows() == [("first", "not_written"), ("second", "failed")]
     assert stored["message"].to_list()[1] == "No."
