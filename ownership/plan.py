@@ -94,15 +94,24 @@ def plan_undo(
         return pl.when(written.is_not_null()).then(before.fill_null("")).alias(field)
 
     now = pl.lit(intended_at, pl.Datetime("us", "UTC"))
-    overtaken = pl.col("put_back_by").is_not_null() | (pl.col("last_run") != pl.col("run_id"))
-    back = pl.col("put_back_by").is_not_null() | (pl.col("last_outcome") == "undone")
-    what = pl.when(back).then(pl.lit("put back")).otherwise(pl.lit("written again"))
+    overtaken = pl.col("last_run") != pl.col("run_id")
+    what = pl.when(last_outcome="undone").then(pl.lit("put back")).otherwise(pl.lit("written again"))
     return (
         writes.filter(outcome="written")
         .with_columns(undoes="run_id")
         .join(_last_changes(history), on="host_id", how="left", maintain_order="left")
         .join(_put_back(history), on=["host_id", "undoes"], how="left", maintain_order="left")
-        .with_columns(last_run=pl.coalesce("put_back_by", "last_run"))
+        # By the clocks the write itself may be the last change although it was put back.
+        .with_columns(
+            last_run=pl.when(pl.col("last_run") == pl.col("run_id"))
+            .then(pl.coalesce("put_back_by", "last_run"))
+            .otherwise("last_run"),
+            last_outcome=pl.when(
+                (pl.col("last_run") == pl.col("run_id")) & pl.col("put_back_by").is_not_null()
+            )
+            .then(pl.lit("undone"))
+            .otherwise("last_outcome"),
+        )
         .with_columns(
             run_id=pl.lit(run_id),
             outcome=pl.when(overtaken).then(pl.lit("not_written")).otherwise(pl.lit("planned")),
