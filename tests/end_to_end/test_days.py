@@ -80,7 +80,7 @@ def test_a_day_whose_counts_are_gone_is_fetched_again_or_stops_the_run(stand):
     stand.engine.request("DELETE", f"logs-days-torn-{SETTLED}")
     ran = stand.run(settings)
     assert (ran.status, ran.report["writes"]) == (1, {})
-    assert f"the index has nothing for them any more: {SETTLED}. " in ran.report["error"]
+    assert f"the index no longer has their events: {SETTLED}. " in ran.report["error"]
     assert str(file.parent) in ran.report["error"]
 
 
