@@ -292,8 +292,8 @@ DEPARTMENT = "platform.contract.enrich_fields.user_department"
 
 
 @cases(
-    ("pattern", {"index": "logs-check-no-*"}, "query", "resolves nobody; no document at all", "check index"),
-    ("query", {"query": "event.code:9999"}, "query", "resolves nobody; 4 documents", "check query"),
+    ("pattern", {"index": "logs-check-no-*"}, "query", "found; there is no document at all", "check index"),
+    ("query", {"query": "event.code:9999"}, "query", "so no owner is found; 4 documents", "check query"),
     ("certificate", {"ignore_ssl": True}, "ignore_ssl", "is on", "better set ca_file"),
     ("owner", {"platform_user_field": "owned_by"}, "platform_user_field", "has owned_by", "check the name"),
     ("department", {DEPARTMENT: "user_department"}, DEPARTMENT, "has user_department", "check the name"),
