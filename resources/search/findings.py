@@ -4,18 +4,24 @@ What is tried is what a run relies on, through the client that a run uses. Only 
 """
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from datetime import date
+from typing import Protocol
 from urllib.parse import quote
 
 from ownership.windows import Window
 from resources.findings import Finding, attempt, not_tried, reached
 from resources.settings import Instance
 
-if TYPE_CHECKING:  # the client asks this module
-    from resources.search.client import SearchClient
+
+class Searched(Protocol):
+    """What is asked of the client whose service is tried."""
+
+    def totals(self, first: date, last: date) -> tuple[int, int, int]: ...  # noqa: D102
+    def documents(self, first: date, last: date) -> int: ...  # noqa: D102
+    def undated(self) -> int: ...  # noqa: D102
 
 
-def search_findings(instance: Instance, search: "SearchClient", window: Window) -> Iterator[Finding]:
+def search_findings(instance: Instance, search: Searched, window: Window) -> Iterator[Finding]:
     """Try connection, log-in, query and fields over the look-back window."""
     fields = {"user_field": instance.user_field, "hostname_field": instance.hostname_field}
     path = f"/{quote(instance.index, safe='*,-')}/_search"
@@ -52,7 +58,7 @@ def search_findings(instance: Instance, search: "SearchClient", window: Window) 
             yield Finding("ok", setting, text + (", the others are not counted" if without else ""))
 
 
-def _nothing_matches(instance: Instance, search: "SearchClient", window: Window) -> Iterator[Finding]:
+def _nothing_matches(instance: Instance, search: Searched, window: Window) -> Iterator[Finding]:
     """Tell documents without a time from a query that matches nothing and from days without documents.
 
     The first stops a run, the others do not (rules 3.4).
