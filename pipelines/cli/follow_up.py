@@ -22,7 +22,7 @@ def apply_plan(
         ConfigurationError: the instance file or a secret is wrong, or there is no such run.
     """
     options = {"allow_writes": allow_writes, "dry_run": dry_run}
-    return _amend(path, run_id, "apply", "apply_plan", options, overrides)
+    return _follow_up(path, run_id, "apply", "apply_plan", options, overrides)
 
 
 def undo(
@@ -34,10 +34,10 @@ def undo(
         ConfigurationError: the instance file or a secret is wrong, or there is no such run.
     """
     options = {"allow_writes": allow_writes, "dry_run": dry_run}
-    return _amend(path, run_id, "undo", "undo_run", options, overrides)
+    return _follow_up(path, run_id, "undo", "undo_run", options, overrides)
 
 
-def _amend(
+def _follow_up(
     path: Path, run_id: str, job: str, op: str, options: dict[str, Any], overrides: Overrides | None
 ) -> int:
     instance = load_instance(path)

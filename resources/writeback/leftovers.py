@@ -49,12 +49,10 @@ def settle_leftovers(
                 result = Result(row["host_id"], "not_written", "the run was cut off before this host's turn")
             elif host and host.get("problem"):
                 continue  # its owner cannot be read
-            elif host:
-                result = _settled(row, host)
-            elif (found := _missing(row, inventory)) is None:
-                continue
             else:
-                result = found
+                result = _settled(row, host) if host else _missing(row, inventory)
+            if result is None:
+                continue
             journal.complete(result, run_id=run_id, completed_at=datetime.now(UTC))
             settled += 1
         rows = journal.rows(run_id)
