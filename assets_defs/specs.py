@@ -6,7 +6,7 @@ from typing import Any
 
 import dagster as dg
 
-from ownership.declaration import lineage, polars_schema, source_tables
+from ownership.declaration import column_descriptions, lineage, polars_schema, source_tables
 from ownership.tables import TABLES
 from resources.settings import Instance
 from resources.store.dictionary import duckdb_type
@@ -63,13 +63,13 @@ def table_metadata(instance: Instance, table: str, *, rows: int, **metadata: Any
 
 def _columns(table: str) -> Iterator[dg.TableColumn]:
     """The columns; the description names the sources, for the UI without Dagster+ shows no column lineage."""
-    columns = TABLES[table].to_schema().columns
+    columns, descriptions = TABLES[table].to_schema().columns, column_descriptions(TABLES[table])
     for name, kind in polars_schema(TABLES[table]).items():
         sources = ", ".join(f"`{source}`" for source in lineage(TABLES[table]).get(name, ()))
         yield dg.TableColumn(
             name,
             duckdb_type(kind).split("(")[0],  # the UI cuts what follows off for the fields of a struct
-            description=f"{columns[name].description}{f' From {sources}.' if sources else ''}",
+            description=f"{descriptions[name]}{f' From {sources}.' if sources else ''}",
             constraints=dg.TableColumnConstraints(
                 nullable=bool(columns[name].nullable), unique=bool(columns[name].unique)
             ),

@@ -6,7 +6,7 @@ Dagster is told. The declarations themselves are in `tables`.
 
 import inspect
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from enum import Enum, auto
 from typing import Annotated, Any, ClassVar
 
@@ -57,19 +57,27 @@ class Table(pa.DataFrameModel):
     __query__: ClassVar[str] = "FROM {table} LIMIT 20;"
 
 
-def column(description: str, *, sources: str = "", since: str | None = None, **checks: Any) -> Any:
+def column(
+    description: str,
+    *,
+    codes: Mapping[str, str] | None = None,
+    sources: str = "",
+    since: str | None = None,
+    **checks: Any,
+) -> Any:
     """Declare a column.
 
     Args:
         description: What it holds, and in which unit.
+        codes: The values that it may hold, each with its meaning; None: whatever the other checks let pass.
         sources: The stored columns that it is made of, as `table.column`, with blanks between; none for what
             comes from a service or from the run itself.
         since: The version that brought it, where it came later than its table. Older rows have null there.
         checks: As for `pandera.Field`.
     """
-    return pa.Field(
-        description=description, metadata={"sources": tuple(sources.split()), "since": since}, **checks
-    )
+    metadata = {"sources": tuple(sources.split()), "since": since, "codes": dict(codes or {})}
+    isin = tuple(codes) if codes else None
+    return pa.Field(description=description, metadata=metadata, isin=isin, **checks)
 
 
 def row_rule(text: str, holds: pl.Expr) -> Any:
@@ -97,8 +105,22 @@ def description(model: type[Table]) -> str:
 
 
 def column_descriptions(model: type[Table]) -> dict[str, str]:
-    """What each column of a table holds, in order."""
-    return {name: column.description for name, column in model.to_schema().columns.items()}
+    """What each column of a table holds, in order; of codes the meaning of each."""
+    return {
+        name: " ".join([column.description, *_meanings(column.metadata["codes"])])
+        for name, column in model.to_schema().columns.items()
+    }
+
+
+def column_codes(model: type[Table]) -> dict[str, Mapping[str, str]]:
+    """The values of each column that holds codes, with their meanings."""
+    columns = model.to_schema().columns
+    return {name: column.metadata["codes"] for name, column in columns.items() if column.metadata["codes"]}
+
+
+def _meanings(codes: Mapping[str, str]) -> Iterator[str]:
+    for code, meaning in codes.items():
+        yield f"{code}: {meaning[0].lower()}{meaning[1:]}"
 
 
 def later_columns(model: type[Table]) -> dict[str, str]:

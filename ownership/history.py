@@ -7,8 +7,8 @@ from datetime import datetime
 
 import polars as pl
 
+from ownership.codes import GONE
 from ownership.rules import NAMING
-from ownership.tables import GONE
 
 # A host asset is known by its id, whatever its name; a name that no asset has, by itself.
 _WITHOUT_ASSET = pl.when(pl.col("host_id").is_null()).then("hostname")

@@ -25,8 +25,8 @@ def hosts_with_leaders(
 
     Returns:
         host_id (null where no asset has the name), owner_ids, problem, hostname (the first), excluded,
-        collides; the leader's username, events, share, first_seen, last_seen; total_events, user_count,
-        runner_up_username, runner_up_events. Without logons the counts are 0 and the rest is null.
+        collides; the leader's username, events, share, first_seen, last_seen, active_days; total_events,
+        user_count, runner_up_username, runner_up_events. Without logons counts are 0 and the rest is null.
     """
     leaders = _leaders(shares, of="hostname").collect(engine="streaming").lazy()
     subjects = _subjects(leaders, hosts, short=short).collect(engine="streaming").lazy()
@@ -43,7 +43,12 @@ def hosts_with_leaders(
         .explode("hostnames")
         .join(shares, left_on="hostnames", right_on="hostname")
         .group_by("subject", "username")
-        .agg(pl.sum("events"), pl.min("first_seen"), pl.max("last_seen"))
+        .agg(
+            pl.sum("events"),
+            pl.min("first_seen"),
+            pl.max("last_seen"),
+            active_days=pl.col("days").explode().n_unique().cast(pl.Int64),
+        )
     )
     alone = subjects.filter(one_name).join(leaders, on="hostname", how="left")
     several = subjects.filter(~one_name).join(
@@ -121,6 +126,9 @@ def _leaders(users: pl.LazyFrame, *, of: str) -> pl.LazyFrame:
     return (
         users.with_columns(user_count=pl.len().over(of).cast(pl.Int64))
         .filter(pl.col("rank") == 1)
-        .select(of, "username", "events", "total_events", "share", "user_count", "first_seen", "last_seen")
+        .select(
+            *(of, "username", "events", "total_events", "share", "user_count"),
+            *("first_seen", "last_seen", "active_days"),
+        )
         .join(runners_up, on=of, how="left")
     )

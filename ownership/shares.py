@@ -27,7 +27,7 @@ def host_user_shares(counts: pl.LazyFrame, *, rules: Rules) -> pl.DataFrame:
     # As categories, spellings are numbers to joins and groups: with the cast, three quarters of the time.
     pairs = (
         counts.group_by(host, user)
-        .agg(pl.sum("events"), first_seen=pl.min("day"), last_seen=pl.max("day"))
+        .agg(pl.sum("events"), days=pl.col("day"))
         .with_columns(pl.col(pl.String).cast(pl.Categorical))
         .collect(engine="streaming")
         .lazy()
@@ -52,7 +52,11 @@ def host_user_shares(counts: pl.LazyFrame, *, rules: Rules) -> pl.DataFrame:
     user_names = users.unique("user", maintain_order=True)
     return (
         ranked(_counted(pairs, hosts, users), by="host", then="user")
+        .with_columns(pl.col("days").list.sort())
         .with_columns(
+            first_seen=pl.col("days").list.first(),
+            last_seen=pl.col("days").list.last(),
+            active_days=pl.col("days").list.len().cast(pl.Int64),
             hostname=_named(host_names["hostname"], by="host"),
             hostname_spellings=_named(host_names["document_hostname"], by="host"),
             username=_named(user_names["username"], by="user"),
@@ -102,14 +106,13 @@ def _counted(pairs: pl.LazyFrame, hosts: pl.DataFrame, users: pl.DataFrame) -> p
         "host",
         "user",
         "events",
-        "first_seen",
-        "last_seen",
+        "days",
         username_spellings=pl.concat_list(user.cast(pl.String)),
     )
     added = (
         numbered.filter(~alone)
         .group_by("host", "user")
-        .agg(pl.sum("events"), pl.min("first_seen"), pl.max("last_seen"), username_spellings=user.unique())
+        .agg(pl.sum("events"), pl.col("days").explode().unique(), username_spellings=user.unique())
         .with_columns(pl.col("username_spellings").list.eval(pl.element().cast(pl.String).sort()))
     )
     return pl.concat([rows, added])

@@ -10,33 +10,9 @@ from typing import Annotated, Any
 
 import polars as pl
 
+from ownership.codes import ACTION, EVIDENCE, GONE, MATCH, OUTCOME
 from ownership.declaration import Instant, Layout, Strings, Table, column, row_rule, table_name
 from ownership.rules import NAMING
-
-EVIDENCE = (
-    "unreadable_asset",
-    "no_hostname",
-    "excluded_host",
-    "hostname_collision",
-    "no_logons",
-    "too_few_events",
-    "single_user",
-    "majority",
-    "no_majority",
-)
-"""What the logons of a host say, the first that applies (rules 2.3)."""
-
-MATCH = ("matched", "no_user_asset", "ambiguous_user")
-"""What the inventory says about the user whom the evidence names."""
-
-ACTION = ("write", "agree", "conflict", "keep", "none", "no_host")
-"""What follows for the host asset."""
-
-GONE = "gone"
-"""Stands for an action in owner_decisions_history where a host is decided about no more."""
-
-OUTCOME = ("planned", "intended", "written", "owned_meanwhile", "failed", "not_written", "undone")
-"""What became of an intended write (rules 7.5)."""
 
 OwnerValues = Annotated[pl.Struct, {"owner": pl.String, "department": pl.String, "criticality": pl.String}]
 
@@ -197,6 +173,19 @@ WHERE rank = 1 ORDER BY share LIMIT 20;"""
         "The host's name as the documents spell it, those of excluded users included, sorted.",
         sources="logon_counts.document_hostname",
     )
+    active_days: pl.Int64 = column(
+        "Days with a logon of the user on the host; null: made by a version before 0.3.0.",
+        ge=1,
+        nullable=True,
+        since="0.3.0",
+        sources="logon_counts.day",
+    )
+    days: Annotated[pl.List, pl.Date] = column(
+        "These days, sorted; null: made by a version before 0.3.0.",
+        nullable=True,
+        since="0.3.0",
+        sources="logon_counts.day",
+    )
 
     events_within_total = row_rule(
         "events is at most total_events", pl.col("events") <= pl.col("total_events")
@@ -269,19 +258,19 @@ GROUP BY ALL ORDER BY hosts DESC;"""
     )
     evidence: pl.String = column(
         "What the logons say.",
-        isin=EVIDENCE,
+        codes=EVIDENCE,
         sources="inventory_hosts.problem inventory_hosts.hostnames host_user_shares.hostname_spellings "
         f"{_EVENTS}",
     )
     match: pl.String = column(
         "What the user assets say; null: the evidence names nobody.",
-        isin=MATCH,
+        codes=MATCH,
         nullable=True,
         sources="username_matches.user_id username_matches.decisive username_matches.problem",
     )
     action: pl.String = column(
         "What follows for the host asset.",
-        isin=ACTION,
+        codes=ACTION,
         sources="username_matches.user_id inventory_hosts.owner_ids inventory_hosts.problem",
     )
     username: pl.String = column(
@@ -360,6 +349,14 @@ GROUP BY ALL ORDER BY hosts DESC;"""
         since="0.3.0",
         sources=_EVENTS,
     )
+    active_days: pl.Int64 = column(
+        "Days with a logon of username on the host, under all its names; null: no logons, or decided by a "
+        "version before 0.3.0.",
+        ge=1,
+        nullable=True,
+        since="0.3.0",
+        sources="host_user_shares.days",
+    )
 
     events_within_total = row_rule(
         "events is at most total_events", pl.col("events") <= pl.col("total_events")
@@ -399,9 +396,11 @@ class OwnerDecisionsHistory(OwnerDecisions):
     __layout__ = Layout.BY_RUN
 
     action: pl.String = column(
-        "What followed for the host asset; gone: the host is decided about no more, and the rest "
-        "of the row is what was known last.",
-        isin=(*ACTION, GONE),
+        "What followed for the host asset.",
+        codes={
+            **ACTION,
+            GONE: "The host is decided about no more; the rest of the row is what was known last.",
+        },
     )
     carried_over: pl.Boolean = column(
         "Whether older rows were deleted and this one stayed, because it still held."
@@ -424,7 +423,7 @@ ORDER BY completed_at DESC LIMIT 20;"""
         "Id of the host asset.", str_length=_NOT_EMPTY, sources="owner_decisions.host_id"
     )
     hostname: pl.String = column("Normalised host name.", sources="owner_decisions.hostname")
-    outcome: pl.String = column("What became of the write.", isin=OUTCOME)
+    outcome: pl.String = column("What became of the write.", codes=OUTCOME)
     old_values: OwnerValues = column(
         "Owner, department and criticality before.",
         sources="inventory_hosts.owner_ids inventory_hosts.department inventory_hosts.criticality",

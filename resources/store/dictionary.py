@@ -6,7 +6,7 @@ from typing import Any
 
 import polars as pl
 
-from ownership.declaration import Table, later_columns, polars_schema
+from ownership.declaration import Table, column_codes, later_columns, polars_schema
 from ownership.tables import TABLES
 from resources.store.views import VIEWS, View
 
@@ -20,6 +20,12 @@ and the [views](#views) that ask them the commonest questions. Tables and column
 there as well: `SELECT column_name, comment FROM duckdb_columns() WHERE table_name = 'owner_decisions'`.
 """
 
+_CODES = """\
+## Codes
+
+What the values of these columns mean, in whichever table they stand.
+"""
+
 _VIEWS = """\
 ## Views
 
@@ -29,10 +35,10 @@ Each is a query over the tables above; `SELECT sql FROM duckdb_views()` shows it
 
 
 def data_dictionary() -> str:
-    """Return the page as Markdown: each table with its grain and its columns, and each view."""
+    """Return the page as Markdown: each table with its grain and its columns, codes, and each view."""
     tables = (line for name, model in TABLES.items() for line in _table(name, model))
     views = (line for name, view in VIEWS.items() for line in _view(name, view))
-    return "\n".join([_HEAD, *tables, _VIEWS, *views])
+    return "\n".join([_HEAD, *tables, _CODES, *_codes(), _VIEWS, *views])
 
 
 def _table(name: str, model: type[Table]) -> Iterator[str]:
@@ -45,9 +51,24 @@ def _table(name: str, model: type[Table]) -> Iterator[str]:
     yield "|---|---|---|---|"
     for column, kind in polars_schema(model).items():
         null = "yes" if columns[column].nullable else ""
-        meaning = f"{columns[column].description}{since.get(column, '')}"
+        link = f" [Its values](#{column})." if columns[column].metadata["codes"] else ""
+        meaning = f"{columns[column].description}{link}{since.get(column, '')}"
         yield f"| `{column}` | {duckdb_type(kind)} | {null} | {meaning} |"
     yield ""
+
+
+def _codes() -> Iterator[str]:
+    meanings: dict[str, dict[str, str]] = {}
+    for model in TABLES.values():
+        for column, codes in column_codes(model).items():
+            meanings.setdefault(column, {}).update(codes)
+    for column, codes in meanings.items():
+        yield f"### {column}\n"
+        yield "| value | meaning |"
+        yield "|---|---|"
+        for code, meaning in codes.items():
+            yield f"| `{code}` | {meaning} |"
+        yield ""
 
 
 def _view(name: str, view: View) -> Iterator[str]:

@@ -129,7 +129,7 @@ def test_the_leader_is_told_whatever_the_evidence_says():
         "first_seen": date(2026, 3, 2), "last_seen": date(2026, 3, 2),
         "resolved_owner": None, "matched_by": None, "candidate_ids": [], "existing_owner": None,
         "window_from": WINDOW.first, "window_to": WINDOW.last, "threshold_percent": 60,
-        "hostnames": ["kiosk-1"], "events_needed": 5,
+        "hostnames": ["kiosk-1"], "events_needed": 5, "active_days": 1,
         "decided_at": NOW, "run_id": RUN, "problem": None,
     }  # fmt: skip
 
@@ -145,13 +145,15 @@ def test_any_name_of_an_asset_matches_and_their_counts_are_added():
     """Rules 1.5."""
     logons = counts(
         ("old", "bob", 5, date(2026, 3, 3)),
-        ("old", "alice", 4, date(2026, 3, 4)),
+        ("old", "alice", 2, date(2026, 3, 4)),
+        ("old", "alice", 2, date(2026, 3, 20)),
         ("new", "alice", 9, date(2026, 3, 20)),
     )
     row = decision(logons, host("h1", "", "NEW", "old", "new"))
     assert (row["hostname"], row["evidence"], row["username"]) == ("new", "majority", "alice")
     assert (row["events"], row["total_events"], row["user_count"]) == (13, 18, 2)
     assert (row["first_seen"], row["last_seen"]) == (date(2026, 3, 4), date(2026, 3, 20))
+    assert row["active_days"] == 2  # the twentieth under both names
     assert (row["runner_up_username"], row["runner_up_events"]) == ("bob", 5)
 
 

@@ -13,15 +13,19 @@ def ranking(logons, **rules):
 
 
 def test_shares_come_from_events_summed_over_the_whole_window():
-    monday, tuesday = date(2026, 3, 2), date(2026, 3, 3)
+    monday, tuesday, friday = date(2026, 3, 2), date(2026, 3, 3), date(2026, 3, 6)
     logons = counts(
-        ("ws1", "bob", 1, monday), ("ws1", "alice", 4, tuesday), ("ws1", "bob", 4, tuesday), ("ws1", "bob", 1)
+        ("ws1", "bob", 1, friday),
+        ("ws1", "alice", 4, tuesday),
+        ("ws1", "bob", 4, tuesday),
+        ("ws1", "bob", 1, monday),
     )
     (first, second) = shares_of(logons, Rules()).rows(named=True)
     assert first == {
         "hostname": "ws1", "username": "bob", "events": 6, "total_events": 10, "share": 0.6, "rank": 1,
-        "first_seen": monday, "last_seen": tuesday,
+        "first_seen": monday, "last_seen": friday,
         "username_spellings": ["bob"], "hostname_spellings": ["ws1"],
+        "active_days": 3, "days": [monday, tuesday, friday],
     }  # fmt: skip
     assert (second["username"], second["share"], second["first_seen"]) == ("alice", 0.4, tuesday)
 
@@ -43,6 +47,12 @@ def test_spellings_of_one_account_are_one_user_and_are_kept():
     assert (alice["username"], alice["events"], alice["total_events"]) == ("alice", 7, 8)
     assert alice["username_spellings"] == ["ALICE", "CORP\\Alice", "alice@corp.example"]
     assert alice["hostname_spellings"] == ["WS1", "ws1"]
+
+
+def test_a_day_with_several_spellings_is_one_active_day():
+    logons = counts(("WS1", "Alice", 1), ("ws1", "alice", 2), ("ws1", "alice", 1, date(2026, 3, 9)))
+    alice = shares_of(logons, Rules()).row(0, named=True)
+    assert (alice["active_days"], alice["days"]) == (2, [DAY, date(2026, 3, 9)])
 
 
 def test_events_that_lack_a_name_do_not_count():

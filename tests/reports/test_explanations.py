@@ -4,9 +4,9 @@ from datetime import UTC, datetime
 import polars as pl
 import pytest
 
+from ownership.codes import OUTCOME
 from ownership.matching import username_matches
 from ownership.rules import Rules
-from ownership.tables import OUTCOME
 from reports.explanations import host_explanation, in_words
 from reports.remedies import FieldNames
 from tests.ownership.builders import NOW, counts, decide, host, hosts, plan, shares_of, user, users

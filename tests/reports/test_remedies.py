@@ -1,9 +1,9 @@
 import polars as pl
 import pytest
 
+from ownership.codes import OUTCOME
 from ownership.matching import username_matches
 from ownership.rules import Rules
-from ownership.tables import OUTCOME
 from reports.explanations import host_explanation
 from reports.remedies import FieldNames
 from tests.ownership.builders import counts, decide, host, hosts, plan, shares_of, user, users
