@@ -55,11 +55,11 @@ def owner_assets(instance: Instance) -> list[dg.AssetsDefinition]:
         decided_at = datetime.now(UTC)
         with as_dagster_failure():
             shares = run.tables.read("host_user_shares", run_id=run.run_id)
-            shares = shares.drop("username_spellings").collect()  # the largest column, and of no use here
             frame = owner_decisions(
                 shares,
                 run.tables.read("username_matches", run_id=run.run_id).collect(),
                 run.tables.read("inventory_hosts", run_id=run.run_id).collect(),
+                run.tables.logon_counts(run.window, run_id=run.run_id),
                 rules=instance.rules.as_rules(),
                 window=run.window,
                 decided_at=decided_at,
@@ -68,7 +68,7 @@ def owner_assets(instance: Instance) -> list[dg.AssetsDefinition]:
             run.tables.write("owner_decisions", frame, run_id=run.run_id, publish=run.may_write)
             if run.may_write:
                 append_changes(run.tables, frame, decided_at=decided_at, run_id=run.run_id)
-        metadata = decisions_metadata(frame, events=int(shares["events"].sum()))
+        metadata = decisions_metadata(frame, events=shares.select(pl.sum("events")).collect().item())
         context.log.info(
             f"Decisions: {frame.height:,} hosts, {metadata['hosts_to_write']:,} to write, "
             f"{metadata['conflicts']:,} conflicts, {metadata['hosts_owned_percent']}% have an owner, "

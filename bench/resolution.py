@@ -68,14 +68,15 @@ def product(home: str) -> Callable[[], dict[str, Any]]:
         tables.write("username_matches", matches, run_id=RUN, publish=True)
         del usernames, users, matches
         at = done("matches validated and stored", at)
-        shares = tables.read("host_user_shares", run_id=RUN).drop("username_spellings").collect()
+        shares = tables.read("host_user_shares", run_id=RUN)
         matches = tables.read("username_matches", run_id=RUN).collect()
         hosts = tables.read("inventory_hosts", run_id=RUN).collect()
-        at = done("shares, matches and hosts read", at)
+        at = done("matches and hosts read", at)
         decisions = owner_decisions(
             shares,
             matches,
             hosts,
+            tables.logon_counts(WINDOW, run_id=RUN),
             rules=Rules(exclude_users=EXCLUDED),
             window=WINDOW,
             decided_at=DECIDED_AT,

@@ -15,9 +15,10 @@ from ownership.windows import Window
 
 
 def owner_decisions(
-    shares: pl.DataFrame,
+    shares: pl.LazyFrame,
     matches: pl.DataFrame,
     hosts: pl.DataFrame,
+    counts: pl.LazyFrame,
     *,
     rules: Rules,
     window: Window,
@@ -27,9 +28,10 @@ def owner_decisions(
     """Decide about every host: what its logons say, whom that names, what follows (rules 1, 2).
 
     Args:
-        shares: Rows of `host_user_shares`, made with the same rules; `username_spellings` may be left out.
+        shares: Rows of `host_user_shares`, made with the same rules.
         matches: Rows of `username_matches` for the same shares.
         hosts: Rows of `inventory_hosts`.
+        counts: Rows of `logon_counts` that the shares are made of.
         rules: The instance's rules.
         window: The look-back window that the shares stand for.
         decided_at: The instant that the decisions bear.
@@ -57,8 +59,9 @@ def owner_decisions(
     resolved = pl.col("resolved_owner").is_not_null()
     return (
         hosts_with_leaders(
-            shares.lazy(),
+            shares,
             hosts.lazy(),
+            counts,
             short=rules.short_hostnames,
             exclude_hosts=rules.exclude_hosts,
         )

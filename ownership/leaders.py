@@ -9,17 +9,23 @@ from collections.abc import Sequence
 import polars as pl
 
 from ownership.names import fits_any, normalise_hostname
-from ownership.shares import ranked
+from ownership.shares import active_days, ranked
 
 
 def hosts_with_leaders(
-    shares: pl.LazyFrame, hosts: pl.LazyFrame, *, short: bool, exclude_hosts: Sequence[str]
+    shares: pl.LazyFrame,
+    hosts: pl.LazyFrame,
+    counts: pl.LazyFrame,
+    *,
+    short: bool,
+    exclude_hosts: Sequence[str],
 ) -> pl.LazyFrame:
     """Find the subjects and what the logons under all their names add up to (rules 1.4 to 1.6).
 
     Args:
         shares: Rows of `host_user_shares`.
         hosts: Rows of `inventory_hosts`.
+        counts: Rows of `logon_counts` that the shares are made of; read only where assets have several names.
         short: Whether host names are compared without their domain part, as in the shares.
         exclude_hosts: Wildcards for whole or short host names.
 
@@ -38,30 +44,45 @@ def hosts_with_leaders(
     )
     # Most subjects have one name, and the shares hold its ranking; only the others are counted anew.
     one_name = pl.col("hostnames").list.len() <= 1
-    together = (
-        subjects.filter(~one_name)
-        .explode("hostnames")
-        .join(shares, left_on="hostnames", right_on="hostname")
-        .group_by("subject", "username")
-        .agg(
-            pl.sum("events"),
-            pl.min("first_seen"),
-            pl.max("last_seen"),
-            active_days=pl.col("days").explode().n_unique().cast(pl.Int64),
-        )
-    )
-    alone = subjects.filter(one_name).join(leaders, on="hostname", how="left")
-    several = subjects.filter(~one_name).join(
-        _leaders(ranked(together, by="subject"), of="subject"), on="subject", how="left"
-    )
+    parts = [subjects.filter(one_name).join(leaders, on="hostname", how="left")]
+    several = subjects.filter(~one_name).collect()
+    if not several.is_empty():
+        parts.append(_with_leaders_under_all_names(several.lazy(), shares, counts))
     return (
-        pl.concat([alone, several])
+        pl.concat(parts, how="diagonal")
         .join(left_out, on="subject", how="left")
         .with_columns(
             pl.col("excluded", "collides").fill_null(value=False),
             pl.col("events", "total_events", "user_count").fill_null(0),
         )
     )
+
+
+def _with_leaders_under_all_names(
+    subjects: pl.LazyFrame, shares: pl.LazyFrame, counts: pl.LazyFrame
+) -> pl.LazyFrame:
+    """Add to subjects with several names who leads when the logons under all of them are added up."""
+    on_names = subjects.explode("hostnames").join(shares, left_on="hostnames", right_on="hostname")
+    together = on_names.group_by("subject", "username").agg(
+        pl.sum("events"), pl.min("first_seen"), pl.max("last_seen"), active_days=pl.lit(None, pl.Int64)
+    )
+    leaders = _leaders(ranked(together, by="subject"), of="subject")
+    spellings = (
+        on_names.join(leaders, on=("subject", "username"), how="semi")
+        .select(
+            "subject",
+            "username",
+            document_hostname="hostname_spellings",
+            document_username="username_spellings",
+        )
+        .explode("document_hostname")
+        .explode("document_username")
+        .unique()
+    )
+    # A day with logons under two names is one day, so days are not added up.
+    days = active_days(counts, spellings, of=("subject",))
+    leaders = leaders.drop("active_days").join(days, on="subject", how="left")
+    return subjects.join(leaders, on="subject", how="left")
 
 
 def _subjects(leaders: pl.LazyFrame, hosts: pl.LazyFrame, *, short: bool) -> pl.LazyFrame:

@@ -50,6 +50,13 @@ def resolve(
     shares = host_user_shares(counts, rules=rules)
     matches = username_matches(shares, users, user_value_field=user_value_field)
     decisions = owner_decisions(
-        shares, matches, hosts, rules=rules, window=window, decided_at=decided_at, run_id=run_id
+        shares.lazy(),
+        matches,
+        hosts,
+        counts,
+        rules=rules,
+        window=window,
+        decided_at=decided_at,
+        run_id=run_id,
     )
     return Resolution(shares, matches, decisions)

@@ -3,6 +3,8 @@
 Who owns the host is not decided here.
 """
 
+from collections.abc import Sequence
+
 import polars as pl
 
 from ownership.declaration import polars_schema
@@ -27,7 +29,12 @@ def host_user_shares(counts: pl.LazyFrame, *, rules: Rules) -> pl.DataFrame:
     # As categories, spellings are numbers to joins and groups: with the cast, three quarters of the time.
     pairs = (
         counts.group_by(host, user)
-        .agg(pl.sum("events"), days=pl.col("day"))
+        .agg(
+            pl.sum("events"),
+            first_seen=pl.min("day"),
+            last_seen=pl.max("day"),
+            active_days=pl.len().cast(pl.Int64),  # a pair of spellings has one row a day
+        )
         .with_columns(pl.col(pl.String).cast(pl.Categorical))
         .collect(engine="streaming")
         .lazy()
@@ -51,12 +58,8 @@ def host_user_shares(counts: pl.LazyFrame, *, rules: Rules) -> pl.DataFrame:
     host_names = hosts.group_by("host", maintain_order=True).agg(pl.first("hostname"), host.cast(pl.String))
     user_names = users.unique("user", maintain_order=True)
     return (
-        ranked(_counted(pairs, hosts, users), by="host", then="user")
-        .with_columns(pl.col("days").list.sort())
+        ranked(_counted(counts, pairs, hosts, users), by="host", then="user")
         .with_columns(
-            first_seen=pl.col("days").list.first(),
-            last_seen=pl.col("days").list.last(),
-            active_days=pl.col("days").list.len().cast(pl.Int64),
             hostname=_named(host_names["hostname"], by="host"),
             hostname_spellings=_named(host_names["document_hostname"], by="host"),
             username=_named(user_names["username"], by="user"),
@@ -90,13 +93,14 @@ def _named(names: pl.Series, *, by: str) -> pl.Expr:
     return pl.lit(names.rechunk()).gather(by)
 
 
-def _counted(pairs: pl.LazyFrame, hosts: pl.DataFrame, users: pl.DataFrame) -> pl.LazyFrame:
+def _counted(
+    counts: pl.LazyFrame, pairs: pl.LazyFrame, hosts: pl.DataFrame, users: pl.DataFrame
+) -> pl.LazyFrame:
     """Add the pairs of spellings up to pairs of names: host, user (numbers) and what is counted of them."""
     user = pl.col("document_username")
     numbered = (
         pairs.join(hosts.lazy().drop("hostname"), on="document_hostname")
         .join(users.lazy().drop("username"), on="document_username")
-        .drop("document_hostname")
         .collect(engine="streaming")
         .lazy()
     )
@@ -106,16 +110,43 @@ def _counted(pairs: pl.LazyFrame, hosts: pl.DataFrame, users: pl.DataFrame) -> p
         "host",
         "user",
         "events",
-        "days",
+        "first_seen",
+        "last_seen",
+        "active_days",
         username_spellings=pl.concat_list(user.cast(pl.String)),
     )
+    several = numbered.filter(~alone).collect()
+    if several.is_empty():
+        return rows
     added = (
-        numbered.filter(~alone)
+        several.lazy()
         .group_by("host", "user")
-        .agg(pl.sum("events"), pl.col("days").explode().unique(), username_spellings=user.unique())
+        .agg(pl.sum("events"), pl.min("first_seen"), pl.max("last_seen"), username_spellings=user.unique())
+        .join(active_days(counts, several.lazy(), of=("host", "user")), on=("host", "user"))
         .with_columns(pl.col("username_spellings").list.eval(pl.element().cast(pl.String).sort()))
     )
-    return pl.concat([rows, added])
+    return pl.concat([rows, added.select(rows.collect_schema().names())])
+
+
+def active_days(counts: pl.LazyFrame, spellings: pl.LazyFrame, *, of: Sequence[str]) -> pl.LazyFrame:
+    """Count the days with a logon under any of several pairs of spellings.
+
+    Args:
+        counts: Rows of `logon_counts`.
+        spellings: document_hostname, document_username, and the columns of `of`.
+        of: Whose days are counted.
+
+    Returns:
+        The columns of `of`, and active_days.
+    """
+    pair = ("document_hostname", "document_username")
+    return (
+        counts.select(*pair, "day")
+        .with_columns(pl.col(*pair).cast(pl.Categorical))
+        .join(spellings.select(*pair, *of).with_columns(pl.col(*pair).cast(pl.Categorical)), on=pair)
+        .group_by(of)
+        .agg(active_days=pl.col("day").n_unique().cast(pl.Int64))
+    )
 
 
 def ranked(users: pl.LazyFrame, *, by: str, then: str = "username") -> pl.LazyFrame:

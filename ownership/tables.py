@@ -180,12 +180,6 @@ WHERE rank = 1 ORDER BY share LIMIT 20;"""
         since="0.3.0",
         sources="logon_counts.day",
     )
-    days: Annotated[pl.List, pl.Date] = column(
-        "These days, sorted; null: made by a version before 0.3.0.",
-        nullable=True,
-        since="0.3.0",
-        sources="logon_counts.day",
-    )
 
     events_within_total = row_rule(
         "events is at most total_events", pl.col("events") <= pl.col("total_events")
@@ -355,7 +349,7 @@ GROUP BY ALL ORDER BY hosts DESC;"""
         ge=1,
         nullable=True,
         since="0.3.0",
-        sources="host_user_shares.days",
+        sources="host_user_shares.active_days",
     )
 
     events_within_total = row_rule(

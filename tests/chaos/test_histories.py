@@ -335,9 +335,10 @@ class Histories(RuleBasedStateMachine):
         inventory = scan.inventory()
         hosts, users = inventory.hosts(), inventory.users()
         decisions = owner_decisions(
-            self.shares,
+            self.shares.lazy(),
             username_matches(self.shares, users, user_value_field="user_email"),
             hosts,
+            self.logons,
             rules=Rules(),
             window=scan.window,
             decided_at=datetime.now(UTC),
@@ -351,7 +352,7 @@ class Histories(RuleBasedStateMachine):
 
     def look_at_logons(self):
         logons = counts(*((host, user, 5) for host, user in self.evidence.items()))
-        self.shares = host_user_shares(logons, rules=Rules())
+        self.logons, self.shares = logons, host_user_shares(logons, rules=Rules())
 
     def check_end(self, run, home, planned, circumstances):
         """A run that came to its end has a row for each planned host, and none of earlier runs is open."""

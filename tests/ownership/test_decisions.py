@@ -244,8 +244,11 @@ def test_a_host_is_decided_the_same_whatever_the_order_of_rows():
     shares, rules = shares_of(logons, Rules()), Rules()
     matches = username_matches(shares, PEOPLE, user_value_field="user_email")
     common = {"rules": rules, "window": WINDOW, "decided_at": NOW, "run_id": RUN}
-    straight = owner_decisions(shares, matches, assets, **common)
-    assert owner_decisions(shares.reverse(), matches.reverse(), assets.reverse(), **common).equals(straight)
+    straight = owner_decisions(shares.lazy(), matches, assets, logons, **common)
+    turned = owner_decisions(
+        shares.reverse().lazy(), matches.reverse(), assets.reverse(), logons.reverse(), **common
+    )
+    assert turned.equals(straight)
 
 
 def test_nothing_at_all_is_an_empty_table():
