@@ -3,7 +3,7 @@
 What was decided, and why, stands in `owner_decisions`; here it is only counted.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date
 from types import MappingProxyType
 
@@ -22,6 +22,24 @@ BRANCHES = MappingProxyType(
 )
 """What follows for a host whose owner is known: action and its words."""
 
+_WITH_LOGONS = pl.col("total_events") > 0
+_NAMED = _WITH_LOGONS & pl.col("evidence").is_in(NAMING)
+_MATCHED = _NAMED & pl.col("match").eq_missing("matched")
+
+STAGES: Mapping[str, pl.Expr] = MappingProxyType(
+    {
+        "hosts known": pl.col("evidence").is_not_null(),
+        "with logons": _WITH_LOGONS,
+        "one winner": _NAMED,
+        "one user asset": _MATCHED,
+        **{words: _MATCHED & (pl.col("action") == action) for action, words in BRANCHES.items()},
+    }
+)
+"""The way from logons to owners, and which decisions come so far: four stages, each a part of the one before,
+and the branches, which add up to the last stage."""
+
+_REASONS = ("evidence", "evidence", "match")
+
 STRENGTHS = ("at or below the threshold", "above the threshold", "only user")
 """How strong the leading user of a host may be."""
 
@@ -37,29 +55,42 @@ def funnel(decisions: pl.DataFrame) -> pl.DataFrame:
         decisions: Rows of `owner_decisions`.
 
     Returns:
-        stage, hosts, left_out: four stages, each a part of the one before, and a row for each of `BRANCHES`,
-        which add up to the last stage. left_out counts the values of evidence or match that end here, most
-        hosts first; null where none do.
+        stage, hosts, left_out: a row for each of `STAGES`. left_out counts the values of evidence or match
+        that end here, most hosts first; null where none do.
     """
-    with_logons = decisions.filter(pl.col("total_events") > 0)
-    named = with_logons.filter(pl.col("evidence").is_in(NAMING))
-    matched = named.filter(match="matched")
-    stages = (
-        ("hosts known", decisions, decisions.filter(total_events=0)["evidence"]),
-        ("with logons", with_logons, with_logons.filter(~pl.col("evidence").is_in(NAMING))["evidence"]),
-        ("one winner", named, named.filter(pl.col("match") != "matched")["match"]),
-        ("one user asset", matched, matched["match"].clear()),
-    )
-    rows = [(stage, frame.height, _counted(left_out)) for stage, frame, left_out in stages]
-    rows += [(words, matched.filter(action=action).height, None) for action, words in BRANCHES.items()]
+    left = left_behind(decisions)
+    rows = [
+        (stage, decisions.filter(holds).height, _counted(left.filter(stage=stage)))
+        for stage, holds in STAGES.items()
+    ]
     return pl.DataFrame(
         rows, schema={"stage": pl.String, "hosts": pl.Int64, "left_out": pl.String}, orient="row"
     )
 
 
-def _counted(reasons: pl.Series) -> str | None:
-    counts = reasons.value_counts().sort("count", reasons.name, descending=[True, False])
-    return ", ".join(f"{reason} {count:,}" for reason, count in counts.iter_rows()) or None
+def left_behind(decisions: pl.DataFrame) -> pl.DataFrame:
+    """Count the hosts that come to a stage and not to the next one, by the reason.
+
+    Args:
+        decisions: Rows of `owner_decisions`.
+
+    Returns:
+        stage (of the first three of `STAGES`), reason (a value of evidence or match), hosts; by stage, most
+        hosts first.
+    """
+    stages = list(STAGES.items())
+    return pl.concat(
+        decisions.filter(holds & ~further)
+        .group_by(stage=pl.lit(stage), reason=column)
+        .agg(hosts=pl.len())
+        .sort("hosts", "reason", descending=[True, False])
+        for column, (stage, holds), (_, further) in zip(_REASONS, stages, stages[1:], strict=False)
+    )
+
+
+def _counted(reasons: pl.DataFrame) -> str | None:
+    counts = reasons.select("reason", "hosts").iter_rows()
+    return ", ".join(f"{reason} {count:,}" for reason, count in counts) or None
 
 
 def owned_percent(decisions: pl.DataFrame, *, written: int = 0) -> float:
