@@ -10,6 +10,27 @@ const FEW = 10; // rows of a person's table that nobody needs to search
 const main = document.querySelector("main");
 const whole = new Intl.NumberFormat("en");
 
+// Columns are written in the shortest way: see reports/rows.py.
+function unpacked(values) {
+  if (values.of) {
+    return values.at.map((number) => values.of[number]);
+  }
+  let last = 0;
+  return values.steps ? values.steps.map((step) => (last += step)) : values;
+}
+
+for (const table of Object.values(tables)) {
+  for (const [field, values] of Object.entries(table.fields)) {
+    table.fields[field] = unpacked(values);
+  }
+  for (const [style, field] of table.parts.filter(([style]) => style.endsWith("people"))) {
+    table.fields[field] = table.fields[field].map((some) => (Array.isArray(some) ? some : some === null ? [] : [some]));
+  }
+}
+for (const field of ["row", "events", "days", "last_seen"]) {
+  logons[field] = unpacked(logons[field]);
+}
+
 function element(tag, ...children) {
   const made = document.createElement(tag);
   made.append(...children);
@@ -81,7 +102,7 @@ function sortKey([style, field], fields) {
     return (row) => values[row];
   }
   const code = (person) => people.labels[person] ?? people.ids[person];
-  return (row) => (values[row]?.length ? code(values[row][0]) : null);
+  return (row) => (values[row].length ? code(values[row][0]) : null);
 }
 
 const folded = (text) => text.normalize("NFC").toLowerCase();
@@ -191,7 +212,7 @@ class TableView {
       return parts.map(([style, field]) => [fields[field], PEOPLE.has(style) ? persons : hits, PEOPLE.has(style)]);
     });
     const holds = (row) => ([values, hits, several]) =>
-      several ? values[row]?.some((person) => hits[person]) : values[row] !== null && hits[values[row]];
+      several ? values[row].some((person) => hits[person]) : values[row] !== null && hits[values[row]];
     this.found = this.order.filter(
       (row) => (!this.filter || this.filter.has(fields.group[row])) && tests.every((test) => test.some(holds(row))),
     );
@@ -286,7 +307,7 @@ function showPerson(person) {
         children.push(element("p", "May be this person, too:"), personCell(people.ids.length + number));
       }
     });
-    const machines = all.filter((row) => fields.owner_ids[row]?.includes(person) || fields.resolved[row].includes(person));
+    const machines = all.filter((row) => fields.owner_ids[row].includes(person) || fields.resolved[row].includes(person));
     add("Machines: owner, or named by the logons", "None.", someHosts("Machines", machines, columns));
   }
   add(
@@ -304,6 +325,9 @@ function showPerson(person) {
       theirs,
     ),
   );
+  if (logons.all > logons.row.length) {
+    children.push(element("p", "Of a large company this page holds the hosts that people use most; asset-owners sql has them all."));
+  }
   if (!isAccount(person)) {
     const paper = all.filter((row) => fields.existing[row].includes(person));
     add(

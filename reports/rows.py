@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Any
 
 import polars as pl
@@ -164,23 +164,25 @@ class Packed:
             for name in names:
                 fields[name] = self._field(table.frame[name], style)
         if table.filters:
-            fields["group"] = table.frame["group"].to_list()
+            fields["group"] = compact(table.frame["group"].to_list())
         return {
             "title": table.title,
             "nothing": table.nothing,
             "rows": table.frame.height,
             "columns": list(table.columns.items()),
+            "parts": list(table.parts),
             "fields": fields,
             "filters": [[one.name, one.words, list(one.groups), one.rows] for one in table.filters],
         }
 
-    def _field(self, values: pl.Series, style: str) -> list[Any]:
+    def _field(self, values: pl.Series, style: str) -> list[Any] | dict[str, Any]:
         if style in PEOPLE:
-            return [ids and [self._ids[one] for one in ids] for ids in values.to_list()]
+            people = ([self._ids[one] for one in ids or ()] for ids in values.to_list())
+            return [ids[0] if len(ids) == 1 else ids or None for ids in people]
         if style in NUMBERS:
             rounded = values.round(4) if values.dtype.is_float() else values
-            return rounded.to_list()
-        return self._coded(values)
+            return compact(rounded.to_list())
+        return compact(self._coded(values))
 
     def _packed_people(self) -> dict[str, Any]:
         """User assets first, then the accounts that are none, each by its number."""
@@ -224,11 +226,28 @@ class Packed:
         return {
             "all": self._logons.height,
             "hosts": [hosts.get(number, 0) for number in range(first + candidates.height)],
-            "row": kept["row"].to_list(),
-            "events": kept["events"].to_list(),
-            "days": kept["active_days"].to_list(),
-            "last_seen": self._coded(kept["last_seen"]),
+            "row": compact(kept["row"].to_list()),
+            "events": compact(kept["events"].to_list()),
+            "days": compact(kept["active_days"].to_list()),
+            "last_seen": compact(self._coded(kept["last_seen"])),
         }
+
+
+def compact(values: list[Any]) -> list[Any] | dict[str, Any]:
+    """Write a column of numbers in the shortest of three ways.
+
+    As it is; as steps from one to the next, which are small where they are sorted; or as distinct values and
+    which of them each row has, where they are few.
+    """
+    distinct = [*dict.fromkeys(values)]
+    numbers = {value: number for number, value in enumerate(distinct)}
+    forms: list[list[Any] | dict[str, Any]] = [
+        values,
+        {"of": distinct, "at": [numbers[value] for value in values]},
+    ]
+    if not {None, float} & {None if value is None else type(value) for value in distinct}:
+        forms.append({"steps": [after - before for before, after in pairwise([0, *values])]})
+    return min(forms, key=lambda form: len(json.dumps(form)))
 
 
 def natural_order(text: str) -> tuple[list[str | int], str]:
