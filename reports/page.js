@@ -66,6 +66,19 @@ function personCell(person) {
   return element("div", link, ...(beside ? [" ", element("small", beside)] : []));
 }
 
+// Whose page a user name leads to: of the user asset it stands for, or its own.
+const whose = new Map();
+for (const [person, accounts] of Object.entries(people.accounts)) {
+  accounts.forEach((code) => whose.set(code, Number(person)));
+}
+people.labels.slice(people.ids.length).forEach((code, number) => whose.set(code, people.ids.length + number));
+
+function userLink(code) {
+  const link = element("a", name(code));
+  link.href = personLink(whose.get(code));
+  return link;
+}
+
 function personOf(kind, key) {
   const keys = kind === "person" ? people.ids : people.labels;
   return keys.findIndex((code, person) => texts[code] === key && isAccount(person) === (kind === "account"));
@@ -80,6 +93,7 @@ function logonsText(events, total, days) {
 
 const SHOWN = {
   name,
+  user: userLink,
   words: (code) => texts[code],
   date: (code) => texts[code],
   small: (code) => element("small", name(code)),

@@ -61,7 +61,7 @@ def hosts_table(decisions: pl.DataFrame, owners: pl.DataFrame, writes: pl.LazyFr
         "Host": _HOST,
         "Owner": (("people", "owner_ids"), ("note", "no_owner")),
         "Why": _WHY,
-        "Leading user": (("name", "username"),),
+        "Leading user": (("user", "username"),),
         "Share": _SHARE,
         "Last seen": (("date", "last_seen"),),
     }
@@ -168,7 +168,7 @@ def unmatched_table(decisions: pl.DataFrame, shares: pl.DataFrame, matches: pl.D
         .sort("hosts_waiting", descending=True, maintain_order=True)
     )
     columns = {
-        "User": (("name", "username"),),
+        "User": (("user", "username"),),
         "Hosts waiting": (("count", "hosts_waiting"),),
         "Hosts used": (("count", "hosts"),),
         "Logons": (("count", "events"),),

@@ -24,9 +24,12 @@ MOST_ROWS = 100_000
 MOST_LOGONS = 250_000
 """Pairs of person and host in the page."""
 
+Column = list[Any] | dict[str, list[Any]]
+"""A column as the script gets it, in one of the ways of `compact`."""
+
 PEOPLE = ("people", "old_people")
 NUMBERS = ("count", "percent", "logons")
-TEXTS = ("name", "words", "date", "small", "note", "old")
+TEXTS = ("name", "user", "words", "date", "small", "note", "old")
 
 
 @dataclass(frozen=True)
@@ -47,9 +50,9 @@ class RowTable:
         name: names it in the page.
         title: what it holds.
         columns: by the words at its head, the parts of a cell: a style and the columns of the frame it shows.
-            `name` and `small` (what others chose), `words`, `date` and `note` (ours), `old` (struck through),
-            `people` and `old_people` (ids of user assets), `count`, `percent`, `logons` (events, of how many,
-            on how many days). The first one sorts.
+            `name` and `small` (what others chose), `user` (a user name), `words`, `date` and `note` (ours),
+            `old` (struck through), `people` and `old_people` (ids of user assets), `count`, `percent`, `logons`
+            (events, of how many, on how many days). The first one sorts.
         frame: the rows, in the order in which they are shown first; a column `group` where there are filters.
         nothing: what to say where there are no rows.
         filters: what the rows can be narrowed to.
@@ -159,7 +162,7 @@ class Packed:
         return [known.get(text) for text in texts.cast(pl.String)]
 
     def _packed(self, table: RowTable) -> dict[str, Any]:
-        fields: dict[str, list[Any]] = {}
+        fields: dict[str, Column] = {}
         for style, *names in table.parts:
             for name in names:
                 fields[name] = self._field(table.frame[name], style)
@@ -175,7 +178,7 @@ class Packed:
             "filters": [[one.name, one.words, list(one.groups), one.rows] for one in table.filters],
         }
 
-    def _field(self, values: pl.Series, style: str) -> list[Any] | dict[str, Any]:
+    def _field(self, values: pl.Series, style: str) -> Column:
         if style in PEOPLE:
             people = ([self._ids[one] for one in ids or ()] for ids in values.to_list())
             return [ids[0] if len(ids) == 1 else ids or None for ids in people]
@@ -233,7 +236,7 @@ class Packed:
         }
 
 
-def compact(values: list[Any]) -> list[Any] | dict[str, Any]:
+def compact(values: list[Any]) -> Column:
     """Write a column of numbers in the shortest of three ways.
 
     As it is; as steps from one to the next, which are small where they are sorted; or as distinct values and
@@ -241,7 +244,7 @@ def compact(values: list[Any]) -> list[Any] | dict[str, Any]:
     """
     distinct = [*dict.fromkeys(values)]
     numbers = {value: number for number, value in enumerate(distinct)}
-    forms: list[list[Any] | dict[str, Any]] = [
+    forms: list[Column] = [
         values,
         {"of": distinct, "at": [numbers[value] for value in values]},
     ]

@@ -15,7 +15,7 @@ from ownership.matching import username_matches
 from ownership.rules import Rules
 from ownership.tables import OwnerDecisionsHistory
 from reports import page as page_module
-from reports import page_tables
+from reports import page_tables, rows
 from reports.page import report_page
 from tests.ownership.builders import (
     NOW,
@@ -408,6 +408,38 @@ def test_each_number_opens_its_rows(opened):
     assert page.complaints == []
 
 
+def test_of_too_many_logons_each_person_keeps_those_of_most_events_and_the_page_says_so(opened, monkeypatch):
+    monkeypatch.setattr(rows, "MOST_LOGONS", 4)
+    page = opened(report())
+    page.evaluate("location.hash = '#person=u1'")
+    assert person_rows(page, "Logs on to") == ["pc-10"]
+    assert "the hosts that people use most" in page.locator("#person").inner_text()
+
+
+@pytest.mark.parametrize(
+    "names", [["pc2", "PC10", "pc10a", "pc100"], ["", "1", "02", "10", "a", "B", "c1d2", "c1d10"]]
+)
+def test_names_are_sorted_as_people_do(names):
+    assert sorted(set(names), key=rows.natural_order) == names
+
+
+@pytest.mark.parametrize(
+    ("values", "way"),
+    [
+        ([5, 1, 9, 4], list),
+        ([100_000, 100_001, 100_002, 100_003], "steps"),
+        ([100_000, None] * 9, "of"),
+        ([0.5, 0.25], list),
+        ([], list),
+    ],
+)
+def test_columns_are_written_in_the_shortest_way(values, way):
+    written = rows.compact(values)
+    assert way is list or way in written
+    if way is list:
+        assert written == values
+
+
 def person_rows(page, heading):
     """The hosts that the page of a person shows under a heading."""
     table = page.locator("#person h3", has_text=heading).locator("xpath=following-sibling::div[1]")
@@ -426,7 +458,8 @@ def test_a_person_is_shown_with_machines_logons_and_what_is_theirs_on_paper(open
     assert person_rows(page, "On paper") == ["pc-2"]
     assert "3 of 10 logons on 1 day" in page.locator("#person").inner_text()
     assert not page.locator("#hosts").is_visible()
-    page.evaluate("location.hash = '#person=u1'")
+    page.locator("#person").get_by_role("link", name="ann").first.click()
+    assert page.url.endswith("#person=u1")
     assert person_rows(page, "Machines") == ["pc-1", "pc-2", "pc-10"]
     assert person_rows(page, "Logs on to") == ["pc-10", "pc-1", "pc-2", "pc-4"]
     assert person_rows(page, "On paper") == []
@@ -447,7 +480,10 @@ def test_a_link_opens_the_page_of_a_person_and_one_to_nobody_the_report(opened):
 
 def test_an_account_that_may_be_several_people_leads_to_them_and_back(opened):
     page = opened(report())
-    page.evaluate("location.hash = '#person=u3'")
+    page.locator("#unmatched").get_by_role("link", name="kim").first.click()
+    assert page.url.endswith("#account=kim")
+    page.locator("#person").get_by_role("link", name="kim").first.click()
+    assert page.url.endswith("#person=u3")
     page.locator("#person").get_by_role("link", name="kim").click()
     assert "may be any of these" in page.locator("#person").inner_text()
     assert person_rows(page, "Logs on to") == ["pc-6"]
