@@ -103,9 +103,10 @@ const SHOWN = {
   old_people: (ids) => element("div", ...ids.map((person) => element("s", personCell(person)))),
   count: (number) => whole.format(number),
   percent: (share) => `${(100 * share).toFixed(1)}%`,
+  part: (number, all) => element("small", `${whole.format(number)} of ${whole.format(all)}`),
   logons: (events, total, days) => (total ? element("small", logonsText(events, total, days)) : ""),
 };
-const NUMBERS = new Set(["count", "percent"]);
+const NUMBERS = new Set(["count", "percent", "part", "logons"]);
 const PEOPLE = new Set(["people", "old_people"]);
 
 // Texts are in the order in which people sort them, so that their codes are compared.
@@ -219,7 +220,7 @@ class TableView {
 
   search() {
     const { fields, columns, rows } = this.table;
-    const parts = columns.flatMap(([, each]) => each).filter(([style]) => !NUMBERS.has(style) && style !== "logons");
+    const parts = columns.flatMap(([, each]) => each).filter(([style]) => !NUMBERS.has(style));
     const words = folded(this.box.value).split(/\s+/).filter(Boolean);
     const tests = words.map((word) => {
       const { hits, persons } = hitsOf(word);

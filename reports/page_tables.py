@@ -212,8 +212,8 @@ def writes_table(writes: pl.DataFrame) -> RowTable:
 
     def values(field: str) -> dict[str, pl.Expr]:
         old, new = (pl.col(values).struct.field(field) for values in ("old_values", "new_values"))
-        sent = new.is_not_null()
-        return {f"{field}_before": pl.when(sent & (old != "")).then(old), field: pl.when(new != "").then(new)}
+        replaced = new.is_not_null() & (old != "") & (old != new)
+        return {f"{field}_before": pl.when(replaced).then(old), field: pl.when(new != "").then(new)}
 
     fields = values("owner") | values("department") | values("criticality")
     rows = in_natural_order(writes, "hostname", "host_id").with_columns(
@@ -259,8 +259,8 @@ def departments_table(departments: pl.DataFrame) -> RowTable:
     columns = {
         "Department": (("name", "department"), ("note", "none")),
         "Host assets": (("count", "hosts"),),
-        "Had an owner": (("percent", "owned_share"), ("count", "owned")),
-        "Have an owner": (("percent", "owned_after_share"), ("count", "owned_after")),
+        "Had an owner": (("percent", "owned_share"), ("part", "owned", "hosts")),
+        "Have an owner": (("percent", "owned_after_share"), ("part", "owned_after", "hosts")),
     }
     return RowTable("departments", "Departments", columns, rows, "There are no host assets.")
 

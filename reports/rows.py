@@ -28,7 +28,7 @@ Column = list[Any] | dict[str, list[Any]]
 """A column as the script gets it, in one of the ways of `compact`."""
 
 PEOPLE = ("people", "old_people")
-NUMBERS = ("count", "percent", "logons")
+NUMBERS = ("count", "percent", "part", "logons")
 TEXTS = ("name", "user", "words", "date", "small", "note", "old")
 
 
@@ -51,8 +51,8 @@ class RowTable:
         title: what it holds.
         columns: by the words at its head, the parts of a cell: a style and the columns of the frame it shows.
             `name` and `small` (what others chose), `user` (a user name), `words`, `date` and `note` (ours),
-            `old` (struck through), `people` and `old_people` (ids of user assets), `count`, `percent`, `logons`
-            (events, of how many, on how many days). The first one sorts.
+            `old` (struck through), `people` and `old_people` (ids of user assets), `count`, `percent`,
+            `part` (how many, of how many), `logons` (the same, on how many days). The first one sorts.
         frame: the rows, in the order in which they are shown first; a column `group` where there are filters.
         nothing: what to say where there are no rows.
         filters: what the rows can be narrowed to.

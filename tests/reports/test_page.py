@@ -164,8 +164,8 @@ def test_the_tables_hold_what_the_run_found():
         ["pc-1 h1", f"written {OUTCOME['written']}", ann, "Support Sales", "", "2026-03-30 12:00"]
     ]
     assert rows_of(html, "Departments") == [
-        ["no department", "5", "40.0% 2", "40.0% 2"],
-        ["Sales", "1", "0.0% 0", "100.0% 1"],
+        ["no department", "5", "40.0% 2 of 5", "40.0% 2 of 5"],
+        ["Sales", "1", "0.0% 0 of 1", "100.0% 1 of 1"],
     ]
     assert rows_of(html, "Hosts")[:3] == [
         [
