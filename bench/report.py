@@ -90,7 +90,7 @@ def use(file: str) -> Callable[[], dict[str, Any]]:
 def _use(page: Page, file: Path) -> dict[str, float]:
     began = time.perf_counter()
     page.goto(file.as_uri())
-    page.wait_for_function("document.querySelector('#funnel-plot svg')")
+    page.locator("#funnel-plot svg").wait_for()
     ready = time.perf_counter() - began
     searches = [page.evaluate(_SEARCH, words) / 1000 for words in SEARCHES]
     return {

@@ -72,7 +72,8 @@ def view_rows(folder: UPath, name: str) -> pl.DataFrame:
             if pattern := _files(folder, table):
                 connection.execute(f"CREATE VIEW {table} AS {_rows(model, pattern)}")
         answer = connection.execute(VIEWS[name].sql)
-        return pl.DataFrame(answer.fetchall(), schema=list(VIEWS[name].columns), orient="row")
+        columns = list(VIEWS[name].columns)
+        return pl.DataFrame(answer.fetchall(), schema=columns, orient="row", infer_schema_length=None)
 
 
 def _statements(home: Path, location: UPath) -> Iterator[str]:

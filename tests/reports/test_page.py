@@ -7,6 +7,7 @@ from html.parser import HTMLParser
 
 import polars as pl
 import pytest
+from playwright.sync_api import expect
 
 from ownership.codes import ACTION, EVIDENCE, MATCH, OUTCOME
 from ownership.declaration import empty
@@ -476,6 +477,14 @@ def test_a_link_opens_the_page_of_a_person_and_one_to_nobody_the_report(opened):
         page.reload()
         assert page.locator(shown).is_visible()
     assert page.complaints == []
+
+
+def test_plots_of_a_page_that_was_opened_at_a_person_have_their_width_afterwards(opened):
+    page = opened(report())
+    page.goto(page.url + "#person=u1")
+    page.reload()
+    page.get_by_role("link", name="All people").click()
+    expect(page.locator("#funnel-plot svg")).to_have_attribute("width", re.compile(r"^1?\d{3}"))
 
 
 def test_an_account_that_may_be_several_people_leads_to_them_and_back(opened):
