@@ -280,7 +280,7 @@ def test_a_page_of_too_many_hosts_holds_the_first_and_says_so(monkeypatch):
 def test_a_plan_is_told_as_what_would_be():
     html = report(outcome="planned")
     assert "<b>33.3% → 50.0%</b>\nwould have an owner" in html
-    assert "owners planned" in html
+    assert "<b>1</b> owner planned" in html
     assert rows_of(html, "Hosts")[0][2].endswith(OUTCOME["planned"])
 
 
@@ -401,7 +401,7 @@ def test_each_number_opens_its_rows(opened):
         assert len(column(page, "hosts", 1)) == number, link.get_attribute("href")
     page.locator(".figures a", has_text="have an owner").click()
     assert column(page, "hosts", 2) == ["ann@corp.example\nu1", "bob@corp.example\nu2", "u9"]
-    page.locator(".figures a", has_text="owners written").click()
+    page.locator(".figures a", has_text="owner written").click()
     assert column(page, "writes", 1) == ["pc-1\nh1"]
     assert page.get_by_label("Show: Writes").input_value() == "written"
     page.get_by_label("Show: Hosts").select_option("without-owner")
