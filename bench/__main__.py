@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
 
-from bench import daily, extraction, inventory, overhead, resolution
+from bench import daily, extraction, inventory, overhead, report, resolution
 from bench.results import Experiment, keep
 from bench.timing import HOME, tell
 from sandbox.stand import Sandbox, running_sandbox
@@ -60,6 +60,9 @@ def experiments_of(
         "listing": lambda: inventory.measure_listing(10_000 * size, 7 if long else 3),
         "writing": lambda: inventory.measure_writing(1_000 * size, 3),
         "resolution": lambda: resolution.measure(HOME, rows, 3),
+        "report": lambda: report.measure(
+            HOME, resolution.Size(200_000 * size, 5_000 * size, 4_000 * size), tries
+        ),
         **(only_long if long else {}),
     }
 

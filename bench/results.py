@@ -39,7 +39,7 @@ class Figure:
         what: in words.
         value: from the fastest tries.
         typical: from the medians; None where there is but one value.
-        unit: `times`, `s` or `GB`.
+        unit: `times`, `s`, `MB` or `GB`.
         sense: whether `bound` is the most or the least that is asked for.
         bound: what is asked for; None: nothing.
     """
@@ -48,7 +48,7 @@ class Figure:
     what: str
     value: float
     typical: float | None
-    unit: Literal["times", "s", "GB"]
+    unit: Literal["times", "s", "MB", "GB"]
     sense: Literal["≤", "≥"] = "≤"
     bound: float | None = None
 

@@ -3,7 +3,7 @@
 What was decided, and why, stands in `owner_decisions`; here it is only counted.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date
 from types import MappingProxyType
 
@@ -22,10 +22,30 @@ BRANCHES = MappingProxyType(
 )
 """What follows for a host whose owner is known: action and its words."""
 
-STRENGTHS = ("leader with too little", "leader with enough", "only user")
+_WITH_LOGONS = pl.col("total_events") > 0
+_NAMED = _WITH_LOGONS & pl.col("evidence").is_in(NAMING)
+_MATCHED = _NAMED & pl.col("match").eq_missing("matched")
+
+STAGES: Mapping[str, pl.Expr] = MappingProxyType(
+    {
+        "hosts known": pl.col("evidence").is_not_null(),
+        "with logons": _WITH_LOGONS,
+        "one winner": _NAMED,
+        "one user asset": _MATCHED,
+        **{words: _MATCHED & (pl.col("action") == action) for action, words in BRANCHES.items()},
+    }
+)
+"""The way from logons to owners, and which decisions come so far: four stages, each a part of the one before,
+and the branches, which add up to the last stage."""
+
+_REASONS = ("evidence", "evidence", "match")
+
+STRENGTHS = ("at or below the threshold", "above the threshold", "only user")
 """How strong the leading user of a host may be."""
 
 SHARE_STEP_PERCENT = 5
+
+_OWNER_KNOWN = (pl.col("evidence") != "unreadable_asset") | pl.col("existing_owner").is_not_null()
 
 
 def funnel(decisions: pl.DataFrame) -> pl.DataFrame:
@@ -35,29 +55,42 @@ def funnel(decisions: pl.DataFrame) -> pl.DataFrame:
         decisions: Rows of `owner_decisions`.
 
     Returns:
-        stage, hosts, left_out: four stages, each a part of the one before, and a row for each of `BRANCHES`,
-        which add up to the last stage. left_out counts the values of evidence or match that end here, most
-        hosts first; null where none do.
+        stage, hosts, left_out: a row for each of `STAGES`. left_out counts the values of evidence or match
+        that end here, most hosts first; null where none do.
     """
-    with_logons = decisions.filter(pl.col("total_events") > 0)
-    named = with_logons.filter(pl.col("evidence").is_in(NAMING))
-    matched = named.filter(match="matched")
-    stages = (
-        ("hosts known", decisions, decisions.filter(total_events=0)["evidence"]),
-        ("with logons", with_logons, with_logons.filter(~pl.col("evidence").is_in(NAMING))["evidence"]),
-        ("one winner", named, named.filter(pl.col("match") != "matched")["match"]),
-        ("one user asset", matched, matched["match"].clear()),
-    )
-    rows = [(stage, frame.height, _counted(left_out)) for stage, frame, left_out in stages]
-    rows += [(words, matched.filter(action=action).height, None) for action, words in BRANCHES.items()]
+    left = left_behind(decisions)
+    rows = [
+        (stage, decisions.filter(holds).height, _counted(left.filter(stage=stage)))
+        for stage, holds in STAGES.items()
+    ]
     return pl.DataFrame(
         rows, schema={"stage": pl.String, "hosts": pl.Int64, "left_out": pl.String}, orient="row"
     )
 
 
-def _counted(reasons: pl.Series) -> str | None:
-    counts = reasons.value_counts().sort("count", reasons.name, descending=[True, False])
-    return ", ".join(f"{reason} {count:,}" for reason, count in counts.iter_rows()) or None
+def left_behind(decisions: pl.DataFrame) -> pl.DataFrame:
+    """Count the hosts that come to a stage and not to the next one, by the reason.
+
+    Args:
+        decisions: Rows of `owner_decisions`.
+
+    Returns:
+        stage (of the first three of `STAGES`), reason (a value of evidence or match), hosts; by stage, most
+        hosts first.
+    """
+    stages = list(STAGES.items())
+    return pl.concat(
+        decisions.filter(holds & ~further)
+        .group_by(stage=pl.lit(stage), reason=column)
+        .agg(hosts=pl.len())
+        .sort("hosts", "reason", descending=[True, False])
+        for column, (stage, holds), (_, further) in zip(_REASONS, stages, stages[1:], strict=False)
+    )
+
+
+def _counted(reasons: pl.DataFrame) -> str | None:
+    counts = reasons.select("reason", "hosts").iter_rows()
+    return ", ".join(f"{reason} {count:,}" for reason, count in counts) or None
 
 
 def owned_percent(decisions: pl.DataFrame, *, written: int = 0) -> float:
@@ -69,9 +102,85 @@ def owned_percent(decisions: pl.DataFrame, *, written: int = 0) -> float:
         decisions: Rows of `owner_decisions`.
         written: Hosts that got an owner since.
     """
-    known = (pl.col("evidence") != "unreadable_asset") | pl.col("existing_owner").is_not_null()
-    hosts = decisions.drop_nulls("host_id").filter(known)
+    hosts = decisions.drop_nulls("host_id").filter(_OWNER_KNOWN)
     return 100 * (hosts["existing_owner"].count() + written) / max(hosts.height, 1)
+
+
+def current_owners(hosts: pl.DataFrame, writes: pl.LazyFrame) -> pl.DataFrame:
+    """Find who owns each host asset now: as listed, with what was written and undone since.
+
+    Args:
+        hosts: Rows of `inventory_hosts`.
+        writes: Rows of `owner_writes` of all runs.
+
+    Returns:
+        host_id, owner_ids (null: not known), department, criticality, source, since and run_id, as in the
+        view of that name: `source` is `asset-owners` where its last write is what holds.
+    """
+    since = pl.col("since_listed")
+    last = (
+        writes.filter(pl.col("outcome").is_in(["written", "undone"]))
+        .join(hosts.lazy().select("host_id", "listed_at"), on="host_id")
+        .with_columns(since_listed=pl.col("completed_at") >= pl.col("listed_at"))
+        .unnest("new_values", separator="_")
+        .sort("completed_at")
+        .group_by("host_id")
+        .agg(
+            pl.last("completed_at", "run_id"),
+            since.any(),
+            pl.col("new_values_owner").drop_nulls().last().alias("owner"),
+            *(
+                pl.col(f"new_values_{field}").filter(since).drop_nulls().last().alias(f"new_{field}")
+                for field in ("owner", "department", "criticality")
+            ),
+        )
+    )
+    listed, owner, new_owner = pl.col("owner_ids"), pl.col("owner"), pl.col("new_owner")
+    ours = (since | listed.list.contains(owner)).fill_null(value=False)
+    fields = (pl.coalesce(f"new_{field}", field).alias(field) for field in ("department", "criticality"))
+    return (
+        hosts.lazy()
+        .join(last, on="host_id", how="left", maintain_order="left")
+        .select(
+            "host_id",
+            pl.when(new_owner.is_null())
+            .then(listed)
+            .when(new_owner == "")
+            .then(pl.lit([], pl.List(pl.String)))
+            .otherwise(pl.concat_list(new_owner)),
+            *(pl.when(field != "").then(field) for field in fields),
+            source=pl.when(ours).then(pl.lit("asset-owners")).otherwise(pl.lit("inventory")),
+            since=pl.when(ours).then("completed_at").otherwise("listed_at"),
+            run_id=pl.when(ours).then("run_id"),
+        )
+        .collect()
+    )
+
+
+def owned_by_department(decisions: pl.DataFrame, owners: pl.DataFrame) -> pl.DataFrame:
+    """Count the host assets of each department that had an owner when the run decided, and that have one now.
+
+    An asset that cannot be read, and of which no owner is known, is left out.
+
+    Args:
+        decisions: Rows of `owner_decisions`.
+        owners: As `current_owners` finds them.
+
+    Returns:
+        department (null: none), hosts, owned, owned_after; most hosts first.
+    """
+    return (
+        decisions.drop_nulls("host_id")
+        .filter(_OWNER_KNOWN)
+        .join(owners, on="host_id", how="left")
+        .group_by("department")
+        .agg(
+            hosts=pl.len(),
+            owned=pl.col("existing_owner").count(),
+            owned_after=(pl.col("owner_ids").list.len() > 0).sum(),
+        )
+        .sort("hosts", "department", descending=[True, False])
+    )
 
 
 def shares_of_leaders(leaders: pl.DataFrame, *, threshold_percent: int) -> pl.DataFrame:

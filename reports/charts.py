@@ -67,16 +67,17 @@ _PICTURE: Mapping[str, Any] = {
 _PICTURE_WIDTH = 660  # pixels
 
 
-def charts(decisions: pl.DataFrame, days: pl.DataFrame) -> dict[str, dict[str, Any]]:
-    """Describe the plots of the report's page: funnel, shares of the leading users, events by day.
+def charts(decisions: pl.DataFrame, days: pl.DataFrame, coverage: pl.DataFrame) -> dict[str, dict[str, Any]]:
+    """Describe the plots of the report's page: funnel, shares of the leading users, events by day, coverage.
 
     Args:
         decisions: Rows of `owner_decisions`, all of one run.
         days: Rows of `ownership.coverage.events_by_day`.
+        coverage: Rows of the view `coverage`.
 
     Returns:
         Specifications for Vega-Lite, as wide as their place, by the id of that place: `funnel-plot`, and
-        `shares-plot` and `days-plot` where there is something to draw.
+        `shares-plot`, `days-plot` and `coverage-plot` where there is something to draw.
     """
     leaders = decisions.filter(pl.col("total_events") > 0)
     plots = {"funnel-plot": funnel_plot(funnel(decisions))}
@@ -85,6 +86,8 @@ def charts(decisions: pl.DataFrame, days: pl.DataFrame) -> dict[str, dict[str, A
         plots["shares-plot"] = shares_plot(leaders, threshold_percent=threshold)
     if days.height:
         plots["days-plot"] = days_plot(days)
+    if coverage.height > 1:
+        plots["coverage-plot"] = coverage_plot(coverage)
     return {
         place: plot.properties(width="container").configure(**_LOOKS).to_dict()
         for place, plot in plots.items()
@@ -218,6 +221,42 @@ def days_plot(days: pl.DataFrame) -> Plot:
     band = 0.9 if days.height <= _MOST_APART else 1.2  # or light seams show between narrow bars
     bars = base.mark_bar(color=_colour("blue"), width={"band": band}).encode(y=_counts(days["events"]))
     return alt.layer(*([lacking] if lacked else []), bars).properties(height=_DAYS_HEIGHT)
+
+
+def coverage_plot(coverage: pl.DataFrame) -> Plot:
+    """The share of the host assets that have an owner, as each day's runs left it.
+
+    Args:
+        coverage: Rows of the view `coverage` (day, owned_after, host_assets, owned_after_percent).
+    """
+    drawn = coverage.select(
+        "owned_after_percent",
+        instant=pl.col("day").cast(pl.Datetime("ms")).dt.epoch("ms"),  # one instant, whatever the zone
+        tip=pl.format(
+            "{}: {} of {} host assets have an owner, {}%",
+            pl.col("day").cast(pl.String),
+            "owned_after",
+            "host_assets",
+            "owned_after_percent",
+        ),
+    )
+    base = _chart(drawn).encode(
+        x=alt.X(
+            "instant:T",
+            scale=alt.Scale(type="utc"),
+            axis=alt.Axis(format="%d %b %Y", grid=False, labelOverlap=True, labelSeparation=8, tickCount=6),
+        ),
+        y=alt.Y(
+            "owned_after_percent:Q",
+            scale=alt.Scale(domain=[0, 100]),
+            title="host assets with an owner (%)",
+        ),
+        tooltip="tip:N",
+    )
+    line = base.mark_line(interpolate="step-after", color=_colour("green"), strokeWidth=2)
+    return alt.layer(line, base.mark_point(color=_colour("green"), filled=True, size=50)).properties(
+        height=200
+    )
 
 
 def _chart(frame: pl.DataFrame) -> Any:

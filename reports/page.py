@@ -1,12 +1,14 @@
 """One page on what the last run found: HTML that needs no other file and no network.
 
 Names come from logs and from an inventory, so somebody may have chosen them with bad intentions. They are
-escaped wherever they stand, characters that do not print are shown as escapes, no script and no plot holds
-any, and the page's own policy lets a browser run these very scripts and load nothing.
+escaped wherever they stand, characters that do not print are shown as escapes, and no script and no plot
+holds any: the script gets them as JSON, in which nothing can end its element, and shows them as text. The
+page's own policy lets a browser run these very scripts and load nothing.
 """
 
 import base64
 import hashlib
+from collections.abc import Sequence
 from datetime import datetime
 from functools import cache
 from pathlib import Path
@@ -15,15 +17,24 @@ import polars as pl
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
-from ownership.coverage import funnel, owned_percent
+from ownership.codes import EVIDENCE, MATCH
+from ownership.coverage import current_owners, funnel, left_behind, owned_by_department
 from ownership.names import printable
-from ownership.quality import names_without_user
 from reports.charts import charts, script
-
-MOST_ROWS = 2_000
-"""Rows of one table: more make a browser slow, and nobody reads them there."""
-
-LONGEST_NAME = 120
+from reports.page_tables import (
+    changes_table,
+    conflicts_table,
+    departments_table,
+    hosts_table,
+    lacking_days_table,
+    link,
+    logons_of,
+    people_of,
+    people_table,
+    unmatched_table,
+    writes_table,
+)
+from reports.rows import LONGEST_NAME, MOST_ROWS, PAGE_ROWS, Packed
 
 _FOLDER = Path(__file__).parent
 
@@ -34,10 +45,13 @@ def report_page(
     decisions: pl.DataFrame,
     shares: pl.DataFrame,
     matches: pl.DataFrame,
+    hosts: pl.DataFrame,
     users: pl.DataFrame,
     days: pl.DataFrame,
     changes: pl.DataFrame,
     writes: pl.DataFrame,
+    all_writes: pl.LazyFrame,
+    coverage: pl.DataFrame,
     made_at: datetime,
 ) -> str:
     """Make the page.
@@ -47,25 +61,43 @@ def report_page(
         decisions: Rows of `owner_decisions`, all of one run.
         shares: Rows of `host_user_shares` that the run decided on.
         matches: Rows of `username_matches` that the run decided on.
+        hosts: Rows of `inventory_hosts` that the run decided on.
         users: Rows of `inventory_users` that the run decided on.
         days: Rows of `ownership.coverage.events_by_day` for the run's window.
         changes: Rows of `ownership.history.changes_of` of the run.
         writes: Rows of `owner_writes` of the run.
+        all_writes: Rows of `owner_writes` of all runs.
+        coverage: Rows of the view `coverage`.
         made_at: The instant that the page bears.
 
     Returns:
         HTML. It is to be stored as it is: its policy names its scripts by their hashes.
     """
     run = decisions.row(0, named=True) if decisions.height else None
-    conflicts = decisions.filter(action="conflict").sort(
-        "share", "events", "hostname", "host_id", descending=[True, True, False, False]
-    )
-    unmatched = _unmatched(decisions, shares, matches)
     first_run = (
         bool(changes.height)
         and changes["evidence_before"].is_null().all()
         and changes.height == decisions.height
     )
+    planned = writes.filter(outcome="planned").with_columns(
+        outcome=pl.lit("written"), completed_at="intended_at"
+    )
+    owners = current_owners(hosts, pl.concat([all_writes, planned.lazy()]))
+    departments = owned_by_department(decisions, owners)
+    labels = _labels(users)
+    host_table = hosts_table(decisions, owners, pl.concat([all_writes, writes.lazy()]))
+    people = people_of(matches, labels)
+    logons = logons_of(shares, host_table.frame)
+    tables = [
+        host_table,
+        people_table(host_table.frame, logons, people),
+        conflicts_table(host_table.frame),
+        unmatched_table(decisions, shares, matches),
+        changes_table(changes.clear() if first_run else changes, first_run=first_run),
+        writes_table(writes),
+        departments_table(departments),
+        lacking_days_table(days),
+    ]
     vega = Markup(script())  # noqa: S704  (the plotting library, no input)
     own, style = _text("page.js"), _text("page.css")
     return _template().render(
@@ -76,39 +108,31 @@ def report_page(
         vega=vega,
         own=own,
         style=style,
-        plots=charts(decisions, days),
+        plots=charts(decisions, days, coverage),
+        tables={table.name: table for table in tables},
+        filters={one.name: one for one in host_table.filters},
+        packed=Markup(Packed(tables, people, logons).as_json()),  # noqa: S704  (nothing in it ends a script)
+        page_rows=PAGE_ROWS,
         most_rows=MOST_ROWS,
-        hosts=decisions["host_id"].count(),
-        owned_percent=owned_percent(decisions),
+        decisions=decisions.height,
+        owned_percent=_percent(departments, "owned"),
+        owned_after_percent=_percent(departments, "owned_after"),
+        planned=planned.height,
+        written=writes.filter(outcome="written").height,
         events=days["events"].sum(),
         counted=shares["events"].sum(),
         stages=funnel(decisions).to_dicts(),
-        lacking_days=days.filter(pl.col("state") != "ok").to_dicts(),
+        left_behind=left_behind(decisions).to_dicts(),
+        reasons={**EVIDENCE, **MATCH},
         days=days.height,
-        conflicts=conflicts.to_dicts(),
-        unmatched=unmatched.to_dicts(),
         first_run=first_run,
-        changes=[] if first_run else changes.to_dicts(),
-        writes=writes.sort("hostname", "host_id").to_dicts(),
-        labels=_labels(users),
+        labels=labels,
     )
 
 
-def _unmatched(decisions: pl.DataFrame, shares: pl.DataFrame, matches: pl.DataFrame) -> pl.DataFrame:
-    """Add to the names that stand for no one user asset the hosts that stay without an owner for it."""
-    waiting = (
-        decisions.filter(pl.col("match").is_in(["no_user_asset", "ambiguous_user"]))
-        .group_by("username")
-        .agg(hosts_waiting=pl.len())
-    )
-    candidates = matches.filter("decisive").group_by("username").agg(candidate_ids=pl.col("user_id").sort())
-    return (
-        names_without_user(shares, matches)
-        .join(waiting, on="username", how="left", maintain_order="left")
-        .join(candidates, on="username", how="left", maintain_order="left")
-        .with_columns(pl.col("hosts_waiting").fill_null(0))
-        .sort("hosts_waiting", descending=True, maintain_order=True)
-    )
+def _percent(departments: pl.DataFrame, column: str) -> float:
+    owned, hosts = departments.select(pl.sum(column), pl.sum("hosts")).row(0)
+    return 100 * owned / max(hosts, 1)
 
 
 def _labels(users: pl.DataFrame) -> dict[str, str]:
@@ -142,6 +166,9 @@ def _template() -> Template:
         "printable": printable,
         "count": "{:,}".format,
         "instant": _instant,
+        "link": link,
+        "extract": lambda name, row: row[name],
+        "logons": _logons,
     }
     return environment.get_template("page.html")
 
@@ -150,6 +177,13 @@ def _name(text: str) -> Markup:
     """A name as a page may show it: what is written from right to left stays within it."""
     shown = text if len(text) <= LONGEST_NAME else text[:LONGEST_NAME] + "…"
     return Markup("<bdi>{}</bdi>").format(printable(shown))
+
+
+def _logons(values: Sequence[int | None]) -> str:
+    """How many of a host's logons are a user's: `7 of 10 logons on 2 days`."""
+    events, total, days = values
+    on_days = "" if days is None else f" on {days:,} {'day' if days == 1 else 'days'}"
+    return f"{events:,} of {total:,} logons{on_days}"
 
 
 def _instant(instant: datetime) -> str:

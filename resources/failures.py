@@ -53,7 +53,7 @@ def _told(error: BaseException) -> str | None:
         folder = os.environ.get("DAGSTER_HOME") or home() / "dagster"
         message = database_failure(original, "Dagster's records of runs", f"a database below {folder}")
     elif isinstance(error, duckdb.Error):
-        message = f"The catalogue {home() / 'warehouse.duckdb'} cannot be made: {error}"
+        message = damaged_tables() or f"The catalogue {home() / 'warehouse.duckdb'} cannot be made: {error}"
     elif isinstance(error, pl.exceptions.PolarsError):
         message = damaged_tables()
     else:

@@ -14,6 +14,7 @@ from pipelines.cli.stored import stored_tables
 from reports.exports import decisions_csv, decisions_json
 from resources.errors import ConfigurationError
 from resources.settings import Instance
+from resources.store.catalogue import view_rows
 from resources.store.files import replacing
 from resources.store.tables import Tables
 
@@ -61,10 +62,13 @@ def _page(instance: Instance, tables: Tables, decisions: pl.DataFrame) -> str:
         decisions=decisions,
         shares=tables.read("host_user_shares").collect(),
         matches=tables.read("username_matches").collect(),
+        hosts=tables.read("inventory_hosts").collect(),
         users=tables.read("inventory_users").collect(),
         days=events_by_day(days, tables.logon_days(days, run_id=run_id), timezone=instance.scan.timezone),
         changes=changes_of(tables.all_runs("owner_decisions_history"), run_id),
         writes=tables.run_writes(run_id),
+        all_writes=tables.writes(),
+        coverage=view_rows(tables.folder, "coverage"),
         made_at=datetime.now(UTC),
     )
 

@@ -35,9 +35,11 @@ def _from(table: str, columns: str) -> Iterable[tuple[str, str]]:
     return ((column, table) for column in columns.split())
 
 
+# Whether a host has an owner is told by each decision, each plan (also of a run whose decisions are those of
+# the run before, so that the history lacks them) and each write.
 COVERAGE = View(
-    comment="How far the evidence reached: a row for each day on which decisions changed, and for the last "
-    "run; as things stood after the day's last run. A day without a row is like the one before.",
+    comment="How far the evidence reached: a row for each day on which decisions or owners changed, and for "
+    "the last run; as things stood after the day's last run. A day without a row is like the one before.",
     meanings={
         "day": "Day on which a run decided (UTC).",
         "hosts": "Host assets, and host names of the logons that no asset has.",
@@ -52,6 +54,8 @@ COVERAGE = View(
         "owned": "Of host_assets: had an owner when the run decided.",
         "owner_unknown": "Of host_assets: cannot be read, and no owner is known.",
         "owned_percent": "owned / (host_assets - owner_unknown) (percent).",
+        "owned_after": "Of host_assets: have an owner after what runs wrote, or undid, up to that day's end.",
+        "owned_after_percent": "owned_after / (host_assets - owner_unknown) (percent).",
     },
     sql="""\
 WITH decisions AS (
@@ -71,6 +75,22 @@ WITH decisions AS (
     UNION ALL
     SELECT * REPLACE (greatest(next_day, (SELECT day FROM beginning)) AS day), -1 FROM decisions
     WHERE next_day IS NOT NULL
+), owner_states AS (
+    SELECT host_id, decided_at AS instant, 1 AS step,
+           action <> 'gone' AND existing_owner IS NOT NULL AS has_owner
+    FROM owner_decisions_history WHERE host_id IS NOT NULL
+    UNION ALL
+    SELECT host_id, intended_at, 2, false FROM owner_writes
+    WHERE outcome IN ('written', 'failed', 'intended') AND coalesce(old_values.owner, '') = ''
+    UNION ALL
+    SELECT host_id, completed_at, 3, new_values.owner <> '' FROM owner_writes
+    WHERE outcome IN ('written', 'undone') AND new_values.owner IS NOT NULL
+), owner_changes AS (
+    SELECT greatest(CAST(instant AT TIME ZONE 'UTC' AS DATE), (SELECT day FROM beginning)) AS day,
+           CAST(has_owner AS INTEGER) - lag(CAST(has_owner AS INTEGER), 1, 0) OVER (
+               PARTITION BY host_id ORDER BY instant, step
+           ) AS change
+    FROM owner_states
 ), by_day AS (
     SELECT day,
            sum(number) AS hosts,
@@ -86,13 +106,66 @@ WITH decisions AS (
            sum(number) FILTER (evidence = 'unreadable_asset' AND existing_owner IS NULL) AS owner_unknown
     FROM came_and_went WHERE action <> 'gone' GROUP BY day
     UNION ALL BY NAME
+    SELECT day, sum(change) AS owned_after FROM owner_changes GROUP BY day HAVING sum(change) <> 0
+    UNION ALL BY NAME
     SELECT day FROM last_run WHERE day IS NOT NULL
 ), so_far AS (
     SELECT DISTINCT day, CAST(sum(coalesce(COLUMNS(* EXCLUDE day), 0)) OVER (ORDER BY day) AS BIGINT)
     FROM by_day
 )
-SELECT *, round(100 * owned / nullif(host_assets - owner_unknown, 0), 1) AS owned_percent
+SELECT * EXCLUDE owned_after,
+       round(100 * owned / nullif(host_assets - owner_unknown, 0), 1) AS owned_percent,
+       owned_after,
+       round(100 * owned_after / nullif(host_assets - owner_unknown, 0), 1) AS owned_after_percent
 FROM so_far ORDER BY day""",
+)
+
+CURRENT_OWNERS = View(
+    comment="Each host asset and its owner now: as last listed, with what was written and undone since.",
+    meanings=dict(
+        [
+            *_from("inventory_hosts", "host_id"),
+            ("hostname", "First name of the host, as the inventory spells it; null: none."),
+            ("owner_ids", "Ids of the user assets that own the host; empty: no owner; null: not known."),
+            ("owner_emails", "Their e-mail addresses, as far as known."),
+            ("department", "Department of the host."),
+            ("criticality", "Criticality of the host."),
+            ("source", "`asset-owners` where its last write is what holds, otherwise `inventory`."),
+            ("since", "When that was written, or the inventory was listed (UTC)."),
+            ("run_id", "Id of the run that wrote it; null: none of ours."),
+        ]
+    ),
+    sql="""\
+WITH written AS (
+    SELECT owner_writes.*, completed_at >= listed_at AS since_listed
+    FROM owner_writes JOIN inventory_hosts USING (host_id) WHERE outcome IN ('written', 'undone')
+), last_written AS (
+    SELECT host_id, max(completed_at) AS completed_at, arg_max(run_id, completed_at) AS run_id,
+           bool_or(since_listed) AS since_listed, arg_max(new_values.owner, completed_at) AS owner,
+           arg_max(new_values.owner, completed_at) FILTER (since_listed) AS new_owner,
+           arg_max(new_values.department, completed_at) FILTER (since_listed) AS new_department,
+           arg_max(new_values.criticality, completed_at) FILTER (since_listed) AS new_criticality
+    FROM written GROUP BY host_id
+), present AS (
+    SELECT host_id, hostnames[1] AS hostname,
+           CASE WHEN new_owner IS NULL THEN owner_ids WHEN new_owner = '' THEN [] ELSE [new_owner] END
+               AS owner_ids,
+           nullif(coalesce(new_department, department), '') AS department,
+           nullif(coalesce(new_criticality, criticality), '') AS criticality,
+           coalesce(since_listed OR list_contains(owner_ids, owner), false) AS ours,
+           listed_at, completed_at, run_id
+    FROM inventory_hosts LEFT JOIN last_written USING (host_id)
+), emails AS (
+    SELECT host_id, flatten(list(user_email ORDER BY user_id)) AS owner_emails
+    FROM (SELECT host_id, unnest(owner_ids) AS user_id FROM present) JOIN inventory_users USING (user_id)
+    GROUP BY host_id
+)
+SELECT host_id, hostname, owner_ids, coalesce(owner_emails, []) AS owner_emails, department, criticality,
+       CASE WHEN ours THEN 'asset-owners' ELSE 'inventory' END AS source,
+       CASE WHEN ours THEN completed_at ELSE listed_at END AS since,
+       CASE WHEN ours THEN run_id END AS run_id
+FROM present LEFT JOIN emails USING (host_id)
+ORDER BY hostname, host_id""",
 )
 
 CONFLICTS = View(
@@ -222,6 +295,7 @@ ORDER BY coalesce(completed_at, intended_at) DESC, hostname, host_id""",
 VIEWS: Mapping[str, View] = MappingProxyType(
     {
         "coverage": COVERAGE,
+        "current_owners": CURRENT_OWNERS,
         "conflicts": CONFLICTS,
         "unmatched_users": UNMATCHED_USERS,
         "shared_hosts": SHARED_HOSTS,

@@ -1,6 +1,7 @@
 """Each benchmark runs at a tiny size, and its contenders come to the same result; no test looks at a time."""
 
 import json
+import shutil
 from dataclasses import replace
 
 import polars as pl
@@ -8,7 +9,7 @@ import pytest
 import yaml
 
 from assets_defs.checks import asset_checks
-from bench import daily, extraction, inventory, overhead, resolution, results
+from bench import daily, extraction, inventory, overhead, report, resolution, results
 from bench.bare_job import ASSETS
 from bench.results import Experiment, Figure
 from bench.timing import Contender, Sample, Timing, alternate, function
@@ -97,6 +98,13 @@ def test_the_bare_job_has_as_many_assets_and_checks_as_a_run(sandbox, tmp_path):
     assert sum(len(step.check_keys) for step in checks) == overhead.CHECKS
     found = overhead.measure(sandbox, tmp_path / "home", 1)
     assert [len(timing.samples) for timing in found.timings] == [2, 1, 1, 1]
+
+
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="no browser is installed")
+def test_the_report_is_made_and_used(tmp_path):
+    found = report.measure(tmp_path, TINY, 1)
+    assert counts(found, "rows") == [100]
+    assert [figure.unit for figure in found.figures] == ["MB", *["s"] * 6]
 
 
 def test_contenders_that_count_differently_are_refused():

@@ -56,6 +56,14 @@ def test_a_torn_table_is_named_by_each_command_that_reads_it(call, stored, tmp_p
     assert (day in error, torn in error) == (True, True), "all that are damaged, to mend them in one go"
 
 
+@pytest.mark.parametrize("table", ["owner_decisions_history", "owner_writes"])
+def test_a_torn_table_of_other_runs_is_named_by_the_report(call, stored, tmp_path, table):
+    [file] = (tmp_path / "home" / "tables" / "head_office" / table).glob("run*.parquet")
+    (file.parent / "other.parquet").write_bytes(file.read_bytes())
+    torn = tear(file.parent / "other.parquet")
+    assert f"Damaged tables: {torn}. " in error_of(call("report", "--instance", stored))
+
+
 def test_a_table_whose_middle_is_damaged_is_named_as_well(call, stored, tmp_path):
     path = tmp_path / "home" / "tables" / "head_office" / "owner_decisions.parquet"
     content = bytearray(path.read_bytes())

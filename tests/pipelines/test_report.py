@@ -24,7 +24,7 @@ def test_the_page_is_a_file_of_its_owner_alone_and_tells_of_the_last_run(call, s
     html = file.read_text(encoding="utf-8")
     assert "<!doctype html>" in html
     assert "930 logons from 2026-03-01 to 2026-03-30 (30 days)" in html
-    for shown in ("ann@corp.example", "bob@corp.example", "carol", "<b>1st</b> run"):
+    for shown in ("ann@corp.example", "bob@corp.example", "carol", "<b>1st</b> run", "25.0% → 50.0%"):
         assert shown in html
 
 
@@ -43,6 +43,7 @@ def test_the_page_tells_what_has_changed_since_the_run_before(call, stored, tmp_
     assert "<b>1st</b> run" not in html
     assert "<bdi>=cmd()</bdi>" in html
     assert "new host" in html
+    assert "coverage-plot" in html, "there are two days"
 
 
 def test_a_page_is_replaced_where_it_is_asked_for(call, stored, tmp_path):

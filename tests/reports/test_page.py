@@ -1,18 +1,22 @@
 import base64
 import hashlib
+import json
 import re
 from datetime import date, timedelta
 from html.parser import HTMLParser
 
 import polars as pl
 import pytest
+from playwright.sync_api import expect
 
+from ownership.codes import ACTION, EVIDENCE, MATCH, OUTCOME
 from ownership.declaration import empty
 from ownership.history import changed_decisions, changes_of
 from ownership.matching import username_matches
 from ownership.rules import Rules
 from ownership.tables import OwnerDecisionsHistory
 from reports import page as page_module
+from reports import page_tables, rows
 from reports.page import report_page
 from tests.ownership.builders import (
     NOW,
@@ -56,8 +60,27 @@ ASSETS = hosts(
 )
 
 
+COVERAGE = pl.DataFrame(
+    {
+        "day": [FIRST_DAY, FIRST_DAY + timedelta(days=29)],
+        "host_assets": [6, 6],
+        "owned_after": [2, 3],
+        "owned_after_percent": [33.3, 50.0],
+    }
+)
+
+
 def report(
-    logons=LOGONS, people=PEOPLE, assets=ASSETS, *, instance="Demo", days=DAYS, message=None, first=False
+    logons=LOGONS,
+    people=PEOPLE,
+    assets=ASSETS,
+    *,
+    instance="Demo",
+    days=DAYS,
+    coverage=COVERAGE,
+    message=None,
+    outcome="written",
+    first=False,
 ):
     """The page after a second run, before which nobody had an owner, or after the first."""
     shares = shares_of(logons, Rules())
@@ -68,17 +91,23 @@ def report(
     ).with_columns(pl.col("decided_at") - timedelta(days=1), run_id=pl.lit("run-0"))
     before = before.clear() if first else before
     now = changed_decisions(before, decisions, decided_at=NOW, run_id=RUN)
+    writes = plan(decisions, people, assets).with_columns(
+        outcome=pl.lit(outcome), message=pl.lit(message, pl.String)
+    )
+    if outcome != "planned":
+        writes = writes.with_columns(completed_at="intended_at")
     return report_page(
         instance=instance,
         decisions=decisions,
         shares=shares,
         matches=username_matches(shares, people, user_value_field="user_email"),
+        hosts=assets,
         users=people,
         days=days,
         changes=changes_of(pl.concat([before, now]).lazy(), RUN),
-        writes=plan(decisions, people, assets).with_columns(
-            outcome=pl.lit("written"), message=pl.lit(message, pl.String)
-        ),
+        writes=writes,
+        all_writes=writes.filter(pl.col("outcome") != "planned").lazy(),
+        coverage=coverage,
         made_at=NOW,
     )
 
@@ -113,9 +142,10 @@ def rows_of(html, title):
 
 def test_the_tables_hold_what_the_run_found():
     html = report()
+    ann = "ann@corp.example u1"
     assert rows_of(html, "Conflicts") == [
-        ["pc-10 h3", "u9", "ann", "ann@corp.example u1", "100.0%", "100 of 100", "2026-03-02"],
-        ["pc-2 h2", "bob@corp.example u2", "ann", "ann@corp.example u1", "70.0%", "7 of 10", "2026-03-02"],
+        ["pc-10 h3", "u9", f"{ann} ann", "100.0% 100 of 100 logons on 1 day", "2026-03-02"],
+        ["pc-2 h2", "bob@corp.example u2", f"{ann} ann", "70.0% 7 of 10 logons on 1 day", "2026-03-02"],
     ]
     assert rows_of(html, "Unmatched users") == [
         ["kim", "1", "1", "12", "kim u3 kim u4"],
@@ -125,21 +155,41 @@ def test_the_tables_hold_what_the_run_found():
         ["2026-03-10", "3", "hardly any events, or none"],
         ["2026-03-11", "", "not fetched"],
     ]
-    before, now = "matched, write", "matched, conflict"
+    alone, several = EVIDENCE["single_user"], EVIDENCE["majority"]
+    before, now = (f"{MATCH['matched']} {ACTION[action]}" for action in ("write", "conflict"))
     assert rows_of(html, "Changes") == [
-        ["pc-10 h3", f"single user, {before}", f"single user, {now}", "ann@corp.example u1", "u9"],
-        ["pc-2 h2", f"majority, {before}", f"majority, {now}", "ann@corp.example u1", "bob@corp.example u2"],
+        ["pc-2 h2", f"{several} {before}", f"{several} {now}", ann, "bob@corp.example u2"],
+        ["pc-10 h3", f"{alone} {before}", f"{alone} {now}", ann, "u9"],
     ]
     assert rows_of(html, "Writes") == [
-        ["pc-1 h1", "written", "ann@corp.example u1", "Support Sales", "", "2026-03-30 12:00"]
+        ["pc-1 h1", f"written {OUTCOME['written']}", ann, "Support Sales", "", "2026-03-30 12:00"]
     ]
+    assert rows_of(html, "Departments") == [
+        ["no department", "5", "40.0% 2 of 5", "40.0% 2 of 5"],
+        ["Sales", "1", "0.0% 0 of 1", "100.0% 1 of 1"],
+    ]
+    assert rows_of(html, "Hosts")[:3] == [
+        [
+            *("pc-1 h1", ann, f"{alone} {before} {OUTCOME['written']}"),
+            *("ann", "100.0% 9 of 9 logons on 1 day", "2026-03-02"),
+        ],
+        [
+            *("pc-2 h2", "bob@corp.example u2", f"{several} {now}"),
+            *("ann", "70.0% 7 of 10 logons on 1 day", "2026-03-02"),
+        ],
+        [
+            *("pc-4 h4", "none", f"{EVIDENCE['no_majority']} {ACTION['none']}"),
+            *("ann", "60.0% 6 of 10 logons on 1 day", "2026-03-02"),
+        ],
+    ]
+    assert rows_of(html, "People")[0] == [ann, "1", "3", "4", "0"]
     texts = " ".join(text for _, text in Elements(html).texts)
-    for figure in ("6", "2", "33.3%"):
+    for figure in ("6", "2", "33.3% → 50.0%"):
         assert f"<b>{figure}</b>" in html
     assert "2026-03-01 to 2026-03-30 (30 days), 149 of them by users who count, decided" in " ".join(
         texts.split()
     )
-    assert "no majority 1" in texts
+    assert EVIDENCE["no_majority"] in texts
 
 
 HOSTILE = [
@@ -179,8 +229,14 @@ def test_a_hostile_name_is_nothing_but_text(name):
     found, honest = Elements(hostile_report(name)), Elements(hostile_report("ann"))
     assert [tag for tag, _ in found.tags] == [tag for tag, _ in honest.tags]
     assert [sorted(values) for _, values in found.tags] == [sorted(values) for _, values in honest.tags]
-    scripts = [text for tag, text in found.texts if tag == "script"]
-    assert scripts == [text for tag, text in honest.texts if tag == "script"]
+    scripts = [text for tag, text in found.texts if tag == "script" and '"texts":' not in text]
+    assert scripts == [text for tag, text in honest.texts if tag == "script" and '"texts":' not in text]
+    (packed,) = (text for tag, text in found.texts if tag == "script" and '"texts":' in text)
+    assert not set("<>&") & set(packed)
+    assert all(
+        text.isprintable() and len(text) < 10 * page_module.LONGEST_NAME
+        for text in json.loads(packed)["texts"]
+    )
     assert all(text.isprintable() for tag, text in found.texts if tag == "bdi")
     assert max(len(text) for tag, text in found.texts if tag == "bdi") < 2 * page_module.LONGEST_NAME
 
@@ -199,17 +255,40 @@ def test_the_page_needs_nothing_else_and_its_policy_allows_its_own_scripts_only(
             assert base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() in policy
 
 
-def test_a_long_table_is_cut_and_says_so(monkeypatch):
-    monkeypatch.setattr(page_module, "MOST_ROWS", 1)
+def many_hosts(number):
+    """So many hosts, one user each, with numbers in their names."""
+    names = [f"pc-{each}" for each in range(number)]
+    logons = counts(*((name, "ann", 1 + place) for place, name in enumerate(names)))
+    return report(logons, PEOPLE, hosts(*(host(f"h-{name}", name) for name in names)))
+
+
+def test_without_scripts_a_long_table_is_cut_and_says_so():
+    html = many_hosts(250)
+    assert [row[0] for row in rows_of(html, "Hosts")][-1] == "pc-99 h-pc-99"
+    assert len(rows_of(html, "Hosts")) == 100
+    assert "The first 100 of 250." in html
+
+
+def test_a_page_of_too_many_hosts_holds_the_first_and_says_so(monkeypatch):
+    for module in (page_module, page_tables):
+        monkeypatch.setattr(module, "MOST_ROWS", 3)
     html = report()
-    assert len(rows_of(html, "Conflicts")) == 1
-    assert "The first 1 of 2." in html
+    assert [row[0] for row in rows_of(html, "Hosts")] == ["pc-1 h1", "pc-2 h2", "pc-4 h4"]
+    assert "The page holds the first 3 of" in html
+
+
+def test_a_plan_is_told_as_what_would_be():
+    html = report(outcome="planned")
+    assert "<b>33.3% → 50.0%</b>\nwould have an owner" in html
+    assert "<b>1</b> owner planned" in html
+    assert rows_of(html, "Hosts")[0][2].endswith(OUTCOME["planned"])
 
 
 def test_an_asset_without_a_name_is_told_by_its_id():
     html = report(assets=hosts(host("h7", owners=("u9",))))
     (row,) = (row for row in rows_of(html, "Changes") if row[0] == "no host name h7")
-    assert row[1:3] == ["no hostname, none", "no hostname, keep"]
+    reasons = [f"{EVIDENCE['no_hostname']} {ACTION[action]}" for action in ("none", "keep")]
+    assert row[1:3] == reasons
 
 
 def test_a_first_run_has_nothing_to_be_compared_with():
@@ -223,6 +302,7 @@ def test_a_page_about_nothing_says_so():
     assert "The last run knew no host" in html
     assert "Nobody logged on anywhere." in html
     assert html.count('<p class="note">None.</p>') == 3
+    assert "No host is known." in html
 
 
 @pytest.fixture
@@ -261,7 +341,7 @@ def test_tables_are_sorted_by_a_click(opened):
     page = opened(report())
     names = ["pc-10\nh3", "pc-2\nh2"]
     assert column(page, "conflicts", 1) == names
-    host_head = page.get_by_role("columnheader", name="Host", exact=True).first
+    host_head = page.locator("#conflicts th").first
     host_head.get_by_role("button").click()
     assert column(page, "conflicts", 1) == names[::-1]  # 2 comes before 10
     assert host_head.get_attribute("aria-sort") == "ascending"
@@ -281,6 +361,142 @@ def test_tables_are_searched_by_words_in_any_case(opened):
     assert len(column(page, "changes", 1)) == 2
     page.get_by_label("Search: Conflicts").fill("")
     assert len(column(page, "conflicts", 1)) == 2
+
+
+def test_my_machine_is_found_by_a_word_of_it_or_of_its_owner(opened):
+    page = opened(report())
+    for words in ("PC-1 h1", "u1 h1", "ann@ gets h1"):
+        page.get_by_label("Search: Hosts").fill(words)
+        assert column(page, "hosts", 1) == ["pc-1\nh1"]
+    row = page.locator("#hosts tbody tr").inner_text()
+    for told in ("ann@corp.example", EVIDENCE["single_user"], "9 of 9 logons on 1 day", "2026-03-02"):
+        assert told in row
+
+
+def test_pages_of_a_long_table_are_turned_and_sorted_and_searched_as_one(opened):
+    page = opened(many_hosts(250))
+    pager = page.locator("#hosts .pager")
+    assert column(page, "hosts", 1)[-1] == "pc-99\nh-pc-99"
+    for _ in range(2):
+        pager.get_by_role("button", name="Next").click()
+    assert "Rows 201 to 250 of 250" in pager.inner_text()
+    assert pager.get_by_role("button", name="Next").is_disabled()
+    assert column(page, "hosts", 1)[-1] == "pc-249\nh-pc-249"
+    head = page.locator("#hosts th", has_text="Host").get_by_role("button")
+    head.click()
+    head.click()
+    assert column(page, "hosts", 1)[:2] == ["pc-249\nh-pc-249", "pc-248\nh-pc-248"]
+    page.get_by_label("Search: Hosts").fill("pc-24")
+    assert len(column(page, "hosts", 1)) == 11
+    assert not pager.is_visible()
+
+
+def test_each_number_opens_its_rows(opened):
+    page = opened(report())
+    links = page.locator("a[href^='#hosts=']:not(.figures a), a[href='#hosts=host-assets']")
+    assert links.count() == 8 + 3 + 1
+    for link in links.all():
+        number = int(link.inner_text().split()[0])
+        link.click()
+        assert len(column(page, "hosts", 1)) == number, link.get_attribute("href")
+    page.locator(".figures a", has_text="have an owner").click()
+    assert column(page, "hosts", 2) == ["ann@corp.example\nu1", "bob@corp.example\nu2", "u9"]
+    page.locator(".figures a", has_text="owner written").click()
+    assert column(page, "writes", 1) == ["pc-1\nh1"]
+    assert page.get_by_label("Show: Writes").input_value() == "written"
+    page.get_by_label("Show: Hosts").select_option("without-owner")
+    assert column(page, "hosts", 1) == ["pc-4\nh4", "pc-5\nh5", "pc-6\nh6"]
+    assert page.complaints == []
+
+
+def test_of_too_many_logons_each_person_keeps_those_of_most_events_and_the_page_says_so(opened, monkeypatch):
+    monkeypatch.setattr(rows, "MOST_LOGONS", 4)
+    page = opened(report())
+    page.evaluate("location.hash = '#person=u1'")
+    assert person_rows(page, "Logs on to") == ["pc-10"]
+    assert "the hosts that people use most" in page.locator("#person").inner_text()
+
+
+@pytest.mark.parametrize(
+    "names", [["pc2", "PC10", "pc10a", "pc100"], ["", "1", "02", "10", "a", "B", "c1d2", "c1d10"]]
+)
+def test_names_are_sorted_as_people_do(names):
+    assert sorted(set(names), key=rows.natural_order) == names
+
+
+@pytest.mark.parametrize(
+    ("values", "way"),
+    [
+        ([5, 1, 9, 4], list),
+        ([100_000, 100_001, 100_002, 100_003], "steps"),
+        ([100_000, None] * 9, "of"),
+        ([0.5, 0.25], list),
+        ([], list),
+    ],
+)
+def test_columns_are_written_in_the_shortest_way(values, way):
+    written = rows.compact(values)
+    assert way is list or way in written
+    if way is list:
+        assert written == values
+
+
+def person_rows(page, heading):
+    """The hosts that the page of a person shows under a heading."""
+    table = page.locator("#person h3", has_text=heading).locator("xpath=following-sibling::div[1]")
+    return [text.split("\n")[0] for text in table.locator("tbody td:first-child").all_inner_texts()]
+
+
+def test_a_person_is_shown_with_machines_logons_and_what_is_theirs_on_paper(opened):
+    page = opened(report())
+    page.get_by_label("Search: People").fill("bob")
+    page.locator("#people tbody").get_by_role("link").click()
+    assert page.url.endswith("#person=u2")
+    assert page.locator("#person h2").inner_text() == "bob@corp.example"
+    assert "Logs on as bob" in page.locator("#person").inner_text()
+    assert person_rows(page, "Machines") == ["pc-2"]
+    assert person_rows(page, "Logs on to") == ["pc-4", "pc-2"]
+    assert person_rows(page, "On paper") == ["pc-2"]
+    assert "3 of 10 logons on 1 day" in page.locator("#person").inner_text()
+    assert not page.locator("#hosts").is_visible()
+    page.locator("#person").get_by_role("link", name="ann").first.click()
+    assert page.url.endswith("#person=u1")
+    assert person_rows(page, "Machines") == ["pc-1", "pc-2", "pc-10"]
+    assert person_rows(page, "Logs on to") == ["pc-10", "pc-1", "pc-2", "pc-4"]
+    assert person_rows(page, "On paper") == []
+    page.get_by_role("link", name="All people").click()
+    assert page.locator("#hosts").is_visible()
+    assert not page.locator("#person").is_visible()
+    assert page.complaints == []
+
+
+def test_a_link_opens_the_page_of_a_person_and_one_to_nobody_the_report(opened):
+    page = opened(report())
+    for hash_, shown in (("#person=u9", "#person"), ("#person=nobody", "#hosts"), ("#person=%", "#hosts")):
+        page.goto(page.url.partition("#")[0] + hash_)
+        page.reload()
+        assert page.locator(shown).is_visible()
+    assert page.complaints == []
+
+
+def test_plots_of_a_page_that_was_opened_at_a_person_have_their_width_afterwards(opened):
+    page = opened(report())
+    page.goto(page.url + "#person=u1")
+    page.reload()
+    page.get_by_role("link", name="All people").click()
+    expect(page.locator("#funnel-plot svg")).to_have_attribute("width", re.compile(r"^1?\d{3}"))
+
+
+def test_an_account_that_may_be_several_people_leads_to_them_and_back(opened):
+    page = opened(report())
+    page.locator("#unmatched").get_by_role("link", name="kim").first.click()
+    assert page.url.endswith("#account=kim")
+    page.locator("#person").get_by_role("link", name="kim").first.click()
+    assert page.url.endswith("#person=u3")
+    page.locator("#person").get_by_role("link", name="kim").click()
+    assert "may be any of these" in page.locator("#person").inner_text()
+    assert person_rows(page, "Logs on to") == ["pc-6"]
+    assert page.locator("#person").get_by_role("link", name="kim").count() == 2
 
 
 @pytest.mark.parametrize("zone", ["UTC", "America/Los_Angeles", "Pacific/Kiritimati", "America/Santiago"])
@@ -338,6 +554,30 @@ def test_the_page_is_dark_where_the_reader_wants_it_and_light_on_paper(opened):
     assert brightness(opened(report(), color_scheme="light")) > 600
 
 
+def test_on_paper_heads_are_no_buttons_which_a_browser_does_not_repeat_on_each_page(opened):
+    page = opened(many_hosts(250))
+    page.emulate_media(media="print")
+    head = page.locator("#hosts th").first
+    assert not head.get_by_role("button").is_visible()
+    assert head.evaluate("one => getComputedStyle(one, '::before').content") == '"Host"'
+    assert head.evaluate("one => getComputedStyle(one.closest('thead')).display") == "table-header-group"
+    assert "Rows 1 to 100 of 250" in page.locator("#hosts .pager").inner_text()
+
+
+def test_on_paper_addresses_stay_whole(opened):
+    address = "bartholomew.king@corp.example"
+    people = users(user("u1", email=f"ann.{address}"), user("u2", email=address))
+    logons = counts(("pc-1", f"ann.{address}", 3), ("pc-2", address, 3))
+    page = opened(
+        report(logons, people, hosts(host("h1", "pc-1", owners=("u2",)), host("h2", "pc-2"))),
+        viewport={"width": 700, "height": 1000},
+    )
+    page.emulate_media(media="print")
+    for link in page.locator("#hosts, #conflicts").get_by_role("link").all():
+        assert link.evaluate("one => one.getClientRects().length") == 1
+    assert page.evaluate("document.documentElement.scrollWidth") <= 700
+
+
 def test_the_page_fits_a_phone(opened):
     page = opened(report(), viewport={"width": 360, "height": 740}, is_mobile=True, has_touch=True)
     assert page.evaluate("document.documentElement.scrollWidth") == 360
@@ -349,5 +589,5 @@ def test_the_page_fits_a_phone(opened):
 
 def test_without_scripts_the_tables_are_there(opened):
     page = opened(report(), java_script_enabled=False)
-    assert "need JavaScript" in page.locator("header").inner_text()
+    assert "Without JavaScript" in page.locator("header").inner_text()
     assert "pc-10" in page.locator("#conflicts").inner_text()

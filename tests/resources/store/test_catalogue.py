@@ -11,20 +11,20 @@ import duckdb
 import polars as pl
 import pytest
 
-from ownership.coverage import funnel, owned_percent
+from ownership.coverage import current_owners, funnel, owned_percent
 from ownership.declaration import column_descriptions
 from ownership.plan import plan_writes
 from ownership.quality import names_without_user
 from ownership.resolution import resolve
 from ownership.rules import Rules
-from ownership.tables import TABLES
+from ownership.tables import TABLES, OwnerWrites
 from ownership.windows import Window
 from resources.store.catalogue import catalogue_path
 from resources.store.history import delete_outdated_changes
 from resources.store.tables import Tables
 from resources.store.views import VIEWS
 from sandbox.stored_run import store_run
-from tests.ownership.builders import TARGET, counts, host, hosts, user, users
+from tests.ownership.builders import TARGET, counts, host, hosts, table, user, users
 
 SLUG = "corp"
 WINDOW = Window(date(2026, 3, 1), date(2026, 3, 30))
@@ -71,7 +71,7 @@ def instant(day):
 def run(tables, day, *, logons=LOGONS, people=PEOPLE, assets=ASSETS):
     """Decide and publish as a run so many days after the first one would; return its decisions."""
     run_id, at = f"run-{day}".replace(".", "-"), instant(day)
-    listed = hosts(*assets)
+    listed = hosts(*assets).with_columns(listed_at=pl.lit(at, pl.Datetime("us", "UTC")))
     resolved = resolve(
         logons,
         listed,
@@ -176,11 +176,12 @@ def test_folders_that_no_instance_has_are_left_alone(tables, name):
 def test_coverage_counts_as_the_funnel_does(tables):
     decisions = run(tables, 0)
     [row] = ask(tables, "FROM coverage")
-    day, *stages, host_assets, owned, unknown, percent = row
+    day, *stages, host_assets, owned, unknown, percent, after, percent_after = row
     assert day == instant(0).date()
     assert stages == funnel(decisions)["hosts"].to_list() == [13, 11, 8, 5, 1, 1, 2, 1]
     assert (host_assets, owned, unknown) == (12, 5, 0)
     assert percent == round(owned_percent(decisions), 1) == 41.7
+    assert (after, percent_after) == (owned, percent), "nothing was written"
 
 
 def test_coverage_has_a_row_for_each_day_with_changes_and_for_the_last_run(tables):
@@ -329,6 +330,102 @@ def test_the_write_history_shows_before_and_after_the_last_first(tables):
     assert found == [("run-1", "h-new", "written", *values), ("run-0", "h-new", "failed", *values)]
 
 
+def write(tables, day, host_id, outcome="written", *, owner, before=None, run_id=None, **fields):
+    """Store that a run wrote an owner so many days after the first run, or failed to."""
+    values = {"department": None, "criticality": None}
+    row = {
+        "run_id": run_id or f"run-{day}".replace(".", "-"),
+        "host_id": host_id,
+        "hostname": host_id,
+        "outcome": outcome,
+        "old_values": values | {"owner": before},
+        "new_values": values | {"owner": owner} | fields,
+        "intended_at": instant(day),
+        "completed_at": instant(day) + timedelta(minutes=1),
+        "target": TARGET,
+    }
+    tables.append("owner_writes", table(OwnerWrites, row), run_id=row["run_id"])
+
+
+def present_owners(tables):
+    """The rows of the view by host, which must be those that the report is made from."""
+    rows = ask(tables, "SELECT * EXCLUDE (hostname, owner_emails) FROM current_owners")
+    found = {row[0]: row[1:] for row in rows}
+    reported = current_owners(tables.read("inventory_hosts").collect(), tables.writes())
+    assert found == {row[0]: row[1:] for row in reported.iter_rows()}
+    [(after,)] = ask(tables, "SELECT owned_after FROM coverage ORDER BY day DESC LIMIT 1")
+    assert after == sum(bool(row[0]) for row in found.values())
+    return found
+
+
+def test_current_owners_are_those_listed_and_those_written_since(tables):
+    run(tables, 0)
+    assert present_owners(tables)["h-new"] == ([], "Store", None, "inventory", instant(0), None)
+    write(tables, 0, "h-new", owner="u1", department="Sales")
+    now = instant(0) + timedelta(minutes=1)
+    owners = present_owners(tables)
+    assert owners["h-new"] == (["u1"], "Sales", None, "asset-owners", now, "run-0")
+    assert owners["h-two"][0] == ["u2", "u1"]
+    assert ask(tables, "SELECT owned, owned_after, owned_after_percent FROM coverage") == [(5, 6, 50.0)]
+    emails = ask(tables, "SELECT host_id, owner_emails FROM current_owners WHERE owner_ids <> []")
+    assert dict(emails) == {
+        "h-new": ["ann@corp.example"],
+        "h-agreed": ["bob@corp.example"],
+        "h-taken": ["bob@corp.example"],
+        "h-two": ["ann@corp.example", "bob@corp.example"],
+        "h-even": [],
+        "h-kims-too": [],
+    }
+
+
+def test_an_owner_who_was_written_and_is_listed_since_is_still_ours_until_somebody_changes_it(tables):
+    run(tables, 0)
+    write(tables, 0, "h-new", owner="u1")
+    run(tables, 1, assets=[host("h-new", "new", owners=("u1",)), *ASSETS[1:]])
+    assert present_owners(tables)["h-new"][3:] == (
+        "asset-owners",
+        instant(0) + timedelta(minutes=1),
+        "run-0",
+    )
+    run(tables, 2, assets=[host("h-new", "new", owners=("u2",)), *ASSETS[1:]])
+    assert present_owners(tables)["h-new"][3:] == ("inventory", instant(2), None)
+
+
+def test_what_was_undone_has_no_owner_any_more(tables):
+    run(tables, 0)
+    write(tables, 0, "h-new", owner="u1", department="Sales")
+    write(tables, 1, "h-new", "undone", owner="", before="u1", department="Store", run_id="undo")
+    assert present_owners(tables)["h-new"][:4] == ([], "Store", None, "asset-owners")
+    assert ask(tables, "SELECT day, owned, owned_after FROM coverage") == [
+        (instant(0).date(), 5, 6),
+        (instant(1).date(), 5, 5),
+    ]
+
+
+@pytest.mark.parametrize("outcome", ["failed", "intended", "not_written", "owned_meanwhile", "planned"])
+def test_what_was_not_written_changes_no_owner(tables, outcome):
+    run(tables, 0)
+    write(tables, 0, "h-new", outcome, owner="u1")
+    assert present_owners(tables)["h-new"][0] == []
+
+
+def test_an_owner_whom_somebody_took_away_counts_until_the_next_run(tables):
+    """The next decision is as the one before, so that the history has no row for it."""
+    run(tables, 0)
+    write(tables, 0, "h-new", owner="u1")
+    run(tables, 1)
+    write(tables, 1, "h-new", "failed", owner="u1")
+    assert present_owners(tables)["h-new"][0] == []
+    assert ask(tables, "SELECT owned_after FROM coverage ORDER BY day") == [(6,), (5,)]
+
+
+def test_a_host_whose_owner_cannot_be_read_counts_neither_way(tables):
+    odd = host("h3", "ws3") | {"problem": "its field asset_owner holds a dict", "owner_ids": None}
+    run(tables, 0, assets=[host("h1", "ws1", owners=("u1",)), host("h2", "ws2"), odd])
+    assert present_owners(tables)["h3"][0] is None
+    assert ask(tables, "SELECT owned_after, owned_after_percent FROM coverage") == [(1, 50.0)]
+
+
 ANALYST = """
 import json, sys
 import duckdb
@@ -360,6 +457,7 @@ def test_views_work_attached_under_any_name_beside_a_scratch_file(tables, tmp_pa
     mine, *rows, refused = map(json.loads, answered.stdout.splitlines())
     assert mine == [[2]]
     assert dict(rows) == {
-        "coverage": 1, "conflicts": 2, "unmatched_users": 2, "shared_hosts": 2, "write_history": 0,
+        "coverage": 1, "current_owners": 12, "conflicts": 2, "unmatched_users": 2, "shared_hosts": 2,
+        "write_history": 0,
     }  # fmt: skip
     assert "read-only" in refused
