@@ -65,3 +65,21 @@ KIND: Mapping[str, str] = MappingProxyType(
     }
 )
 """What a run did."""
+
+MEASURE: Mapping[str, str] = MappingProxyType(
+    {
+        "people": "Owners that were set by hand.",
+        "future": "Who leads the logons of the days that were held back.",
+    }
+)
+"""What an owner decided on is compared with to tell whether it is right (rules 9)."""
+
+PARTED_BY: Mapping[str, str] = MappingProxyType(
+    {
+        "all": "Not at all: all hosts together.",
+        "share_band": "The leader's share of the logon events.",
+        "active_days": "The leader's days with a logon.",
+        "department": "The department of the user asset decided on.",
+    }
+)
+"""Which parts accuracy is told for."""

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import polars as pl
 
-from ownership.codes import ACTION, EVIDENCE, GONE, MATCH, OUTCOME
+from ownership.codes import ACTION, EVIDENCE, GONE, MATCH, MEASURE, OUTCOME, PARTED_BY
 from ownership.declaration import Instant, Layout, Strings, Table, column, row_rule, table_name
 from ownership.rules import NAMING
 
@@ -442,6 +442,80 @@ ORDER BY completed_at DESC LIMIT 20;"""
     )
 
 
+def _fraction(description: str) -> Any:
+    """A column with a part of a whole, where there is one."""
+    return column(description, ge=0, le=1, nullable=True)
+
+
+class Accuracy(Table):
+    """How often the owner decided on was the right one, by what can be compared, in all and in parts.
+
+    `people` compares with owners that were set by hand, `future` with who leads the logons of the days that
+    were held back (rules 9.1, 9.2). Made by the job for tuning; the interval is Wilson's, 95%.
+    """
+
+    __key__ = ("measure", "by", "value")
+    __reads__ = ("logon_counts", "inventory_hosts", "inventory_users", "owner_decisions", "owner_writes")
+    __query__ = """\
+SELECT measure, "by", value, hosts, right_hosts,
+       round(precision, 3) AS precision, round(low, 3) AS low, round(high, 3) AS high
+FROM {table};"""
+
+    measure: pl.String = column("What was compared with.", codes=MEASURE)
+    by: pl.String = column("What the hosts are parted by.", codes=PARTED_BY)
+    value: pl.String = column("Which part; of all: all.", str_length=_NOT_EMPTY)
+    hosts: pl.Int64 = column("Hosts compared.", ge=0)
+    right_hosts: pl.Int64 = column("Of hosts: the owner decided on is the right one.", ge=0)
+    precision: pl.Float64 = _fraction("right_hosts / hosts (0 to 1); null: fewer than one host compared.")
+    low: pl.Float64 = _fraction("Lower end of its interval.")
+    high: pl.Float64 = _fraction("Upper end of its interval.")
+
+
+class ThresholdBacktest(Table):
+    """What other settings would have led to on the stored evidence: a row for each combination tried.
+
+    Made by the job for tuning. Counts are of hosts as in owner_decisions; precision with its interval as in
+    accuracy, among the hosts that these settings name somebody for.
+    """
+
+    __key__ = ("window_days", "threshold_percent", "min_events", "min_active_days")
+    __reads__ = ("logon_counts", "inventory_hosts", "inventory_users", "owner_decisions", "owner_writes")
+    __query__ = """\
+SELECT threshold_percent, min_active_days, to_write, conflict,
+       people_precision, future_precision
+FROM {table}
+WHERE window_days = 30 AND min_events = 1 ORDER BY ALL;"""
+
+    window_days: pl.Int64 = column("Look-back window (days).", ge=1)
+    threshold_percent: pl.Int64 = column(
+        "Share that a leader among several users must exceed (percent).", ge=50, le=99
+    )
+    min_events: pl.Int64 = column("Fewest logon events of a host that count.", ge=1)
+    min_active_days: pl.Int64 = column("Fewest days with a logon of the leader.", ge=1)
+    hosts_with_evidence: pl.Int64 = column("Hosts with logons in the window.", ge=0)
+    resolved: pl.Int64 = column("Of hosts_with_evidence: the logons name one user.", ge=0)
+    matched: pl.Int64 = column("Of resolved: the user is one user asset.", ge=0)
+    to_write: pl.Int64 = column("Of matched: the host asset has no owner.", ge=0)
+    agree: pl.Int64 = column("Of matched: the host asset has this owner.", ge=0)
+    conflict: pl.Int64 = column("Of matched: the host asset has another owner.", ge=0)
+    people_hosts: pl.Int64 = column("Hosts compared with owners set by hand.", ge=0)
+    people_precision: pl.Float64 = _fraction("Share of them that agree (0 to 1); null: none.")
+    people_low: pl.Float64 = _fraction("Lower end of its interval.")
+    people_high: pl.Float64 = _fraction("Upper end of its interval.")
+    future_hosts: pl.Int64 = column("Hosts compared with the days held back.", ge=0)
+    future_precision: pl.Float64 = _fraction("Share of them whose leader still leads (0 to 1); null: none.")
+    future_low: pl.Float64 = _fraction("Lower end of its interval.")
+    future_high: pl.Float64 = _fraction("Upper end of its interval.")
+    wrong_measure: pl.String = column(
+        "What the next three rest on; null: too few hosts were compared to say.",
+        codes=MEASURE,
+        nullable=True,
+    )
+    wrong: pl.Float64 = column("Owners among to_write expected to be wrong.", ge=0, nullable=True)
+    wrong_low: pl.Float64 = column("Lower end of its interval.", ge=0, nullable=True)
+    wrong_high: pl.Float64 = column("Upper end of its interval.", ge=0, nullable=True)
+
+
 TABLES: Mapping[str, type[Table]] = MappingProxyType(
     {
         table_name(model): model
@@ -455,6 +529,8 @@ TABLES: Mapping[str, type[Table]] = MappingProxyType(
             OwnerDecisions,
             OwnerDecisionsHistory,
             OwnerWrites,
+            Accuracy,
+            ThresholdBacktest,
         )
     }
 )
