@@ -10,7 +10,8 @@ EVIDENCE: Mapping[str, str] = MappingProxyType(
         "excluded_host": "The host name is excluded by exclude_hosts.",
         "hostname_collision": "The short host name stands for hosts of different domains.",
         "no_logons": "Nobody logged on to the host in the window.",
-        "too_few_events": "The host has fewer logon events than min_events.",
+        "too_few_events": "The host has fewer logon events than min_events, or logons of its leading user on "
+        "fewer days than min_active_days.",
         "single_user": "Only one user logged on to the host.",
         "majority": "One of several users has more than the threshold of the logon events.",
         "no_majority": "None of several users has more than the threshold of the logon events.",

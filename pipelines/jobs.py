@@ -7,6 +7,7 @@ import dagster as dg
 
 from assets_defs.run import resource_keys, run_tags
 from assets_defs.sink import apply_op, undo_op
+from assets_defs.tuning import tuning_group
 from resources.settings import BrokenInstance, Instance, named
 
 
@@ -19,6 +20,16 @@ def scan_job(instance: Instance) -> Any:
         instance.slug,
         selection=dg.AssetSelection.groups(instance.slug),
         description=f"Fills in the owners of host assets from the logon events of {instance.name}.",
+        run_tags=run_tags(instance),
+    )
+
+
+def tuning_job(instance: Instance) -> Any:
+    """The job that tells how often the rules are wrong, and what other settings would have led to."""
+    return dg.define_asset_job(
+        tuning_group(instance),
+        selection=dg.AssetSelection.groups(tuning_group(instance)),
+        description=f"Tells how often {instance.name} would be wrong, and what other settings would change.",
         run_tags=run_tags(instance),
     )
 

@@ -8,7 +8,7 @@ from types import MappingProxyType
 import polars as pl
 
 from ownership.leaders import left_out, subjects_of
-from ownership.matching import candidates
+from ownership.matching import candidates, username_matches
 from ownership.rules import Rules
 from ownership.shares import numbered_names
 from ownership.windows import Window
@@ -43,15 +43,21 @@ class Evidence:
 
 
 def evidence_by_day(
-    counts: pl.LazyFrame, hosts: pl.DataFrame, matches: pl.DataFrame, *, rules: Rules
+    counts: pl.LazyFrame,
+    hosts: pl.DataFrame,
+    users: pl.DataFrame,
+    *,
+    rules: Rules,
+    user_value_field: str,
 ) -> Evidence:
     """Count the logons by day, host and user, under the names that the rules compare (rules 1.3 to 1.6).
 
     Args:
         counts: Rows of `logon_counts`.
         hosts: Rows of `inventory_hosts`.
-        matches: Rows of `username_matches` for the users of these counts.
+        users: Rows of `inventory_users`.
         rules: The instance's rules; what they exclude is left out.
+        user_value_field: Name of the field that `user_value` of the users holds.
     """
     columns = ("document_hostname", "document_username")
     spelled = (
@@ -85,6 +91,7 @@ def evidence_by_day(
         .agg(pl.sum("events"))
         .collect(engine="streaming")
     )
+    matches = username_matches(user_numbers, users, user_value_field=user_value_field)
     resolved = candidates(matches.lazy()).select("username", "resolved_owner")
     return Evidence(
         days,

@@ -9,14 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ownership.declaration import validated
-from ownership.matching import username_matches
 from ownership.rules import Rules
 from ownership.tables import Accuracy, ThresholdBacktest
 from ownership.tuning.accuracy import accuracy, decided, decided_before, owners_set_by_hand, wilson
 from ownership.tuning.backtest import Grid, grid, threshold_backtest
 from ownership.tuning.evidence import evidence_by_day
 from tests import examples
-from tests.ownership.builders import NOW, PEOPLE, WINDOW, counts, decide, host, hosts, plan, shares_of
+from tests.ownership.builders import NOW, PEOPLE, WINDOW, counts, decide, host, hosts, plan
 
 LAST = WINDOW.last
 EARLY, LATE = LAST - timedelta(days=12), LAST - timedelta(days=3)
@@ -25,8 +24,7 @@ NO_WRITES = plan(decide(counts(), PEOPLE, hosts()), PEOPLE, hosts())
 
 
 def evidence_of(logons, assets, rules=RULES, people=PEOPLE):
-    matches = username_matches(shares_of(logons, rules), people, user_value_field="user_email")
-    return evidence_by_day(logons, assets, matches, rules=rules)
+    return evidence_by_day(logons, assets, people, rules=rules, user_value_field="user_email")
 
 
 def accuracy_of(logons, assets, writes=NO_WRITES, rules=RULES):

@@ -1,0 +1,56 @@
+"""The whole way from stored tables to the tables of tuning, in one call."""
+
+from datetime import date
+
+import polars as pl
+
+from ownership.rules import Rules
+from ownership.tuning.accuracy import HOLDOUT_DAYS, accuracy, decided, decided_before, owners_set_by_hand
+from ownership.tuning.backtest import grid, threshold_backtest
+from ownership.tuning.evidence import evidence_by_day
+from ownership.windows import Window
+
+
+def tuning_tables(
+    counts: pl.LazyFrame,
+    hosts: pl.DataFrame,
+    users: pl.DataFrame,
+    writes: pl.DataFrame,
+    *,
+    rules: Rules,
+    user_value_field: str,
+    window: Window,
+    stored_days: int,
+    last_settled: date,
+) -> dict[str, pl.DataFrame]:
+    """Tell how often the rules are wrong, and what other settings would have led to.
+
+    Args:
+        counts: Rows of `logon_counts`: of the longest window to try, and of the days held back before it.
+        hosts: Rows of `inventory_hosts`.
+        users: Rows of `inventory_users`.
+        writes: Rows of `owner_writes` of all runs on the target.
+        rules: The instance's rules.
+        user_value_field: Name of the field that `user_value` of the users holds.
+        window: The look-back window of the last decisions.
+        stored_days: Days that are stored without a gap, up to the last one of the window.
+        last_settled: The last day that nothing late arrives for any more.
+
+    Returns:
+        Rows of `accuracy` and `threshold_backtest`, by name of the table.
+    """
+    evidence = evidence_by_day(counts, hosts, users, rules=rules, user_value_field=user_value_field)
+    by_hand = owners_set_by_hand(hosts, writes)
+    now = decided(evidence, window, by_hand)
+    before = decided_before(evidence, last=last_settled, days=window.days, holdout_days=HOLDOUT_DAYS)
+    return {
+        "accuracy": accuracy(now, before, users, rules=rules),
+        "threshold_backtest": threshold_backtest(
+            evidence,
+            by_hand,
+            rules=rules,
+            tried=grid(rules, lookback_days=window.days, stored_days=stored_days),
+            last=window.last,
+            last_settled=last_settled,
+        ),
+    }
