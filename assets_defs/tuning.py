@@ -3,7 +3,6 @@
 Nothing of it decides or writes; it is a job of its own, so that the daily run is no slower for it.
 """
 
-from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 
 import dagster as dg
@@ -23,38 +22,33 @@ from resources.store.tables import Tables
 TABLES_OF_TUNING = ("accuracy", "threshold_backtest")
 
 
-def tuning_group(instance: Instance) -> str:
-    """The asset group, and the job, of an instance's tuning."""
-    return named(instance, "tuning")
+def tuning_specs(instance: Instance) -> list[dg.AssetSpec]:
+    """Declare the tables of tuning, which `tuning_op` stores."""
+    return [
+        dg.AssetSpec(
+            **asset_arguments(instance, table, kinds={"polars"}, group=named(instance, "tuning")),
+            deps=source_keys(instance, table),
+        )
+        for table in TABLES_OF_TUNING
+    ]
 
 
-def tuning_assets(instance: Instance) -> dg.AssetsDefinition:
-    """Define the tables of tuning: one step makes them, for they rest on one reading of the evidence."""
+def tuning_op(instance: Instance) -> dg.OpDefinition:
+    """Define the op that makes the tables of tuning: all of them rest on one reading of the evidence."""
+    resource = resource_keys(instance).tables
 
-    @dg.multi_asset(
-        name=named(instance, "try_settings"),
-        specs=[
-            dg.AssetSpec(
-                **asset_arguments(instance, table, kinds={"polars"}, group=tuning_group(instance)),
-                deps=source_keys(instance, table),
-            )
-            for table in TABLES_OF_TUNING
-        ],
-        required_resource_keys={resource_keys(instance).tables},
-    )
-    def try_settings(context: dg.AssetExecutionContext) -> Iterator[dg.MaterializeResult]:
-        tables: Tables = getattr(context.resources, resource_keys(instance).tables)
+    @dg.op(name=named(instance, "try_settings"), required_resource_keys={resource})
+    def try_settings(context: dg.OpExecutionContext) -> None:
+        tables: Tables = getattr(context.resources, resource)
         with as_dagster_failure():
             tables.prepare()
             made = tuned(instance, tables)
             for table, frame in made.items():
                 tables.write(table, frame, run_id=context.run.run_id, publish=True)
-        metadata = {"accuracy": {"precision": examples(made["accuracy"].filter(by="all"))}}
+        shown = {"accuracy": {"precision": examples(made["accuracy"].filter(by="all"))}}
         for table, frame in made.items():
-            yield dg.MaterializeResult(
-                asset_key=asset_key(instance, table),
-                metadata=table_metadata(instance, table, rows=frame.height, **metadata.get(table, {})),
-            )
+            metadata = table_metadata(instance, table, rows=frame.height, **shown.get(table, {}))
+            context.log_event(dg.AssetMaterialization(asset_key(instance, table), metadata=metadata))
 
     return try_settings
 

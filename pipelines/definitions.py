@@ -12,9 +12,9 @@ from assets_defs.checks import asset_checks
 from assets_defs.evidence import logon_assets, shares_asset
 from assets_defs.inventory import inventory_assets
 from assets_defs.owners import owner_assets
-from assets_defs.run import resource_keys, scan_resources
+from assets_defs.run import scan_resources
 from assets_defs.sink import sink_asset
-from assets_defs.tuning import tuning_assets
+from assets_defs.tuning import tuning_specs
 from pipelines.console import console
 from pipelines.jobs import apply_job, broken_job, scan_job, tuning_job, undo_job
 from pipelines.schedules import scan_schedule
@@ -87,17 +87,14 @@ def _instance_definitions(instance: Instance, tables: Tables, overrides: Mapping
         sink_asset(instance),
     ]
     equipped = dg.with_resources([*checks, *assets], resources)
-    # By itself: its launchpad has none of the options of a scan.
-    tables_key = resource_keys(instance).tables
-    tuning = dg.with_resources([tuning_assets(instance)], {tables_key: resources[tables_key]})
     return dg.Definitions(
-        assets=[*equipped[len(checks) :], *tuning],
+        assets=[*equipped[len(checks) :], *tuning_specs(instance)],
         asset_checks=equipped[: len(checks)],
         jobs=[
             scan_job(instance),
             apply_job(instance, resources),
             undo_job(instance, resources),
-            tuning_job(instance),
+            tuning_job(instance, resources),
         ],
         schedules=[scan_schedule(instance, tables)] if instance.scan.schedule else [],
     )

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import polars as pl
 
-from assets_defs.tuning import tuning_group
 from ownership.names import printable
 from pipelines.cli.errors import print_error
 from pipelines.cli.run import NO_OVERRIDES, Overrides, errors, execute
 from pipelines.cli.stored import stored_tables
 from reports.tuning import as_values, best_line, in_words, line_of
+from resources.settings import named
 
 
 def tune(path: Path, *, target_precision: float, as_json: bool, overrides: Overrides | None = None) -> int:
@@ -27,7 +27,7 @@ def tune(path: Path, *, target_precision: float, as_json: bool, overrides: Overr
         AssetOwnersError: no run has decided anything yet.
     """
     instance, tables = stored_tables(path)
-    result = execute(instance, tuning_group(instance), {}, overrides=overrides or NO_OVERRIDES)
+    result = execute(instance, named(instance, "tuning"), {}, overrides=overrides or NO_OVERRIDES)
     for error in errors(result):
         print_error(error)
     if not result.success:
