@@ -19,7 +19,7 @@ from resources.errors import AssetOwnersError
 from resources.settings import Instance, named
 from resources.store.tables import Tables
 
-TABLES_OF_TUNING = ("accuracy", "threshold_backtest")
+TABLES_OF_TUNING = ("accuracy", "threshold_backtest", "host_profiles", "account_profiles")
 
 
 def tuning_specs(instance: Instance) -> list[dg.AssetSpec]:

@@ -84,3 +84,27 @@ PARTED_BY: Mapping[str, str] = MappingProxyType(
     }
 )
 """Which parts accuracy is told for."""
+
+HOST_KIND: Mapping[str, str] = MappingProxyType(
+    {
+        "personal": "One user's: the only one, or the one with more than the threshold.",
+        "shared": "Several users', none of whom has more than the threshold.",
+        "kiosk": "A kiosk, a lab or another machine that anybody uses.",
+        "server": "A server or domain controller.",
+        "collector": "What collects the events of other machines.",
+        "unknown": "No user logs on, and nothing else speaks for a kind.",
+    }
+)
+"""What kind of machine a host is."""
+
+ACCOUNT_KIND: Mapping[str, str] = MappingProxyType(
+    {
+        "person": "A person's: a user asset has the name.",
+        "administrator": "An administrator's, besides the one that the person works with.",
+        "service": "A service's.",
+        "computer": "A computer's.",
+        "built_in": "Made by Windows or a Microsoft product.",
+        "unknown": "Nothing speaks for a kind.",
+    }
+)
+"""What kind of account a user name is."""

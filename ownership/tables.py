@@ -10,7 +10,17 @@ from typing import Annotated, Any
 
 import polars as pl
 
-from ownership.codes import ACTION, EVIDENCE, GONE, MATCH, MEASURE, OUTCOME, PARTED_BY
+from ownership.codes import (
+    ACCOUNT_KIND,
+    ACTION,
+    EVIDENCE,
+    GONE,
+    HOST_KIND,
+    MATCH,
+    MEASURE,
+    OUTCOME,
+    PARTED_BY,
+)
 from ownership.declaration import Instant, Layout, Strings, Table, column, row_rule, table_name
 from ownership.rules import NAMING
 
@@ -516,6 +526,60 @@ WHERE window_days = 30 AND min_events = 1 ORDER BY ALL;"""
     wrong_high: pl.Float64 = column("Upper end of its interval.", ge=0, nullable=True)
 
 
+class HostProfiles(Table):
+    """What kind of machine a host is, by its name and by who logs on to it; made by the job for tuning.
+
+    Users are the accounts that are not built-in, a computer's or a service's; nobody is left out. The rules
+    that lead to a kind are in docs/tuning.md.
+    """
+
+    __key__ = ("hostname", "host_id")
+    __reads__ = ("logon_counts", "inventory_hosts", "owner_decisions")
+    __query__ = """\
+SELECT kind, count(*) AS hosts, round(avg(users), 1) AS users, round(avg(entropy), 2) AS entropy
+FROM {table}
+GROUP BY kind ORDER BY hosts DESC;"""
+
+    host_id: pl.String = column("Id of the host asset; null: no asset has the name.", nullable=True)
+    hostname: pl.String = column("First name of the host, as compared.", nullable=True)
+    kind: pl.String = column("What kind of machine.", codes=HOST_KIND)
+    reasons: Strings = column("What speaks for its kind, the deciding reason first.")
+    users: pl.Int64 = column("Users with logons in the window.", ge=0)
+    active_days: pl.Int64 = column("Days with a logon of any of them.", ge=0)
+    leader_days: pl.Int64 = column("Days with a logon of the one with most events.", ge=0)
+    leader_changes: pl.Int64 = column("How often another user led than on the active day before.", ge=0)
+    logons_a_day: pl.Float64 = column(
+        "Logon events of the users on an average active day; null: no users.", ge=0, nullable=True
+    )
+    entropy: pl.Float64 = column(
+        "How evenly the users share the events: Shannon entropy of their shares divided by the logarithm of "
+        "their number; 0: one user, 1: all have as many.",
+        ge=0,
+    )
+
+
+class AccountProfiles(Table):
+    """What kind of account a user name is, by the name and by what it does; made by the job for tuning.
+
+    Accounts that the instance leaves out are here, too. The rules that lead to a kind are in docs/tuning.md.
+    """
+
+    __key__ = ("username",)
+    __reads__ = ("logon_counts", "inventory_hosts", "inventory_users", "owner_decisions")
+    __query__ = """\
+SELECT username, kind, hosts, active_days, reasons[1] AS reason
+FROM {table}
+WHERE kind <> 'person' ORDER BY hosts DESC LIMIT 20;"""
+
+    username: pl.String = column("Normalised user name.", unique=True, str_length=_NOT_EMPTY)
+    kind: pl.String = column("What kind of account.", codes=ACCOUNT_KIND)
+    reasons: Strings = column("What speaks for its kind, the deciding reason first.")
+    hosts: pl.Int64 = column("Hosts with logons of it in the window.", ge=1)
+    active_days: pl.Int64 = column("Days with a logon of it.", ge=1)
+    hosts_a_day: pl.Float64 = column("Hosts on an average active day.", ge=1)
+    user_assets: pl.Int64 = column("User assets that it may stand for.", ge=0)
+
+
 TABLES: Mapping[str, type[Table]] = MappingProxyType(
     {
         table_name(model): model
@@ -531,6 +595,8 @@ TABLES: Mapping[str, type[Table]] = MappingProxyType(
             OwnerWrites,
             Accuracy,
             ThresholdBacktest,
+            HostProfiles,
+            AccountProfiles,
         )
     }
 )

@@ -1,13 +1,16 @@
 """The whole way from stored tables to the tables of tuning, in one call."""
 
+from dataclasses import replace
 from datetime import date
 
 import polars as pl
 
+from ownership.matching import username_matches
 from ownership.rules import Rules
 from ownership.tuning.accuracy import HOLDOUT_DAYS, accuracy, decided, decided_before, owners_set_by_hand
 from ownership.tuning.backtest import grid, threshold_backtest
 from ownership.tuning.evidence import evidence_by_day
+from ownership.tuning.profiles import account_profiles, host_profiles
 from ownership.windows import Window
 
 
@@ -37,9 +40,14 @@ def tuning_tables(
         last_settled: The last day that nothing late arrives for any more.
 
     Returns:
-        Rows of `accuracy` and `threshold_backtest`, by name of the table.
+        Rows of each table of tuning, by its name.
     """
     evidence = evidence_by_day(counts, hosts, users, rules=rules, user_value_field=user_value_field)
+    in_window = counts.filter(pl.col("day").is_between(window.first, window.last))
+    everybody = replace(rules, exclude_users=(), exclude_hosts=())
+    all_logons = evidence_by_day(in_window, hosts, users, rules=everybody, user_value_field=user_value_field)
+    matches = username_matches(all_logons.users, users, user_value_field=user_value_field)
+    accounts = account_profiles(all_logons, matches)
     by_hand = owners_set_by_hand(hosts, writes)
     now = decided(evidence, window, by_hand)
     before = decided_before(evidence, last=last_settled, days=window.days, holdout_days=HOLDOUT_DAYS)
@@ -53,4 +61,6 @@ def tuning_tables(
             last=window.last,
             last_settled=last_settled,
         ),
+        "host_profiles": host_profiles(all_logons, accounts, threshold_percent=rules.share_threshold_percent),
+        "account_profiles": accounts,
     }
