@@ -19,7 +19,10 @@ from resources.errors import AssetOwnersError
 from resources.settings import Instance, named
 from resources.store.tables import Tables
 
-TABLES_OF_TUNING = ("accuracy", "threshold_backtest", "host_profiles", "account_profiles")
+TABLES_OF_TUNING = (
+    *("accuracy", "threshold_backtest", "host_profiles", "account_profiles"),
+    *("suggestions", "ownership_drift"),
+)
 
 
 def tuning_specs(instance: Instance) -> list[dg.AssetSpec]:
@@ -59,7 +62,12 @@ def tuned(instance: Instance, tables: Tables) -> dict[str, pl.DataFrame]:
     Raises:
         AssetOwnersError: no run has decided anything yet.
     """
-    window = _window_of_last_decisions(instance, tables)
+    decisions = tables.read("owner_decisions").collect()
+    if decisions.is_empty():
+        raise AssetOwnersError(
+            f"{instance.name} has no decisions yet, from which to tell what would change; run it first"
+        )
+    window = Window(*decisions.select("window_from", "window_to").row(0))
     longest = max(*WINDOWS, window.days) + HOLDOUT_DAYS
     earliest = Window(window.last - timedelta(days=longest - 1), window.last)
     stored = tables.logon_days(earliest, run_id=None)
@@ -68,21 +76,13 @@ def tuned(instance: Instance, tables: Tables) -> dict[str, pl.DataFrame]:
         tables.read("inventory_hosts").collect(),
         tables.read("inventory_users").collect(),
         tables.writes().filter(pl.col("target") == instance.target).collect(),
+        decisions,
         rules=instance.rules.as_rules(),
         user_value_field=instance.platform_user_value_field,
         window=window,
         stored_days=_days_to(window.last, stored),
         last_settled=_last_settled(instance, stored, datetime.now(UTC)),
     )
-
-
-def _window_of_last_decisions(instance: Instance, tables: Tables) -> Window:
-    decisions = tables.read("owner_decisions").select("window_from", "window_to").head(1).collect()
-    if decisions.is_empty():
-        raise AssetOwnersError(
-            f"{instance.name} has no decisions yet, from which to tell what would change; run it first"
-        )
-    return Window(*decisions.row(0))
 
 
 def _last_settled(instance: Instance, stored: pl.DataFrame, now: datetime) -> date:

@@ -108,3 +108,20 @@ ACCOUNT_KIND: Mapping[str, str] = MappingProxyType(
     }
 )
 """What kind of account a user name is."""
+
+SUGGESTED: Mapping[str, str] = MappingProxyType(
+    {
+        "rules.exclude_users": "User names that do not count.",
+        "rules.exclude_hosts": "Host names that get no owner.",
+    }
+)
+"""Settings for which values are suggested."""
+
+DRIFT: Mapping[str, str] = MappingProxyType(
+    {
+        "left": "The owner is no user asset any more, or logged on nowhere for 30 days.",
+        "moved": "The logons name somebody else.",
+        "unsupported": "The logons name nobody, and the owner did not log on in the window.",
+    }
+)
+"""Why the evidence no longer supports an owner."""

@@ -13,6 +13,7 @@ import polars as pl
 from ownership.codes import (
     ACCOUNT_KIND,
     ACTION,
+    DRIFT,
     EVIDENCE,
     GONE,
     HOST_KIND,
@@ -20,6 +21,7 @@ from ownership.codes import (
     MEASURE,
     OUTCOME,
     PARTED_BY,
+    SUGGESTED,
 )
 from ownership.declaration import Instant, Layout, Strings, Table, column, row_rule, table_name
 from ownership.rules import NAMING
@@ -580,6 +582,47 @@ WHERE kind <> 'person' ORDER BY hosts DESC LIMIT 20;"""
     user_assets: pl.Int64 = column("User assets that it may stand for.", ge=0)
 
 
+class Suggestions(Table):
+    """A value for the instance file that would change decisions, and how many; made by the job for tuning.
+
+    Each is tried by itself, by deciding again. The effects of several need not add up.
+    """
+
+    __key__ = ("setting", "value")
+    __reads__ = ("logon_counts", "inventory_hosts", "inventory_users", "owner_decisions")
+
+    setting: pl.String = column("The setting, a list, that the value is to be added to.", codes=SUGGESTED)
+    value: pl.String = column("The value.", str_length=_NOT_EMPTY)
+    reason: pl.String = column("Why: what speaks for the kind of the account or of the host.")
+    hosts_resolved: pl.Int64 = column("Hosts for which an owner would be found, and is not now.", ge=0)
+    conflicts_removed: pl.Int64 = column("Conflicts that would be none.", ge=0)
+    owners_lost: pl.Int64 = column("Owners that would be written now, and would not then.", ge=0)
+
+
+class OwnershipDrift(Table):
+    """An owner whom the evidence no longer supports; made by the job for tuning, never written.
+
+    A host with several owners has a row for each, unless one of them is whom the logons name.
+    """
+
+    __key__ = ("host_id", "owner")
+    __reads__ = ("logon_counts", "inventory_hosts", "inventory_users", "owner_decisions")
+    __query__ = """\
+SELECT reason, count(*) AS hosts, median(days) AS median_days
+FROM {table}
+GROUP BY reason ORDER BY hosts DESC;"""
+
+    host_id: pl.String = column("Id of the host asset.", str_length=_NOT_EMPTY)
+    hostname: pl.String = column("First name of the host, as compared; null: it has none.", nullable=True)
+    owner: pl.String = column("Id of the owner that the inventory holds.")
+    reason: pl.String = column("Why the evidence no longer supports the owner.", codes=DRIFT)
+    leader: pl.String = column("User with most events on the host now; null: no logons.", nullable=True)
+    since: pl.Date = column(
+        "The day after the owner's last logon on the host; null: none is stored.", nullable=True
+    )
+    days: pl.Int64 = column("Days from then to the end of the window.", nullable=True)
+
+
 TABLES: Mapping[str, type[Table]] = MappingProxyType(
     {
         table_name(model): model
@@ -597,6 +640,8 @@ TABLES: Mapping[str, type[Table]] = MappingProxyType(
             ThresholdBacktest,
             HostProfiles,
             AccountProfiles,
+            Suggestions,
+            OwnershipDrift,
         )
     }
 )

@@ -5,10 +5,11 @@ from typing import Any
 
 import polars as pl
 
+from ownership.names import printable
 from ownership.rules import Rules
 from ownership.tuning.backtest import FEWEST_COMPARED
 
-TARGET_PRECISION = 0.98
+MOST_SUGGESTIONS = 10
 _SETTINGS = ("threshold_percent", "window_days", "min_events", "min_active_days")
 _MEASURES = {"people": "owners set by hand", "future": "who leads the logons a week later"}
 
@@ -115,6 +116,31 @@ def in_words(lines: pl.DataFrame, rules: Rules, *, window_days: int, target_prec
     if best == now:
         return [*words, "", "These are the present settings."]
     return [*words, "", "Lines for the instance file:", "", *_as_yaml(now, best)]
+
+
+def suggestions_in_words(rows: pl.DataFrame) -> list[str]:
+    """Tell what else could be set, and what each would change by itself.
+
+    Args:
+        rows: Rows of `suggestions`.
+
+    Returns:
+        Lines of text; none without suggestions.
+    """
+    if rows.is_empty():
+        return []
+    lines = ["", "Each of these would change decisions by itself:"]
+    for row in rows.head(MOST_SUGGESTIONS).iter_rows(named=True):
+        effects = (
+            (row["hosts_resolved"], "more hosts get an owner"),
+            (row["conflicts_removed"], "conflicts end"),
+            (row["owners_lost"], "owners are not written"),
+        )
+        told = ", ".join(f"{number:,} {what}" for number, what in effects if number)
+        lines.append(f"  {row['setting']}: {printable(row['value'])}: {told}. {row['reason']}")
+    if rows.height > MOST_SUGGESTIONS:
+        lines.append(f"  … and {rows.height - MOST_SUGGESTIONS} more in the table suggestions")
+    return lines
 
 
 def _as_yaml(now: Mapping[str, Any], best: Mapping[str, Any]) -> list[str]:

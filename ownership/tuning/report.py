@@ -9,8 +9,10 @@ from ownership.matching import username_matches
 from ownership.rules import Rules
 from ownership.tuning.accuracy import HOLDOUT_DAYS, accuracy, decided, decided_before, owners_set_by_hand
 from ownership.tuning.backtest import grid, threshold_backtest
+from ownership.tuning.drift import ownership_drift
 from ownership.tuning.evidence import evidence_by_day
 from ownership.tuning.profiles import account_profiles, host_profiles
+from ownership.tuning.suggestions import suggestions
 from ownership.windows import Window
 
 
@@ -19,6 +21,7 @@ def tuning_tables(
     hosts: pl.DataFrame,
     users: pl.DataFrame,
     writes: pl.DataFrame,
+    decisions: pl.DataFrame,
     *,
     rules: Rules,
     user_value_field: str,
@@ -33,6 +36,7 @@ def tuning_tables(
         hosts: Rows of `inventory_hosts`.
         users: Rows of `inventory_users`.
         writes: Rows of `owner_writes` of all runs on the target.
+        decisions: Rows of `owner_decisions`, the last ones.
         rules: The instance's rules.
         user_value_field: Name of the field that `user_value` of the users holds.
         window: The look-back window of the last decisions.
@@ -51,6 +55,7 @@ def tuning_tables(
     by_hand = owners_set_by_hand(hosts, writes)
     now = decided(evidence, window, by_hand)
     before = decided_before(evidence, last=last_settled, days=window.days, holdout_days=HOLDOUT_DAYS)
+    machines = host_profiles(all_logons, accounts, threshold_percent=rules.share_threshold_percent)
     return {
         "accuracy": accuracy(now, before, users, rules=rules),
         "threshold_backtest": threshold_backtest(
@@ -61,6 +66,8 @@ def tuning_tables(
             last=window.last,
             last_settled=last_settled,
         ),
-        "host_profiles": host_profiles(all_logons, accounts, threshold_percent=rules.share_threshold_percent),
+        "host_profiles": machines,
         "account_profiles": accounts,
+        "suggestions": suggestions(evidence, accounts, machines, rules=rules, window=window),
+        "ownership_drift": ownership_drift(evidence, decisions, hosts, users, window=window),
     }

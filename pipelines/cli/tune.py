@@ -9,7 +9,7 @@ from ownership.names import printable
 from pipelines.cli.errors import print_error
 from pipelines.cli.run import NO_OVERRIDES, Overrides, errors, execute
 from pipelines.cli.stored import stored_tables
-from reports.tuning import as_values, best_line, in_words, line_of
+from reports.tuning import as_values, best_line, in_words, line_of, suggestions_in_words
 from resources.settings import named
 
 
@@ -43,10 +43,11 @@ def tune(path: Path, *, target_precision: float, as_json: bool, overrides: Overr
             "window": {"from": first.isoformat(), "to": last.isoformat(), "days": window_days},
             "now": as_values(now),
             "best": best and as_values(best),
-            "suggestions": [],
+            "suggestions": tables.read("suggestions").collect().to_dicts(),
         }
         print(json.dumps(report))
         return 0
     print(f"{printable(instance.name)}: {first} to {last} ({window_days} days)\n")
     print(*in_words(lines, rules, window_days=window_days, target_precision=target_precision), sep="\n")
+    print(*suggestions_in_words(tables.read("suggestions").collect()), sep="\n")
     return 0

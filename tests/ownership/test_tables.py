@@ -26,9 +26,10 @@ from tests.ownership.builders import (
     users,
 )
 
-LOGONS = counts(("ws1", "alice", 5), ("ws1", "bob", 2))
+LOGONS = counts(("ws1", "alice", 5), ("ws1", "bob", 2), ("ws2", "alice", 5), ("ws2", "svc_x", 5))
 PEOPLE = users(user("u1", email="alice@corp.example"))
 ASSETS = hosts(host("h1", "ws1"))
+OWNED = hosts(host("h1", "ws1", owners=("u9",)))
 SHARES = shares_of(LOGONS, Rules())
 DECISIONS = decide(LOGONS, PEOPLE, ASSETS)
 VALID: dict[str, pl.DataFrame] = {
@@ -48,8 +49,8 @@ VALID: dict[str, pl.DataFrame] = {
     ),
     "owner_writes": plan(DECISIONS, PEOPLE, ASSETS),
     **tuning_tables(
-        LOGONS, ASSETS, PEOPLE, empty(OwnerWrites), rules=Rules(), user_value_field="user_email",
-        window=WINDOW, stored_days=30, last_settled=WINDOW.last,
+        LOGONS, OWNED, PEOPLE, empty(OwnerWrites), decide(LOGONS, PEOPLE, OWNED),
+        rules=Rules(), user_value_field="user_email", window=WINDOW, stored_days=30, last_settled=WINDOW.last,
     ),
 }  # fmt: skip
 
