@@ -73,7 +73,7 @@ MEASURE: Mapping[str, str] = MappingProxyType(
         "future": "Who leads the logons of the days that were held back.",
     }
 )
-"""What an owner decided on is compared with to tell whether it is right (rules 9)."""
+"""What an owner decided on is compared with to tell whether it is right (rules 9.1, 9.2)."""
 
 PARTED_BY: Mapping[str, str] = MappingProxyType(
     {

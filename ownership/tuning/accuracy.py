@@ -1,6 +1,7 @@
 """How often the owner decided on is the right one, by two measures that do not depend on each other.
 
-`people` compares with owners that were set by hand, `future` with who leads the logons afterwards (rules 9).
+`people` compares with owners that were set by hand (rules 9.1), `future` with who leads the logons afterwards
+(rules 9.2).
 """
 
 from collections.abc import Mapping

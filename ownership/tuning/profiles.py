@@ -46,6 +46,7 @@ _SERVICE = (
     r"|[-_.](svc|srv|service|gmsa|batch|task|job|push)\$?$"
     r"|^(sccm|qualys|nessus|veeam|sophos|zabbix|prtg|tenable|rapid7|ansible|jenkins|splunk|backup)"
 )
+_MANAGED_SERVICE = r"^(svc|gmsa)[-_.].*\$$"
 _ADMINISTRATOR = (
     r"^(adm|admin|da|t[012])[-_.]|[-_.](adm|da|t[012])$|admin$|^(administrator|administrador"
     r"|administrateur|administratör|amministratore|root)$"
@@ -74,11 +75,15 @@ def account_profiles(evidence: Evidence, matches: pl.DataFrame) -> pl.DataFrame:
     """
     assets = matches.filter("decisive").group_by("username").agg(user_assets=pl.len().cast(pl.Int64))
     name, hosts, user_assets = pl.col("username"), pl.col("hosts"), pl.col("user_assets")
-    a_day = pl.col("host_days") / pl.col("active_days")
+    a_day, computer = pl.col("host_days") / pl.col("active_days"), name.str.ends_with("$")
     rules = [
         ("built_in", name.str.contains(_BUILT_IN), pl.lit("Windows or a Microsoft product gives this name.")),
-        ("service", name.str.contains(_SERVICE), pl.lit("The name is one that services are given.")),
-        ("computer", name.str.ends_with("$"), pl.lit("The name ends with $, as a computer's does.")),
+        (
+            "service",
+            name.str.contains(_SERVICE) & (~computer | name.str.contains(_MANAGED_SERVICE)),
+            pl.lit("The name is one that services are given."),
+        ),
+        ("computer", computer, pl.lit("The name ends with $, as a computer's does.")),
         (
             "administrator",
             name.str.contains(_ADMINISTRATOR),

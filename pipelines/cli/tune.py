@@ -2,15 +2,16 @@
 
 import json
 from pathlib import Path
-
-import polars as pl
+from typing import Any
 
 from ownership.names import printable
+from ownership.windows import Window
 from pipelines.cli.errors import print_error
 from pipelines.cli.run import NO_OVERRIDES, Overrides, errors, execute
 from pipelines.cli.stored import stored_tables
 from reports.tuning import as_values, best_line, in_words, line_of, suggestions_in_words
-from resources.settings import named
+from resources.settings import Instance, named
+from resources.store.tables import Tables
 
 
 def tune(path: Path, *, target_precision: float, as_json: bool, overrides: Overrides | None = None) -> int:
@@ -32,22 +33,42 @@ def tune(path: Path, *, target_precision: float, as_json: bool, overrides: Overr
         print_error(error)
     if not result.success:
         return 1
-    lines, rules = tables.read("threshold_backtest").collect(), instance.rules.as_rules()
-    first, last = tables.read("owner_decisions").select(pl.first("window_from", "window_to")).collect().row(0)
-    window_days = (last - first).days + 1
     if as_json:
-        now = line_of(lines, rules, window_days=window_days)
-        best = best_line(lines, now, target_precision=target_precision)
-        report = {
-            "instance": instance.name,
-            "window": {"from": first.isoformat(), "to": last.isoformat(), "days": window_days},
-            "now": as_values(now),
-            "best": best and as_values(best),
-            "suggestions": tables.read("suggestions").collect().to_dicts(),
-        }
-        print(json.dumps(report))
-        return 0
-    print(f"{printable(instance.name)}: {first} to {last} ({window_days} days)\n")
-    print(*in_words(lines, rules, window_days=window_days, target_precision=target_precision), sep="\n")
-    print(*suggestions_in_words(tables.read("suggestions").collect()), sep="\n")
+        print(json.dumps(_as_object(instance, tables, target_precision=target_precision)))
+    else:
+        print(*told(instance, tables, target_precision=target_precision), sep="\n")
     return 0
+
+
+def told(instance: Instance, tables: Tables, *, target_precision: float) -> list[str]:
+    """Tell in lines of text what the tables of tuning hold."""
+    window = _window(tables)
+    return [
+        f"{printable(instance.name)}: {window.first} to {window.last} ({window.days} days)",
+        "",
+        *in_words(
+            tables.read("threshold_backtest").collect(),
+            instance.rules.as_rules(),
+            window_days=window.days,
+            target_precision=target_precision,
+        ),
+        *suggestions_in_words(tables.read("suggestions").collect()),
+    ]
+
+
+def _as_object(instance: Instance, tables: Tables, *, target_precision: float) -> dict[str, Any]:
+    lines, window = tables.read("threshold_backtest").collect(), _window(tables)
+    now = line_of(lines, instance.rules.as_rules(), window_days=window.days)
+    best = best_line(lines, now, target_precision=target_precision)
+    return {
+        "instance": instance.name,
+        "window": {"from": window.first.isoformat(), "to": window.last.isoformat(), "days": window.days},
+        "now": as_values(now),
+        "best": best and as_values(best),
+        "suggestions": tables.read("suggestions").collect().to_dicts(),
+    }
+
+
+def _window(tables: Tables) -> Window:
+    """The look-back window of the decisions that the tables of tuning rest on."""
+    return Window(*tables.read("owner_decisions").select("window_from", "window_to").head(1).collect().row(0))

@@ -43,6 +43,8 @@ def profiles_of(*logons, assets=None):
         ("qualys", "service"),
         ("CORP\\svc_ADFS$", "service"),
         ("WS-0815$", "computer"),
+        ("srv-1251$", "computer"),
+        ("BACKUP-01$", "computer"),
         ("Administrator", "administrator"),
         ("adm-kim", "administrator"),
         ("j.admin", "administrator"),
