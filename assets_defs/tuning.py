@@ -21,7 +21,7 @@ from resources.store.tables import Tables
 
 TABLES_OF_TUNING = (
     *("accuracy", "threshold_backtest", "host_profiles", "account_profiles"),
-    *("suggestions", "ownership_drift"),
+    *("suggestions", "ownership_drift", "closest_users"),
 )
 
 

@@ -623,6 +623,26 @@ GROUP BY reason ORDER BY hosts DESC;"""
     days: pl.Int64 = column("Days from then to the end of the window.", nullable=True)
 
 
+class ClosestUsers(Table):
+    """A user asset that a user name without one may mean; made by the job for tuning, never used to write."""
+
+    __key__ = ("username", "user_id")
+    __reads__ = ("logon_counts", "inventory_users", "owner_decisions")
+    __query__ = """\
+SELECT username, user_id, round(score, 2) AS score, reason
+FROM {table} ORDER BY score DESC LIMIT 20;"""
+
+    username: pl.String = column("Normalised user name that is no user asset's.", str_length=_NOT_EMPTY)
+    user_id: pl.String = column("Id of the user asset.", str_length=_NOT_EMPTY)
+    score: pl.Float64 = column(
+        "How close their names are (0 to 1): fixed for each reason; of names spelled alike the share of "
+        "letters that need not be changed (normalised InDel similarity).",
+        gt=0,
+        le=1,
+    )
+    reason: pl.String = column("In what the names differ, so that it was no match.")
+
+
 TABLES: Mapping[str, type[Table]] = MappingProxyType(
     {
         table_name(model): model
@@ -642,6 +662,7 @@ TABLES: Mapping[str, type[Table]] = MappingProxyType(
             AccountProfiles,
             Suggestions,
             OwnershipDrift,
+            ClosestUsers,
         )
     }
 )

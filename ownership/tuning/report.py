@@ -9,6 +9,7 @@ from ownership.matching import username_matches
 from ownership.rules import Rules
 from ownership.tuning.accuracy import HOLDOUT_DAYS, accuracy, decided, decided_before, owners_set_by_hand
 from ownership.tuning.backtest import grid, threshold_backtest
+from ownership.tuning.closest import closest_users
 from ownership.tuning.drift import ownership_drift
 from ownership.tuning.evidence import evidence_by_day
 from ownership.tuning.profiles import account_profiles, host_profiles
@@ -70,4 +71,5 @@ def tuning_tables(
         "account_profiles": accounts,
         "suggestions": suggestions(evidence, accounts, machines, rules=rules, window=window),
         "ownership_drift": ownership_drift(evidence, decisions, hosts, users, window=window),
+        "closest_users": closest_users(accounts, users),
     }

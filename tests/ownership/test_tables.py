@@ -26,7 +26,9 @@ from tests.ownership.builders import (
     users,
 )
 
-LOGONS = counts(("ws1", "alice", 5), ("ws1", "bob", 2), ("ws2", "alice", 5), ("ws2", "svc_x", 5))
+LOGONS = counts(
+    ("ws1", "alice", 5), ("ws1", "bob", 2), ("ws2", "alice", 5), ("ws2", "svc_x", 5), ("ws3", "alice2", 1)
+)
 PEOPLE = users(user("u1", email="alice@corp.example"))
 ASSETS = hosts(host("h1", "ws1"))
 OWNED = hosts(host("h1", "ws1", owners=("u9",)))
