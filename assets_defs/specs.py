@@ -19,11 +19,13 @@ def asset_key(instance: Instance, table: str) -> dg.AssetKey:
     return dg.AssetKey([instance.slug, table])
 
 
-def asset_arguments(instance: Instance, table: str, *, kinds: Iterable[str]) -> dict[str, Any]:
+def asset_arguments(
+    instance: Instance, table: str, *, kinds: Iterable[str], group: str | None = None
+) -> dict[str, Any]:
     """Key, group, owners, description, kinds and metadata of a table's asset, for Dagster's decorators."""
     return {
         "key": asset_key(instance, table),
-        "group_name": instance.slug,
+        "group_name": group or instance.slug,
         "owners": OWNERS,
         "description": inspect.getdoc(TABLES[table]),
         "kinds": {*kinds, "parquet", "duckdb"},

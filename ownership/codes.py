@@ -10,7 +10,8 @@ EVIDENCE: Mapping[str, str] = MappingProxyType(
         "excluded_host": "The host name is excluded by exclude_hosts.",
         "hostname_collision": "The short host name stands for hosts of different domains.",
         "no_logons": "Nobody logged on to the host in the window.",
-        "too_few_events": "The host has fewer logon events than min_events.",
+        "too_few_events": "The host has fewer logon events than min_events, or logons of its leading user on "
+        "fewer days than min_active_days.",
         "single_user": "Only one user logged on to the host.",
         "majority": "One of several users has more than the threshold of the logon events.",
         "no_majority": "None of several users has more than the threshold of the logon events.",
@@ -65,3 +66,62 @@ KIND: Mapping[str, str] = MappingProxyType(
     }
 )
 """What a run did."""
+
+MEASURE: Mapping[str, str] = MappingProxyType(
+    {
+        "people": "Owners that were set by hand.",
+        "future": "Who leads the logons of the days that were held back.",
+    }
+)
+"""What an owner decided on is compared with to tell whether it is right (rules 9.1, 9.2)."""
+
+PARTED_BY: Mapping[str, str] = MappingProxyType(
+    {
+        "all": "Not at all: all hosts together.",
+        "share_band": "The leader's share of the logon events.",
+        "active_days": "The leader's days with a logon.",
+        "department": "The department of the user asset decided on.",
+    }
+)
+"""Which parts accuracy is told for."""
+
+HOST_KIND: Mapping[str, str] = MappingProxyType(
+    {
+        "personal": "One user's: the only one, or the one with more than the threshold.",
+        "shared": "Several users', none of whom has more than the threshold.",
+        "kiosk": "A kiosk, a lab or another machine that anybody uses.",
+        "server": "A server or domain controller.",
+        "collector": "What collects the events of other machines.",
+        "unknown": "No user logs on, and nothing else speaks for a kind.",
+    }
+)
+"""What kind of machine a host is."""
+
+ACCOUNT_KIND: Mapping[str, str] = MappingProxyType(
+    {
+        "person": "A person's: a user asset has the name.",
+        "administrator": "An administrator's, besides the one that the person works with.",
+        "service": "A service's.",
+        "computer": "A computer's.",
+        "built_in": "Made by Windows or a Microsoft product.",
+        "unknown": "Nothing speaks for a kind.",
+    }
+)
+"""What kind of account a user name is."""
+
+SUGGESTED: Mapping[str, str] = MappingProxyType(
+    {
+        "rules.exclude_users": "User names that do not count.",
+        "rules.exclude_hosts": "Host names that get no owner.",
+    }
+)
+"""Settings for which values are suggested."""
+
+DRIFT: Mapping[str, str] = MappingProxyType(
+    {
+        "left": "The owner is no user asset any more, or logged on nowhere for 30 days.",
+        "moved": "The logons name somebody else.",
+        "unsupported": "The logons name nobody, and the owner did not log on in the window.",
+    }
+)
+"""Why the evidence no longer supports an owner."""

@@ -9,6 +9,7 @@ import polars as pl
 
 from ownership.declaration import polars_schema
 from ownership.leaders import hosts_with_leaders
+from ownership.matching import candidates
 from ownership.rules import NAMING, Rules, events_needed, strength_of_leader
 from ownership.tables import OwnerDecisions
 from ownership.windows import Window
@@ -41,17 +42,6 @@ def owner_decisions(
         Rows of `owner_decisions`, sorted by hostname and host_id: one for each host asset, and one for each
         host name of the shares that no host asset has.
     """
-    readable = pl.col("problem").is_null()
-    candidates = (
-        matches.lazy()
-        .filter("decisive")
-        .group_by("username")
-        .agg(
-            pl.coalesce(pl.col("matched_by").filter(readable).first(), pl.first("matched_by")),
-            candidate_ids=pl.col("user_id").sort(),
-            readable=readable.all(),
-        )
-    )
     unreadable = pl.col("problem").is_not_null()
     named = pl.col("evidence").is_in(NAMING)
     candidate_count = pl.col("candidate_ids").list.len()
@@ -66,18 +56,21 @@ def owner_decisions(
             exclude_hosts=rules.exclude_hosts,
         )
         .with_columns(evidence=_first(_evidence(rules)))
-        .join(candidates, on="username", how="left")
-        .with_columns(pl.when(named).then("matched_by"), pl.when(named).then("candidate_ids").fill_null([]))
+        .join(candidates(matches.lazy()), on="username", how="left")
+        .with_columns(
+            pl.when(named).then("matched_by"),
+            pl.when(named).then("resolved_owner"),
+            pl.when(named).then("candidate_ids").fill_null([]),
+        )
         .with_columns(
             match=_first(
                 {
-                    "matched": named & (candidate_count == 1) & pl.col("readable"),
+                    "matched": resolved,
                     "ambiguous_user": named & (candidate_count > 0),
                     "no_user_asset": named,
                 }
             )
         )
-        .with_columns(resolved_owner=pl.when(match="matched").then(pl.col("candidate_ids").list.first()))
         .with_columns(
             action=_first(
                 {

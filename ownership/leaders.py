@@ -35,10 +35,11 @@ def hosts_with_leaders(
         user_count, runner_up_username, runner_up_events. Without logons counts are 0 and the rest is null.
     """
     leaders = _leaders(shares, of="hostname").collect(engine="streaming").lazy()
-    subjects = _subjects(leaders, hosts, short=short).collect(engine="streaming").lazy()
+    subjects = subjects_of(leaders, hosts, short=short).collect(engine="streaming").lazy()
     names = subjects.explode("hostnames").select("subject", hostname="hostnames")
-    left_out = (
-        names.join(_left_out(shares, hosts, short=short, exclude_hosts=exclude_hosts), on="hostname")
+    spellings = shares.filter(pl.col("rank") == 1).select(full="hostname_spellings")
+    barred = (
+        names.join(left_out(spellings, hosts, short=short, exclude_hosts=exclude_hosts), on="hostname")
         .group_by("subject")
         .agg(pl.any("excluded", "collides"))
     )
@@ -50,7 +51,7 @@ def hosts_with_leaders(
         parts.append(_with_leaders_under_all_names(several.lazy(), shares, counts))
     return (
         pl.concat(parts, how="diagonal")
-        .join(left_out, on="subject", how="left")
+        .join(barred, on="subject", how="left")
         .with_columns(
             pl.col("excluded", "collides").fill_null(value=False),
             pl.col("events", "total_events", "user_count").fill_null(0),
@@ -85,8 +86,14 @@ def _with_leaders_under_all_names(
     return subjects.join(leaders, on="subject", how="left")
 
 
-def _subjects(leaders: pl.LazyFrame, hosts: pl.LazyFrame, *, short: bool) -> pl.LazyFrame:
-    """Number the subjects: subject, host_id, owner_ids, problem, hostnames (as compared), hostname."""
+def subjects_of(logons: pl.LazyFrame, hosts: pl.LazyFrame, *, short: bool) -> pl.LazyFrame:
+    """Number the subjects: subject, host_id, owner_ids, problem, hostnames (as compared), hostname.
+
+    Args:
+        logons: hostname, normalised, of the hosts with logons; each once.
+        hosts: Rows of `inventory_hosts`.
+        short: Whether host names are compared without their domain part.
+    """
     normalised = normalise_hostname(pl.element(), short=short)
     assets = hosts.select(
         "host_id",
@@ -97,7 +104,7 @@ def _subjects(leaders: pl.LazyFrame, hosts: pl.LazyFrame, *, short: bool) -> pl.
         .list.eval(normalised.drop_nulls().unique(maintain_order=True))
         .fill_null([]),
     )
-    without_asset = leaders.join(
+    without_asset = logons.join(
         assets.select(hostname="hostnames").explode("hostname"), on="hostname", how="anti"
     ).select(
         host_id=pl.lit(None, pl.String),
@@ -109,20 +116,24 @@ def _subjects(leaders: pl.LazyFrame, hosts: pl.LazyFrame, *, short: bool) -> pl.
     return subjects.with_columns(hostname=pl.col("hostnames").list.first())
 
 
-def _left_out(
-    shares: pl.LazyFrame, hosts: pl.LazyFrame, *, short: bool, exclude_hosts: Sequence[str]
+def left_out(
+    spellings: pl.LazyFrame, hosts: pl.LazyFrame, *, short: bool, exclude_hosts: Sequence[str]
 ) -> pl.LazyFrame:
     """Find host names that must not name an owner, and why: hostname (as compared), excluded, collides.
 
     Names collide when the documents, or the assets, hold two with a domain part that shorten to one; a bare
     name beside one with a domain part is no second host (rules 1.4). Whole names never collide.
+
+    Args:
+        spellings: full, lists of the spellings of each host name with logons.
+        hosts: Rows of `inventory_hosts`.
+        short: Whether host names are compared without their domain part.
+        exclude_hosts: Wildcards for whole or short host names.
     """
     if not short and not exclude_hosts:
         return pl.LazyFrame(schema={"hostname": pl.String, "excluded": pl.Boolean, "collides": pl.Boolean})
     assets = hosts.select(pl.lit("assets").alias("side"), full="hostnames")
-    documents = shares.filter(pl.col("rank") == 1).select(
-        pl.lit("documents").alias("side"), full="hostname_spellings"
-    )
+    documents = spellings.select(pl.lit("documents").alias("side"), "full")
     return (
         pl.concat([assets, documents])
         .explode("full")

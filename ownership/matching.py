@@ -11,6 +11,32 @@ FIELDS = ("user_email", "directory_user_sam_account_name", "directory_user_surna
 """The fields that are always compared, in the order in which they decide (rules 2.1)."""
 
 
+def candidates(matches: pl.LazyFrame) -> pl.LazyFrame:
+    """Gather the user assets that each user name may stand for (rules 2.1).
+
+    Args:
+        matches: Rows of `username_matches`.
+
+    Returns:
+        username, matched_by, candidate_ids (sorted), readable (whether all of them are), resolved_owner (the
+        one, if there is one and it can be read).
+    """
+    readable = pl.col("problem").is_null()
+    ids = pl.col("candidate_ids")
+    return (
+        matches.filter("decisive")
+        .group_by("username")
+        .agg(
+            pl.coalesce(pl.col("matched_by").filter(readable).first(), pl.first("matched_by")),
+            candidate_ids=pl.col("user_id").sort(),
+            readable=readable.all(),
+        )
+        .with_columns(
+            resolved_owner=pl.when((ids.list.len() == 1) & pl.col("readable")).then(ids.list.first())
+        )
+    )
+
+
 def username_matches(shares: pl.DataFrame, users: pl.DataFrame, *, user_value_field: str) -> pl.DataFrame:
     """Look every user name of the evidence up in the user assets (rules 2.1, 2.7).
 

@@ -39,7 +39,34 @@ def host_user_shares(counts: pl.LazyFrame, *, rules: Rules) -> pl.DataFrame:
         .collect(engine="streaming")
         .lazy()
     )
-    # A name is normalised once and gets a number, too: numbers are grouped and sorted in a third of the time.
+    hosts, users = numbered_names(pairs, rules=rules)
+    host_names = hosts.group_by("host", maintain_order=True).agg(pl.first("hostname"), host.cast(pl.String))
+    user_names = users.unique("user", maintain_order=True)
+    return (
+        ranked(_counted(counts, pairs, hosts, users), by="host", then="user")
+        .with_columns(
+            hostname=_named(host_names["hostname"], by="host"),
+            hostname_spellings=_named(host_names["document_hostname"], by="host"),
+            username=_named(user_names["username"], by="user"),
+        )
+        .select(*polars_schema(HostUserShares))
+        # Streaming returns chunks; of lists in one piece, writing Parquet copies all for each row group.
+        .collect(engine="streaming")
+    )
+
+
+def numbered_names(pairs: pl.LazyFrame, *, rules: Rules) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Normalise each name once and give it a number: numbers are grouped and sorted in a third of the time.
+
+    Args:
+        pairs: document_hostname, document_username (categories).
+        rules: The instance's rules.
+
+    Returns:
+        document_hostname, hostname, host, host_alone; and document_username, username, user, user_alone,
+        without excluded users. Numbers are in the order of names; `alone` tells names with one spelling.
+    """
+    host, user = pl.col("document_hostname"), pl.col("document_username")
     hosts = _numbered(
         pairs.select(host.unique()).with_columns(
             hostname=normalise_hostname(host.cast(pl.String), short=rules.short_hostnames)
@@ -55,19 +82,7 @@ def host_user_shares(counts: pl.LazyFrame, *, rules: Rules) -> pl.DataFrame:
         ),
         number="user",
     )
-    host_names = hosts.group_by("host", maintain_order=True).agg(pl.first("hostname"), host.cast(pl.String))
-    user_names = users.unique("user", maintain_order=True)
-    return (
-        ranked(_counted(counts, pairs, hosts, users), by="host", then="user")
-        .with_columns(
-            hostname=_named(host_names["hostname"], by="host"),
-            hostname_spellings=_named(host_names["document_hostname"], by="host"),
-            username=_named(user_names["username"], by="user"),
-        )
-        .select(*polars_schema(HostUserShares))
-        # Streaming returns chunks; of lists in one piece, writing Parquet copies all for each row group.
-        .collect(engine="streaming")
-    )
+    return hosts, users
 
 
 def _numbered(names: pl.LazyFrame, *, number: str) -> pl.DataFrame:

@@ -10,7 +10,19 @@ from typing import Annotated, Any
 
 import polars as pl
 
-from ownership.codes import ACTION, EVIDENCE, GONE, MATCH, OUTCOME
+from ownership.codes import (
+    ACCOUNT_KIND,
+    ACTION,
+    DRIFT,
+    EVIDENCE,
+    GONE,
+    HOST_KIND,
+    MATCH,
+    MEASURE,
+    OUTCOME,
+    PARTED_BY,
+    SUGGESTED,
+)
 from ownership.declaration import Instant, Layout, Strings, Table, column, row_rule, table_name
 from ownership.rules import NAMING
 
@@ -442,6 +454,195 @@ ORDER BY completed_at DESC LIMIT 20;"""
     )
 
 
+def _fraction(description: str) -> Any:
+    """A column with a part of a whole, where there is one."""
+    return column(description, ge=0, le=1, nullable=True)
+
+
+class Accuracy(Table):
+    """How often the owner decided on was the right one, by what can be compared, in all and in parts.
+
+    `people` compares with owners that were set by hand, `future` with who leads the logons of the days that
+    were held back (rules 9.1, 9.2). Made by the job for tuning; the interval is Wilson's, 95%.
+    """
+
+    __key__ = ("measure", "by", "value")
+    __reads__ = ("logon_counts", "inventory_hosts", "inventory_users", "owner_decisions", "owner_writes")
+    __query__ = """\
+SELECT measure, "by", value, hosts, right_hosts,
+       round(precision, 3) AS precision, round(low, 3) AS low, round(high, 3) AS high
+FROM {table};"""
+
+    measure: pl.String = column("What was compared with.", codes=MEASURE)
+    by: pl.String = column("What the hosts are parted by.", codes=PARTED_BY)
+    value: pl.String = column("Which part; of all: all.", str_length=_NOT_EMPTY)
+    hosts: pl.Int64 = column("Hosts compared.", ge=0)
+    right_hosts: pl.Int64 = column("Of hosts: the owner decided on is the right one.", ge=0)
+    precision: pl.Float64 = _fraction("right_hosts / hosts (0 to 1); null: fewer than one host compared.")
+    low: pl.Float64 = _fraction("Lower end of its interval.")
+    high: pl.Float64 = _fraction("Upper end of its interval.")
+
+
+class ThresholdBacktest(Table):
+    """What other settings would have led to on the stored evidence: a row for each combination tried.
+
+    Made by the job for tuning. Counts are of hosts as in owner_decisions; precision with its interval as in
+    accuracy, among the hosts that these settings name somebody for.
+    """
+
+    __key__ = ("window_days", "threshold_percent", "min_events", "min_active_days")
+    __reads__ = ("logon_counts", "inventory_hosts", "inventory_users", "owner_decisions", "owner_writes")
+    __query__ = """\
+SELECT threshold_percent, min_active_days, to_write, conflict,
+       people_precision, future_precision
+FROM {table}
+WHERE window_days = 30 AND min_events = 1 ORDER BY ALL;"""
+
+    window_days: pl.Int64 = column("Look-back window (days).", ge=1)
+    threshold_percent: pl.Int64 = column(
+        "Share that a leader among several users must exceed (percent).", ge=50, le=99
+    )
+    min_events: pl.Int64 = column("Fewest logon events of a host that count.", ge=1)
+    min_active_days: pl.Int64 = column("Fewest days with a logon of the leader.", ge=1)
+    hosts_with_evidence: pl.Int64 = column("Hosts with logons in the window.", ge=0)
+    resolved: pl.Int64 = column("Of hosts_with_evidence: the logons name one user.", ge=0)
+    matched: pl.Int64 = column("Of resolved: the user is one user asset.", ge=0)
+    to_write: pl.Int64 = column("Of matched: the host asset has no owner.", ge=0)
+    agree: pl.Int64 = column("Of matched: the host asset has this owner.", ge=0)
+    conflict: pl.Int64 = column("Of matched: the host asset has another owner.", ge=0)
+    people_hosts: pl.Int64 = column("Hosts compared with owners set by hand.", ge=0)
+    people_precision: pl.Float64 = _fraction("Share of them that agree (0 to 1); null: none.")
+    people_low: pl.Float64 = _fraction("Lower end of its interval.")
+    people_high: pl.Float64 = _fraction("Upper end of its interval.")
+    future_hosts: pl.Int64 = column("Hosts compared with the days held back.", ge=0)
+    future_precision: pl.Float64 = _fraction("Share of them whose leader still leads (0 to 1); null: none.")
+    future_low: pl.Float64 = _fraction("Lower end of its interval.")
+    future_high: pl.Float64 = _fraction("Upper end of its interval.")
+    wrong_measure: pl.String = column(
+        "What the next three rest on; null: too few hosts were compared to say.",
+        codes=MEASURE,
+        nullable=True,
+    )
+    wrong: pl.Float64 = column("Owners among to_write expected to be wrong.", ge=0, nullable=True)
+    wrong_low: pl.Float64 = column("Lower end of its interval.", ge=0, nullable=True)
+    wrong_high: pl.Float64 = column("Upper end of its interval.", ge=0, nullable=True)
+
+
+class HostProfiles(Table):
+    """What kind of machine a host is, by its name and by who logs on to it; made by the job for tuning.
+
+    Users are the accounts that are not built-in, a computer's or a service's; nobody is left out. The rules
+    that lead to a kind are in docs/tuning.md.
+    """
+
+    __key__ = ("hostname", "host_id")
+    __reads__ = ("logon_counts", "inventory_hosts", "owner_decisions")
+    __query__ = """\
+SELECT kind, count(*) AS hosts, round(avg(users), 1) AS users, round(avg(entropy), 2) AS entropy
+FROM {table}
+GROUP BY kind ORDER BY hosts DESC;"""
+
+    host_id: pl.String = column("Id of the host asset; null: no asset has the name.", nullable=True)
+    hostname: pl.String = column("First name of the host, as compared.", nullable=True)
+    kind: pl.String = column("What kind of machine.", codes=HOST_KIND)
+    reasons: Strings = column("What speaks for its kind, the deciding reason first.")
+    users: pl.Int64 = column("Users with logons in the window.", ge=0)
+    active_days: pl.Int64 = column("Days with a logon of any of them.", ge=0)
+    leader_days: pl.Int64 = column("Days with a logon of the one with most events.", ge=0)
+    leader_changes: pl.Int64 = column("How often another user led than on the active day before.", ge=0)
+    logons_a_day: pl.Float64 = column(
+        "Logon events of the users on an average active day; null: no users.", ge=0, nullable=True
+    )
+    entropy: pl.Float64 = column(
+        "How evenly the users share the events: Shannon entropy of their shares divided by the logarithm of "
+        "their number; 0: one user, 1: all have as many.",
+        ge=0,
+    )
+
+
+class AccountProfiles(Table):
+    """What kind of account a user name is, by the name and by what it does; made by the job for tuning.
+
+    Accounts that the instance leaves out are here, too. The rules that lead to a kind are in docs/tuning.md.
+    """
+
+    __key__ = ("username",)
+    __reads__ = ("logon_counts", "inventory_hosts", "inventory_users", "owner_decisions")
+    __query__ = """\
+SELECT username, kind, hosts, active_days, reasons[1] AS reason
+FROM {table}
+WHERE kind <> 'person' ORDER BY hosts DESC LIMIT 20;"""
+
+    username: pl.String = column("Normalised user name.", unique=True, str_length=_NOT_EMPTY)
+    kind: pl.String = column("What kind of account.", codes=ACCOUNT_KIND)
+    reasons: Strings = column("What speaks for its kind, the deciding reason first.")
+    hosts: pl.Int64 = column("Hosts with logons of it in the window.", ge=1)
+    active_days: pl.Int64 = column("Days with a logon of it.", ge=1)
+    hosts_a_day: pl.Float64 = column("Hosts on an average active day.", ge=1)
+    user_assets: pl.Int64 = column("User assets that it may stand for.", ge=0)
+
+
+class Suggestions(Table):
+    """A value for the instance file that would change decisions, and how many; made by the job for tuning.
+
+    Each is tried by itself, by deciding again. The effects of several need not add up.
+    """
+
+    __key__ = ("setting", "value")
+    __reads__ = ("logon_counts", "inventory_hosts", "inventory_users", "owner_decisions")
+
+    setting: pl.String = column("The setting, a list, that the value is to be added to.", codes=SUGGESTED)
+    value: pl.String = column("The value.", str_length=_NOT_EMPTY)
+    reason: pl.String = column("Why: what speaks for the kind of the account or of the host.")
+    hosts_resolved: pl.Int64 = column("Hosts for which an owner would be found, and is not now.", ge=0)
+    conflicts_removed: pl.Int64 = column("Conflicts that would be none.", ge=0)
+    owners_lost: pl.Int64 = column("Owners that would be written now, and would not then.", ge=0)
+
+
+class OwnershipDrift(Table):
+    """An owner whom the evidence no longer supports; made by the job for tuning, never written.
+
+    A host with several owners has a row for each, unless one of them is whom the logons name.
+    """
+
+    __key__ = ("host_id", "owner")
+    __reads__ = ("logon_counts", "inventory_hosts", "inventory_users", "owner_decisions")
+    __query__ = """\
+SELECT reason, count(*) AS hosts, median(days) AS median_days
+FROM {table}
+GROUP BY reason ORDER BY hosts DESC;"""
+
+    host_id: pl.String = column("Id of the host asset.", str_length=_NOT_EMPTY)
+    hostname: pl.String = column("First name of the host, as compared; null: it has none.", nullable=True)
+    owner: pl.String = column("Id of the owner that the inventory holds.")
+    reason: pl.String = column("Why the evidence no longer supports the owner.", codes=DRIFT)
+    leader: pl.String = column("User with most events on the host now; null: no logons.", nullable=True)
+    since: pl.Date = column(
+        "The day after the owner's last logon on the host; null: none is stored.", nullable=True
+    )
+    days: pl.Int64 = column("Days from then to the end of the window.", nullable=True)
+
+
+class ClosestUsers(Table):
+    """A user asset that a user name without one may mean; made by the job for tuning, never used to write."""
+
+    __key__ = ("username", "user_id")
+    __reads__ = ("logon_counts", "inventory_users", "owner_decisions")
+    __query__ = """\
+SELECT username, user_id, round(score, 2) AS score, reason
+FROM {table} ORDER BY score DESC LIMIT 20;"""
+
+    username: pl.String = column("Normalised user name that is no user asset's.", str_length=_NOT_EMPTY)
+    user_id: pl.String = column("Id of the user asset.", str_length=_NOT_EMPTY)
+    score: pl.Float64 = column(
+        "How close their names are (0 to 1): fixed for each reason; of names spelled alike the share of "
+        "letters that need not be changed (normalised InDel similarity).",
+        gt=0,
+        le=1,
+    )
+    reason: pl.String = column("In what the names differ, so that it was no match.")
+
+
 TABLES: Mapping[str, type[Table]] = MappingProxyType(
     {
         table_name(model): model
@@ -455,6 +656,13 @@ TABLES: Mapping[str, type[Table]] = MappingProxyType(
             OwnerDecisions,
             OwnerDecisionsHistory,
             OwnerWrites,
+            Accuracy,
+            ThresholdBacktest,
+            HostProfiles,
+            AccountProfiles,
+            Suggestions,
+            OwnershipDrift,
+            ClosestUsers,
         )
     }
 )

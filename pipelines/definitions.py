@@ -14,8 +14,9 @@ from assets_defs.inventory import inventory_assets
 from assets_defs.owners import owner_assets
 from assets_defs.run import scan_resources
 from assets_defs.sink import sink_asset
+from assets_defs.tuning import tuning_specs
 from pipelines.console import console
-from pipelines.jobs import apply_job, broken_job, scan_job, undo_job
+from pipelines.jobs import apply_job, broken_job, scan_job, tuning_job, undo_job
 from pipelines.schedules import scan_schedule
 from resources.settings import (
     BrokenInstance,
@@ -87,8 +88,13 @@ def _instance_definitions(instance: Instance, tables: Tables, overrides: Mapping
     ]
     equipped = dg.with_resources([*checks, *assets], resources)
     return dg.Definitions(
-        assets=equipped[len(checks) :],
+        assets=[*equipped[len(checks) :], *tuning_specs(instance)],
         asset_checks=equipped[: len(checks)],
-        jobs=[scan_job(instance), apply_job(instance, resources), undo_job(instance, resources)],
+        jobs=[
+            scan_job(instance),
+            apply_job(instance, resources),
+            undo_job(instance, resources),
+            tuning_job(instance, resources),
+        ],
         schedules=[scan_schedule(instance, tables)] if instance.scan.schedule else [],
     )

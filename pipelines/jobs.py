@@ -7,6 +7,7 @@ import dagster as dg
 
 from assets_defs.run import resource_keys, run_tags
 from assets_defs.sink import apply_op, undo_op
+from assets_defs.tuning import tuning_op
 from resources.settings import BrokenInstance, Instance, named
 
 
@@ -21,6 +22,25 @@ def scan_job(instance: Instance) -> Any:
         description=f"Fills in the owners of host assets from the logon events of {instance.name}.",
         run_tags=run_tags(instance),
     )
+
+
+def tuning_job(instance: Instance, resources: Mapping[str, Any]) -> dg.JobDefinition:
+    """The job that tells how often the rules are wrong, and what other settings would have led to.
+
+    An op and no asset: a job of assets offers the options of a scan in its launchpad, which do nothing here.
+    """
+    tables = resource_keys(instance).tables
+
+    @dg.job(
+        name=named(instance, "tuning"),
+        description=f"Tells how often {instance.name} would be wrong, and what other settings would change.",
+        run_tags=run_tags(instance),
+        resource_defs={tables: resources[tables]},
+    )
+    def job() -> None:
+        tuning_op(instance)()
+
+    return job
 
 
 def apply_job(instance: Instance, resources: Mapping[str, Any]) -> dg.JobDefinition:

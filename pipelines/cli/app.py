@@ -170,6 +170,24 @@ def check(instance: InstanceFile) -> None:
 
 
 @app.command()
+def tune(
+    context: typer.Context,
+    instance: InstanceFile,
+    target_precision: Annotated[
+        float,
+        typer.Option(min=0.5, max=1, help="Share of right owners that proposed settings must reach."),
+    ] = 0.98,
+    as_json: Json = False,
+) -> None:
+    """Tell how often the rules would be wrong, and which settings would do better; writes nothing."""
+    from pipelines.cli import tune as command
+
+    raise typer.Exit(
+        command.tune(instance, target_precision=target_precision, as_json=as_json, overrides=context.obj)
+    )
+
+
+@app.command()
 def sql(
     query: Annotated[
         str | None, typer.Argument(help="What to ask.", show_default="standard input, or DuckDB's shell")

@@ -230,6 +230,9 @@ class RuleSettings(Section):
     min_events: int = Field(
         Rules.min_events, ge=1, description="fewest logon events of a host that count as evidence"
     )
+    min_active_days: int = Field(
+        Rules.min_active_days, ge=1, le=3660, description="fewest days with a logon of the leading user"
+    )
 
     def as_rules(self) -> Rules:
         """The same values as the rules take them."""

@@ -64,6 +64,7 @@ rules:
   exclude_users: ["*$", "svc_*"]
   exclude_hosts: ["kiosk-*", "ts-??"]
   min_events: 5
+  min_active_days: 3
 writes:
   dry_run: true
   max_writes: 500

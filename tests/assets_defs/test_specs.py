@@ -2,6 +2,7 @@ import duckdb
 import pytest
 
 from assets_defs.specs import query, table_metadata
+from assets_defs.tuning import TABLES_OF_TUNING
 from ownership.tables import TABLES
 from pipelines.definitions import build_definitions
 from resources.store.tables import Tables
@@ -17,7 +18,7 @@ def specs(tmp_path):
 def test_every_asset_says_what_it_is_whose_it_is_and_where_to_find_it(specs):
     for table, spec in specs.items():
         assert spec.description
-        assert spec.group_name == "windows_logons"
+        assert spec.group_name == "windows_logons" + "__tuning" * (table in TABLES_OF_TUNING)
         assert spec.owners == ["team:asset-management"]
         assert {"parquet", "duckdb"} < set(spec.kinds)
         assert spec.metadata["dagster/table_name"] == f"warehouse.windows_logons.{table}"

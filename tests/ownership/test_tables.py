@@ -9,12 +9,29 @@ from ownership.declaration import InvalidTableError, empty, polars_schema, valid
 from ownership.history import changed_decisions
 from ownership.matching import username_matches
 from ownership.rules import Rules
-from ownership.tables import TABLES, LogonCounts, LogonDays, OwnerDecisionsHistory
-from tests.ownership.builders import DAY, NOW, RUN, counts, decide, host, hosts, plan, shares_of, user, users
+from ownership.tables import TABLES, LogonCounts, LogonDays, OwnerDecisionsHistory, OwnerWrites
+from ownership.tuning.report import tuning_tables
+from tests.ownership.builders import (
+    DAY,
+    NOW,
+    RUN,
+    WINDOW,
+    counts,
+    decide,
+    host,
+    hosts,
+    plan,
+    shares_of,
+    user,
+    users,
+)
 
-LOGONS = counts(("ws1", "alice", 5), ("ws1", "bob", 2))
+LOGONS = counts(
+    ("ws1", "alice", 5), ("ws1", "bob", 2), ("ws2", "alice", 5), ("ws2", "svc_x", 5), ("ws3", "alice2", 1)
+)
 PEOPLE = users(user("u1", email="alice@corp.example"))
 ASSETS = hosts(host("h1", "ws1"))
+OWNED = hosts(host("h1", "ws1", owners=("u9",)))
 SHARES = shares_of(LOGONS, Rules())
 DECISIONS = decide(LOGONS, PEOPLE, ASSETS)
 VALID: dict[str, pl.DataFrame] = {
@@ -33,6 +50,10 @@ VALID: dict[str, pl.DataFrame] = {
         empty(OwnerDecisionsHistory), DECISIONS, decided_at=NOW, run_id=RUN
     ),
     "owner_writes": plan(DECISIONS, PEOPLE, ASSETS),
+    **tuning_tables(
+        LOGONS, OWNED, PEOPLE, empty(OwnerWrites), decide(LOGONS, PEOPLE, OWNED),
+        rules=Rules(), user_value_field="user_email", window=WINDOW, stored_days=30, last_settled=WINDOW.last,
+    ),
 }  # fmt: skip
 
 

@@ -320,5 +320,8 @@ def test_a_launchpad_offers_its_own_switches_and_a_dry_run_once(instances):
         offered = {path[1] for path in paths if path[0] == "resources" and len(path) == 2}
         assert not {key for key in offered if key.startswith(other)}, "another instance's resources"
         dry = [path for path in paths if path[-1] == "dry_run"]
+        if name.endswith("__tuning"):
+            assert dry == [], "it writes nothing anyway"
+            continue
         assert len(dry) == 1, (name, dry)
         assert dry[0][0] == ("resources" if name == slug else "ops")

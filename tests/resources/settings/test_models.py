@@ -68,6 +68,7 @@ DEFAULTS = {
     "rules.exclude_users": (),
     "rules.exclude_hosts": (),
     "rules.min_events": 1,
+    "rules.min_active_days": 1,
     "writes.dry_run": False,
     "writes.max_writes": 10_000,
     "writes.max_write_percent": None,

@@ -1,0 +1,101 @@
+"""How often the rules are wrong, and what other settings would have led to: from stored tables alone.
+
+Nothing of it decides or writes; it is a job of its own, so that the daily run is no slower for it.
+"""
+
+from datetime import UTC, date, datetime, timedelta
+
+import dagster as dg
+import polars as pl
+
+from assets_defs.metadata import examples
+from assets_defs.run import as_dagster_failure, resource_keys
+from assets_defs.specs import asset_arguments, asset_key, source_keys, table_metadata
+from ownership.tuning.accuracy import HOLDOUT_DAYS
+from ownership.tuning.backtest import WINDOWS
+from ownership.tuning.report import tuning_tables
+from ownership.windows import Window, is_settled
+from resources.errors import AssetOwnersError
+from resources.settings import Instance, named
+from resources.store.tables import Tables
+
+TABLES_OF_TUNING = (
+    *("accuracy", "threshold_backtest", "host_profiles", "account_profiles"),
+    *("suggestions", "ownership_drift", "closest_users"),
+)
+
+
+def tuning_specs(instance: Instance) -> list[dg.AssetSpec]:
+    """Declare the tables of tuning, which `tuning_op` stores."""
+    return [
+        dg.AssetSpec(
+            **asset_arguments(instance, table, kinds={"polars"}, group=named(instance, "tuning")),
+            deps=source_keys(instance, table),
+        )
+        for table in TABLES_OF_TUNING
+    ]
+
+
+def tuning_op(instance: Instance) -> dg.OpDefinition:
+    """Define the op that makes the tables of tuning: all of them rest on one reading of the evidence."""
+    resource = resource_keys(instance).tables
+
+    @dg.op(name=named(instance, "try_settings"), required_resource_keys={resource})
+    def try_settings(context: dg.OpExecutionContext) -> None:
+        tables: Tables = getattr(context.resources, resource)
+        with as_dagster_failure():
+            tables.prepare()
+            made = tuned(instance, tables)
+            for table, frame in made.items():
+                tables.write(table, frame, run_id=context.run.run_id, publish=True)
+        shown = {"accuracy": {"precision": examples(made["accuracy"].filter(by="all"))}}
+        for table, frame in made.items():
+            metadata = table_metadata(instance, table, rows=frame.height, **shown.get(table, {}))
+            context.log_event(dg.AssetMaterialization(asset_key(instance, table), metadata=metadata))
+
+    return try_settings
+
+
+def tuned(instance: Instance, tables: Tables) -> dict[str, pl.DataFrame]:
+    """Make the tables of tuning from the published ones, by name.
+
+    Raises:
+        AssetOwnersError: no run has decided anything yet.
+    """
+    decisions = tables.read("owner_decisions").collect()
+    if decisions.is_empty():
+        raise AssetOwnersError(
+            f"{instance.name} has no decisions yet, from which to tell what would change; run it first"
+        )
+    window = Window(*decisions.select("window_from", "window_to").row(0))
+    longest = max(*WINDOWS, window.days) + HOLDOUT_DAYS
+    earliest = Window(window.last - timedelta(days=longest - 1), window.last)
+    stored = tables.logon_days(earliest, run_id=None)
+    return tuning_tables(
+        tables.logon_counts(earliest, run_id=None),
+        tables.read("inventory_hosts").collect(),
+        tables.read("inventory_users").collect(),
+        tables.writes().filter(pl.col("target") == instance.target).collect(),
+        decisions,
+        rules=instance.rules.as_rules(),
+        user_value_field=instance.platform_user_value_field,
+        window=window,
+        stored_days=_days_to(window.last, stored),
+        last_settled=_last_settled(instance, stored, datetime.now(UTC)),
+    )
+
+
+def _last_settled(instance: Instance, stored: pl.DataFrame, now: datetime) -> date:
+    """The last stored day that was settled when it was fetched; the last stored one where none was."""
+    timezone, late_days = instance.scan.timezone, instance.scan.late_days
+    days = stored.select("day", "fetched_at").rows()
+    settled = [day for day, at in days if is_settled(day, at, now, timezone=timezone, late_days=late_days)]
+    return max(settled or [day for day, _ in days])
+
+
+def _days_to(last: date, stored: pl.DataFrame) -> int:
+    """How many days are stored without a gap, up to the last one."""
+    days, number = set(stored["day"]), 0
+    while last - timedelta(days=number) in days:
+        number += 1
+    return number

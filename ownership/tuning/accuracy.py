@@ -1,0 +1,212 @@
+"""How often the owner decided on is the right one, by two measures that do not depend on each other.
+
+`people` compares with owners that were set by hand (rules 9.1), `future` with who leads the logons afterwards
+(rules 9.2).
+"""
+
+from collections.abc import Mapping
+from datetime import date, timedelta
+from types import MappingProxyType
+
+import polars as pl
+
+from ownership.declaration import polars_schema
+from ownership.rules import Rules, names_somebody
+from ownership.tables import Accuracy
+from ownership.tuning.evidence import Evidence, leaders, share_band, window_before
+from ownership.windows import Window
+
+HOLDOUT_DAYS = 7
+"""Days that are held back for the measure `future` (rules 9.2)."""
+
+ACTIVE_DAYS_BANDS: Mapping[str, int] = MappingProxyType({"1": 1, "2 to 4": 4, "5 to 9": 9, "10 to 19": 19})
+"""Bands of the leader's active days and the last day of each; what is above is `MANY_ACTIVE_DAYS`."""
+
+MANY_ACTIVE_DAYS = "20 or more"
+NO_DEPARTMENT = "none known"
+ALL = "all"
+Z_95 = 1.959963984540054
+"""Two-sided 95% quantile of the normal distribution."""
+
+
+def wilson(right: pl.Expr, compared: pl.Expr) -> tuple[pl.Expr, pl.Expr, pl.Expr]:
+    """The share of right answers with Wilson's 95% score interval (E. B. Wilson, JASA 22, 1927).
+
+    Returns:
+        precision, low, high: 0 to 1; null where nothing was compared.
+    """
+    n = pl.when(compared > 0).then(compared.cast(pl.Float64))
+    share, z2 = right / n, Z_95**2
+    centre = (share + z2 / (2 * n)) / (1 + z2 / n)
+    half = Z_95 / (1 + z2 / n) * (share * (1 - share) / n + z2 / (4 * n * n)).sqrt()
+    return share, (centre - half).clip(0, 1), (centre + half).clip(0, 1)
+
+
+def owners_set_by_hand(hosts: pl.DataFrame, writes: pl.DataFrame) -> pl.DataFrame:
+    """Which hosts have an owner that this tool did not write, or that changed since (rules 9.1).
+
+    Args:
+        hosts: Rows of `inventory_hosts`.
+        writes: Rows of `owner_writes` of all runs on the target.
+
+    Returns:
+        host_id, owner_ids of those hosts.
+    """
+    last = (
+        writes.lazy()
+        .filter(pl.col("outcome").is_in(["written", "undone"]))
+        .sort("completed_at")
+        .group_by("host_id")
+        .agg(pl.last("outcome"), written=pl.last("new_values").struct.field("owner"))
+        .filter(pl.col("outcome") == "written")
+    )
+    holds = (pl.col("owner_ids").list.len() == 1) & (pl.col("owner_ids").list.first() == pl.col("written"))
+    return (
+        hosts.lazy()
+        .filter(pl.col("owner_ids").list.len() > 0)
+        .join(last, on="host_id", how="left")
+        .filter(~holds.fill_null(value=False))
+        .select("host_id", "owner_ids")
+        .collect()
+    )
+
+
+def decided(evidence: Evidence, window: Window, by_hand: pl.DataFrame) -> pl.DataFrame:
+    """Who leads each host over a window, and whether people agree.
+
+    Args:
+        evidence: What was counted.
+        window: The days that count.
+        by_hand: host_id of the hosts whose owner was set by hand.
+
+    Returns:
+        subject, eligible, host_id, user, events, active_days, total_events, user_count, share_band,
+        resolved_owner, owned, right_by_people (null: not compared); a row for each host with logons.
+    """
+    owners = pl.col("owner_ids").fill_null([])
+    compared = pl.col("by_hand").fill_null(value=False) & pl.col("resolved_owner").is_not_null()
+    return (
+        leaders(evidence.days, window)
+        .lazy()
+        .join(evidence.subjects.lazy(), on="subject")
+        .join(evidence.users.lazy(), on="user", how="left")
+        .join(by_hand.lazy().select("host_id", by_hand=pl.lit(value=True)), on="host_id", how="left")
+        .select(
+            *(
+                "subject",
+                "eligible",
+                "host_id",
+                "user",
+                "events",
+                "active_days",
+                "total_events",
+                "user_count",
+            ),
+            share_band(),
+            "resolved_owner",
+            owned=owners.list.len() > 0,
+            agrees=owners.list.contains(pl.col("resolved_owner")),
+            right_by_people=pl.when(compared).then(owners.list.contains(pl.col("resolved_owner"))),
+        )
+        .collect()
+    )
+
+
+def decided_before(evidence: Evidence, *, last: date, days: int, holdout_days: int) -> pl.DataFrame:
+    """Who led each host before the last days, and whether that user leads in them (rules 9.2).
+
+    Args:
+        evidence: What was counted.
+        last: The last settled day.
+        days: Length of the window, which ends `holdout_days` before `last`.
+        holdout_days: How many days are held back to compare with.
+
+    Returns:
+        As `decided`, with right_afterwards instead of what people say: whether the leader leads alone in the
+        days held back; null: nobody logged on in them.
+    """
+    cut = last - timedelta(days=holdout_days)
+    after = leaders(evidence.days, Window(cut + timedelta(days=1), last)).select(
+        "subject", later="user", tied_later="tied"
+    )
+    return (
+        leaders(evidence.days, window_before(cut, days))
+        .lazy()
+        .join(evidence.subjects.lazy(), on="subject")
+        .join(evidence.users.lazy(), on="user", how="left")
+        .join(after.lazy(), on="subject", how="left")
+        .select(
+            *(
+                "subject",
+                "eligible",
+                "host_id",
+                "user",
+                "events",
+                "active_days",
+                "total_events",
+                "user_count",
+            ),
+            share_band(),
+            "resolved_owner",
+            right_afterwards=(pl.col("user") == pl.col("later")) & ~pl.col("tied_later"),
+        )
+        .collect()
+    )
+
+
+def accuracy(now: pl.DataFrame, before: pl.DataFrame, users: pl.DataFrame, *, rules: Rules) -> pl.DataFrame:
+    """Count how often both measures say that the owner decided on is the right one (rules 9.1, 9.2).
+
+    Args:
+        now: What `decided` gives for the look-back window.
+        before: What `decided_before` gives for a window of the same length.
+        users: Rows of `inventory_users`.
+        rules: The instance's rules.
+
+    Returns:
+        Rows of `accuracy`, sorted by measure, by and value.
+    """
+    named = pl.col("eligible") & names_somebody(rules)
+    departments = users.select(
+        resolved_owner="user_id", department=pl.col("user_department").fill_null(NO_DEPARTMENT)
+    )
+    compared = pl.concat(
+        frame.filter(named)
+        .select(pl.lit(measure).alias("measure"), "share_band", "active_days", "resolved_owner", right=right)
+        .drop_nulls("right")
+        for measure, frame, right in (
+            ("people", now, "right_by_people"),
+            ("future", before, "right_afterwards"),
+        )
+    ).join(departments, on="resolved_owner", how="left")
+    cuts = (
+        ("all", pl.lit(ALL)),
+        ("share_band", pl.col("share_band")),
+        ("active_days", active_days_band()),
+        ("department", pl.col("department").fill_null(NO_DEPARTMENT)),
+    )
+    rows = pl.concat(
+        compared.group_by("measure", pl.lit(by).alias("by"), value.alias("value")).agg(
+            hosts=pl.len().cast(pl.Int64), right_hosts=pl.sum("right").cast(pl.Int64)
+        )
+        for by, value in cuts
+    )
+    # A measure that compared nothing says so: a row of its own, without a share.
+    both = pl.DataFrame(
+        [(measure, "all", ALL, 0, 0) for measure in ("future", "people")], schema=rows.schema, orient="row"
+    )
+    rows = pl.concat([rows, both.join(rows, on=("measure", "by", "value"), how="anti")])
+    precision, low, high = wilson(pl.col("right_hosts"), pl.col("hosts"))
+    return (
+        rows.with_columns(precision=precision, low=low, high=high)
+        .select(*polars_schema(Accuracy))
+        .sort("measure", "by", "value")
+    )
+
+
+def active_days_band() -> pl.Expr:
+    """The band of the leader's active days."""
+    band = pl.when(pl.lit(value=False)).then(pl.lit(""))
+    for name, last in ACTIVE_DAYS_BANDS.items():
+        band = band.when(pl.col("active_days") <= last).then(pl.lit(name))
+    return band.otherwise(pl.lit(MANY_ACTIVE_DAYS))

@@ -1,0 +1,110 @@
+"""User assets that a user name without one may mean: help for whoever keeps the directory, never written."""
+
+from collections.abc import Iterator
+
+import polars as pl
+from rapidfuzz import fuzz, process
+
+from ownership.declaration import polars_schema
+from ownership.matching import FIELDS
+from ownership.names import normalise_username
+from ownership.tables import ClosestUsers
+
+MOST_SPELLED = 500
+"""User names that are compared letter by letter with all others: those first that are on most hosts."""
+
+MOST_USERS = 3
+"""User assets that are told for a user name."""
+
+LEAST_ALIKE = 80
+"""Similarity of two names from which on it is told (percent)."""
+
+_PARTS = r"[^\p{L}\p{N}]+"
+_NO_PEOPLE = ("computer", "built_in", "service")
+
+
+def closest_users(accounts: pl.DataFrame, users: pl.DataFrame) -> pl.DataFrame:
+    """Find user assets with names like those of users that no user asset has the name of.
+
+    Args:
+        accounts: Rows of `account_profiles`.
+        users: Rows of `inventory_users`.
+
+    Returns:
+        Rows of `closest_users`, at most `MOST_USERS` for each username; sorted, the closest first.
+    """
+    unmatched = accounts.filter(pl.col("user_assets") == 0, ~pl.col("kind").is_in(_NO_PEOPLE)).sort(
+        "hosts", "username", descending=[True, False]
+    )
+    known = pl.concat(
+        users.select("user_id", name=field)
+        .explode("name")
+        .select("user_id", normalise_username(pl.col("name")))
+        for field in ("user_value", *FIELDS)
+    ).drop_nulls()
+    return (
+        pl.concat([*_by_shape(unmatched.select("username"), known.unique()), _by_spelling(unmatched, known)])
+        .sort("username", "score", "user_id", descending=[False, True, False])
+        .unique(["username", "user_id"], keep="first", maintain_order=True)
+        .group_by("username", maintain_order=True)
+        .head(MOST_USERS)
+        .select(*polars_schema(ClosestUsers))
+    )
+
+
+def _by_shape(unmatched: pl.DataFrame, known: pl.DataFrame) -> Iterator[pl.DataFrame]:
+    """Join names that are equal once what tells them apart is taken away: the reason says what that was."""
+    for reason, score, ours, theirs in (
+        ("Only numbers at the end differ.", 0.95, _without_number, _without_number),
+        ("Only dots, hyphens and the like differ.", 0.95, _joined, _joined),
+        ("The parts of the name stand in another order.", 0.9, _sorted, _sorted),
+        ("It may be the initial of the first name, and the surname.", 0.8, _joined, _initial_and_last),
+        ("It may be the surname, and the initial of the first name.", 0.8, _joined, _last_and_initial),
+        ("The user asset may have the initial of the first name only.", 0.8, _initial_and_last, _joined),
+    ):
+        name, username = pl.col("name"), pl.col("username")
+        yield (
+            unmatched.with_columns(key=ours(username))
+            .join(known.with_columns(key=theirs(name)), on="key")
+            .filter(pl.col("key").str.len_chars() > 2)
+            .select("username", "user_id", score=pl.lit(score), reason=pl.lit(reason))
+        )
+
+
+def _by_spelling(unmatched: pl.DataFrame, known: pl.DataFrame) -> pl.DataFrame:
+    names = known["name"].to_list()
+    rows = [
+        (username, known["user_id"][place], round(alike / 100, 3), "The names are spelled alike.")
+        for username in unmatched["username"].head(MOST_SPELLED)
+        for _, alike, place in process.extract(
+            username, names, scorer=fuzz.ratio, score_cutoff=LEAST_ALIKE, limit=MOST_USERS
+        )
+    ]
+    columns = {"username": pl.String, "user_id": pl.String, "score": pl.Float64, "reason": pl.String}
+    return pl.DataFrame(rows, schema=columns, orient="row")
+
+
+def _without_number(name: pl.Expr) -> pl.Expr:
+    return name.str.replace(r"[-_.]?\d+$", "")
+
+
+def _joined(name: pl.Expr) -> pl.Expr:
+    return name.str.replace_all(_PARTS, "")
+
+
+def _sorted(name: pl.Expr) -> pl.Expr:
+    return _parts(name).list.sort().list.join(" ")
+
+
+def _initial_and_last(name: pl.Expr) -> pl.Expr:
+    parts = _parts(name)
+    return pl.when(parts.list.len() > 1).then(parts.list.first().str.head(1) + parts.list.last())
+
+
+def _last_and_initial(name: pl.Expr) -> pl.Expr:
+    parts = _parts(name)
+    return pl.when(parts.list.len() > 1).then(parts.list.last() + parts.list.first().str.head(1))
+
+
+def _parts(name: pl.Expr) -> pl.Expr:
+    return name.str.replace_all(_PARTS, " ").str.strip_chars().str.split(" ")

@@ -1,0 +1,244 @@
+"""What kind of account each user name is, and what kind of machine each host, with what led to it.
+
+Rules are asked in their order: the first that holds gives the kind, and each of that kind that holds is a
+reason. They read names as administrators give them, and what accounts do. Nothing here changes what
+a run decides.
+"""
+
+from collections.abc import Sequence
+
+import polars as pl
+
+from ownership.declaration import polars_schema
+from ownership.names import normalise_hostname
+from ownership.rules import exceeds_threshold
+from ownership.tables import AccountProfiles, HostProfiles
+from ownership.tuning.evidence import Evidence
+
+MANY_HOSTS = 10
+"""Hosts from which on an account that is no user asset's is taken for a service."""
+
+MANY_HOSTS_A_DAY = 5
+"""Hosts on an average active day from which on an account is no person's at a desk."""
+
+MANY_USERS = 10
+"""Users from which on a machine that none of them leads is nobody's."""
+
+COLLECTED_USERS = 50
+"""Users from which on a host name stands for what collects the events of many machines."""
+
+OTHER_COMPUTERS = 2
+"""Accounts of other computers from which on a machine serves them."""
+
+EVEN = 0.8
+"""Normalised entropy of the users' shares from which on all of them use a machine alike."""
+
+_BUILT_IN = (
+    r"^(system|local ?system|local service|network service|anonymous logon|iusr|guest|krbtgt|default ?account"
+    r"|defaultuser\d*|wdagutilityaccount|dwm-\d+|umfd-\d+|font driver host|window manager|sshd_\d+"
+    r"|healthmailbox.*|systemmailbox.*|msol_.*|aad_.*|s-1-\d+(-\d+)+"
+    r"|lokaler dienst|netzwerkdienst|anonymous-anmeldung|gast|système|service local|service réseau|invité"
+    r"|sistema|servicio local|servicio de red|invitado|servizio locale|servizio di rete"
+    r"|serviço local|serviço de rede|usługa lokalna|usługa sieciowa|lokale service|netwerkservice)$"
+)
+_SERVICE = (
+    r"^(svc|srv|service|sa|gmsa|batch|task|job|sql|backup|scan|scanner|monitor)[-_.]"
+    r"|[-_.](svc|srv|service|gmsa|batch|task|job|push)\$?$"
+    r"|^(sccm|qualys|nessus|veeam|sophos|zabbix|prtg|tenable|rapid7|ansible|jenkins|splunk|backup)"
+)
+_MANAGED_SERVICE = r"^(svc|gmsa)[-_.].*\$$"
+_ADMINISTRATOR = (
+    r"^(adm|admin|da|t[012])[-_.]|[-_.](adm|da|t[012])$|admin$|^(administrator|administrador"
+    r"|administrateur|administratör|amministratore|root)$"
+)
+_COLLECTOR = (
+    r"^(wec|wef|collector|logstash|fluentd?|syslog|siem|log-?collector|forwarder)([-_]?\d+)?$|^wecserver"
+)
+_SERVER = (
+    r"(^|[-_])(srv|server|sql|mssql|db|web|app|file|fs|print|exch|exchange|mail|adfs|wsus|dhcp|dns|pki|ca"
+    r"|hv|esx|backup|term|ts|rds|citrix)(server)?[-_]?\d+[a-z]?$|^(srv|server|svr)[-_a-z]*\d|(^|[-_.])dc([-_.]|$)|dc\d*$"
+)
+_KIOSK = (
+    r"(^|[-_])(kiosk|lab|class|classroom|training|reception|meeting|lobby|pos|library|info)([-_]?\d|[-_]|$)"
+)
+
+
+def account_profiles(evidence: Evidence, matches: pl.DataFrame) -> pl.DataFrame:
+    """Tell what kind of account each user name is.
+
+    Args:
+        evidence: What was counted, nobody and nothing left out.
+        matches: Rows of `username_matches` for its users.
+
+    Returns:
+        Rows of `account_profiles`, sorted by username.
+    """
+    assets = matches.filter("decisive").group_by("username").agg(user_assets=pl.len().cast(pl.Int64))
+    name, hosts, user_assets = pl.col("username"), pl.col("hosts"), pl.col("user_assets")
+    a_day, computer = pl.col("host_days") / pl.col("active_days"), name.str.ends_with("$")
+    rules = [
+        ("built_in", name.str.contains(_BUILT_IN), pl.lit("Windows or a Microsoft product gives this name.")),
+        (
+            "service",
+            name.str.contains(_SERVICE) & (~computer | name.str.contains(_MANAGED_SERVICE)),
+            pl.lit("The name is one that services are given."),
+        ),
+        ("computer", computer, pl.lit("The name ends with $, as a computer's does.")),
+        (
+            "administrator",
+            name.str.contains(_ADMINISTRATOR),
+            pl.lit("The name is one that administrators are given."),
+        ),
+        (
+            "service",
+            (user_assets == 0) & (hosts >= MANY_HOSTS),
+            pl.format("No user asset has the name, and it logs on to {} hosts.", hosts),
+        ),
+        (
+            "administrator",
+            a_day >= MANY_HOSTS_A_DAY,
+            pl.format("It logs on to {} hosts on an average active day.", a_day.round(1)),
+        ),
+        (
+            "person",
+            user_assets > 0,
+            pl.format("The name is that of {}.", _counted(user_assets, "user asset")),
+        ),
+    ]
+    return (
+        evidence.days.lazy()
+        .group_by("user")
+        .agg(
+            hosts=pl.col("subject").n_unique().cast(pl.Int64),
+            active_days=pl.col("day").n_unique().cast(pl.Int64),
+            host_days=pl.len().cast(pl.Int64),
+        )
+        .join(evidence.users.lazy(), on="user")
+        .join(assets.lazy(), on="username", how="left")
+        .with_columns(user_assets.fill_null(0))
+        .with_columns(*_kind_and_reasons(rules), hosts_a_day=a_day)
+        .select(*polars_schema(AccountProfiles))
+        .sort("username")
+        .collect()
+    )
+
+
+def host_profiles(evidence: Evidence, accounts: pl.DataFrame, *, threshold_percent: int) -> pl.DataFrame:
+    """Tell what kind of machine each host is.
+
+    Args:
+        evidence: What was counted, nobody and nothing left out.
+        accounts: Rows of `account_profiles` for its users.
+        threshold_percent: The share to exceed where a host has several users.
+
+    Returns:
+        Rows of `host_profiles`, sorted by hostname and host_id: hosts with logons.
+    """
+    kinds = evidence.users.lazy().join(accounts.lazy().select("username", "kind"), on="username")
+    logons = evidence.days.lazy().join(kinds, on="user")
+    of_users = logons.filter(pl.col("kind").is_in(["person", "administrator", "unknown"]))
+    short = normalise_hostname(pl.col("hostname"), short=True)
+    hosts = evidence.subjects.lazy().with_columns(short=short)
+    users, share_led = pl.col("users"), exceeds_threshold(threshold_percent)
+    many_alike = (users >= MANY_USERS) & (pl.col("entropy") >= EVEN)
+    rules = [
+        ("collector", short.str.contains(_COLLECTOR), pl.lit("The name is one that collectors are given.")),
+        (
+            "collector",
+            (users >= COLLECTED_USERS) & (pl.col("entropy") >= EVEN),
+            pl.format("{} log on, all of them alike.", _counted(users, "user")),
+        ),
+        ("server", short.str.contains(_SERVER), pl.lit("The name is one that servers are given.")),
+        (
+            "server",
+            pl.col("other_computers") >= OTHER_COMPUTERS,
+            pl.format("Accounts of {} log on.", _counted(pl.col("other_computers"), "other computer")),
+        ),
+        (
+            "server",
+            (users == 0) & (pl.col("services") > 0),
+            pl.lit("Services log on, and no person does."),
+        ),
+        ("kiosk", short.str.contains(_KIOSK), pl.lit("The name is one that kiosks and labs are given.")),
+        ("kiosk", many_alike, pl.format("{} log on, all of them alike.", _counted(users, "user"))),
+        (
+            "shared",
+            (users > 1) & ~share_led,
+            pl.format("None of {} has more than the threshold.", _counted(users, "user")),
+        ),
+        ("personal", users == 1, pl.lit("One user logs on.")),
+        ("personal", (users > 1) & share_led, pl.lit("One of several users has more than the threshold.")),
+    ]
+    return (
+        hosts.join(_used_by(of_users), on="subject", how="left")
+        .join(_served(logons, hosts), on="subject")
+        .with_columns(
+            pl.col(
+                "users", "active_days", "leader_days", "leader_changes", "events", "total_events"
+            ).fill_null(0),
+            pl.col("entropy").fill_null(0.0),
+        )
+        .with_columns(
+            *_kind_and_reasons(rules),
+            logons_a_day=pl.when(pl.col("active_days") > 0).then(
+                pl.col("total_events") / pl.col("active_days")
+            ),
+        )
+        .select(*polars_schema(HostProfiles))
+        .sort("hostname", "host_id", nulls_last=True)
+        .collect()
+    )
+
+
+def _used_by(logons: pl.LazyFrame) -> pl.LazyFrame:
+    """How the users of each host share it: of subject."""
+    by_user = (
+        logons.group_by("subject", "user")
+        .agg(pl.sum("events"), days=pl.len().cast(pl.Int64))
+        .sort("subject", "events", "user", descending=[False, True, False])
+    )
+    part = pl.col("events") / pl.col("events").sum()
+    shares = by_user.group_by("subject", maintain_order=True).agg(
+        users=pl.len().cast(pl.Int64),
+        leader_days=pl.first("days"),
+        events=pl.first("events"),
+        total_events=pl.sum("events"),
+        # Shannon's, divided by its maximum: 0 for one user, 1 where all have as many events.
+        entropy=pl.when(pl.len() > 1).then(-(part * part.log()).sum() / pl.len().log()).otherwise(0.0),
+    )
+    leader_of_day = (
+        logons.sort("subject", "day", "events", "user", descending=[False, False, True, False])
+        .group_by("subject", "day", maintain_order=True)
+        .agg(pl.first("user"))
+        .group_by("subject", maintain_order=True)
+        .agg(
+            active_days=pl.len().cast(pl.Int64),
+            leader_changes=(pl.col("user") != pl.col("user").shift(1)).sum().cast(pl.Int64),
+        )
+    )
+    return shares.join(leader_of_day, on="subject")
+
+
+def _served(logons: pl.LazyFrame, hosts: pl.LazyFrame) -> pl.LazyFrame:
+    """How many services, and accounts of other computers, log on to each host: of subject."""
+    own = pl.col("username") == pl.col("short") + "$"
+    return (
+        logons.select("subject", "username", "kind")
+        .unique()
+        .join(hosts.select("subject", "short"), on="subject")
+        .group_by("subject")
+        .agg(
+            services=(pl.col("kind") == "service").sum().cast(pl.Int64),
+            other_computers=((pl.col("kind") == "computer") & ~own).sum().cast(pl.Int64),
+        )
+    )
+
+
+def _kind_and_reasons(rules: Sequence[tuple[str, pl.Expr, pl.Expr]]) -> tuple[pl.Expr, pl.Expr]:
+    kind = pl.coalesce(*(pl.when(holds).then(pl.lit(name)) for name, holds, _ in rules), pl.lit("unknown"))
+    reasons = pl.concat_list(pl.when(holds & (kind == name)).then(reason) for name, holds, reason in rules)
+    return kind.alias("kind"), reasons.list.drop_nulls().alias("reasons")
+
+
+def _counted(number: pl.Expr, noun: str) -> pl.Expr:
+    return pl.format("{} {}", number, pl.when(number == 1).then(pl.lit(noun)).otherwise(pl.lit(f"{noun}s")))

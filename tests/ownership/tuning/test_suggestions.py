@@ -1,0 +1,112 @@
+"""Settings that would settle more hosts, and owners whom the evidence no longer supports."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import polars as pl
+
+from ownership.declaration import validated
+from ownership.matching import username_matches
+from ownership.rules import Rules
+from ownership.tables import OwnershipDrift, Suggestions
+from ownership.tuning.drift import ownership_drift
+from ownership.tuning.evidence import evidence_by_day
+from ownership.tuning.profiles import account_profiles, host_profiles
+from ownership.tuning.suggestions import suggestions
+from tests.ownership.builders import PEOPLE, WINDOW, counts, decide, host, hosts
+
+RULES = Rules()
+
+
+def evidence_of(logons, assets, rules=RULES):
+    return evidence_by_day(logons, assets, PEOPLE, rules=rules, user_value_field="user_email")
+
+
+def suggestions_of(logons, assets, rules=RULES):
+    everything = evidence_of(logons, assets)
+    matches = username_matches(everything.users, PEOPLE, user_value_field="user_email")
+    accounts = account_profiles(everything, matches)
+    machines = host_profiles(everything, accounts, threshold_percent=60)
+    made = suggestions(evidence_of(logons, assets, rules), accounts, machines, rules=rules, window=WINDOW)
+    return validated(Suggestions, made)
+
+
+def by_action(decisions, action):
+    return set(decisions.filter(action=action)["host_id"])
+
+
+LOGONS = counts(
+    ("pc-1", "ann", 5), ("pc-1", "svc_x", 5),
+    ("pc-2", "ann", 5), ("pc-2", "svc_x", 4), ("pc-2", "sccm-push", 1),
+    ("pc-3", "svc_y", 9), ("pc-3", "ann", 1),
+    ("pc-4", "bob", 5),
+    ("kiosk-1", "bob", 5),
+)  # fmt: skip
+ASSETS = hosts(
+    host("h1", "pc-1"),
+    host("h2", "pc-2", owners=("u1",)),
+    host("h3", "pc-3"),
+    host("h4", "pc-4", owners=("u1",)),
+    host("h5", "kiosk-1"),
+)
+
+
+def test_each_suggestion_has_exactly_the_effect_that_deciding_again_shows():
+    rows = suggestions_of(LOGONS, ASSETS)
+    assert set(rows.select("setting", "value").rows()) == {
+        ("rules.exclude_users", "svc_x"),
+        ("rules.exclude_users", "svc_y"),
+        ("rules.exclude_hosts", "kiosk-1"),
+    }
+    now = decide(LOGONS, PEOPLE, ASSETS)
+    for row in rows.iter_rows(named=True):
+        rules = replace(RULES, **{row["setting"].removeprefix("rules."): (row["value"],)})
+        then = decide(LOGONS, PEOPLE, ASSETS, rules)
+        owners = [set(each.drop_nulls("resolved_owner")["host_id"]) for each in (now, then)]
+        assert row["hosts_resolved"] == len(owners[1] - owners[0])
+        assert row["conflicts_removed"] == len(by_action(now, "conflict") - by_action(then, "conflict"))
+        assert row["owners_lost"] == len(by_action(now, "write") - by_action(then, "write"))
+
+
+def test_what_is_left_out_already_is_not_suggested_again():
+    rules = Rules(exclude_users=("svc_*",), exclude_hosts=("kiosk-*",))
+    assert suggestions_of(LOGONS, ASSETS, rules).is_empty()
+
+
+def drift_of(logons, assets):
+    decisions = decide(logons.filter(pl.col("day").is_between(WINDOW.first, WINDOW.last)), PEOPLE, assets)
+    evidence = evidence_of(logons, assets)
+    drift = ownership_drift(evidence, decisions, assets, PEOPLE, window=WINDOW)
+    return validated(OwnershipDrift, drift)
+
+
+def test_owners_whom_the_evidence_no_longer_supports_are_told_with_the_reason():
+    late, early, before = WINDOW.last, WINDOW.first + timedelta(days=9), WINDOW.first - timedelta(days=5)
+    logons = counts(
+        ("stays", "ann", 5, late),
+        ("handed-on", "ann", 1, early), ("handed-on", "bob", 9, late),
+        ("of-a-leaver", "bob", 9, late),
+        ("shared", "bob", 5, late), ("shared", "kim", 5, late), ("shared", "ann", 2, before),
+        ("shared-still", "bob", 5, late), ("shared-still", "ann", 5, early),
+        ("left-alone", "ann", 3, before),
+    )  # fmt: skip
+    names = ("stays", "handed-on", "shared", "shared-still", "left-alone")
+    assets = hosts(
+        *(host(name, name, owners=("u1",)) for name in names),
+        host("of-a-leaver", "of-a-leaver", owners=("u9",)),
+        host("several", "stays", owners=("u2", "u1")),
+        host("free", "shared"),
+    )
+    rows = drift_of(logons, assets).select("host_id", "owner", "reason", "leader", "since", "days").rows()
+    assert {host_id: told for host_id, *told in rows} == {
+        "handed-on": ["u1", "moved", "bob", early + timedelta(days=1), 20],
+        "of-a-leaver": ["u9", "left", "bob", None, None],
+        "shared": ["u1", "unsupported", "bob", before + timedelta(days=1), 34],
+        "left-alone": ["u1", "unsupported", None, before + timedelta(days=1), 34],
+    }  # fmt: skip
+
+
+def test_an_owner_who_logs_on_nowhere_has_left():
+    logons = counts(("pc-1", "ann", 5, WINDOW.first - timedelta(days=1)), ("pc-2", "bob", 5, WINDOW.last))
+    rows = drift_of(logons, hosts(host("h1", "pc-1", owners=("u1",))))
+    assert rows["reason"].to_list() == ["left"]

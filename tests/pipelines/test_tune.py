@@ -1,0 +1,104 @@
+"""`asset-owners tune`, on a stored run: strong evidence was right, half of the weak was not."""
+
+import json
+from datetime import timedelta
+
+import pytest
+
+from ownership.tables import LogonDays
+from ownership.windows import days_of
+from resources.store.tables import Tables
+from sandbox.stored_run import store_run
+from tests.ownership.builders import NOW, PEOPLE, RUN, WINDOW, counts, host, hosts, resolution, table
+
+DAY = WINDOW.last - timedelta(days=10)
+LOGONS = counts(
+    *((f"s{n}", "ann", 5, DAY) for n in range(40)),
+    *(row for n in range(30) for row in ((f"w{n}", "ann", 7, DAY), (f"w{n}", "bob", 3, DAY))),
+).collect()
+
+
+def assets(by_hand):
+    """So many of the strong have the right owner; of the weak 20 have one, every other the right one."""
+    return hosts(
+        *(host(f"s{n}", f"s{n}", owners=("u1",) if n < by_hand else ()) for n in range(40)),
+        *(
+            host(f"w{n}", f"w{n}", owners=(("u1", "u2")[n % 2],) if by_hand and n < 20 else ())
+            for n in range(30)
+        ),
+    )
+
+
+@pytest.fixture
+def home_with(tmp_path):
+    """An instance whose last run saw these hosts."""
+
+    def stored(listed):
+        tables = Tables(tmp_path / "home", "head_office", name="Head office")
+        tables.prepare()
+        for day in days_of(WINDOW):
+            rows = LOGONS.filter(day=day)
+            number = rows["events"].sum()
+            fetched = {
+                "day": day,
+                "matching": number,
+                "counted": number,
+                "lacking_user": 0,
+                "lacking_host": 0,
+            }
+            row = table(LogonDays, fetched | {"fetched_at": NOW, "settings_fingerprint": "x"})
+            tables.write_day(row, rows)
+        made = resolution(LOGONS.lazy(), PEOPLE, listed)
+        store_run(tables, made, run_id=RUN, decided_at=NOW, hosts=listed, users=PEOPLE)
+        return tables
+
+    return stored
+
+
+def test_it_says_how_many_owners_would_be_wrong_and_what_to_set(call, instance_file, home_with):
+    home_with(assets(by_hand=36))
+    status, told, _ = call("tune", "--instance", instance_file, "--target-precision", "0.9")
+    assert status == 0
+    assert "At more than 60% over 30 days, 14 owners would be written, about 5 of them wrong (" in told
+    assert "Compared with owners set by hand: 82.1% of 56 hosts are right" in told
+    assert "At more than 70% over 30 days, 4 owners would be written, about 0 of them wrong (" in told
+    assert "Lines for the instance file:\n\nrules:\n  share_threshold_percent: 70\n" in told
+
+
+def test_a_program_gets_one_object(call, instance_file, home_with):
+    tables = home_with(assets(by_hand=36))
+    status, told, _ = call("tune", "--instance", instance_file, "--json", "--target-precision", "0.9")
+    found = json.loads(told.splitlines()[-1])
+    assert (status, found["instance"], found["window"]["days"]) == (0, "Head office", 30)
+    now, best = found["now"], found["best"]
+    assert (now["threshold_percent"], now["to_write"], now["wrong"]["estimate"]) == (60, 14, 5)
+    assert (best["threshold_percent"], best["to_write"], best["wrong"]["measure"]) == (70, 4, "people")
+    tried = {
+        name: best[name] for name in ("threshold_percent", "window_days", "min_events", "min_active_days")
+    }
+    assert tables.read("threshold_backtest").filter(**tried).collect()["to_write"].to_list() == [4]
+
+
+def test_where_too_little_can_be_compared_nothing_is_claimed(call, instance_file, home_with):
+    home_with(assets(by_hand=0))
+    status, told, _ = call("tune", "--instance", instance_file)
+    assert status == 0
+    assert "70 owners would be written, and how many of them would be wrong cannot be said." in told
+    assert "Fewer than 30 hosts could be compared" in told
+    assert "No settings that were tried are right for 98% of the hosts" in told
+    _, told, _ = call("tune", "--instance", instance_file, "--json")
+    found = json.loads(told.splitlines()[-1])
+    assert (found["now"]["wrong"], found["best"]) == (None, None)
+
+
+def test_it_changes_no_decision_and_no_write(call, instance_file, home_with):
+    tables = home_with(assets(by_hand=36))
+    before = tables.read("owner_decisions").collect()
+    call("tune", "--instance", instance_file)
+    assert tables.read("owner_decisions").collect().equals(before)
+    assert tables.writes().collect().is_empty()
+
+
+def test_without_a_run_there_is_nothing_to_tell(call, instance_file):
+    status, _, told = call("tune", "--instance", instance_file)
+    assert (status, "has no tables yet" in told) == (1, True)
