@@ -311,7 +311,7 @@ def logons_of(shares: pl.DataFrame, hosts: pl.DataFrame) -> pl.DataFrame:
         hosts: The rows of `hosts_table`.
 
     Returns:
-        username, row (of the table), events, active_days (null: not known), last_seen.
+        username, row (of the table), events, active_days (null: not known, as under several names), last_seen.
     """
     names = (
         hosts.lazy()
@@ -320,7 +320,6 @@ def logons_of(shares: pl.DataFrame, hosts: pl.DataFrame) -> pl.DataFrame:
         .explode("hostname")
         .drop_nulls()
     )
-    active = pl.col("days").list.explode().drop_nulls().n_unique()
     return (
         shares.lazy()
         .join(names, on="hostname")
@@ -328,7 +327,7 @@ def logons_of(shares: pl.DataFrame, hosts: pl.DataFrame) -> pl.DataFrame:
         .agg(
             pl.sum("events"),
             pl.max("last_seen").cast(pl.String),
-            active_days=pl.when(pl.len() == 1).then(pl.first("active_days")).when(active > 0).then(active),
+            active_days=pl.when(pl.len() == 1).then(pl.first("active_days")),
         )
         .sort("username", "row")
         .collect()
