@@ -18,13 +18,66 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-InstanceFile = Annotated[Path, typer.Option("--instance", metavar="FILE", help="The instance file.")]
+
+def _meant(given: str) -> Path:
+    """The instance file that a user means by a path, a name or a slug."""
+    from resources.settings import instance_path
+
+    return instance_path(str(given))
+
+
+def _only_instance() -> Path:
+    from resources.settings import instance_path
+
+    return instance_path()
+
+
+INSTANCE_HELP = "The instance: its file, or the name or slug of one in ASSET_OWNERS_HOME/instances."
+ONLY = "the only file there"
+InstanceFile = Annotated[
+    Path,
+    typer.Option(
+        "--instance",
+        metavar="FILE",
+        parser=_meant,
+        default_factory=_only_instance,
+        show_default=ONLY,
+        help=INSTANCE_HELP,
+    ),
+]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Plan only; write nothing.")]
 AllowWrites = Annotated[
     int | None,
     typer.Option(min=1, help="Hosts that may be written in spite of max_writes and max_write_percent."),
 ]
+RunId = Annotated[
+    str | None,
+    typer.Option(
+        "--run",
+        metavar="RUN_ID",
+        help="A run, also a dry run, by its id or the first 8 characters of it.",
+        show_default="the last one",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object as the last line.")]
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        print(f"asset-owners {version('asset-owners')}")
+        raise typer.Exit
+
+
+@app.callback()
+def program(
+    *,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and end.")
+    ] = False,
+) -> None:
+    """Fills in the owners of host assets from Windows logon events."""
 
 
 @app.command()
@@ -43,7 +96,10 @@ def init(
 def run(
     context: typer.Context,
     *,
-    instance: InstanceFile,
+    # Resolved by the command, which prints one object with --json whatever is wrong.
+    instance: Annotated[
+        str | None, typer.Option(metavar="FILE", help=INSTANCE_HELP, show_default=ONLY)
+    ] = None,
     lookback_days: Annotated[
         int | None,
         typer.Option(
@@ -124,12 +180,13 @@ def undo(
 def explain(
     instance: InstanceFile,
     host: Annotated[str, typer.Argument(help="Host name in any spelling, or the id of a host asset.")],
+    run_id: RunId = None,
     as_json: Json = False,
 ) -> None:
     """Tell why a host has, or has not, an owner, and what would change that."""
     from pipelines.cli import explain as command
 
-    command.explain(instance, host, as_json=as_json)
+    command.explain(instance, host, run_id=run_id, as_json=as_json)
 
 
 @app.command()
@@ -147,6 +204,7 @@ def report(
         Literal["html", "csv", "json"],
         typer.Option("--format", help="A page for people; the decisions for a spreadsheet, or as JSON."),
     ] = "html",
+    run_id: RunId = None,
 ) -> None:
     """Report on the last run: a page that needs no network, or its decisions and conflicts.
 
@@ -155,7 +213,7 @@ def report(
     """
     from pipelines.cli import report as command
 
-    command.report(instance, out, kind)
+    command.report(instance, out, kind, run_id)
 
 
 @app.command()
@@ -176,7 +234,11 @@ def sql(
     ] = None,
     instance: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="The instance whose tables are meant by names without a schema."),
+        typer.Option(
+            metavar="FILE",
+            parser=_meant,
+            help="The instance whose tables are meant by names without a schema.",
+        ),
     ] = None,
     scratch: Annotated[
         Path | None,
@@ -189,6 +251,7 @@ def sql(
     form: Annotated[
         Literal["table", "csv", "json"], typer.Option("--format", help="How rows are printed.")
     ] = "table",
+    run_id: RunId = None,
 ) -> None:
     """Ask the tables in SQL, for instance: FROM conflicts.
 
@@ -196,7 +259,7 @@ def sql(
     """
     from pipelines.cli import sql as command
 
-    raise typer.Exit(command.sql(query, instance=instance, scratch=scratch, form=form))
+    raise typer.Exit(command.sql(query, instance=instance, scratch=scratch, form=form, run_id=run_id))
 
 
 @app.command()

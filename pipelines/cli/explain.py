@@ -11,19 +11,20 @@ from reports.explanations import host_explanation, in_words
 from reports.remedies import FieldNames
 
 
-def explain(path: Path, host: str, *, as_json: bool) -> None:
+def explain(path: Path, host: str, *, run_id: str | None = None, as_json: bool) -> None:
     """Print why a host has, or has not, an owner, and what would change that.
 
     Args:
         path: the instance file.
         host: a host name in any spelling, or the id of a host asset.
+        run_id: id of a run, or its first characters; None: the last one.
         as_json: print one JSON object instead of words.
 
     Raises:
         ConfigurationError: the instance file is wrong.
         AssetOwnersError: no run has decided anything yet.
     """
-    instance, tables = stored_tables(path)
+    instance, tables = stored_tables(path, run_id)
     short = instance.rules.hostname_match == "short"
     name, short_name = pl.select(
         normalise_hostname(pl.lit(host), short=short).alias("name"),

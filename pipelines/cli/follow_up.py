@@ -43,8 +43,9 @@ def _follow_up(
     instance = load_instance(path)
     require_secrets(instance)
     tables = tables_of(instance)
+    run_id = tables.run_id(run_id)
     if not tables.has_run(run_id):
-        raise ConfigurationError(f"RUN_ID: {instance.name} has no run {run_id}; the runs are in owner_writes")
+        raise ConfigurationError(f"RUN_ID: run {run_id} of {instance.name} planned and wrote nothing")
     ops = {named(instance, op): {"config": {"run_id": run_id, **options}}}
     result = execute(instance, named(instance, job), {"ops": ops}, overrides=overrides or NO_OVERRIDES)
     for error in errors(result):

@@ -23,7 +23,7 @@ from pipelines.dagster_home import dagster_instance
 from pipelines.definitions import build_definitions
 from pipelines.schedules import run_config, window_tags
 from resources.errors import ConfigurationError
-from resources.settings import Instance, analysts_group, home, load_instance, tables_location
+from resources.settings import Instance, analysts_group, home, instance_path, load_instance, tables_location
 from resources.store.tables import Tables
 
 
@@ -64,7 +64,7 @@ class Report:
 
 
 def run(
-    path: Path,
+    given: str | None,
     *,
     lookback_days: int | None,
     dry_run: bool,
@@ -75,10 +75,13 @@ def run(
     as_json: bool,
     overrides: Overrides | None = None,
 ) -> int:
-    """Run the job and print what came of it; return the exit status (rules 8.1)."""
+    """Run the job and print what came of it; return the exit status (rules 8.1).
+
+    `given` is the instance as the user names it; None: the only one.
+    """
     report = Report(dry_run=dry_run)
     try:
-        instance = load_instance(path)
+        instance = load_instance(instance_path(given))
         report.instance = instance.name
         require_secrets(instance)
         window = chosen_window(instance, as_of, lookback_days)

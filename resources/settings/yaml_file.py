@@ -36,7 +36,9 @@ def read_section(path: Path, model: type[SectionT]) -> SectionT:
         first = " and ".join(list(model.model_fields)[:2])
         raise ConfigurationError(f"{path}: must hold `key: value` lines, such as {first}")
     try:
-        return model.model_validate(content, context={"folder": path.parent.absolute()})
+        return model.model_validate(
+            content, context={"folder": path.parent.absolute(), "file": path.absolute()}
+        )
     except ValidationError as error:
         details = error.errors(include_url=False)
         lines = [_complaint(model, content, detail) for detail in details[:MAX_COMPLAINTS]]

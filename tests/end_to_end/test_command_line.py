@@ -131,12 +131,9 @@ def test_wrong_arguments_end_with_2_and_an_error(stand, arguments, words):
     assert not stand.tables.folder.exists()
 
 
-@pytest.mark.parametrize(
-    "arguments", [["--lookback-days", "0"], ["--lookback-days", "ten"], ["--lookbak"], []]
-)
+@pytest.mark.parametrize("arguments", [["--lookback-days", "0"], ["--lookback-days", "ten"], ["--lookbak"]])
 def test_a_command_line_that_cannot_be_read_ends_with_2(stand, arguments):
-    instance = ["--instance", stand.instance_file()] if arguments else []
-    ran = stand.call("run", *instance, *arguments)
+    ran = stand.call("run", "--instance", stand.instance_file(), *arguments)
     assert ran.exit_code == 2
     assert "Usage: " in ran.stderr
 
