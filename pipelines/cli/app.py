@@ -150,14 +150,25 @@ def run(
 def apply_plan(
     context: typer.Context,
     instance: InstanceFile,
-    run_id: Annotated[str, typer.Argument(metavar="RUN_ID", help="The run whose plan is carried out.")],
+    run_id: Annotated[
+        str,
+        typer.Argument(
+            metavar="RUN_ID", help="The run whose plan is carried out, or the first 8 characters of it."
+        ),
+    ],
     allow_writes: AllowWrites = None,
     dry_run: DryRun = False,
+    as_json: Json = False,
 ) -> None:
     """Carry out a plan that an earlier run stored; hosts that changed since are left alone."""
     from pipelines.cli import follow_up as command
 
-    options = {"allow_writes": allow_writes, "dry_run": dry_run, "overrides": context.obj}
+    options = {
+        "allow_writes": allow_writes,
+        "dry_run": dry_run,
+        "as_json": as_json,
+        "overrides": context.obj,
+    }
     raise typer.Exit(command.apply_plan(instance, run_id, **options))
 
 
@@ -165,14 +176,25 @@ def apply_plan(
 def undo(
     context: typer.Context,
     instance: InstanceFile,
-    run_id: Annotated[str, typer.Argument(metavar="RUN_ID", help="The run whose writes are put back.")],
+    run_id: Annotated[
+        str,
+        typer.Argument(
+            metavar="RUN_ID", help="The run whose writes are put back, or the first 8 characters of it."
+        ),
+    ],
     allow_writes: AllowWrites = None,
     dry_run: DryRun = False,
+    as_json: Json = False,
 ) -> None:
     """Put back what a run wrote, field by field, where hosts still hold it."""
     from pipelines.cli import follow_up as command
 
-    options = {"allow_writes": allow_writes, "dry_run": dry_run, "overrides": context.obj}
+    options = {
+        "allow_writes": allow_writes,
+        "dry_run": dry_run,
+        "as_json": as_json,
+        "overrides": context.obj,
+    }
     raise typer.Exit(command.undo(instance, run_id, **options))
 
 

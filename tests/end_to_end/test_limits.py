@@ -165,6 +165,7 @@ def test_the_brake_stops_a_run_before_its_first_write_and_shows_how_to_go_on(six
     ran = six.run({"writes": limit})
     assert (ran.status, ran.report["writes"]) == (1, {"planned": 6})
     assert re.match(said, ran.report["error"])
+    assert [host["owner"] for host in ran.report["plan"]] == ["ann"] * 6
     plan = LOOK.search(ran.report["error"])
     assert plan
     shown = pasted(six, plan[1], "--format", "json")
@@ -213,7 +214,17 @@ def test_undo_puts_back_each_field_that_a_host_still_holds_and_names_what_it_lea
     tried = command(six, f"undo --instance FILE {run_id} --dry-run")
     left_alone = "  not_written: host t-4: holds nothing any more of what was written"
     told = ["       1  not_written", "       5  planned", left_alone]
-    assert (tried.exit_code, tried.stdout.splitlines()[1:]) == (0, told)
+    assert (tried.exit_code, tried.stdout.splitlines()[1:4]) == (0, told)
+    plan = tried.stdout.splitlines()[4:]
+    assert plan[:2] == [
+        "Plan:",
+        (
+            "  pc-1 (t-1)  owner ann@corp.example (ann) -> none  department Sales -> room 1  "
+            "criticality high -> none"
+        ),
+    ]
+    assert plan[-3].startswith("Plan: 5 hosts to put back")
+    assert re.search(rf"asset-owners undo --instance \S+ {run_id[:8]}$", plan[-1])
     assert {host["id"]: host for host in state.assets("host")} == changed
 
     undone = command(six, f"undo --instance FILE {run_id}")
@@ -350,7 +361,7 @@ def test_a_dry_run_of_what_follows_a_run_sends_nothing(six, what, setting):
     run_id = six.run({}, *(["--dry-run"] if what == "apply" else [])).report["run_id"]
     before = six.inventory.state.journal()
     tried = command(six, f"{what} --instance FILE {run_id} --dry-run", writes={"dry_run": setting})
-    assert (tried.exit_code, tried.stdout.splitlines()[1:]) == (0, ["       6  planned"])
+    assert (tried.exit_code, tried.stdout.splitlines()[1:3]) == (0, ["       6  planned", "Plan:"])
     assert six.inventory.state.journal() == before
 
 
