@@ -201,14 +201,24 @@ def undo(
 @app.command()
 def explain(
     instance: InstanceFile,
-    host: Annotated[str, typer.Argument(help="Host name in any spelling, or the id of a host asset.")],
+    asked: Annotated[
+        str,
+        typer.Argument(
+            metavar="HOST_OR_PERSON",
+            help="Host name in any spelling or id of a host asset; or user name, e-mail address or id of a "
+            "user asset.",
+        ),
+    ],
     run_id: RunId = None,
     as_json: Json = False,
 ) -> None:
-    """Tell why a host has, or has not, an owner, and what would change that."""
+    """Tell why a host has, or has not, an owner, and what would change that; or which hosts a person has.
+
+    Exit status: 0 found, 1 neither a host nor a person is known by that, 2 an argument is wrong.
+    """
     from pipelines.cli import explain as command
 
-    command.explain(instance, host, run_id=run_id, as_json=as_json)
+    raise typer.Exit(command.explain(instance, asked, run_id=run_id, as_json=as_json))
 
 
 @app.command()
