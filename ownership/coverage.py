@@ -22,7 +22,7 @@ BRANCHES = MappingProxyType(
 )
 """What follows for a host whose owner is known: action and its words."""
 
-STRENGTHS = ("leader with too little", "leader with enough", "only user")
+STRENGTHS = ("leading user, too few logons", "leading user, enough logons", "only user")
 """How strong the leading user of a host may be."""
 
 SHARE_STEP_PERCENT = 5

@@ -250,7 +250,7 @@ def report(
 
 @app.command()
 def check(instance: InstanceFile) -> None:
-    """Try both services without writing; say what is well and what to fix.
+    """Try both services without writing; tell what works and what to fix.
 
     Exit status: 0 all is well, 1 something is not, 2 the instance file or a secret is wrong.
     """

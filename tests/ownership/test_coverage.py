@@ -78,7 +78,7 @@ def test_of_a_host_that_cannot_be_read_it_is_not_known_whether_it_is_owned():
 def test_hosts_are_counted_by_the_share_of_their_leader():
     rows = [(6, 10), (601, 1000), (65, 100), (66, 100), (1, 1), (10, 10), (1, 100), (999, 1000)]
     leaders = pl.DataFrame(rows, schema=["events", "total_events"], orient="row")
-    weak, strong, alone = "leader with too little", "leader with enough", "only user"
+    weak, strong, alone = "leading user, too few logons", "leading user, enough logons", "only user"
     assert shares_of_leaders(leaders, threshold_percent=60).rows() == [
         (5, weak, 1),
         (60, weak, 1),  # exactly 60% is not more than 60%

@@ -156,21 +156,27 @@ ONE_DAY = "6 of 6 logons on 1 day"
         (
             ALICE,
             [host("h1", "ws1", owners=("u3",))],
-            "ws1 belongs to miller (u3) in the inventory, but the logons name alice@corp.example (u1): "
-            + f"{ONE_DAY}.",
+            (
+                "ws1 belongs to miller (u3) in the inventory, but the logons name alice@corp.example (u1): "
+                f"{ONE_DAY}."
+            ),
         ),
         (
             [],
             [host("h1", "ws1", owners=("u9",))],
-            "ws1 belongs to u9 in the inventory; the logons give no owner: "
-            + "nobody logged on to the host in the window.",
+            (
+                "ws1 belongs to u9 in the inventory; the logons give no owner: "
+                "nobody logged on to the host in the window."
+            ),
         ),
         ([], WS1, "ws1 has no owner: nobody logged on to the host in the window."),
         (
             [*ALICE, ("ws1", "bob", 4)],
             WS1,
-            "ws1 has no owner: none of several users has more than the threshold of the logon events "
-            + "(alice, 6 of 10 logons on 1 day).",
+            (
+                "ws1 has no owner: none of several users has more than the threshold of the logon events "
+                "(alice, 6 of 10 logons on 1 day)."
+            ),
         ),
         (
             ALICE,
@@ -308,7 +314,7 @@ def test_the_story_is_plain_values_for_programs():
     ]
     assert decision["what_would_change"][0] == {
         "change": "more_logons",
-        "text": "With 1 more logon event, alice would win, who is the user asset u1.",
+        "text": "alice (u1) needs 1 more logon to become the owner.",
         "username": "alice",
         "events": 1,
     }
