@@ -505,7 +505,7 @@ def test_the_contract_may_lie_in_a_file_of_its_own(write, tmp_path):
         (None, "the file cannot be read"),
         ("- hosts", "must hold `key: value` lines, such as tenant_param and mfa_required"),
         ("hosts: {pth: /hosts}", "hosts.pth: is an unknown key; the nearest known one is 'path'"),
-        ("page_size: many", "page_size: 'many' should be a valid integer"),
+        ("page_size: many", "page_size: 'many' must be a whole number"),
         (
             "page_size: 1\npage_size: 2",
             "line 2, column 1: is no usable YAML: the key page_size is written twice",
