@@ -69,7 +69,7 @@ def demo() -> None:
     }
     width = max(map(len, commands))
     for command, what in commands.items():
-        print(f"  {command:<{width}}  {what}")
+        print(f"  {command:<{width}}  # {what}")
 
 
 def _to_paste(file: Path | None, command: str, *arguments: str) -> str:

@@ -77,8 +77,8 @@ def viewed(tables: Tables, run: str | None) -> Tables:
     lost = [table for table in SNAPSHOTS if not tables.holds(table, run_id)]
     if lost and published != [run_id]:
         note(
-            f"Run {short_run_id(run_id)} has not, or no longer, tables of its own of {', '.join(lost)}; "
-            "these are shown as the last run left them."
+            f"Of run {short_run_id(run_id)} these tables are not kept and are shown as the last run left "
+            f"them: {', '.join(lost)}."
         )
     return tables.view(run_id)
 

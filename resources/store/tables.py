@@ -105,7 +105,7 @@ class Tables:
         """
         checked_run_id(given)
         with self._reaching():
-            known = {path.name for path in (self.folder / "runs").glob("*")}
+            known = {path.name for path in (self.folder / "runs").glob("*") if RUN_ID.fullmatch(path.name)}
             known |= {path.stem for path in (self.folder / "owner_writes").glob("*.parquet")} - NO_RUNS
         meant = sorted(run for run in known if run.startswith(given))
         if given in known:

@@ -362,6 +362,11 @@ def test_a_dry_run_of_what_follows_a_run_sends_nothing(six, what, setting):
     before = six.inventory.state.journal()
     tried = command(six, f"{what} --instance FILE {run_id} --dry-run", writes={"dry_run": setting})
     assert (tried.exit_code, tried.stdout.splitlines()[1:3]) == (0, ["       6  planned", "Plan:"])
+    line = f"{what} --instance FILE {run_id[:8]} --dry-run --json"
+    report = json.loads(command(six, line, writes={"dry_run": setting}).stdout.splitlines()[-1])
+    assert (report["about_run_id"], report["writes"], report["dry_run"]) == (run_id, {"planned": 6}, True)
+    assert {host["owner"] for host in report["plan"]} == {"ann" if what == "apply" else ""}
+    assert (report["left_alone"], report["instance"]) == ([], "Small")
     assert six.inventory.state.journal() == before
 
 

@@ -162,8 +162,8 @@ def test_of_a_published_run_it_says_what_is_no_longer_kept(call, planned):
     assert status == 0
     assert "conflict" in told
     assert noted == (
-        f"asset-owners: Run {RUN} has not, or no longer, tables of its own of inventory_hosts, "
-        "inventory_users, host_user_shares, username_matches; these are shown as the last run left them.\n"
+        f"asset-owners: Of run {RUN} these tables are not kept and are shown as the last run left them: "
+        "inventory_hosts, inventory_users, host_user_shares, username_matches.\n"
     )
 
 
