@@ -250,8 +250,11 @@ def users_have_a_department(_: dg.AssetCheckExecutionContext, run: ScanRun) -> d
 def users_are_of_one_domain(_: dg.AssetCheckExecutionContext, run: ScanRun) -> dg.AssetCheckResult:
     """On no host does one user name come from several domains; where it does, it counts as one user."""
     doubtful = quality.users_of_unlike_domains(_table(run, "host_user_shares"))
+    number = doubtful.height
     return _none(
-        doubtful, f"Times that a user name of several domains counts as one user of a host: {doubtful.height}"
+        doubtful,
+        f"On {number} host{'s' * (number != 1)}, same-named accounts of different domains were counted as "
+        "one user",
     )
 
 
@@ -355,11 +358,13 @@ def hosts_send_their_own_events(_: dg.AssetCheckExecutionContext, run: ScanRun) 
     matching, senders = run.search().senders(day)
     forwarders = quality.forwarders(senders, exclude_hosts=run.instance.rules.exclude_hosts)
     percent = 100 * int(forwarders["events"].sum()) / max(matching, 1)
+    one = forwarders.height == 1
+    collectors = f"{forwarders.height} collector{' sends' if one else 's send'} events"
     blocks = percent > FORWARDED_LIMIT_PERCENT
     return _none(
         forwarders,
-        f"{forwarders.height} values of agent.name send for several hosts, {percent:.0f}% of the events of "
-        f"{day}: set hostname_field to host.name, or add the collectors to rules.exclude_hosts",
+        f"{collectors} for several hosts, {percent:.0f}% of the events of {day}: set "
+        "hostname_field to host.name, or add the collectors to rules.exclude_hosts",
         severity=dg.AssetCheckSeverity.ERROR if blocks else dg.AssetCheckSeverity.WARN,
         forwarded_percent=round(percent, 1),
     )

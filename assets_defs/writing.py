@@ -17,8 +17,9 @@ from assets_defs.run import InstanceRun, ScanRun
 from ownership.plan import limit_exceeded, plan_undo, plan_writes, undone_once
 from ownership.windows import gaps
 from resources.errors import AssetOwnersError, ConfigurationError, ServiceError
-from resources.settings import Instance
+from resources.settings import Instance, command_line
 from resources.store.history import delete_outdated_changes
+from resources.store.tables import short_run_id
 from resources.writeback.journal import Journal, Result, open_journal
 from resources.writeback.leftovers import runs_on_target, settle_leftovers, without_changed_hosts
 from resources.writeback.one_writer import one_writer
@@ -48,7 +49,7 @@ def store_plan(run: ScanRun, log: logging.Logger) -> pl.DataFrame:
         raise AssetOwnersError(
             "This run has decided nothing itself, and what another run decided is not written: owners may "
             f"have changed since. Launch the whole job {run.instance.slug} again (all steps, not from "
-            "failure), or carry out a plan that a run stored: asset-owners apply --instance FILE RUN_ID"
+            f"failure), or carry out a plan that a run stored: {command_line(run.instance, 'apply')} RUN_ID"
         )
     planned = plan_writes(
         run.tables.of_run("owner_decisions", run.run_id),
@@ -79,8 +80,13 @@ def write_planned(run: ScanRun, log: logging.Logger) -> Written:
         planned = store_plan(run, log)
     _report_other_targets(run, log)
     if not run.may_write:
-        why = "a dry run" if run.options.dry_run else "its window is past and `force` is off"
-        log.info(f"Nothing is written: this is {why}")
+        late = run.instance.scan.late_days
+        log.info(
+            "This is a dry run: nothing is written."
+            if run.options.dry_run
+            else f"Nothing is written: the window ended more than scan.late_days ({late}) days ago, and "
+            "`force` is off."
+        )
         return Written(planned)
     _require_complete_window(run)
     hosts = run.tables.read("inventory_hosts", run_id=run.run_id).collect()
@@ -90,7 +96,7 @@ def write_planned(run: ScanRun, log: logging.Logger) -> Written:
         hosts.height,
         what="owners",
         allowed=None,
-        command=f"apply --instance FILE {run.run_id}",
+        command=("apply", run.run_id),
     )
     with _writing(run, log) as journal:
         written = _carry_out(run, log, journal, planned, hosts, Writer.write)
@@ -106,7 +112,7 @@ def apply_plan(
     Args:
         run: this run.
         log: receives what is done.
-        plan_id: the earlier run.
+        plan_id: the earlier run, or the first characters of its id.
         allow_writes: hosts that may be written in spite of writes.max_writes and max_write_percent.
         dry_run: only tell what would be written.
 
@@ -115,6 +121,7 @@ def apply_plan(
         AssetOwnersError: the plan is too large; nothing was written.
         ServiceError: the writing ended early; the rest is left for the next run.
     """
+    plan_id = run.tables.run_id(plan_id)
     _log_that_runs_only_plan(run.instance, log, "apply", dry_run=dry_run)
     planned = run.tables.of_run("owner_writes", plan_id).filter(outcome="planned")
     if planned.is_empty():
@@ -136,7 +143,7 @@ def apply_plan(
             hosts.height,
             what="owners",
             allowed=allow_writes,
-            command=f"apply --instance FILE {plan_id}",
+            command=("apply", plan_id),
         )
         return _carry_out(run, log, journal, planned, hosts, Writer.apply)
 
@@ -149,7 +156,7 @@ def undo_run(
     Args:
         run: this run.
         log: receives what is done.
-        undone_id: the earlier run.
+        undone_id: the earlier run, or the first characters of its id.
         allow_writes: hosts that may be written in spite of writes.max_writes and max_write_percent.
         dry_run: only plan.
 
@@ -158,6 +165,7 @@ def undo_run(
         AssetOwnersError: the plan is too large; nothing was written.
         ServiceError: the writing ended early.
     """
+    undone_id = run.tables.run_id(undone_id)
     _log_that_runs_only_plan(run.instance, log, "undo", dry_run=dry_run)
     # Under the lock: what a run wrote is known once it has ended and its leftovers are settled.
     with _writing(run, log, dry_run=dry_run) as journal:
@@ -184,7 +192,7 @@ def undo_run(
             hosts.height,
             what="hosts to put back",
             allowed=allow_writes,
-            command=f"undo --instance FILE {undone_id}",
+            command=("undo", undone_id),
         )
         return _carry_out(run, log, journal, planned, hosts, Writer.undo)
 
@@ -215,14 +223,14 @@ def _require_own_target(
         if target is None and not old_rows_are_own:
             raise ConfigurationError(
                 f"{whose} was made by a version before 0.2.0 and does not say for which inventory; nothing "
-                "was written. Make a new plan: asset-owners run --instance FILE --dry-run"
+                f"was written. Make a new plan: {command_line(instance, 'run', '--dry-run')}"
             )
         if target not in {None, instance.target}:
             raise ConfigurationError(
                 f"{whose} is for {target}, and {instance.name} now points to {instance.target}: another "
                 "platform.url, platform.tenant_id, platform.contract or name of a host field. Nothing was "
-                "written. Point the instance there again, or make a new plan: asset-owners run --instance "
-                "FILE --dry-run"
+                "written. Point the instance there again, or make a new plan: "
+                f"{command_line(instance, 'run', '--dry-run')}"
             )
 
 
@@ -238,7 +246,7 @@ def _require_recent(instance: Instance, planned: pl.DataFrame, plan_id: str) -> 
         raise ConfigurationError(
             f"The plan of run {plan_id} was made at {made_at:%Y-%m-%d %H:%M} UTC, and plans older than "
             f"writes.plan_days ({limit}) or of the future are not carried out; nothing was written. Make a "
-            "new one: asset-owners run --instance FILE --dry-run"
+            f"new one: {command_line(instance, 'run', '--dry-run')}"
         )
 
 
@@ -389,12 +397,19 @@ def _require_complete_window(run: ScanRun) -> None:
         raise AssetOwnersError(
             f"Nothing was written: these days have no events, or hardly any ({named}), and "
             "scan.require_complete_window is on. Fetch the days again once their events are back, or, when "
-            f"there never were any, carry out the plan: asset-owners apply --instance FILE {run.run_id}"
+            "there never were any, carry out the plan: "
+            f"{command_line(run.instance, 'apply', short_run_id(run.run_id))}"
         )
 
 
 def _require_within_limits(
-    run: InstanceRun, planned: pl.DataFrame, hosts: int, *, what: str, allowed: int | None, command: str
+    run: InstanceRun,
+    planned: pl.DataFrame,
+    hosts: int,
+    *,
+    what: str,
+    allowed: int | None,
+    command: tuple[str, str],
 ) -> None:
     """Refuse a plan that is too large to carry out unseen.
 
@@ -404,7 +419,7 @@ def _require_within_limits(
         hosts: how many the inventory has.
         what: what is planned, in the plural.
         allowed: so many hosts may be written in spite of the limits.
-        command: of the command line, carries the plan out.
+        command: of the command line, carries the plan out: its name, and the run that it is about.
 
     Raises:
         AssetOwnersError: saying how to look at the plan and how to carry it out.
@@ -420,9 +435,12 @@ def _require_within_limits(
         max_write_percent=limits.max_write_percent,
     )
     if reason:
+        name, about = command
+        look = command_line(run.instance, "sql", "--run", short_run_id(run.run_id), "FROM write_history")
+        allow = ("--allow-writes", str(planned.height))
+        carry_out = command_line(run.instance, name, short_run_id(about), *allow)
         raise AssetOwnersError(
-            f"{reason}; nothing was written. Look at the plan ({run.tables.plan_file(run.run_id)}), then "
-            f"carry it out: asset-owners {command} --allow-writes {planned.height}"
+            f"{reason}; nothing was written. Look at the plan ({look}), then carry it out: {carry_out}"
         )
 
 

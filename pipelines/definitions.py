@@ -67,7 +67,14 @@ def build_definitions(
         if isinstance(instance, BrokenInstance)
         else _instance_definitions(
             instance,
-            Tables(home, instance.slug, name=instance.name, location=location, analysts=analysts),
+            Tables(
+                home,
+                instance.slug,
+                name=instance.name,
+                file=instance.file,
+                location=location,
+                analysts=analysts,
+            ),
             resource_overrides or {},
         )
         for instance in instances

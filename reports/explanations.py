@@ -3,9 +3,11 @@
 It tells what the tables hold and decides nothing itself; `remedies` says what would change the outcome.
 """
 
+import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime
+from itertools import groupby
 from typing import Any
 
 import polars as pl
@@ -14,8 +16,10 @@ from ownership.names import normalise_hostname, printable
 from ownership.rules import Rules
 from ownership.shares import ranked
 from reports.remedies import FieldNames, remedies
+from reports.sentences import in_one_sentence, names_of, persons
 
 _SHOWN_USERS = 10
+MOST_COMPARED = 20_000
 
 _EVIDENCE = {
     "unreadable_asset": "The asset cannot be read: {problem}.",
@@ -67,6 +71,7 @@ def host_explanation(
     writes: pl.DataFrame,
     rules: Rules,
     fields: FieldNames,
+    known: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Gather how the owner of one host was decided, what was written, and what would change the outcome.
 
@@ -82,12 +87,14 @@ def host_explanation(
         writes: Rows of `owner_writes` of these assets, in the order in which they were planned.
         rules: The instance's rules.
         fields: The instance's field names.
+        known: All names and ids of hosts, for one that is not known.
 
     Returns:
-        hostname, similar (known names that differ from it in the domain part only) and decisions, a list that
-        is empty when the host is not known. Each has the columns of `owner_decisions`, and hostnames (as
-        compared), users (most events first, each with user_assets), host_asset and user_assets (as the
-        inventory held them), writes and what_would_change.
+        hostname, similar (known names that differ from it in the domain part only), near (known names and ids
+        that look like one that is not known) and decisions, a list that is empty when the host is not known.
+        Each has the columns of `owner_decisions`, and hostnames (as compared), users (most events first, each
+        with user_assets), host_asset and user_assets (as the inventory held them), writes, what_would_change,
+        summary (one sentence) and now (what the host holds by now, as far as is known).
     """
     frames = (shares, matches, hosts, users, writes)
     names = pl.concat([hosts.select(hostname="hostnames").explode("hostname"), shares.select("hostname")])
@@ -95,6 +102,7 @@ def host_explanation(
     return {
         "hostname": hostname,
         "similar": sorted({*_normalised(similar.to_list())} - {hostname}),
+        "near": near_names(hostname, known) if decisions.is_empty() else [],
         "decisions": [
             _decision_explanation(decision, *frames, rules, fields)
             for decision in decisions.iter_rows(named=True)
@@ -102,23 +110,38 @@ def host_explanation(
     }
 
 
+def near_names(name: str, known: Sequence[str]) -> list[str]:
+    """At most three known names that look most like a name, the nearest first."""
+    # To compare takes a while: of very many names only those are compared that begin or end alike.
+    alike = [each for each in known if abs(len(each) - len(name)) <= 3]
+    if len(alike) > MOST_COMPARED:
+        alike = [each for each in alike if each[:3] == name[:3] or each[-3:] == name[-3:]][:MOST_COMPARED]
+    return difflib.get_close_matches(name, dict.fromkeys(alike), n=3, cutoff=0.75)
+
+
 def in_words(story: Mapping[str, Any]) -> str:
-    """Tell what `host_explanation` gathered, in lines of text.
+    """Tell what `host_explanation` gathered, in lines of text: first what came of it, last what holds now.
 
     Control and direction characters in names are shown as escapes.
     """
-    lines, shown = [_shown(story["hostname"])], []
+    if not story["decisions"]:
+        similar = f" They know {_shown(story['similar'])}." if story["similar"] else ""
+        near = "" if similar or not story["near"] else f" Did you mean {_either(story['near'])}?"
+        return (
+            f"{_shown(story['hostname'])}: neither the inventory nor the logons know such a host or person."
+            f"{similar}{near}"
+        )
+    lines, shown = [decision["summary"] for decision in story["decisions"]], []
     for decision in story["decisions"]:
         if decision["users"] and decision["hostnames"] not in shown:
             lines += ["", *_users_table(decision)]
             shown.append(decision["hostnames"])
-        lines += ["", *_decision(decision)]
-    if not story["decisions"]:
-        similar = f" They know {_shown(story['similar'])}." if story["similar"] else ""
-        return (
-            f"{lines[0]}: the last decisions know no such host, in the inventory or in the logons.{similar}"
-        )
+        lines += ["", *_decision(decision), f"  {_now(decision)}"]
     return "\n".join(lines)
+
+
+def _either(names: Sequence[str]) -> str:
+    return " or ".join(map(_shown, names))
 
 
 def _decision_explanation(
@@ -148,6 +171,8 @@ def _decision_explanation(
         rules=rules,
         fields=fields,
     )
+    name_of = names_of(users.iter_rows(named=True))
+    now = _state(asset, of_asset) if asset else None
     return {
         **decision,
         "hostnames": compared,
@@ -156,7 +181,36 @@ def _decision_explanation(
         "user_assets": [_user_asset(user_id, users, fields) for user_id in people],
         "writes": of_asset.to_dicts(),
         "what_would_change": [asdict(change) for change in changes],
+        "summary": in_one_sentence(decision, of_asset, now, name_of),
+        "now": now,
+        "owner_now": None if now is None else persons(now["owner"], name_of),
     }
+
+
+def _state(asset: Mapping[str, Any], writes: pl.DataFrame) -> dict[str, Any]:
+    """What a host holds by now: as listed, and as runs have written since. Of its owners, the ids."""
+    held = {
+        "owner": asset["owner_ids"],
+        "department": asset["department"],
+        "criticality": asset["criticality"],
+    }
+    done = writes.filter(
+        pl.col("outcome").is_in(["written", "undone"]), pl.col("completed_at") >= asset["listed_at"]
+    )
+    for write in done.sort("completed_at").iter_rows(named=True):
+        for field, value in write["new_values"].items():
+            if value is not None:
+                held[field] = ([value] if value else []) if field == "owner" else value or None
+    return held
+
+
+def _now(decision: Mapping[str, Any]) -> str:
+    now = decision["now"]
+    if now is None:
+        return "Now: the inventory has no such host."
+    owner = "owner not known" if now["owner"] is None else f"owner {decision['owner_now'] or 'none'}"
+    others = (f"{field} {_shown(now[field] or 'none')}" for field in ("department", "criticality"))
+    return f"Now: {', '.join([owner, *others])}."
 
 
 def _users(on_host: pl.DataFrame, matches: pl.DataFrame) -> list[dict[str, Any]]:
@@ -279,7 +333,7 @@ def _decision(decision: Mapping[str, Any]) -> Iterator[str]:
         yield from odd
         yield from _later_fields(decision)
     yield "  " + (_LEFT_ALONE if decision["problem"] else _ACTION[decision["action"]]).format(**values)
-    yield from map(_write, decision["writes"])
+    yield from _writes(decision["writes"])
     yield from _inventory(decision)
     yield "  What would change that:"
     yield from (f"  - {change['text']}" for change in decision["what_would_change"])
@@ -310,16 +364,31 @@ def _later_fields(decision: Mapping[str, Any]) -> Iterator[str]:
         yield f"  Not asked any more: {field}, which says {_shown(ids)}."
 
 
-def _write(write: Mapping[str, Any]) -> str:
+def _writes(writes: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """What runs did to the host; the same again and again is told once, with the last of them."""
+    for _, alike in groupby(writes, lambda write: (write["outcome"], write["new_values"], write["message"])):
+        first, *_ = repeated = list(alike)
+        again = f", {len(repeated)} times since {_instant(_at(first))}" if len(repeated) > 1 else ""
+        yield _write(repeated[-1], again)
+
+
+def _at(write: Mapping[str, Any]) -> datetime:
+    return write["completed_at"] or write["intended_at"]
+
+
+def _write(write: Mapping[str, Any], again: str) -> str:
     old, new = write["old_values"], write["new_values"]
     fields = ", ".join(
-        f"{name} {_shown(value)}" + (f" (before: {_shown(old[name])})" if old[name] else "")
+        f"{name} {_shown(value) if value else 'cleared'}"
+        + (f" (before: {_shown(old[name])})" if old[name] else "")
         for name, value in new.items()
-        if value is not None
+        if value is not None and value != (old[name] or "")
     )
-    when = _instant(write["completed_at"] or write["intended_at"])
     said = f" ({_shown(write['message'])})" if write["message"] else ""
-    return f"  {_OUTCOME[write['outcome']]}, {when}, run {_shown(write['run_id'])}: {fields}{said}."
+    return (
+        f"  {_OUTCOME[write['outcome']]}, {_instant(_at(write))}, run {_shown(write['run_id'])}{again}: "
+        f"{fields or 'nothing changed'}{said}."
+    )
 
 
 def _inventory(decision: Mapping[str, Any]) -> Iterator[str]:

@@ -311,7 +311,7 @@ def logons_of(shares: pl.DataFrame, hosts: pl.DataFrame) -> pl.DataFrame:
         hosts: The rows of `hosts_table`.
 
     Returns:
-        username, row (of the table), events, active_days (null: not known, as under several names), last_seen.
+        username, row (of the table), events, active_days (null: not known), last_seen.
     """
     names = (
         hosts.lazy()

@@ -97,7 +97,7 @@ def remedies(
     elif evidence == "no_logons":
         lacking = _needed(0, 0, rules)
         yield Remedy(
-            "more_logons", f"With {_logons(lacking)} of one user, that user would win.", None, lacking
+            "more_logons", f"{_logons(lacking)} of one user would make that user the owner.", None, lacking
         )
     elif evidence in {"too_few_events", "no_majority"}:
         yield from _to_win(decision, matches, rules)
@@ -130,13 +130,14 @@ def _to_win(decision: Mapping[str, Any], matches: pl.DataFrame, rules: Rules) ->
     events = {first: decision["events"], second: decision["runner_up_events"]}
     for username in (first, second) if second else (first,):
         lacking = _needed(events[username], decision["total_events"], rules)
-        stands_for = _stands_for(matches.filter("decisive", username=username).sort("user_id"))
-        who = _shown(username)
+        who, besides = _stands_for(username, matches.filter("decisive", username=username).sort("user_id"))
         if lacking:
-            text = f"With {_logons(lacking)}, {who} would win, who {stands_for}."
-            yield Remedy("more_logons", text, username, lacking)
+            needs = _and([f"needs {_logons(lacking)}", *besides])
+            yield Remedy("more_logons", f"{who} {needs} to become the owner.", username, lacking)
         else:
-            yield Remedy("run", f"By the present rules {who} wins, who {stands_for}: run again.", username)
+            then = f", who {_and(besides)} for that" if besides else ""
+            text = f"By the present rules the logons name {who}{then}: run again."
+            yield Remedy("run", text, username)
     if second and not _needed(events[first], decision["total_events"] - events[second], rules):
         yield Remedy(
             "exclude_users",
@@ -170,7 +171,9 @@ def _one_candidate(
     if len(readable) < 2:
         return
     matched_by, username = decision["matched_by"], _shown(decision["username"])
-    text = f"Leave the name {username} to one of {_either(readable)} in {matched_by}"
+    text = (
+        f"Remove the name {username} in {matched_by} from all but one of {_and(list(map(_shown, readable)))}"
+    )
     if earlier := fields.asked[: fields.asked.index(matched_by)]:
         text += f", or enter it for the right one in {_either(earlier)}, which is asked first"
     yield Remedy("one_candidate", f"{text}.", decision["username"])
@@ -203,19 +206,24 @@ def _excluding(full_names: Sequence[str], rules: Rules) -> str:
     return f"Take {_either(fitting)} out of rules.exclude_hosts."
 
 
-def _stands_for(matches: pl.DataFrame) -> str:
-    user_ids = matches["user_id"].to_list()
+def _stands_for(username: str, matches: pl.DataFrame) -> tuple[str, list[str]]:
+    """Who a user name is, and what the user asset lacks for an owner, as parts of a sentence."""
+    who, user_ids = _shown(username), matches["user_id"].to_list()
     if unreadable := matches.drop_nulls("problem")["user_id"].to_list():
-        return f"fits {_either(unreadable)}, which cannot be read, so none is chosen"
+        return who, [f"must not fit the unreadable {_either(unreadable)}"]
     if not user_ids:
-        return "has no user asset yet"
+        return who, ["must have a user asset"]
     if len(user_ids) == 1:
-        return f"is the user asset {_shown(user_ids[0])}"
-    return f"may be any of the user assets {_either(user_ids)}"
+        return f"{who} ({_shown(user_ids[0])})", []
+    return who, [f"must be only one of the user assets {_either(user_ids)}"]
+
+
+def _and(parts: Sequence[str]) -> str:
+    return " and ".join(parts)
 
 
 def _logons(events: int) -> str:
-    return f"{events:,} more logon event{'s' * (events != 1)}"
+    return f"{events:,} more logon{'s' * (events != 1)}"
 
 
 def _either(names: Sequence[str]) -> str:

@@ -1,6 +1,7 @@
 """What `asset-owners sandbox` does: run both services, show the demo, open the Dagster UI on them."""
 
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -17,7 +18,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from pipelines.dagster_home import dagster_home
-from resources.settings import home, slug_of
+from resources.settings import command_line, home, load_instance, slug_of
 from resources.store.catalogue import catalogue_path
 from sandbox.stand import NAME, running_sandbox
 
@@ -41,7 +42,7 @@ def up(*, fresh: bool) -> None:
         _say(f"search service     {sandbox.engine.url}  user {sandbox.engine.reader.username}")
         _say(f"inventory service  {sandbox.inventory.url}  accounts integration, reader, coded @corp.example")
         _say(f"passwords and the certificate authority are in {folder}")
-        _say(f"try: asset-owners run --instance {sandbox.instance_file} --dry-run")
+        _say(f"try: {_to_paste(sandbox.instance_file, 'run', '--dry-run')}")
         while True:
             time.sleep(3600)
 
@@ -59,14 +60,23 @@ def demo() -> None:
         _say("second run: nothing is written twice")
         _run(run)
     _say("The sandbox is stopped. To look further:")
-    Console().print(
-        f"  make ui                                  the Dagster UI on the sandbox, at http://127.0.0.1:3000\n"
-        f"  asset-owners sandbox up                  the sandbox alone\n"
-        f"  asset-owners explain --instance {sandbox.instance_file} lt-1001\n"
-        f'  asset-owners sql "FROM demo.conflicts"    the tables, also as CSV or JSON',
-        highlight=False,
-        soft_wrap=True,
-    )
+    commands = {
+        _to_paste(None, "sandbox", "ui"): "the Dagster UI on the sandbox, at http://127.0.0.1:3000",
+        _to_paste(None, "sandbox", "up"): "the sandbox alone",
+        _to_paste(sandbox.instance_file, "explain", "lt-1001"): "why a host has its owner",
+        _to_paste(sandbox.instance_file, "report"): "the last run as a page",
+        _to_paste(None, "sql", "FROM demo.conflicts"): "the tables, also as CSV or JSON",
+    }
+    width = max(map(len, commands))
+    for command, what in commands.items():
+        print(f"  {command:<{width}}  # {what}")
+
+
+def _to_paste(file: Path | None, command: str, *arguments: str) -> str:
+    """A command for the shell that the reader is in, which may not know of this home."""
+    chosen = os.environ.get("ASSET_OWNERS_HOME")
+    prefix = f"ASSET_OWNERS_HOME={shlex.quote(chosen)} " if chosen else ""
+    return prefix + command_line(load_instance(file) if file else None, command, *arguments)
 
 
 def ui(*, port: int) -> None:

@@ -18,13 +18,66 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-InstanceFile = Annotated[Path, typer.Option("--instance", metavar="FILE", help="The instance file.")]
+
+def _meant(given: str) -> Path:
+    """The instance file that a user means by a path, a name or a slug."""
+    from resources.settings import instance_path
+
+    return instance_path(str(given))
+
+
+def _only_instance() -> Path:
+    from resources.settings import instance_path
+
+    return instance_path()
+
+
+INSTANCE_HELP = "The instance: its file, or the name or slug of one in ASSET_OWNERS_HOME/instances."
+ONLY = "the only file there"
+InstanceFile = Annotated[
+    Path,
+    typer.Option(
+        "--instance",
+        metavar="FILE",
+        parser=_meant,
+        default_factory=_only_instance,
+        show_default=ONLY,
+        help=INSTANCE_HELP,
+    ),
+]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Plan only; write nothing.")]
 AllowWrites = Annotated[
     int | None,
     typer.Option(min=1, help="Hosts that may be written in spite of max_writes and max_write_percent."),
 ]
+RunId = Annotated[
+    str | None,
+    typer.Option(
+        "--run",
+        metavar="RUN_ID",
+        help="A run, also a dry run, by its id or the first 8 characters of it.",
+        show_default="the last one",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object as the last line.")]
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        print(f"asset-owners {version('asset-owners')}")
+        raise typer.Exit
+
+
+@app.callback()
+def program(
+    *,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and end.")
+    ] = False,
+) -> None:
+    """Fills in the owners of host assets from Windows logon events."""
 
 
 @app.command()
@@ -43,7 +96,10 @@ def init(
 def run(
     context: typer.Context,
     *,
-    instance: InstanceFile,
+    # Resolved by the command, which prints one object with --json whatever is wrong.
+    instance: Annotated[
+        str | None, typer.Option(metavar="FILE", help=INSTANCE_HELP, show_default=ONLY)
+    ] = None,
     lookback_days: Annotated[
         int | None,
         typer.Option(
@@ -94,14 +150,25 @@ def run(
 def apply_plan(
     context: typer.Context,
     instance: InstanceFile,
-    run_id: Annotated[str, typer.Argument(metavar="RUN_ID", help="The run whose plan is carried out.")],
+    run_id: Annotated[
+        str,
+        typer.Argument(
+            metavar="RUN_ID", help="The run whose plan is carried out, or the first 8 characters of it."
+        ),
+    ],
     allow_writes: AllowWrites = None,
     dry_run: DryRun = False,
+    as_json: Json = False,
 ) -> None:
     """Carry out a plan that an earlier run stored; hosts that changed since are left alone."""
     from pipelines.cli import follow_up as command
 
-    options = {"allow_writes": allow_writes, "dry_run": dry_run, "overrides": context.obj}
+    options = {
+        "allow_writes": allow_writes,
+        "dry_run": dry_run,
+        "as_json": as_json,
+        "overrides": context.obj,
+    }
     raise typer.Exit(command.apply_plan(instance, run_id, **options))
 
 
@@ -109,27 +176,49 @@ def apply_plan(
 def undo(
     context: typer.Context,
     instance: InstanceFile,
-    run_id: Annotated[str, typer.Argument(metavar="RUN_ID", help="The run whose writes are put back.")],
+    run_id: Annotated[
+        str,
+        typer.Argument(
+            metavar="RUN_ID", help="The run whose writes are put back, or the first 8 characters of it."
+        ),
+    ],
     allow_writes: AllowWrites = None,
     dry_run: DryRun = False,
+    as_json: Json = False,
 ) -> None:
     """Put back what a run wrote, field by field, where hosts still hold it."""
     from pipelines.cli import follow_up as command
 
-    options = {"allow_writes": allow_writes, "dry_run": dry_run, "overrides": context.obj}
+    options = {
+        "allow_writes": allow_writes,
+        "dry_run": dry_run,
+        "as_json": as_json,
+        "overrides": context.obj,
+    }
     raise typer.Exit(command.undo(instance, run_id, **options))
 
 
 @app.command()
 def explain(
     instance: InstanceFile,
-    host: Annotated[str, typer.Argument(help="Host name in any spelling, or the id of a host asset.")],
+    asked: Annotated[
+        str,
+        typer.Argument(
+            metavar="HOST_OR_PERSON",
+            help="Host name in any spelling or id of a host asset; or user name, e-mail address or id of a "
+            "user asset.",
+        ),
+    ],
+    run_id: RunId = None,
     as_json: Json = False,
 ) -> None:
-    """Tell why a host has, or has not, an owner, and what would change that."""
+    """Tell why a host has, or has not, an owner, and what would change that; or which hosts a person has.
+
+    Exit status: 0 found, 1 neither a host nor a person is known by that, 2 an argument is wrong.
+    """
     from pipelines.cli import explain as command
 
-    command.explain(instance, host, as_json=as_json)
+    raise typer.Exit(command.explain(instance, asked, run_id=run_id, as_json=as_json))
 
 
 @app.command()
@@ -147,6 +236,7 @@ def report(
         Literal["html", "csv", "json"],
         typer.Option("--format", help="A page for people; the decisions for a spreadsheet, or as JSON."),
     ] = "html",
+    run_id: RunId = None,
 ) -> None:
     """Report on the last run: a page that needs no network, or its decisions and conflicts.
 
@@ -155,12 +245,12 @@ def report(
     """
     from pipelines.cli import report as command
 
-    command.report(instance, out, kind)
+    command.report(instance, out, kind, run_id)
 
 
 @app.command()
 def check(instance: InstanceFile) -> None:
-    """Try both services without writing; say what is well and what to fix.
+    """Try both services without writing; tell what works and what to fix.
 
     Exit status: 0 all is well, 1 something is not, 2 the instance file or a secret is wrong.
     """
@@ -194,7 +284,11 @@ def sql(
     ] = None,
     instance: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="The instance whose tables are meant by names without a schema."),
+        typer.Option(
+            metavar="FILE",
+            parser=_meant,
+            help="The instance whose tables are meant by names without a schema.",
+        ),
     ] = None,
     scratch: Annotated[
         Path | None,
@@ -207,6 +301,7 @@ def sql(
     form: Annotated[
         Literal["table", "csv", "json"], typer.Option("--format", help="How rows are printed.")
     ] = "table",
+    run_id: RunId = None,
 ) -> None:
     """Ask the tables in SQL, for instance: FROM conflicts.
 
@@ -214,7 +309,7 @@ def sql(
     """
     from pipelines.cli import sql as command
 
-    raise typer.Exit(command.sql(query, instance=instance, scratch=scratch, form=form))
+    raise typer.Exit(command.sql(query, instance=instance, scratch=scratch, form=form, run_id=run_id))
 
 
 @app.command()

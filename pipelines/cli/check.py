@@ -1,4 +1,4 @@
-"""`asset-owners check`: try both services without writing, and say what is well and what to fix.
+"""`asset-owners check`: try both services without writing, and tell what works and what to fix.
 
 What is tried is what a run relies on: each service's room knows it.
 """

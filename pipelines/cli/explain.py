@@ -1,29 +1,66 @@
-"""`asset-owners explain`: the story of one host, from the stored tables."""
+"""`asset-owners explain`: the story of one host, or the hosts of one person, from the stored tables."""
 
 import json
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
-from ownership.names import normalise_hostname
-from pipelines.cli.stored import stored_tables
+from ownership.names import normalise_hostname, printable
+from pipelines.cli.stored import note, stored_tables
 from reports.explanations import host_explanation, in_words
+from reports.people import find_person, person_explanation, person_in_words
 from reports.remedies import FieldNames
+from resources.settings import Instance
+from resources.store.tables import Tables
 
 
-def explain(path: Path, host: str, *, as_json: bool) -> None:
-    """Print why a host has, or has not, an owner, and what would change that.
+def explain(path: Path, asked: str, *, run_id: str | None = None, as_json: bool) -> int:
+    """Print why a host has, or has not, an owner, and what would change that; or the hosts of a person.
 
     Args:
         path: the instance file.
-        host: a host name in any spelling, or the id of a host asset.
+        asked: a host name in any spelling, or the id of a host asset; otherwise a user name, an e-mail
+            address or the id of a user asset.
+        run_id: id of a run, or its first characters; None: the last one.
         as_json: print one JSON object instead of words.
 
+    Returns:
+        0; 1 where neither a host nor a person is known by that.
+
     Raises:
-        ConfigurationError: the instance file is wrong.
+        ConfigurationError: the instance file is wrong, or there is no such run.
         AssetOwnersError: no run has decided anything yet.
     """
-    instance, tables = stored_tables(path)
+    instance, tables = stored_tables(path, run_id)
+    story = _host(instance, tables, asked)
+    users, matches = tables.read("inventory_users").collect(), tables.read("username_matches").collect()
+    found = find_person(asked, users, matches)
+    if found and not story["decisions"]:
+        person = person_explanation(
+            asked,
+            found,
+            decisions=tables.read("owner_decisions").collect(),
+            shares=tables.read("host_user_shares").collect(),
+            hosts=tables.read("inventory_hosts").collect(),
+            users=users,
+            writes=tables.writes().collect(),
+        )
+        print(_json({"person": person}) if as_json else person_in_words(person))
+        return 0
+    print(_json(story) if as_json else in_words(story))
+    if found and not as_json:
+        names = ", ".join(map(printable, [*found["user_ids"], *found["usernames"]]))
+        note(f"{printable(asked)} is a person, too ({names}): ask by e-mail address or id of the user asset")
+    return 0 if story["decisions"] else 1
+
+
+def _json(story: Any) -> str:
+    return json.dumps(story, default=lambda day: day.isoformat())
+
+
+def _host(instance: Instance, tables: Tables, host: str) -> dict[str, Any]:
+    """The story of a host, without decisions where it is not known."""
     short = instance.rules.hostname_match == "short"
     name, short_name = pl.select(
         normalise_hostname(pl.lit(host), short=short).alias("name"),
@@ -37,9 +74,7 @@ def explain(path: Path, host: str, *, as_json: bool) -> None:
         .with_columns(
             normalise_hostname(hostname, short=short), short=normalise_hostname(hostname, short=True)
         )
-        .with_columns(
-            meant=(hostname == pl.lit(name, pl.String)).any().over("host_id") | (pl.col("host_id") == host)
-        )
+        .with_columns(meant=(hostname == pl.lit(name, pl.String)).any().over("host_id") | _is_id(host))
         .filter(pl.col("meant") | (pl.col("short") == pl.lit(short_name, pl.String)))
         .collect()
     )
@@ -65,19 +100,32 @@ def explain(path: Path, host: str, *, as_json: bool) -> None:
         tables.read("inventory_hosts").filter(pl.col("host_id").is_in(names["host_id"].implode())).collect()
     )
     user_ids = [*matches["user_id"].drop_nulls(), *hosts["owner_ids"].explode().drop_nulls()]
-    story = host_explanation(
+    writes = tables.writes().filter(is_asset).sort("intended_at").collect()
+    user_ids += writes["new_values"].struct.field("owner").drop_nulls().to_list()
+    return host_explanation(
         name or host,
         decisions=decisions,
         shares=shares,
         matches=matches,
         hosts=hosts,
         users=tables.read("inventory_users").filter(pl.col("user_id").is_in(user_ids)).collect(),
-        writes=tables.writes().filter(is_asset).sort("intended_at").collect(),
+        writes=writes,
         rules=instance.rules.as_rules(),
         fields=FieldNames(
             user_value=instance.platform_user_value_field,
             owner=instance.platform_user_field,
             hostname=instance.platform_hostname_field,
         ),
+        known=[] if decisions.height else _known(tables),
     )
-    print(json.dumps(story, default=lambda day: day.isoformat()) if as_json else in_words(story))
+
+
+def _is_id(text: str) -> pl.Expr:
+    """Whether a host asset's id is meant, written large or small."""
+    return pl.col("host_id").str.to_lowercase() == text.strip().lower()
+
+
+def _known(tables: Tables) -> list[str]:
+    """All names and ids of hosts that the decisions know."""
+    known = tables.read("owner_decisions").select("hostname", "host_id").collect()
+    return pl.concat([known["hostname"], known["host_id"]]).drop_nulls().to_list()

@@ -1,5 +1,6 @@
 """`asset-owners apply` and `asset-owners undo`: what may follow a run."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -7,14 +8,24 @@ import polars as pl
 
 from ownership.names import printable
 from pipelines.cli.errors import print_error
+from pipelines.cli.plans import hosts_of_plan, told_plan, too_large
 from pipelines.cli.run import NO_OVERRIDES, Overrides, errors, execute, require_secrets
 from pipelines.cli.stored import tables_of
 from resources.errors import ConfigurationError
 from resources.settings import Instance, load_instance, named
 
+DONE = ["written", "undone", "planned"]
+"""Outcomes of hosts that were not left alone."""
+
 
 def apply_plan(
-    path: Path, run_id: str, *, allow_writes: int | None, dry_run: bool, overrides: Overrides | None = None
+    path: Path,
+    run_id: str,
+    *,
+    allow_writes: int | None,
+    dry_run: bool,
+    as_json: bool = False,
+    overrides: Overrides | None = None,
 ) -> int:
     """Carry out the plan of an earlier run; return the exit status.
 
@@ -22,11 +33,17 @@ def apply_plan(
         ConfigurationError: the instance file or a secret is wrong, or there is no such run.
     """
     options = {"allow_writes": allow_writes, "dry_run": dry_run}
-    return _follow_up(path, run_id, "apply", "apply_plan", options, overrides)
+    return _follow_up(path, run_id, "apply", "apply_plan", options, overrides, as_json=as_json)
 
 
 def undo(
-    path: Path, run_id: str, *, allow_writes: int | None, dry_run: bool, overrides: Overrides | None = None
+    path: Path,
+    run_id: str,
+    *,
+    allow_writes: int | None,
+    dry_run: bool,
+    as_json: bool = False,
+    overrides: Overrides | None = None,
 ) -> int:
     """Put back what a run wrote; return the exit status.
 
@@ -34,23 +51,67 @@ def undo(
         ConfigurationError: the instance file or a secret is wrong, or there is no such run.
     """
     options = {"allow_writes": allow_writes, "dry_run": dry_run}
-    return _follow_up(path, run_id, "undo", "undo_run", options, overrides)
+    return _follow_up(path, run_id, "undo", "undo_run", options, overrides, as_json=as_json)
 
 
 def _follow_up(
-    path: Path, run_id: str, job: str, op: str, options: dict[str, Any], overrides: Overrides | None
+    path: Path,
+    run_id: str,
+    job: str,
+    op: str,
+    options: dict[str, Any],
+    overrides: Overrides | None,
+    *,
+    as_json: bool,
 ) -> int:
     instance = load_instance(path)
     require_secrets(instance)
     tables = tables_of(instance)
+    run_id = tables.run_id(run_id)
     if not tables.has_run(run_id):
-        raise ConfigurationError(f"RUN_ID: {instance.name} has no run {run_id}; the runs are in owner_writes")
+        raise ConfigurationError(f"RUN_ID: run {run_id} of {instance.name} planned and wrote nothing")
     ops = {named(instance, op): {"config": {"run_id": run_id, **options}}}
     result = execute(instance, named(instance, job), {"ops": ops}, overrides=overrides or NO_OVERRIDES)
-    for error in errors(result):
+    told = list(errors(result))
+    for error in told:
         print_error(error)
-    _print(tables.run_writes(result.run_id), instance, result.run_id)
+    writes = tables.run_writes(result.run_id)
+    plan = None
+    if options["dry_run"] or "planned" in writes["outcome"]:
+        hosts = hosts_of_plan(tables, result.run_id, people_of=run_id)
+        stopped = hosts and too_large(instance, tables, run_id, hosts)
+        plan = hosts if result.success or stopped else None
+    if as_json:
+        print(_object(instance, result.run_id, run_id, writes, plan, told, dry_run=options["dry_run"]))
+    else:
+        _print(writes, instance, result.run_id)
+        if plan is not None:
+            print(told_plan(instance, tables, result.run_id, plan, command=job, about=run_id))
     return 0 if result.success else 1
+
+
+def _object(
+    instance: Instance,
+    run_id: str,
+    about: str,
+    writes: pl.DataFrame,
+    plan: list[dict[str, Any]] | None,
+    told: list[str],
+    *,
+    dry_run: bool,
+) -> str:
+    """What `--json` prints, on one line; `plan` and `error` only where there is one."""
+    left_alone = writes.filter(~pl.col("outcome").is_in(DONE)).select("host_id", "outcome", "message")
+    report = {
+        "instance": instance.name,
+        "run_id": run_id,
+        "about_run_id": about,
+        "writes": dict(writes["outcome"].value_counts().sort("outcome").iter_rows()),
+        "left_alone": left_alone.to_dicts(),
+        "dry_run": dry_run,
+    }
+    report |= {"plan": plan} if plan is not None else {}
+    return json.dumps(report | ({"error": "\n".join(told)} if told else {}))
 
 
 def _print(writes: pl.DataFrame, instance: Instance, run_id: str) -> None:
@@ -58,6 +119,6 @@ def _print(writes: pl.DataFrame, instance: Instance, run_id: str) -> None:
     print(f"{printable(instance.name)}: run {run_id}")
     for outcome, count in writes["outcome"].value_counts().sort("outcome").iter_rows():
         print(f"{count:>8}  {outcome}")
-    left_alone = writes.filter(~pl.col("outcome").is_in(["written", "undone", "planned"]))
+    left_alone = writes.filter(~pl.col("outcome").is_in(DONE))
     for row in left_alone.iter_rows(named=True):
         print(printable(f"  {row['outcome']}: host {row['host_id']}: {row['message']}"))

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from resources.errors import ConfigurationError
+from resources.settings import command_line
 from resources.settings.schema import Section, Setting, as_yaml, instance_settings
 
 SCHEMA = Path(__file__).parents[2] / "docs" / "instance.schema.json"
@@ -28,7 +29,7 @@ _HEAD = """\
 # One integration instance. Fill in the lines without a #. A # with no blank after it hides a setting: its
 # default or, where the text says so, an example; take that # away to change it (its section's, too).
 # Paths are relative to this file's folder. To try the file on both services, without writing anything:
-#     asset-owners check --instance FILE
+#     {check}
 """
 
 
@@ -38,7 +39,7 @@ def init(path: Path) -> None:
     Raises:
         ConfigurationError: the file exists, or cannot be written.
     """
-    text = instance_file(SCHEMA.as_uri())
+    text = instance_file(SCHEMA.as_uri(), path)
     if path == Path("-"):
         print(text, end="")
         return
@@ -51,17 +52,24 @@ def init(path: Path) -> None:
         raise ConfigurationError(f"{path}: the file cannot be written: {error}") from error
     print(
         f"{path} is written. Fill in names, addresses and where the secrets lie, then try it:\n"
-        f"    asset-owners check --instance {path}"
+        f"    {_check(path)}"
     )
 
 
-def instance_file(schema: str) -> str:
+def instance_file(schema: str, path: Path) -> str:
     """Return the file's text: required settings with placeholders, all others as comments.
 
     Args:
         schema: where editors find the JSON schema, an address or path.
+        path: where the file will lie, `-` where that is not known.
     """
-    return "\n".join([_HEAD.format(schema=schema), *_body(instance_settings(), "")]) + "\n"
+    head = _HEAD.format(schema=schema, check=_check(path))
+    return "\n".join([head, *_body(instance_settings(), "")]) + "\n"
+
+
+def _check(path: Path) -> str:
+    """The command that tries the file."""
+    return command_line(None, "check", "--instance", "FILE" if path == Path("-") else str(path))
 
 
 def _body(section: Section, indent: str) -> Iterator[str]:

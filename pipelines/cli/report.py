@@ -21,19 +21,21 @@ from resources.store.tables import Tables
 Format = Literal["html", "csv", "json"]
 
 
-def report(path: Path, out: Path | None, kind: Format) -> None:
+def report(path: Path, out: Path | None, kind: Format, run: str | None = None) -> None:
     """Write the report into a file, readable by its owner alone; `-` for standard output.
 
     Args:
         path: the instance file.
         out: the file to write or replace; None: `<slug>-report.<format>` in the working directory.
         kind: a page, or the decisions as CSV or JSON.
+        run: id of a run, or its first characters; None: the last one.
 
     Raises:
-        ConfigurationError: the instance file is wrong, or the report's file cannot be written.
+        ConfigurationError: the instance file is wrong, there is no such run, or the report's file
+            cannot be written.
         AssetOwnersError: no run has decided anything yet.
     """
-    instance, tables = stored_tables(path)
+    instance, tables = stored_tables(path, run)
     decisions = tables.read("owner_decisions").collect()
     if kind == "csv":
         text = decisions_csv(decisions)

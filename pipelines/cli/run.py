@@ -18,13 +18,23 @@ from ownership.decisions import summary
 from ownership.names import printable, printable_lines
 from ownership.windows import Window
 from pipelines.cli.errors import message_and_status, print_error
+from pipelines.cli.plans import hosts_of_plan, told_plan, too_large
 from pipelines.cli.stored import tables_of
 from pipelines.dagster_home import dagster_instance
 from pipelines.definitions import build_definitions
 from pipelines.schedules import run_config, window_tags
+from reports.summary import decisions_in_words, writes_in_words
 from resources.errors import ConfigurationError
-from resources.settings import Instance, analysts_group, home, load_instance, tables_location
-from resources.store.tables import Tables
+from resources.settings import (
+    Instance,
+    analysts_group,
+    command_line,
+    home,
+    instance_path,
+    load_instance,
+    tables_location,
+)
+from resources.store.tables import Tables, short_run_id
 
 
 @dataclass(frozen=True)
@@ -45,7 +55,10 @@ NO_OVERRIDES = Overrides()
 
 @dataclass
 class Report:
-    """What `--json` prints; `error` only for a run that failed. Dates are inclusive."""
+    """What `--json` prints; dates are inclusive.
+
+    `plan` is only there for a run that planned and wrote nothing, `error` only for one that failed.
+    """
 
     instance: str | None = None
     run_id: str | None = None
@@ -54,17 +67,17 @@ class Report:
     writes: dict[str, int] = field(default_factory=dict)
     conflicts: int = 0
     dry_run: bool = False
+    plan: list[dict[str, Any]] | None = None
     error: str | None = None
 
     def as_json(self) -> str:
-        """One line; without `error` when there was none."""
-        return json.dumps(
-            {key: value for key, value in asdict(self).items() if (key, value) != ("error", None)}
-        )
+        """One line; without `plan` and `error` when there was none."""
+        left_out = {name for name in ("plan", "error") if getattr(self, name) is None}
+        return json.dumps({key: value for key, value in asdict(self).items() if key not in left_out})
 
 
 def run(
-    path: Path,
+    given: str | None,
     *,
     lookback_days: int | None,
     dry_run: bool,
@@ -75,10 +88,13 @@ def run(
     as_json: bool,
     overrides: Overrides | None = None,
 ) -> int:
-    """Run the job and print what came of it; return the exit status (rules 8.1)."""
-    report = Report(dry_run=dry_run)
+    """Run the job and print what came of it; return the exit status (rules 8.1).
+
+    `given` is the instance as the user names it; None: the only one.
+    """
+    report, instance = Report(dry_run=dry_run), None
     try:
-        instance = load_instance(path)
+        instance = load_instance(instance_path(given))
         report.instance = instance.name
         require_secrets(instance)
         window = chosen_window(instance, as_of, lookback_days)
@@ -92,13 +108,14 @@ def run(
             limit=limit,
             overrides=overrides or NO_OVERRIDES,
         )
+        report.plan = _plan(instance, report)
         status = 1 if report.error else 0
     except Exception as error:  # noqa: BLE001  (whatever it was, a program that reads the object is told)
         report.error, status = message_and_status(error)
     if as_json:
         print(report.as_json())
-    elif not report.error:
-        print(_in_words(report))
+    elif instance and (report.plan is not None or not report.error):
+        print(_in_words(instance, report))
     if report.error:
         print_error(report.error)
     return status
@@ -242,17 +259,30 @@ def _day(text: str, zone: ZoneInfo) -> date:
         raise ConfigurationError(f"--as-of: {text!r} is no day; write it as 2026-01-31") from error
 
 
-def _in_words(report: Report) -> str:
-    window = report.window or {}
-    name = printable(report.instance or "")
+def _plan(instance: Instance, report: Report) -> list[dict[str, Any]] | None:
+    """The hosts that a run planned to write where it was not to write, or planned too many."""
+    planned = "planned" in report.writes
+    if not report.run_id or not (planned or report.dry_run):
+        return None
+    tables = tables_of(instance)
+    hosts = hosts_of_plan(tables, report.run_id)
+    stopped = planned and too_large(instance, tables, report.run_id, hosts)
+    return hosts if stopped or not report.error else None
+
+
+def _in_words(instance: Instance, report: Report) -> str:
+    window, run_id = report.window or {}, report.run_id or ""
+    days = f"{window['from']} to {window['to']} ({window['days']} days)"
     lines = [
-        f"{name}: {window['from']} to {window['to']} ({window['days']} days), run {report.run_id}",
-        *(f"{count:>8}  {kind}" for kind, count in report.decisions.items()),
-        "Planned, nothing written:" if report.dry_run else "Writes:",
-        *(f"{count:>8}  {outcome}" for outcome, count in (report.writes or {"none": 0}).items()),
+        f"{printable(instance.name)}: {days}, run {run_id}",
+        *decisions_in_words(report.decisions),
     ]
     if report.conflicts:
-        lines.append(
-            f"{report.conflicts} hosts have another owner than the evidence names; they stay as they are."
-        )
+        see = command_line(instance, "sql", "--run", short_run_id(run_id), "FROM conflicts")
+        lines.append(f"The conflicts: {see}")
+    if report.plan is None:
+        lines += ["Writes:", *(writes_in_words(report.writes) if report.writes else ["    none"])]
+    else:
+        told = told_plan(instance, tables_of(instance), run_id, report.plan, command="apply", about=run_id)
+        lines.append(told)
     return "\n".join(lines)

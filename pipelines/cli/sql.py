@@ -7,13 +7,14 @@ is the session's own and ends with it, unless it was named.
 import io
 import json
 import math
+import re
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout, suppress
 from decimal import Decimal
 from importlib.resources import files
@@ -24,14 +25,32 @@ from typing import Any, Literal
 import duckdb
 import polars as pl
 from filelock import FileLock, Timeout
+from upath import UPath
 
 from ownership.names import printable, printable_lines
-from pipelines.cli.stored import tables_of
+from ownership.tables import TABLES
+from pipelines.cli.stored import tables_of, viewed
 from reports.exports import without_formulas
 from resources.errors import AssetOwnersError, ConfigurationError
 from resources.failures import damaged_tables
-from resources.settings import home, load_instance, tables_location
-from resources.store.catalogue import OLDEST_READER, catalogue_path, identifier, quoted, register_file_system
+from resources.settings import (
+    command_line,
+    home,
+    instances_folder,
+    load_instance,
+    load_instances,
+    tables_location,
+)
+from resources.store.catalogue import (
+    OLDEST_READER,
+    catalogue_path,
+    identifier,
+    quoted,
+    register_file_system,
+    run_views,
+)
+from resources.store.tables import Tables, short_run_id
+from resources.store.views import VIEWS
 
 Format = Literal["table", "csv", "json"]
 Row = tuple[Any, ...]
@@ -39,23 +58,29 @@ Row = tuple[Any, ...]
 ROWS_ON_SCREEN = 40
 ROWS_AT_ONCE = 10_000
 WITHOUT_LIMIT = 1_000_000_000
+GUARD = "which__instance"  # no slug holds two underscores in a row
+"""The database whose views answer names that leave out whose they are."""
 FOLDER_PREFIX = "asset-owners-sql-"
 NEW_SECONDS = 60
 
 
-def sql(query: str | None, *, instance: Path | None, scratch: Path | None, form: Format) -> int:
+def sql(
+    query: str | None, *, instance: Path | None, scratch: Path | None, form: Format, run_id: str | None = None
+) -> int:
     """Answer a query, or let the user ask in DuckDB's shell; return the exit status.
 
     Without a query it is read from standard input, unless that is a terminal: then the shell starts.
 
     Args:
-        query: one or more statements; the last one's rows are printed.
+        query: one or more statements; the rows of each are printed.
         instance: the instance file of the schema that names without one are looked up in.
         scratch: the file to write in; None: one that is deleted at the end.
         form: how rows are printed; in CSV no text is a formula.
+        run_id: id of a run, or its first characters, whose tables stand in the place of the last run's.
 
     Raises:
-        ConfigurationError: the instance file or the query is wrong, or there has to be one.
+        ConfigurationError: the instance file or the query is wrong, or there has to be one; or there is no
+            such run.
         AssetOwnersError: there are no tables yet, or DuckDB failed otherwise.
     """
     if query is None and not sys.stdin.isatty():
@@ -69,7 +94,7 @@ def sql(query: str | None, *, instance: Path | None, scratch: Path | None, form:
     with _query_errors(), _own_folder() as folder:
         slug = tables_of(load_instance(instance)).slug if instance else None
         scratch = scratch or folder / "scratch.duckdb"
-        opening = opening_lines(home(), scratch, slug)
+        opening = opening_lines(home(), scratch, slug, _viewed_runs(location, slug, run_id))
         if not scratch.exists():  # the shell is older than the library, and reads what is made for it
             duckdb.connect(scratch, config={"storage_compatibility_version": OLDEST_READER}).close()
         if query is None:
@@ -82,42 +107,91 @@ def sql(query: str | None, *, instance: Path | None, scratch: Path | None, form:
     return 0
 
 
-def opening_lines(home: Path, scratch: Path, slug: str | None = None) -> list[str]:
-    """The three statements that open the tables and a scratch file in any DuckDB client.
+def opening_lines(
+    home: Path, scratch: Path, slug: str | None = None, runs: Sequence[Tables] = ()
+) -> list[str]:
+    """The statements that open the tables and a scratch file in any DuckDB client: three of them, mostly.
 
     New tables go into the scratch file, and names without a schema are the instance's, or the only one's.
-    Where there are several and none is chosen, a name needs its schema, and a new table `scratch.` before it.
+    Where there are several and none is chosen, a name needs its schema; whoever leaves it out is told so.
+    Names with the schema of any instance are found, too.
 
     Args:
         home: ASSET_OWNERS_HOME.
         scratch: the file to write in.
         slug: the instance's.
+        runs: views onto runs, which stand in the place of their instances' published tables.
 
     Raises:
         AssetOwnersError: there are no tables yet, or none of this instance.
     """
-    schemas = _schemas(catalogue_path(home))
+    schemas = _schemas(home)
     if not schemas or slug not in {None, *schemas}:
         raise AssetOwnersError(
             f"There are no tables{f' of {slug}' if slug else ''} in {home} yet; run the instance first "
-            "(asset-owners run --instance FILE), or set ASSET_OWNERS_HOME to the folder that holds them"
+            f"({command_line(None, 'run')}), or set ASSET_OWNERS_HOME to the folder that holds them"
         )
-    if len(schemas) == 1:
-        [slug] = schemas
-    path = f"scratch.main,warehouse.{identifier(slug)}" if slug else "warehouse.main,scratch.main"
-    return [
-        f"ATTACH {quoted(str(scratch))} AS scratch;",
-        f"ATTACH {quoted(str(catalogue_path(home)))} AS warehouse (READ_ONLY);",
-        f"SET search_path = {quoted(path)};",
+    ordered = sorted(schemas, key=lambda name: (name != slug, name))
+    path = ["scratch.main"]
+    lines = [
+        f"ATTACH {quoted(str(scratch))} AS scratch",
+        f"ATTACH {quoted(str(catalogue_path(home)))} AS warehouse (READ_ONLY)",
     ]
+    if slug is None and len(ordered) > 1:
+        lines += _guard(ordered)
+        path.append(f"{GUARD}.main")
+    for view in runs:
+        assert view.viewed  # noqa: S101  (that is what makes it a view)
+        database = f"run_{short_run_id(view.viewed)}"
+        lines += run_views(view.folder, view.viewed, database)
+        path.append(f"{identifier(database)}.{identifier(view.slug)}")
+    path += [f"warehouse.{identifier(name)}" for name in ordered]
+    return [f"{line};" for line in [*lines, f"SET search_path = {quoted(','.join(path))}"]]
 
 
-def _schemas(catalogue: Path) -> set[str]:
+def _guard(slugs: Sequence[str]) -> Iterator[str]:
+    """Yield what answers a name without a schema: which of several instances is meant nobody knows.
+
+    Each such name is that of a view onto a table that is gone, whose name DuckDB puts into its message.
+    """
+    names = f"without an instance: write {slugs[0]}.NAME ({', '.join(slugs)}), or choose one with --instance"
+    yield f"ATTACH ':memory:' AS {GUARD}"
+    yield f"CREATE TABLE {GUARD}.main.{identifier(names)} AS SELECT 1 AS nothing"
+    for name in (*TABLES, *VIEWS):
+        yield f"CREATE VIEW {GUARD}.main.{name} AS FROM {GUARD}.main.{identifier(names)}"
+    yield f"DROP TABLE {GUARD}.main.{identifier(names)}"
+
+
+def _viewed_runs(location: UPath, slug: str | None, run: str | None) -> list[Tables]:
+    """Views onto the run that is asked for, or onto the last plans of instances where no run published.
+
+    Raises:
+        ConfigurationError: there is no such run, or nobody can tell whose it is.
+    """
+    schemas = _schemas(home())
+    chosen = [Tables(home(), name, location=location) for name in sorted(schemas) if slug in {None, name}]
+    if run is None:
+        return [view for tables in chosen if (view := viewed(tables, None)).viewed]
+    if len(chosen) > 1:
+        chosen = [tables for tables in chosen if tables.knows(run)]
+    if len(chosen) != 1:
+        raise ConfigurationError(
+            f"RUN_ID: {'several instances have' if chosen else 'no instance has'} a run {run}; choose the "
+            "instance with --instance"
+        )
+    return [viewed(chosen[0], run)]
+
+
+def _schemas(home: Path) -> set[str]:
+    """The instances that have tables, but for those whose file is gone where others are still there."""
+    catalogue = catalogue_path(home)
     if not catalogue.exists():
         return set()
     with duckdb.connect(catalogue, read_only=True) as connection:
         views = connection.execute("SELECT schema_name FROM duckdb_views() WHERE NOT internal").fetchall()
-    return {name for (name,) in views}
+    names = {name for (name,) in views}
+    kept = {instance.slug for instance in load_instances(instances_folder())}
+    return {name for name in names if name in kept or not Tables(home, name).file_is_gone()} or names
 
 
 @contextmanager
@@ -142,6 +216,8 @@ def _query_errors() -> Generator[None]:
             message := damaged_tables()
         ):
             raise AssetOwnersError(message) from error
+        if without := re.search("Table with name (without an instance: .+) does not exist", str(error)):
+            raise ConfigurationError(f"The query is wrong: a table's name {without[1]}") from error
         if not isinstance(error, duckdb.ProgrammingError):
             raise AssetOwnersError(f"DuckDB failed: {_indented(error)}") from error
         raise ConfigurationError(f"The query is wrong: {_indented(error)}") from error
@@ -164,13 +240,39 @@ def _shell(opening: list[str]) -> int:
 
 
 def _answer(connection: duckdb.DuckDBPyConnection, query: str, form: Format) -> None:
-    if form == "table":
-        if (relation := connection.sql(query)) is not None:
-            print_table(relation)
-    elif (answer := connection.execute(query)) is not None:
+    """Print the rows of each statement one after another, CSV with an empty line in between."""
+    shown = 0
+    for statement in connection.extract_statements(query):
+        if form == "table":
+            if (relation := connection.sql(_without_end(statement.query))) is not None:
+                print_table(relation)
+            continue
+        answer = connection.execute(statement)
         columns = [name for name, *_ in answer.description or ()]
-        portions = iter(lambda: answer.fetchmany(ROWS_AT_ONCE), [])
+        if not columns or _only_counts(statement, columns):
+            continue
+        if shown and form == "csv":
+            print()
+        shown += 1
+        portions = iter(lambda answer=answer: answer.fetchmany(ROWS_AT_ONCE), [])
         {"csv": _print_csv, "json": _print_json}[form](columns, portions)
+
+
+def _without_end(statement: str) -> str:
+    """A statement without semicolon and comments at its end, which DuckDB cannot show as a box."""
+    text = statement.encode()
+    end = len(text)
+    for offset, kind in reversed(duckdb.tokenize(statement)):
+        if kind != duckdb.token_type.comment and text[offset : offset + 1] != b";":
+            break
+        end = offset
+    return text[:end].decode()
+
+
+def _only_counts(statement: duckdb.Statement, columns: list[str]) -> bool:
+    """Tell whether a statement changed something, and its answer only counts what."""
+    changes = {duckdb.ExpectedResultType.CHANGED_ROWS, duckdb.ExpectedResultType.NOTHING}
+    return bool(changes & {*statement.expected_result_type}) and columns in (["Count"], ["Success"])
 
 
 def print_table(relation: duckdb.DuckDBPyRelation) -> None:

@@ -63,7 +63,7 @@ class Inventory(Protocol):
         ...
 
     def findings(self) -> Iterator[Finding]:
-        """Try the service without writing, and tell what is well and what to fix."""
+        """Try the service without writing, and tell what works and what to fix."""
         ...
 
 
@@ -110,7 +110,7 @@ class AssetInventory:
         self._client.update(host_id, host_form(self._instance, values), right_before=right_before)
 
     def findings(self) -> Iterator[Finding]:
-        """Try the service without writing, and tell what is well and what to fix."""
+        """Try the service without writing, and tell what works and what to fix."""
         return inventory_findings(self._instance, self._client)
 
     def _listed(self, call: ListCall, rows: AssetRows, on_progress: OnProgress) -> pl.DataFrame:

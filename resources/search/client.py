@@ -165,7 +165,7 @@ class SearchClient:
         self._session.close()
 
     def findings(self, window: Window) -> Iterator[Finding]:
-        """Try the service, query and fields over the window, and tell what is well and what to fix."""
+        """Try the service, query and fields over the window, and tell what works and what to fix."""
         return search_findings(self._instance, self, window)
 
     def logons(self, days: Sequence[date]) -> Iterator[DayOfLogons]:

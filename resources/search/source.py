@@ -76,5 +76,5 @@ class EvidenceSource(Protocol):
         ...
 
     def findings(self, window: Window) -> Iterator[Finding]:
-        """Try the service over the window, and tell what is well and what to fix."""
+        """Try the service over the window, and tell what works and what to fix."""
         ...

@@ -3,6 +3,7 @@
 `models` says which keys there are, `files` reads them, `schema` and `page` tell authors about them.
 """
 
+from resources.settings.commands import command_line, instance_path
 from resources.settings.environment import analysts_group, home, instances_folder, tables_location
 from resources.settings.files import BrokenInstance, load_instance, load_instances, named
 from resources.settings.models import Contract, Instance, ItemCall, ListCall, MfaRequired, Platform
@@ -19,7 +20,9 @@ __all__ = [
     "Platform",
     "Secret",
     "analysts_group",
+    "command_line",
     "home",
+    "instance_path",
     "instances_folder",
     "is_slug",
     "load_instance",

@@ -76,8 +76,7 @@ def load_instances(folder: Path) -> list[Instance | BrokenInstance]:
 
     Two files whose names give the same slug are both broken. A folder that does not exist holds none.
     """
-    paths = sorted(path for ending in ("*.yaml", "*.yml") for path in folder.glob(ending))
-    loaded = {path: _instance_or_complaint(path) for path in paths}
+    loaded = {path: instance_or_complaint(path) for path in instance_files(folder)}
     usable = {path: instance for path, instance in loaded.items() if isinstance(instance, Instance)}
     for path, instance in usable.items():
         same_name = [str(other) for other in usable if other != path and usable[other].slug == instance.slug]
@@ -93,7 +92,13 @@ def load_instances(folder: Path) -> list[Instance | BrokenInstance]:
     ]
 
 
-def _instance_or_complaint(path: Path) -> Instance | str:
+def instance_files(folder: Path) -> list[Path]:
+    """The files of a folder that are read as instance files, sorted."""
+    return sorted(path for ending in ("*.yaml", "*.yml") for path in folder.glob(ending))
+
+
+def instance_or_complaint(path: Path) -> Instance | str:
+    """What an instance file holds, or the message for its author."""
     try:
         return load_instance(path)
     except ConfigurationError as error:

@@ -10,11 +10,11 @@ import re
 from collections.abc import Mapping
 from datetime import date
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
+from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, ValidationInfo
 from pydantic_core import PydanticCustomError
 
 from ownership.rules import Rules
@@ -301,6 +301,16 @@ class Instance(Section):
     rules: RuleSettings = Field(RuleSettings(), description="how owners are decided")
     writes: WriteSettings = Field(WriteSettings(), description="limits on what a run may write")
     keep: KeepSettings = Field(KeepSettings(), description="how long the tables remember")
+    _file: Path | None = PrivateAttr(None)
+
+    def model_post_init(self, context: Any) -> None:
+        """Remember the file that this was read from."""
+        self._file = (context or {}).get("file")
+
+    @property
+    def file(self) -> Path | None:
+        """The file that this was read from; None: from none."""
+        return self._file
 
     @property
     def slug(self) -> str:

@@ -18,6 +18,14 @@ MAX_NUMBER_DIGITS = 100
 MAX_COMPLAINTS = 20
 MAX_SHOWN = 200  # characters of a wrong value
 
+_MUST = {
+    "int": "must be a whole number",
+    "float": "must be a number",
+    "bool": "must be true or false",
+    "date": "must be a day such as 2026-01-31",
+}
+"""What a value must be, by what the kind of its fault begins with."""
+
 SectionT = TypeVar("SectionT", bound=Section)
 
 
@@ -36,7 +44,9 @@ def read_section(path: Path, model: type[SectionT]) -> SectionT:
         first = " and ".join(list(model.model_fields)[:2])
         raise ConfigurationError(f"{path}: must hold `key: value` lines, such as {first}")
     try:
-        return model.model_validate(content, context={"folder": path.parent.absolute()})
+        return model.model_validate(
+            content, context={"folder": path.parent.absolute(), "file": path.absolute()}
+        )
     except ValidationError as error:
         details = error.errors(include_url=False)
         lines = [_complaint(model, content, detail) for detail in details[:MAX_COMPLAINTS]]
@@ -129,7 +139,9 @@ def _complaint(model: type[Section], content: dict[str, Any], detail: Any) -> st
         )
     if detail["type"] in {"model_type", "dict_type"}:
         return f"{key}: must hold keys of its own, each with its value, indented below it"
-    message = re.sub("^(Value error, |Input |String )", "", detail["msg"])
+    message = _MUST.get(detail["type"].split("_")[0]) or re.sub(
+        "^(Value error, |Input |String )", "", detail["msg"]
+    )
     message = (message[0].lower() + message[1:]).replace("a valid tuple", "a list")
     value = _value_at(content, location)
     # What should not be there at all may be a secret in the wrong place.

@@ -10,7 +10,14 @@ import polars as pl
 from filelock import FileLock
 from upath import UPath
 
-from ownership.declaration import Table, column_descriptions, description, later_columns, polars_schema
+from ownership.declaration import (
+    Layout,
+    Table,
+    column_descriptions,
+    description,
+    later_columns,
+    polars_schema,
+)
 from ownership.tables import TABLES
 from resources.settings import is_slug
 from resources.store.dictionary import duckdb_type
@@ -93,6 +100,44 @@ def _statements(home: Path, location: UPath) -> Iterator[str]:
         for name, view in VIEWS.items():
             yield f"CREATE VIEW {name} AS {view.sql}"
             yield from _comments(name, view.comment, view.columns)
+
+
+def run_views(folder: UPath, run_id: str, database: str) -> Iterator[str]:
+    """Yield what shows the tables as a run saw them, in a schema of a database in memory.
+
+    The published tables are attached as `warehouse`; they stand for what the run has not of its own.
+
+    Args:
+        folder: the instance's, named by its slug.
+        run_id: the run.
+        database: the name of the new database; its schema is called like the instance's.
+    """
+    schema, run = f"{identifier(database)}.{identifier(folder.name)}", folder / "runs" / run_id
+    published = f"warehouse.{identifier(folder.name)}"
+    appended = folder / "owner_writes" / f"{run_id}.parquet"
+    yield f"ATTACH ':memory:' AS {identifier(database)}"
+    yield f"CREATE SCHEMA {schema}"
+    yield f"USE {schema}"
+    for table, model in TABLES.items():
+        rows = f"FROM {published}.{table}"
+        own = escape(str(appended)) if table == "owner_writes" and appended.exists() else _files(run, table)
+        if model.__layout__ is Layout.BY_DAY and own:
+            fetched = _files(run, "logon_days") or own
+            rows = (
+                f"{_rows(model, own)} UNION ALL BY NAME ({rows} WHERE day NOT IN "  # noqa: S608  (our own names)
+                f"(SELECT day FROM read_parquet({quoted(fetched)}, hive_partitioning = false)))"
+            )
+        elif own:
+            rows = _rows(model, own)
+        elif table == "owner_writes":
+            rows = f"{rows} WHERE run_id = {quoted(run_id)}"
+        elif table == "owner_decisions_history" and _files(run, "owner_decisions"):
+            rows = "SELECT *, false AS carried_over FROM owner_decisions"
+        yield f"CREATE VIEW {table} AS {rows}"
+        yield from _comments(table, description(model), column_descriptions(model))
+    for name, view in VIEWS.items():
+        yield f"CREATE VIEW {name} AS {view.sql}"
+        yield from _comments(name, view.comment, view.columns)
 
 
 def _files(folder: UPath, table: str) -> str | None:

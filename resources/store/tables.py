@@ -22,6 +22,7 @@ import shutil
 import time
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
+from copy import copy
 from datetime import date, datetime
 from io import BytesIO
 from pathlib import Path
@@ -41,6 +42,8 @@ from resources.store.files import TEMPORARY, allow, replacing
 EMPTY = "empty.parquet"
 CARRIED_OVER = "carried-over.parquet"
 RUN_ID = re.compile("[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
+SHORT_RUN_ID = 8
+"""Characters at the beginning of a run id that are enough to name the run."""
 NO_RUNS = {Path(EMPTY).stem, Path(CARRIED_OVER).stem}  # files beside those that runs name
 LOCK_TIMEOUT_SECONDS = 600
 LEFTOVER_SECONDS = 24 * 3600
@@ -55,6 +58,7 @@ class Tables:
         home: ASSET_OWNERS_HOME.
         slug: the instance's; names its folder and its schema in the catalogue.
         name: the instance's, which nobody else's tables in the home may be of; None: whoever's they are.
+        file: the instance's, where it was read from one.
         location: what holds the folders of all instances; None: `tables` in the home.
         analysts: id of the group that may read tables and catalogue; None: their owner alone may.
     """
@@ -65,14 +69,17 @@ class Tables:
         slug: str,
         *,
         name: str | None = None,
+        file: Path | None = None,
         location: UPath | None = None,
         analysts: int | None = None,
     ) -> None:
         self.home = home
         self.slug = slug
         self.name = name
+        self.file = file
         self.folder = (location or UPath(home / "tables")) / slug
         self.disk = home / "tables" / slug
+        self.viewed: str | None = None
         self._analysts = analysts
 
     def has_run(self, run_id: str) -> bool:
@@ -89,6 +96,53 @@ class Tables:
         """Tell whether a run has ever decided anything."""
         with self._reaching():
             return self._snapshot("owner_decisions").exists()
+
+    def run_id(self, given: str) -> str:
+        """Return the id of the run that is meant by an id or its first characters.
+
+        Raises:
+            ConfigurationError: that is no run id, or the beginning of none, or of several.
+        """
+        checked_run_id(given)
+        with self._reaching():
+            known = {path.name for path in (self.folder / "runs").glob("*") if RUN_ID.fullmatch(path.name)}
+            known |= {path.stem for path in (self.folder / "owner_writes").glob("*.parquet")} - NO_RUNS
+        meant = sorted(run for run in known if run.startswith(given))
+        if given in known:
+            return given
+        if len(given) < SHORT_RUN_ID or not meant:
+            short = f"; the first {SHORT_RUN_ID} characters of an id are enough, fewer are not"
+            raise ConfigurationError(
+                f"RUN_ID: {self.name or self.slug} has no run {given}{short if meant else ''}; the runs are "
+                "in owner_decisions_history and owner_writes"
+            )
+        if len(meant) > 1:
+            raise ConfigurationError(
+                f"RUN_ID: several runs of {self.name or self.slug} begin with {given}: {', '.join(meant[:5])}"
+                f"{' …' * (len(meant) > 5)}; write more of the id"
+            )
+        return meant[0]
+
+    def knows(self, given: str) -> bool:
+        """Tell whether a run is meant by an id or its first characters."""
+        try:
+            return bool(self.run_id(given))
+        except ConfigurationError:
+            return False
+
+    def view(self, run_id: str) -> "Tables":
+        """The tables as a run sees or saw them: its own snapshots and writes, where they are still kept."""
+        seen = copy(self)
+        seen.viewed = checked_run_id(run_id)
+        return seen
+
+    def last_unpublished_run(self) -> str | None:
+        """The last run that decided, where none was ever allowed to publish what it decided."""
+        with self._reaching():
+            if not self.exist() or not self.read("owner_decisions").head(1).collect().is_empty():
+                return None
+            decided = [*(self.folder / "runs").glob("*/owner_decisions.parquet")]
+        return max(decided, key=_changed_at).parent.name if decided else None
 
     def prepare(self) -> None:
         """Create folders, typed empty files (a view over no file cannot be created) and the catalogue.
@@ -118,9 +172,26 @@ class Tables:
         if self.name is not None:
             with FileLock(self.disk / ".instance.lock"):
                 if not self._owner_file.exists():
-                    with replacing(self._owner_file, self._analysts) as path:
-                        path.write_text(json.dumps({"name": self.name}), encoding="utf-8")
-            self.require_own()
+                    self._record_owner()
+                self.require_own()
+                if self.file and self._recorded().get("file") != str(self.file):
+                    self._record_owner()
+
+    def _record_owner(self) -> None:
+        record = {"name": self.name} | ({"file": str(self.file)} if self.file else {})
+        with replacing(self._owner_file, self._analysts) as path:
+            path.write_text(json.dumps(record), encoding="utf-8")
+
+    def _recorded(self) -> dict[str, str]:
+        return json.loads(self._owner_file.read_text(encoding="utf-8"))
+
+    def file_is_gone(self) -> bool:
+        """Tell whether the instance file that was used last is deleted, as far as this user can see."""
+        try:
+            file = Path(self._recorded()["file"])
+            return file.parent.is_dir() and not file.exists()
+        except (OSError, ValueError, KeyError, TypeError):
+            return False
 
     def require_own(self) -> None:
         """Refuse the tables of another instance; nothing is recorded, so that a look changes nothing.
@@ -129,7 +200,7 @@ class Tables:
             ConfigurationError: they are those of another instance, whose name gives the same slug.
         """
         try:
-            owner = json.loads(self._owner_file.read_text(encoding="utf-8"))["name"]
+            owner = self._recorded()["name"]
         except FileNotFoundError:
             return
         except PermissionError:  # an analyst's look, where the tables themselves lie elsewhere
@@ -223,6 +294,7 @@ class Tables:
 
     def read(self, table: str, *, run_id: str | None = None) -> pl.LazyFrame:
         """A snapshot: the run's own where it has one, otherwise the published one."""
+        run_id = self.viewed if run_id is None else run_id
         own = None if run_id is None else self._run_file(table, run_id)
         return _read(table, own if own and own.exists() else self._snapshot(table))
 
@@ -251,8 +323,9 @@ class Tables:
         return _read(table, [file for file in files if file != left_out])
 
     def writes(self) -> pl.LazyFrame:
-        """Rows of owner_writes of all runs."""
-        return self.all_runs("owner_writes")
+        """Rows of owner_writes of all runs, and the plan of the run that is viewed."""
+        rows = self.all_runs("owner_writes", but=self.viewed)
+        return rows if self.viewed is None else pl.concat([rows, self.run_writes(self.viewed).lazy()])
 
     def of_other_instances(self) -> list["Tables"]:
         """The tables of the other instances that lie beside these."""
@@ -377,6 +450,11 @@ def checked_run_id(run_id: str) -> str:
             "are in owner_writes"
         )
     return run_id
+
+
+def short_run_id(run_id: str) -> str:
+    """As much of a run id as is enough to name the run."""
+    return run_id[:SHORT_RUN_ID]
 
 
 def _of_layout(*layouts: Layout) -> list[str]:

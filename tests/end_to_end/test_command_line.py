@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from pipelines.cli.app import app
 from pipelines.dagster_home import dagster_instance
 from sandbox.inventory_api import envelope
-from tests.end_to_end.stand import ADMIN, ASSET_OWNERS, CODED, TODAY, USERS
+from tests.end_to_end.stand import ADMIN, ASSET_OWNERS, CODED, TODAY, USERS, WRITTEN
 
 DECISIONS = {
     "majority/matched/write": 1,
@@ -78,8 +78,59 @@ def test_without_json_the_report_is_in_words(stand):
     ran = stand.call("run", "--instance", file, "--as-of", TODAY)
     assert ran.exit_code == 0
     assert ran.stdout.splitlines()[0].startswith(f"Small: {WINDOW['from']} to {TODAY} (4 days), run ")
-    for line in ("       1  majority/matched/write", "       2  written", "1 hosts have another owner"):
-        assert line in ran.stdout
+    first, *told = ran.stdout.splitlines()
+    run_id = first.split()[-1]
+    see = f"asset-owners sql --instance {file} --run {run_id[:8]} 'FROM conflicts'"
+    assert told == [
+        "       2  The host has no owner and gets this one.",
+        "       1  The logons give no owner, and the host has none. The reasons:",
+        "                 1  None of several users has more than the threshold of the logon events.",
+        "       1  The host has another owner, who stays.",
+        told[4],
+        "Writes:",
+        "       2  The service has the new values.",
+    ]
+    assert told[4].startswith("The conflicts: ")
+    assert told[4].endswith(see)
+
+
+def test_a_dry_run_shows_its_plan_and_the_command_that_carries_it_out(stand):
+    file = stand.instance_file()
+    ran = stand.call("run", "--instance", file, "--as-of", TODAY, "--dry-run")
+    assert ran.exit_code == 0, ran.stderr
+    lines = ran.stdout.splitlines()
+    assert lines[lines.index("Plan:") + 1 : -1] == [
+        (
+            "  pc-1 (h-1)  owner none -> ann@corp.example (ann)  department old -> Sales  "
+            "criticality none -> high"
+        ),
+        "  pc-2 (h-2)  owner none -> bob@corp.example (17)",
+        "Plan: 2 owners to write, 1 department and 1 criticality to change with them. Nothing was written.",
+        "To carry it out:",
+    ]
+    carry_out = lines[-1].split("asset-owners ")[1]
+    assert stand.inventory.state.journal() == []
+    assert stand.call(*carry_out.split()).exit_code == 0
+    assert stand.written() == WRITTEN
+
+
+def test_a_plan_is_in_the_object_of_a_run_that_wrote_nothing(stand):
+    ran = stand.run({}, "--dry-run")
+    assert [row["host_id"] for row in ran.report["plan"]] == ["h-1", "h-2"]
+    assert ran.report["plan"][0] == {
+        "host_id": "h-1",
+        "hostname": "pc-1",
+        "owner_before": None,
+        "owner_before_email": None,
+        "owner": "ann",
+        "owner_email": "ann@corp.example",
+        "department_before": "old",
+        "department": "Sales",
+        "criticality_before": None,
+        "criticality": "high",
+    }
+    assert "plan" not in stand.run().report
+    assert stand.run({}, "--dry-run").report["plan"] == []
 
 
 def test_a_failed_run_prints_the_same_object_and_the_error(stand):
@@ -131,12 +182,9 @@ def test_wrong_arguments_end_with_2_and_an_error(stand, arguments, words):
     assert not stand.tables.folder.exists()
 
 
-@pytest.mark.parametrize(
-    "arguments", [["--lookback-days", "0"], ["--lookback-days", "ten"], ["--lookbak"], []]
-)
+@pytest.mark.parametrize("arguments", [["--lookback-days", "0"], ["--lookback-days", "ten"], ["--lookbak"]])
 def test_a_command_line_that_cannot_be_read_ends_with_2(stand, arguments):
-    instance = ["--instance", stand.instance_file()] if arguments else []
-    ran = stand.call("run", *instance, *arguments)
+    ran = stand.call("run", "--instance", stand.instance_file(), *arguments)
     assert ran.exit_code == 2
     assert "Usage: " in ran.stderr
 

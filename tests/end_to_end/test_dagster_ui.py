@@ -426,7 +426,7 @@ CHECKS = {
         "identities_are_unique": "2 account names or addresses stand for several user assets",
         "users_have_a_department": "19 of 209 user assets have no department to copy",
     },
-    "host_user_shares": {"users_are_of_one_domain": "user name of several domains counts as one user"},
+    "host_user_shares": {"users_are_of_one_domain": "same-named accounts of different domains"},
     "username_matches": {"most_evidence_is_matched": "user names do not"},
     "owner_decisions": {
         "conflicts_do_not_grow": "16 conflicts",

@@ -158,7 +158,7 @@ def test_a_window_of_the_past_is_for_looking_unless_forced(seeded):
 
     ran = seeded.run(settings, as_of=past.isoformat())
     assert (ran.status, ran.report["writes"]) == (0, {"planned": 2}), ran.stderr
-    assert "its window is past" in ran.stderr
+    assert "the window ended more than scan.late_days (2) days ago" in ran.stderr
     assert seeded.written() == {}
     assert before.items() <= seeded.published().items()
 

@@ -1,5 +1,6 @@
 """A run writes what its plan says and no more than it may; it can be tried, applied later, undone."""
 
+import json
 import os
 import re
 import shlex
@@ -10,7 +11,8 @@ import pytest
 
 from tests.end_to_end.stand import TODAY, USERS, at_noon, logons
 
-APPLY = re.compile(r"asset-owners (apply --instance FILE \S+(?: --allow-writes \d+)?)")
+APPLY = re.compile(r"asset-owners (apply --instance \S+ \S{8}(?: --allow-writes \d+)?)$", re.MULTILINE)
+LOOK = re.compile(r"Look at the plan \(\S*asset-owners (.+?)\), then")
 ANN = {"asset_owner": "ann", "department": "Sales", "criticality": "high"}
 """What the evidence makes of each of the same_name."""
 RENAMED = (
@@ -43,6 +45,11 @@ def six(stand):
 def command(stand, line, **settings):
     """Call the program with a line as a message shows it, and an instance file in the place of FILE."""
     return stand.call(*shlex.split(line.replace("FILE", str(stand.instance_file(settings)))))
+
+
+def pasted(stand, line, *options):
+    """Call the program with what follows its name in a message, as it stands."""
+    return stand.call(*shlex.split(line), *options)
 
 
 def rows(stand, run_id):
@@ -158,9 +165,13 @@ def test_the_brake_stops_a_run_before_its_first_write_and_shows_how_to_go_on(six
     ran = six.run({"writes": limit})
     assert (ran.status, ran.report["writes"]) == (1, {"planned": 6})
     assert re.match(said, ran.report["error"])
-    plan = re.search(r"Look at the plan \((.+?)\)", ran.report["error"])
+    assert [host["owner"] for host in ran.report["plan"]] == ["ann"] * 6
+    plan = LOOK.search(ran.report["error"])
     assert plan
-    assert pl.read_parquet(plan[1])["host_id"].sort().to_list() == [f"t-{number}" for number in range(1, 7)]
+    shown = pasted(six, plan[1], "--format", "json")
+    assert sorted(row["host_id"] for row in json.loads(shown.stdout)) == [
+        f"t-{number}" for number in range(1, 7)
+    ]
 
     shown = APPLY.search(ran.report["error"])
     assert shown
@@ -168,7 +179,7 @@ def test_the_brake_stops_a_run_before_its_first_write_and_shows_how_to_go_on(six
         refused = command(six, f"apply --instance FILE {ran.report['run_id']}{allowed}", writes=limit)
         assert (refused.exit_code, "; nothing was written" in refused.stderr) == (1, True), refused.stderr
     assert six.inventory.state.journal() == []
-    applied = command(six, shown[1], writes=limit)
+    applied = pasted(six, shown[1])
     assert applied.exit_code == 0, applied.stderr
     assert six.written() == {f"t-{number}": ANN for number in range(1, 7)}
 
@@ -203,7 +214,17 @@ def test_undo_puts_back_each_field_that_a_host_still_holds_and_names_what_it_lea
     tried = command(six, f"undo --instance FILE {run_id} --dry-run")
     left_alone = "  not_written: host t-4: holds nothing any more of what was written"
     told = ["       1  not_written", "       5  planned", left_alone]
-    assert (tried.exit_code, tried.stdout.splitlines()[1:]) == (0, told)
+    assert (tried.exit_code, tried.stdout.splitlines()[1:4]) == (0, told)
+    plan = tried.stdout.splitlines()[4:]
+    assert plan[:2] == [
+        "Plan:",
+        (
+            "  pc-1 (t-1)  owner ann@corp.example (ann) -> none  department Sales -> room 1  "
+            "criticality high -> none"
+        ),
+    ]
+    assert plan[-3].startswith("Plan: 5 hosts to put back")
+    assert re.search(rf"asset-owners undo --instance \S+ {run_id[:8]}$", plan[-1])
     assert {host["id"]: host for host in state.assets("host")} == changed
 
     undone = command(six, f"undo --instance FILE {run_id}")
@@ -273,9 +294,11 @@ def test_an_undo_stands_under_the_brake(six):
         in refused.stderr
     )
     assert owners(six) == dict.fromkeys(owners(six), "ann")
-    shown = re.search(r"asset-owners (undo --instance FILE \S+ --allow-writes 6)", refused.stderr)
+    shown = re.search(
+        r"asset-owners (undo --instance \S+ \S{8} --allow-writes 6)$", refused.stderr, re.MULTILINE
+    )
     assert shown
-    assert command(six, shown[1], writes=limit).exit_code == 0
+    assert pasted(six, shown[1]).exit_code == 0
     assert owners(six) == dict.fromkeys(owners(six))
 
 
@@ -312,7 +335,7 @@ def test_a_plan_is_good_for_some_days(six):
     refused = command(six, f"apply --instance FILE {plan}", writes={"plan_days": 2})
     assert refused.exit_code == 1
     assert "older than writes.plan_days (2)" in refused.stderr
-    assert "asset-owners run --instance FILE --dry-run" in refused.stderr
+    assert re.search(r"asset-owners run --instance \S+ --dry-run", refused.stderr)
     assert six.inventory.state.journal() == []
     assert command(six, f"apply --instance FILE {plan}", writes={"plan_days": 4}).exit_code == 0
     assert len(six.written()) == 6
@@ -338,7 +361,12 @@ def test_a_dry_run_of_what_follows_a_run_sends_nothing(six, what, setting):
     run_id = six.run({}, *(["--dry-run"] if what == "apply" else [])).report["run_id"]
     before = six.inventory.state.journal()
     tried = command(six, f"{what} --instance FILE {run_id} --dry-run", writes={"dry_run": setting})
-    assert (tried.exit_code, tried.stdout.splitlines()[1:]) == (0, ["       6  planned"])
+    assert (tried.exit_code, tried.stdout.splitlines()[1:3]) == (0, ["       6  planned", "Plan:"])
+    line = f"{what} --instance FILE {run_id[:8]} --dry-run --json"
+    report = json.loads(command(six, line, writes={"dry_run": setting}).stdout.splitlines()[-1])
+    assert (report["about_run_id"], report["writes"], report["dry_run"]) == (run_id, {"planned": 6}, True)
+    assert {host["owner"] for host in report["plan"]} == {"ann" if what == "apply" else ""}
+    assert (report["left_alone"], report["instance"]) == ([], "Small")
     assert six.inventory.state.journal() == before
 
 
@@ -379,7 +407,7 @@ def test_days_without_usual_events_are_named_once_and_stop_the_writing_where_tha
     assert shown
     six.begin(same_name(1, 2, 3, 4, 5, 6), USERS)
     settings["scan"]["require_complete_window"] = True
-    applied = command(six, shown[1], **settings)
+    applied = pasted(six, shown[1])
     assert applied.exit_code == 0, applied.stderr
     assert len(six.written()) == 6, "who has looked at the plan may carry it out"
 

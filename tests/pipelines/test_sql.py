@@ -204,24 +204,68 @@ def test_before_the_first_run_it_says_what_to_do(sql, tmp_path, monkeypatch):
     said = sql("FROM conflicts", status=1)
     assert said == (
         f"asset-owners: There are no tables in {tmp_path / 'none'} yet; run the instance first (asset-owners "
-        "run --instance FILE), or set ASSET_OWNERS_HOME to the folder that holds them\n"
+        "run), or set ASSET_OWNERS_HOME to the folder that holds them\n"
     )
     assert not (tmp_path / "none").exists()
 
 
 def test_of_several_instances_one_is_named_or_chosen(sql, as_json, home, tmp_path):
     fill(home, "branch", "c")
-    assert 'Did you mean "branch.inventory_hosts' in sql("FROM inventory_hosts", status=2)
+    assert sql("SELECT host_id FROM inventory_hosts", status=2) == (
+        "asset-owners: The query is wrong: a table's name without an instance: write branch.NAME (branch, "
+        "head_office), or choose one with --instance\n"
+    )
     assert as_json("SELECT host_id FROM branch.inventory_hosts") == [{"host_id": "c"}]
-    assert as_json("CREATE TABLE scratch.mine AS FROM branch.inventory_hosts; SELECT host_id FROM mine") == [
-        {"host_id": "c"}
-    ]
+    both = "SELECT host_id FROM {} UNION SELECT host_id FROM branch.inventory_hosts ORDER BY ALL"
+    for name in ("head_office.inventory_hosts", "warehouse.head_office.inventory_hosts"):
+        assert [row["host_id"] for row in as_json(both.format(name))] == ["a", "b", "c"]
     chosen = ("--instance", instance_file(tmp_path, "Head office"))
-    both = "SELECT host_id FROM inventory_hosts UNION SELECT host_id FROM warehouse.branch.inventory_hosts"
-    assert sorted(row["host_id"] for row in as_json(both, *chosen)) == ["a", "b", "c"]
+    assert [row["host_id"] for row in as_json(both.format("inventory_hosts"), *chosen)] == ["a", "b", "c"]
     unknown = instance_file(tmp_path, "Elsewhere")
     assert f"no tables of elsewhere in {home} yet" in sql("SELECT 1", "--instance", unknown, status=1)
     assert "no such file" in sql("SELECT 1", "--instance", "none.yaml", status=2).lower()
+
+
+def test_new_tables_go_into_the_scratch_file_whatever_instances_there_are(as_json, home, tmp_path):
+    fill(home, "branch", "c")
+    kept = ("--scratch", str(tmp_path / "kept.duckdb"))
+    assert as_json("CREATE TABLE mine AS FROM branch.inventory_hosts; SELECT host_id FROM mine", *kept) == [
+        {"host_id": "c"}
+    ]
+    assert as_json("SELECT count(*) AS n FROM scratch.mine", *kept) == [{"n": 1}]
+    own = "CREATE TABLE conflicts AS SELECT 1 AS mine; FROM conflicts"
+    assert as_json(own, *kept) == [{"mine": 1}], "a table of one's own needs no schema"
+
+
+def test_an_instance_whose_file_is_deleted_is_left_out_where_others_remain(as_json, sql, home, tmp_path):
+    branch = Path(instance_file(tmp_path, "Branch"))
+    fill(home, "branch", "c")
+    Tables(home, "branch", name="Branch", file=branch).claim()
+    assert "without an instance" in sql("FROM inventory_hosts", status=2)
+    branch.unlink()
+    assert as_json(HOSTS) == [{"host_id": "a"}, {"host_id": "b"}]
+    assert as_json("SELECT host_id FROM warehouse.branch.inventory_hosts") == [{"host_id": "c"}]
+    Tables(home, "head_office", name="Head office", file=tmp_path / "gone.yaml").claim()
+    assert "without an instance" in sql("FROM inventory_hosts", status=2), "of none the file is left"
+
+
+def test_the_rows_of_every_statement_are_printed(sql):
+    query = 'SELECT 1 AS first; CREATE TABLE mine AS SELECT 2; UPDATE mine SET "2" = 3; SELECT 4 AS second;'
+    told = sql(stdin=query)
+    assert told.index("│ first │") < told.index("│ second │")
+    assert sql("--format", "csv", stdin=query) == '"first"\n1\n\n"second"\n4\n'
+    assert sql("--format", "json", stdin=query) == '[\n{"first": 1}\n]\n[\n{"second": 4}\n]\n'
+    assert sql("--format", "json", "INSERT INTO mine VALUES (1)", status=2).startswith(
+        "asset-owners: The query"
+    )
+
+
+def test_each_query_of_the_guide_is_answered(sql, home):
+    fill(home, "demo", "c")
+    guide = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    queries = guide.split("```sql\n")[1].split("```")[0]
+    told = sql(stdin=queries)
+    assert [name in told for name in ("existing_owner", "hosts", "department_before")] == [True] * 3
 
 
 ANY_CLIENT = """

@@ -9,6 +9,7 @@ from ownership.matching import username_matches
 from ownership.rules import Rules
 from reports.explanations import host_explanation, in_words
 from reports.remedies import FieldNames
+from reports.sentences import in_one_sentence
 from tests.ownership.builders import NOW, counts, decide, host, hosts, plan, shares_of, user, users
 
 PEOPLE = users(
@@ -55,7 +56,10 @@ def test_the_story_goes_from_the_counts_to_the_write_and_to_what_would_change():
     logons = counts(("WS1", "CORP\\Alice", 7), ("ws1", "bob", 2), ("ws1", "miller", 1))
     lines = told(logons, hosts(host("h1", "ws1", department="IT")), outcome="written").splitlines()
     assert lines == [
-        "ws1",
+        (
+            "ws1 belongs to alice@corp.example (u1): 7 of 10 logons on 1 day; asset-owners wrote it on "
+            "2026-03-30 (run run-1)."
+        ),
         "",
         "Logon events on ws1, 10 in all; more than 60% is 7 or more:",
         "  user      events   share  first seen  last seen   user asset                          spelled",
@@ -74,6 +78,7 @@ def test_the_story_goes_from_the_counts_to_the_write_and_to_what_would_change():
         "  - user u1: user_email alice@corp.example, user_department Sales",
         "  What would change that:",
         "  - Set another owner in asset_owner by hand: no run replaces an owner.",
+        "  Now: owner alice@corp.example (u1), department Sales, criticality none.",
     ]
 
 
@@ -136,6 +141,76 @@ def test_each_outcome_is_told_with_what_the_service_said(outcome):
     assert any(line.endswith(said) for line in text.splitlines())
 
 
+ONE_DAY = "6 of 6 logons on 1 day"
+
+
+@pytest.mark.parametrize(
+    ("logons", "assets", "sentence"),
+    [
+        (ALICE, WS1, f"ws1 has no owner yet; it is to get alice@corp.example (u1): {ONE_DAY}."),
+        (
+            ALICE,
+            [host("h1", "ws1", owners=("u1",))],
+            f"ws1 belongs to alice@corp.example (u1): {ONE_DAY}; the inventory had this owner already.",
+        ),
+        (
+            ALICE,
+            [host("h1", "ws1", owners=("u3",))],
+            (
+                "ws1 belongs to miller (u3) in the inventory, but the logons name alice@corp.example (u1): "
+                f"{ONE_DAY}."
+            ),
+        ),
+        (
+            [],
+            [host("h1", "ws1", owners=("u9",))],
+            (
+                "ws1 belongs to u9 in the inventory; the logons give no owner: "
+                "nobody logged on to the host in the window."
+            ),
+        ),
+        ([], WS1, "ws1 has no owner: nobody logged on to the host in the window."),
+        (
+            [*ALICE, ("ws1", "bob", 4)],
+            WS1,
+            (
+                "ws1 has no owner: none of several users has more than the threshold of the logon events "
+                "(alice, 6 of 10 logons on 1 day)."
+            ),
+        ),
+        (
+            ALICE,
+            [],
+            f"ws1 is no host of the inventory; the logons name alice@corp.example (u1): {ONE_DAY}.",
+        ),
+    ],
+)
+def test_the_first_line_tells_who_and_why(logons, assets, sentence):
+    assert told(counts(*logons), hosts(*assets)).splitlines()[0] == sentence
+
+
+def test_what_was_put_back_is_told_as_the_present_state():
+    assets = hosts(*WS1)
+    decisions = decide(counts(*ALICE), PEOPLE, assets)
+    put_back = plan(decisions, PEOPLE, assets).with_columns(
+        outcome=pl.lit("undone"), completed_at=pl.lit(DONE)
+    )
+    sentence = in_one_sentence(decisions.row(0, named=True), put_back, {"owner": []}, {})
+    assert sentence == "ws1 has no owner: what asset-owners had written was put back on 2026-03-30."
+
+
+def test_the_same_write_again_and_again_is_told_once():
+    found = story(counts(*ALICE), hosts(*WS1), outcome="failed", message="read-only")
+    (decision,) = found["decisions"]
+    (write,) = decision["writes"]
+    decision["writes"] = [write, write, write, {**write, "message": None}]
+    lines = [line for line in in_words(found).splitlines() if "Refused" in line]
+    assert [("3 times since 2026-03-30 12:05 UTC" in line, "(read-only)" in line) for line in lines] == [
+        (True, True),
+        (False, False),
+    ]
+
+
 def test_only_the_first_users_of_a_crowded_host_are_shown_and_all_are_in_the_story():
     found = story(counts(*(("ws1", f"user{number:02}", 1) for number in range(30))), hosts())
     text = in_words(found)
@@ -156,14 +231,14 @@ def test_an_asset_s_names_are_counted_together_and_a_table_is_shown_once():
 
 def test_an_unknown_host_is_said_to_be_unknown():
     found = story(counts(), hosts(), "ws9")
-    assert found == {"hostname": "ws9", "similar": [], "decisions": []}
-    assert in_words(found) == "ws9: the last decisions know no such host, in the inventory or in the logons."
+    assert found == {"hostname": "ws9", "similar": [], "near": [], "decisions": []}
+    assert in_words(found) == "ws9: neither the inventory nor the logons know such a host or person."
 
 
 def test_an_unknown_host_is_told_with_names_that_differ_in_the_domain_only():
     found = story(counts(("ws1.lab", "bob", 1), ("ws11", "bob", 1)), hosts(host("h1", "WS1.corp", "pc")))
     assert found["similar"] == ["ws1.corp", "ws1.lab"]
-    assert in_words(found).endswith("in the logons. They know ws1.corp, ws1.lab.")
+    assert in_words(found).endswith("such a host or person. They know ws1.corp, ws1.lab.")
 
 
 def test_hostile_names_cannot_act_on_a_terminal():
@@ -177,7 +252,8 @@ def test_hostile_names_cannot_act_on_a_terminal():
 def test_an_unreadable_host_is_told_with_the_reason_and_what_to_do():
     odd = host("h1", "ws1", department="IT") | {"owner_ids": None, "problem": "its field owner holds a dict"}
     lines = told(counts(*ALICE), hosts(odd)).splitlines()
-    assert lines[-7:] == [
+    assert lines[0] == "ws1 cannot be read, so its owner is not known: its field owner holds a dict."
+    assert lines[-8:] == [
         "Host asset h1, window 2026-03-01 to 2026-03-30, decided 2026-03-30 12:00 UTC by run run-1:",
         "  The asset cannot be read: its field owner holds a dict.",
         "  Nothing is written to an asset that cannot be read.",
@@ -188,6 +264,7 @@ def test_an_unreadable_host_is_told_with_the_reason_and_what_to_do():
         ),
         "  What would change that:",
         "  - Correct host asset h1 in the inventory: its field owner holds a dict.",
+        "  Now: owner not known, department IT, criticality none.",
     ]
 
 
@@ -205,7 +282,8 @@ def test_an_unreadable_user_asset_is_told_as_the_reason_that_nobody_is_guessed(k
     assert "alice fits the user asset u9, which cannot be read (its field user_email holds a dict)" in text
     assert "u9 (unreadable) by " in text
     assert ("alice may be any of u1, u9" in text) == bool(known)
-    assert text.endswith("  - Correct user asset u9 in the inventory: its field user_email holds a dict.")
+    advice = "  - Correct user asset u9 in the inventory: its field user_email holds a dict."
+    assert advice in text.splitlines()
 
 
 def test_the_story_is_plain_values_for_programs():
@@ -236,7 +314,7 @@ def test_the_story_is_plain_values_for_programs():
     ]
     assert decision["what_would_change"][0] == {
         "change": "more_logons",
-        "text": "With 1 more logon event, alice would win, who is the user asset u1.",
+        "text": "alice (u1) needs 1 more logon to become the owner.",
         "username": "alice",
         "events": 1,
     }

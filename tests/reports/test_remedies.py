@@ -49,8 +49,8 @@ CASES = {
         [],
         {},
         [
-            "With 1 more logon event, alice would win, who is the user asset u1.",
-            "With 6 more logon events, carol would win, who has no user asset yet.",
+            "alice (u1) needs 1 more logon to become the owner.",
+            "carol needs 6 more logons and must have a user asset to become the owner.",
             "If carol is no person, list it in rules.exclude_users: alice would win.",
         ],
     ),
@@ -59,8 +59,8 @@ CASES = {
         [],
         {"rules": Rules(share_threshold_percent=75)},
         [
-            "With 19 more logon events, alice would win, who is the user asset u1.",
-            "With 27 more logon events, bob would win, who is the user asset u2.",
+            "alice (u1) needs 19 more logons to become the owner.",
+            "bob (u2) needs 27 more logons to become the owner.",
         ],
     ),
     "nobody near": (
@@ -68,8 +68,11 @@ CASES = {
         [HAS_OWNER],
         {},
         [
-            "With 3 more logon events, bob would win, who is the user asset u2.",
-            "With 3 more logon events, miller would win, who may be any of the user assets u3 or u4.",
+            "bob (u2) needs 3 more logons to become the owner.",
+            (
+                "miller needs 3 more logons and must be only one of the user assets u3 or u4 to become the "
+                "owner."
+            ),
             "If miller is no person, list it in rules.exclude_users: bob would win.",
             "Clear asset_owner of host h1, too: no run replaces an owner.",
         ],
@@ -78,30 +81,30 @@ CASES = {
         ALICE,
         [],
         {"rules": Rules(min_events=5)},
-        ["With 2 more logon events, alice would win, who is the user asset u1."],
+        ["alice (u1) needs 2 more logons to become the owner."],
     ),
     "too few, and no majority": (
         EXACTLY_60,
         [],
         {"rules": Rules(min_events=12)},
         [
-            "With 2 more logon events, alice would win, who is the user asset u1.",
-            "With 6 more logon events, carol would win, who has no user asset yet.",
+            "alice (u1) needs 2 more logons to become the owner.",
+            "carol needs 6 more logons and must have a user asset to become the owner.",
         ],
     ),
     "rules that changed": (
         ALICE,
         [],
         {"rules": Rules(min_events=5), "now": Rules()},
-        ["By the present rules alice wins, who is the user asset u1: run again."],
+        ["By the present rules the logons name alice (u1): run again."],
     ),
-    "no logons": ([], [], {}, ["With 1 more logon event of one user, that user would win."]),
+    "no logons": ([], [], {}, ["1 more logon of one user would make that user the owner."]),
     "logons under a full name": (
         [("ws1.corp.example", "alice", 3)],
         [],
         {"rules": Rules(min_events=4)},
         [
-            "With 4 more logon events of one user, that user would win.",
+            "4 more logons of one user would make that user the owner.",
             (
                 "The logons know ws1.corp.example: if that is this host, put the name into "
                 "search_agent_name, or compare short names (rules.hostname_match: short)."
@@ -156,8 +159,8 @@ CASES = {
         {},
         [
             (
-                "Leave the name miller to one of u3 or u4 in directory_user_surname, or enter it for "
-                "the right one in user_email or directory_user_sam_account_name, which is asked first."
+                "Remove the name miller in directory_user_surname from all but one of u3 and u4, or enter it "
+                "for the right one in user_email or directory_user_sam_account_name, which is asked first."
             ),
         ],
     ),
@@ -178,8 +181,8 @@ CASES = {
         [],
         {},
         [
-            ("With 1 more logon event, odd would win, who fits u5, which cannot be read, so none is chosen."),
-            "With 6 more logon events, alice would win, who is the user asset u1.",
+            "odd needs 1 more logon and must not fit the unreadable u5 to become the owner.",
+            "alice (u1) needs 6 more logons to become the owner.",
             "If alice is no person, list it in rules.exclude_users: odd would win.",
         ],
     ),
@@ -187,7 +190,7 @@ CASES = {
         [("ws1", "miller", 3)],
         [],
         {"fields": FieldNames(user_value="directory_user_surname")},
-        ["Leave the name miller to one of u3 or u4 in directory_user_surname."],
+        ["Remove the name miller in directory_user_surname from all but one of u3 and u4."],
     ),
     "conflict": (
         ALICE,

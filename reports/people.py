@@ -1,0 +1,201 @@
+"""The hosts of one person: named by the logons, other ones with logons, and what is theirs on paper.
+
+A person is asked for by a user name, an e-mail address or the id of a user asset.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import polars as pl
+
+from ownership.codes import ACTION
+from ownership.names import normalise_username, printable
+from reports.sentences import logons, names_of, person
+
+SHOWN_ELSEWHERE = 20
+_FIELDS = ("user_value", "user_email", "directory_user_sam_account_name", "directory_user_surname")
+
+
+def find_person(asked: str, users: pl.DataFrame, matches: pl.DataFrame) -> dict[str, list[str]] | None:
+    """The user assets and the user names of the logons that a text may mean; None where there are none.
+
+    An id or a whole e-mail address comes first; otherwise any name of a user asset, folded as user names are.
+
+    Args:
+        asked: What was asked for.
+        users: Rows of `inventory_users`.
+        matches: Rows of `username_matches`.
+    """
+    text = asked.strip().lower()
+    whole = (pl.col("user_id").str.to_lowercase() == text) | pl.any_horizontal(
+        pl.col(field).list.eval(pl.element().str.strip_chars().str.to_lowercase() == text).list.any()
+        for field in ("user_value", "user_email")
+    ).fill_null(value=False)
+    ids = exact = users.filter(whole)["user_id"].to_list()
+    decisive = matches.filter("decisive")
+    username = pl.select(normalise_username(pl.lit(asked))).item()
+    named = matches.filter(pl.col("username") == pl.lit(username, pl.String))
+    if not ids:
+        fits = pl.any_horizontal(
+            pl.col(field)
+            .list.eval(normalise_username(pl.element()) == pl.lit(username, pl.String))
+            .list.any()
+            for field in _FIELDS
+        ).fill_null(value=False)
+        chosen = named.filter("decisive")["user_id"].drop_nulls().to_list()
+        ids = chosen or users.filter(fits)["user_id"].to_list()
+    usernames = decisive.filter(pl.col("user_id").is_in(ids))["username"].to_list()
+    if not exact:  # also a name that no user asset bears, or several do
+        usernames += named["username"].to_list()
+    if not ids and not usernames:
+        return None
+    return {"user_ids": sorted(set(ids)), "usernames": sorted(set(usernames))}
+
+
+def person_explanation(
+    asked: str,
+    found: Mapping[str, Sequence[str]],
+    *,
+    decisions: pl.DataFrame,
+    shares: pl.DataFrame,
+    hosts: pl.DataFrame,
+    users: pl.DataFrame,
+    writes: pl.DataFrame,
+) -> dict[str, Any]:
+    """Gather the hosts of a person.
+
+    Args:
+        asked: What was asked for.
+        found: What `find_person` gives.
+        decisions: Rows of `owner_decisions`.
+        shares: Rows of `host_user_shares`.
+        hosts: Rows of `inventory_hosts`.
+        users: Rows of `inventory_users`.
+        writes: Rows of `owner_writes`.
+
+    Returns:
+        asked, usernames, user_assets, hosts_named (whom the logons name), hosts_elsewhere (other hosts with
+        logons) and hosts_owned (theirs in the inventory, by now).
+    """
+    ids, usernames = list(found["user_ids"]), list(found["usernames"])
+    logon_columns = ["username", "events", "total_events", "share", "active_days", "first_seen", "last_seen"]
+    own = decisions.filter(pl.col("username").is_in(usernames), pl.col("match").is_not_null())
+    named = own.select("hostname", "host_id", *logon_columns, "match", "action", "existing_owner")
+    compared = own["hostnames"].explode().drop_nulls().to_list() + own["hostname"].drop_nulls().to_list()
+    elsewhere = shares.filter(
+        pl.col("username").is_in(usernames), ~pl.col("hostname").is_in(compared)
+    ).select("hostname", *logon_columns, "rank")
+    owned = _owners_now(hosts, writes).filter(pl.col("owner_ids").list.set_intersection(ids).list.len() > 0)
+    outcome = decisions.drop_nulls("host_id").select(
+        "host_id", "evidence", "match", "action", "username", decided_name="hostname"
+    )
+    owned = owned.join(outcome, on="host_id", how="left").with_columns(
+        hostname=pl.coalesce("decided_name", "hostname")
+    )
+    fields = ("user_id", "user_email", *_FIELDS[2:], "user_department", "criticality", "problem")
+    return {
+        "asked": asked,
+        "usernames": usernames,
+        "user_assets": users.filter(pl.col("user_id").is_in(ids)).select(fields).to_dicts(),
+        "hosts_named": named.sort("hostname", "host_id").to_dicts(),
+        "hosts_elsewhere": elsewhere.sort("events", "hostname", descending=[True, False]).to_dicts(),
+        "hosts_owned": owned.drop("decided_name").sort("hostname", "host_id").to_dicts(),
+    }
+
+
+def _owners_now(hosts: pl.DataFrame, writes: pl.DataFrame) -> pl.DataFrame:
+    """host_id, hostname, department and owner_ids of each host, as listed and as written since."""
+    owner = pl.col("new_values").struct.field("owner")
+    since = (
+        writes.lazy()
+        .filter(pl.col("outcome").is_in(["written", "undone"]), owner.is_not_null())
+        .join(hosts.lazy().select("host_id", "listed_at"), on="host_id")
+        .filter(pl.col("completed_at") >= pl.col("listed_at"))
+        .sort("completed_at")
+        .group_by("host_id")
+        .agg(owner=owner.last())
+        .with_columns(
+            written=pl.when(pl.col("owner") == "")
+            .then(pl.lit([], pl.List(pl.String)))
+            .otherwise(pl.concat_list("owner"))
+        )
+    )
+    return (
+        hosts.lazy()
+        .join(since, on="host_id", how="left")
+        .select(
+            "host_id",
+            pl.col("hostnames").list.first().alias("hostname"),
+            "department",
+            pl.coalesce("written", "owner_ids").alias("owner_ids"),
+        )
+        .collect()
+    )
+
+
+def person_in_words(story: Mapping[str, Any]) -> str:
+    """Tell what `person_explanation` gathered, in lines of text that cannot act on a terminal."""
+    named, elsewhere, owned = (story[f"hosts_{part}"] for part in ("named", "elsewhere", "owned"))
+    counts = (
+        f"The logons name this person for {_hosts(len(named))}; {_hosts(len(owned))} of the inventory "
+        f"belong{'s' * (len(owned) == 1)} to this person; logons on other hosts: {len(elsewhere):,}."
+    )
+    lines = [f"{_who(story)}.", counts]
+    if named:
+        lines += ["", "Named by the logons:"]
+        lines += _table([(_name(row), logons(row), _last(row), ACTION[row["action"]]) for row in named])
+    if owned:
+        rows = [
+            (_name(row), f"department {_value(row['department'])}", _decided(row, story)) for row in owned
+        ]
+        lines += ["", "Theirs in the inventory:", *_table(rows)]
+    if elsewhere:
+        lines += ["", "Other hosts with logons:"]
+        lines += _table([(_name(row), logons(row), _last(row)) for row in elsewhere[:SHOWN_ELSEWHERE]])
+        if len(elsewhere) > SHOWN_ELSEWHERE:
+            lines.append(f"  and {len(elsewhere) - SHOWN_ELSEWHERE:,} more; --json has all")
+    return "\n".join(lines)
+
+
+def _who(story: Mapping[str, Any]) -> str:
+    names = names_of(story["user_assets"])
+    several = "Several people may be meant: " if len(story["user_assets"]) > 1 else ""
+    assets = several + " or ".join(person(asset["user_id"], names) for asset in story["user_assets"])
+    usernames = ", ".join(map(printable, story["usernames"]))
+    if not assets:
+        return f"{usernames} (no user asset)"
+    return f"{assets}, in the logons {usernames}" if usernames else f"{assets}, not in the logons"
+
+
+def _hosts(number: int) -> str:
+    return f"{number:,} host{'s' * (number != 1)}"
+
+
+def _name(row: Mapping[str, Any]) -> str:
+    host_id = row.get("host_id")
+    if row["hostname"] is None:
+        return printable(host_id or "")
+    return printable(row["hostname"]) + (f" ({printable(host_id)})" if host_id else "")
+
+
+def _value(value: str | None) -> str:
+    return printable(value or "none")
+
+
+def _last(row: Mapping[str, Any]) -> str:
+    return f"last on {row['last_seen']}"
+
+
+def _decided(row: Mapping[str, Any], story: Mapping[str, Any]) -> str:
+    """What the logons say about a host that a person owns."""
+    if row["match"] == "matched":
+        if row["username"] in story["usernames"]:
+            return "the logons name them, too"
+        return f"the logons name {printable(row['username'])}"
+    return "the logons name nobody"
+
+
+def _table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        yield "  " + "  ".join(f"{part:<{width}}" for part, width in zip(row, widths, strict=True)).rstrip()

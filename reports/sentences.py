@@ -1,0 +1,112 @@
+"""What became of a host, or is known of a person, in one sentence: in names, with the ids in parentheses."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import polars as pl
+
+from ownership.codes import EVIDENCE, MATCH
+from ownership.names import printable
+
+NAMES = ("user_email", "directory_user_sam_account_name", "user_value", "directory_user_surname")
+"""Fields of a user asset of which the first that has a value names the person."""
+
+
+def names_of(users: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """What people call user assets, by id: e-mail address, account name or surname.
+
+    Args:
+        users: Rows of `inventory_users`.
+    """
+    named = {
+        user["user_id"]: next((user[field][0] for field in NAMES if user.get(field)), None) for user in users
+    }
+    return {user_id: name for user_id, name in named.items() if name}
+
+
+def person(user_id: str, name_of: Mapping[str, str]) -> str:
+    """A user asset as its name with its id in parentheses."""
+    name = name_of.get(user_id)
+    return f"{printable(name)} ({printable(user_id)})" if name else printable(user_id)
+
+
+def persons(user_ids: Sequence[str] | None, name_of: Mapping[str, str]) -> str:
+    """Several user assets; empty where there is none."""
+    return ", ".join(person(user_id, name_of) for user_id in user_ids or ())
+
+
+def logons(row: Mapping[str, Any]) -> str:
+    """How many of the logons on a host are a user's, and on how many days."""
+    days = row.get("active_days")
+    on_days = f" on {days:,} day{'s' * (days != 1)}" if days else ""
+    return f"{row['events']:,} of {row['total_events']:,} logons{on_days}"
+
+
+def in_one_sentence(
+    decision: Mapping[str, Any],
+    writes: pl.DataFrame,
+    now: Mapping[str, Any] | None,
+    name_of: Mapping[str, str],
+) -> str:
+    """Tell whose a host is, why, and how the owner got there.
+
+    Args:
+        decision: A row of `owner_decisions`.
+        writes: The host's rows of `owner_writes`, in the order in which they were planned.
+        now: The host's owner by now (ids), among other things; None: no host asset.
+        name_of: Names of user assets by id.
+    """
+    host = printable(decision["hostname"] or decision["host_id"])
+    named = decision["resolved_owner"]
+    candidate = f"{person(named, name_of)}: {logons(decision)}" if named else ""
+    if now is None:
+        who = f"; the logons name {candidate}" if named else f": {_reason(decision)}"
+        return f"{host} is no host of the inventory{who}."
+    if now["owner"] is None:
+        return f"{host} cannot be read, so its owner is not known: {_reason(decision)}."
+    last = _last_change(writes)
+    if now["owner"]:
+        why = _why(decision, now["owner"], last, candidate)
+        return f"{host} belongs to {persons(now['owner'], name_of)}{why}."
+    if last and last["outcome"] == "undone":
+        return f"{host} has no owner: what asset-owners had written was put back on {_day(last)}."
+    return (
+        f"{host} has no owner yet; it is to get {candidate}."
+        if named
+        else f"{host} has no owner: {_reason(decision)}."
+    )
+
+
+def _why(
+    decision: Mapping[str, Any], owners: Sequence[str], last: Mapping[str, Any] | None, candidate: str
+) -> str:
+    """Why a host has its owners, and how they got there, as the end of a sentence."""
+    ours = last if last and last["outcome"] == "written" and last["new_values"]["owner"] in owners else None
+    wrote = f"asset-owners wrote it on {_day(ours)} (run {printable(ours['run_id'][:8])})" if ours else ""
+    if decision["resolved_owner"] in owners:
+        return f": {logons(decision)}; {wrote or 'the inventory had this owner already'}"
+    known = f"; {wrote}" if wrote else " in the inventory"
+    return known + (
+        f", but the logons name {candidate}"
+        if candidate
+        else f"; the logons give no owner: {_reason(decision)}"
+    )
+
+
+def _reason(decision: Mapping[str, Any]) -> str:
+    """Why nobody is found, as a part of a sentence."""
+    if decision["problem"]:
+        return printable(decision["problem"])
+    sentence = MATCH[decision["match"]] if decision["match"] else EVIDENCE[decision["evidence"]]
+    reason = sentence[0].lower() + sentence[1:].rstrip(".")
+    who = decision["username"] if decision["total_events"] else None
+    return f"{reason} ({printable(who)}, {logons(decision)})" if who else reason
+
+
+def _last_change(writes: pl.DataFrame) -> dict[str, Any] | None:
+    done = writes.filter(pl.col("outcome").is_in(["written", "undone"])).sort("completed_at")
+    return done.row(-1, named=True) if done.height else None
+
+
+def _day(write: Mapping[str, Any]) -> str:
+    return f"{write['completed_at'] or write['intended_at']:%Y-%m-%d}"

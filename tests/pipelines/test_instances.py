@@ -1,0 +1,223 @@
+"""Which instance a command is about, and which run: as people write them, and as messages show them."""
+
+import json
+import shlex
+import shutil
+from dataclasses import replace
+
+import polars as pl
+import pytest
+import yaml
+
+from ownership.declaration import empty
+from ownership.tables import LogonCounts
+from resources.settings import command_line, load_instance
+from resources.store.tables import Tables
+from tests.ownership.builders import PEOPLE, RUN, WINDOW, plan, resolution
+from tests.pipelines.conftest import ASSETS, LOGONS
+
+PLANNED = "0123abcd-1111-2222-3333-444444444444"
+
+
+@pytest.fixture
+def folder(stored, tmp_path, monkeypatch):
+    """The instances folder, with the file of the instance that has run."""
+    folder = tmp_path / "home" / "instances"
+    folder.mkdir()
+    shutil.move(stored, folder / "hq.yaml")
+    monkeypatch.chdir(tmp_path)
+    return folder
+
+
+def add(folder, file, name):
+    content = yaml.safe_load((folder / "hq.yaml").read_text(encoding="utf-8"))
+    (folder / file).write_text(yaml.safe_dump({**content, "name": name}), encoding="utf-8")
+    return folder / file
+
+
+@pytest.mark.usefixtures("folder")
+def test_the_only_file_of_the_folder_is_meant_where_none_is_named(call):
+    status, told, _ = call("explain", "pc-2")
+    assert status == 0
+    assert "pc-2" in told
+
+
+@pytest.mark.parametrize("named", ["Head office", "head_office", "hq", "hq.yaml", "home/instances/hq.yaml"])
+def test_a_name_a_slug_or_a_file_of_the_folder_does_for_a_path(call, folder, named):
+    add(folder, "branch.yaml", "Branch")
+    assert call("explain", "--instance", named, "pc-2")[0] == 0
+
+
+@pytest.mark.parametrize("command", [["explain", "pc-2"], ["report"], ["check"], ["apply", RUN], ["run"]])
+def test_what_is_unknown_or_ambiguous_ends_with_2_and_the_names_that_there_are(call, folder, command):
+    add(folder, "branch.yaml", "Branch")
+    (folder / "broken.yaml").write_text("name: [", encoding="utf-8")
+    name, *rest = command
+    status, out, told = call(name, *rest)
+    assert (status, out) == (2, "")
+    assert f"--instance: 3 instances are in {folder}; name the one that is meant" in told
+    assert "branch, broken.yaml, head_office" in told
+    status, _, told = call(name, "--instance", "brunch", *rest)
+    assert status == 2
+    assert "--instance: 'brunch' is no file, and no instance in" in told
+    assert "branch, broken.yaml, head_office" in told
+    add(folder, "head-office.yaml", "Elsewhere")
+    status, _, told = call(name, "--instance", "head_office", *rest)
+    assert status == 2
+    assert "'head_office' may be any of" in told
+    assert "no usable YAML" in call(name, "--instance", "broken", *rest)[2]
+
+
+def test_without_any_file_it_says_where_it_looked(call, folder):
+    (folder / "hq.yaml").unlink()
+    status, out, _ = call("run", "--json")
+    assert status == 2
+    assert json.loads(out)["error"].startswith(f"--instance: there is no instance file in {folder};")
+    assert "none.yaml: the file cannot be read" in call("report", "--instance", "none.yaml")[2]
+
+
+def test_a_command_that_is_shown_names_the_instance_only_where_that_is_needed(call, folder, tmp_path):
+    instance = load_instance(folder / "hq.yaml")
+    assert command_line(instance, "apply", RUN).endswith(f"asset-owners apply {RUN}")
+    add(folder, "branch.yaml", "Branch")
+    assert command_line(instance, "run").endswith("asset-owners run --instance head_office")
+    away = load_instance((folder / "hq.yaml").rename(tmp_path / "my office.yaml"))
+    shown = command_line(away, "explain", "a host")
+    assert shown.endswith(f"asset-owners explain --instance '{tmp_path}/my office.yaml' 'a host'")
+    assert call(*shlex.split(shown)[1:-1], "pc-2")[0] == 0
+
+
+def test_the_version_is_told(call):
+    assert call("--version")[1] == "asset-owners 0.3.0\n"
+
+
+@pytest.fixture
+def planned(folder, tmp_path):  # noqa: ARG001  (the instance that planned)
+    """A dry run after the run that wrote: it knew nothing but pc-3, and that as ann's."""
+    tables = Tables(tmp_path / "home", "head_office")
+    assets, logons = (
+        ASSETS.filter(host_id="h3"),
+        LOGONS.filter(document_hostname="pc-3", document_username="ann"),
+    )
+    store_plan(tables, PLANNED, logons, assets)
+    return tables
+
+
+def store_plan(tables, run_id, logons, assets):
+    made = resolution(logons, PEOPLE, assets)
+    made = replace(made, decisions=made.decisions.with_columns(run_id=pl.lit(run_id)))
+    frames = {
+        "inventory_hosts": assets,
+        "inventory_users": PEOPLE,
+        "host_user_shares": made.shares,
+        "username_matches": made.matches,
+        "owner_decisions": made.decisions,
+        "owner_writes": plan(made.decisions, PEOPLE, assets),
+    }
+    for table, frame in frames.items():
+        tables.write(table, frame, run_id=run_id, publish=False)
+
+
+@pytest.mark.parametrize("run_id", [PLANNED, PLANNED[:8], PLANNED[:20]])
+@pytest.mark.usefixtures("planned")
+def test_a_plan_is_shown_as_a_run_is(call, run_id):
+    status, told, noted = call("explain", "--run", run_id, "pc-3")
+    assert (status, noted) == (0, "")
+    assert "u1 is to be written" in told
+    assert "The host stays without an owner." in call("explain", "pc-3")[1]
+    status, told, _ = call("report", "--format", "json", "--out", "-", "--run", run_id)
+    assert status == 0
+    assert [row["host_id"] for row in json.loads(told)["decisions"]] == ["h3"]
+    status, told, _ = call("report", "--out", "-", "--run", run_id)
+    assert (status, "pc-3" in told, "pc-2" in told) == (0, True, False)
+
+
+@pytest.mark.parametrize(
+    "command", [["explain", "--run", "{}", "pc-3"], ["report", "--run", "{}"], ["undo", "{}"]]
+)
+def test_a_beginning_that_is_too_short_unknown_or_of_several_runs_ends_with_2(
+    call, planned, command, monkeypatch
+):
+    monkeypatch.setenv("NOT_NEEDED_TO_LOOK", "x")
+
+    def said(run_id):
+        status, out, told = call(*(word.format(run_id) for word in command))
+        assert (status, out) == (2, "")
+        return told
+
+    store_plan(planned, f"{PLANNED[:8]}-other", LOGONS, ASSETS)
+    assert f"several runs of Head office begin with {PLANNED[:8]}: {PLANNED}, {PLANNED[:8]}-other" in said(
+        PLANNED[:8]
+    )
+    assert "the first 8 characters of an id are enough" in said(PLANNED[:7])
+    assert "Head office has no run ffffffff" in said("ffffffff")
+    assert "is no run id" in said("../x")
+
+
+def test_of_a_published_run_it_says_what_is_no_longer_kept(call, planned):
+    decisions = planned.of_run("owner_decisions", PLANNED)
+    planned.write("owner_decisions", decisions, run_id=PLANNED, publish=True)
+    planned.delete_inputs(RUN)
+    status, told, noted = call("explain", "--run", RUN, "pc-2")
+    assert status == 0
+    assert "conflict" in told
+    assert noted == (
+        f"asset-owners: Of run {RUN} these tables are not kept and are shown as the last run left them: "
+        "inventory_hosts, inventory_users, host_user_shares, username_matches.\n"
+    )
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["explain", "pc-3"], ["report", "--format", "json", "--out", "-"], ["sql", "FROM owner_decisions"]],
+)
+def test_on_a_fresh_home_the_last_dry_run_is_shown_and_said_to_be_one(call, folder, tmp_path, command):
+    shutil.rmtree(tmp_path / "home" / "tables")
+    tables = Tables(tmp_path / "home", "head_office", name="Head office")
+    tables.prepare()
+    store_plan(tables, PLANNED, LOGONS, ASSETS)
+    assert folder.exists()
+    status, told, noted = call(*command)
+    assert status == 0
+    assert "pc-3" in told
+    assert noted == "asset-owners: No run has been allowed to write yet; this is what run 0123abcd planned.\n"
+
+
+def asked(call, *arguments):
+    status, told, noted = call("sql", "--format", "json", *arguments)
+    assert status == 0, noted
+    return json.loads(told)
+
+
+@pytest.mark.usefixtures("planned")
+def test_queries_are_answered_from_a_plan_with_and_without_its_schema(call):
+    hosts = "SELECT host_id FROM {} ORDER BY ALL"
+    for name in (
+        "owner_decisions",
+        "head_office.owner_decisions",
+        "run_0123abcd.head_office.owner_decisions",
+    ):
+        assert asked(call, "--run", PLANNED[:8], hosts.format(name)) == [{"host_id": "h3"}]
+    (written,) = asked(call, "--run", PLANNED[:8], "FROM write_history")
+    assert (written["hostname"], written["owner"], written["owner_email"]) == (
+        "pc-3",
+        "u1",
+        "ann@corp.example",
+    )
+    (day,) = asked(call, "--run", PLANNED[:8], "FROM coverage")
+    assert (day["host_assets"], day["to_write"]) == (1, 1)
+    assert len(asked(call, "--run", PLANNED[:8], "FROM warehouse.head_office.owner_decisions")) > 1
+    (written,) = asked(call, "--run", RUN, "FROM write_history")
+    assert written["outcome"] == "written"
+    assert len(asked(call, "--run", PLANNED[:8], "FROM logon_days")) == 30
+
+
+def test_days_that_a_dry_run_fetched_stand_in_the_place_of_the_published_ones(call, planned):
+    day = planned.logon_days([WINDOW.last], run_id=None).with_columns(matching=pl.lit(99, pl.Int64))
+    planned.write_day(day, empty(LogonCounts), run_id=PLANNED)
+    query = "SELECT matching, count(*) AS days FROM logon_days GROUP BY ALL ORDER BY ALL"
+    assert asked(call, "--run", PLANNED, query) == [
+        {"matching": 31, "days": 29},
+        {"matching": 99, "days": 1},
+    ]
+    assert asked(call, query) == [{"matching": 31, "days": 30}]

@@ -1,0 +1,91 @@
+from datetime import timedelta
+
+import polars as pl
+import pytest
+
+from ownership.matching import username_matches
+from ownership.rules import Rules
+from reports.people import SHOWN_ELSEWHERE, find_person, person_explanation, person_in_words
+from tests.ownership.builders import NOW, counts, decide, host, hosts, plan, shares_of, user, users
+
+PEOPLE = users(
+    user("u1", email="Ann@corp.example", sam="akeller"),
+    user("u2", email="bob@corp.example"),
+    user("u3", surname="kim"),
+    user("u4", surname="kim"),
+    user("u5", surname="odd") | {"user_email": None, "problem": "its field user_email holds a dict"},
+)
+
+
+def story(asked, logons, assets, outcome=None):
+    decisions, shares = decide(logons, PEOPLE, assets), shares_of(logons, Rules())
+    matches = username_matches(shares, PEOPLE, user_value_field="user_email")
+    writes = plan(decisions, PEOPLE, assets).with_columns(
+        outcome=pl.lit(outcome, pl.String), completed_at=pl.lit(NOW + timedelta(minutes=5))
+    )
+    if outcome == "undone":
+        writes = writes.with_columns(
+            new_values=pl.struct(pl.lit("").alias("owner"), *(
+                pl.col("new_values").struct.field(name) for name in ("department", "criticality")
+            ))
+        )  # fmt: skip
+    found = find_person(asked, PEOPLE, matches)
+    return found and person_explanation(
+        asked,
+        found,
+        decisions=decisions,
+        shares=shares,
+        hosts=assets,
+        users=PEOPLE,
+        writes=writes.drop_nulls("outcome"),
+    )
+
+
+LOGONS = counts(("ws1", "ann", 3), ("ws2", "akeller", 2), ("ws2", "kim", 3), ("ws3", "odd", 1))
+
+
+@pytest.mark.parametrize(
+    ("asked", "user_ids", "usernames"),
+    [
+        ("u1", ["u1"], ["akeller", "ann"]),
+        ("U1", ["u1"], ["akeller", "ann"]),
+        ("ann@CORP.example", ["u1"], ["akeller", "ann"]),
+        ("CORP\\akeller", ["u1"], ["akeller", "ann"]),
+        ("bob", ["u2"], []),
+        ("kim", ["u3", "u4"], ["kim"]),
+        ("odd", ["u5"], ["odd"]),
+    ],
+)
+def test_a_person_is_found_by_any_of_their_names(asked, user_ids, usernames):
+    found = story(asked, LOGONS, hosts())
+    assert [asset["user_id"] for asset in found["user_assets"]] == user_ids
+    assert found["usernames"] == usernames
+
+
+@pytest.mark.parametrize("asked", ["nobody", "", " ", "@", "-", "u"])
+def test_who_is_unknown_is_nobody(asked):
+    assert story(asked, LOGONS, hosts()) is None
+
+
+@pytest.mark.parametrize(
+    ("owners", "outcome", "owned"),
+    [
+        ((), None, []),
+        (("u1",), None, ["h1"]),
+        (("u2", "u1"), None, ["h1"]),
+        ((), "written", ["h1"]),
+        ((), "undone", []),
+        ((), "failed", []),
+    ],
+)
+def test_theirs_is_what_was_listed_and_what_was_written_since(owners, outcome, owned):
+    found = story("ann", counts(("ws1", "ann", 3)), hosts(host("h1", "ws1", owners=owners)), outcome)
+    assert [row["host_id"] for row in found["hosts_owned"]] == owned
+
+
+def test_of_many_hosts_the_first_are_shown_and_names_do_not_act_on_a_terminal():
+    rows = [(f"ws{number}\x1b[2j", name, 1) for number in range(30) for name in ("ann", "bob")]
+    told = person_in_words(story("ann", counts(*rows), hosts()))
+    assert told.count("1 of 2 logons on 1 day") == SHOWN_ELSEWHERE
+    assert "  and 10 more; --json has all" in told
+    assert all(line.isprintable() for line in told.splitlines())

@@ -1,0 +1,54 @@
+import polars as pl
+
+from reports.plan import SHOWN_HOSTS, plan_in_words, planned_hosts
+from tests.ownership.builders import PEOPLE, counts, decide, host, hosts, plan
+
+COMMANDS = {"carry_out": "CARRY OUT", "see_all": "SEE ALL"}
+
+
+def planned(*assets):
+    names = [name for asset in assets for name in asset["hostnames"]]
+    decisions = decide(counts(*((name, "ann", 1) for name in names)), PEOPLE, hosts(*assets))
+    return planned_hosts(plan(decisions, PEOPLE, hosts(*assets)), PEOPLE)
+
+
+def test_a_plan_shows_what_each_host_had_and_gets_and_ends_with_the_command():
+    found = planned(host("h1", "ws1", department="IT"), host("h2", "server-2", department="Sales"))
+    assert plan_in_words(found, puts_back=False, **COMMANDS).splitlines() == [
+        "Plan:",
+        "  server-2 (h2)  owner none -> ann@corp.example (u1)",
+        "  ws1 (h1)       owner none -> ann@corp.example (u1)  department IT -> Sales",
+        "Plan: 2 owners to write, 1 department to change with them. Nothing was written.",
+        "To carry it out:",
+        "    CARRY OUT",
+    ]
+
+
+def test_of_a_long_plan_the_first_hosts_are_shown_and_how_to_see_all():
+    found = planned(*(host(f"h{number:04}", f"ws{number:04}") for number in range(1200)))
+    lines = plan_in_words(found, puts_back=False, **COMMANDS).splitlines()
+    assert len(lines) == SHOWN_HOSTS + 5
+    assert lines[SHOWN_HOSTS + 1] == "  and 1,180 more; all of them: SEE ALL"
+    assert lines[SHOWN_HOSTS + 2].startswith("Plan: 1,200 owners to write, 1,200 departments to change")
+
+
+def test_what_is_put_back_and_what_is_cleared_and_left_is_told():
+    values = [
+        {"host_id": "h1", "hostname": "ws1", "owner_before": "u2", "owner_before_email": "bob@corp.example",
+         "owner": "", "owner_email": None, "department_before": "Sales", "department": "",
+         "criticality_before": "low", "criticality": None},
+    ]  # fmt: skip
+    told = plan_in_words(values, puts_back=True, **COMMANDS)
+    assert "ws1 (h1)  owner bob@corp.example (u2) -> none  department Sales -> none\n" in told
+    assert "Plan: 1 host to put back, 1 department to change with them." in told
+    assert plan_in_words([], puts_back=True, **COMMANDS) == "Plan: nothing to put back."
+    assert plan_in_words([], puts_back=False, **COMMANDS) == "Plan: nothing to write."
+
+
+def test_rows_with_another_outcome_are_no_plan_and_hostile_names_do_not_act_on_a_terminal():
+    found = planned(host("h\x07", "ws\x1b[2j"))
+    told = plan_in_words(found, puts_back=False, **COMMANDS)
+    assert all(line.isprintable() for line in told.splitlines())
+    decisions = decide(counts(("ws1", "ann", 1)), PEOPLE, hosts(host("h1", "ws1")))
+    rows = plan(decisions, PEOPLE, hosts(host("h1", "ws1"))).with_columns(outcome=pl.lit("written"))
+    assert planned_hosts(rows, PEOPLE) == []
