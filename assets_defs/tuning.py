@@ -57,11 +57,13 @@ def tuning_op(instance: Instance) -> dg.OpDefinition:
 
 
 def tuned(instance: Instance, tables: Tables) -> dict[str, pl.DataFrame]:
-    """Make the tables of tuning from the published ones, by name.
+    """Make the tables of tuning, by name, from the published ones; before any are, from the last dry run's.
 
     Raises:
         AssetOwnersError: no run has decided anything yet.
     """
+    run_id = tables.last_unpublished_run()
+    tables = tables if run_id is None else tables.view(run_id)
     decisions = tables.read("owner_decisions").collect()
     if decisions.is_empty():
         raise AssetOwnersError(
@@ -70,9 +72,9 @@ def tuned(instance: Instance, tables: Tables) -> dict[str, pl.DataFrame]:
     window = Window(*decisions.select("window_from", "window_to").row(0))
     longest = max(*WINDOWS, window.days) + HOLDOUT_DAYS
     earliest = Window(window.last - timedelta(days=longest - 1), window.last)
-    stored = tables.logon_days(earliest, run_id=None)
+    stored = tables.logon_days(earliest, run_id=run_id)
     return tuning_tables(
-        tables.logon_counts(earliest, run_id=None),
+        tables.logon_counts(earliest, run_id=run_id),
         tables.read("inventory_hosts").collect(),
         tables.read("inventory_users").collect(),
         tables.writes().filter(pl.col("target") == instance.target).collect(),

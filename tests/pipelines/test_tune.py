@@ -33,7 +33,7 @@ def assets(by_hand):
 def home_with(tmp_path):
     """An instance whose last run saw these hosts."""
 
-    def stored(listed):
+    def stored(listed, *, publish=True):
         tables = Tables(tmp_path / "home", "head_office", name="Head office")
         tables.prepare()
         for day in days_of(WINDOW):
@@ -47,9 +47,18 @@ def home_with(tmp_path):
                 "lacking_host": 0,
             }
             row = table(LogonDays, fetched | {"fetched_at": NOW, "settings_fingerprint": "x"})
-            tables.write_day(row, rows)
+            tables.write_day(row, rows, run_id=None if publish else RUN)
         made = resolution(LOGONS.lazy(), PEOPLE, listed)
-        store_run(tables, made, run_id=RUN, decided_at=NOW, hosts=listed, users=PEOPLE)
+        if publish:
+            store_run(tables, made, run_id=RUN, decided_at=NOW, hosts=listed, users=PEOPLE)
+        else:
+            snapshots = {
+                "inventory_hosts": listed,
+                "inventory_users": PEOPLE,
+                "owner_decisions": made.decisions,
+            }
+            for name, frame in snapshots.items():
+                tables.write(name, frame, run_id=RUN, publish=False)
         return tables
 
     return stored
@@ -102,3 +111,11 @@ def test_it_changes_no_decision_and_no_write(call, instance_file, home_with):
 def test_without_a_run_there_is_nothing_to_tell(call, instance_file):
     status, _, told = call("tune", "--instance", instance_file)
     assert (status, "has no tables yet" in told) == (1, True)
+
+
+def test_before_any_run_may_write_it_tells_of_the_last_dry_run(call, instance_file, home_with):
+    home_with(assets(by_hand=36), publish=False)
+    status, told, aside = call("tune", "--instance", instance_file)
+    assert status == 0
+    assert "At more than 60% over 30 days, 14 owners would be written, about 5 of them wrong (" in told
+    assert "No run has been allowed to write yet" in aside
