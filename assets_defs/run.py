@@ -1,11 +1,11 @@
 """One scan: a run of one instance over one look-back window, as its assets see it.
 
-What an operator chooses in the launchpad is `ScanOptions`; which days a run covers follows from its
-partitions. What is done with them is up to the assets.
+What an operator chooses in the launchpad is `ScanOptions`; which days a run names, and with which one its
+window ends, follows from its partitions. What is done with them is up to the assets.
 """
 
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import date, datetime
@@ -18,7 +18,7 @@ from pydantic import Field, create_model
 
 from ownership.declaration import InvalidTableError
 from ownership.names import printable
-from ownership.windows import Window, is_past, look_back_window
+from ownership.windows import Window, days_of, is_past, look_back_window
 from resources.errors import ConfigurationError
 from resources.failures import operator_message
 from resources.inventory.adapter import Inventory, open_inventory
@@ -93,10 +93,11 @@ class ScanRun(InstanceRun):
     `may_write` is false for a dry run and for a window of the past that is not forced; such a run publishes
     nothing that it made. The days that it fetched are what the index holds, so the run over a past window
     publishes those; a dry run changes no table that analysts look at (rules 4.2, 7.6) and keeps them as
-    `own_days`, the run's id.
+    `own_days`, the run's id. `days_named` are those of its partitions, or today where it has none.
     """
 
     options: ScanOptions
+    days_named: Sequence[date]
     window: Window
     may_write: bool
     own_days: str | None
@@ -113,7 +114,10 @@ def scan_run(context: Any, instance: Instance) -> ScanRun:
     options: ScanOptions = getattr(context.resources, keys.scan)
     tables: Tables = getattr(context.resources, keys.tables)
     today, tags = today_of(instance), context.run.tags
-    last = date.fromisoformat(tags.get(RANGE_END) or tags.get(PARTITION) or today.isoformat())
+    first, last = (
+        date.fromisoformat(tags.get(end) or tags.get(PARTITION) or today.isoformat())
+        for end in (RANGE_START, RANGE_END)
+    )
     with as_dagster_failure():
         tables.claim()
         window = window_of(instance, last, lookback_days=options.lookback_days)
@@ -122,6 +126,7 @@ def scan_run(context: Any, instance: Instance) -> ScanRun:
         instance=instance,
         options=options,
         run_id=context.run.run_id,
+        days_named=days_of(Window(first, last)),
         window=window,
         may_write=not options.dry_run and (options.force or not past),
         own_days=context.run.run_id if options.dry_run and _plans(context, instance) else None,
@@ -171,7 +176,7 @@ def tag_run(context: Any, run: ScanRun) -> None:
 
 
 def scan_tags(instance: Instance, window: Window, *, dry_run: bool) -> dict[str, str]:
-    """The tags by which an operator finds a run over a window."""
+    """The tags of a run over a window, by which an operator finds it."""
     return {
         **run_tags(instance),
         WINDOW_TAG: f"{window.first}/{window.last}",

@@ -12,8 +12,7 @@ from zoneinfo import ZoneInfo
 
 import dagster as dg
 
-from assets_defs.evidence import days_to_cover
-from assets_defs.run import scan_tags, today_of, window_of
+from assets_defs.run import today_of, window_of
 from ownership.decisions import summary
 from ownership.names import printable, printable_lines
 from ownership.windows import Window
@@ -21,7 +20,7 @@ from pipelines.cli.errors import message_and_status, print_error
 from pipelines.cli.stored import tables_of
 from pipelines.dagster_home import dagster_instance
 from pipelines.definitions import build_definitions
-from pipelines.schedules import run_config, window_tags
+from pipelines.schedules import launch_tags, run_config
 from resources.errors import ConfigurationError
 from resources.settings import Instance, analysts_group, home, load_instance, tables_location
 from resources.store.tables import Tables
@@ -121,12 +120,14 @@ def run_scan(
     if not enrich:
         options["enrich"] = False
     tables, plans_only = tables_of(instance), dry_run or instance.writes.dry_run
-    tags = {
-        **window_tags(days_to_cover(instance, tables, window)),
-        **scan_tags(instance, window, dry_run=plans_only),
-    }
-    config = run_config(instance, **options)
-    result = execute(instance, instance.slug, config, tags=tags, overrides=overrides)
+    result = execute(
+        instance,
+        instance.slug,
+        run_config(instance, **options),
+        tags=launch_tags(instance, window, dry_run=plans_only),
+        since=window.last,
+        overrides=overrides,
+    )
     report = _report(instance, tables, window, result)
     report.dry_run = plans_only
     return report
@@ -157,9 +158,18 @@ def execute(
     run_config: Mapping[str, Any],
     *,
     tags: Mapping[str, str] | None = None,
+    since: date | None = None,
     overrides: Overrides = NO_OVERRIDES,
 ) -> dg.ExecuteInProcessResult:
     """Run a job of the instance in this process, recorded where the UI looks.
+
+    Args:
+        instance: whose job.
+        job: its name.
+        run_config: what is chosen for the run.
+        tags: of the run.
+        since: a day of the past that it is to look at, where the UI shows later ones only.
+        overrides: parts that the caller swaps.
 
     Raises:
         ConfigurationError: the instance's tables are those of another one.
@@ -170,6 +180,7 @@ def execute(
         home(),
         location=tables_location(),
         analysts=analysts_group(),
+        since=since,
         resource_overrides=overrides.resources(instance),
     )
     with overrides.recorded_in(home()) as recorded:

@@ -295,6 +295,7 @@ class Histories(RuleBasedStateMachine):
                 instance=instance,
                 options=options,
                 run_id=run_id,
+                days_named=(),
                 window=WINDOW,
                 may_write=kind != "dry",
                 own_days=None,

@@ -212,8 +212,8 @@ def test_a_tick_starts_one_run_over_the_look_back_window_and_is_off_until_switch
     # Half past midnight in Berlin, still the day before in UTC.
     tick = dg.build_schedule_context(scheduled_execution_time=datetime(2025, 6, 30, 22, 30, tzinfo=UTC))
     (request,) = schedule.evaluate_tick(tick).run_requests or []
-    assert request.tags["dagster/asset_partition_range_start"] == "2025-06-02"
-    assert request.tags["dagster/asset_partition_range_end"] == "2025-07-01"
+    assert request.tags["dagster/partition"] == "2025-07-01"
+    assert request.tags["asset_owners/window"] == "2025-06-02/2025-07-01"
     assert request.run_config == {"resources": {"head_office__scan": {"config": {"refetch": False}}}}
     assert dg.validate_run_config(jobs(definitions)["head_office"], request.run_config)
 
@@ -222,7 +222,7 @@ def test_a_tick_looks_no_further_back_than_the_first_day(instances):
     definitions = instances(one=content(scan={"first_day": "2025-06-29"}))
     tick = dg.build_schedule_context(scheduled_execution_time=datetime(2025, 6, 30, 5, tzinfo=UTC))
     (request,) = definitions.resolve_schedule_def("head_office").evaluate_tick(tick).run_requests or []
-    assert request.tags["dagster/asset_partition_range_start"] == "2025-06-29"
+    assert request.tags["asset_owners/window"] == "2025-06-29/2025-06-30"
 
 
 def test_runs_bear_the_sensor_that_runs_the_instance(instances):
@@ -283,7 +283,8 @@ def graph(definitions: dg.Definitions) -> dict[str, Any]:
 
 
 def test_the_graph_is_the_one_that_was_reviewed(instances, snapshot):
-    assert graph(instances(one=content())) == snapshot
+    since_first_day = content(keep={"evidence_days": 36_500})
+    assert graph(instances(one=since_first_day)) == snapshot
 
 
 def test_every_asset_and_every_column_is_described(instances):
