@@ -106,13 +106,15 @@ def _checks(
         for spec in specs:
             if spec.key not in context.selected_asset_check_keys:
                 continue
-            with as_dagster_failure():
+            with as_dagster_failure(run, last=not run.plans):
                 try:
                     result = looks[spec.name](context, run)
                 except AssetOwnersError as error:
                     result = _result(passed=False, said=f"Could not be looked at: {printable(str(error))}")
             if not result.passed:
                 context.log.warning(f"Check {spec.name}: {result.description}")
+            if blocking and result.severity is dg.AssetCheckSeverity.ERROR and not result.passed:
+                run.record.fail(printable(result.description or spec.name))
             yield result._replace(asset_key=spec.asset_key, check_name=spec.name)
 
     return step_of_checks

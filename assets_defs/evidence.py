@@ -57,7 +57,7 @@ def logon_assets(instance: Instance, since: date | None = None) -> dg.AssetsDefi
     def logons(context: dg.AssetExecutionContext) -> Iterator[dg.MaterializeResult]:
         run = scan_run(context, instance)
         tag_run(context, run)
-        with as_dagster_failure():
+        with as_dagster_failure(run, last=not run.plans):
             _require_kept(run.days_named[0], first)
             days = sorted({*run.days_named, *(days_of(run.window) if _decides(context, instance) else ())})
             wanted, counts = _fetch(context, run, days)
@@ -243,7 +243,7 @@ def shares_asset(instance: Instance) -> dg.AssetsDefinition:
     )
     def shares_of_users(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
         run = scan_run(context, instance)
-        with as_dagster_failure():
+        with as_dagster_failure(run, last=not run.plans):
             require_evidence(run)
             shares = host_user_shares(
                 run.tables.logon_counts(run.window, run_id=run.run_id),

@@ -5,8 +5,9 @@ from typing import Any
 
 import dagster as dg
 
-from assets_defs.run import resource_keys, run_tags
+from assets_defs.run import failure, resource_keys, run_tags
 from assets_defs.sink import apply_op, undo_op
+from resources.errors import ConfigurationError
 from resources.settings import BrokenInstance, Instance, named
 
 
@@ -63,7 +64,7 @@ def broken_job(broken: BrokenInstance) -> dg.JobDefinition:
 
     @dg.op(name=named(broken, "cannot_be_used"))
     def cannot_be_used() -> None:  # NoReturn is no type of output to Dagster
-        raise dg.Failure(broken.message, allow_retries=False)
+        raise failure(broken.message) from ConfigurationError()
 
     @dg.job(name=broken.slug, description=broken.message)
     def job() -> None:

@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 
 import dagster as dg
 
-from assets_defs.run import today_of, window_of
+from assets_defs.run import failure_message, today_of, window_of
 from ownership.decisions import summary
 from ownership.names import printable, printable_lines
 from ownership.windows import Window
@@ -203,8 +203,8 @@ def errors(result: dg.ExecuteInProcessResult) -> Iterator[str]:
     }
     for event in result.get_step_failure_events():
         failure = event.step_failure_data
-        if failure.user_failure_data and failure.user_failure_data.description:
-            yield failure.user_failure_data.description
+        if message := failure_message(failure.error):
+            yield message
         elif description := checked.get(event.step_key):
             yield description
         elif failure.error and failure.error.cls_name == "DagsterExecutionInterruptedError":

@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from assets_defs.evidence import logon_assets, shares_asset
-from assets_defs.run import RANGE_END, RANGE_START, resource_keys, scan_resources, today_of
+from assets_defs.run import RANGE_END, RANGE_START, failure_message, resource_keys, scan_resources, today_of
 from ownership.windows import Window
 from resources.errors import ServiceError
 from resources.search.client import DayOfLogons
@@ -88,7 +88,7 @@ def stored(tables):
 
 def message(result):
     (failure,) = result.get_step_failure_events()
-    return failure.step_failure_data.user_failure_data.description
+    return failure_message(failure.step_failure_data.error)
 
 
 def events(number):

@@ -7,7 +7,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from assets_defs.run import PARTITION, RANGE_END, RANGE_START
+from assets_defs.run import PARTITION, RANGE_END, RANGE_START, failure_message
 from pipelines.dagster_home import dagster_instance
 from pipelines.definitions import build_definitions
 from resources.settings import load_instance
@@ -112,10 +112,7 @@ def test_single_days_may_be_fetched_one_after_another_before_a_run_decides(recor
 
 
 def told(result):
-    return [
-        failure.step_failure_data.user_failure_data.description
-        for failure in result.get_step_failure_events()
-    ]
+    return [failure_message(failure.step_failure_data.error) for failure in result.get_step_failure_events()]
 
 
 def test_owner_writes_by_itself_writes_nothing_on_older_decisions(recorded_stand, launched):

@@ -9,7 +9,7 @@ from ownership.declaration import InvalidTableError, empty, polars_schema, valid
 from ownership.history import changed_decisions
 from ownership.matching import username_matches
 from ownership.rules import Rules
-from ownership.tables import TABLES, LogonCounts, LogonDays, OwnerDecisionsHistory
+from ownership.tables import TABLES, LogonCounts, LogonDays, OwnerDecisionsHistory, Runs
 from tests.ownership.builders import DAY, NOW, RUN, counts, decide, host, hosts, plan, shares_of, user, users
 
 LOGONS = counts(("ws1", "alice", 5), ("ws1", "bob", 2))
@@ -33,6 +33,11 @@ VALID: dict[str, pl.DataFrame] = {
         empty(OwnerDecisionsHistory), DECISIONS, decided_at=NOW, run_id=RUN
     ),
     "owner_writes": plan(DECISIONS, PEOPLE, ASSETS),
+    "runs": pl.DataFrame(
+        [dict.fromkeys(polars_schema(Runs)) | {"run_id": RUN, "kind": "run", "status": "started",
+                                               "started_at": NOW, "options": "{}"}],
+        schema=polars_schema(Runs),
+    ),
 }  # fmt: skip
 
 

@@ -14,6 +14,7 @@ from dagster._core.definitions.utils import DISALLOWED_NAMES
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from assets_defs.run import failure_message
 from ownership.tables import TABLES
 from pipelines.definitions import build_definitions
 from resources.settings import load_instances, slug_of
@@ -111,7 +112,7 @@ def test_a_broken_file_becomes_a_job_that_fails_with_its_message_beside_the_good
     }.items():
         result = found[name].execute_in_process(raise_on_error=False)
         (failure,) = result.get_step_failure_events()
-        message = failure.step_failure_data.user_failure_data.description
+        message = failure_message(failure.step_failure_data.error)
         assert words in message
         assert words in found[name].description
         assert f"{name}.yaml" in message

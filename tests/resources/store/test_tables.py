@@ -569,12 +569,13 @@ def test_tables_are_their_owners_alone_or_a_groups_to_read(home, shared):
         for table, model in TABLES.items()
         if model.__layout__ is not Layout.SNAPSHOT
         for file in (tables.folder / table).iterdir()
+        if file.is_file()
     ]
     assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o640 if shared else 0o600}
     if shared:
         assert {file.stat().st_gid for file in files} == {group}
     assert stat.S_IMODE(tables.folder.stat().st_mode) == (0o750 if shared else 0o700)
-    assert stat.S_IMODE((tables.folder / "runs" / RUN).stat().st_mode) == 0o700
+    assert stat.S_IMODE((tables.folder / "runs" / RUN).stat().st_mode) == 0o700, "plans are not for readers"
 
 
 def test_of_those_who_come_at_once_one_has_the_tables(home):
