@@ -265,9 +265,23 @@ def scan_resources(instance: Instance, tables: Tables) -> dict[str, Any]:
     return {
         keys.scan: scan_options(instance),
         keys.tables: tables,
-        keys.search: opened_once(lambda: SearchClient(instance)),
-        keys.inventory: opened_once(lambda: open_inventory(instance)),
+        keys.search: opened_once(lambda: _with_all_secrets(instance, SearchClient)),
+        keys.inventory: opened_once(lambda: _with_all_secrets(instance, open_inventory)),
     }
+
+
+@contextmanager
+def _with_all_secrets(
+    instance: Instance, client: Callable[[Instance], AbstractContextManager[Any]]
+) -> Generator[Any]:
+    """Open a client; where a secret is missing, name the other missing ones of the instance, too."""
+    with ExitStack() as opening:
+        try:
+            opened = opening.enter_context(client(instance))
+        except ConfigurationError:
+            instance.require_secrets()
+            raise
+        yield opened
 
 
 def scan_options(instance: Instance) -> ScanOptions:

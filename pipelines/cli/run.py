@@ -218,18 +218,12 @@ def errors(result: dg.ExecuteInProcessResult) -> Iterator[str]:
 
 
 def require_secrets(instance: Instance) -> None:
-    """Resolve every secret once, so that a missing one is reported before the run starts.
+    """Resolve every secret once, so that missing ones are reported before the run starts.
 
     Raises:
-        ConfigurationError: naming the setting and the variable or file.
+        ConfigurationError: naming each setting, and its variable or file.
     """
-    platform = instance.platform
-    secrets = {"password": instance.password, "platform.password": platform.password}
-    secrets |= {f"cookies.{name}": value for name, value in instance.cookies.items()}
-    if platform.mfa_secret:
-        secrets["platform.mfa_secret"] = platform.mfa_secret
-    for setting, secret in secrets.items():
-        secret.resolve(setting)
+    instance.require_secrets()
 
 
 def chosen_window(instance: Instance, as_of: str | None, lookback_days: int | None) -> Window:
