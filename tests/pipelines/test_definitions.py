@@ -324,3 +324,24 @@ def test_a_launchpad_offers_its_own_switches_and_a_dry_run_once(instances):
         dry = [path for path in paths if path[-1] == "dry_run"]
         assert len(dry) == 1, (name, dry)
         assert dry[0][0] == ("resources" if name == slug else "ops")
+
+
+def test_the_page_of_a_job_says_what_it_does_and_what_the_instance_has(instances):
+    definitions = instances(one=content(writes={"dry_run": True}))
+    described = jobs(definitions)["head_office"]
+    for words in (
+        "**First steps**",
+        "*Materialize all…*",
+        "*Open launchpad*",
+        "docs/operations.md",
+        "head_office__undo",
+    ):
+        assert words in described.description
+    assert "Runs only plan now: `writes.dry_run` is on" in described.description
+    facts = {name: value.value for name, value in described.metadata.items()}
+    assert facts["runs"] == "only plan (writes.dry_run is on)"
+    assert facts["search service"] == content()["url"]
+    assert facts["window"].startswith("30 days")
+    assert described.tags["asset_owners/instance"] == "Head office"
+    for job in jobs(definitions).values():
+        assert "SEARCH_PASSWORD" not in f"{job.description}{job.metadata}"
