@@ -18,19 +18,15 @@ from assets_defs.specs import asset_key
 from ownership import quality
 from ownership.coverage import events_by_day
 from ownership.names import printable
+from ownership.quality import FORWARDED_LIMIT_PERCENT, LACKING_LIMIT_PERCENT
 from ownership.windows import days_of
 from resources.errors import AssetOwnersError
+from resources.findings import is_this_machine
 from resources.search.source import extraction_fingerprint
 from resources.settings import Instance, named
 
-LACKING_LIMIT_PERCENT = 10
-"""Share of a day's documents that may lack a field; some always do."""
-
 MATCHED_LIMIT_PERCENT = 50
 """Share of the events that must lead to one user asset; below it the settings are more likely wrong."""
-
-FORWARDED_LIMIT_PERCENT = 50
-"""Share of the events that come from collectors above which the decisions are about collectors, not hosts."""
 
 
 class CheckFunction(Protocol):
@@ -106,13 +102,15 @@ def _checks(
         for spec in specs:
             if spec.key not in context.selected_asset_check_keys:
                 continue
-            with as_dagster_failure():
+            with as_dagster_failure(run, last=not run.plans):
                 try:
                     result = looks[spec.name](context, run)
                 except AssetOwnersError as error:
                     result = _result(passed=False, said=f"Could not be looked at: {printable(str(error))}")
             if not result.passed:
                 context.log.warning(f"Check {spec.name}: {result.description}")
+            if blocking and result.severity is dg.AssetCheckSeverity.ERROR and not result.passed:
+                run.record.fail(printable(result.description or spec.name))
             yield result._replace(asset_key=spec.asset_key, check_name=spec.name)
 
     return step_of_checks
@@ -137,7 +135,7 @@ def days_are_fresh(_: dg.AssetCheckExecutionContext, run: ScanRun) -> dg.AssetCh
 
 
 def no_gaps(_: dg.AssetCheckExecutionContext, run: ScanRun) -> dg.AssetCheckResult:
-    """No day of the window lacks logon events, or has less than a tenth of the median.
+    """The window has logon events, and no day of it lacks them or has less than a tenth of the median.
 
     An error where the instance asks for a complete window; the sink then writes nothing and keeps the plan.
     """
@@ -146,6 +144,9 @@ def no_gaps(_: dg.AssetCheckExecutionContext, run: ScanRun) -> dg.AssetCheckResu
         run.tables.logon_days(run.window, run_id=run.run_id),
         timezone=run.instance.scan.timezone,
     )
+    if not days["events"].sum():
+        text = "There are no logon events in the window, so no owner is found; asset-owners check says why"
+        return _result(passed=False, said=text)
     gaps = days.filter(state="gap").select("day", "events")
     named = ", ".join(map(str, gaps["day"]))
     strict = run.instance.scan.require_complete_window
@@ -182,6 +183,8 @@ def inventory_certificate_is_verified(_: dg.AssetCheckExecutionContext, run: Sca
 
 
 def _verified(section: str, url: str, *, ignore_ssl: bool) -> dg.AssetCheckResult:
+    if is_this_machine(url):
+        return _result(passed=True, said="The service is on this machine")
     if not url.startswith("https:"):
         return _result(passed=False, said=f"{section}url: is not encrypted; write https://HOST:PORT")
     if ignore_ssl:
@@ -194,6 +197,8 @@ def _verified(section: str, url: str, *, ignore_ssl: bool) -> dg.AssetCheckResul
 def hosts_are_readable(_: dg.AssetCheckExecutionContext, run: ScanRun) -> dg.AssetCheckResult:
     """Each host asset can be read whole; one that cannot is left alone."""
     hosts = _table(run, "inventory_hosts")
+    if hosts.is_empty():
+        return _nothing_listed("host", "platform.contract.hosts")
     odd = quality.unreadable_assets(hosts)
     return _none(
         odd,
@@ -205,6 +210,8 @@ def hosts_are_readable(_: dg.AssetCheckExecutionContext, run: ScanRun) -> dg.Ass
 def users_are_readable(_: dg.AssetCheckExecutionContext, run: ScanRun) -> dg.AssetCheckResult:
     """Each user asset can be read whole; one that cannot owns nothing, and its names are ambiguous."""
     users = _table(run, "inventory_users")
+    if users.is_empty():
+        return _nothing_listed("user", "platform.contract.users")
     odd = quality.unreadable_assets(users)
     return _none(
         odd,
@@ -213,12 +220,17 @@ def users_are_readable(_: dg.AssetCheckExecutionContext, run: ScanRun) -> dg.Ass
     )
 
 
+def _nothing_listed(kind: str, setting: str) -> dg.AssetCheckResult:
+    text = f"The inventory lists no {kind} asset; check {setting} and platform.tenant_id"
+    return _result(passed=False, said=text)
+
+
 def host_names_are_unique(_: dg.AssetCheckExecutionContext, run: ScanRun) -> dg.AssetCheckResult:
-    """No two host assets have one name; where they do, each gets the owner."""
+    """No two host assets have one name; where they do, the logons of that name count for each of them."""
     shared = quality.shared_hostnames(
         _table(run, "inventory_hosts"), short=run.instance.rules.hostname_match == "short"
     )
-    return _none(shared, f"{shared.height} host names stand for several host assets, which all get the owner")
+    return _none(shared, quality.shared_hostnames_text(shared.height))
 
 
 def owners_exist(_: dg.AssetCheckExecutionContext, run: ScanRun) -> dg.AssetCheckResult:
@@ -235,9 +247,7 @@ def identities_are_unique(_: dg.AssetCheckExecutionContext, run: ScanRun) -> dg.
     shared = quality.shared_identities(
         _table(run, "inventory_users"), user_value_field=run.instance.platform_user_value_field
     )
-    return _none(
-        shared, f"{shared.height} account names or addresses stand for several user assets; none is chosen"
-    )
+    return _none(shared, quality.shared_identities_text(shared.height))
 
 
 def users_have_a_department(_: dg.AssetCheckExecutionContext, run: ScanRun) -> dg.AssetCheckResult:

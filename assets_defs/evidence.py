@@ -1,14 +1,22 @@
 """The evidence: logon events by day, and each user's share on each host over the look-back window."""
 
 from collections.abc import Iterator, Sequence
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 
 import dagster as dg
 import polars as pl
 
 from assets_defs.metadata import days_metadata, shares_metadata
 from assets_defs.progress import Progress
-from assets_defs.run import ScanRun, as_dagster_failure, resource_keys, scan_run, tag_run
+from assets_defs.run import (
+    ScanRun,
+    as_dagster_failure,
+    resource_keys,
+    scan_run,
+    tag_run,
+    today_of,
+    window_of,
+)
 from assets_defs.specs import asset_arguments, asset_key, source_keys, table_metadata
 from ownership.coverage import events_by_day
 from ownership.declaration import polars_schema
@@ -21,16 +29,25 @@ from resources.search.source import extraction_fingerprint
 from resources.settings import Instance, named
 from resources.store.tables import Tables
 
+LOGON_TABLES = ("logon_counts", "logon_days")
 
-def logon_assets(instance: Instance) -> dg.AssetsDefinition:
-    """Define logon_counts with logon_days: one partition a day, a range of days is one run."""
-    tables = ("logon_counts", "logon_days")
+
+def logon_assets(instance: Instance, since: date | None = None) -> dg.AssetsDefinition:
+    """Define logon_counts with logon_days: one partition a day, a range of days is one run.
+
+    Args:
+        instance: its settings.
+        since: a day of the past that a run is to look at, where the partitions would begin later.
+    """
+    first = min(first_partition(instance), since or date.max)
 
     @dg.multi_asset(
         name=named(instance, "logons"),
-        specs=[dg.AssetSpec(**asset_arguments(instance, table, kinds={"opensearch"})) for table in tables],
+        specs=[
+            dg.AssetSpec(**asset_arguments(instance, table, kinds={"opensearch"})) for table in LOGON_TABLES
+        ],
         partitions_def=dg.DailyPartitionsDefinition(
-            start_date=instance.scan.first_day.isoformat(),
+            start_date=first.isoformat(),
             timezone=instance.scan.timezone,
             end_offset=1,  # the running day is looked at, too
         ),
@@ -40,22 +57,57 @@ def logon_assets(instance: Instance) -> dg.AssetsDefinition:
     def logons(context: dg.AssetExecutionContext) -> Iterator[dg.MaterializeResult]:
         run = scan_run(context, instance)
         tag_run(context, run)
-        days = [date.fromisoformat(key) for key in context.partition_keys]
-        with as_dagster_failure():
-            counts = _fetch(context, run, days)
-            _describe_days(context, run, days, counts)
-        for table in tables:
+        with as_dagster_failure(run, last=not run.plans):
+            _require_kept(run.days_named[0], first)
+            days = sorted({*run.days_named, *(days_of(run.window) if _decides(context, instance) else ())})
+            wanted, counts = _fetch(context, run, days)
+            _describe_days(context, run, days, wanted, counts)
+        for table in LOGON_TABLES:
             yield dg.MaterializeResult(asset_key=asset_key(instance, table))
 
     return logons
 
 
-def _fetch(context: dg.AssetExecutionContext, run: ScanRun, days: list[date]) -> dict[str, int]:
-    """Fetch and store those of the days that are wanted; return how many, for the UI."""
+def first_partition(instance: Instance) -> date:
+    """The first day that the UI shows: from then on days are kept, or looked at by a run of today."""
+    today = today_of(instance)
+    kept = today - timedelta(days=instance.keep.evidence_days)
+    return max(
+        instance.scan.first_day, min(kept, window_of(instance, max(today, instance.scan.first_day)).first)
+    )
+
+
+def _require_kept(day: date, first: date) -> None:
+    """Refuse a day that has left the partitions since it was named: Dagster knows it no more.
+
+    Raises:
+        ConfigurationError: with what to do.
+    """
+    if day < first:
+        raise ConfigurationError(
+            f"{day} is before the days that are kept, which begin on {first}: set keep.evidence_days to more "
+            "days, or, to look at a past window, run asset-owners run --instance FILE --as-of DAY"
+        )
+
+
+def _decides(context: dg.AssetExecutionContext, instance: Instance) -> bool:
+    """Tell whether the run goes on to compute shares, for which it needs all days of its window."""
+    chosen = context.run.asset_selection
+    return not chosen or asset_key(instance, "host_user_shares") in chosen
+
+
+def _fetch(
+    context: dg.AssetExecutionContext, run: ScanRun, days: list[date]
+) -> tuple[list[date], dict[str, int]]:
+    """Fetch and store those of the days that are wanted; return them, and how many, for the UI.
+
+    With `refetch` these are all days that the run names, and those of the others that are not settled.
+    """
     run.tables.prepare()
     stored = run.tables.logon_days(days, run_id=run.run_id)
     settings = extraction_fingerprint(run.instance)
-    wanted = days if run.options.refetch else unsettled(run.instance, run.tables, days, run_id=run.run_id)
+    again = run.days_named if run.options.refetch else []
+    wanted = sorted({*again, *unsettled(run.instance, run.tables, days, run_id=run.run_id)})
     of_other_settings = stored.filter(
         pl.col("day").is_in(wanted), pl.col("counted") > 0, pl.col("settings_fingerprint") != settings
     )
@@ -93,10 +145,9 @@ def _fetch(context: dg.AssetExecutionContext, run: ScanRun, days: list[date]) ->
             f"delete their files in {run.tables.folder / 'logon_days'}"
         )
     context.log.info(
-        f"Logons: {len(wanted):,} of {_shown(run, days).days:,} days fetched, {events:,} events, "
-        f"{run.seconds}"
+        f"Logons: {len(wanted):,} of {len(days):,} days fetched, {events:,} events, {run.seconds}"
     )
-    return {
+    return wanted, {
         "days_in_run": len(days),
         "days_fetched": len(wanted),
         "days_emptied": len(emptied),
@@ -104,15 +155,8 @@ def _fetch(context: dg.AssetExecutionContext, run: ScanRun, days: list[date]) ->
     }
 
 
-def unsettled(instance: Instance, tables: Tables, days: Sequence[date], *, run_id: str | None) -> list[date]:
-    """Those of the days that are missing or torn, or may still change (rules 4.3).
-
-    Args:
-        instance: its settings.
-        tables: where its days lie.
-        days: the days of interest.
-        run_id: the run, which may have days of its own; None: those that analysts see.
-    """
+def unsettled(instance: Instance, tables: Tables, days: Sequence[date], *, run_id: str) -> list[date]:
+    """Those of the days that are missing or torn, or may still change (rules 4.3)."""
     return days_to_fetch(
         days,
         tables.logon_days(days, run_id=run_id),
@@ -124,58 +168,54 @@ def unsettled(instance: Instance, tables: Tables, days: Sequence[date], *, run_i
     )
 
 
-def days_to_cover(instance: Instance, tables: Tables, window: Window) -> Window:
-    """The end of the window, from the first day on that is to be fetched; at least its last day.
-
-    Dagster records at least eight events for each day of a run, which would take longer than all else.
-    """
-    if not tables.exist():
-        return window
-    wanted = unsettled(instance, tables, days_of(window), run_id=None)
-    return Window(min(wanted, default=window.last), window.last)
-
-
-def _stored_events(tables: Tables, days: Window | Sequence[date], *, run_id: str | None) -> pl.DataFrame:
+def _stored_events(tables: Tables, days: Window | Sequence[date], *, run_id: str) -> pl.DataFrame:
     """The sum of each day's counts: day, events."""
     return tables.logon_counts(days, run_id=run_id).group_by("day").agg(pl.sum("events")).collect()
 
 
 def _describe_days(
-    context: dg.AssetExecutionContext, run: ScanRun, days: list[date], counts: dict[str, int]
+    context: dg.AssetExecutionContext,
+    run: ScanRun,
+    days: list[date],
+    wanted: list[date],
+    counts: dict[str, int],
 ) -> None:
     """Give each day's materialization a few numbers of its own, and the last day's the plot of the window.
+
+    The days that a run names are recorded by Dagster itself. Others are recorded here: those that were
+    fetched, and those that Dagster does not know, as where an earlier run failed at a later day.
 
     A range of days is one run with an event for each day and table, and what is said of the whole asset is
     copied into each of them: a plot of 10 KB makes a year of days 21 MB of event log, where the numbers alone
     make 6. The event of the last day is the one that the UI shows on the asset's page.
     """
     tables, run_id = run.tables, run.run_id
+    partitioned = context.has_partition_key or context.has_partition_key_range  # not, where no day is chosen
     rows = tables.logon_counts(days, run_id=run_id).group_by("day").len().collect()
     totals = tables.logon_days(days, run_id=run_id).join(rows, on="day", how="left")
-    for day in totals.iter_rows(named=True):
-        context.add_asset_metadata(
-            {"dagster/partition_row_count": day["len"] or 0, "events": day["counted"]},
-            asset_key(run.instance, "logon_counts"),
-            day["day"].isoformat(),
-        )
-        context.add_asset_metadata(
-            {"dagster/partition_row_count": 1}
-            | {name: day[name] for name in ("matching", "lacking_user", "lacking_host")},
-            asset_key(run.instance, "logon_days"),
-            day["day"].isoformat(),
-        )
-    shown = _shown(run, days)
+    for table in LOGON_TABLES:
+        key = asset_key(run.instance, table)
+        known = context.instance.get_materialized_partitions(key)
+        for row in totals.iter_rows(named=True):
+            day, partition = row["day"], row["day"].isoformat()
+            if table == "logon_counts":
+                metadata = {"dagster/partition_row_count": row["len"] or 0, "events": row["counted"]}
+            else:
+                numbers = {name: row[name] for name in ("matching", "lacking_user", "lacking_host")}
+                metadata = {"dagster/partition_row_count": 1, **numbers}
+            if partitioned and day in run.days_named:
+                context.add_asset_metadata(metadata, key, partition)
+            elif day in wanted or partition not in known:
+                context.log_event(dg.AssetMaterialization(key, metadata=metadata, partition=partition))
+    shown = Window(min(run.window.first, days[0]), days[-1])
     by_day = events_by_day(
         days_of(shown), tables.logon_days(shown, run_id=run_id), timezone=run.instance.scan.timezone
     )
     context.add_asset_metadata(
-        {**counts, **days_metadata(by_day)}, asset_key(run.instance, "logon_counts"), days[-1].isoformat()
+        {**counts, **days_metadata(by_day)},
+        asset_key(run.instance, "logon_counts"),
+        days[-1].isoformat() if partitioned else None,
     )
-
-
-def _shown(run: ScanRun, days: list[date]) -> Window:
-    """The look-back window, and what the run covers before it: a run need not cover days that are settled."""
-    return Window(min(run.window.first, days[0]), days[-1])
 
 
 def day_tables(fetched: DayOfLogons, settings_fingerprint: str) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -203,7 +243,7 @@ def shares_asset(instance: Instance) -> dg.AssetsDefinition:
     )
     def shares_of_users(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
         run = scan_run(context, instance)
-        with as_dagster_failure():
+        with as_dagster_failure(run, last=not run.plans):
             require_evidence(run)
             shares = host_user_shares(
                 run.tables.logon_counts(run.window, run_id=run.run_id),

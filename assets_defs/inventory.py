@@ -37,7 +37,7 @@ def _listed(
         run = scan_run(context, instance)
         if instance.platform.ignore_ssl:
             context.log.warning("platform.ignore_ssl is on: the inventory's certificate is not checked")
-        with as_dagster_failure():
+        with as_dagster_failure(run, last=not run.plans):
             frame = listing(run.inventory())(Progress(context.log.info, f"Rows of {table} listed"))
             run.tables.prepare()
             run.tables.write(table, frame, run_id=run.run_id, publish=run.may_write)

@@ -146,19 +146,24 @@ def window_metadata(longest_seconds: float | None) -> dict[str, Any]:
     return {} if longest_seconds is None else {"longest_look_to_write_ms": round(1000 * longest_seconds, 1)}
 
 
-def writes_metadata(writes: pl.DataFrame, decisions: pl.DataFrame) -> dict[str, Any]:
-    """Outcomes, the first writes that failed, and the first conflicts.
+def writes_metadata(writes: pl.DataFrame, decisions: pl.DataFrame, *, may_write: bool) -> dict[str, Any]:
+    """Whether anything was sent, outcomes, the first writes that failed, and the first conflicts.
 
     Args:
         writes: Rows of `owner_writes` of one run.
         decisions: Rows of `owner_decisions` of the same run.
+        may_write: Whether the run wrote, or only planned.
     """
     counts = dict(writes["outcome"].value_counts().iter_rows())
     written, failed = counts.get("written", 0), counts.get("failed", 0)
     failures = writes.filter(pl.col("outcome").is_in(["failed", "not_written", "intended"]))
     conflicts = decisions.filter(action="conflict")
     metadata: dict[str, Any] = {
+        "result": f"{written:,} hosts written"
+        if may_write
+        else f"Dry run: nothing is sent, {writes.height:,} hosts to write",
         **outcomes_metadata(writes),
+        "rows_of_this_run": writes.height,
         "hosts_written": written,
         "hosts_failed": failed,
         "hosts_owned_percent": round(owned_percent(decisions, written=written), 1),

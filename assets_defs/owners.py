@@ -1,5 +1,6 @@
 """The owners: which user asset each user name stands for, and what follows for each host."""
 
+import logging
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
@@ -7,13 +8,17 @@ import dagster as dg
 import polars as pl
 
 from assets_defs.metadata import decisions_metadata, matches_metadata
-from assets_defs.run import as_dagster_failure, resource_keys, scan_run
+from assets_defs.run import ScanRun, as_dagster_failure, resource_keys, scan_run
 from assets_defs.specs import asset_arguments, source_keys, table_metadata
+from ownership import quality
 from ownership.decisions import owner_decisions
 from ownership.matching import username_matches
 from ownership.names import printable
 from resources.settings import Instance
 from resources.store.history import append_changes
+
+MOST_WARNINGS = 10
+"""New conflicts that are warned of one by one."""
 
 MOST_CONFLICTS = 1_000
 """Conflicts in one entry of the run's log, where each entry costs as much as deciding about many hosts."""
@@ -29,7 +34,7 @@ def owner_assets(instance: Instance) -> list[dg.AssetsDefinition]:
     )
     def matches(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
         run = scan_run(context, instance)
-        with as_dagster_failure():
+        with as_dagster_failure(run, last=not run.plans):
             frame = username_matches(
                 run.tables.read("host_user_shares", run_id=run.run_id).select("username").collect(),
                 run.tables.read("inventory_users", run_id=run.run_id).collect(),
@@ -53,7 +58,7 @@ def owner_assets(instance: Instance) -> list[dg.AssetsDefinition]:
     def decisions(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
         run = scan_run(context, instance)
         decided_at = datetime.now(UTC)
-        with as_dagster_failure():
+        with as_dagster_failure(run, last=not run.plans):
             shares = run.tables.read("host_user_shares", run_id=run.run_id)
             frame = owner_decisions(
                 shares,
@@ -65,17 +70,23 @@ def owner_assets(instance: Instance) -> list[dg.AssetsDefinition]:
                 decided_at=decided_at,
                 run_id=run.run_id,
             )
+            new_conflicts = quality.new_conflicts(frame, run.tables.read("owner_decisions").collect())
             run.tables.write("owner_decisions", frame, run_id=run.run_id, publish=run.may_write)
             if run.may_write:
                 append_changes(run.tables, frame, decided_at=decided_at, run_id=run.run_id)
+            run.record.add(
+                hosts=frame["host_id"].count(),
+                conflicts=frame.filter(action="conflict").height,
+                new_conflicts=new_conflicts.height,
+                owned_before=frame.filter(pl.col("host_id").is_not_null())["existing_owner"].count(),
+            )
         metadata = decisions_metadata(frame, events=shares.select(pl.sum("events")).collect().item())
         context.log.info(
             f"Decisions: {frame.height:,} hosts, {metadata['hosts_to_write']:,} to write, "
             f"{metadata['conflicts']:,} conflicts, {metadata['hosts_owned_percent']}% have an owner, "
             f"{run.seconds}"
         )
-        for some in frame.filter(action="conflict").iter_slices(MOST_CONFLICTS):
-            context.log.warning("\n".join(_conflicts(some)))
+        _log_conflicts(run, frame.filter(action="conflict"), new_conflicts, context.log)
         window = {"window_from": run.window.first.isoformat(), "window_to": run.window.last.isoformat()}
         return dg.MaterializeResult(
             metadata=table_metadata(instance, "owner_decisions", rows=frame.height, **metadata, **window)
@@ -84,8 +95,22 @@ def owner_assets(instance: Instance) -> list[dg.AssetsDefinition]:
     return [matches, decisions]
 
 
-def _conflicts(decisions: pl.DataFrame) -> Iterator[str]:
-    ids_of_conflicts = decisions.select("host_id", "existing_owner", "resolved_owner")
+def _log_conflicts(run: ScanRun, conflicts: pl.DataFrame, new: pl.DataFrame, log: logging.Logger) -> None:
+    """Warn of the first conflicts that are new; the run's log keeps all, below what a terminal shows."""
+    of_plan = "" if run.may_write else f"--run {run.run_id} "
+    how = f'all: asset-owners sql {of_plan}"FROM conflicts"'
+    if not new.is_empty():
+        log.warning("\n".join(_conflicts(new.head(MOST_WARNINGS))))
+    if new.height > MOST_WARNINGS:
+        log.warning(f"Conflicts: {new.height - MOST_WARNINGS:,} more are new; {how}")
+    if known := conflicts.height - new.height:
+        log.info(f"Conflicts: {known:,} were there in the last run, too; {how}")
+    for some in conflicts.iter_slices(MOST_CONFLICTS):
+        log.debug("\n".join(_conflicts(some)))
+
+
+def _conflicts(conflicts: pl.DataFrame) -> Iterator[str]:
+    ids_of_conflicts = conflicts.select("host_id", "existing_owner", "resolved_owner")
     for ids in ids_of_conflicts.iter_rows():
         host_id, existing, resolved = (printable(str(one)) for one in ids)
         yield f"Conflict: host {host_id} has owner {existing}, the evidence names {resolved}"

@@ -1,11 +1,11 @@
 """One scan: a run of one instance over one look-back window, as its assets see it.
 
-What an operator chooses in the launchpad is `ScanOptions`; which days a run covers follows from its
-partitions. What is done with them is up to the assets.
+What an operator chooses in the launchpad is `ScanOptions`; which days a run names, and with which one its
+window ends, follows from its partitions. What is done with them is up to the assets.
 """
 
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import date, datetime
@@ -16,10 +16,11 @@ from zoneinfo import ZoneInfo
 import dagster as dg
 from pydantic import Field, create_model
 
+from assets_defs.record import RunRecord
 from ownership.declaration import InvalidTableError
 from ownership.names import printable
-from ownership.windows import Window, is_past, look_back_window
-from resources.errors import ConfigurationError
+from ownership.windows import Window, days_of, is_past, look_back_window
+from resources.errors import AssetOwnersError, ConfigurationError
 from resources.failures import operator_message
 from resources.inventory.adapter import Inventory, open_inventory
 from resources.search.client import SearchClient
@@ -77,6 +78,7 @@ class InstanceRun:
     run_id: str
     tables: Tables
     inventory: Callable[[], Inventory]
+    record: RunRecord
     writer: Callable[[Inventory, Journal], Writer] = Writer
     started: float = field(default_factory=time.monotonic)
 
@@ -93,56 +95,115 @@ class ScanRun(InstanceRun):
     `may_write` is false for a dry run and for a window of the past that is not forced; such a run publishes
     nothing that it made. The days that it fetched are what the index holds, so the run over a past window
     publishes those; a dry run changes no table that analysts look at (rules 4.2, 7.6) and keeps them as
-    `own_days`, the run's id.
+    `own_days`, the run's id. `days_named` are those of its partitions, or today where it has none.
+    A run that does not go on to plan writes fills some tables only.
     """
 
     options: ScanOptions
+    days_named: Sequence[date]
     window: Window
     may_write: bool
     own_days: str | None
+    plans: bool
     search: Callable[[], EvidenceSource]
 
 
 def scan_run(context: Any, instance: Instance) -> ScanRun:
-    """Read the run off the context of an asset, an op or a check.
+    """Read the run off the context of an asset, an op or a check; the first to do so begins its record.
 
     Raises:
-        dagster.Failure: the tables are another instance's, or the last day is before scan.first_day.
+        dagster.DagsterUserCodeExecutionError: the tables are another instance's, or the last day is before
+            scan.first_day.
     """
     keys = resource_keys(instance)
     options: ScanOptions = getattr(context.resources, keys.scan)
     tables: Tables = getattr(context.resources, keys.tables)
     today, tags = today_of(instance), context.run.tags
-    last = date.fromisoformat(tags.get(RANGE_END) or tags.get(PARTITION) or today.isoformat())
+    first, last = (
+        date.fromisoformat(tags.get(end) or tags.get(PARTITION) or today.isoformat())
+        for end in (RANGE_START, RANGE_END)
+    )
     with as_dagster_failure():
         tables.claim()
         window = window_of(instance, last, lookback_days=options.lookback_days)
     past = is_past(window, today, late_days=instance.scan.late_days)
-    return ScanRun(
+    plans = _plans(context, instance)
+    run = ScanRun(
         instance=instance,
         options=options,
         run_id=context.run.run_id,
+        record=_record(context, tables),
+        days_named=days_of(Window(first, last)),
         window=window,
         may_write=not options.dry_run and (options.force or not past),
-        own_days=context.run.run_id if options.dry_run and _plans(context, instance) else None,
+        own_days=context.run.run_id if options.dry_run and plans else None,
+        plans=plans,
         tables=tables,
         search=getattr(context.resources, keys.search),
         inventory=getattr(context.resources, keys.inventory),
     )
+    with as_dagster_failure():
+        _begin(context, run)
+    return run
 
 
-def follow_up_run(context: dg.OpExecutionContext, instance: Instance) -> InstanceRun:
-    """Read the run off the context of an op that follows a scan: without window and options.
+def _begin(context: Any, run: ScanRun) -> None:
+    """Begin the record of a run, and say in its first line whether it writes."""
+    if not run.plans:
+        run.record.begin("backfill", window=Window(run.days_named[0], run.days_named[-1]))
+        return
+    kind = "run" if run.may_write else "dry_run"
+    if not run.record.begin(kind, window=run.window, options=_chosen(run)):
+        return
+    if run.may_write:
+        context.log.info(f"Owners are written to {run.instance.platform.address}")
+    elif run.options.dry_run:
+        context.log.info("Dry run: nothing is sent to the inventory")
+    else:
+        context.log.info(
+            f"Nothing is sent to the inventory: the window ended on {run.window.last}, more than "
+            f"{run.instance.scan.late_days} days ago, and `force` is off"
+        )
+
+
+def _chosen(run: ScanRun) -> dict[str, Any]:
+    """The options of a run that differ from what the instance file says."""
+    defaults = scan_options(run.instance)
+    chosen = {name: getattr(run.options, name) for name in ScanOptions.model_fields}
+    if run.window == window_of(run.instance, run.window.last):
+        del chosen["lookback_days"]  # the command line names what the window has
+    del chosen["refetch"]  # it says how days are looked at, not what comes of the run
+    return {name: value for name, value in chosen.items() if value != getattr(defaults, name)}
+
+
+def follow_up_run(
+    context: dg.OpExecutionContext, instance: Instance, kind: str, of_run: str, options: Mapping[str, Any]
+) -> InstanceRun:
+    """Read the run off the context of an op that follows a scan, and begin its record.
 
     Raises:
-        dagster.Failure: the tables are another instance's.
+        dagster.DagsterUserCodeExecutionError: the tables are another instance's.
     """
     keys = resource_keys(instance)
     tables: Tables = getattr(context.resources, keys.tables)
     with as_dagster_failure():
         tables.claim()
-    inventory = getattr(context.resources, keys.inventory)
-    return InstanceRun(instance=instance, run_id=context.run.run_id, tables=tables, inventory=inventory)
+        record = _record(context, tables)
+        record.begin(kind, of_run=of_run, options=options)
+    return InstanceRun(
+        instance=instance,
+        run_id=context.run.run_id,
+        record=record,
+        tables=tables,
+        inventory=getattr(context.resources, keys.inventory),
+    )
+
+
+def _record(context: Any, tables: Tables) -> RunRecord:
+    def tag(tags: Mapping[str, str]) -> None:
+        context.instance.add_run_tags(context.run.run_id, tags)
+
+    return RunRecord(tables, context.run.run_id, tag=tag, log=context.log)
 
 
 def today_of(instance: Instance) -> date:
@@ -166,12 +227,12 @@ def tag_run(context: Any, run: ScanRun) -> None:
     """Give a run the tags by which an operator finds it, where whoever launched it did not."""
     tags = scan_tags(run.instance, run.window, dry_run=run.options.dry_run)
     if not tags.items() <= context.run.tags.items():
-        with as_dagster_failure():
+        with as_dagster_failure(run):
             context.instance.add_run_tags(run.run_id, tags)
 
 
 def scan_tags(instance: Instance, window: Window, *, dry_run: bool) -> dict[str, str]:
-    """The tags by which an operator finds a run over a window."""
+    """The tags of a run over a window, by which an operator finds it."""
     return {
         **run_tags(instance),
         WINDOW_TAG: f"{window.first}/{window.last}",
@@ -187,7 +248,9 @@ def run_tags(instance: Instance) -> dict[str, str]:
 def _plans(context: Any, instance: Instance) -> bool:
     """Tell whether the run goes on to plan writes; one that only fetches days is no dry run of anything."""
     chosen = context.run.asset_selection
-    return not chosen or dg.AssetKey([instance.slug, "owner_writes"]) in chosen
+    if not chosen:
+        return not context.run.asset_check_selection
+    return dg.AssetKey([instance.slug, "owner_writes"]) in chosen
 
 
 def resource_keys(instance: Instance) -> ResourceKeys:
@@ -202,9 +265,23 @@ def scan_resources(instance: Instance, tables: Tables) -> dict[str, Any]:
     return {
         keys.scan: scan_options(instance),
         keys.tables: tables,
-        keys.search: opened_once(lambda: SearchClient(instance)),
-        keys.inventory: opened_once(lambda: open_inventory(instance)),
+        keys.search: opened_once(lambda: _with_all_secrets(instance, SearchClient)),
+        keys.inventory: opened_once(lambda: _with_all_secrets(instance, open_inventory)),
     }
+
+
+@contextmanager
+def _with_all_secrets(
+    instance: Instance, client: Callable[[Instance], AbstractContextManager[Any]]
+) -> Generator[Any]:
+    """Open a client; where a secret is missing, name the other missing ones of the instance, too."""
+    with ExitStack() as opening:
+        try:
+            opened = opening.enter_context(client(instance))
+        except ConfigurationError:
+            instance.require_secrets()
+            raise
+        yield opened
 
 
 def scan_options(instance: Instance) -> ScanOptions:
@@ -241,16 +318,55 @@ def opened_once(client: Callable[[], AbstractContextManager[Any]]) -> dg.Resourc
 
 
 @contextmanager
-def as_dagster_failure() -> Generator[None]:
-    """Turn what an operator can fix into Dagster failures: the UI shows a message instead of a stack trace.
+def as_dagster_failure(run: InstanceRun | None = None, *, last: bool = False) -> Generator[None]:
+    """Turn what an operator can fix into a failure that the UI shows as a message without a stack trace.
 
     Names in it come from outside: none acts on a terminal, or makes a line of its own in a log.
+
+    Args:
+        run: its record is told why it failed.
+        last: when the step goes well, so has the run.
     """
     try:
         yield
-    except InvalidTableError as error:
-        raise dg.Failure(str(error), allow_retries=False) from error
+    except dg.DagsterExecutionInterruptedError:
+        if run:
+            run.record.fail("interrupted; the next run settles what was not known to be written")
+        raise
     except Exception as error:
-        if (message := operator_message(error)) is None:
+        if isinstance(error, InvalidTableError):
+            message: str | None = str(error)
+        else:
+            message = operator_message(error)
+            message = message and printable(message)
+        if run:
+            run.record.fail(message or printable(f"an error in the program: {type(error).__name__}: {error}"))
+        if message is None:
             raise
-        raise dg.Failure(printable(message), allow_retries=False) from error
+        raise failure(message) from AssetOwnersError()
+    else:
+        if run and last:
+            run.record.succeed()
+
+
+def failure(message: str) -> dg.DagsterUserCodeExecutionError:
+    """Make what fails a step with a message; raise it from an error that was not raised itself.
+
+    Of such an error Dagster's UI shows the cause's stack trace alone, and that one has none. With a
+    `dagster.Failure` it shows the framework's stack.
+    """
+    cause = AssetOwnersError(message)
+    return dg.DagsterUserCodeExecutionError(
+        message, user_exception=cause, original_exc_info=(type(cause), cause, None)
+    )
+
+
+def failure_message(error: Any) -> str:
+    """The message of a step that failed with one; nothing for an error in the program.
+
+    Args:
+        error: What Dagster keeps of the error of a step.
+    """
+    if error is None or error.cls_name != dg.DagsterUserCodeExecutionError.__name__:
+        return ""
+    return error.message.split(": ", 1)[1].strip()

@@ -7,6 +7,7 @@ wrote is put back by `undo_op`. How each of them goes about it is in `writing`.
 from collections.abc import Callable
 
 import dagster as dg
+import polars as pl
 from pydantic import Field
 
 from assets_defs.metadata import outcomes_metadata, window_metadata, writes_metadata
@@ -28,7 +29,7 @@ def sink_asset(instance: Instance) -> dg.AssetsDefinition:
     def plan(context: dg.OpExecutionContext) -> None:
         run = scan_run(context, instance)
         tag_run(context, run)
-        with as_dagster_failure():
+        with as_dagster_failure(run):
             store_plan(run, context.log)
 
     @dg.op(
@@ -40,13 +41,13 @@ def sink_asset(instance: Instance) -> dg.AssetsDefinition:
     )
     def sink(context: dg.OpExecutionContext) -> None:
         run = scan_run(context, instance)
-        with as_dagster_failure():
+        with as_dagster_failure(run, last=True):
             written = write_planned(run, context.log)
             decisions = run.tables.of_run("owner_decisions", run.run_id)
-        metadata = writes_metadata(written.rows, decisions) | window_metadata(written.longest_window_seconds)
-        context.add_output_metadata(
-            table_metadata(instance, "owner_writes", rows=written.rows.height, **metadata)
-        )
+            rows = run.tables.writes().select(pl.len()).collect().item()
+        metadata = writes_metadata(written.rows, decisions, may_write=run.may_write)
+        metadata |= window_metadata(written.longest_window_seconds)
+        context.add_output_metadata(table_metadata(instance, "owner_writes", rows=rows, **metadata))
 
     @dg.graph_asset(
         **asset_arguments(instance, "owner_writes", kinds={"rest"}),
@@ -91,7 +92,7 @@ def apply_op(instance: Instance) -> dg.OpDefinition:
         pool=write_pool(instance),
     )
     def apply_stored(context: dg.OpExecutionContext, config: ApplyConfig) -> None:
-        _follow_up(context, instance, apply_plan, config)
+        _follow_up(context, instance, "apply", apply_plan, config)
 
     return apply_stored
 
@@ -105,7 +106,7 @@ def undo_op(instance: Instance) -> dg.OpDefinition:
         pool=write_pool(instance),
     )
     def undo_writes(context: dg.OpExecutionContext, config: UndoConfig) -> None:
-        _follow_up(context, instance, undo_run, config)
+        _follow_up(context, instance, "undo", undo_run, config)
 
     return undo_writes
 
@@ -113,11 +114,13 @@ def undo_op(instance: Instance) -> dg.OpDefinition:
 def _follow_up(
     context: dg.OpExecutionContext,
     instance: Instance,
+    kind: str,
     act: Callable[..., Written],
     config: ApplyConfig | UndoConfig,
 ) -> None:
-    run = follow_up_run(context, instance)
-    with as_dagster_failure():
+    options = config.model_dump(exclude={"run_id"}, exclude_defaults=True)
+    run = follow_up_run(context, instance, kind, config.run_id, options)
+    with as_dagster_failure(run, last=True):
         written = act(
             run, context.log, config.run_id, allow_writes=config.allow_writes, dry_run=config.dry_run
         )

@@ -134,7 +134,7 @@ def apply_plan(
         planned = undone_once(planned, _history(run)).with_columns(run_id=pl.lit(run.run_id))
         planned = _without_vanished_owners(planned, run.inventory().users())
         planned = without_changed_hosts(planned, hosts := run.inventory().hosts())
-        to_write = _store_follow_up(run, log, planned, f"hosts of run {plan_id} to write")
+        to_write = _store_follow_up(run, log, planned, hosts, f"hosts of run {plan_id} to write")
         if dry_run:
             return Written(planned)
         _require_within_limits(
@@ -183,7 +183,7 @@ def undo_run(
                 f"Run {undone_id} of {run.instance.name} wrote nothing that could be undone"
             )
         planned = without_changed_hosts(planned, hosts := run.inventory().hosts())
-        to_write = _store_follow_up(run, log, planned, "hosts to put back")
+        to_write = _store_follow_up(run, log, planned, hosts, "hosts to put back")
         if dry_run:
             return Written(planned)
         _require_within_limits(
@@ -197,9 +197,12 @@ def undo_run(
         return _carry_out(run, log, journal, planned, hosts, Writer.undo)
 
 
-def _store_follow_up(run: InstanceRun, log: logging.Logger, planned: pl.DataFrame, what: str) -> pl.DataFrame:
+def _store_follow_up(
+    run: InstanceRun, log: logging.Logger, planned: pl.DataFrame, hosts: pl.DataFrame, what: str
+) -> pl.DataFrame:
     """Store what apply or undo plans; return the rows that are to be written, the others being left alone."""
     run.tables.write("owner_writes", planned, run_id=run.run_id, publish=False)
+    run.record.add(hosts=hosts.height, owned_before=hosts.filter(pl.col("owner_ids").list.len() > 0).height)
     to_write = planned.filter(outcome="planned")
     log.info(f"Plan: {to_write.height:,} of {planned.height:,} {what}")
     return to_write

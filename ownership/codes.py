@@ -60,7 +60,7 @@ KIND: Mapping[str, str] = MappingProxyType(
     {
         "run": "Decided about every host, and wrote owners.",
         "dry_run": "Decided about every host, and wrote nothing.",
-        "backfill": "Fetched days of logon events only.",
+        "backfill": "Filled some tables only, such as days of logon events.",
         "apply": "Carried out a stored plan.",
         "undo": "Put back what a run wrote.",
     }
@@ -125,3 +125,12 @@ DRIFT: Mapping[str, str] = MappingProxyType(
     }
 )
 """Why the evidence no longer supports an owner."""
+
+STATUS: Mapping[str, str] = MappingProxyType(
+    {
+        "started": "The run is at work, or was killed.",
+        "succeeded": "The run did what it was for; single writes may have failed.",
+        "failed": "The run ended early; message says why.",
+    }
+)
+"""How far a run came."""

@@ -22,6 +22,12 @@ UNREADABLE_LIMIT = 10
 UNREADABLE_LIMIT_PERCENT = 5
 """Share of a list's assets that may be odd; beyond both limits the contract is more likely wrong."""
 
+LACKING_LIMIT_PERCENT = 10
+"""Share of documents that may lack a field; some always do."""
+
+FORWARDED_LIMIT_PERCENT = 50
+"""Share of the events that come from collectors above which the decisions are about collectors, not hosts."""
+
 
 def stale_days(
     days: Sequence[date],
@@ -109,7 +115,7 @@ def too_many_unreadable(unreadable: int, assets: int) -> bool:
 
 
 def shared_hostnames(hosts: pl.DataFrame, *, short: bool) -> pl.DataFrame:
-    """Find host names that several host assets have; each of them gets the owner (rules 1.5).
+    """Find host names that several host assets have; each of them is decided about (rules 1.5).
 
     Args:
         hosts: Rows of `inventory_hosts`.
@@ -125,6 +131,19 @@ def shared_hostnames(hosts: pl.DataFrame, *, short: bool) -> pl.DataFrame:
         "hostname",
         ids="host_ids",
     )
+
+
+def shared_hostnames_text(number: int) -> str:
+    """What follows from host names that several host assets have."""
+    return (
+        f"{number} host names stand for several host assets: the logons of such a name count for each of "
+        "them. Rename or delete those that are out of date"
+    )
+
+
+def shared_identities_text(number: int) -> str:
+    """What follows from account names and addresses that several user assets have."""
+    return f"{number} account names or addresses stand for several user assets; none is chosen"
 
 
 def shared_identities(users: pl.DataFrame, *, user_value_field: str) -> pl.DataFrame:

@@ -17,10 +17,12 @@ from ownership.codes import (
     EVIDENCE,
     GONE,
     HOST_KIND,
+    KIND,
     MATCH,
     MEASURE,
     OUTCOME,
     PARTED_BY,
+    STATUS,
     SUGGESTED,
 )
 from ownership.declaration import Instant, Layout, Strings, Table, column, row_rule, table_name
@@ -643,6 +645,57 @@ FROM {table} ORDER BY score DESC LIMIT 20;"""
     reason: pl.String = column("In what the names differ, so that it was no match.")
 
 
+class Runs(Table):
+    """A run and what came of it, dry runs among them; it writes its row when it begins and when it ends."""
+
+    __key__ = ("run_id",)
+    __layout__ = Layout.BY_RUN
+    __query__ = """\
+SELECT started_at, kind, status,
+       written, failed, conflicts, new_conflicts
+FROM {table}
+ORDER BY started_at DESC LIMIT 20;"""
+
+    run_id: pl.String = column("Id of the run.", str_length=_NOT_EMPTY)
+    kind: pl.String = column("What the run does.", codes=KIND)
+    status: pl.String = column("How far the run came.", codes=STATUS)
+    started_at: Instant = column("When its first step began (UTC).")
+    ended_at: Instant = column("When it ended (UTC).", nullable=True)
+    window_from: pl.Date = column(
+        "First day of the look-back window, or of the days that a backfill names; null: apply and undo.",
+        nullable=True,
+    )
+    window_to: pl.Date = column("Last of these days.", nullable=True)
+    options: pl.String = column(
+        "Options chosen for this run that differ from the instance file, as JSON.", str_length=_NOT_EMPTY
+    )
+    of_run: pl.String = column(
+        "Id of the run whose plan was carried out, or whose writes were undone.", nullable=True
+    )
+    hosts: pl.Int64 = column("Host assets.", ge=0, nullable=True)
+    to_write: pl.Int64 = column("Hosts that the run planned to write.", ge=0, nullable=True)
+    written: pl.Int64 = column("Hosts written, or put back by an undo.", ge=0, nullable=True)
+    failed: pl.Int64 = column("Hosts whose write the service refused.", ge=0, nullable=True)
+    left_alone: pl.Int64 = column(
+        "Hosts not written, or not known to be: they had changed, or the run ended before.",
+        ge=0,
+        nullable=True,
+    )
+    conflicts: pl.Int64 = column(
+        "Hosts with another owner than the logons name.",
+        ge=0,
+        nullable=True,
+    )
+    new_conflicts: pl.Int64 = column(
+        "Those of them that the last published decisions did not have.",
+        ge=0,
+        nullable=True,
+    )
+    owned_before: pl.Int64 = column("Host assets with an owner before the run.", ge=0, nullable=True)
+    owned_after: pl.Int64 = column("Host assets with an owner after the run.", ge=0, nullable=True)
+    message: pl.String = column("Why the run failed.", nullable=True)
+
+
 TABLES: Mapping[str, type[Table]] = MappingProxyType(
     {
         table_name(model): model
@@ -656,6 +709,7 @@ TABLES: Mapping[str, type[Table]] = MappingProxyType(
             OwnerDecisions,
             OwnerDecisionsHistory,
             OwnerWrites,
+            Runs,
             Accuracy,
             ThresholdBacktest,
             HostProfiles,

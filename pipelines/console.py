@@ -4,11 +4,15 @@ The event log keeps everything; this is for the person at the terminal and for t
 """
 
 import logging
+import re
 import sys
 
 import dagster as dg
 
 from ownership.names import printable
+
+_OF_DAGSTER = re.compile("Dependencies for step .* Not executing\\.")
+"""What Dagster logs, and is no event, of each step that follows one that failed."""
 
 
 @dg.logger(config_schema={}, description="One line a stage, on standard error.")
@@ -23,7 +27,8 @@ def console(_: dg.InitLoggerContext) -> logging.Logger:
 
 
 def _is_our_own(record: logging.LogRecord) -> bool:
-    return record.dagster_meta["dagster_event"] is None  # ty: ignore[missing-attribute]  (Dagster adds it)
+    meta = record.dagster_meta  # ty: ignore[missing-attribute]  (Dagster adds it)
+    return meta["dagster_event"] is None and not _OF_DAGSTER.fullmatch(meta["orig_message"])
 
 
 class _Line(logging.Formatter):

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,7 @@ def build_definitions(
     *,
     location: UPath | None = None,
     analysts: int | None = None,
+    since: date | None = None,
     resource_overrides: Mapping[str, Any] | None = None,
     executor: dg.ExecutorDefinition = dg.in_process_executor,
 ) -> dg.Definitions:
@@ -58,6 +60,7 @@ def build_definitions(
         home: ASSET_OWNERS_HOME.
         location: what holds the folders of all instances' tables; None: `tables` in the home.
         analysts: id of the group that may read tables and catalogue.
+        since: a day of the past that a run is to look at, where the partitions would begin later.
         resource_overrides: parts to swap, by resource key (`<slug>__search` …).
         executor: runs the steps of a run. In one process by default: the steps share its imports, which
             cost more than they do.
@@ -75,6 +78,7 @@ def build_definitions(
                 location=location,
                 analysts=analysts,
             ),
+            since,
             resource_overrides or {},
         )
         for instance in instances
@@ -82,12 +86,14 @@ def build_definitions(
     return dg.Definitions.merge(dg.Definitions(executor=executor, loggers={"console": console}), *parts)
 
 
-def _instance_definitions(instance: Instance, tables: Tables, overrides: Mapping[str, Any]) -> dg.Definitions:
+def _instance_definitions(
+    instance: Instance, tables: Tables, since: date | None, overrides: Mapping[str, Any]
+) -> dg.Definitions:
     """Define what belongs to an instance; the resources go with it, so that no launchpad shows another's."""
     resources = {**scan_resources(instance, tables), **overrides}
     checks = asset_checks(instance)
     assets = [
-        logon_assets(instance),
+        logon_assets(instance, since),
         *inventory_assets(instance),
         shares_asset(instance),
         *owner_assets(instance),
@@ -103,5 +109,5 @@ def _instance_definitions(instance: Instance, tables: Tables, overrides: Mapping
             undo_job(instance, resources),
             tuning_job(instance, resources),
         ],
-        schedules=[scan_schedule(instance, tables)] if instance.scan.schedule else [],
+        schedules=[scan_schedule(instance)] if instance.scan.schedule else [],
     )

@@ -5,9 +5,11 @@ from typing import Any
 
 import dagster as dg
 
-from assets_defs.run import resource_keys, run_tags
+from assets_defs.run import failure, resource_keys, run_tags
 from assets_defs.sink import apply_op, undo_op
 from assets_defs.tuning import tuning_op
+from reports.markdown import literal
+from resources.errors import ConfigurationError
 from resources.settings import BrokenInstance, Instance, named
 
 
@@ -19,8 +21,28 @@ def scan_job(instance: Instance) -> Any:
     return dg.define_asset_job(
         instance.slug,
         selection=dg.AssetSelection.groups(instance.slug),
-        description=f"Fills in the owners of host assets from the logon events of {instance.name}.",
+        description=f"""\
+Finds the owner of each host asset in the logon events of {literal(instance.name)}, and writes the owners of
+hosts that have none. A host that has an owner keeps it.{_runs_only_plan(instance)}
+
+**First steps**
+
+1. On a terminal: `asset-owners check --instance FILE` tries both services and writes nothing.
+2. Here: the arrow beside *Materialize all…*, *Open launchpad*: pick the latest day, set `dry_run: true`, \
+*Launch run*. The asset `owner_writes` then shows what would be written.
+3. *Materialize all…*, *Latest*, *Launch 1 run*. The run fetches the days of its window itself.
+4. *Automation* in the menu switches the schedule on.
+
+The job `{named(instance, "apply")}` carries out a stored plan, `{named(instance, "undo")}` takes back what a
+run wrote.
+
+Below, under *Metadata*: which services, index, tenant and window this instance has.
+
+Guides, in the folder of the program: `docs/operations.md` (the daily work), `docs/rules.md` (how owners are
+decided), `docs/configuration.md` (every setting).""",
+        tags=run_tags(instance),
         run_tags=run_tags(instance),
+        metadata=_facts(instance),
     )
 
 
@@ -43,13 +65,43 @@ def tuning_job(instance: Instance, resources: Mapping[str, Any]) -> dg.JobDefini
     return job
 
 
+def _facts(instance: Instance) -> dict[str, str]:
+    """What an operator wants to know of an instance; no secret is among it."""
+    scan, platform = instance.scan, instance.platform
+    return {
+        "search service": instance.url,
+        "index": instance.index,
+        "inventory service": platform.url,
+        "tenant": platform.tenant_id,
+        "window": f"{scan.lookback_days} days, the running one included ({scan.timezone})",
+        "schedule": f"{scan.schedule} ({scan.timezone})" if scan.schedule else "none",
+        "runs": "only plan (writes.dry_run is on)" if instance.writes.dry_run else "write owners",
+    }
+
+
+def _runs_only_plan(instance: Instance) -> str:
+    return " **Runs only plan now: `writes.dry_run` is on.**" if instance.writes.dry_run else ""
+
+
+def _how_to_follow_up(command: str) -> str:
+    return f"""
+
+*Launchpad*: set `run_id` to the id of that run (*Runs* in the menu lists them), and `dry_run: true` to look
+first. It writes also where `writes.dry_run` is on. On a terminal:
+`asset-owners {command} --instance FILE RUN_ID`.
+"""
+
+
 def apply_job(instance: Instance, resources: Mapping[str, Any]) -> dg.JobDefinition:
     """The job that carries out a plan that an earlier run stored."""
 
     @dg.job(
         name=named(instance, "apply"),
-        description=f"Carries out a stored plan of {instance.name}.",
+        description=f"Carries out a plan that a run of {literal(instance.name)} stored, such as a dry run; "
+        f"hosts that changed since are left alone.{_how_to_follow_up('apply')}",
+        tags=run_tags(instance),
         run_tags=run_tags(instance),
+        metadata=_facts(instance),
         resource_defs=_follow_up_resources(instance, resources),
     )
     def job() -> None:
@@ -63,8 +115,11 @@ def undo_job(instance: Instance, resources: Mapping[str, Any]) -> dg.JobDefiniti
 
     @dg.job(
         name=named(instance, "undo"),
-        description=f"Puts back what a run of {instance.name} wrote, where hosts still hold it.",
+        description=f"Puts back what a run of {literal(instance.name)} wrote, field by field, where hosts "
+        f"still hold it.{_how_to_follow_up('undo')}",
+        tags=run_tags(instance),
         run_tags=run_tags(instance),
+        metadata=_facts(instance),
         resource_defs=_follow_up_resources(instance, resources),
     )
     def job() -> None:
@@ -83,7 +138,7 @@ def broken_job(broken: BrokenInstance) -> dg.JobDefinition:
 
     @dg.op(name=named(broken, "cannot_be_used"))
     def cannot_be_used() -> None:  # NoReturn is no type of output to Dagster
-        raise dg.Failure(broken.message, allow_retries=False)
+        raise failure(broken.message) from ConfigurationError()
 
     @dg.job(name=broken.slug, description=broken.message)
     def job() -> None:

@@ -5,18 +5,15 @@ from zoneinfo import ZoneInfo
 
 import dagster as dg
 
-from assets_defs.evidence import days_to_cover
-from assets_defs.run import RANGE_END, RANGE_START, resource_keys, scan_tags, window_of
+from assets_defs.run import PARTITION, resource_keys, scan_tags, window_of
 from ownership.windows import Window
 from resources.settings import Instance
-from resources.store.tables import Tables
 
 
-def scan_schedule(instance: Instance, tables: Tables) -> dg.ScheduleDefinition:
+def scan_schedule(instance: Instance) -> dg.ScheduleDefinition:
     """Start a run over the look-back window that ends with the day of the tick.
 
-    The run covers the days from the first one on that is not settled. The schedule is stopped until somebody
-    switches it on.
+    The schedule is stopped until somebody switches it on.
     """
     assert instance.scan.schedule is not None  # noqa: S101  (the caller asks only then)
 
@@ -29,19 +26,15 @@ def scan_schedule(instance: Instance, tables: Tables) -> dg.ScheduleDefinition:
     )
     def schedule(context: dg.ScheduleEvaluationContext) -> dg.RunRequest:
         today = context.scheduled_execution_time.astimezone(ZoneInfo(instance.scan.timezone)).date()
-        window = window_of(instance, today)
-        tags = {
-            **window_tags(days_to_cover(instance, tables, window)),
-            **scan_tags(instance, window, dry_run=instance.writes.dry_run),
-        }
+        tags = launch_tags(instance, window_of(instance, today), dry_run=instance.writes.dry_run)
         return dg.RunRequest(tags=tags, run_config=run_config(instance, refetch=False))
 
     return schedule
 
 
-def window_tags(window: Window) -> dict[str, str]:
-    """The tags that make a run of the job cover a range of days."""
-    return {RANGE_START: window.first.isoformat(), RANGE_END: window.last.isoformat()}
+def launch_tags(instance: Instance, window: Window, *, dry_run: bool) -> dict[str, str]:
+    """The tags that make a run of the job look at a window: it names the last day and fetches what lacks."""
+    return {PARTITION: window.last.isoformat(), **scan_tags(instance, window, dry_run=dry_run)}
 
 
 def run_config(instance: Instance, **options: Any) -> dict[str, Any]:

@@ -53,7 +53,7 @@ def reached(
         ca_file: as set for the service.
     """
     parts = urlsplit(url)
-    if parts.scheme == "http" and not _is_this_machine(parts.hostname or ""):
+    if parts.scheme == "http" and not is_this_machine(url):
         yield Finding("warning", f"{section}url", "http:// sends the password in the clear; use https://")
     if parts.scheme == "https" and ignore_ssl:
         text = (
@@ -71,7 +71,9 @@ def reached(
     return True
 
 
-def _is_this_machine(host: str) -> bool:
+def is_this_machine(url: str) -> bool:
+    """Tell whether what is sent to an address leaves this machine."""
+    host = urlsplit(url).hostname or ""
     try:
         return ip_address(host).is_loopback
     except ValueError:

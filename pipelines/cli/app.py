@@ -278,6 +278,18 @@ def tune(
 
 
 @app.command()
+def runs(
+    instance: InstanceFile,
+    limit: Annotated[int, typer.Option(min=1, help="Show so many runs.")] = 20,
+    as_json: Json = False,
+) -> None:
+    """List the runs, the newest first: what each of them did, and what came of it."""
+    from pipelines.cli import runs as command
+
+    command.runs(instance, limit=limit, as_json=as_json)
+
+
+@app.command()
 def sql(
     query: Annotated[
         str | None, typer.Argument(help="What to ask.", show_default="standard input, or DuckDB's shell")

@@ -28,8 +28,8 @@ def check(path: Path) -> int:
         ConfigurationError: the instance file is wrong, or a secret is not set.
     """
     instance = load_instance(path)
+    instance.require_secrets()
     window = window_of(instance, today_of(instance))
-    # Opening the clients resolves every secret before anything is tried.
     with SearchClient(instance) as search, open_inventory(instance) as inventory:
         console = Console(highlight=False)
         sections = {
@@ -38,7 +38,8 @@ def check(path: Path) -> int:
         }
         states = [state for section in sections.items() for state in _shown(console, *section)]
     wrong, warnings = states.count("wrong"), states.count("warning")
-    console.print(f"{wrong or 'Nothing'} to fix, {warnings or 'no'} warning{'s' * (warnings != 1)}.")
+    fixes = f"{wrong} to fix" if wrong else "Nothing to fix" if not warnings else "No error"
+    console.print(f"{fixes}, {warnings or 'no'} warning{'s' * (warnings != 1)}.")
     return 1 if wrong else 0
 
 

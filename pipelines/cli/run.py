@@ -12,8 +12,7 @@ from zoneinfo import ZoneInfo
 
 import dagster as dg
 
-from assets_defs.evidence import days_to_cover
-from assets_defs.run import scan_tags, today_of, window_of
+from assets_defs.run import failure_message, today_of, window_of
 from ownership.decisions import summary
 from ownership.names import printable, printable_lines
 from ownership.windows import Window
@@ -22,7 +21,7 @@ from pipelines.cli.plans import hosts_of_plan, told_plan, too_large
 from pipelines.cli.stored import tables_of
 from pipelines.dagster_home import dagster_instance
 from pipelines.definitions import build_definitions
-from pipelines.schedules import run_config, window_tags
+from pipelines.schedules import launch_tags, run_config
 from reports.summary import decisions_in_words, writes_in_words
 from resources.errors import ConfigurationError
 from resources.settings import (
@@ -138,12 +137,14 @@ def run_scan(
     if not enrich:
         options["enrich"] = False
     tables, plans_only = tables_of(instance), dry_run or instance.writes.dry_run
-    tags = {
-        **window_tags(days_to_cover(instance, tables, window)),
-        **scan_tags(instance, window, dry_run=plans_only),
-    }
-    config = run_config(instance, **options)
-    result = execute(instance, instance.slug, config, tags=tags, overrides=overrides)
+    result = execute(
+        instance,
+        instance.slug,
+        run_config(instance, **options),
+        tags=launch_tags(instance, window, dry_run=plans_only),
+        since=window.last,
+        overrides=overrides,
+    )
     report = _report(instance, tables, window, result)
     report.dry_run = plans_only
     return report
@@ -174,9 +175,18 @@ def execute(
     run_config: Mapping[str, Any],
     *,
     tags: Mapping[str, str] | None = None,
+    since: date | None = None,
     overrides: Overrides = NO_OVERRIDES,
 ) -> dg.ExecuteInProcessResult:
     """Run a job of the instance in this process, recorded where the UI looks.
+
+    Args:
+        instance: whose job.
+        job: its name.
+        run_config: what is chosen for the run.
+        tags: of the run.
+        since: a day of the past that it is to look at, where the UI shows later ones only.
+        overrides: parts that the caller swaps.
 
     Raises:
         ConfigurationError: the instance's tables are those of another one.
@@ -187,6 +197,7 @@ def execute(
         home(),
         location=tables_location(),
         analysts=analysts_group(),
+        since=since,
         resource_overrides=overrides.resources(instance),
     )
     with overrides.recorded_in(home()) as recorded:
@@ -209,8 +220,8 @@ def errors(result: dg.ExecuteInProcessResult) -> Iterator[str]:
     }
     for event in result.get_step_failure_events():
         failure = event.step_failure_data
-        if failure.user_failure_data and failure.user_failure_data.description:
-            yield failure.user_failure_data.description
+        if message := failure_message(failure.error):
+            yield message
         elif description := checked.get(event.step_key):
             yield description
         elif failure.error and failure.error.cls_name == "DagsterExecutionInterruptedError":
@@ -224,18 +235,12 @@ def errors(result: dg.ExecuteInProcessResult) -> Iterator[str]:
 
 
 def require_secrets(instance: Instance) -> None:
-    """Resolve every secret once, so that a missing one is reported before the run starts.
+    """Resolve every secret once, so that missing ones are reported before the run starts.
 
     Raises:
-        ConfigurationError: naming the setting and the variable or file.
+        ConfigurationError: naming each setting, and its variable or file.
     """
-    platform = instance.platform
-    secrets = {"password": instance.password, "platform.password": platform.password}
-    secrets |= {f"cookies.{name}": value for name, value in instance.cookies.items()}
-    if platform.mfa_secret:
-        secrets["platform.mfa_secret"] = platform.mfa_secret
-    for setting, secret in secrets.items():
-        secret.resolve(setting)
+    instance.require_secrets()
 
 
 def chosen_window(instance: Instance, as_of: str | None, lookback_days: int | None) -> Window:

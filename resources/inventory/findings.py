@@ -8,6 +8,7 @@ from typing import Any
 
 import polars as pl
 
+from ownership import quality
 from ownership.matching import FIELDS
 from ownership.quality import too_many_unreadable, unreadable_assets
 from resources.findings import Finding, attempt, not_tried, reached
@@ -71,6 +72,8 @@ def _inventory_reads(instance: Instance, inventory: InventoryClient) -> Iterator
         yield from _user_fields(instance, users)
     else:
         yield from not_tried("there is no user", "platform_user_value_field")
+    if hosts is not None and users is not None:
+        yield from _as_a_run_finds(instance, hosts, users)
     if hosts and users and (same := [one for one in hosts if one in users and hosts[one] == users[one]]):
         yield Finding(
             "wrong",
@@ -78,6 +81,26 @@ def _inventory_reads(instance: Instance, inventory: InventoryClient) -> Iterator
             f"both lists hold asset {same[0]}, so hosts and users are not told apart; write into hosts and "
             "users of platform.contract the paths or params by which the service separates them",
         )
+
+
+def _as_a_run_finds(instance: Instance, hosts: Assets, users: Assets) -> Iterator[Finding]:
+    """Warn of what a run warns of in its checks, as far as the first page of each list tells.
+
+    Whether an owner is no user asset any more, only the whole list of users tells.
+    """
+    listed_hosts, listed_users = (
+        rows.table(rows.read(list(assets), list(assets.values())))
+        for rows, assets in ((host_rows(instance), hosts), (user_rows(instance), users))
+    )
+    short = instance.rules.hostname_match == "short"
+    if shared := quality.shared_hostnames(listed_hosts, short=short).height:
+        yield Finding("warning", "platform_hostname_field", quality.shared_hostnames_text(shared))
+    field = instance.platform_user_value_field
+    if shared := quality.shared_identities(listed_users, user_value_field=field).height:
+        yield Finding("warning", "platform_user_value_field", quality.shared_identities_text(shared))
+    if lacking := quality.users_without_department(listed_users).height:
+        text = f"{lacking} of the first {len(users):,} user assets have no department to copy"
+        yield Finding("warning", "user_department", text)
 
 
 def _listed(

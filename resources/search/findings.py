@@ -8,7 +8,10 @@ from datetime import date
 from typing import Protocol
 from urllib.parse import quote
 
-from ownership.windows import Window
+import polars as pl
+
+from ownership.quality import FORWARDED_LIMIT_PERCENT, LACKING_LIMIT_PERCENT, forwarders
+from ownership.windows import Window, days_of
 from resources.findings import Finding, attempt, not_tried, reached
 from resources.settings import Instance
 
@@ -19,6 +22,7 @@ class Searched(Protocol):
     def totals(self, first: date, last: date) -> tuple[int, int, int]: ...  # noqa: D102
     def documents(self, first: date, last: date) -> int: ...  # noqa: D102
     def undated(self) -> int: ...  # noqa: D102
+    def senders(self, day: date) -> tuple[int, pl.DataFrame]: ...  # noqa: D102
 
 
 def search_findings(instance: Instance, search: Searched, window: Window) -> Iterator[Finding]:
@@ -55,7 +59,32 @@ def search_findings(instance: Instance, search: Searched, window: Window) -> Ite
             yield Finding("wrong", setting, text)
         else:
             text = f"{field} is in {matching - without:,} of {matching:,} logon events"
-            yield Finding("ok", setting, text + (", the others are not counted" if without else ""))
+            many = 100 * without > LACKING_LIMIT_PERCENT * matching
+            others = ", the others are not counted" if without else ""
+            yield Finding("warning" if many else "ok", setting, text + others)
+    if instance.hostname_field == "agent.name" and lacking[1] < matching:
+        yield from _collectors(instance, search, window)
+
+
+def _collectors(instance: Instance, search: Searched, window: Window) -> Iterator[Finding]:
+    """Tell names that send for several hosts, on the last day with events; a run looks at the same."""
+
+    def senders() -> tuple[date, int, pl.DataFrame]:
+        counted = ((day, search.totals(day, day)[0]) for day in reversed(days_of(window)))
+        day = next(day for day, events in counted if events)
+        return day, *search.senders(day)
+
+    if (found := (yield from attempt("hostname_field", senders))) is None:
+        return
+    day, matching, rows = found
+    collectors = forwarders(rows, exclude_hosts=instance.rules.exclude_hosts)
+    if not collectors.is_empty():
+        percent = 100 * int(collectors["events"].sum()) / max(matching, 1)
+        text = (
+            f"{collectors.height} values of agent.name send for several hosts, {percent:.0f}% of the events "
+            f"of {day}: set hostname_field to host.name, or add the collectors to rules.exclude_hosts"
+        )
+        yield Finding("wrong" if percent > FORWARDED_LIMIT_PERCENT else "warning", "hostname_field", text)
 
 
 def _nothing_matches(instance: Instance, search: Searched, window: Window) -> Iterator[Finding]:

@@ -18,6 +18,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, Valida
 from pydantic_core import PydanticCustomError
 
 from ownership.rules import Rules
+from resources.errors import ConfigurationError
 from resources.settings.names import MAX_NAME, slug_of
 from resources.settings.secrets import Secret
 from resources.settings.section import FilePath, Section, beside_the_file, secret_error
@@ -316,6 +317,25 @@ class Instance(Section):
     def slug(self) -> str:
         """The name as an identifier: letters, digits and underscores."""
         return slug_of(self.name)
+
+    def require_secrets(self) -> None:
+        """Resolve every secret once, so that all that are missing are named at once.
+
+        Raises:
+            ConfigurationError: naming each setting, and its variable or file.
+        """
+        secrets = {"password": self.password, "platform.password": self.platform.password}
+        secrets |= {f"cookies.{name}": value for name, value in self.cookies.items()}
+        if self.platform.mfa_secret:
+            secrets["platform.mfa_secret"] = self.platform.mfa_secret
+        missing = []
+        for setting, secret in secrets.items():
+            try:
+                secret.resolve(setting)
+            except ConfigurationError as error:
+                missing.append(str(error))
+        if missing:
+            raise ConfigurationError(". ".join(missing))
 
     @property
     def target(self) -> str:

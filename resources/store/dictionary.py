@@ -51,24 +51,37 @@ def _table(name: str, model: type[Table]) -> Iterator[str]:
     yield "|---|---|---|---|"
     for column, kind in polars_schema(model).items():
         null = "yes" if columns[column].nullable else ""
-        link = f" [Its values](#{column})." if columns[column].metadata["codes"] else ""
+        link = f" [Its values](#{_heading(name, column)})." if columns[column].metadata["codes"] else ""
         meaning = f"{columns[column].description}{link}{since.get(column, '')}"
         yield f"| `{column}` | {duckdb_type(kind)} | {null} | {meaning} |"
     yield ""
 
 
 def _codes() -> Iterator[str]:
-    meanings: dict[str, dict[str, str]] = {}
-    for model in TABLES.values():
-        for column, codes in column_codes(model).items():
-            meanings.setdefault(column, {}).update(codes)
-    for column, codes in meanings.items():
-        yield f"### {column}\n"
+    for heading, codes in _headings().items():
+        yield f"### {heading}\n"
         yield "| value | meaning |"
         yield "|---|---|"
         for code, meaning in codes.items():
             yield f"| `{code}` | {meaning} |"
         yield ""
+
+
+def _headings() -> dict[str, dict[str, str]]:
+    """The values of each column that holds codes; a column that holds others elsewhere is told with its table."""
+    meanings: dict[str, dict[str, str]] = {}
+    for table, model in TABLES.items():
+        for column, codes in column_codes(model).items():
+            together = {**meanings.get(column, {}), **codes}
+            alike = not meanings.get(column) or together.keys() in (codes.keys(), meanings[column].keys())
+            meanings[column if alike else f"{column} of {table}"] = together if alike else dict(codes)
+    return meanings
+
+
+def _heading(table: str, column: str) -> str:
+    """Where the values of a column are told, as a link within the page."""
+    of_table = f"{column} of {table}"
+    return (of_table if of_table in _headings() else column).replace(" ", "-")
 
 
 def _view(name: str, view: View) -> Iterator[str]:

@@ -7,6 +7,7 @@ Below ASSET_OWNERS_HOME:
     tables/<slug>/<table>/<day>.parquet         logon_counts and logon_days, a file a day
     tables/<slug>/owner_writes/<run>.parquet    what each run wrote; so too owner_decisions_history, what
                                                 each run decided otherwise than the one before
+    tables/<slug>/runs/<run>.parquet            what came of each run, dry runs among them
     tables/<slug>/runs/<run>/                   what one run works on; a dry run leaves all it has here
     tables/<slug>/.instance                     the name of the instance whose tables these are
 
@@ -311,10 +312,21 @@ class Tables:
         """Validate and store a run's rows beside those of other runs."""
         _write(validated(TABLES[table], rows), self._appended_file(table, run_id), self._analysts)
 
+    def appended(self, table: str, run_id: str) -> pl.DataFrame:
+        """The rows that one run appended to a table; none, when it has not come so far."""
+        path = self._appended_file(table, run_id)
+        return _read(table, path).collect() if path.exists() else empty(TABLES[table])
+
     def run_writes(self, run_id: str) -> pl.DataFrame:
         """Rows of owner_writes of one run; of a run that may only plan, its plan."""
-        path = self._appended_file("owner_writes", run_id)
-        return _read("owner_writes", path).collect() if path.exists() else self.of_run("owner_writes", run_id)
+        if self._appended_file("owner_writes", run_id).exists():
+            return self.appended("owner_writes", run_id)
+        return self.of_run("owner_writes", run_id)
+
+    def has_files(self, table: str) -> bool:
+        """Tell whether a run has ever appended to a table."""
+        with self._reaching():
+            return any(file.stem not in NO_RUNS for file in (self.folder / table).glob("*.parquet"))
 
     def all_runs(self, table: str, *, but: str | None = None) -> pl.LazyFrame:
         """Rows that all runs appended to a table, but for those of one run."""
@@ -337,7 +349,7 @@ class Tables:
 
         Args:
             evidence_before: days before this one leave the tables that are kept by day.
-            history_before: runs that ended before this instant leave owner_writes, with their plans.
+            history_before: runs that ended before this instant leave owner_writes and runs, with their plans.
 
         Returns:
             How many files and folders were deleted.
@@ -349,10 +361,11 @@ class Tables:
             if path.stem < evidence_before.isoformat()
         ]
         outdated += [*self.files_before("owner_writes", history_before)]
+        outdated += [*self.files_before("runs", history_before)]
         outdated += [
             path
-            for path in (self.folder / "runs").glob("*")
-            if _changed_at(path) < history_before.timestamp()
+            for path in (self.folder / "runs").glob("*")  # the rows of runs lie beside their folders
+            if path.suffix != ".parquet" and _changed_at(path) < history_before.timestamp()
         ]
         for path in outdated:
             path.fs.rm(path.path, recursive=True)

@@ -228,6 +228,7 @@ def test_several_host_assets_of_one_name(stored):
     assets = hosts(host("h1", "ws1"), host("h2", "WS1"), host("h3", "<b>|evil"), host("h4", "<b>|evil"))
     verdict = stored().logons(assets=assets).look(checks.host_names_are_unique)
     assert (verdict.passed, verdict.severity, count(verdict)) == (False, WARN, 2)
+    assert "get the owner" not in verdict.description, "some of them may get none"
     assert shown(verdict)[1:] == [r"| `<b>\x7cevil` | `h3, h4` |", "| `ws1` | `h1, h2` |"]
 
 
@@ -253,6 +254,25 @@ def test_assets_that_cannot_be_read(stored):
         assert (verdict.passed, verdict.severity, count(verdict)) == (False, WARN, broken)
         assert verdict.description.startswith(told)
         assert shown(verdict)[1] == f"{row} `its field x holds a dict` |"
+
+
+def test_a_window_without_any_event_is_told(stored):
+    nothing = {"matching": 0, "counted": 0}
+    verdict = stored().days(**{f"d{day}": nothing for day in range(1, 11)}).look(checks.no_gaps)
+    assert (verdict.passed, verdict.severity) == (False, WARN)
+    assert verdict.description.startswith("There are no logon events in the window")
+
+
+def test_an_inventory_that_lists_nothing_is_told(stored):
+    tables = stored().logons(assets=hosts(), people=users())
+    for look, kind in ((checks.hosts_are_readable, "host"), (checks.users_are_readable, "user")):
+        verdict = tables.look(look)
+        assert (verdict.passed, verdict.severity) == (False, WARN)
+        assert verdict.description.startswith(f"The inventory lists no {kind} asset; check platform.contract")
+
+
+def test_a_service_on_this_machine_needs_no_certificate(stored):
+    assert stored(url="http://127.0.0.1:9200").look(checks.search_certificate_is_verified).passed
 
 
 def test_assets_that_can_be_read_pass(well):

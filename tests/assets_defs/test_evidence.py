@@ -1,13 +1,13 @@
 """The assets of the evidence with a search service that gives what a test says."""
 
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 
 import dagster as dg
 import polars as pl
 import pytest
 
 from assets_defs.evidence import logon_assets, shares_asset
-from assets_defs.run import RANGE_END, RANGE_START, resource_keys, scan_resources
+from assets_defs.run import RANGE_END, RANGE_START, failure_message, resource_keys, scan_resources, today_of
 from ownership.windows import Window
 from resources.errors import ServiceError
 from resources.search.client import DayOfLogons
@@ -56,7 +56,7 @@ def fetch(tmp_path):
         keys = resource_keys(instance)
         given = dg.ResourceDefinition.hardcoded_resource(lambda: search)
         further = [shares_asset(instance)] if lookback_days else []
-        options = {"refetch": refetch, **({"lookback_days": lookback_days} if lookback_days else {})}
+        options = {"refetch": refetch, "lookback_days": lookback_days or len(days)}
         return dg.materialize(
             [logon_assets(instance), *further],
             resources={**scan_resources(instance, Tables(tmp_path, instance.slug)), keys.search: given},
@@ -77,6 +77,7 @@ def an_instance(**settings):
     secret = {"env": "UNUSED"}
     platform = {"url": "https://inventory", "email": "a@b", "password": secret, "tenant_id": "t"}
     base = {"name": "Small", "url": "https://search", "username": "reader", "password": secret, "sensor": "s"}
+    base["keep"] = {"evidence_days": 36_500}  # the days of these tests are long ago
     return Instance.model_validate({**base, "platform": platform, **settings})
 
 
@@ -87,7 +88,7 @@ def stored(tables):
 
 def message(result):
     (failure,) = result.get_step_failure_events()
-    return failure.step_failure_data.user_failure_data.description
+    return failure_message(failure.step_failure_data.error)
 
 
 def events(number):
@@ -177,14 +178,14 @@ def test_a_torn_day_that_the_index_no_longer_has_fails_the_run_until_it_is_mende
 
 
 @pytest.mark.parametrize("how", TORN)
-def test_a_torn_day_before_the_days_of_the_run_is_no_evidence(fetch, tables, how):
+def test_a_torn_day_before_the_days_of_the_run_is_fetched_again_where_it_is_evidence(fetch, tables, how):
     search = Search({day: events(3) for day in DAYS})
     assert fetch(search).success
-    assert fetch(search, DAYS[3:], lookback_days=5).success
     tear(tables, DAYS[1], how)
-    told = message(fetch(search, DAYS[3:], lookback_days=5))
-    assert told.startswith("1 of 5 days of the look-back window are incomplete, the first 2025-06-02: ")
-    assert told.endswith("materialize logon_counts over 2025-06-01 to 2025-06-05")
+    search.asked = []
+    assert fetch(search, DAYS[3:], lookback_days=5, refetch=True).success
+    assert search.asked == [DAYS[1], *DAYS[3:]], "what is not named is fetched where it lacks only"
+    assert stored(tables) == dict.fromkeys(DAYS, 3)
 
 
 def test_days_that_come_back_empty_keep_their_counts_under_the_same_settings_only(fetch, tables):
@@ -239,3 +240,27 @@ def test_each_day_tells_its_own_numbers_and_the_last_one_draws_the_window(fetch)
     assert told[drawn[0]]["events_fetched"] == 13
     shown = [event.partition for event in events if event.asset_key.path[-1] == "logon_counts"]
     assert shown[-1] == "2025-06-05"  # what the UI shows on the asset's page
+
+
+def test_a_day_that_is_not_kept_any_more_is_refused_in_words(fetch):
+    told = message(fetch(Search({}), keep={"evidence_days": 30}))
+    assert told.startswith("2025-06-01 is before the days that are kept, which begin on ")
+    assert "keep.evidence_days" in told
+    assert "--as-of" in told
+
+
+@pytest.mark.parametrize(
+    ("settings", "days"),
+    [
+        ({}, 400),
+        ({"keep": {"evidence_days": 90}}, 90),
+        ({"keep": {"evidence_days": 20}}, 29),  # a run of today looks at 30 days
+        ({"scan": {"first_day": str(datetime.now(UTC).date() - timedelta(days=5))}}, 5),
+    ],
+)
+def test_partitions_begin_where_evidence_is_kept_from(settings, days):
+    instance = an_instance(**{"keep": {}, **settings})
+    partitions = logon_assets(instance).partitions_def
+    assert partitions is not None
+    assert partitions.get_first_partition_key() == str(today_of(instance) - timedelta(days=days))
+    assert partitions.get_last_partition_key() == str(today_of(instance))

@@ -127,7 +127,9 @@ def test_days_are_drawn_and_those_listed_that_lack_events():
 
 
 def test_writes_tell_their_outcomes_and_what_the_inventory_holds_now():
-    found = writes_metadata(writes("written", "written", "failed", "owned_meanwhile"), DECISIONS)
+    found = writes_metadata(
+        writes("written", "written", "failed", "owned_meanwhile"), DECISIONS, may_write=True
+    )
     assert md(found["outcomes"]).splitlines()[2:] == [
         "| written | 2 |",
         "| failed | 1 |",
@@ -138,13 +140,13 @@ def test_writes_tell_their_outcomes_and_what_the_inventory_holds_now():
 
 
 def test_a_run_that_had_nothing_to_write_says_so():
-    found = writes_metadata(writes(), DECISIONS)
+    found = writes_metadata(writes(), DECISIONS, may_write=True)
     assert found["outcomes"] == "nothing to write"
     assert found["hosts_written"] == found["hosts_failed"] == 0  # so that the UI's plots have no holes
 
 
 def test_the_first_failures_and_conflicts_are_shown_whatever_they_hold():
-    found = writes_metadata(writes(*["failed"] * 10, "written"), DECISIONS)
+    found = writes_metadata(writes(*["failed"] * 10, "written"), DECISIONS, may_write=True)
     failures = md(found["first_failures"]).splitlines()
     assert failures[2] == r"| `h0` | failed | `said\n\x7cso\x7c` |"
     assert failures[-1] == "and 2 more"
@@ -153,7 +155,7 @@ def test_the_first_failures_and_conflicts_are_shown_whatever_they_hold():
 
 @pytest.mark.parametrize("name", ["alice", "bob", "zoe", "ws4"])
 def test_no_names_stand_in_what_a_run_tells_of_its_writes(name):
-    found = writes_metadata(writes("failed"), DECISIONS)
+    found = writes_metadata(writes("failed"), DECISIONS, may_write=True)
     assert not any(
         name in md(value) for value in found.values() if isinstance(value, dg.MarkdownMetadataValue)
     )
@@ -161,6 +163,6 @@ def test_no_names_stand_in_what_a_run_tells_of_its_writes(name):
 
 def test_a_run_without_fault_lists_none():
     agreed = DECISIONS.filter(action="agree")
-    found = writes_metadata(writes("written"), agreed)
+    found = writes_metadata(writes("written"), agreed, may_write=True)
     assert "first_failures" not in found
     assert "first_conflicts" not in found

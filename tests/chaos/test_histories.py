@@ -21,6 +21,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
+from assets_defs.record import RunRecord
 from assets_defs.run import ScanOptions, ScanRun
 from assets_defs.writing import apply_plan, store_plan, undo_run, write_planned
 from ownership.decisions import owner_decisions
@@ -295,9 +296,12 @@ class Histories(RuleBasedStateMachine):
                 instance=instance,
                 options=options,
                 run_id=run_id,
+                record=RunRecord(home.tables, run_id, tag=lambda _: None, log=LOG),
+                days_named=(),
                 window=WINDOW,
                 may_write=kind != "dry",
                 own_days=None,
+                plans=True,
                 tables=home.tables,
                 search=pytest.fail,
                 inventory=lambda: AssetInventory(instance, client),

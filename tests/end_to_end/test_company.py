@@ -116,15 +116,16 @@ def test_the_report_counts_decisions_writes_and_conflicts(company, first):
 def test_each_conflict_is_logged_with_host_and_both_owners(company, first):
     hosts = {host["id"]: host for host in company.hosts}
     conflicts = [row for row in company.truth if row.action == "conflict"]
-    assert len(conflicts) > 10
-    for row in conflicts:
-        existing = ",".join(owner_ids(hosts[row.host_id]))
-        line = f"Conflict: host {row.host_id} has owner {existing}, the evidence names {row.resolved_owner}"
-        assert line in first.ran.stderr
-        assert line in first.log
-    assert first.log.count("Conflict: ") == len(conflicts)
-    told = re.findall(r"^\d\d:\d\d:\d\d warning: Conflict: ", first.ran.stderr, re.MULTILINE)
-    assert len(told) == len(conflicts)
+    lines = {
+        f"Conflict: host {row.host_id} has owner {','.join(owner_ids(hosts[row.host_id]))}, "
+        f"the evidence names {row.resolved_owner}"
+        for row in conflicts
+    }
+    assert len(lines) > 10
+    assert [line for line in lines if line not in first.log] == []
+    told = re.findall(r"^\d\d:\d\d:\d\d warning: (Conflict: .*)", first.ran.stderr, re.MULTILINE)
+    assert len(told) == 10
+    assert set(told) < lines
 
 
 def test_a_second_run_agrees_and_writes_nothing(company, first, second):

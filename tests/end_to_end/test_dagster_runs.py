@@ -7,7 +7,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from assets_defs.run import PARTITION, RANGE_END, RANGE_START
+from assets_defs.run import PARTITION, RANGE_END, RANGE_START, failure_message
 from pipelines.dagster_home import dagster_instance
 from pipelines.definitions import build_definitions
 from resources.settings import load_instance
@@ -63,16 +63,42 @@ def test_the_schedule_leaves_settled_days_and_a_backfill_fetches_what_it_names(r
     assert {day for day in DAYS if third[day] > second[day]} == {DAYS[0]}
 
 
-def test_a_window_with_days_that_were_never_fetched_decides_nothing(recorded_stand, launched):
-    today = {RANGE_START: str(TODAY), RANGE_END: str(TODAY)}
-    result, _ = launched(tags=today, expect_success=False)
-    (failure,) = result.get_step_failure_events()
-    told = failure.step_failure_data.user_failure_data.description
+@pytest.mark.parametrize("tags", [{PARTITION: str(TODAY)}, {}], ids=["Latest", "no day named"])
+def test_the_first_run_of_all_tables_fetches_its_window_and_shows_each_day(recorded_stand, launched, tags):
+    """What "Materialize all…" launches for the latest day, on an empty home."""
+    _, recorded = launched(tags=tags)
+    assert recorded_stand.written() == WRITTEN
+    for key in LOGONS:
+        assert recorded.get_materialized_partitions(key) == {str(day) for day in DAYS}
+    first = fetched(recorded_stand)
+    assert set(first) == set(DAYS)
+
+    launched(tags=tags)
+    assert {day for day, at in fetched(recorded_stand).items() if at > first[day]} == set(DAYS[1:])
+
+
+def test_days_that_a_failed_run_has_stored_are_shown_by_the_next_one(recorded_stand, launched):
+    """Dagster knows nothing of what a failed step did; what is settled is not fetched again."""
+    _, recorded = launched(tags=RANGE)
+    for key in LOGONS:
+        recorded.wipe_assets([key])
+    before = fetched(recorded_stand)
+    launched(tags={PARTITION: str(TODAY)})
+    assert fetched(recorded_stand)[DAYS[0]] == before[DAYS[0]]
+    for key in LOGONS:
+        assert recorded.get_materialized_partitions(key) == {str(day) for day in DAYS}
+
+
+def test_shares_by_themselves_decide_nothing_with_days_that_were_never_fetched(recorded_stand, launched):
+    shares = [dg.AssetKey(["small", "host_user_shares"])]
+    launched(tags={PARTITION: str(TODAY)}, asset_selection=LOGONS)
+    assert set(fetched(recorded_stand)) == {TODAY}, "a run that only fetches, fetches what it names"
+    result, _ = launched(tags={PARTITION: str(TODAY)}, asset_selection=shares, expect_success=False)
+    (message,) = told(result)
     assert (
         f"3 of 4 days of the look-back window were never fetched with present settings, the first {DAYS[0]}"
-        in told
+        in message
     )
-    assert recorded_stand.written() == {}
 
 
 def test_single_days_may_be_fetched_one_after_another_before_a_run_decides(recorded_stand, launched):
@@ -86,10 +112,7 @@ def test_single_days_may_be_fetched_one_after_another_before_a_run_decides(recor
 
 
 def told(result):
-    return [
-        failure.step_failure_data.user_failure_data.description
-        for failure in result.get_step_failure_events()
-    ]
+    return [failure_message(failure.step_failure_data.error) for failure in result.get_step_failure_events()]
 
 
 def test_owner_writes_by_itself_writes_nothing_on_older_decisions(recorded_stand, launched):

@@ -420,7 +420,7 @@ def days_stored(stand):
 
 
 def runs_stored(stand):
-    return {path.name for path in (stand.tables.folder / "runs").iterdir()}
+    return {path.name for path in (stand.tables.folder / "runs").iterdir() if path.is_dir()}
 
 
 def grow_old(folder, *, days):

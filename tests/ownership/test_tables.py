@@ -9,7 +9,7 @@ from ownership.declaration import InvalidTableError, empty, polars_schema, valid
 from ownership.history import changed_decisions
 from ownership.matching import username_matches
 from ownership.rules import Rules
-from ownership.tables import TABLES, LogonCounts, LogonDays, OwnerDecisionsHistory, OwnerWrites
+from ownership.tables import TABLES, LogonCounts, LogonDays, OwnerDecisionsHistory, OwnerWrites, Runs
 from ownership.tuning.report import tuning_tables
 from tests.ownership.builders import (
     DAY,
@@ -50,6 +50,11 @@ VALID: dict[str, pl.DataFrame] = {
         empty(OwnerDecisionsHistory), DECISIONS, decided_at=NOW, run_id=RUN
     ),
     "owner_writes": plan(DECISIONS, PEOPLE, ASSETS),
+    "runs": pl.DataFrame(
+        [dict.fromkeys(polars_schema(Runs)) | {"run_id": RUN, "kind": "run", "status": "started",
+                                               "started_at": NOW, "options": "{}"}],
+        schema=polars_schema(Runs),
+    ),
     **tuning_tables(
         LOGONS, OWNED, PEOPLE, empty(OwnerWrites), decide(LOGONS, PEOPLE, OWNED),
         rules=Rules(), user_value_field="user_email", window=WINDOW, stored_days=30, last_settled=WINDOW.last,

@@ -9,7 +9,7 @@ import pytest
 
 from assets_defs.run import window_of
 from pipelines.definitions import build_definitions
-from pipelines.schedules import run_config, window_tags
+from pipelines.schedules import launch_tags, run_config
 from resources.inventory.client import no_progress
 from resources.search.source import DayOfLogons
 from resources.store.tables import Tables
@@ -96,7 +96,9 @@ def run(tmp_path):
         window = window_of(instance, LAST)
         with dg.DagsterInstance.ephemeral() as recorded:
             return definitions.resolve_job_def(instance.slug).execute_in_process(
-                instance=recorded, tags=window_tags(window), run_config=run_config(instance, refetch=False)
+                instance=recorded,
+                tags=launch_tags(instance, window, dry_run=False),
+                run_config=run_config(instance, refetch=False),
             )
 
     return run, Tables(tmp_path, instance.slug)

@@ -33,6 +33,8 @@ USERS = [
     {"id": "u-1", "user_email": "ann@corp.example", "directory_user_surname": "Ölmann", "badge": {"no": 7}},
     {"id": "u-2", "user_email": "ben@corp.example", "directory_user_surname": None},
 ]
+for _user in USERS:
+    _user["user_department"] = "Sales"
 READS = {
     ("GET", "/profile/me"),
     *(("POST", path) for path in ("/auth/login", "/auth/mfa", "/assets/list", "/assets/get")),
@@ -52,7 +54,12 @@ def search_service(engine):
     }
     agent, user = {"agent": {"name": "PC-1"}}, {"user": {"name": "ann"}}
     log_off = {**event, "event": {"code": "4634", "outcome": "success"}}
-    engine.load("logs-check", MAPPING, [event | agent | user, event | agent, event | user, log_off])
+    whole = [event | agent | user] * 18
+    engine.load("logs-check", MAPPING, [*whole, event | agent, event | user, log_off])
+    hosts = [{"host": {"name": f"PC-{number}"}} for number in range(4)]
+    engine.load("logs-check-lacking", MAPPING, [event | agent | user] * 8 + [event | agent] * 2)
+    collected = [event | agent | user | host for host in hosts]
+    engine.load("logs-check-collector", MAPPING, collected)
     properties = MAPPING["mappings"]["properties"] | {"user": {"properties": {"name": {"type": "text"}}}}
     text = {"mappings": {"properties": properties}}
     engine.load("logs-check-text", text, [event | agent | user])
@@ -151,9 +158,9 @@ def test_all_is_well(checked, search_service):
     assert status == 0
     ok = {
         "search": "reader may search logs-check",
-        "query": "matches 3 logon events",
-        "user_field": "user.name is in 2 of 3 logon events",
-        "hostname_field": "agent.name is in 2 of 3 logon events",
+        "query": "matches 20 logon events",
+        "user_field": "user.name is in 19 of 20 logon events",
+        "hostname_field": "agent.name is in 19 of 20 logon events",
         "log-in": "admin@corp.example is signed in, without a verification code",
         HOST_LIST: f"{LIST} lists 6 of tenant t-1; its first page is number 1 and holds 4, the most",
         "platform_hostname_field": "search_agent_name is on 4 of the first 4 hosts",
@@ -293,7 +300,7 @@ DEPARTMENT = "platform.contract.enrich_fields.user_department"
 
 @cases(
     ("pattern", {"index": "logs-check-no-*"}, "query", "found; there is no document at all", "check index"),
-    ("query", {"query": "event.code:9999"}, "query", "so no owner is found; 4 documents", "check query"),
+    ("query", {"query": "event.code:9999"}, "query", "so no owner is found; 21 documents", "check query"),
     ("certificate", {"ignore_ssl": True}, "ignore_ssl", "is on", "better set ca_file"),
     ("owner", {"platform_user_field": "owned_by"}, "platform_user_field", "has owned_by", "check the name"),
     ("department", {DEPARTMENT: "user_department"}, DEPARTMENT, "has user_department", "check the name"),
@@ -305,7 +312,46 @@ def test_what_does_not_stop_a_run_is_a_warning(checked, done, what, words):
     status, printed = checked(done)
     assert status == 0, printed
     assert told(printed, "warning", what, words), printed
-    assert "Nothing to fix, 1 warning." in printed
+    assert "No error, 1 warning." in printed
+    assert "Nothing to fix" not in printed
+
+
+SAME_NAME = [{**HOSTS[0], "id": f"h-{number}"} for number in range(2)]
+
+
+@pytest.mark.parametrize(
+    ("changes", "hosts", "users", "warned"),
+    [
+        ({"index": "logs-check-lacking"}, HOSTS, USERS, "user_field: user.name is in 8 of 10 logon events"),
+        ({}, SAME_NAME, USERS, "platform_hostname_field: 1 host names stand for several host assets"),
+        ({}, HOSTS, [*USERS, {**USERS[0], "id": "u-3"}], "1 account names or addresses stand for several"),
+        ({}, HOSTS, [*USERS, {"id": "u-3", "user_email": "x@y"}], "1 of the first 3 user assets have no"),
+    ],
+)
+def test_what_the_checks_of_a_run_warn_of_is_a_warning_before_it(
+    checked, inventory, changes, hosts, users, warned
+):
+    inventory.state.reset([ADMIN], hosts, users, TENANT)
+    status, printed = checked(changes)
+    assert status == 0, printed
+    assert warned in printed
+    assert "No error, 1 warning." in printed
+
+
+def test_names_that_stand_for_collectors_are_told_before_a_run_blocks(checked):
+    status, printed = checked({"index": "logs-check-collector"})
+    assert status == 1
+    assert (
+        "wrong hostname_field: 1 values of agent.name send for several hosts, 100% of the events" in printed
+    )
+
+
+def test_all_secrets_that_are_missing_are_named_at_once(instance_file):
+    path = instance_file({"password": {"env": "NOT_SET"}, "platform.password": {"env": "NOR_THIS"}})
+    with pytest.raises(
+        ConfigurationError, match=r"password: .* NOT_SET is not .*platform.password: .* NOR_THIS"
+    ):
+        check(path)
 
 
 def test_an_unreadable_host_is_a_warning_and_the_others_are_tried(checked, inventory):

@@ -14,6 +14,7 @@ from dagster._core.definitions.utils import DISALLOWED_NAMES
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from assets_defs.run import failure_message
 from ownership.tables import TABLES
 from pipelines.definitions import build_definitions
 from resources.settings import load_instances, slug_of
@@ -111,7 +112,7 @@ def test_a_broken_file_becomes_a_job_that_fails_with_its_message_beside_the_good
     }.items():
         result = found[name].execute_in_process(raise_on_error=False)
         (failure,) = result.get_step_failure_events()
-        message = failure.step_failure_data.user_failure_data.description
+        message = failure_message(failure.step_failure_data.error)
         assert words in message
         assert words in found[name].description
         assert f"{name}.yaml" in message
@@ -212,8 +213,8 @@ def test_a_tick_starts_one_run_over_the_look_back_window_and_is_off_until_switch
     # Half past midnight in Berlin, still the day before in UTC.
     tick = dg.build_schedule_context(scheduled_execution_time=datetime(2025, 6, 30, 22, 30, tzinfo=UTC))
     (request,) = schedule.evaluate_tick(tick).run_requests or []
-    assert request.tags["dagster/asset_partition_range_start"] == "2025-06-02"
-    assert request.tags["dagster/asset_partition_range_end"] == "2025-07-01"
+    assert request.tags["dagster/partition"] == "2025-07-01"
+    assert request.tags["asset_owners/window"] == "2025-06-02/2025-07-01"
     assert request.run_config == {"resources": {"head_office__scan": {"config": {"refetch": False}}}}
     assert dg.validate_run_config(jobs(definitions)["head_office"], request.run_config)
 
@@ -222,7 +223,7 @@ def test_a_tick_looks_no_further_back_than_the_first_day(instances):
     definitions = instances(one=content(scan={"first_day": "2025-06-29"}))
     tick = dg.build_schedule_context(scheduled_execution_time=datetime(2025, 6, 30, 5, tzinfo=UTC))
     (request,) = definitions.resolve_schedule_def("head_office").evaluate_tick(tick).run_requests or []
-    assert request.tags["dagster/asset_partition_range_start"] == "2025-06-29"
+    assert request.tags["asset_owners/window"] == "2025-06-29/2025-06-30"
 
 
 def test_runs_bear_the_sensor_that_runs_the_instance(instances):
@@ -283,7 +284,8 @@ def graph(definitions: dg.Definitions) -> dict[str, Any]:
 
 
 def test_the_graph_is_the_one_that_was_reviewed(instances, snapshot):
-    assert graph(instances(one=content())) == snapshot
+    since_first_day = content(keep={"evidence_days": 36_500})
+    assert graph(instances(one=since_first_day)) == snapshot
 
 
 def test_every_asset_and_every_column_is_described(instances):
@@ -325,3 +327,24 @@ def test_a_launchpad_offers_its_own_switches_and_a_dry_run_once(instances):
             continue
         assert len(dry) == 1, (name, dry)
         assert dry[0][0] == ("resources" if name == slug else "ops")
+
+
+def test_the_page_of_a_job_says_what_it_does_and_what_the_instance_has(instances):
+    definitions = instances(one=content(writes={"dry_run": True}))
+    described = jobs(definitions)["head_office"]
+    for words in (
+        "**First steps**",
+        "*Materialize all…*",
+        "*Open launchpad*",
+        "docs/operations.md",
+        "head_office__undo",
+    ):
+        assert words in described.description
+    assert "Runs only plan now: `writes.dry_run` is on" in described.description
+    facts = {name: value.value for name, value in described.metadata.items()}
+    assert facts["runs"] == "only plan (writes.dry_run is on)"
+    assert facts["search service"] == content()["url"]
+    assert facts["window"].startswith("30 days")
+    assert described.tags["asset_owners/instance"] == "Head office"
+    for job in jobs(definitions).values():
+        assert "SEARCH_PASSWORD" not in f"{job.description}{job.metadata}"

@@ -1,23 +1,14 @@
-"""The window of a run of the command line, and the days of it that are looked at."""
+"""The window of a run of the command line."""
 
 import os
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, datetime, timedelta
 from zoneinfo import ZoneInfo
 
-import dagster as dg
 import pytest
 
-from assets_defs.evidence import days_to_cover
-from assets_defs.run import RANGE_START, WINDOW_TAG
-from ownership.tables import LogonCounts, LogonDays
-from ownership.windows import Window, days_of
 from pipelines.cli.run import chosen_window
-from pipelines.schedules import scan_schedule
 from resources.errors import ConfigurationError
-from resources.search.source import extraction_fingerprint
 from resources.settings import Instance
-from resources.store.tables import Tables
-from tests.ownership.builders import table
 
 BERLIN = ZoneInfo("Europe/Berlin")
 
@@ -78,50 +69,6 @@ def test_a_day_that_cannot_be_looked_at_is_refused(as_of, words):
     with pytest.raises(ConfigurationError) as caught:
         chosen_window(instance(), as_of, None)
     assert words in str(caught.value)
-
-
-MIDNIGHT = {"lookback_days": 30, "schedule": "0 0 * * *"}
-JUNE = Window(date(2025, 6, 1), date(2025, 6, 30))
-
-
-@pytest.mark.parametrize(
-    ("missing", "fetched_at", "query", "first"),
-    [
-        ((), datetime(2025, 6, 30, 5, tzinfo=UTC), None, 28),  # 27 June ended three days before
-        ((), datetime(2025, 7, 30, tzinfo=UTC), None, 30),  # all are settled
-        ((12, 29), datetime(2025, 7, 30, tzinfo=UTC), None, 12),
-        ((), datetime(2025, 7, 30, tzinfo=UTC), "event.code: 4624", 1),
-        ((), datetime(2225, 7, 30, tzinfo=UTC), None, 1),  # of a clock that was wrong
-    ],
-)
-def test_a_run_looks_at_days_from_the_first_one_that_is_not_settled(
-    tmp_path, missing, fetched_at, query, first
-):
-    tables = Tables(tmp_path, "small")
-    assert days_to_cover(instance(), tables, JUNE) == JUNE
-    tables.prepare()
-    counted = {"matching": 1, "counted": 1, "lacking_user": 0, "lacking_host": 0}
-    pair = {"document_hostname": "pc", "document_username": "ann", "events": 1}
-    for day in days_of(JUNE):
-        row = {
-            "day": day,
-            "fetched_at": fetched_at,
-            "settings_fingerprint": extraction_fingerprint(instance()),
-        }
-        if day.day not in missing:
-            tables.write_day(table(LogonDays, counted | row), table(LogonCounts, {"day": day, **pair}))
-    now = instance().model_copy(update={"query": query} if query else {})
-    assert days_to_cover(now, tables, JUNE) == Window(date(2025, 6, first), JUNE.last)
-
-    schedule = scan_schedule(now.model_copy(update={"scan": now.scan.model_copy(update=MIDNIGHT)}), tables)
-    tick = dg.build_schedule_context(scheduled_execution_time=datetime(2025, 6, 30, 12, tzinfo=UTC))
-    (request,) = schedule.evaluate_tick(tick).run_requests or []
-    assert request.tags[RANGE_START] == f"2025-06-{first:02}", "the schedule leaves out the same days"
-    assert request.tags[WINDOW_TAG] == "2025-06-01/2025-06-30"
-
-    (tables.folder / "logon_counts" / "2025-06-02.parquet").unlink()
-    torn = Window(date(2025, 6, min(first, 2)), JUNE.last)
-    assert days_to_cover(now, tables, JUNE) == torn, "a day whose counts are gone is looked at again"
 
 
 @pytest.mark.timeout(60)

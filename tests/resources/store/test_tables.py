@@ -18,7 +18,7 @@ import polars as pl
 import pytest
 
 from ownership.declaration import InvalidTableError, Layout, empty, polars_schema
-from ownership.tables import TABLES, InventoryHosts, LogonDays, OwnerDecisions, OwnerWrites
+from ownership.tables import TABLES, InventoryHosts, LogonDays, OwnerDecisions, OwnerWrites, Runs
 from ownership.windows import Window, days_to_fetch
 from resources.errors import AssetOwnersError, ConfigurationError
 from resources.store import tables as module
@@ -535,11 +535,21 @@ def test_what_is_older_than_the_instance_keeps_is_deleted(tables):
     for run_id in ("old", "new"):
         tables.write("owner_writes", writes("a", "planned", run_id), run_id=run_id, publish=False)
         tables.append("owner_writes", writes("a", "written", run_id), run_id=run_id)
+        row = {"kind": "run", "status": "started", "started_at": LATER, "options": "{}", "run_id": run_id}
+        tables.append(
+            "runs",
+            pl.DataFrame([dict.fromkeys(polars_schema(Runs)) | row], schema=polars_schema(Runs)),
+            run_id=run_id,
+        )
     then = (LATER - timedelta(days=1)).timestamp()
-    for path in (tables.folder / "runs" / "old", tables.folder / "owner_writes" / "old.parquet"):
+    runs = tables.folder / "runs"
+    for path in (runs / "old", tables.folder / "owner_writes" / "old.parquet", runs / "old.parquet"):
         os.utime(path, (then, then))
+    os.utime(runs / "empty.parquet", (then, then))  # without it no view could be made
     days = [DAY + timedelta(days=number) for number in range(4)]
-    assert tables.delete_outdated(evidence_before=days[2], history_before=LATER) == 6
+    assert tables.delete_outdated(evidence_before=days[2], history_before=LATER) == 7
+    assert {path.name for path in runs.iterdir()} == {"empty.parquet", "new", "new.parquet"}
+    assert tables.all_runs("runs").collect()["run_id"].to_list() == ["new"]
     assert tables.logon_days(days, run_id=RUN)["day"].to_list() == days[2:]
     assert len(events(tables, days)) == 4
     assert [tables.has_run(run_id) for run_id in ("old", "new")] == [False, True]
@@ -569,12 +579,13 @@ def test_tables_are_their_owners_alone_or_a_groups_to_read(home, shared):
         for table, model in TABLES.items()
         if model.__layout__ is not Layout.SNAPSHOT
         for file in (tables.folder / table).iterdir()
+        if file.is_file()
     ]
     assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o640 if shared else 0o600}
     if shared:
         assert {file.stat().st_gid for file in files} == {group}
     assert stat.S_IMODE(tables.folder.stat().st_mode) == (0o750 if shared else 0o700)
-    assert stat.S_IMODE((tables.folder / "runs" / RUN).stat().st_mode) == 0o700
+    assert stat.S_IMODE((tables.folder / "runs" / RUN).stat().st_mode) == 0o700, "plans are not for readers"
 
 
 def test_of_those_who_come_at_once_one_has_the_tables(home):

@@ -1,0 +1,171 @@
+"""What a run tells of itself: its row in the table `runs`, and the tags by which an operator finds it.
+
+The row is stored when the first step begins, and again whenever a step knows more: a run that was killed
+stays `started`.
+"""
+
+import json
+import logging
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import polars as pl
+
+from ownership.declaration import polars_schema
+from ownership.tables import Runs
+from ownership.windows import Window
+from resources.store.tables import Tables
+
+KIND_TAG = "asset_owners/kind"
+RESULT_TAG = "asset_owners/result"
+
+
+class RunRecord:
+    """The row of one run.
+
+    Args:
+        tables: the instance's.
+        run_id: the run.
+        tag: gives the run tags.
+        log: hears when the row cannot be stored.
+    """
+
+    def __init__(
+        self, tables: Tables, run_id: str, *, tag: Callable[[Mapping[str, str]], None], log: logging.Logger
+    ) -> None:
+        self._tables = tables
+        self._run_id = run_id
+        self._tag = tag
+        self._log = log
+
+    def begin(
+        self,
+        kind: str,
+        *,
+        window: Window | None = None,
+        options: Mapping[str, Any] | None = None,
+        of_run: str | None = None,
+    ) -> bool:
+        """Store that the run has begun; tell whether this is its first step.
+
+        Args:
+            kind: as in `ownership.codes.KIND`.
+            window: the days that it looks at.
+            options: those chosen for this run.
+            of_run: the run whose plan it carries out, or whose writes it undoes.
+        """
+        with self._tables.changing("runs"):
+            if not self._row().is_empty():
+                return False
+            row = {
+                "run_id": self._run_id,
+                "kind": kind,
+                "status": "started",
+                "started_at": datetime.now(UTC),
+                "window_from": window and window.first,
+                "window_to": window and window.last,
+                "options": json.dumps(options or {}),
+                "of_run": of_run,
+            }
+            schema = polars_schema(Runs)
+            frame = pl.DataFrame([dict.fromkeys(schema.names()) | row], schema=schema)
+            self._tables.append("runs", frame, run_id=self._run_id)
+        self._tag({KIND_TAG: kind})
+        return True
+
+    def add(self, **found: Any) -> pl.DataFrame:
+        """Store what is known of the run by now, by column of `runs`; return its row."""
+        with self._tables.changing("runs"):
+            row = self._row()
+            if not row.is_empty():
+                schema = polars_schema(Runs)
+                row = row.with_columns(
+                    pl.lit(value, schema[name]).alias(name) for name, value in found.items()
+                )
+                self._tables.append("runs", row, run_id=self._run_id)
+        return row
+
+    def succeed(self) -> None:
+        """Store that the run has done what it was for, unless another step of it has failed."""
+        row = self._row()
+        if not row.is_empty() and row["status"].item() != "failed":
+            self._end("succeeded", None)
+
+    def fail(self, message: str) -> None:
+        """Store why the run failed; the first reason stays."""
+        try:
+            row = self._row()
+            if not row.is_empty() and row["status"].item() != "failed":
+                self._end("failed", message)
+        except Exception as error:  # noqa: BLE001  (what made the run fail matters more, and may be the same)
+            self._log.warning(f"The table runs does not tell how this run ended: {error}")
+
+    def _end(self, status: str, message: str | None) -> None:
+        row = self.add(
+            status=status,
+            ended_at=datetime.now(UTC),
+            message=message,
+            **_counts(self._row(), self._tables.run_writes(self._run_id)),
+        )
+        self._tag({RESULT_TAG: result_in_words(row.row(0, named=True))})
+
+    def _row(self) -> pl.DataFrame:
+        return self._tables.appended("runs", self._run_id)
+
+
+def _counts(row: pl.DataFrame, writes: pl.DataFrame) -> dict[str, int | None]:
+    """What became of the writes of a run, as columns of `runs`."""
+    if row["kind"].item() == "backfill":
+        return {}
+    by_outcome = dict(writes["outcome"].value_counts().iter_rows())
+    done = sum(by_outcome.get(outcome, 0) for outcome in ("written", "undone"))
+    failed = by_outcome.get("failed", 0)
+    before = row["owned_before"].item()
+    return {
+        "to_write": writes.height,
+        "written": done,
+        "failed": failed,
+        "left_alone": writes.height - done - failed - by_outcome.get("planned", 0),
+        "owned_after": None if before is None else before + _owners_gained(writes),
+    }
+
+
+def _owners_gained(writes: pl.DataFrame) -> int:
+    """How many more hosts have an owner after these writes than before."""
+    old, new = (pl.col(values).struct.field("owner") for values in ("old_values", "new_values"))
+    has_one = [(owner.fill_null("") != "").cast(pl.Int64).sum() for owner in (old, pl.coalesce(new, old))]
+    done = writes.filter(pl.col("outcome").is_in(["written", "undone"]))
+    return done.select(has_one[1] - has_one[0]).item()
+
+
+def result_in_words(row: Mapping[str, Any]) -> str:
+    """What came of a run, in a few words.
+
+    Args:
+        row: Of `runs`.
+    """
+    if row["status"] == "started":
+        return "running, or ended without a word"
+    counts = []
+    if row["kind"] == "backfill" and row["status"] == "succeeded":
+        counts.append(f"{(row['window_to'] - row['window_from']).days + 1:,} days")
+    if plans_only(row):
+        counts.append(f"{row['to_write'] or 0:,} to write")
+    elif row["to_write"] is not None:
+        counts.append(f"{row['written']:,} {'put back' if row['kind'] == 'undo' else 'written'}")
+    counts += [f"{row[name]:,} {name.replace('_', ' ')}" for name in ("failed", "left_alone") if row[name]]
+    if row["conflicts"]:
+        conflicts = f"{row['conflicts']:,} conflict{'s' * (row['conflicts'] != 1)}"
+        counts.append(f"{conflicts} ({row['new_conflicts'] or 0:,} new)")
+    failed = ["failed"] if row["status"] == "failed" else []
+    return ", ".join([*failed, *counts])
+
+
+def plans_only(row: Mapping[str, Any]) -> bool:
+    """Tell whether a run sends nothing.
+
+    Args:
+        row: Of `runs`.
+    """
+    return row["kind"] == "dry_run" or bool(json.loads(row["options"]).get("dry_run"))

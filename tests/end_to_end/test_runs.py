@@ -1,0 +1,180 @@
+"""What the runs of an instance tell of themselves: table `runs`, tags in the UI, `asset-owners runs`."""
+
+import json
+from datetime import timedelta
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from assets_defs.run import RANGE_END, RANGE_START
+from pipelines.dagster_home import dagster_instance
+from pipelines.definitions import build_definitions
+from resources.settings import load_instance
+from tests.end_to_end.stand import HOSTS, TODAY, USERS
+
+COUNTS = (
+    "hosts",
+    "to_write",
+    "written",
+    "failed",
+    "left_alone",
+    "conflicts",
+    "new_conflicts",
+    "owned_before",
+    "owned_after",
+)
+
+
+def row_of(stand, run_id):
+    return stand.tables.appended("runs", run_id).row(0, named=True)
+
+
+def counts_of(stand, run_id):
+    row = row_of(stand, run_id)
+    return tuple(row[name] for name in COUNTS)
+
+
+def run_ids(stand):
+    return stand.tables.all_runs("runs").collect().sort("started_at")["run_id"].to_list()
+
+
+def tags_of(stand, run_id):
+    with dagster_instance(stand.home) as recorded:
+        run = recorded.get_run_by_id(run_id)
+    assert run is not None
+    return run.tags
+
+
+def events_of(stand, ran) -> list[Any]:
+    with dagster_instance(stand.home) as recorded:
+        records = recorded.all_logs(ran.report["run_id"])
+    return [record.dagster_event for record in records if record.dagster_event]
+
+
+def test_dry_run_run_and_undo_tell_what_came_of_them(recorded_stand):
+    stand = recorded_stand
+    planned = stand.run(None, "--dry-run", "--no-enrich").report["run_id"]
+    wrote = stand.run().report["run_id"]
+    again = stand.run().report["run_id"]
+    assert stand.call("undo", "--instance", stand.instance_file(), wrote).exit_code == 0
+    undone = run_ids(stand)[-1]
+    listed = {row["run_id"]: row for row in stand.tables.all_runs("runs").collect().to_dicts()}
+    assert {(listed[run]["kind"], listed[run]["status"], listed[run]["of_run"]) for run in listed} == {
+        ("dry_run", "succeeded", None),
+        ("run", "succeeded", None),
+        ("undo", "succeeded", wrote),
+    }
+    assert json.loads(listed[planned]["options"]) == {"dry_run": True, "enrich": False}
+    assert json.loads(listed[wrote]["options"]) == {}
+    assert counts_of(stand, planned) == (4, 2, 0, 0, 0, 1, 1, 1, 1)
+    assert counts_of(stand, wrote) == (4, 2, 2, 0, 0, 1, 1, 1, 3)
+    assert counts_of(stand, again) == (4, 0, 0, 0, 0, 1, 0, 3, 3), "its conflict is not new any more"
+    assert counts_of(stand, undone) == (4, 2, 2, 0, 0, None, None, 3, 1)
+    assert (listed[wrote]["window_from"], listed[wrote]["window_to"]) == (TODAY - timedelta(days=3), TODAY)
+    assert listed[wrote]["ended_at"] >= listed[wrote]["started_at"]
+    results = {run: tags_of(stand, run)["asset_owners/result"] for run in (planned, wrote, again, undone)}
+    assert results == {
+        planned: "2 to write, 1 conflict (1 new)",
+        wrote: "2 written, 1 conflict (1 new)",
+        again: "0 written, 1 conflict (0 new)",
+        undone: "2 put back",
+    }
+    assert tags_of(stand, planned)["asset_owners/kind"] == "dry_run"
+
+    shown = stand.call("runs", "--instance", stand.instance_file(), "--limit", "3")
+    assert shown.exit_code == 0
+    heading, *lines = shown.stdout.splitlines()
+    assert heading.split() == ["run", "kind", "started", "(UTC)", "took", "days,", "or", "run", "result"]
+    assert [line[:8] for line in lines] == [run[:8] for run in (undone, again, wrote)], "the newest first"
+    assert "undo" in lines[0]
+    assert wrote[:8] in lines[0]
+    as_json = json.loads(stand.call("runs", "--instance", stand.instance_file(), "--json").stdout)
+    assert [row["run_id"] for row in as_json] == [undone, again, wrote, planned]
+    assert as_json[-1]["options"] == {"dry_run": True, "enrich": False}
+
+
+def test_what_ends_a_run_is_told_with_what_it_had_done_by_then(recorded_stand):
+    """A limit, a service that refuses, an instance file that names no index."""
+    stand = recorded_stand
+    ran = stand.run({"writes": {"max_writes": 1}})
+    row = row_of(stand, ran.report["run_id"])
+    assert (row["status"], row["to_write"], row["written"], row["left_alone"]) == ("failed", 2, 0, 0)
+    assert row["message"] == ran.report["error"]
+    assert tags_of(stand, ran.report["run_id"])["asset_owners/result"].startswith("failed, 0 written")
+
+    ran = stand.run({"index": "no-such-index"})
+    row = row_of(stand, ran.report["run_id"])
+    assert (row["kind"], row["status"], row["hosts"]) == ("run", "failed", None)
+    assert row["message"] in ran.report["error"]
+    shown = stand.call("runs", "--instance", stand.instance_file()).stdout
+    assert "failed" in shown
+    assert "no-such-index" in shown.replace("\n", "")
+
+
+def test_a_home_without_a_run_says_so(stand):
+    with pytest.raises(Exception, match="has no runs yet; run it first: asset-owners run --instance"):
+        stand.call("runs", "--instance", stand.instance_file())
+
+
+def test_a_step_that_fails_with_a_message_shows_no_stack_trace(recorded_stand):
+    """Dagster's UI shows the stack of an error, and of its cause where the error is the step's own."""
+    ran = recorded_stand.run({"index": "no-such-index"})
+    (failure,) = (
+        event.step_failure_data for event in events_of(recorded_stand, ran) if event.is_step_failure
+    )
+    assert "no-such-index" in failure.error.message
+    assert failure.error_source.value == "USER_CODE_ERROR", "the stack of the outer error is left out"
+    assert (failure.error.cause.stack, failure.error.cause.cause) == ([], None)
+    assert 'File "' not in failure.error_display_string
+    assert "Not executing" not in ran.stderr
+
+
+def test_dry_and_real_runs_look_different_where_writes_are_shown(recorded_stand):
+    dry, real = recorded_stand.run(None, "--dry-run"), recorded_stand.run()
+    assert "Dry run: nothing is sent to the inventory\n" in dry.stderr
+    assert f"Owners are written to {recorded_stand.inventory.url}" in real.stderr
+    again = recorded_stand.run()
+    told = []
+    for ran in (dry, real, again):
+        (metadata,) = (
+            event.step_materialization_data.materialization.metadata
+            for event in events_of(recorded_stand, ran)
+            if event.is_step_materialization and event.asset_key.path[-1] == "owner_writes"
+        )
+        told.append(
+            tuple(metadata[name].value for name in ("result", "dagster/row_count", "rows_of_this_run"))
+        )
+    assert told == [
+        ("Dry run: nothing is sent, 2 hosts to write", 0, 2),
+        ("2 hosts written", 2, 2),
+        ("0 hosts written", 2, 0),
+    ]
+
+
+def test_only_new_conflicts_warn_and_the_first_ten_of_them(stand):
+    """The run's log keeps all of them."""
+    taken = [{**HOSTS[2], "id": f"taken-{number}"} for number in range(11)]
+    stand.begin([*HOSTS, *taken], USERS)
+    first = stand.run()
+    assert len([line for line in first.stderr.splitlines() if "warning: Conflict: " in line]) == 10
+    assert '2 more are new; all: asset-owners sql "FROM conflicts"' in first.stderr
+    second = stand.run()
+    assert "Conflict: " not in second.stderr
+    assert '12 were there in the last run, too; all: asset-owners sql "FROM conflicts"' in second.stderr
+
+
+def test_a_backfill_is_told_from_a_run(recorded_stand):
+    instance = load_instance(recorded_stand.instance_file())
+    span = {RANGE_START: str(TODAY - timedelta(days=1)), RANGE_END: str(TODAY)}
+    with dagster_instance(recorded_stand.home) as recorded:
+        job = build_definitions([instance], recorded_stand.home).resolve_job_def(instance.slug)
+        selected = [dg.AssetKey(["small", table]) for table in ("logon_counts", "logon_days")]
+        result = job.execute_in_process(instance=recorded, tags=span, asset_selection=selected)
+    row = row_of(recorded_stand, result.run_id)
+    assert (row["kind"], row["status"], row["window_from"]) == (
+        "backfill",
+        "succeeded",
+        TODAY - timedelta(days=1),
+    )
+    assert tags_of(recorded_stand, result.run_id)["asset_owners/result"] == "2 days"
