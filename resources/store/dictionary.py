@@ -68,7 +68,7 @@ def _codes() -> Iterator[str]:
 
 
 def _headings() -> dict[str, dict[str, str]]:
-    """The values of each column that holds codes; a column that holds others elsewhere is told with its table."""
+    """The values of columns that hold codes; a column that holds others elsewhere is told with its table."""
     meanings: dict[str, dict[str, str]] = {}
     for table, model in TABLES.items():
         for column, codes in column_codes(model).items():

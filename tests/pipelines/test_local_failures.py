@@ -20,8 +20,8 @@ def error_of(ended):
     status, out, err = ended
     assert status == 1, err
     assert "Traceback" not in err
-    assert err.startswith("asset-owners: ")
-    error = err.removeprefix("asset-owners: ").strip()
+    _, program, error = f"\n{err.strip()}".partition("\nasset-owners: ")
+    assert program
     assert not out or json.loads(out.splitlines()[-1])["error"] == error
     return error
 
