@@ -13,7 +13,7 @@ from assets_defs.run import as_dagster_failure, resource_keys
 from assets_defs.specs import asset_arguments, asset_key, source_keys, table_metadata
 from ownership.tuning.accuracy import HOLDOUT_DAYS
 from ownership.tuning.backtest import WINDOWS
-from ownership.tuning.report import tuning_tables
+from ownership.tuning.report import Inputs, tuning_tables
 from ownership.windows import Window, is_settled
 from resources.errors import AssetOwnersError
 from resources.settings import Instance, named
@@ -63,7 +63,19 @@ def tuned(instance: Instance, tables: Tables) -> dict[str, pl.DataFrame]:
         AssetOwnersError: no run has decided anything yet.
     """
     run_id = tables.last_unpublished_run()
-    tables = tables if run_id is None else tables.view(run_id)
+    return tuning_tables(stored_inputs(instance, tables if run_id is None else tables.view(run_id)))
+
+
+def stored_inputs(instance: Instance, tables: Tables) -> Inputs:
+    """Gather what tuning rests on.
+
+    Args:
+        instance: whose tables they are.
+        tables: as they are published, or as a run saw them.
+
+    Raises:
+        AssetOwnersError: no run has decided anything yet.
+    """
     decisions = tables.read("owner_decisions").collect()
     if decisions.is_empty():
         raise AssetOwnersError(
@@ -72,27 +84,27 @@ def tuned(instance: Instance, tables: Tables) -> dict[str, pl.DataFrame]:
     window = Window(*decisions.select("window_from", "window_to").row(0))
     longest = max(*WINDOWS, window.days) + HOLDOUT_DAYS
     earliest = Window(window.last - timedelta(days=longest - 1), window.last)
-    stored = tables.logon_days(earliest, run_id=run_id)
-    return tuning_tables(
-        tables.logon_counts(earliest, run_id=run_id),
-        tables.read("inventory_hosts").collect(),
-        tables.read("inventory_users").collect(),
-        tables.writes().filter(pl.col("target") == instance.target).collect(),
-        decisions,
+    days = tables.logon_days(earliest, run_id=tables.viewed)
+    return Inputs(
+        counts=tables.logon_counts(earliest, run_id=tables.viewed),
+        hosts=tables.read("inventory_hosts").collect(),
+        users=tables.read("inventory_users").collect(),
+        writes=tables.writes().filter(pl.col("target") == instance.target).collect(),
+        decisions=decisions,
         rules=instance.rules.as_rules(),
         user_value_field=instance.platform_user_value_field,
         window=window,
-        stored_days=_days_to(window.last, stored),
-        last_settled=_last_settled(instance, stored, datetime.now(UTC)),
+        stored_days=_days_to(window.last, days),
+        last_settled=_last_settled(instance, days, window.last),
     )
 
 
-def _last_settled(instance: Instance, stored: pl.DataFrame, now: datetime) -> date:
-    """The last stored day that was settled when it was fetched; the last stored one where none was."""
+def _last_settled(instance: Instance, stored: pl.DataFrame, last: date) -> date:
+    """The last day that was settled when it was fetched; where none was, the last one at all."""
     timezone, late_days = instance.scan.timezone, instance.scan.late_days
-    days = stored.select("day", "fetched_at").rows()
+    days, now = stored.select("day", "fetched_at").rows(), datetime.now(UTC)
     settled = [day for day, at in days if is_settled(day, at, now, timezone=timezone, late_days=late_days)]
-    return max(settled or [day for day, _ in days])
+    return max(settled or [day for day, _ in days], default=last)
 
 
 def _days_to(last: date, stored: pl.DataFrame) -> int:

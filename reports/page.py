@@ -52,6 +52,7 @@ def report_page(
     writes: pl.DataFrame,
     all_writes: pl.LazyFrame,
     coverage: pl.DataFrame,
+    how_sure: Sequence[str],
     made_at: datetime,
 ) -> str:
     """Make the page.
@@ -68,6 +69,7 @@ def report_page(
         writes: Rows of `owner_writes` of the run.
         all_writes: Rows of `owner_writes` of all runs.
         coverage: Rows of the view `coverage`.
+        how_sure: Sentences on how many of the owners decided on would be wrong.
         made_at: The instant that the page bears.
 
     Returns:
@@ -104,6 +106,7 @@ def report_page(
         instance=instance,
         run=run,
         made_at=made_at,
+        how_sure=how_sure,
         policy=f"default-src 'none'; script-src {_sources(vega, own)}; style-src {_sources(style)}",
         vega=vega,
         own=own,

@@ -44,7 +44,12 @@ def planned_hosts(writes: pl.DataFrame, users: pl.DataFrame) -> list[dict[str, s
 
 
 def plan_in_words(
-    hosts: Sequence[Mapping[str, str | None]], *, puts_back: bool, carry_out: str, see_all: str
+    hosts: Sequence[Mapping[str, str | None]],
+    *,
+    puts_back: bool,
+    carry_out: str,
+    see_all: str,
+    sure: Sequence[str] = (),
 ) -> str:
     """Tell what is planned: the first hosts, a summary, and the commands that go on from there.
 
@@ -53,6 +58,7 @@ def plan_in_words(
         puts_back: Whether earlier writes are put back.
         carry_out: The command that carries the plan out.
         see_all: The command that shows all hosts.
+        sure: Sentences on how many of the owners would be wrong.
     """
     if not hosts:
         return f"Plan: nothing to {'put back' if puts_back else 'write'}."
@@ -67,6 +73,7 @@ def plan_in_words(
         lines.append(f"  and {len(hosts) - SHOWN_HOSTS:,} more; all of them: {see_all}")
     lines += [
         f"{_summary(hosts, puts_back=puts_back)} Nothing was written.",
+        *sure,
         "To carry it out:",
         f"    {carry_out}",
     ]

@@ -4,8 +4,11 @@ from typing import Any
 
 import polars as pl
 
+from assets_defs.tuning import stored_inputs
 from ownership.plan import limit_exceeded
+from ownership.tuning.report import present_line
 from reports.plan import plan_in_words, planned_hosts
+from reports.tuning import in_one_sentence, reason
 from resources.settings import Instance, command_line
 from resources.store.tables import Tables, short_run_id
 
@@ -37,12 +40,28 @@ def told_plan(
     """
     allow = ["--allow-writes", str(len(hosts))] if too_large(instance, tables, run_id, hosts) else []
     see_all = command_line(instance, "sql", "--run", short_run_id(run_id), "FROM write_history")
+    own = hosts and command == "apply" and tables.holds("owner_decisions", run_id)
+    sure = how_sure(instance, tables.view(run_id)) if own else []
     return plan_in_words(
         hosts,
+        sure=sure,
         puts_back=command == "undo",
         carry_out=command_line(instance, command, short_run_id(about), *allow),
         see_all=f"{see_all} (or --json)",
     )
+
+
+def how_sure(instance: Instance, tables: Tables) -> list[str]:
+    """Tell how many of the owners that a run decided on would be wrong; nothing where it decided nothing.
+
+    Args:
+        instance: whose run it is.
+        tables: as the run saw them.
+    """
+    if tables.read("owner_decisions").head(1).collect().is_empty():
+        return []
+    line = present_line(stored_inputs(instance, tables))
+    return [in_one_sentence(line), reason(line)]
 
 
 def too_large(instance: Instance, tables: Tables, run_id: str, hosts: list[dict[str, Any]]) -> bool:

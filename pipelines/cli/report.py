@@ -10,6 +10,7 @@ from ownership.coverage import events_by_day
 from ownership.history import changes_of
 from ownership.names import printable
 from ownership.windows import Window, days_of
+from pipelines.cli.plans import how_sure
 from pipelines.cli.stored import stored_tables
 from reports.exports import decisions_csv, decisions_json
 from resources.errors import ConfigurationError
@@ -71,6 +72,7 @@ def _page(instance: Instance, tables: Tables, decisions: pl.DataFrame) -> str:
         writes=tables.run_writes(run_id),
         all_writes=tables.writes(),
         coverage=view_rows(tables.folder, "coverage"),
+        how_sure=how_sure(instance, tables),
         made_at=datetime.now(UTC),
     )
 

@@ -10,7 +10,7 @@ from ownership.history import changed_decisions
 from ownership.matching import username_matches
 from ownership.rules import Rules
 from ownership.tables import TABLES, LogonCounts, LogonDays, OwnerDecisionsHistory, OwnerWrites, Runs
-from ownership.tuning.report import tuning_tables
+from ownership.tuning.report import Inputs, tuning_tables
 from tests.ownership.builders import (
     DAY,
     NOW,
@@ -56,8 +56,11 @@ VALID: dict[str, pl.DataFrame] = {
         schema=polars_schema(Runs),
     ),
     **tuning_tables(
-        LOGONS, OWNED, PEOPLE, empty(OwnerWrites), decide(LOGONS, PEOPLE, OWNED),
-        rules=Rules(), user_value_field="user_email", window=WINDOW, stored_days=30, last_settled=WINDOW.last,
+        Inputs(
+            counts=LOGONS, hosts=OWNED, users=PEOPLE, writes=empty(OwnerWrites), rules=Rules(), window=WINDOW,
+            decisions=decide(LOGONS, PEOPLE, OWNED), user_value_field="user_email",
+            stored_days=30, last_settled=WINDOW.last,
+        )
     ),
 }  # fmt: skip
 

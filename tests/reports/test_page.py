@@ -60,6 +60,7 @@ ASSETS = hosts(
 )
 
 
+HOW_SURE = ["At more than 60%, 3 owners would be written.", "Compared with <nobody>."]
 COVERAGE = pl.DataFrame(
     {
         "day": [FIRST_DAY, FIRST_DAY + timedelta(days=29)],
@@ -108,6 +109,7 @@ def report(
         writes=writes,
         all_writes=writes.filter(pl.col("outcome") != "planned").lazy(),
         coverage=coverage,
+        how_sure=HOW_SURE,
         made_at=NOW,
     )
 
@@ -335,6 +337,11 @@ def opened(browser, tmp_path):
 
 def column(page, section, number):
     return page.locator(f"#{section} tbody tr:visible td:nth-child({number})").all_inner_texts()
+
+
+def test_it_says_how_sure_the_owners_are(opened):
+    told = opened(report()).locator("#how-sure").inner_text()
+    assert told == "At more than 60%, 3 owners would be written. Compared with <nobody>."
 
 
 def test_tables_are_sorted_by_a_click(opened):

@@ -24,6 +24,11 @@ def test_a_plan_shows_what_each_host_had_and_gets_and_ends_with_the_command():
     ]
 
 
+def test_how_sure_the_owners_are_stands_before_the_command():
+    told = plan_in_words(planned(host("h1", "ws1")), puts_back=False, sure=["About 1 is wrong."], **COMMANDS)
+    assert told.endswith("Nothing was written.\nAbout 1 is wrong.\nTo carry it out:\n    CARRY OUT")
+
+
 def test_of_a_long_plan_the_first_hosts_are_shown_and_how_to_see_all():
     found = planned(*(host(f"h{number:04}", f"ws{number:04}") for number in range(1200)))
     lines = plan_in_words(found, puts_back=False, **COMMANDS).splitlines()
