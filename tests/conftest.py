@@ -17,8 +17,11 @@ from sandbox.engine import Engine
 
 settings.register_profile("thorough", max_examples=1_000)  # of `make chaos`; see `tests.examples`
 
-SLOW_FOLDERS = {"bench", "chaos", "end_to_end"}
-SLOW_FILES = {"test_checks.py", "test_engine.py", "test_evidence.py", "test_object_store.py", "test_stand.py"}
+SLOW_FOLDERS = {"bench", "chaos", "end_to_end", "pipelines", "store"}
+SLOW_FILES = {
+    *("test_checks.py", "test_client.py", "test_company.py", "test_cookbook.py", "test_engine.py"),
+    *("test_engine_files.py", "test_evidence.py", "test_stand.py", "test_writer.py"),
+}
 SLOW_FIXTURES = {"_s3_service", "browser", "engine"}
 LONGEST = (
     "test_dagster_ui.py",

@@ -267,7 +267,7 @@ def test_a_dry_run_from_the_launchpad_plans_and_changes_nothing(dagster, dry_run
     planned = dagster.tables.of_run("owner_writes", dry_run["runId"])
     assert planned.height > 0
     assert set(planned["outcome"]) == {"planned"}
-    assert "Nothing is written: this is a dry run" in dagster.said(dry_run["runId"])
+    assert "Dry run: nothing is sent to the inventory" in dagster.said(dry_run["runId"])
     assert dagster.stand.written() == {}
     assert not dagster.tables.read("owner_decisions", run_id="none").collect().height
 
@@ -457,7 +457,7 @@ def test_the_launchpad_has_defaults_and_help_for_each_option(page, picture):
 
 
 CHECKS = {
-    "logon_counts": {"search_certificate_is_verified": "The certificate is checked"},
+    "logon_counts": {"search_certificate_is_verified": "The service is on this machine"},
     "logon_days": {
         "days_are_fresh": "Each day of the window was fetched",
         "documents_carry_both_fields": "On no day of the window do more than 10% of the documents lack",

@@ -102,7 +102,7 @@ class FirstTries:
 def evidence(folder):
     """What the tables say; when and by which run, and the owners that a run has written, left out."""
     tables = {}
-    for table in TABLES.keys() - {"inventory_hosts", "owner_decisions_history", "owner_writes"}:
+    for table in TABLES.keys() - {"inventory_hosts", "owner_decisions_history", "owner_writes", "runs"}:
         files = folder / table / "*.parquet" if (folder / table).is_dir() else folder / f"{table}.parquet"
         frame = pl.read_parquet(files)
         tables[table] = sorted(map(str, frame.drop(OF_THE_RUN & set(frame.columns)).rows()))

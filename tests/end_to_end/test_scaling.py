@@ -80,7 +80,7 @@ def test_a_run_with_tables_in_an_object_store_leaves_the_same_tables(stand, good
     assert ran.status == 0, ran.stderr
     assert stand.written() == WRITTEN
     tables = tables_of(load_instance(stand.instance_file()))
-    for table in TABLES:
+    for table in TABLES.keys() - {"runs"}:
         assert rows(tables, table) == rows(good_tables, table), table
     assert list(stand.home.rglob("*.parquet")) == []
 

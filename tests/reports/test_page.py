@@ -501,6 +501,7 @@ def test_an_account_that_may_be_several_people_leads_to_them_and_back(opened):
     assert page.url.endswith("#account=kim")
     page.locator("#person").get_by_role("link", name="kim").first.click()
     assert page.url.endswith("#person=u3")
+    expect(page.locator("#person").get_by_role("link", name="kim")).to_have_count(1)
     page.locator("#person").get_by_role("link", name="kim").click()
     assert "may be any of these" in page.locator("#person").inner_text()
     assert person_rows(page, "Logs on to") == ["pc-6"]
