@@ -107,7 +107,7 @@ def test_a_dry_run_shows_its_plan_and_the_command_that_carries_it_out(stand):
         "  pc-2 (h-2)  owner none -> bob@corp.example (17)",
         "Plan: 2 owners to write, 1 department and 1 criticality to change with them. Nothing was written.",
         (
-            "At more than 60% over 30 days, 2 owners would be written, and how many of them would be wrong "
+            "At more than 60% over 4 days, 2 owners would be written, and how many of them would be wrong "
             "cannot be said."
         ),
         "Fewer than 30 hosts could be compared, with owners set by hand (1) or with later logons (0).",
