@@ -121,7 +121,7 @@ ASSETS = hosts(
 )
 
 
-@examples(60)
+@examples(20)
 @given(
     logons=st.lists(logon, max_size=25, unique_by=lambda row: (row[0], row[1], row[3])),
     threshold=st.sampled_from([50, 60, 75]),
