@@ -65,15 +65,21 @@ def as_values(line: Mapping[str, Any]) -> dict[str, Any]:
     return {**values, "wrong": wrong if line["wrong_measure"] else None}
 
 
-def in_one_sentence(line: Mapping[str, Any]) -> str:
-    """Tell how many owners the settings of a line would write, and how many of them would be wrong."""
+def in_one_sentence(line: Mapping[str, Any], *, done: bool = False) -> str:
+    """Tell how many owners the settings of a line would write, and how many of them would be wrong.
+
+    Args:
+        line: Of `threshold_backtest`.
+        done: Whether a run with these settings was allowed to write.
+    """
     settings = [f"more than {line['threshold_percent']}% over {line['window_days']} days"]
     if line["min_events"] > 1:
         settings.append(f"at least {line['min_events']} logons")
     if line["min_active_days"] > 1:
         settings.append(f"at least {line['min_active_days']} active days")
     asked = settings[0] + ("" if len(settings) == 1 else " and " + " and ".join(settings[1:]))
-    return f"At {asked}, {line['to_write']:,} owners would be written, {_wrong(line)}."
+    verb = "were to be" if done else "would be"
+    return f"At {asked}, {line['to_write']:,} owners {verb} written, {_wrong(line, done=done)}."
 
 
 def reason(line: Mapping[str, Any]) -> str:
@@ -160,8 +166,8 @@ def _as_yaml(now: Mapping[str, Any], best: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def _wrong(line: Mapping[str, Any]) -> str:
+def _wrong(line: Mapping[str, Any], *, done: bool) -> str:
     if line["wrong_measure"] is None:
-        return "and how many of them would be wrong cannot be said"
+        return f"and how many of them {'are' if done else 'would be'} wrong cannot be said"
     estimate, low, high = (round(line[name]) for name in ("wrong", "wrong_low", "wrong_high"))
     return f"about {estimate:,} of them wrong ({low:,} to {high:,})"

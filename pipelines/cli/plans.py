@@ -51,17 +51,18 @@ def told_plan(
     )
 
 
-def how_sure(instance: Instance, tables: Tables) -> list[str]:
+def how_sure(instance: Instance, tables: Tables, *, done: bool = False) -> list[str]:
     """Tell how many of the owners that a run decided on would be wrong; nothing where it decided nothing.
 
     Args:
         instance: whose run it is.
         tables: as the run saw them.
+        done: whether it was allowed to write.
     """
     if tables.read("owner_decisions").head(1).collect().is_empty():
         return []
     line = present_line(stored_inputs(instance, tables))
-    return [in_one_sentence(line), reason(line)]
+    return [in_one_sentence(line, done=done), reason(line)]
 
 
 def too_large(instance: Instance, tables: Tables, run_id: str, hosts: list[dict[str, Any]]) -> bool:

@@ -60,6 +60,7 @@ def _page(instance: Instance, tables: Tables, decisions: pl.DataFrame) -> str:
     from reports.page import report_page  # noqa: PLC0415  (the plotting library takes a second to load)
 
     run_id, days = _run(decisions)
+    writes = tables.run_writes(run_id)
     return report_page(
         instance=instance.name,
         decisions=decisions,
@@ -69,10 +70,10 @@ def _page(instance: Instance, tables: Tables, decisions: pl.DataFrame) -> str:
         users=tables.read("inventory_users").collect(),
         days=events_by_day(days, tables.logon_days(days, run_id=run_id), timezone=instance.scan.timezone),
         changes=changes_of(tables.all_runs("owner_decisions_history"), run_id),
-        writes=tables.run_writes(run_id),
+        writes=writes,
         all_writes=tables.writes(),
         coverage=view_rows(tables.folder, "coverage"),
-        how_sure=how_sure(instance, tables),
+        how_sure=how_sure(instance, tables, done=writes.filter(outcome="planned").is_empty()),
         made_at=datetime.now(UTC),
     )
 
