@@ -6,11 +6,13 @@ from typing import Any
 
 import polars as pl
 
+from ownership.codes import OUTCOME
 from ownership.names import printable
 from pipelines.cli.errors import print_error
 from pipelines.cli.plans import hosts_of_plan, told_plan, too_large
 from pipelines.cli.run import NO_OVERRIDES, Overrides, errors, execute, require_secrets
 from pipelines.cli.stored import tables_of
+from reports.summary import writes_in_words
 from resources.errors import ConfigurationError
 from resources.settings import Instance, load_instance, named
 
@@ -115,10 +117,11 @@ def _object(
 
 
 def _print(writes: pl.DataFrame, instance: Instance, run_id: str) -> None:
-    """Print the outcomes, and each host that was left alone."""
+    """Print what became of the writes, and each host that was left alone, with the reason."""
     print(f"{printable(instance.name)}: run {run_id}")
-    for outcome, count in writes["outcome"].value_counts().sort("outcome").iter_rows():
-        print(f"{count:>8}  {outcome}")
+    outcomes = writes["outcome"].value_counts().sort("outcome")
+    for line in writes_in_words(dict(outcomes.iter_rows())):
+        print(line)
     left_alone = writes.filter(~pl.col("outcome").is_in(DONE))
     for row in left_alone.iter_rows(named=True):
-        print(printable(f"  {row['outcome']}: host {row['host_id']}: {row['message']}"))
+        print(printable(f"  host {row['host_id']}: {row['message'] or OUTCOME[row['outcome']]}"))

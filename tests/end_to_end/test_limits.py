@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 import polars as pl
 import pytest
 
+from ownership.codes import OUTCOME
 from tests.end_to_end.stand import TODAY, USERS, at_noon, logons
 
 APPLY = re.compile(r"asset-owners (apply --instance \S+ \S{8}(?: --allow-writes \d+)?)$", re.MULTILINE)
@@ -112,13 +113,13 @@ def test_a_stored_plan_is_applied_later_but_for_hosts_that_changed_and_they_are_
     left_alone = {"t-2": "owned_meanwhile", "t-3": "not_written", "t-4": "failed"}
     assert outcomes(six, last_run(six)) == {**written, **left_alone}
     assert applied.stdout.splitlines()[1:] == [
-        "       1  failed",
-        "       1  not_written",
-        "       1  owned_meanwhile",
-        "       3  written",
-        "  owned_meanwhile: host t-2: has got the owner cyd in the meantime",
-        "  not_written: host t-3: changed since the plan was made: department",
-        f"  failed: host t-4: {RENAMED}",
+        f"       1  {OUTCOME['failed']}",
+        f"       1  {OUTCOME['not_written']}",
+        f"       1  {OUTCOME['owned_meanwhile']}",
+        f"       3  {OUTCOME['written']}",
+        "  host t-2: has got the owner cyd in the meantime",
+        "  host t-3: changed since the plan was made: department",
+        f"  host t-4: {RENAMED}",
     ]
 
     again = command(six, f"apply --instance FILE {plan}")
@@ -212,8 +213,8 @@ def test_undo_puts_back_each_field_that_a_host_still_holds_and_names_what_it_lea
     changed = {host["id"]: host for host in state.assets("host")}
 
     tried = command(six, f"undo --instance FILE {run_id} --dry-run")
-    left_alone = "  not_written: host t-4: holds nothing any more of what was written"
-    told = ["       1  not_written", "       5  planned", left_alone]
+    left_alone = "  host t-4: holds nothing any more of what was written"
+    told = [f"       1  {OUTCOME['not_written']}", f"       5  {OUTCOME['planned']}", left_alone]
     assert (tried.exit_code, tried.stdout.splitlines()[1:4]) == (0, told)
     plan = tried.stdout.splitlines()[4:]
     assert plan[:2] == [
@@ -236,9 +237,9 @@ def test_undo_puts_back_each_field_that_a_host_still_holds_and_names_what_it_lea
         "t-4": changed["t-4"],
     }
     assert undone.stdout.splitlines()[1:] == [
-        "       1  not_written",
-        "       5  undone",
-        "  not_written: host t-4: holds nothing any more of what was written",
+        f"       1  {OUTCOME['not_written']}",
+        f"       5  {OUTCOME['undone']}",
+        "  host t-4: holds nothing any more of what was written",
     ]
     recorded = six.tables.run_writes(last_run(six)).filter(host_id="t-1").row(0, named=True)
     assert recorded["old_values"] == {"owner": "ann", "department": "Sales", "criticality": "high"}
@@ -275,10 +276,10 @@ def test_a_run_is_undone_once(six):
     assert again.exit_code == 0, again.stderr
     assert owners(six) == before == dict.fromkeys(before, "ann")
     assert again.stdout.splitlines()[1:] == [
-        "       6  not_written",
-        f"  not_written: host t-1: left alone: put back since, by run {undo}",
+        f"       6  {OUTCOME['not_written']}",
+        f"  host t-1: left alone: put back since, by run {undo}",
         *(
-            f"  not_written: host t-{number}: left alone: written again since, by run {second['run_id']}"
+            f"  host t-{number}: left alone: written again since, by run {second['run_id']}"
             for number in range(2, 7)
         ),
     ]
@@ -361,7 +362,10 @@ def test_a_dry_run_of_what_follows_a_run_sends_nothing(six, what, setting):
     run_id = six.run({}, *(["--dry-run"] if what == "apply" else [])).report["run_id"]
     before = six.inventory.state.journal()
     tried = command(six, f"{what} --instance FILE {run_id} --dry-run", writes={"dry_run": setting})
-    assert (tried.exit_code, tried.stdout.splitlines()[1:3]) == (0, ["       6  planned", "Plan:"])
+    assert (tried.exit_code, tried.stdout.splitlines()[1:3]) == (
+        0,
+        [f"       6  {OUTCOME['planned']}", "Plan:"],
+    )
     line = f"{what} --instance FILE {run_id[:8]} --dry-run --json"
     report = json.loads(command(six, line, writes={"dry_run": setting}).stdout.splitlines()[-1])
     assert (report["about_run_id"], report["writes"], report["dry_run"]) == (run_id, {"planned": 6}, True)
