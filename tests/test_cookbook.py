@@ -1,4 +1,5 @@
 import re
+from collections import Counter
 
 import duckdb
 import pytest
@@ -50,3 +51,16 @@ def test_the_owner_of_a_host_with_several_names_is_found_by_any_of_them(tmp_path
             connection.execute(line)
         found = connection.execute(query.replace("aricci", "ann")).fetchall()
     assert [(row[0], row[-1]) for row in found] == [("new-name", "bob@corp.example"), ("unowned", None)]
+
+
+def test_kinds_of_machines_are_those_that_the_demos_company_was_made_with(tmp_path):
+    """By the names that its machines have; a PC may be one user's or shared."""
+    fill(tmp_path)
+    rows = Tables(tmp_path, "demo").read("host_profiles").select("hostname", "kind").collect().rows()
+    planted = {"lt": {"personal"}, "pc": {"personal", "shared"}, "srv": {"server"}, "kiosk": {"kiosk"}}
+    told = [(name.split("-")[0], kind) for name, kind in rows if name.split("-")[0] in planted]
+    confusion = Counter(told)
+    right = sum(number for (machine, kind), number in confusion.items() if kind in planted[machine])
+    assert right >= 0.95 * len(told), confusion
+    assert {machine for machine, _ in confusion} == planted.keys()
+    assert ("wec01", "collector") in rows

@@ -12,9 +12,17 @@ from datetime import date, timedelta
 from itertools import pairwise
 from pathlib import Path
 
+import polars as pl
 import pytest
 
+from ownership.declaration import polars_schema
+from ownership.matching import username_matches
+from ownership.rules import Rules
+from ownership.tables import LogonCounts
+from ownership.tuning.evidence import evidence_by_day
+from ownership.tuning.profiles import account_profiles, host_profiles
 from ownership.windows import Window
+from tests.ownership import builders
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
 LOGONS = DATA / "windows_logons_ecs.jsonl.gz"
@@ -27,6 +35,7 @@ DATA_SETS = (
     "msticpy_testdata",
 )
 LONGEST_GAP_DAYS = 60
+BUILT_IN = {"system", "local service", "network service", "anonymous logon", "iusr"}
 LEADERS = {
     "workstation6.theshire.local": ("pgustavo", 4, 6),
     "testcomputer": ("user", 8, 10),
@@ -156,3 +165,27 @@ def test_counts_and_owners_are_those_of_the_file(stand, documents, inventory, da
     }
     assert {host: led.get(host) for host in leaders} == leaders
     assert stand.inventory.state.journal() == []
+
+
+def test_domain_controllers_and_accounts_of_windows_are_known_as_such(documents):
+    rows = Counter((event.day, event.host, event.user) for event in map(event, documents))
+    logons = pl.DataFrame([(*row, number) for row, number in rows.items()],
+                          schema=polars_schema(LogonCounts), orient="row")  # fmt: skip
+    evidence = evidence_by_day(
+        logons.lazy(), builders.hosts(), builders.users(), rules=Rules(), user_value_field="user_email"
+    )
+    nobody = username_matches(evidence.users, builders.users(), user_value_field="user_email")
+    accounts = account_profiles(evidence, nobody)
+    kinds = dict(accounts.select("username", "kind").iter_rows())
+    assert {kind for name, kind in kinds.items() if name.endswith("$") and name != "svc_adfs$"} == {
+        "computer"
+    }
+    assert {
+        kind
+        for name, kind in kinds.items()
+        if name.startswith(("dwm-", "umfd-", "healthmailbox", "msol_")) or name in BUILT_IN
+    } == {"built_in"}
+    machines = host_profiles(evidence, accounts, threshold_percent=60)
+    controllers = machines.filter(pl.col("hostname").str.contains(r"dc(\d*\.|-\d)"))
+    assert controllers.height >= 9
+    assert set(controllers["kind"]) == {"server"}
