@@ -147,7 +147,7 @@ def window_metadata(longest_seconds: float | None) -> dict[str, Any]:
 
 
 def writes_metadata(writes: pl.DataFrame, decisions: pl.DataFrame, *, may_write: bool) -> dict[str, Any]:
-    """Whether anything was sent, outcomes, the first writes that failed, and the first conflicts.
+    """Whether anything was sent, outcomes, the first writes planned or failed, and the first conflicts.
 
     Args:
         writes: Rows of `owner_writes` of one run.
@@ -169,6 +169,10 @@ def writes_metadata(writes: pl.DataFrame, decisions: pl.DataFrame, *, may_write:
         "hosts_owned_percent": round(owned_percent(decisions, written=written), 1),
         "conflicts": conflicts.height,
     }
+    planned = writes.filter(outcome="planned")
+    if not planned.is_empty():
+        owner = pl.col("new_values").struct.field("owner")
+        metadata["first_planned"] = examples(planned.select("hostname", "host_id", owner))
     if not failures.is_empty():
         columns = failures.select("host_id", "outcome", "message")
         metadata["first_failures"] = examples(columns, own_words=("outcome",))

@@ -28,8 +28,9 @@ hosts that have none. A host that has an owner keeps it.{_runs_only_plan(instanc
 **First steps**
 
 1. On a terminal: `asset-owners check --instance FILE` tries both services and writes nothing.
-2. Here: the arrow beside *Materialize all…*, *Open launchpad*: pick the latest day, set `dry_run: true`, \
-*Launch run*. The asset `owner_writes` then shows what would be written.
+2. Here: the arrow beside *Materialize all…*, *Open launchpad*: choose the last day, set `dry_run: true`, \
+*Materialize*. The *Events* of the asset `owner_writes` then show the first owners that would be \
+written; on a terminal, `asset-owners runs` names the run, and `asset-owners report --run` shows all.
 3. *Materialize all…*, *Latest*, *Launch 1 run*. The run fetches the days of its window itself.
 4. *Automation* in the menu switches the schedule on.
 

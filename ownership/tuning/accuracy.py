@@ -52,9 +52,13 @@ def owners_set_by_hand(hosts: pl.DataFrame, writes: pl.DataFrame) -> pl.DataFram
     Returns:
         host_id, owner_ids of those hosts.
     """
+    # What was written or put back after the inventory was listed says nothing of the owners in that list.
+    listed = hosts.lazy().select("host_id", "listed_at")
     last = (
         writes.lazy()
         .filter(pl.col("outcome").is_in(["written", "undone"]))
+        .join(listed, on="host_id")
+        .filter(pl.col("completed_at") <= pl.col("listed_at"))
         .sort("completed_at")
         .group_by("host_id")
         .agg(pl.last("outcome"), written=pl.last("new_values").struct.field("owner"))

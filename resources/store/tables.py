@@ -107,15 +107,16 @@ class Tables:
         checked_run_id(given)
         with self._reaching():
             known = {path.name for path in (self.folder / "runs").glob("*") if RUN_ID.fullmatch(path.name)}
-            known |= {path.stem for path in (self.folder / "owner_writes").glob("*.parquet")} - NO_RUNS
+            for table in ("owner_writes", "runs"):
+                known |= {path.stem for path in (self.folder / table).glob("*.parquet")} - NO_RUNS
         meant = sorted(run for run in known if run.startswith(given))
         if given in known:
             return given
         if len(given) < SHORT_RUN_ID or not meant:
             short = f"; the first {SHORT_RUN_ID} characters of an id are enough, fewer are not"
             raise ConfigurationError(
-                f"RUN_ID: {self.name or self.slug} has no run {given}{short if meant else ''}; the runs are "
-                "in owner_decisions_history and owner_writes"
+                f"RUN_ID: {self.name or self.slug} has no run {given}{short if meant else ''}; "
+                "asset-owners runs lists them"
             )
         if len(meant) > 1:
             raise ConfigurationError(

@@ -145,6 +145,13 @@ def test_a_run_that_had_nothing_to_write_says_so():
     assert found["hosts_written"] == found["hosts_failed"] == 0  # so that the UI's plots have no holes
 
 
+def test_a_plan_shows_the_first_hosts_with_their_owners():
+    found = writes_metadata(writes(*["planned"] * 10), DECISIONS, may_write=False)
+    planned = md(found["first_planned"]).splitlines()
+    assert planned[0].endswith("| owner |")
+    assert planned[-1] == "and 2 more"
+
+
 def test_the_first_failures_and_conflicts_are_shown_whatever_they_hold():
     found = writes_metadata(writes(*["failed"] * 10, "written"), DECISIONS, may_write=True)
     failures = md(found["first_failures"]).splitlines()

@@ -83,6 +83,15 @@ def test_what_was_written_here_and_still_holds_is_no_truth(owner_now, outcome, r
     assert counted(accuracy_of(logons, now, writes), "people") == {"all": (right, compared)}
 
 
+def test_what_was_put_back_after_the_inventory_was_listed_leaves_its_owners_ours():
+    logons = counts(("ws1", "ann", 5, EARLY))
+    unowned, listed = hosts(host("h1", "ws1")), hosts(host("h1", "ws1", owners=("u1",)))
+    planned = plan(decide(logons, PEOPLE, unowned), PEOPLE, unowned)
+    ours = planned.with_columns(outcome=pl.lit("written"), completed_at=pl.lit(NOW - timedelta(hours=1)))
+    back = planned.with_columns(outcome=pl.lit("undone"), completed_at=pl.lit(NOW + timedelta(hours=1)))
+    assert counted(accuracy_of(logons, listed, pl.concat([ours, back])), "people") == {"all": (0, 0)}
+
+
 def test_the_days_held_back_tell_whether_the_one_decided_on_still_leads():
     """Rules 9.2: a tie is wrong, and who has no logons in them is not compared."""
     logons = counts(
