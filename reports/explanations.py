@@ -12,6 +12,7 @@ from typing import Any
 
 import polars as pl
 
+from ownership.coverage import current_owners
 from ownership.names import normalise_hostname, printable
 from ownership.rules import Rules
 from ownership.shares import ranked
@@ -172,7 +173,7 @@ def _decision_explanation(
         fields=fields,
     )
     name_of = names_of(users.iter_rows(named=True))
-    now = _state(asset, of_asset) if asset else None
+    now = _state(hosts.filter(is_asset), of_asset)
     return {
         **decision,
         "hostnames": compared,
@@ -187,21 +188,10 @@ def _decision_explanation(
     }
 
 
-def _state(asset: Mapping[str, Any], writes: pl.DataFrame) -> dict[str, Any]:
-    """What a host holds by now: as listed, and as runs have written since. Of its owners, the ids."""
-    held = {
-        "owner": asset["owner_ids"],
-        "department": asset["department"],
-        "criticality": asset["criticality"],
-    }
-    done = writes.filter(
-        pl.col("outcome").is_in(["written", "undone"]), pl.col("completed_at") >= asset["listed_at"]
-    )
-    for write in done.sort("completed_at").iter_rows(named=True):
-        for field, value in write["new_values"].items():
-            if value is not None:
-                held[field] = ([value] if value else []) if field == "owner" else value or None
-    return held
+def _state(asset: pl.DataFrame, writes: pl.DataFrame) -> dict[str, Any] | None:
+    """What a host holds by now: of its owners, the ids; None: no such host."""
+    now = current_owners(asset, writes.lazy()).select("department", "criticality", owner="owner_ids")
+    return next(now.iter_rows(named=True), None)
 
 
 def _now(decision: Mapping[str, Any]) -> str:

@@ -19,6 +19,7 @@ from markupsafe import Markup
 
 from ownership.codes import EVIDENCE, MATCH
 from ownership.coverage import current_owners, funnel, left_behind, owned_by_department
+from ownership.matching import FIELDS
 from ownership.names import printable
 from reports.charts import charts, script
 from reports.page_tables import (
@@ -140,8 +141,7 @@ def _percent(departments: pl.DataFrame, column: str) -> float:
 
 def _labels(users: pl.DataFrame) -> dict[str, str]:
     """What to call user assets beside their id: the first address or name that they have."""
-    names = ("user_value", "user_email", "directory_user_sam_account_name", "directory_user_surname")
-    label = pl.coalesce(pl.col(column).list.first() for column in names)
+    label = pl.coalesce(pl.col(column).list.first() for column in ("user_value", *FIELDS))
     return dict(users.select("user_id", label).drop_nulls().iter_rows())
 
 

@@ -9,11 +9,13 @@ from typing import Any
 import polars as pl
 
 from ownership.codes import ACTION
+from ownership.coverage import current_owners
+from ownership.matching import FIELDS
 from ownership.names import normalise_username, printable
 from reports.sentences import logons, names_of, person
 
 SHOWN_ELSEWHERE = 20
-_FIELDS = ("user_value", "user_email", "directory_user_sam_account_name", "directory_user_surname")
+_FIELDS = ("user_value", *FIELDS)
 
 
 def find_person(asked: str, users: pl.DataFrame, matches: pl.DataFrame) -> dict[str, list[str]] | None:
@@ -85,7 +87,12 @@ def person_explanation(
     elsewhere = shares.filter(
         pl.col("username").is_in(usernames), ~pl.col("hostname").is_in(compared)
     ).select("hostname", *logon_columns, "rank")
-    owned = _owners_now(hosts, writes).filter(pl.col("owner_ids").list.set_intersection(ids).list.len() > 0)
+    owned = (
+        current_owners(hosts, writes.lazy())
+        .filter(pl.col("owner_ids").list.set_intersection(ids).list.len() > 0)
+        .join(hosts.select("host_id", hostname=pl.col("hostnames").list.first()), on="host_id")
+        .select("host_id", "hostname", "department", "owner_ids")
+    )
     outcome = decisions.drop_nulls("host_id").select(
         "host_id", "evidence", "match", "action", "username", decided_name="hostname"
     )
@@ -101,36 +108,6 @@ def person_explanation(
         "hosts_elsewhere": elsewhere.sort("events", "hostname", descending=[True, False]).to_dicts(),
         "hosts_owned": owned.drop("decided_name").sort("hostname", "host_id").to_dicts(),
     }
-
-
-def _owners_now(hosts: pl.DataFrame, writes: pl.DataFrame) -> pl.DataFrame:
-    """host_id, hostname, department and owner_ids of each host, as listed and as written since."""
-    owner = pl.col("new_values").struct.field("owner")
-    since = (
-        writes.lazy()
-        .filter(pl.col("outcome").is_in(["written", "undone"]), owner.is_not_null())
-        .join(hosts.lazy().select("host_id", "listed_at"), on="host_id")
-        .filter(pl.col("completed_at") >= pl.col("listed_at"))
-        .sort("completed_at")
-        .group_by("host_id")
-        .agg(owner=owner.last())
-        .with_columns(
-            written=pl.when(pl.col("owner") == "")
-            .then(pl.lit([], pl.List(pl.String)))
-            .otherwise(pl.concat_list("owner"))
-        )
-    )
-    return (
-        hosts.lazy()
-        .join(since, on="host_id", how="left")
-        .select(
-            "host_id",
-            pl.col("hostnames").list.first().alias("hostname"),
-            "department",
-            pl.coalesce("written", "owner_ids").alias("owner_ids"),
-        )
-        .collect()
-    )
 
 
 def person_in_words(story: Mapping[str, Any]) -> str:
