@@ -10,7 +10,7 @@ import polars as pl
 from ownership.declaration import polars_schema
 from ownership.leaders import hosts_with_leaders
 from ownership.matching import candidates
-from ownership.rules import NAMING, Rules, events_needed, strength_of_leader
+from ownership.rules import NAMING, Rules, events_needed, first_that_holds, strength_of_leader
 from ownership.tables import OwnerDecisions
 from ownership.windows import Window
 
@@ -55,7 +55,7 @@ def owner_decisions(
             short=rules.short_hostnames,
             exclude_hosts=rules.exclude_hosts,
         )
-        .with_columns(evidence=_first(_evidence(rules)))
+        .with_columns(evidence=first_that_holds(_evidence(rules).items()))
         .join(candidates(matches.lazy()), on="username", how="left")
         .with_columns(
             pl.when(named).then("matched_by"),
@@ -63,24 +63,24 @@ def owner_decisions(
             pl.when(named).then("candidate_ids").fill_null([]),
         )
         .with_columns(
-            match=_first(
-                {
-                    "matched": resolved,
-                    "ambiguous_user": named & (candidate_count > 0),
-                    "no_user_asset": named,
-                }
+            match=first_that_holds(
+                (
+                    ("matched", resolved),
+                    ("ambiguous_user", named & (candidate_count > 0)),
+                    ("no_user_asset", named),
+                )
             )
         )
         .with_columns(
-            action=_first(
-                {
-                    "no_host": pl.col("host_id").is_null(),
-                    "write": resolved & ~owned,
-                    "agree": resolved & pl.col("owner_ids").list.contains(pl.col("resolved_owner")),
-                    "conflict": resolved,
-                    "keep": owned & ~unreadable,
-                    "none": pl.lit(value=True),
-                }
+            action=first_that_holds(
+                (
+                    ("no_host", pl.col("host_id").is_null()),
+                    ("write", resolved & ~owned),
+                    ("agree", resolved & pl.col("owner_ids").list.contains(pl.col("resolved_owner"))),
+                    ("conflict", resolved),
+                    ("keep", owned & ~unreadable),
+                    ("none", pl.lit(value=True)),
+                )
             ),
             existing_owner=pl.when(owned).then(pl.col("owner_ids").list.join(",")),
             window_from=pl.lit(window.first),
@@ -111,8 +111,3 @@ def _evidence(rules: Rules) -> dict[str, pl.Expr]:
         "hostname_collision": pl.col("collides"),
         **strength_of_leader(rules),
     }
-
-
-def _first(cases: dict[str, pl.Expr]) -> pl.Expr:
-    """Name of the first case that holds; null when none does."""
-    return pl.coalesce(pl.when(holds).then(pl.lit(name)) for name, holds in cases.items())

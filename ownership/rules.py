@@ -3,6 +3,7 @@
 Who is counted, and what follows from a name, is decided in the other modules of this room.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -28,6 +29,11 @@ class Rules:
 
 NAMING = ("single_user", "majority")
 """The evidence that names an owner; every other value leaves the host as it is (rules 1.2)."""
+
+
+def first_that_holds(cases: Iterable[tuple[str, pl.Expr]]) -> pl.Expr:
+    """Name of the first case that holds; null when none does."""
+    return pl.coalesce(pl.when(holds).then(pl.lit(name)) for name, holds in cases)
 
 
 def strength_of_leader(rules: Rules) -> dict[str, pl.Expr]:

@@ -11,7 +11,7 @@ from types import MappingProxyType
 import polars as pl
 
 from ownership.declaration import polars_schema
-from ownership.rules import Rules, names_somebody
+from ownership.rules import Rules, first_that_holds, names_somebody
 from ownership.tables import Accuracy
 from ownership.tuning.evidence import Evidence, leaders, share_band, window_before
 from ownership.windows import Window
@@ -75,49 +75,51 @@ def owners_set_by_hand(hosts: pl.DataFrame, writes: pl.DataFrame) -> pl.DataFram
     )
 
 
-def decided(evidence: Evidence, window: Window, by_hand: pl.DataFrame) -> pl.DataFrame:
-    """Who leads each host over a window, and whether people agree.
-
-    Args:
-        evidence: What was counted.
-        window: The days that count.
-        by_hand: host_id of the hosts whose owner was set by hand.
+def decided(evidence: Evidence, window: Window) -> pl.LazyFrame:
+    """Who leads each host over a window, and what would follow if that names an owner.
 
     Returns:
         subject, eligible, host_id, user, events, active_days, total_events, user_count, share_band,
-        resolved_owner, owned, right_by_people (null: not compared); a row for each host with logons.
+        resolved_owner; matched, to_write, agree, conflict (whether that would follow); a row for each host
+        with logons.
     """
-    owners = pl.col("owner_ids").fill_null([])
-    compared = pl.col("by_hand").fill_null(value=False) & pl.col("resolved_owner").is_not_null()
+    owners, owner = pl.col("owner_ids").fill_null([]), pl.col("resolved_owner")
+    of_asset, owned = owner.is_not_null() & pl.col("host_id").is_not_null(), owners.list.len() > 0
     return (
         leaders(evidence.days, window)
         .lazy()
         .join(evidence.subjects.lazy(), on="subject")
         .join(evidence.users.lazy(), on="user", how="left")
-        .join(by_hand.lazy().select("host_id", by_hand=pl.lit(value=True)), on="host_id", how="left")
-        .select(
-            *(
-                "subject",
-                "eligible",
-                "host_id",
-                "user",
-                "events",
-                "active_days",
-                "total_events",
-                "user_count",
-            ),
+        .with_columns(
             share_band(),
-            "resolved_owner",
-            owned=owners.list.len() > 0,
-            agrees=owners.list.contains(pl.col("resolved_owner")),
-            right_by_people=pl.when(compared).then(owners.list.contains(pl.col("resolved_owner"))),
+            matched=owner.is_not_null(),
+            to_write=of_asset & ~owned,
+            agree=of_asset & owners.list.contains(owner),
+            conflict=of_asset & owned & ~owners.list.contains(owner),
         )
+    )
+
+
+def with_people(decided: pl.LazyFrame, by_hand: pl.DataFrame) -> pl.DataFrame:
+    """Tell of each host whether people agree (rules 9.1).
+
+    Args:
+        decided: As `decided` gives it.
+        by_hand: host_id of the hosts whose owner was set by hand.
+
+    Returns:
+        The rows, with right_by_people; null: not compared.
+    """
+    hosts = by_hand.lazy().select("host_id", by_hand=pl.lit(value=True))
+    return (
+        decided.join(hosts, on="host_id", how="left")
+        .with_columns(right_by_people=pl.when("by_hand", "matched").then("agree"))
         .collect()
     )
 
 
-def decided_before(evidence: Evidence, *, last: date, days: int, holdout_days: int) -> pl.DataFrame:
-    """Who led each host before the last days, and whether that user leads in them (rules 9.2).
+def with_future(evidence: Evidence, *, last: date, days: int, holdout_days: int) -> pl.DataFrame:
+    """Decide without the last days, and tell whether who led before leads in them, too (rules 9.2).
 
     Args:
         evidence: What was counted.
@@ -126,34 +128,17 @@ def decided_before(evidence: Evidence, *, last: date, days: int, holdout_days: i
         holdout_days: How many days are held back to compare with.
 
     Returns:
-        As `decided`, with right_afterwards instead of what people say: whether the leader leads alone in the
-        days held back; null: nobody logged on in them.
+        As `decided`, with right_afterwards: whether the leader leads alone in the days held back; null:
+        nobody logged on in them.
     """
     cut = last - timedelta(days=holdout_days)
     after = leaders(evidence.days, Window(cut + timedelta(days=1), last)).select(
         "subject", later="user", tied_later="tied"
     )
     return (
-        leaders(evidence.days, window_before(cut, days))
-        .lazy()
-        .join(evidence.subjects.lazy(), on="subject")
-        .join(evidence.users.lazy(), on="user", how="left")
+        decided(evidence, window_before(cut, days))
         .join(after.lazy(), on="subject", how="left")
-        .select(
-            *(
-                "subject",
-                "eligible",
-                "host_id",
-                "user",
-                "events",
-                "active_days",
-                "total_events",
-                "user_count",
-            ),
-            share_band(),
-            "resolved_owner",
-            right_afterwards=(pl.col("user") == pl.col("later")) & ~pl.col("tied_later"),
-        )
+        .with_columns(right_afterwards=(pl.col("user") == pl.col("later")) & ~pl.col("tied_later"))
         .collect()
     )
 
@@ -162,8 +147,8 @@ def accuracy(now: pl.DataFrame, before: pl.DataFrame, users: pl.DataFrame, *, ru
     """Count how often both measures say that the owner decided on is the right one (rules 9.1, 9.2).
 
     Args:
-        now: What `decided` gives for the look-back window.
-        before: What `decided_before` gives for a window of the same length.
+        now: What `with_people` gives for the look-back window.
+        before: What `with_future` gives for a window of the same length.
         users: Rows of `inventory_users`.
         rules: The instance's rules.
 
@@ -210,7 +195,5 @@ def accuracy(now: pl.DataFrame, before: pl.DataFrame, users: pl.DataFrame, *, ru
 
 def active_days_band() -> pl.Expr:
     """The band of the leader's active days."""
-    band = pl.when(pl.lit(value=False)).then(pl.lit(""))
-    for name, last in ACTIVE_DAYS_BANDS.items():
-        band = band.when(pl.col("active_days") <= last).then(pl.lit(name))
-    return band.otherwise(pl.lit(MANY_ACTIVE_DAYS))
+    bands = ((name, pl.col("active_days") <= last) for name, last in ACTIVE_DAYS_BANDS.items())
+    return first_that_holds(bands).fill_null(MANY_ACTIVE_DAYS)

@@ -10,7 +10,7 @@ import polars as pl
 from ownership.declaration import polars_schema
 from ownership.rules import Rules, names_somebody
 from ownership.tables import ThresholdBacktest
-from ownership.tuning.accuracy import HOLDOUT_DAYS, decided, decided_before, wilson
+from ownership.tuning.accuracy import HOLDOUT_DAYS, decided, wilson, with_future, with_people
 from ownership.tuning.evidence import Evidence, window_before
 
 THRESHOLDS = range(50, 100, 5)
@@ -69,8 +69,8 @@ def threshold_backtest(
     """
     parts = []
     for days in tried.windows:
-        now = decided(evidence, window_before(last, days), by_hand)
-        before = decided_before(evidence, last=last_settled, days=days, holdout_days=holdout_days)
+        now = with_people(decided(evidence, window_before(last, days)), by_hand)
+        before = with_future(evidence, last=last_settled, days=days, holdout_days=holdout_days)
         parts.append(_lines(now, before, rules, tried).with_columns(window_days=pl.lit(days, pl.Int64)))
     return (
         pl.concat(parts)
@@ -95,13 +95,9 @@ def _lines(now: pl.DataFrame, before: pl.DataFrame, rules: Rules, tried: Grid) -
         )
         for threshold, events, days in settings
     ]
-    matched, has_asset = pl.col("resolved_owner").is_not_null(), pl.col("host_id").is_not_null()
     counted = {
         "resolved": pl.lit(value=True),
-        "matched": matched,
-        "to_write": matched & has_asset & ~pl.col("owned"),
-        "agree": matched & has_asset & pl.col("agrees"),
-        "conflict": matched & has_asset & pl.col("owned") & ~pl.col("agrees"),
+        **{follows: pl.col(follows) for follows in ("matched", "to_write", "agree", "conflict")},
         "people_hosts": pl.col("right_by_people").is_not_null(),
         "people_right": pl.col("right_by_people").fill_null(value=False),
     }

@@ -9,20 +9,14 @@ import polars as pl
 
 from ownership.leaders import left_out, subjects_of
 from ownership.matching import candidates, username_matches
-from ownership.rules import Rules
+from ownership.rules import Rules, exceeds_threshold, first_that_holds
 from ownership.shares import numbered_names
 from ownership.windows import Window
 
-SHARE_BANDS: Mapping[str, tuple[int, int]] = MappingProxyType(
-    {
-        "up to 60%": (0, 60),
-        "60 to 70%": (60, 70),
-        "70 to 80%": (70, 80),
-        "80 to 90%": (80, 90),
-        "over 90%": (90, 100),
-    }
+SHARE_BANDS: Mapping[str, int] = MappingProxyType(
+    {"up to 60%": 60, "60 to 70%": 70, "70 to 80%": 80, "80 to 90%": 90, "over 90%": 100}
 )
-"""Bands of the leader's share where a host has several users: above the first, up to the second (percent)."""
+"""Bands of the leader's share where a host has several users, and the share (percent) that each ends with."""
 
 ONLY_USER = "only user"
 
@@ -144,10 +138,8 @@ def leaders(days: pl.DataFrame, window: Window) -> pl.DataFrame:
 
 def share_band() -> pl.Expr:
     """The band of the leader's share; of rows with events, total_events and user_count."""
-    band = pl.when(pl.col("user_count") == 1).then(pl.lit(ONLY_USER))
-    for name, (_, upper) in SHARE_BANDS.items():
-        band = band.when(100 * pl.col("events") <= upper * pl.col("total_events")).then(pl.lit(name))
-    return band.alias("share_band")
+    bands = [(name, ~exceeds_threshold(upper)) for name, upper in SHARE_BANDS.items()]
+    return first_that_holds([(ONLY_USER, pl.col("user_count") == 1), *bands]).alias("share_band")
 
 
 def window_before(last: date, days: int) -> Window:

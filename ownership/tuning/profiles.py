@@ -11,7 +11,7 @@ import polars as pl
 
 from ownership.declaration import polars_schema
 from ownership.names import normalise_hostname
-from ownership.rules import exceeds_threshold
+from ownership.rules import exceeds_threshold, first_that_holds
 from ownership.tables import AccountProfiles, HostProfiles
 from ownership.tuning.evidence import Evidence
 
@@ -235,7 +235,7 @@ def _served(logons: pl.LazyFrame, hosts: pl.LazyFrame) -> pl.LazyFrame:
 
 
 def _kind_and_reasons(rules: Sequence[tuple[str, pl.Expr, pl.Expr]]) -> tuple[pl.Expr, pl.Expr]:
-    kind = pl.coalesce(*(pl.when(holds).then(pl.lit(name)) for name, holds, _ in rules), pl.lit("unknown"))
+    kind = first_that_holds((name, holds) for name, holds, _ in rules).fill_null("unknown")
     reasons = pl.concat_list(pl.when(holds & (kind == name)).then(reason) for name, holds, reason in rules)
     return kind.alias("kind"), reasons.list.drop_nulls().alias("reasons")
 

@@ -8,7 +8,14 @@ import polars as pl
 
 from ownership.matching import username_matches
 from ownership.rules import Rules
-from ownership.tuning.accuracy import HOLDOUT_DAYS, accuracy, decided, decided_before, owners_set_by_hand
+from ownership.tuning.accuracy import (
+    HOLDOUT_DAYS,
+    accuracy,
+    decided,
+    owners_set_by_hand,
+    with_future,
+    with_people,
+)
 from ownership.tuning.backtest import Grid, grid, threshold_backtest
 from ownership.tuning.closest import closest_users
 from ownership.tuning.drift import ownership_drift
@@ -74,12 +81,12 @@ def tuning_tables(stored: Inputs) -> dict[str, pl.DataFrame]:
     accounts = account_profiles(all_logons, matches)
     machines = host_profiles(all_logons, accounts, threshold_percent=rules.share_threshold_percent)
     by_hand = owners_set_by_hand(stored.hosts, stored.writes)
-    now = decided(evidence, window, by_hand)
-    before = decided_before(evidence, last=stored.last_settled, days=window.days, holdout_days=HOLDOUT_DAYS)
+    now = with_people(decided(evidence, window), by_hand)
+    before = with_future(evidence, last=stored.last_settled, days=window.days, holdout_days=HOLDOUT_DAYS)
     tried = grid(rules, lookback_days=window.days, stored_days=stored.stored_days)
     return {
         "accuracy": accuracy(now, before, users, rules=rules),
-        "threshold_backtest": _backtest(stored, evidence, tried),
+        "threshold_backtest": _backtest(stored, evidence, by_hand, tried),
         "host_profiles": machines,
         "account_profiles": accounts,
         "suggestions": suggestions(evidence, accounts, machines, rules=rules, window=window),
@@ -94,13 +101,14 @@ def present_line(stored: Inputs) -> dict[str, Any]:
     own = Grid(
         [stored.window.days], [rules.share_threshold_percent], [rules.min_events], [rules.min_active_days]
     )
-    return _backtest(stored, stored.evidence(), own).row(0, named=True)
+    by_hand = owners_set_by_hand(stored.hosts, stored.writes)
+    return _backtest(stored, stored.evidence(), by_hand, own).row(0, named=True)
 
 
-def _backtest(stored: Inputs, evidence: Evidence, tried: Grid) -> pl.DataFrame:
+def _backtest(stored: Inputs, evidence: Evidence, by_hand: pl.DataFrame, tried: Grid) -> pl.DataFrame:
     return threshold_backtest(
         evidence,
-        owners_set_by_hand(stored.hosts, stored.writes),
+        by_hand,
         rules=stored.rules,
         tried=tried,
         last=stored.window.last,

@@ -1,13 +1,15 @@
 """Settings that would settle more hosts: each tried by deciding again without the account or the host."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import polars as pl
 
 from ownership.declaration import polars_schema
 from ownership.rules import Rules, names_somebody
 from ownership.tables import Suggestions
-from ownership.tuning.evidence import Evidence, leaders
+from ownership.tuning.accuracy import decided
+from ownership.tuning.evidence import Evidence
 from ownership.windows import Window
 
 NO_PEOPLE = ("service", "computer", "built_in", "administrator")
@@ -35,9 +37,9 @@ def suggestions(
     Returns:
         Rows of `suggestions`, those that settle most first: only values that change a decision.
     """
-    now = _outcomes(evidence, evidence.days, rules, window)
+    now = _outcomes(evidence, rules, window)
     rows = [
-        {**row, **_effect(now, _outcomes(evidence, days, rules, window))}
+        {**row, **_effect(now, _outcomes(replace(evidence, days=days), rules, window))}
         for row, days in (*_without_accounts(evidence, accounts), *_without_hosts(evidence, machines))
     ]
     effects = ("hosts_resolved", "conflicts_removed", "owners_lost")
@@ -74,30 +76,17 @@ def _without_hosts(
         )
 
 
-def _outcomes(evidence: Evidence, days: pl.DataFrame, rules: Rules, window: Window) -> pl.DataFrame:
-    """What is decided for each host that somebody is named for: subject, resolved, conflict, to_write."""
-    owners, owner = pl.col("owner_ids").fill_null([]), pl.col("resolved_owner")
-    resolved = pl.col("eligible") & names_somebody(rules) & owner.is_not_null()
-    of_asset = resolved & pl.col("host_id").is_not_null()
-    return (
-        leaders(days, window)
-        .lazy()
-        .join(evidence.subjects.lazy(), on="subject")
-        .join(evidence.users.lazy(), on="user")
-        .select(
-            "subject",
-            resolved=resolved,
-            conflict=of_asset & (owners.list.len() > 0) & ~owners.list.contains(owner),
-            to_write=of_asset & (owners.list.len() == 0),
-        )
-        .collect()
-    )
+def _outcomes(evidence: Evidence, rules: Rules, window: Window) -> pl.DataFrame:
+    """What is decided for each host that somebody is named for: subject, matched, conflict, to_write."""
+    named = pl.col("eligible") & names_somebody(rules)
+    outcomes = decided(evidence, window).filter(named)
+    return outcomes.select("subject", "matched", "conflict", "to_write").collect()
 
 
 def _effect(now: pl.DataFrame, then: pl.DataFrame) -> dict[str, int]:
     both = now.join(then, on="subject", how="full", coalesce=True, suffix="_then").fill_null(value=False)
     changes = both.select(
-        hosts_resolved=(~pl.col("resolved") & pl.col("resolved_then")).sum(),
+        hosts_resolved=(~pl.col("matched") & pl.col("matched_then")).sum(),
         conflicts_removed=(pl.col("conflict") & ~pl.col("conflict_then")).sum(),
         owners_lost=(pl.col("to_write") & ~pl.col("to_write_then")).sum(),
     )

@@ -33,6 +33,7 @@ def test_exactly_so_many_events_are_lacking(events, others, threshold, min_event
         assert winner(users_of_host | {"alice": events + lacking - 1}, rules) != "alice"
 
 
+@examples(100)
 @given(st.integers(0, 10**12), st.integers(0, 10**12), THRESHOLDS)
 def test_large_counts_are_exact_too(events, others, threshold):
     lacking = needed(events, events + others, Rules(share_threshold_percent=threshold))

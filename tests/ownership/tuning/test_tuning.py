@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ownership.declaration import validated
 from ownership.rules import Rules
 from ownership.tables import Accuracy, ThresholdBacktest
-from ownership.tuning.accuracy import accuracy, decided, decided_before, owners_set_by_hand, wilson
+from ownership.tuning.accuracy import accuracy, decided, owners_set_by_hand, wilson, with_future, with_people
 from ownership.tuning.backtest import Grid, grid, threshold_backtest
 from ownership.tuning.evidence import evidence_by_day
 from tests import examples
@@ -29,8 +29,8 @@ def evidence_of(logons, assets, rules=RULES, people=PEOPLE):
 
 def accuracy_of(logons, assets, writes=NO_WRITES, rules=RULES):
     evidence, by_hand = evidence_of(logons, assets, rules), owners_set_by_hand(assets, writes)
-    now = decided(evidence, WINDOW, by_hand)
-    before = decided_before(evidence, last=LAST, days=WINDOW.days, holdout_days=7)
+    now = with_people(decided(evidence, WINDOW), by_hand)
+    before = with_future(evidence, last=LAST, days=WINDOW.days, holdout_days=7)
     return validated(Accuracy, accuracy(now, before, PEOPLE, rules=rules))
 
 
