@@ -54,7 +54,9 @@ def product(home: str) -> Callable[[], dict[str, Any]]:
     def resolve() -> dict[str, Any]:
         at = time.perf_counter()
         shares = host_user_shares(
-            tables.logon_counts(WINDOW, run_id=RUN), rules=Rules(exclude_users=EXCLUDED)
+            tables.logon_counts(WINDOW, run_id=RUN),
+            rules=Rules(exclude_users=EXCLUDED),
+            last=WINDOW.last,
         )
         at = done("shares made", at)
         tables.write("host_user_shares", shares, run_id=RUN, publish=True)

@@ -67,6 +67,15 @@ KIND: Mapping[str, str] = MappingProxyType(
 )
 """What a run did."""
 
+METRIC: Mapping[str, str] = MappingProxyType(
+    {
+        "events": "Each logon event counts one.",
+        "days": "Each day with a logon of the user on the host counts one.",
+        "recency": "Each logon event counts 1,000, and half as much for each half-life before the last day.",
+    }
+)
+"""What of the logons counts when users are compared: `rules.evidence_metric`."""
+
 MEASURE: Mapping[str, str] = MappingProxyType(
     {
         "people": "Owners that were set by hand.",

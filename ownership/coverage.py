@@ -187,20 +187,22 @@ def shares_of_leaders(leaders: pl.DataFrame, *, threshold_percent: int) -> pl.Da
     """Count the hosts by how strong their leading user is, in steps of `SHARE_STEP_PERCENT`.
 
     Args:
-        leaders: events, total_events of the first user of each host; counts, so that a share of exactly the
-            threshold falls on its proper side.
+        leaders: weight, total_weight, events, total_events of the first user of each host; counts, so that a
+            share of exactly the threshold falls on its proper side.
         threshold_percent: The share to exceed where a host has several users.
 
     Returns:
         upper_percent (a share of exactly 60% belongs to the step that ends at 60), strength (of `STRENGTHS`),
         hosts; sorted, without steps that nobody reaches.
     """
-    events, total = pl.col("events"), pl.col("total_events")
+    own, total = pl.col("weight"), pl.col("total_weight")
     weak, strong, alone = map(pl.lit, STRENGTHS)
     return (
-        leaders.group_by(
-            upper_percent=-(-100 * events // (SHARE_STEP_PERCENT * total)) * SHARE_STEP_PERCENT,
-            strength=pl.when(events == total)
+        # Of versions before 0.3.0, by events alone.
+        leaders.with_columns(own.fill_null(pl.col("events")), total.fill_null(pl.col("total_events")))
+        .group_by(
+            upper_percent=-(-100 * own // (SHARE_STEP_PERCENT * total)) * SHARE_STEP_PERCENT,
+            strength=pl.when(own == total)
             .then(alone)
             .when(exceeds_threshold(threshold_percent))
             .then(strong)

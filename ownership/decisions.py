@@ -52,8 +52,7 @@ def owner_decisions(
             shares,
             hosts.lazy(),
             counts,
-            short=rules.short_hostnames,
-            exclude_hosts=rules.exclude_hosts,
+            rules=rules,
         )
         .with_columns(evidence=first_that_holds(_evidence(rules).items()))
         .join(candidates(matches.lazy()), on="username", how="left")
@@ -86,6 +85,7 @@ def owner_decisions(
             window_from=pl.lit(window.first),
             window_to=pl.lit(window.last),
             threshold_percent=pl.lit(rules.share_threshold_percent, pl.Int64),
+            evidence_metric=pl.lit(rules.evidence_metric),
             events_needed=pl.when(pl.col("total_events") > 0).then(events_needed(rules)),
             decided_at=pl.lit(decided_at, pl.Datetime("us", "UTC")),
             run_id=pl.lit(run_id),

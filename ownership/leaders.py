@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import polars as pl
 
 from ownership.names import fits_any, normalise_hostname
+from ownership.rules import Rules, weight
 from ownership.shares import active_days, ranked
 
 
@@ -17,29 +18,29 @@ def hosts_with_leaders(
     hosts: pl.LazyFrame,
     counts: pl.LazyFrame,
     *,
-    short: bool,
-    exclude_hosts: Sequence[str],
+    rules: Rules,
 ) -> pl.LazyFrame:
-    """Find the subjects and what the logons under all their names add up to (rules 1.4 to 1.6).
+    """Find the subjects and what the logons under all their names add up to (rules 1.4 to 1.7).
 
     Args:
         shares: Rows of `host_user_shares`.
         hosts: Rows of `inventory_hosts`.
         counts: Rows of `logon_counts` that the shares are made of; read only where assets have several names.
-        short: Whether host names are compared without their domain part, as in the shares.
-        exclude_hosts: Wildcards for whole or short host names.
+        rules: The instance's rules, as for the shares.
 
     Returns:
         host_id (null where no asset has the name), owner_ids, problem, hostname (the first), excluded,
-        collides; the leader's username, events, share, first_seen, last_seen, active_days; total_events,
-        user_count, runner_up_username, runner_up_events. Without logons counts are 0 and the rest is null.
+        collides; the leader's username, events, weight, share, first_seen, last_seen, active_days;
+        total_events, total_weight, user_count; username, events and weight of the runner_up. Without logons
+        counts are 0 and the rest is null.
     """
+    short = rules.short_hostnames
     leaders = _leaders(shares, of="hostname").collect(engine="streaming").lazy()
     subjects = subjects_of(leaders, hosts, short=short).collect(engine="streaming").lazy()
     names = subjects.explode("hostnames").select("subject", hostname="hostnames")
     spellings = shares.filter(pl.col("rank") == 1).select(full="hostname_spellings")
     barred = (
-        names.join(left_out(spellings, hosts, short=short, exclude_hosts=exclude_hosts), on="hostname")
+        names.join(left_out(spellings, hosts, short=short, exclude_hosts=rules.exclude_hosts), on="hostname")
         .group_by("subject")
         .agg(pl.any("excluded", "collides"))
     )
@@ -48,29 +49,24 @@ def hosts_with_leaders(
     parts = [subjects.filter(one_name).join(leaders, on="hostname", how="left")]
     several = subjects.filter(~one_name).collect()
     if not several.is_empty():
-        parts.append(_with_leaders_under_all_names(several.lazy(), shares, counts))
+        parts.append(_with_leaders_under_all_names(several.lazy(), shares, counts, rules))
     return (
         pl.concat(parts, how="diagonal")
         .join(barred, on="subject", how="left")
         .with_columns(
             pl.col("excluded", "collides").fill_null(value=False),
-            pl.col("events", "total_events", "user_count").fill_null(0),
+            pl.col("events", "total_events", "weight", "total_weight", "user_count").fill_null(0),
         )
     )
 
 
 def _with_leaders_under_all_names(
-    subjects: pl.LazyFrame, shares: pl.LazyFrame, counts: pl.LazyFrame
+    subjects: pl.LazyFrame, shares: pl.LazyFrame, counts: pl.LazyFrame, rules: Rules
 ) -> pl.LazyFrame:
     """Add to subjects with several names who leads when the logons under all of them are added up."""
     on_names = subjects.explode("hostnames").join(shares, left_on="hostnames", right_on="hostname")
-    together = on_names.group_by("subject", "username").agg(
-        pl.sum("events"), pl.min("first_seen"), pl.max("last_seen"), active_days=pl.lit(None, pl.Int64)
-    )
-    leaders = _leaders(ranked(together, by="subject"), of="subject")
     spellings = (
-        on_names.join(leaders, on=("subject", "username"), how="semi")
-        .select(
+        on_names.select(
             "subject",
             "username",
             document_hostname="hostname_spellings",
@@ -80,9 +76,17 @@ def _with_leaders_under_all_names(
         .explode("document_username")
         .unique()
     )
-    # A day with logons under two names is one day, so days are not added up.
-    days = active_days(counts, spellings, of=("subject",))
-    leaders = leaders.drop("active_days").join(days, on="subject", how="left")
+    together = (
+        on_names.group_by("subject", "username")
+        .agg(pl.sum("events", "weight"), pl.min("first_seen"), pl.max("last_seen"))
+        # A day with logons under two names is one day, so days are not added up.
+        .join(
+            active_days(counts, spellings, of=("subject", "username")), on=("subject", "username"), how="left"
+        )
+    )
+    if rules.evidence_metric == "days":
+        together = together.with_columns(weight=weight(rules))
+    leaders = _leaders(ranked(together, by="subject"), of="subject")
     return subjects.join(leaders, on="subject", how="left")
 
 
@@ -153,13 +157,13 @@ def left_out(
 def _leaders(users: pl.LazyFrame, *, of: str) -> pl.LazyFrame:
     """Keep the first of each `of`'s ranked users; add how many they are, and the runner-up."""
     runners_up = users.filter(pl.col("rank") == 2).select(
-        of, runner_up_username="username", runner_up_events="events"
+        of, runner_up_username="username", runner_up_events="events", runner_up_weight="weight"
     )
     return (
         users.with_columns(user_count=pl.len().over(of).cast(pl.Int64))
         .filter(pl.col("rank") == 1)
         .select(
-            *(of, "username", "events", "total_events", "share", "user_count"),
+            *(of, "username", "events", "total_events", "weight", "total_weight", "share", "user_count"),
             *("first_seen", "last_seen", "active_days"),
         )
         .join(runners_up, on=of, how="left")

@@ -47,7 +47,7 @@ def resolve(
         decided_at: The instant that the decisions bear.
         run_id: The run that the decisions bear.
     """
-    shares = host_user_shares(counts, rules=rules)
+    shares = host_user_shares(counts, rules=rules, last=window.last)
     matches = username_matches(shares, users, user_value_field=user_value_field)
     decisions = owner_decisions(
         shares.lazy(),

@@ -5,6 +5,7 @@ Who is counted, and what follows from a name, is decided in the other modules of
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import date
 from typing import Literal
 
 import polars as pl
@@ -20,6 +21,8 @@ class Rules:
     exclude_hosts: tuple[str, ...] = ()
     min_events: int = 1
     min_active_days: int = 1
+    evidence_metric: Literal["events", "days", "recency"] = "events"
+    half_life_days: int = 14
 
     @property
     def short_hostnames(self) -> bool:
@@ -39,8 +42,8 @@ def first_that_holds(cases: Iterable[tuple[str, pl.Expr]]) -> pl.Expr:
 def strength_of_leader(rules: Rules) -> dict[str, pl.Expr]:
     """What the counts of a host say about the user with most events; the first that holds (rules 1.2, 1.6).
 
-    Of rows with total_events, user_count, and events and active_days of that user. Whole numbers are
-    compared, so that a share of exactly the threshold is no majority on any machine.
+    Of rows with total_events, total_weight, user_count, and weight and active_days of that user. Whole
+    numbers are compared, so that a share of exactly the threshold is no majority on any machine.
     """
     return {
         "no_logons": pl.col("total_events") == 0,
@@ -62,21 +65,43 @@ def _enough(rules: Rules) -> pl.Expr:
     return (pl.col("total_events") >= rules.min_events) & ~few_days
 
 
-def exceeds_threshold(threshold_percent: int) -> pl.Expr:
-    """Whether events are more than the threshold of total_events."""
-    return 100 * pl.col("events") > threshold_percent * pl.col("total_events")
+def exceeds_threshold(
+    threshold_percent: int, *, part: str = "weight", whole: str = "total_weight"
+) -> pl.Expr:
+    """Whether a part is more than the threshold of the whole."""
+    return 100 * pl.col(part) > threshold_percent * pl.col(whole)
+
+
+RECENT = 1_000
+"""What an event of the window's last day weighs where recency counts."""
+
+
+def weight(rules: Rules) -> pl.Expr:
+    """What a user's logons on a host count for, of rows with events, active_days and recent (rules 1.7)."""
+    return pl.col({"events": "events", "days": "active_days", "recency": "recent"}[rules.evidence_metric])
+
+
+def recent(rules: Rules, last: date) -> pl.Expr:
+    """What the events of a day count for by recency: half as much for each half-life before the last day.
+
+    Of rows with day and events. A whole number, in thousandths of an event, at least one for each event.
+    """
+    age = (pl.lit(last) - pl.col("day")).dt.total_days()
+    of_one = (RECENT * pl.lit(0.5).pow(age / rules.half_life_days)).round().cast(pl.Int64)
+    return pl.col("events") * pl.max_horizontal(of_one, 1)
 
 
 def events_needed(rules: Rules) -> pl.Expr:
     """Count the further logon events with which a user would be named: the inverse of the above.
 
-    Of rows with events (of the user on the host, at least 0) and total_events (of all users there): the
-    smallest number of further events, nobody else's, that make the user the only one or give it more than the
-    threshold, and the host enough; 0 where that is so already.
+    Of rows with weight (of the user on the host, at least 0), total_weight and total_events (of all users
+    there): the smallest number of further events, nobody else's, that make the user the only one or give it
+    more than the threshold, and the host enough; 0 where that is so already. Where days count, each event is
+    one on a further day; where recency counts, each is one on the last day.
     """
-    events, total = (pl.col(name).cast(pl.Int64) for name in ("events", "total_events"))
-    threshold = rules.share_threshold_percent
-    to_begin = max(rules.min_events, 1) - total
-    # The smallest k with 100 * (events + k) > threshold * (total + k).
-    to_lead = (threshold * total - 100 * events) // (100 - threshold) + 1
-    return pl.max_horizontal(pl.when(events == total).then(0).otherwise(to_lead), to_begin, 0)
+    own, total, events = (pl.col(name).cast(pl.Int64) for name in ("weight", "total_weight", "total_events"))
+    threshold, of_one = rules.share_threshold_percent, RECENT if rules.evidence_metric == "recency" else 1
+    to_begin = max(rules.min_events, 1) - events
+    # The smallest k with 100 * (own + k * of_one) > threshold * (total + k * of_one).
+    to_lead = (threshold * total - 100 * own) // ((100 - threshold) * of_one) + 1
+    return pl.max_horizontal(pl.when(own == total).then(0).otherwise(to_lead), to_begin, 0)

@@ -4,22 +4,24 @@ Who owns the host is not decided here.
 """
 
 from collections.abc import Sequence
+from datetime import date
 
 import polars as pl
 
 from ownership.declaration import polars_schema
 from ownership.names import fits_any, normalise_hostname, normalise_name, normalise_username
-from ownership.rules import Rules
+from ownership.rules import Rules, recent, weight
 from ownership.tables import HostUserShares
 
 
-def host_user_shares(counts: pl.LazyFrame, *, rules: Rules) -> pl.DataFrame:
-    r"""Compute each user's share of each host's logons (rules 1.1 to 1.4, 1.6).
+def host_user_shares(counts: pl.LazyFrame, *, rules: Rules, last: date) -> pl.DataFrame:
+    r"""Compute each user's share of each host's logons (rules 1.1 to 1.4, 1.6, 1.7).
 
     Args:
         counts: Rows of `logon_counts`, those of the look-back window.
         rules: The instance's rules. Users whom `exclude_users` fits, by name (`svc_*`) or whole spelling
             (`corp\adm*`), do not count.
+        last: The last day of the window.
 
     Returns:
         Rows of `host_user_shares`, sorted by hostname and rank.
@@ -34,6 +36,7 @@ def host_user_shares(counts: pl.LazyFrame, *, rules: Rules) -> pl.DataFrame:
             first_seen=pl.min("day"),
             last_seen=pl.max("day"),
             active_days=pl.len().cast(pl.Int64),  # a pair of spellings has one row a day
+            **({"recent": recent(rules, last).sum()} if rules.evidence_metric == "recency" else {}),
         )
         .with_columns(pl.col(pl.String).cast(pl.Categorical))
         .collect(engine="streaming")
@@ -43,7 +46,9 @@ def host_user_shares(counts: pl.LazyFrame, *, rules: Rules) -> pl.DataFrame:
     host_names = hosts.group_by("host", maintain_order=True).agg(pl.first("hostname"), host.cast(pl.String))
     user_names = users.unique("user", maintain_order=True)
     return (
-        ranked(_counted(counts, pairs, hosts, users), by="host", then="user")
+        ranked(
+            _counted(counts, pairs, hosts, users).with_columns(weight=weight(rules)), by="host", then="user"
+        )
         .with_columns(
             hostname=_named(host_names["hostname"], by="host"),
             hostname_spellings=_named(host_names["document_hostname"], by="host"),
@@ -113,6 +118,7 @@ def _counted(
 ) -> pl.LazyFrame:
     """Add the pairs of spellings up to pairs of names: host, user (numbers) and what is counted of them."""
     user = pl.col("document_username")
+    sums = [name for name in ("events", "recent") if name in pairs.collect_schema()]
     numbered = (
         pairs.join(hosts.lazy().drop("hostname"), on="document_hostname")
         .join(users.lazy().drop("username"), on="document_username")
@@ -124,7 +130,7 @@ def _counted(
     rows = numbered.filter(alone).select(
         "host",
         "user",
-        "events",
+        *sums,
         "first_seen",
         "last_seen",
         "active_days",
@@ -136,7 +142,7 @@ def _counted(
     added = (
         several.lazy()
         .group_by("host", "user")
-        .agg(pl.sum("events"), pl.min("first_seen"), pl.max("last_seen"), username_spellings=user.unique())
+        .agg(pl.sum(*sums), pl.min("first_seen"), pl.max("last_seen"), username_spellings=user.unique())
         .join(active_days(counts, several.lazy(), of=("host", "user")), on=("host", "user"))
         .with_columns(pl.col("username_spellings").list.eval(pl.element().cast(pl.String).sort()))
     )
@@ -165,14 +171,15 @@ def active_days(counts: pl.LazyFrame, spellings: pl.LazyFrame, *, of: Sequence[s
 
 
 def ranked(users: pl.LazyFrame, *, by: str, then: str = "username") -> pl.LazyFrame:
-    """Rank the users of each `by`: most events first, ties by `then`; add total_events, share and rank."""
+    """Rank the users of each `by`: greatest weight first, ties by `then`; add the totals, share and rank."""
     return (
-        users.sort(by, "events", then, descending=[False, True, False])
+        users.sort(by, "weight", then, descending=[False, True, False])
         .with_columns(
             total_events=pl.sum("events").over(by),
+            total_weight=pl.sum("weight").over(by),
             rank=pl.col(by).cum_count().over(by).cast(pl.Int64),
         )
-        .with_columns(share=pl.col("events") / pl.col("total_events"))
+        .with_columns(share=pl.col("weight") / pl.col("total_weight"))
     )
 
 

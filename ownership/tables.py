@@ -20,6 +20,7 @@ from ownership.codes import (
     KIND,
     MATCH,
     MEASURE,
+    METRIC,
     OUTCOME,
     PARTED_BY,
     STATUS,
@@ -33,6 +34,9 @@ OwnerValues = Annotated[pl.Struct, {"owner": pl.String, "department": pl.String,
 _NOT_EMPTY = {"min_value": 1}
 _PROBLEM = "Why the asset cannot be read whole: field, type found there and setting; null: it can be."
 _EVENTS = "host_user_shares.events host_user_shares.total_events"
+_WEIGHTS = "host_user_shares.weight host_user_shares.total_weight"
+_COUNTED = "logon_counts.events logon_counts.day"
+_OLDER = "null: made by a version before 0.3.0"
 _USER_FIELDS = (
     "inventory_users.user_value inventory_users.user_email inventory_users.directory_user_sam_account_name "
     "inventory_users.directory_user_surname"
@@ -172,9 +176,9 @@ WHERE rank = 1 ORDER BY share LIMIT 20;"""
     total_events: pl.Int64 = column(
         "Logon events of all users on the host in the window.", ge=1, sources="logon_counts.events"
     )
-    share: pl.Float64 = column("events / total_events (0 to 1).", gt=0, le=1, sources="logon_counts.events")
+    share: pl.Float64 = column("weight / total_weight (0 to 1).", gt=0, le=1, sources=_COUNTED)
     rank: pl.Int64 = column(
-        "1 for the user with most events; ties by user name.", ge=1, sources="logon_counts.events"
+        "1 for the user with the greatest weight; ties by user name.", ge=1, sources=_COUNTED
     )
     first_seen: pl.Date = column(
         "First day with a logon of the user on the host.", sources="logon_counts.day"
@@ -188,11 +192,25 @@ WHERE rank = 1 ORDER BY share LIMIT 20;"""
         sources="logon_counts.document_hostname",
     )
     active_days: pl.Int64 = column(
-        "Days with a logon of the user on the host; null: made by a version before 0.3.0.",
+        f"Days with a logon of the user on the host; {_OLDER}.",
         ge=1,
         nullable=True,
         since="0.3.0",
         sources="logon_counts.day",
+    )
+    weight: pl.Int64 = column(
+        f"What the user's logons count for by rules.evidence_metric: by default events; {_OLDER}.",
+        ge=1,
+        nullable=True,
+        since="0.3.0",
+        sources=_COUNTED,
+    )
+    total_weight: pl.Int64 = column(
+        f"What the logons of all users of the host count for; {_OLDER}.",
+        ge=1,
+        nullable=True,
+        since="0.3.0",
+        sources=_COUNTED,
     )
 
     events_within_total = row_rule(
@@ -282,7 +300,7 @@ GROUP BY ALL ORDER BY hosts DESC;"""
         sources="username_matches.user_id inventory_hosts.owner_ids inventory_hosts.problem",
     )
     username: pl.String = column(
-        "User with most events, ties by name; null: no logons.",
+        "User with the greatest weight, ties by name; null: no logons.",
         nullable=True,
         sources="host_user_shares.username",
     )
@@ -293,13 +311,13 @@ GROUP BY ALL ORDER BY hosts DESC;"""
         "Logon events of all users in the window.", ge=0, sources="host_user_shares.total_events"
     )
     share: pl.Float64 = column(
-        "events / total_events (0 to 1); null: no logons.", gt=0, le=1, nullable=True, sources=_EVENTS
+        "weight / total_weight (0 to 1); null: no logons.", gt=0, le=1, nullable=True, sources=_WEIGHTS
     )
     user_count: pl.Int64 = column(
         "Users with logons in the window.", ge=0, sources="host_user_shares.username"
     )
     runner_up_username: pl.String = column(
-        "User with second most events.", nullable=True, sources="host_user_shares.username"
+        "User with the second greatest weight.", nullable=True, sources="host_user_shares.username"
     )
     runner_up_events: pl.Int64 = column(
         "Logon events of the runner-up.", ge=1, nullable=True, sources="host_user_shares.events"
@@ -355,7 +373,7 @@ GROUP BY ALL ORDER BY hosts DESC;"""
         ge=0,
         nullable=True,
         since="0.3.0",
-        sources=_EVENTS,
+        sources=f"{_EVENTS} {_WEIGHTS}",
     )
     active_days: pl.Int64 = column(
         "Days with a logon of username on the host, under all its names; null: no logons, or decided by a "
@@ -364,6 +382,34 @@ GROUP BY ALL ORDER BY hosts DESC;"""
         nullable=True,
         since="0.3.0",
         sources="host_user_shares.active_days",
+    )
+    evidence_metric: pl.String = column(
+        "What of the logons counted when users were compared; null: decided by a version before 0.3.0, by "
+        "events.",
+        codes=METRIC,
+        nullable=True,
+        since="0.3.0",
+    )
+    weight: pl.Int64 = column(
+        f"What username's logons count for by evidence_metric; {_OLDER}.",
+        ge=0,
+        nullable=True,
+        since="0.3.0",
+        sources="host_user_shares.weight",
+    )
+    total_weight: pl.Int64 = column(
+        f"What the logons of all users count for; {_OLDER}.",
+        ge=0,
+        nullable=True,
+        since="0.3.0",
+        sources="host_user_shares.total_weight",
+    )
+    runner_up_weight: pl.Int64 = column(
+        f"What the runner-up's logons count for; {_OLDER}.",
+        ge=1,
+        nullable=True,
+        since="0.3.0",
+        sources="host_user_shares.weight",
     )
 
     events_within_total = row_rule(

@@ -30,10 +30,14 @@ _EVIDENCE = {
     "no_logons": "Nobody logged on in the window.",
     "too_few_events": "{total_events} is fewer logon events than min_events asks for.",
     "single_user": "{username} is the only user, with all of the logon events ({total_events}).",
-    "majority": "{username} has {events} of {total_events} logon events ({share}), over "
-    "{threshold_percent}%.",
-    "no_majority": "No user has over {threshold_percent}% of the {total_events} logon events; "
-    "{username} comes first with {events} ({share}).",
+    "majority": "{username} has {own} of {total} {units} ({share}), over {threshold_percent}%.",
+    "no_majority": "No user has over {threshold_percent}% of the {total} {units}; "
+    "{username} comes first with {own} ({share}).",
+}
+_UNITS = {
+    "events": "logon events",
+    "days": "days on which a user logged on",
+    "recency": "logon events, of which recent ones count more",
 }
 _MATCH = {
     "matched": "{username} is the user asset {resolved_owner}, found by {matched_by}.",
@@ -204,12 +208,13 @@ def _now(decision: Mapping[str, Any]) -> str:
 
 
 def _users(on_host: pl.DataFrame, matches: pl.DataFrame) -> list[dict[str, Any]]:
-    """The users under all names of a host, most events first, each with the user assets it may stand for."""
+    """The users under all names of a host, the leader first, each with the user assets it may stand for."""
     together = (
         on_host.lazy()
         .group_by("username")
         .agg(
             pl.sum("events"),
+            pl.coalesce("weight", "events").sum(),
             pl.min("first_seen"),
             pl.max("last_seen"),
             pl.col("username_spellings").explode().unique().sort(),
@@ -310,6 +315,9 @@ def _decision(decision: Mapping[str, Any]) -> Iterator[str]:
     values = {name: _shown(value) for name, value in decision.items()}
     if decision["share"] is not None:
         values["share"] = f"{decision['share']:.1%}"
+        metric = decision["evidence_metric"] or "events"
+        own, total = ("weight", "total_weight") if metric == "days" else ("events", "total_events")
+        values |= {"own": values[own], "total": values[total], "units": _UNITS[metric]}
     subject = "No host asset" if decision["host_id"] is None else f"Host asset {values['host_id']}"
     yield (
         f"{subject}, window {decision['window_from']} to {decision['window_to']}, "

@@ -95,7 +95,7 @@ def remedies(
             "Compare whole names (rules.hostname_match: exact), or give the hosts different short names.",
         )
     elif evidence == "no_logons":
-        lacking = _needed(0, 0, rules)
+        lacking = _needed(0, 0, 0, rules)
         yield Remedy(
             "more_logons", f"{_logons(lacking)} of one user would make that user the owner.", None, lacking
         )
@@ -127,9 +127,12 @@ def _corrected(kind: str, asset_id: str, problem: str) -> Remedy:
 def _to_win(decision: Mapping[str, Any], matches: pl.DataFrame, rules: Rules) -> Iterator[Remedy]:
     """What would make one of the two foremost users the winner."""
     first, second = decision["username"], decision["runner_up_username"]
-    events = {first: decision["events"], second: decision["runner_up_events"]}
+    total, events = decision["total_weight"], decision["total_events"]
+    weights = {first: decision["weight"], second: decision["runner_up_weight"]}
+    if total is None:  # decided by a version before 0.3.0
+        total, weights = events, {first: decision["events"], second: decision["runner_up_events"]}
     for username in (first, second) if second else (first,):
-        lacking = _needed(events[username], decision["total_events"], rules)
+        lacking = _needed(weights[username], total, events, rules)
         who, besides = _stands_for(username, matches.filter("decisive", username=username).sort("user_id"))
         if lacking:
             needs = _and([f"needs {_logons(lacking)}", *besides])
@@ -138,7 +141,8 @@ def _to_win(decision: Mapping[str, Any], matches: pl.DataFrame, rules: Rules) ->
             then = f", who {_and(besides)} for that" if besides else ""
             text = f"By the present rules the logons name {who}{then}: run again."
             yield Remedy("run", text, username)
-    if second and not _needed(events[first], decision["total_events"] - events[second], rules):
+    without_second = events - decision["runner_up_events"] if second else events
+    if second and not _needed(weights[first], total - weights[second], without_second, rules):
         yield Remedy(
             "exclude_users",
             f"If {_shown(second)} is no person, list it in rules.exclude_users: {_shown(first)} would win.",
@@ -146,8 +150,8 @@ def _to_win(decision: Mapping[str, Any], matches: pl.DataFrame, rules: Rules) ->
         )
 
 
-def _needed(events: int, total_events: int, rules: Rules) -> int:
-    row = pl.select(events=events, total_events=total_events)
+def _needed(weight: int, total_weight: int, total_events: int, rules: Rules) -> int:
+    row = pl.select(weight=weight, total_weight=total_weight, total_events=total_events)
     return row.select(events_needed(rules)).item()
 
 

@@ -79,14 +79,14 @@ def decided(evidence: Evidence, window: Window) -> pl.LazyFrame:
     """Who leads each host over a window, and what would follow if that names an owner.
 
     Returns:
-        subject, eligible, host_id, user, events, active_days, total_events, user_count, share_band,
-        resolved_owner; matched, to_write, agree, conflict (whether that would follow); a row for each host
-        with logons.
+        subject, eligible, host_id, user, events, weight, active_days, total_events, total_weight, user_count,
+        share_band, resolved_owner; matched, to_write, agree, conflict (whether that would follow); a row for
+        each host with logons.
     """
     owners, owner = pl.col("owner_ids").fill_null([]), pl.col("resolved_owner")
     of_asset, owned = owner.is_not_null() & pl.col("host_id").is_not_null(), owners.list.len() > 0
     return (
-        leaders(evidence.days, window)
+        leaders(evidence, window)
         .lazy()
         .join(evidence.subjects.lazy(), on="subject")
         .join(evidence.users.lazy(), on="user", how="left")
@@ -132,7 +132,7 @@ def with_future(evidence: Evidence, *, last: date, days: int, holdout_days: int)
         nobody logged on in them.
     """
     cut = last - timedelta(days=holdout_days)
-    after = leaders(evidence.days, Window(cut + timedelta(days=1), last)).select(
+    after = leaders(evidence, Window(cut + timedelta(days=1), last)).select(
         "subject", later="user", tied_later="tied"
     )
     return (

@@ -9,7 +9,7 @@ import polars as pl
 
 from ownership.leaders import left_out, subjects_of
 from ownership.matching import candidates, username_matches
-from ownership.rules import Rules, exceeds_threshold, first_that_holds
+from ownership.rules import Rules, exceeds_threshold, first_that_holds, recent, weight
 from ownership.shares import numbered_names
 from ownership.windows import Window
 
@@ -29,11 +29,13 @@ class Evidence:
         days: day, subject, user, events; one row for each day, host and user with a logon.
         subjects: subject, host_id, hostname, owner_ids, eligible (whether logons may name an owner of it).
         users: user, username, resolved_owner (null: no user asset, or several).
+        rules: The rules under which they count.
     """
 
     days: pl.DataFrame
     subjects: pl.DataFrame
     users: pl.DataFrame
+    rules: Rules
 
 
 def evidence_by_day(
@@ -104,40 +106,45 @@ def evidence_by_day(
         .join(resolved, on="username", how="left")
         .sort("user")
         .collect(),
+        rules,
     )
 
 
-def leaders(days: pl.DataFrame, window: Window) -> pl.DataFrame:
-    """Who leads the logons of each host over a window (rules 1.2).
-
-    Args:
-        days: `Evidence.days`.
-        window: The days that count.
+def leaders(evidence: Evidence, window: Window) -> pl.DataFrame:
+    """Who leads the logons of each host over a window (rules 1.2, 1.7).
 
     Returns:
-        subject, user, events, active_days (of the leader), total_events, user_count, tied (whether another
-        user has as many events); hosts without logons in the window are left out.
+        subject; the leader's user, events, weight, active_days; total_events, total_weight, user_count, tied
+        (whether another user has the same weight); hosts without logons in the window are left out.
     """
+    rules = evidence.rules
     return (
-        days.lazy()
+        evidence.days.lazy()
         .filter(pl.col("day").is_between(window.first, window.last))
         .group_by("subject", "user")
-        .agg(pl.sum("events"), active_days=pl.len().cast(pl.Int64))
-        .sort("subject", "events", "user", descending=[False, True, False])
+        .agg(
+            pl.sum("events"),
+            active_days=pl.len().cast(pl.Int64),
+            **({"recent": recent(rules, window.last).sum()} if rules.evidence_metric == "recency" else {}),
+        )
+        .with_columns(weight=weight(rules))
+        .sort("subject", "weight", "user", descending=[False, True, False])
         .group_by("subject", maintain_order=True)
         .agg(
             pl.first("user", "active_days"),
             events=pl.first("events"),
             total_events=pl.sum("events"),
+            weight=pl.first("weight"),
+            total_weight=pl.sum("weight"),
             user_count=pl.len().cast(pl.Int64),
-            tied=(pl.col("events").get(1, null_on_oob=True) == pl.first("events")).fill_null(value=False),
+            tied=(pl.col("weight").get(1, null_on_oob=True) == pl.first("weight")).fill_null(value=False),
         )
         .collect(engine="streaming")
     )
 
 
 def share_band() -> pl.Expr:
-    """The band of the leader's share; of rows with events, total_events and user_count."""
+    """The band of the leader's share; of rows with weight, total_weight and user_count."""
     bands = [(name, ~exceeds_threshold(upper)) for name, upper in SHARE_BANDS.items()]
     return first_that_holds([(ONLY_USER, pl.col("user_count") == 1), *bands]).alias("share_band")
 

@@ -139,7 +139,8 @@ def host_profiles(evidence: Evidence, accounts: pl.DataFrame, *, threshold_perce
     of_users = logons.filter(pl.col("kind").is_in(["person", "administrator", "unknown"]))
     short = normalise_hostname(pl.col("hostname"), short=True)
     hosts = evidence.subjects.lazy().with_columns(short=short)
-    users, share_led = pl.col("users"), exceeds_threshold(threshold_percent)
+    share_led = exceeds_threshold(threshold_percent, part="events", whole="total_events")
+    users = pl.col("users")
     many_alike = (users >= MANY_USERS) & (pl.col("entropy") >= EVEN)
     rules = [
         ("collector", short.str.contains(_COLLECTOR), pl.lit("The name is one that collectors are given.")),

@@ -234,6 +234,13 @@ class RuleSettings(Section):
     min_active_days: int = Field(
         Rules.min_active_days, ge=1, le=3660, description="fewest days with a logon of the leading user"
     )
+    evidence_metric: Literal["events", "days", "recency"] = Field(
+        Rules.evidence_metric,
+        description="what counts when users are compared: logon events, days with one, or recent events more",
+    )
+    half_life_days: int = Field(
+        Rules.half_life_days, ge=1, le=3660, description="age that halves an event's weight by `recency`"
+    )
 
     def as_rules(self) -> Rules:
         """The same values as the rules take them."""

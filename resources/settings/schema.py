@@ -65,6 +65,8 @@ rules:
   exclude_hosts: ["kiosk-*", "ts-??"]
   min_events: 5
   min_active_days: 3
+  evidence_metric: recency
+  half_life_days: 30
 writes:
   dry_run: true
   max_writes: 500

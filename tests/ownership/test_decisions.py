@@ -130,6 +130,7 @@ def test_the_leader_is_told_whatever_the_evidence_says():
         "resolved_owner": None, "matched_by": None, "candidate_ids": [], "existing_owner": None,
         "window_from": WINDOW.first, "window_to": WINDOW.last, "threshold_percent": 60,
         "hostnames": ["kiosk-1"], "events_needed": 5, "active_days": 1,
+        "evidence_metric": "events", "weight": 5, "total_weight": 11, "runner_up_weight": 5,
         "decided_at": NOW, "run_id": RUN, "problem": None,
     }  # fmt: skip
 

@@ -8,7 +8,14 @@ LINEAGE = {
 }
 FROM_SERVICES = {"logon_counts", "logon_days", "inventory_hosts", "inventory_users"}
 OF_THE_RUN = {
-    "owner_decisions": {"window_from", "window_to", "threshold_percent", "decided_at", "run_id"},
+    "owner_decisions": {
+        "window_from",
+        "window_to",
+        "threshold_percent",
+        "decided_at",
+        "run_id",
+        "evidence_metric",
+    },
     "owner_writes": {"run_id", "outcome", "message", "intended_at", "completed_at", "target", "undoes"},
 }
 

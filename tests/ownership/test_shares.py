@@ -25,7 +25,7 @@ def test_shares_come_from_events_summed_over_the_whole_window():
         "hostname": "ws1", "username": "bob", "events": 6, "total_events": 10, "share": 0.6, "rank": 1,
         "first_seen": monday, "last_seen": friday,
         "username_spellings": ["bob"], "hostname_spellings": ["ws1"],
-        "active_days": 3,
+        "active_days": 3, "weight": 6, "total_weight": 10,
     }  # fmt: skip
     assert (second["username"], second["share"], second["first_seen"]) == ("alice", 0.4, tuesday)
 

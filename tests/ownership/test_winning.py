@@ -1,18 +1,22 @@
-"""The winning rule and its inverse say the same."""
+"""The winning rule and its inverse say the same, whatever counts."""
+
+from datetime import timedelta
 
 import polars as pl
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ownership.rules import NAMING, Rules, events_needed
 from tests import examples
-from tests.ownership.builders import PEOPLE, counts, decide, host, hosts
+from tests.ownership.builders import PEOPLE, WINDOW, counts, decide, host, hosts
 
 THRESHOLDS = st.integers(50, 99)
 
 
 def needed(events, total_events, rules):
-    return pl.select(events=events, total_events=total_events).select(events_needed(rules)).item()
+    row = pl.select(weight=events, total_weight=total_events, total_events=total_events)
+    return row.select(events_needed(rules)).item()
 
 
 def winner(events, rules):
@@ -47,3 +51,75 @@ def test_what_a_decision_says_is_lacking_would_do():
     logons = counts(("even", "ann", 6), ("even", "bob", 4), ("clear", "ann", 7), ("clear", "bob", 3))
     decisions = decide(logons, PEOPLE, hosts(host("h1", "even"), host("h2", "clear"), host("h3", "idle")))
     assert dict(decisions.select("host_id", "events_needed").iter_rows()) == {"h1": 1, "h2": 0, "h3": None}
+
+
+def logons_of(*rows):
+    """`("ann", 6, 0)`: six events of ann on the last day of the window, on the day before with 1."""
+    return counts(*(("ws1", name, events, WINDOW.last - timedelta(days=age)) for name, events, age in rows))
+
+
+def decided(logons, **rules):
+    (row,) = decide(logons, PEOPLE, hosts(host("h1", "ws1")), Rules(**rules)).to_dicts()
+    return row
+
+
+def test_by_days_one_busy_day_of_a_technician_does_not_win():
+    """Rules 1.7."""
+    logons = logons_of(("ann", 1, 0), ("ann", 2, 1), ("ann", 1, 2), ("bob", 40, 3))
+    assert decided(logons)["username"] == "bob"
+    row = decided(logons, evidence_metric="days")
+    assert (row["username"], row["evidence"], row["share"]) == ("ann", "majority", 0.75)
+    assert (row["events"], row["total_events"]) == (4, 44)  # exact counts stay beside what counts
+    assert (row["weight"], row["total_weight"], row["evidence_metric"]) == (3, 4, "days")
+    assert row["runner_up_weight"] == 1
+
+
+def test_by_days_a_day_with_logons_under_two_names_of_a_host_is_one():
+    logons = counts(
+        ("old", "ann", 1, WINDOW.last), ("new", "ann", 1, WINDOW.last), ("new", "bob", 1, WINDOW.last)
+    )
+    (row,) = decide(logons, PEOPLE, hosts(host("h1", "old", "new")), Rules(evidence_metric="days")).to_dicts()
+    assert (row["weight"], row["total_weight"], row["evidence"]) == (1, 2, "no_majority")
+
+
+def test_by_recency_an_event_counts_half_after_each_half_life():
+    """Rules 1.7."""
+    logons = logons_of(("bob", 20, 28), ("bob", 2, 14), ("ann", 12, 0))
+    assert decided(logons)["username"] == "bob"
+    row = decided(logons, evidence_metric="recency", half_life_days=14)
+    assert (row["username"], row["weight"], row["runner_up_weight"]) == ("ann", 12_000, 6_000)
+    assert row["evidence"] == "majority"
+    assert decided(logons, evidence_metric="recency", half_life_days=3660)["username"] == "bob"
+
+
+def test_by_recency_the_oldest_event_counts_a_little():
+    row = decided(logons_of(("bob", 7, 29)), evidence_metric="recency", half_life_days=1)
+    assert (row["weight"], row["evidence"]) == (7, "single_user")
+
+
+@examples(25)
+@pytest.mark.parametrize("metric", ["days", "recency"])
+@given(
+    others=st.dictionaries(st.integers(0, 20), st.integers(1, 9), min_size=1, max_size=5),
+    own=st.integers(1, 9),
+    threshold=THRESHOLDS,
+)
+def test_so_many_further_days_or_recent_events_are_lacking(metric, others, own, threshold):
+    rules = {"evidence_metric": metric, "share_threshold_percent": threshold}
+    before = [("ann", own, 25), *(("bob", events, age) for age, events in others.items())]
+
+    def wins(further):
+        ages = range(further) if metric == "days" else [0] * further
+        more = pl.concat([logons_of(*before), *(logons_of(("ann", 1, age)) for age in ages)])
+        counted = more.group_by("day", "document_hostname", "document_username").agg(pl.sum("events"))
+        row = decided(counted, **rules)
+        return row["evidence"] in NAMING and row["username"] == "ann"
+
+    row = decided(logons_of(*before), **rules)
+    weight = row["weight"] if row["username"] == "ann" else row["runner_up_weight"]
+    of_ann = pl.select(weight=weight, total_weight=row["total_weight"], total_events=row["total_events"])
+    lacking = of_ann.select(events_needed(Rules(**rules))).item()
+    if metric == "days" and lacking > 25:
+        return
+    assert wins(lacking)
+    assert lacking == 0 or not wins(lacking - 1)

@@ -48,7 +48,8 @@ def reddish(plot):
 
 
 def hosts(*rows):
-    return pl.DataFrame(rows, schema={"events": pl.Int64, "total_events": pl.Int64}, orient="row")
+    counted = pl.DataFrame(rows, schema={"weight": pl.Int64, "total_weight": pl.Int64}, orient="row")
+    return counted.with_columns(events="weight", total_events="total_weight")
 
 
 def days(*rows):
