@@ -20,6 +20,8 @@ from assets_defs.run import (
 from assets_defs.specs import asset_arguments, asset_key, source_keys, table_metadata
 from ownership.coverage import events_by_day
 from ownership.declaration import polars_schema
+from ownership.kinds import Kinds, nothing_skipped, skipped_by_kind
+from ownership.names import printable
 from ownership.shares import host_user_shares
 from ownership.tables import LogonCounts, LogonDays
 from ownership.windows import Window, days_of, days_to_fetch, torn_days
@@ -28,6 +30,9 @@ from resources.search.client import DayOfLogons
 from resources.search.source import extraction_fingerprint
 from resources.settings import Instance, named
 from resources.store.tables import Tables
+
+MOST_NAMED = 10
+"""Accounts of a kind that the log names when they are left out."""
 
 LOGON_TABLES = ("logon_counts", "logon_days")
 
@@ -238,19 +243,28 @@ def shares_asset(instance: Instance) -> dg.AssetsDefinition:
 
     @dg.asset(
         **asset_arguments(instance, "host_user_shares", kinds={"polars"}),
-        deps=source_keys(instance, "host_user_shares"),
+        deps=[*source_keys(instance, "host_user_shares"), *_inventory(instance)],
         required_resource_keys={*resource_keys(instance)},
     )
     def shares_of_users(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
         run = scan_run(context, instance)
         with as_dagster_failure(run, last=not run.plans):
             require_evidence(run)
+            skipped = skipped_kinds(run, instance.rules.skip_account_kinds).accounts
             shares = host_user_shares(
                 run.tables.logon_counts(run.window, run_id=run.run_id),
                 rules=instance.rules.as_rules(),
                 last=run.window.last,
+                skipped=skipped["username"],
             )
             run.tables.write("host_user_shares", shares, run_id=run.run_id, publish=run.may_write)
+        for kind, usernames in (
+            skipped.group_by("kind").agg(pl.col("username").sort()).sort("kind").iter_rows()
+        ):
+            context.log.info(
+                f"Left out by rules.skip_account_kinds: {len(usernames):,} of kind {kind}, such as "
+                f"{', '.join(map(printable, usernames[:MOST_NAMED]))}"
+            )
         metadata = shares_metadata(shares, threshold_percent=instance.rules.share_threshold_percent)
         context.log.info(
             f"Shares: {metadata['users']:,} users on {metadata['hosts']:,} hosts, {metadata['events']:,} "
@@ -261,6 +275,30 @@ def shares_asset(instance: Instance) -> dg.AssetsDefinition:
         )
 
     return shares_of_users
+
+
+def _inventory(instance: Instance) -> list[dg.AssetKey]:
+    """What kinds of accounts are told by besides the logons; nothing where none are skipped."""
+    tables = ("inventory_hosts", "inventory_users") if instance.rules.skip_account_kinds else ()
+    return [asset_key(instance, table) for table in tables]
+
+
+def skipped_kinds(run: ScanRun, named: Sequence[str]) -> Kinds:
+    """Find what a run leaves out by its kind; nothing where the setting names no kind.
+
+    Args:
+        run: The run.
+        named: The kinds that the setting names.
+    """
+    if not named:
+        return nothing_skipped()
+    return skipped_by_kind(
+        run.tables.logon_counts(run.window, run_id=run.run_id),
+        run.tables.read("inventory_hosts", run_id=run.run_id).collect(),
+        run.tables.read("inventory_users", run_id=run.run_id).collect(),
+        rules=run.instance.rules.as_rules(),
+        user_value_field=run.instance.platform_user_value_field,
+    )
 
 
 def require_evidence(run: ScanRun) -> None:

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 import dagster as dg
 import polars as pl
 
+from assets_defs.evidence import skipped_kinds
 from assets_defs.metadata import decisions_metadata, matches_metadata
 from assets_defs.run import ScanRun, as_dagster_failure, resource_keys, scan_run
 from assets_defs.specs import asset_arguments, source_keys, table_metadata
@@ -69,6 +70,7 @@ def owner_assets(instance: Instance) -> list[dg.AssetsDefinition]:
                 window=run.window,
                 decided_at=decided_at,
                 run_id=run.run_id,
+                skipped=skipped_kinds(run, instance.rules.skip_host_kinds).hosts,
             )
             new_conflicts = quality.new_conflicts(frame, run.tables.read("owner_decisions").collect())
             run.tables.write("owner_decisions", frame, run_id=run.run_id, publish=run.may_write)

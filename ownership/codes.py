@@ -7,7 +7,7 @@ EVIDENCE: Mapping[str, str] = MappingProxyType(
     {
         "unreadable_asset": "A field of the host asset cannot be read.",
         "no_hostname": "The host asset has no host name.",
-        "excluded_host": "The host name is excluded by exclude_hosts.",
+        "excluded_host": "The host is left out by exclude_hosts or skip_host_kinds.",
         "hostname_collision": "The short host name stands for hosts of different domains.",
         "no_logons": "Nobody logged on to the host in the window.",
         "too_few_events": "The host has fewer logon events than min_events, or logons of its leading user on "
@@ -122,6 +122,8 @@ SUGGESTED: Mapping[str, str] = MappingProxyType(
     {
         "rules.exclude_users": "User names that do not count.",
         "rules.exclude_hosts": "Host names that get no owner.",
+        "rules.skip_account_kinds": "Kinds of accounts that do not count.",
+        "rules.skip_host_kinds": "Kinds of hosts that get no owner.",
     }
 )
 """Settings for which values are suggested."""

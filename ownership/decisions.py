@@ -25,6 +25,7 @@ def owner_decisions(
     window: Window,
     decided_at: datetime,
     run_id: str,
+    skipped: pl.DataFrame | None = None,
 ) -> pl.DataFrame:
     """Decide about every host: what its logons say, whom that names, what follows (rules 1, 2).
 
@@ -37,6 +38,7 @@ def owner_decisions(
         window: The look-back window that the shares stand for.
         decided_at: The instant that the decisions bear.
         run_id: The run that the decisions bear.
+        skipped: host_id, hostname and kind of the hosts that are left out for their kind.
 
     Returns:
         Rows of `owner_decisions`, sorted by hostname and host_id: one for each host asset, and one for each
@@ -48,12 +50,8 @@ def owner_decisions(
     owned = pl.col("owner_ids").list.len() > 0
     resolved = pl.col("resolved_owner").is_not_null()
     return (
-        hosts_with_leaders(
-            shares,
-            hosts.lazy(),
-            counts,
-            rules=rules,
-        )
+        hosts_with_leaders(shares, hosts.lazy(), counts, rules=rules)
+        .pipe(_with_skipped, skipped)
         .with_columns(evidence=first_that_holds(_evidence(rules).items()))
         .join(candidates(matches.lazy()), on="username", how="left")
         .with_columns(
@@ -86,6 +84,7 @@ def owner_decisions(
             window_to=pl.lit(window.last),
             threshold_percent=pl.lit(rules.share_threshold_percent, pl.Int64),
             evidence_metric=pl.lit(rules.evidence_metric),
+            excluded_by=pl.when(evidence="excluded_host").then("excluded_by"),
             events_needed=pl.when(pl.col("total_events") > 0).then(events_needed(rules)),
             decided_at=pl.lit(decided_at, pl.Datetime("us", "UTC")),
             run_id=pl.lit(run_id),
@@ -102,12 +101,23 @@ def summary(decisions: pl.DataFrame) -> dict[str, int]:
     return dict(decisions.group_by(story.alias("story")).len().sort("story").iter_rows())
 
 
+def _with_skipped(subjects: pl.LazyFrame, skipped: pl.DataFrame | None) -> pl.LazyFrame:
+    """Add to what `exclude_hosts` leaves out the hosts that are skipped for their kind (rules 1.8)."""
+    if skipped is None or skipped.is_empty():
+        return subjects
+    key = ("host_id", "hostname")
+    by_kind = skipped.lazy().select(*key, by_kind=pl.format("skip_host_kinds: {}", "kind"))
+    return subjects.join(by_kind, on=key, how="left", nulls_equal=True).with_columns(
+        pl.coalesce("excluded_by", "by_kind")
+    )
+
+
 def _evidence(rules: Rules) -> dict[str, pl.Expr]:
     """What the logons of a host say, the first that holds (rules 2.3)."""
     return {
         "unreadable_asset": pl.col("problem").is_not_null(),
         "no_hostname": pl.col("hostname").is_null(),
-        "excluded_host": pl.col("excluded"),
+        "excluded_host": pl.col("excluded_by").is_not_null(),
         "hostname_collision": pl.col("collides"),
         **strength_of_leader(rules),
     }

@@ -29,10 +29,10 @@ def hosts_with_leaders(
         rules: The instance's rules, as for the shares.
 
     Returns:
-        host_id (null where no asset has the name), owner_ids, problem, hostname (the first), excluded,
-        collides; the leader's username, events, weight, share, first_seen, last_seen, active_days;
-        total_events, total_weight, user_count; username, events and weight of the runner_up. Without logons
-        counts are 0 and the rest is null.
+        host_id (null where no asset has the name), owner_ids, problem, hostname (the first), excluded_by (the
+        setting and its first value that fits; null: none does), collides; the leader's username, events,
+        weight, share, first_seen, last_seen, active_days; total_events, total_weight, user_count; username,
+        events and weight of the runner_up. Without logons counts are 0 and the rest is null.
     """
     short = rules.short_hostnames
     leaders = _leaders(shares, of="hostname").collect(engine="streaming").lazy()
@@ -42,8 +42,9 @@ def hosts_with_leaders(
     barred = (
         names.join(left_out(spellings, hosts, short=short, exclude_hosts=rules.exclude_hosts), on="hostname")
         .group_by("subject")
-        .agg(pl.any("excluded", "collides"))
+        .agg(pl.min("pattern"), pl.any("collides"))
     )
+    patterns = pl.lit(pl.Series(rules.exclude_hosts, dtype=pl.String))
     # Most subjects have one name, and the shares hold its ranking; only the others are counted anew.
     one_name = pl.col("hostnames").list.len() <= 1
     parts = [subjects.filter(one_name).join(leaders, on="hostname", how="left")]
@@ -54,8 +55,9 @@ def hosts_with_leaders(
         pl.concat(parts, how="diagonal")
         .join(barred, on="subject", how="left")
         .with_columns(
-            pl.col("excluded", "collides").fill_null(value=False),
+            pl.col("collides").fill_null(value=False),
             pl.col("events", "total_events", "weight", "total_weight", "user_count").fill_null(0),
+            excluded_by=pl.format("exclude_hosts: {}", patterns.gather("pattern")),
         )
     )
 
@@ -123,7 +125,9 @@ def subjects_of(logons: pl.LazyFrame, hosts: pl.LazyFrame, *, short: bool) -> pl
 def left_out(
     spellings: pl.LazyFrame, hosts: pl.LazyFrame, *, short: bool, exclude_hosts: Sequence[str]
 ) -> pl.LazyFrame:
-    """Find host names that must not name an owner, and why: hostname (as compared), excluded, collides.
+    """Find host names that must not name an owner, and why: hostname (as compared), pattern, collides.
+
+    `pattern` is the number of the first wildcard that fits; null: none does.
 
     Names collide when the documents, or the assets, hold two with a domain part that shorten to one; a bare
     name beside one with a domain part is no second host (rules 1.4). Whole names never collide.
@@ -135,22 +139,37 @@ def left_out(
         exclude_hosts: Wildcards for whole or short host names.
     """
     if not short and not exclude_hosts:
-        return pl.LazyFrame(schema={"hostname": pl.String, "excluded": pl.Boolean, "collides": pl.Boolean})
+        return pl.LazyFrame(schema={"hostname": pl.String, "pattern": pl.UInt32, "collides": pl.Boolean})
     assets = hosts.select(pl.lit("assets").alias("side"), full="hostnames")
     documents = spellings.select(pl.lit("documents").alias("side"), "full")
-    return (
+    names = (
         pl.concat([assets, documents])
         .explode("full")
         .with_columns(normalise_hostname(pl.col("full")))
         .with_columns(short=normalise_hostname(pl.col("full"), short=True))
-        .with_columns(
-            hostname="short" if short else "full",
-            excluded=fits_any(pl.col("full"), exclude_hosts) | fits_any(pl.col("short"), exclude_hosts),
-            in_domain=pl.when(pl.col("full") != pl.col("short")).then("full"),
-        )
-        .group_by("side", "hostname")
-        .agg(pl.any("excluded"), collides=pl.min("in_domain") != pl.max("in_domain"))
-        .filter(pl.col("excluded") | pl.col("collides"))
+        .with_columns(hostname="short" if short else "full")
+    )
+
+    def fits(patterns: Sequence[str]) -> pl.Expr:
+        return fits_any(pl.col("full"), patterns) | fits_any(pl.col("short"), patterns)
+
+    numbers = (pl.when(fits([one])).then(pl.lit(at, pl.UInt32)) for at, one in enumerate(exclude_hosts))
+    excluded = (
+        names.filter(fits(exclude_hosts))
+        .with_columns(pattern=pl.coalesce(*numbers, pl.lit(None, pl.UInt32)))
+        .group_by("hostname")
+        .agg(pl.min("pattern"))
+    )
+    in_domain = pl.when(pl.col("full") != pl.col("short")).then("full")
+    colliding = (
+        names.group_by("side", "hostname")
+        .agg(collides=in_domain.min() != in_domain.max())
+        .filter("collides")
+        .select("hostname", "collides")
+        .unique()
+    )
+    return excluded.join(colliding, on="hostname", how="full", coalesce=True).with_columns(
+        pl.col("collides").fill_null(value=False)
     )
 
 

@@ -9,6 +9,7 @@ from datetime import datetime
 import polars as pl
 
 from ownership.decisions import owner_decisions
+from ownership.kinds import skipped_by_kind
 from ownership.matching import username_matches
 from ownership.rules import Rules
 from ownership.shares import host_user_shares
@@ -47,7 +48,8 @@ def resolve(
         decided_at: The instant that the decisions bear.
         run_id: The run that the decisions bear.
     """
-    shares = host_user_shares(counts, rules=rules, last=window.last)
+    skipped = skipped_by_kind(counts, hosts, users, rules=rules, user_value_field=user_value_field)
+    shares = host_user_shares(counts, rules=rules, last=window.last, skipped=skipped.accounts["username"])
     matches = username_matches(shares, users, user_value_field=user_value_field)
     decisions = owner_decisions(
         shares.lazy(),
@@ -58,5 +60,6 @@ def resolve(
         window=window,
         decided_at=decided_at,
         run_id=run_id,
+        skipped=skipped.hosts,
     )
     return Resolution(shares, matches, decisions)

@@ -10,10 +10,14 @@ from typing import Literal
 
 import polars as pl
 
+EvidenceMetric = Literal["events", "days", "recency"]
+AccountKind = Literal["person", "administrator", "service", "computer", "built_in", "unknown"]
+HostKind = Literal["personal", "shared", "kiosk", "server", "collector", "unknown"]
+
 
 @dataclass(frozen=True)
 class Rules:
-    """The settings that a decision depends on, with their defaults (rules 1.2, 1.4, 1.6)."""
+    """The settings that a decision depends on, with their defaults (rules 1.2, 1.4, 1.6 to 1.8)."""
 
     share_threshold_percent: int = 60
     hostname_match: Literal["exact", "short"] = "exact"
@@ -21,8 +25,10 @@ class Rules:
     exclude_hosts: tuple[str, ...] = ()
     min_events: int = 1
     min_active_days: int = 1
-    evidence_metric: Literal["events", "days", "recency"] = "events"
+    evidence_metric: EvidenceMetric = "events"
     half_life_days: int = 14
+    skip_account_kinds: tuple[AccountKind, ...] = ()
+    skip_host_kinds: tuple[HostKind, ...] = ()
 
     @property
     def short_hostnames(self) -> bool:

@@ -14,14 +14,17 @@ from ownership.rules import Rules, recent, weight
 from ownership.tables import HostUserShares
 
 
-def host_user_shares(counts: pl.LazyFrame, *, rules: Rules, last: date) -> pl.DataFrame:
-    r"""Compute each user's share of each host's logons (rules 1.1 to 1.4, 1.6, 1.7).
+def host_user_shares(
+    counts: pl.LazyFrame, *, rules: Rules, last: date, skipped: pl.Series | None = None
+) -> pl.DataFrame:
+    r"""Compute each user's share of each host's logons (rules 1.1 to 1.4, 1.6 to 1.8).
 
     Args:
         counts: Rows of `logon_counts`, those of the look-back window.
         rules: The instance's rules. Users whom `exclude_users` fits, by name (`svc_*`) or whole spelling
             (`corp\adm*`), do not count.
         last: The last day of the window.
+        skipped: Normalised user names that do not count, either, for their kind.
 
     Returns:
         Rows of `host_user_shares`, sorted by hostname and rank.
@@ -43,6 +46,8 @@ def host_user_shares(counts: pl.LazyFrame, *, rules: Rules, last: date) -> pl.Da
         .lazy()
     )
     hosts, users = numbered_names(pairs, rules=rules)
+    if skipped is not None:
+        users = users.filter(~pl.col("username").is_in(skipped.implode()))
     host_names = hosts.group_by("host", maintain_order=True).agg(pl.first("hostname"), host.cast(pl.String))
     user_names = users.unique("user", maintain_order=True)
     return (

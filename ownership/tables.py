@@ -390,6 +390,13 @@ GROUP BY ALL ORDER BY hosts DESC;"""
         nullable=True,
         since="0.3.0",
     )
+    excluded_by: pl.String = column(
+        "The setting that leaves the host out, and which of its values; null: none does, or decided by a "
+        "version before 0.3.0.",
+        nullable=True,
+        since="0.3.0",
+        sources="inventory_hosts.hostnames host_user_shares.hostname_spellings",
+    )
     weight: pl.Int64 = column(
         f"What username's logons count for by evidence_metric; {_OLDER}.",
         ge=0,

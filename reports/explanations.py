@@ -25,7 +25,7 @@ MOST_COMPARED = 20_000
 _EVIDENCE = {
     "unreadable_asset": "The asset cannot be read: {problem}.",
     "no_hostname": "The asset has no host name, so no logon can be its own.",
-    "excluded_host": "Host names like this are excluded (exclude_hosts).",
+    "excluded_host": "The host is left out by {excluded_by}.",
     "hostname_collision": "The short name stands for hosts of different domains; none is chosen.",
     "no_logons": "Nobody logged on in the window.",
     "too_few_events": "{total_events} is fewer logon events than min_events asks for.",
@@ -313,6 +313,7 @@ def _stands_for(user_assets: Sequence[Mapping[str, Any]]) -> str:
 
 def _decision(decision: Mapping[str, Any]) -> Iterator[str]:
     values = {name: _shown(value) for name, value in decision.items()}
+    values["excluded_by"] = _shown(decision["excluded_by"] or "exclude_hosts")
     if decision["share"] is not None:
         values["share"] = f"{decision['share']:.1%}"
         metric = decision["evidence_metric"] or "events"

@@ -88,7 +88,12 @@ def remedies(
     elif evidence == "no_hostname":
         yield Remedy("hostname", f"Give the asset a host name in {fields.hostname}.")
     elif evidence == "excluded_host":
-        yield Remedy("exclude_hosts", _excluding(full_names, rules))
+        setting, _, value = (decision["excluded_by"] or "exclude_hosts").partition(": ")
+        yield (
+            Remedy("exclude_hosts", _excluding(full_names, rules))
+            if setting == "exclude_hosts"
+            else Remedy(setting, f"Take {_shown(value)} out of rules.{setting}.")
+        )
     elif evidence == "hostname_collision":
         yield Remedy(
             "hostname_match",

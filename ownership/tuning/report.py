@@ -1,12 +1,12 @@
 """The whole way from stored tables to what tuning tells, in one call."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
 import polars as pl
 
-from ownership.matching import username_matches
+from ownership.kinds import Kinds, kinds, nothing_skipped, without
 from ownership.rules import Rules
 from ownership.tuning.accuracy import (
     HOLDOUT_DAYS,
@@ -20,7 +20,6 @@ from ownership.tuning.backtest import Grid, grid, threshold_backtest
 from ownership.tuning.closest import closest_users
 from ownership.tuning.drift import ownership_drift
 from ownership.tuning.evidence import Evidence, evidence_by_day
-from ownership.tuning.profiles import account_profiles, host_profiles
 from ownership.tuning.suggestions import suggestions
 from ownership.windows import Window
 
@@ -53,18 +52,22 @@ class Inputs:
     stored_days: int
     last_settled: date
 
-    def evidence(self, *, rules: Rules | None = None, window: Window | None = None) -> Evidence:
-        """What was counted, under the instance's rules or others, on all days or those of a window."""
-        counts = self.counts
-        if window:
-            counts = counts.filter(pl.col("day").is_between(window.first, window.last))
-        return evidence_by_day(
-            counts,
+    def kinds(self) -> Kinds:
+        """What kinds of accounts and hosts there are in the window."""
+        return kinds(
+            self.counts.filter(pl.col("day").is_between(self.window.first, self.window.last)),
             self.hosts,
             self.users,
-            rules=rules or self.rules,
+            rules=self.rules,
             user_value_field=self.user_value_field,
         )
+
+    def evidence(self, told: Kinds) -> Evidence:
+        """What was counted on all days, without the kinds that the rules leave out."""
+        counted = evidence_by_day(
+            self.counts, self.hosts, self.users, rules=self.rules, user_value_field=self.user_value_field
+        )
+        return without(counted, told.skipped(self.rules))
 
 
 def tuning_tables(stored: Inputs) -> dict[str, pl.DataFrame]:
@@ -74,12 +77,8 @@ def tuning_tables(stored: Inputs) -> dict[str, pl.DataFrame]:
         Rows of each table of tuning, by its name.
     """
     rules, users, window = stored.rules, stored.users, stored.window
-    evidence = stored.evidence()
-    everybody = replace(rules, exclude_users=(), exclude_hosts=())
-    all_logons = stored.evidence(rules=everybody, window=window)
-    matches = username_matches(all_logons.users, users, user_value_field=stored.user_value_field)
-    accounts = account_profiles(all_logons, matches)
-    machines = host_profiles(all_logons, accounts, threshold_percent=rules.share_threshold_percent)
+    told = stored.kinds()
+    evidence = stored.evidence(told)
     by_hand = owners_set_by_hand(stored.hosts, stored.writes)
     now = with_people(decided(evidence, window), by_hand)
     before = with_future(evidence, last=stored.last_settled, days=window.days, holdout_days=HOLDOUT_DAYS)
@@ -87,11 +86,11 @@ def tuning_tables(stored: Inputs) -> dict[str, pl.DataFrame]:
     return {
         "accuracy": accuracy(now, before, users, rules=rules),
         "threshold_backtest": _backtest(stored, evidence, by_hand, tried),
-        "host_profiles": machines,
-        "account_profiles": accounts,
-        "suggestions": suggestions(evidence, accounts, machines, rules=rules, window=window),
+        "host_profiles": told.hosts,
+        "account_profiles": told.accounts,
+        "suggestions": suggestions(evidence, told, window=window),
         "ownership_drift": ownership_drift(evidence, stored.decisions, stored.hosts, users, window=window),
-        "closest_users": closest_users(accounts, users),
+        "closest_users": closest_users(told.accounts, users),
     }
 
 
@@ -102,7 +101,9 @@ def present_line(stored: Inputs) -> dict[str, Any]:
         [stored.window.days], [rules.share_threshold_percent], [rules.min_events], [rules.min_active_days]
     )
     by_hand = owners_set_by_hand(stored.hosts, stored.writes)
-    return _backtest(stored, stored.evidence(), by_hand, own).row(0, named=True)
+    some = rules.skip_account_kinds or rules.skip_host_kinds
+    evidence = stored.evidence(stored.kinds() if some else nothing_skipped())
+    return _backtest(stored, evidence, by_hand, own).row(0, named=True)
 
 
 def _backtest(stored: Inputs, evidence: Evidence, by_hand: pl.DataFrame, tried: Grid) -> pl.DataFrame:

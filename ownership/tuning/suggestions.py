@@ -1,12 +1,13 @@
 """Settings that would settle more hosts: each tried by deciding again without the account or the host."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import polars as pl
 
 from ownership.declaration import polars_schema
-from ownership.rules import Rules, names_somebody
+from ownership.kinds import Kinds, nothing_skipped, without
+from ownership.rules import names_somebody
 from ownership.tables import Suggestions
 from ownership.tuning.accuracy import decided
 from ownership.tuning.evidence import Evidence
@@ -19,66 +20,75 @@ NOBODYS = ("kiosk", "server", "collector")
 """Kinds of hosts that are proposed to be left out."""
 
 MOST_TRIED = 100
-"""Accounts, and hosts, that are tried: those with most hosts first."""
+"""Accounts, and hosts, that are tried one by one: those with most hosts, or users, first."""
+
+MOST_NAMED = 5
+"""Accounts, or hosts, of a kind that are named."""
 
 
-def suggestions(
-    evidence: Evidence, accounts: pl.DataFrame, machines: pl.DataFrame, *, rules: Rules, window: Window
-) -> pl.DataFrame:
+def suggestions(evidence: Evidence, told: Kinds, *, window: Window) -> pl.DataFrame:
     """Try to leave out accounts that are no person's and hosts that are nobody's, and keep what helps.
 
     Args:
         evidence: What counts under the present rules.
-        accounts: Rows of `account_profiles`.
-        machines: Rows of `host_profiles`.
-        rules: The instance's rules.
+        told: What kinds of accounts and hosts there are.
         window: The look-back window.
 
     Returns:
         Rows of `suggestions`, those that settle most first: only values that change a decision.
     """
-    now = _outcomes(evidence, rules, window)
+    now = _outcomes(evidence, window)
     rows = [
-        {**row, **_effect(now, _outcomes(replace(evidence, days=days), rules, window))}
-        for row, days in (*_without_accounts(evidence, accounts), *_without_hosts(evidence, machines))
+        {**row, **_effect(now, _outcomes(without(evidence, skipped), window))}
+        for row, skipped in _tried(evidence, told)
     ]
     effects = ("hosts_resolved", "conflicts_removed", "owners_lost")
     return (
         pl.DataFrame(rows, schema=polars_schema(Suggestions))
         .filter(pl.any_horizontal(pl.col(effects) > 0))
-        .sort(pl.sum_horizontal("hosts_resolved", "conflicts_removed"), "value", descending=[True, False])
+        .sort(
+            pl.sum_horizontal("hosts_resolved", "conflicts_removed"),
+            "setting",
+            "value",
+            descending=[True, False, False],
+        )
     )
 
 
-def _without_accounts(
-    evidence: Evidence, accounts: pl.DataFrame
-) -> Iterator[tuple[dict[str, str], pl.DataFrame]]:
-    counted = accounts.filter(
+def _tried(evidence: Evidence, told: Kinds) -> Iterator[tuple[dict[str, str], Kinds]]:
+    """Values of settings with what each leaves out: kinds of several members, and members one by one."""
+    counted = told.accounts.filter(
         pl.col("kind").is_in(NO_PEOPLE), pl.col("username").is_in(evidence.users["username"].implode())
+    ).sort("hosts", "username", descending=[True, False])
+    nobodys = told.hosts.filter(pl.col("kind").is_in(NOBODYS), pl.col("hostname").is_not_null()).sort(
+        "users", "hostname", descending=[True, False]
     )
-    for row in counted.sort("hosts", descending=True).head(MOST_TRIED).iter_rows(named=True):
-        numbers = evidence.users.filter(username=row["username"])["user"]
-        yield (
-            {"setting": "rules.exclude_users", "value": row["username"], "reason": row["reasons"][0]},
-            evidence.days.filter(~pl.col("user").is_in(numbers.implode())),
-        )
+    nothing = nothing_skipped()
+    settings = (
+        ("rules.skip_account_kinds", "rules.exclude_users", "username", counted),
+        ("rules.skip_host_kinds", "rules.exclude_hosts", "hostname", nobodys),
+    )
+    for by_kind, by_name, name, members in settings:
+        field = "accounts" if members is counted else "hosts"
+        for (kind,), of_kind in members.group_by("kind", maintain_order=True):
+            if of_kind.height < 2:
+                continue
+            row = {"setting": by_kind, "value": str(kind), "reason": _members(of_kind[name].to_list())}
+            yield row, replace(nothing, **{field: of_kind})
+        for number in range(min(members.height, MOST_TRIED)):
+            one = members[number]
+            row = {"setting": by_name, "value": one[name].item(), "reason": one["reasons"].item()[0]}
+            yield row, replace(nothing, **{field: one})
 
 
-def _without_hosts(
-    evidence: Evidence, machines: pl.DataFrame
-) -> Iterator[tuple[dict[str, str], pl.DataFrame]]:
-    nobodys = machines.filter(pl.col("kind").is_in(NOBODYS), pl.col("hostname").is_not_null())
-    for row in nobodys.sort("users", descending=True).head(MOST_TRIED).iter_rows(named=True):
-        numbers = evidence.subjects.filter(hostname=row["hostname"])["subject"]
-        yield (
-            {"setting": "rules.exclude_hosts", "value": row["hostname"], "reason": row["reasons"][0]},
-            evidence.days.filter(~pl.col("subject").is_in(numbers.implode())),
-        )
+def _members(names: Sequence[str]) -> str:
+    more = f" and {len(names) - MOST_NAMED:,} more" if len(names) > MOST_NAMED else ""
+    return f"{len(names):,}: {', '.join(names[:MOST_NAMED])}{more}"
 
 
-def _outcomes(evidence: Evidence, rules: Rules, window: Window) -> pl.DataFrame:
+def _outcomes(evidence: Evidence, window: Window) -> pl.DataFrame:
     """What is decided for each host that somebody is named for: subject, matched, conflict, to_write."""
-    named = pl.col("eligible") & names_somebody(rules)
+    named = pl.col("eligible") & names_somebody(evidence.rules)
     outcomes = decided(evidence, window).filter(named)
     return outcomes.select("subject", "matched", "conflict", "to_write").collect()
 

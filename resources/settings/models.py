@@ -17,7 +17,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, ValidationInfo
 from pydantic_core import PydanticCustomError
 
-from ownership.rules import Rules
+from ownership.rules import AccountKind, EvidenceMetric, HostKind, Rules
 from resources.errors import ConfigurationError
 from resources.settings.names import MAX_NAME, slug_of
 from resources.settings.secrets import Secret
@@ -234,12 +234,18 @@ class RuleSettings(Section):
     min_active_days: int = Field(
         Rules.min_active_days, ge=1, le=3660, description="fewest days with a logon of the leading user"
     )
-    evidence_metric: Literal["events", "days", "recency"] = Field(
+    evidence_metric: EvidenceMetric = Field(
         Rules.evidence_metric,
         description="what counts when users are compared: logon events, days with one, or recent events more",
     )
     half_life_days: int = Field(
         Rules.half_life_days, ge=1, le=3660, description="age that halves an event's weight by `recency`"
+    )
+    skip_account_kinds: tuple[AccountKind, ...] = Field(
+        Rules.skip_account_kinds, description="kinds of accounts whose logons do not count"
+    )
+    skip_host_kinds: tuple[HostKind, ...] = Field(
+        Rules.skip_host_kinds, description="kinds of hosts that get no owner"
     )
 
     def as_rules(self) -> Rules:

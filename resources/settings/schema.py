@@ -67,6 +67,8 @@ rules:
   min_active_days: 3
   evidence_metric: recency
   half_life_days: 30
+  skip_account_kinds: [service, computer]
+  skip_host_kinds: [kiosk, server]
 writes:
   dry_run: true
   max_writes: 500

@@ -11,7 +11,7 @@ from assets_defs.run import RANGE_END, RANGE_START
 from pipelines.dagster_home import dagster_instance
 from pipelines.definitions import build_definitions
 from resources.settings import load_instance
-from tests.end_to_end.stand import HOSTS, TODAY, USERS
+from tests.end_to_end.stand import HOSTS, TODAY, USERS, at_noon, logons, small_company
 
 COUNTS = (
     "hosts",
@@ -178,3 +178,32 @@ def test_a_backfill_is_told_from_a_run(recorded_stand):
         TODAY - timedelta(days=1),
     )
     assert tags_of(recorded_stand, result.run_id)["asset_owners/result"] == "2 days"
+
+
+def test_kinds_that_are_skipped_and_days_that_count_lead_to_other_owners(stand):
+    """Rules 1.7, 1.8: the same logons, of which pc-4's are a scanner's for the greater part."""
+    noon = at_noon(TODAY)
+    scanned = logons("pc-4", "svc_scan", 9, at=noon) + logons("pc-1", "svc_scan", 1, at=noon)
+    index = stand.load([*small_company(), *scanned], "logs-with-scanner")
+
+    def decided(**rules):
+        ran = stand.run({"index": index, "rules": rules}, "--dry-run")
+        assert ran.status == 0, ran.stderr
+        frame = stand.tables.of_run("owner_decisions", ran.report["run_id"]).sort("hostname")
+        columns = ("username", "evidence", "excluded_by")
+        told = {row["hostname"]: tuple(row[name] for name in columns) for row in frame.iter_rows(named=True)}
+        return told, ran
+
+    by_default, _ = decided()
+    assert by_default["pc-4"] == ("svc_scan", "majority", None)
+    assert by_default["pc-2"] == ("bob", "majority", None)
+    without_services, ran = decided(skip_account_kinds=["service"])
+    assert without_services["pc-4"] == ("ann", "no_majority", None)
+    assert without_services["pc-1"] == ("ann", "single_user", None)
+    assert "Left out by rules.skip_account_kinds: 1 of kind service, such as svc_scan" in ran.stderr
+    by_days, _ = decided(evidence_metric="days")
+    assert by_days["pc-2"] == ("ann", "no_majority", None)  # each of both on one day
+    by_kind, _ = decided(skip_host_kinds=["shared"])
+    assert by_kind["pc-4"][1:] == ("excluded_host", "skip_host_kinds: shared")
+    explained = stand.call("explain", "--instance", stand.instance_file({"index": index}), "pc-4")
+    assert "The host is left out by skip_host_kinds: shared." in explained.stdout

@@ -1,4 +1,5 @@
 from datetime import date
+from typing import Any
 
 import pytest
 
@@ -131,6 +132,7 @@ def test_the_leader_is_told_whatever_the_evidence_says():
         "window_from": WINDOW.first, "window_to": WINDOW.last, "threshold_percent": 60,
         "hostnames": ["kiosk-1"], "events_needed": 5, "active_days": 1,
         "evidence_metric": "events", "weight": 5, "total_weight": 11, "runner_up_weight": 5,
+        "excluded_by": "exclude_hosts: kiosk-*",
         "decided_at": NOW, "run_id": RUN, "problem": None,
     }  # fmt: skip
 
@@ -244,7 +246,7 @@ def test_a_host_is_decided_the_same_whatever_the_order_of_rows():
     assets = hosts(host("h1", "ws1"), host("h2", "ws2", "ws3"))
     shares, rules = shares_of(logons, Rules()), Rules()
     matches = username_matches(shares, PEOPLE, user_value_field="user_email")
-    common = {"rules": rules, "window": WINDOW, "decided_at": NOW, "run_id": RUN}
+    common: dict[str, Any] = {"rules": rules, "window": WINDOW, "decided_at": NOW, "run_id": RUN}
     straight = owner_decisions(shares.lazy(), matches, assets, logons, **common)
     turned = owner_decisions(
         shares.reverse().lazy(), matches.reverse(), assets.reverse(), logons.reverse(), **common
@@ -337,3 +339,29 @@ def test_a_name_that_fits_an_unreadable_user_asset_is_ambiguous(others, candidat
 def test_an_unreadable_user_asset_of_another_name_bars_nobody():
     people = users(user("u1", email="alice@corp.example"), user("u9", sam="bob") | ODD)
     assert decision(counts(("ws1", "alice", 5)), host("h1", "ws1"), people=people)["action"] == "write"
+
+
+def test_kinds_of_accounts_do_not_count_and_kinds_of_hosts_get_no_owner():
+    """Rules 1.8."""
+    logons = counts(
+        ("pc-1", "ann", 4), ("pc-1", "svc_x", 6),
+        ("kiosk-1", "ann", 3),
+        ("ts-01", "ann", 3),
+        ("lab-kiosk", "bob", 1),
+    )  # fmt: skip
+    assets = hosts(host("h1", "pc-1"), host("h2", "kiosk-1"), host("h3", "ts-01"))
+
+    def told(**rules):
+        rows = decide(logons, PEOPLE, assets, Rules(**rules))
+        columns = ("username", "evidence", "excluded_by")
+        return {row["hostname"]: tuple(row[name] for name in columns) for row in rows.iter_rows(named=True)}
+
+    assert told()["pc-1"] == ("svc_x", "no_majority", None)
+    assert told(skip_account_kinds=("service",))["pc-1"] == ("ann", "single_user", None)
+    rows = told(skip_host_kinds=("kiosk", "server"), exclude_hosts=("nothing", "kiosk-*", "k*"))
+    assert rows == {
+        "pc-1": ("svc_x", "no_majority", None),
+        "kiosk-1": ("ann", "excluded_host", "exclude_hosts: kiosk-*"),
+        "ts-01": ("ann", "excluded_host", "skip_host_kinds: server"),
+        "lab-kiosk": ("bob", "excluded_host", "skip_host_kinds: kiosk"),
+    }

@@ -115,7 +115,7 @@ WS1 = [host("h1", "ws1")]
         (ALICE, [], {}, "No host asset has this name, so there is nothing to write to."),
         ([], WS1, {}, "Nobody logged on in the window."),
         (ALICE, WS1, {"min_events": 7}, "6 is fewer logon events than min_events asks for."),
-        (ALICE, WS1, {"exclude_hosts": ("ws*",)}, "Host names like this are excluded (exclude_hosts)."),
+        (ALICE, WS1, {"exclude_hosts": ("ws*",)}, "The host is left out by exclude_hosts: ws*."),
         (
             [("ws1.a", "bob", 1), ("ws1.b", "bob", 1)],
             WS1,

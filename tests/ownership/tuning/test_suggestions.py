@@ -6,12 +6,11 @@ from datetime import timedelta
 import polars as pl
 
 from ownership.declaration import validated
-from ownership.matching import username_matches
+from ownership.kinds import kinds, without
 from ownership.rules import Rules
 from ownership.tables import OwnershipDrift, Suggestions
 from ownership.tuning.drift import ownership_drift
 from ownership.tuning.evidence import evidence_by_day
-from ownership.tuning.profiles import account_profiles, host_profiles
 from ownership.tuning.suggestions import suggestions
 from tests.ownership.builders import PEOPLE, WINDOW, counts, decide, host, hosts
 
@@ -23,12 +22,9 @@ def evidence_of(logons, assets, rules=RULES):
 
 
 def suggestions_of(logons, assets, rules=RULES):
-    everything = evidence_of(logons, assets)
-    matches = username_matches(everything.users, PEOPLE, user_value_field="user_email")
-    accounts = account_profiles(everything, matches)
-    machines = host_profiles(everything, accounts, threshold_percent=60)
-    made = suggestions(evidence_of(logons, assets, rules), accounts, machines, rules=rules, window=WINDOW)
-    return validated(Suggestions, made)
+    told = kinds(logons, assets, PEOPLE, rules=rules, user_value_field="user_email")
+    evidence = without(evidence_of(logons, assets, rules), told.skipped(rules))
+    return validated(Suggestions, suggestions(evidence, told, window=WINDOW))
 
 
 def by_action(decisions, action):
@@ -57,7 +53,12 @@ def test_each_suggestion_has_exactly_the_effect_that_deciding_again_shows():
         ("rules.exclude_users", "svc_x"),
         ("rules.exclude_users", "svc_y"),
         ("rules.exclude_hosts", "kiosk-1"),
+        ("rules.skip_account_kinds", "service"),
     }
+    assert rows.row(0, named=True) == {
+        "setting": "rules.skip_account_kinds", "value": "service", "reason": "3: svc_x, sccm-push, svc_y",
+        "hosts_resolved": 3, "conflicts_removed": 0, "owners_lost": 0,
+    }  # fmt: skip
     now = decide(LOGONS, PEOPLE, ASSETS)
     for row in rows.iter_rows(named=True):
         rules = replace(RULES, **{row["setting"].removeprefix("rules."): (row["value"],)})
@@ -70,6 +71,8 @@ def test_each_suggestion_has_exactly_the_effect_that_deciding_again_shows():
 
 def test_what_is_left_out_already_is_not_suggested_again():
     rules = Rules(exclude_users=("svc_*",), exclude_hosts=("kiosk-*",))
+    assert set(suggestions_of(LOGONS, ASSETS, rules)["value"]) <= {"sccm-push"}
+    rules = Rules(skip_account_kinds=("service",), skip_host_kinds=("kiosk",))
     assert suggestions_of(LOGONS, ASSETS, rules).is_empty()
 
 
