@@ -3,7 +3,9 @@
 Nothing of it decides or writes; it is a job of its own, so that the daily run is no slower for it.
 """
 
+from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
+from typing import Any
 
 import dagster as dg
 import polars as pl
@@ -18,6 +20,8 @@ from ownership.windows import Window, is_settled
 from resources.errors import AssetOwnersError
 from resources.settings import Instance, named
 from resources.store.tables import Tables
+
+DRIFT_CHECK = "drift_does_not_grow"
 
 TABLES_OF_TUNING = (
     *("accuracy", "threshold_backtest", "host_profiles", "account_profiles"),
@@ -43,7 +47,7 @@ def tuning_op(instance: Instance) -> dg.OpDefinition:
     resource = resource_keys(instance).tables
 
     @dg.op(name=named(instance, "try_settings"), required_resource_keys={resource})
-    def try_settings(context: dg.OpExecutionContext) -> None:
+    def try_settings(context: dg.OpExecutionContext) -> Iterator[Any]:
         tables: Tables = getattr(context.resources, resource)
         with as_dagster_failure():
             tables.prepare()
@@ -53,9 +57,66 @@ def tuning_op(instance: Instance) -> dg.OpDefinition:
         shown = {"accuracy": {"precision": examples(made["accuracy"].filter(by="all"))}}
         for table, frame in made.items():
             metadata = table_metadata(instance, table, rows=frame.height, **shown.get(table, {}))
-            context.log_event(dg.AssetMaterialization(asset_key(instance, table), metadata=metadata))
+            yield dg.AssetMaterialization(asset_key(instance, table), metadata=metadata)
+        drift = _drift_result(instance, context.instance, made["ownership_drift"])
+        if not drift.passed:
+            context.log.warning(f"Check {DRIFT_CHECK}: {drift.description}")
+        yield dg.AssetCheckEvaluation(
+            asset_key=asset_key(instance, "ownership_drift"),
+            check_name=DRIFT_CHECK,
+            passed=drift.passed,
+            severity=drift.severity,
+            description=drift.description,
+            metadata=drift.metadata,
+        )
+        yield dg.Output(None)
 
     return try_settings
+
+
+def drift_check(instance: Instance) -> dg.AssetChecksDefinition:
+    """Define the check of ownership_drift; the job for tuning looks, too, when it has stored the table."""
+    resource = resource_keys(instance).tables
+
+    @dg.asset_check(
+        asset=asset_key(instance, "ownership_drift"),
+        name=DRIFT_CHECK,
+        description="No more owners have lost their support by the evidence than when tuning ran before.",
+        required_resource_keys={resource},
+    )
+    def drift_does_not_grow(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
+        tables: Tables = getattr(context.resources, resource)
+        with as_dagster_failure():
+            drift = tables.read("ownership_drift").collect()
+        return _drift_result(instance, context.instance, drift)
+
+    return drift_does_not_grow
+
+
+def _drift_result(
+    instance: Instance, recorded: dg.DagsterInstance, drift: pl.DataFrame
+) -> dg.AssetCheckResult:
+    """Compare the number of rows with that of the last but one materialization."""
+    made = recorded.fetch_materializations(asset_key(instance, "ownership_drift"), limit=2).records
+    numbers = [
+        int(str(record.asset_materialization.metadata["dagster/row_count"].value))
+        for record in made
+        if record.asset_materialization
+    ]
+    before = numbers[1] if len(numbers) > 1 else None
+    told = "" if before is None else f"; {before} when tuning ran before"
+    metadata: dict[str, Any] = {"count": drift.height}
+    if not drift.is_empty():
+        newest = drift.sort("days", "hostname", nulls_last=True)
+        metadata["examples"] = examples(
+            newest.select("hostname", "host_id", "owner", "reason", "leader", "since")
+        )
+    return dg.AssetCheckResult(
+        passed=before is None or drift.height <= before,
+        severity=dg.AssetCheckSeverity.WARN,
+        description=f"The evidence no longer supports {drift.height} owners{told}",
+        metadata=metadata,
+    )
 
 
 def tuned(instance: Instance, tables: Tables) -> dict[str, pl.DataFrame]:

@@ -15,10 +15,10 @@ from assets_defs.inventory import inventory_assets
 from assets_defs.owners import owner_assets
 from assets_defs.run import scan_resources
 from assets_defs.sink import sink_asset
-from assets_defs.tuning import tuning_specs
+from assets_defs.tuning import drift_check, tuning_specs
 from pipelines.console import console
 from pipelines.jobs import apply_job, broken_job, scan_job, tuning_job, undo_job
-from pipelines.schedules import scan_schedule
+from pipelines.schedules import scan_schedule, tuning_schedule
 from resources.settings import (
     BrokenInstance,
     Instance,
@@ -91,7 +91,7 @@ def _instance_definitions(
 ) -> dg.Definitions:
     """Define what belongs to an instance; the resources go with it, so that no launchpad shows another's."""
     resources = {**scan_resources(instance, tables), **overrides}
-    checks = asset_checks(instance)
+    checks = [*asset_checks(instance), drift_check(instance)]
     assets = [
         logon_assets(instance, since),
         *inventory_assets(instance),
@@ -109,5 +109,8 @@ def _instance_definitions(
             undo_job(instance, resources),
             tuning_job(instance, resources),
         ],
-        schedules=[scan_schedule(instance)] if instance.scan.schedule else [],
+        schedules=[
+            *([scan_schedule(instance)] if instance.scan.schedule else []),
+            tuning_schedule(instance),
+        ],
     )

@@ -1,4 +1,4 @@
-"""One schedule an instance: one run over the whole look-back window."""
+"""The schedules of an instance: one run over the whole look-back window, and tuning."""
 
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -7,7 +7,7 @@ import dagster as dg
 
 from assets_defs.run import PARTITION, resource_keys, scan_tags, window_of
 from ownership.windows import Window
-from resources.settings import Instance
+from resources.settings import Instance, named
 
 
 def scan_schedule(instance: Instance) -> dg.ScheduleDefinition:
@@ -30,6 +30,21 @@ def scan_schedule(instance: Instance) -> dg.ScheduleDefinition:
         return dg.RunRequest(tags=tags, run_config=run_config(instance, refetch=False))
 
     return schedule
+
+
+TUNING_CRON = "0 12 * * 0"
+"""Sundays at noon: long after the night's run, and when nobody waits for the machine."""
+
+
+def tuning_schedule(instance: Instance) -> dg.ScheduleDefinition:
+    """Run the job for tuning once a week; stopped until somebody switches it on."""
+    return dg.ScheduleDefinition(
+        name=named(instance, "tuning"),
+        job_name=named(instance, "tuning"),
+        cron_schedule=TUNING_CRON,
+        execution_timezone=instance.scan.timezone,
+        description="Tells how often owners would be wrong, and what other settings would change.",
+    )
 
 
 def launch_tags(instance: Instance, window: Window, *, dry_run: bool) -> dict[str, str]:

@@ -198,7 +198,9 @@ def test_each_instance_has_tables_jobs_schedule_and_settings_of_its_own(instance
     assert {table for slug, table in keys if slug == "annex"} == {
         table for slug, table in keys if slug == "head_office"
     }
-    assert {schedule.name for schedule in definitions.schedules} == {"head_office"}
+    assert {schedule.name for schedule in definitions.schedules} == {
+        *("head_office", "head_office__tuning", "annex__tuning")
+    }
     options = jobs(definitions)["annex"].resource_defs["annex__scan"].config_schema.config_type.fields
     assert options["lookback_days"].default_value == 7
 

@@ -3,10 +3,13 @@
 import json
 from datetime import timedelta
 
+import dagster as dg
 import pytest
 
 from ownership.tables import LogonDays
 from ownership.windows import days_of
+from pipelines.definitions import build_definitions
+from resources.settings import load_instance
 from resources.store.tables import Tables
 from sandbox.stored_run import store_run
 from tests.ownership.builders import NOW, PEOPLE, RUN, WINDOW, counts, host, hosts, resolution, table
@@ -119,3 +122,31 @@ def test_before_any_run_may_write_it_tells_of_the_last_dry_run(call, instance_fi
     assert status == 0
     assert "At more than 60% over 30 days, 14 owners would be written, about 5 of them wrong (" in told
     assert "No run has been allowed to write yet" in aside
+
+
+def test_the_job_warns_when_the_evidence_supports_fewer_owners_than_before(
+    instance_file, home_with, tmp_path
+):
+    home = tmp_path / "home"
+    defined = build_definitions([load_instance(instance_file)], home=home)
+    recorded = dg.DagsterInstance.ephemeral()
+
+    def looked():
+        job = defined.resolve_job_def("head_office__tuning")
+        ran = job.execute_in_process(instance=recorded)
+        (look,) = ran.get_asset_check_evaluations()
+        return look.check_name, look.passed, look.description
+
+    home_with(assets(by_hand=0))
+    words = "The evidence no longer supports"
+    assert looked() == ("drift_does_not_grow", True, f"{words} 0 owners")
+    home_with(assets(by_hand=36))
+    assert looked() == ("drift_does_not_grow", False, f"{words} 10 owners; 0 when tuning ran before")
+    assert looked() == ("drift_does_not_grow", True, f"{words} 10 owners; 10 when tuning ran before")
+
+
+def test_the_job_has_a_weekly_schedule_that_is_off(instance_file, tmp_path):
+    defined = build_definitions([load_instance(instance_file)], home=tmp_path)
+    schedule = defined.resolve_schedule_def("head_office__tuning")
+    assert schedule.default_status == dg.DefaultScheduleStatus.STOPPED
+    assert (schedule.cron_schedule, schedule.job_name) == ("0 12 * * 0", "head_office__tuning")
