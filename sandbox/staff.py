@@ -59,8 +59,8 @@ class Staff:
     curious: dict[str, Account]
 
 
-def hire(rng: random.Random) -> Staff:
-    """The whole staff, about 220 user assets; the same for equal states of `rng`."""
+def hire(rng: random.Random, *, regular_people: int = _REGULAR_PEOPLE) -> Staff:
+    """The whole staff, some 35 user assets more than regular people; the same for equal states of `rng`."""
     users: list[dict[str, Any]] = []
     numbers = count(1)
 
@@ -79,7 +79,7 @@ def hire(rng: random.Random) -> Staff:
         users.append({"id": user_id} | kept)
         return user_id
 
-    regular = _regular(add, rng)
+    regular = _regular(add, rng, regular_people)
     ambiguous = _ambiguous(add)
     curious = _curious(add)
     for room in ("Meeting Room Oslo", "Meeting Room Lima", "Front Desk"):
@@ -91,12 +91,12 @@ def hire(rng: random.Random) -> Staff:
     return Staff(users, regular, unknown, ambiguous, curious)
 
 
-def _regular(add: Callable[..., str], rng: random.Random) -> list[Account]:
+def _regular(add: Callable[..., str], rng: random.Random, people: int) -> list[Account]:
     """People with a short account of their own; every fifth logs on with the name of the e-mail address."""
     accounts: list[Account] = []
     taken: set[str] = set()
     everybody = [(first, last) for first in _FIRST_NAMES.split() for last in _LAST_NAMES.split()]
-    for first, last in rng.sample(everybody, _REGULAR_PEOPLE):
+    for first, last in rng.sample(everybody, people):
         stem = f"{first[0]}{last}".lower()
         sam = next(name for name in chain([stem], (f"{stem}{n}" for n in count(2))) if name not in taken)
         taken.add(sam)
