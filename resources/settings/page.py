@@ -27,6 +27,8 @@ both services without writing.
 - Editors complete keys and show their meaning with [instance.schema.json](instance.schema.json). `init`
   writes the line that tells them; in other files begin with `# yaml-language-server: $schema=` and its path
   or address.
+- Examples for other logons: [Linux](examples/linux.yaml), [macOS](examples/macos.yaml), and
+  [Windows by a forwarder](examples/windows-forwarder.yaml), where `agent.name` is the collector.
 """
 
 _SECRETS = """\
