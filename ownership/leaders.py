@@ -44,7 +44,8 @@ def hosts_with_leaders(
         .group_by("subject")
         .agg(pl.min("pattern"), pl.any("collides"))
     )
-    patterns = pl.lit(pl.Series(rules.exclude_hosts, dtype=pl.String))
+    patterns = dict(enumerate(rules.exclude_hosts))
+    pattern = pl.col("pattern").replace_strict(patterns, default=None, return_dtype=pl.String)
     # Most subjects have one name, and the shares hold its ranking; only the others are counted anew.
     one_name = pl.col("hostnames").list.len() <= 1
     parts = [subjects.filter(one_name).join(leaders, on="hostname", how="left")]
@@ -57,7 +58,7 @@ def hosts_with_leaders(
         .with_columns(
             pl.col("collides").fill_null(value=False),
             pl.col("events", "total_events", "weight", "total_weight", "user_count").fill_null(0),
-            excluded_by=pl.format("exclude_hosts: {}", patterns.gather("pattern")),
+            excluded_by=pl.format("exclude_hosts: {}", pattern),
         )
     )
 

@@ -45,9 +45,7 @@ def host_user_shares(
         .collect(engine="streaming")
         .lazy()
     )
-    hosts, users = numbered_names(pairs, rules=rules)
-    if skipped is not None:
-        users = users.filter(~pl.col("username").is_in(skipped.implode()))
+    hosts, users = numbered_names(pairs, rules=rules, skipped=skipped)
     host_names = hosts.group_by("host", maintain_order=True).agg(pl.first("hostname"), host.cast(pl.String))
     user_names = users.unique("user", maintain_order=True)
     return (
@@ -65,12 +63,15 @@ def host_user_shares(
     )
 
 
-def numbered_names(pairs: pl.LazyFrame, *, rules: Rules) -> tuple[pl.DataFrame, pl.DataFrame]:
+def numbered_names(
+    pairs: pl.LazyFrame, *, rules: Rules, skipped: pl.Series | None = None
+) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Normalise each name once and give it a number: numbers are grouped and sorted in a third of the time.
 
     Args:
         pairs: document_hostname, document_username (categories).
         rules: The instance's rules.
+        skipped: Normalised user names that do not count, either.
 
     Returns:
         document_hostname, hostname, host, host_alone; and document_username, username, user, user_alone,
@@ -89,6 +90,7 @@ def numbered_names(pairs: pl.LazyFrame, *, rules: Rules) -> tuple[pl.DataFrame, 
         .filter(
             ~fits_any(pl.col("username"), rules.exclude_users),
             ~fits_any(normalise_name(user.cast(pl.String)), rules.exclude_users),
+            *([] if skipped is None else [~pl.col("username").is_in(skipped.implode())]),
         ),
         number="user",
     )

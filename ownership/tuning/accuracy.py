@@ -129,7 +129,7 @@ def with_future(evidence: Evidence, *, last: date, days: int, holdout_days: int)
 
     Returns:
         As `decided`, with right_afterwards: whether the leader leads alone in the days held back; null:
-        nobody logged on in them.
+        nobody logged on in them, or the leader is no user asset, so that no owner was decided on.
     """
     cut = last - timedelta(days=holdout_days)
     after = leaders(evidence, Window(cut + timedelta(days=1), last)).select(
@@ -138,7 +138,11 @@ def with_future(evidence: Evidence, *, last: date, days: int, holdout_days: int)
     return (
         decided(evidence, window_before(cut, days))
         .join(after.lazy(), on="subject", how="left")
-        .with_columns(right_afterwards=(pl.col("user") == pl.col("later")) & ~pl.col("tied_later"))
+        .with_columns(
+            right_afterwards=pl.when("matched").then(
+                (pl.col("user") == pl.col("later")) & ~pl.col("tied_later")
+            )
+        )
         .collect()
     )
 

@@ -18,7 +18,7 @@ from ownership.tuning.evidence import Evidence
 MANY_HOSTS = 10
 """Hosts from which on an account that is no user asset's is taken for a service."""
 
-MANY_HOSTS_A_DAY = 5
+MANY_HOSTS_A_DAY = 10
 """Hosts on an average active day from which on an account is no person's at a desk."""
 
 MANY_USERS = 10
@@ -48,7 +48,7 @@ _SERVICE = (
 )
 _MANAGED_SERVICE = r"^(svc|gmsa)[-_.].*\$$"
 _ADMINISTRATOR = (
-    r"^(adm|admin|da|t[012])[-_.]|[-_.](adm|da|t[012])$|admin$|^(administrator|administrador"
+    r"^adm|^(da|t[012])[-_.]|[-_.](adm|da|t[012])$|admin$|^(administrator|administrador"
     r"|administrateur|administratör|amministratore|root)$"
 )
 _COLLECTOR = (
@@ -157,8 +157,8 @@ def host_profiles(evidence: Evidence, accounts: pl.DataFrame, *, threshold_perce
         ),
         (
             "server",
-            (users == 0) & (pl.col("services") > 0),
-            pl.lit("Services log on, and no person does."),
+            (pl.col("people") == 0) & (pl.col("services") > 0),
+            pl.lit("Services log on, and at most administrators besides."),
         ),
         ("kiosk", short.str.contains(_KIOSK), pl.lit("The name is one that kiosks and labs are given.")),
         ("kiosk", many_alike, pl.format("{} log on, all of them alike.", _counted(users, "user"))),
@@ -221,7 +221,7 @@ def _used_by(logons: pl.LazyFrame) -> pl.LazyFrame:
 
 
 def _served(logons: pl.LazyFrame, hosts: pl.LazyFrame) -> pl.LazyFrame:
-    """How many services, and accounts of other computers, log on to each host: of subject."""
+    """How many services, people, and accounts of other computers log on to each host: of subject."""
     own = pl.col("username") == pl.col("short") + "$"
     return (
         logons.select("subject", "username", "kind")
@@ -230,6 +230,7 @@ def _served(logons: pl.LazyFrame, hosts: pl.LazyFrame) -> pl.LazyFrame:
         .group_by("subject")
         .agg(
             services=(pl.col("kind") == "service").sum().cast(pl.Int64),
+            people=pl.col("kind").is_in(["person", "unknown"]).sum().cast(pl.Int64),
             other_computers=((pl.col("kind") == "computer") & ~own).sum().cast(pl.Int64),
         )
     )

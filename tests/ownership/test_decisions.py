@@ -344,7 +344,7 @@ def test_an_unreadable_user_asset_of_another_name_bars_nobody():
 def test_kinds_of_accounts_do_not_count_and_kinds_of_hosts_get_no_owner():
     """Rules 1.8."""
     logons = counts(
-        ("pc-1", "ann", 4), ("pc-1", "svc_x", 6),
+        ("pc-1", "ann", 4), ("pc-1", "a_svc", 6),
         ("kiosk-1", "ann", 3),
         ("ts-01", "ann", 3),
         ("lab-kiosk", "bob", 1),
@@ -356,11 +356,11 @@ def test_kinds_of_accounts_do_not_count_and_kinds_of_hosts_get_no_owner():
         columns = ("username", "evidence", "excluded_by")
         return {row["hostname"]: tuple(row[name] for name in columns) for row in rows.iter_rows(named=True)}
 
-    assert told()["pc-1"] == ("svc_x", "no_majority", None)
+    assert told()["pc-1"] == ("a_svc", "no_majority", None)
     assert told(skip_account_kinds=("service",))["pc-1"] == ("ann", "single_user", None)
     rows = told(skip_host_kinds=("kiosk", "server"), exclude_hosts=("nothing", "kiosk-*", "k*"))
     assert rows == {
-        "pc-1": ("svc_x", "no_majority", None),
+        "pc-1": ("a_svc", "no_majority", None),
         "kiosk-1": ("ann", "excluded_host", "exclude_hosts: kiosk-*"),
         "ts-01": ("ann", "excluded_host", "skip_host_kinds: server"),
         "lab-kiosk": ("bob", "excluded_host", "skip_host_kinds: kiosk"),

@@ -8,15 +8,14 @@ import polars as pl
 import pytest
 
 from ownership.declaration import validated
-from ownership.matching import username_matches
+from ownership.kinds import kinds
 from ownership.resolution import resolve
 from ownership.rules import Rules
 from ownership.tables import InventoryHosts, InventoryUsers, LogonCounts, OwnerWrites
-from ownership.tuning.accuracy import accuracy, decided, decided_before, owners_set_by_hand
+from ownership.tuning.accuracy import accuracy, decided, owners_set_by_hand, with_future, with_people
 from ownership.tuning.backtest import THRESHOLDS, Grid, threshold_backtest
 from ownership.tuning.drift import ownership_drift
 from ownership.tuning.evidence import evidence_by_day
-from ownership.tuning.profiles import account_profiles, host_profiles
 from ownership.tuning.suggestions import suggestions
 from ownership.windows import Window
 from reports.tuning import best_line
@@ -40,10 +39,9 @@ TARGET = 0.82
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
-def evidence_of(company, rules=RULES, days=None):
-    counts = company.counts if days is None else company.counts.filter(pl.col("day").is_between(*days))
+def evidence_of(company):
     return evidence_by_day(
-        counts.lazy(), company.hosts, company.users, rules=rules, user_value_field="user_email"
+        company.counts.lazy(), company.hosts, company.users, rules=RULES, user_value_field="user_email"
     )
 
 
@@ -60,11 +58,9 @@ def decide(company, rules=RULES):
     ).decisions
 
 
-def profiles_of(company):
-    everything = evidence_of(company, Rules(), (WINDOW.first, WINDOW.last))
-    matches = username_matches(everything.users, company.users, user_value_field="user_email")
-    accounts = account_profiles(everything, matches)
-    return accounts, host_profiles(everything, accounts, threshold_percent=60)
+def kinds_of(company):
+    counts = company.counts.lazy().filter(pl.col("day").is_between(WINDOW.first, WINDOW.last))
+    return kinds(counts, company.hosts, company.users, rules=RULES, user_value_field="user_email")
 
 
 @pytest.fixture(scope="module")
@@ -74,8 +70,8 @@ def tuned():
     for seed in SEEDS:
         company = planted(seed)
         evidence, by_hand = evidence_of(company), owners_set_by_hand(company.hosts, company.writes)
-        now = decided(evidence, WINDOW, by_hand)
-        before = decided_before(evidence, last=LAST, days=LOOKBACK_DAYS, holdout_days=7)
+        now = with_people(decided(evidence, WINDOW), by_hand)
+        before = with_future(evidence, last=LAST, days=LOOKBACK_DAYS, holdout_days=7)
         rows = accuracy(now, before, company.users, rules=RULES)
         lines = threshold_backtest(
             evidence,
@@ -142,12 +138,13 @@ def test_kinds_are_those_planted():
     hosts, accounts = Counter(), Counter()
     for seed in SEEDS[:5]:
         company = planted(seed)
-        by_name, machines = profiles_of(company)
+        told = kinds_of(company)
         hosts.update(
-            (company.host_kinds[name], kind) for name, kind in machines.select("hostname", "kind").rows()
+            (company.host_kinds[name], kind) for name, kind in told.hosts.select("hostname", "kind").rows()
         )
         accounts.update(
-            (company.account_kinds[name], kind) for name, kind in by_name.select("username", "kind").rows()
+            (company.account_kinds[name], kind)
+            for name, kind in told.accounts.select("username", "kind").rows()
         )
     for what, confusion in (("hosts", hosts), ("accounts", accounts)):
         print(f"{what}, planted and told:", *sorted(confusion.items()), sep="\n  ")  # noqa: T201  (to be seen with -s)
@@ -161,7 +158,7 @@ def test_kinds_are_those_planted():
 
 def test_each_suggestion_has_exactly_the_effect_that_deciding_again_shows():
     company = planted(0)
-    made = suggestions(evidence_of(company), *profiles_of(company), rules=RULES, window=WINDOW)
+    made = suggestions(evidence_of(company), kinds_of(company), window=WINDOW)
     assert {"sccm-push", "deployer"} <= set(made["value"])
     now = decide(company)
     for row in made.iter_rows(named=True):

@@ -49,6 +49,7 @@ def profiles_of(*logons, assets=None):
         ("adm-kim", "administrator"),
         ("j.admin", "administrator"),
         ("t0_kim", "administrator"),
+        ("admkim", "administrator"),
         ("ann", "person"),
         ("kim", "person"),
         ("adam", "unknown"),
@@ -65,7 +66,7 @@ def test_an_account_is_known_by_its_name(name, kind):
 
 
 def test_an_account_is_known_by_what_it_does():
-    roaming = [(f"pc-{n}", "ann", 1) for n in range(6)]
+    roaming = [(f"pc-{n}", "ann", 1) for n in range(10)]
     pushing = [(f"pc-{n}", "deployer", 1, DAY + timedelta(days=n)) for n in range(10)]
     seldom = [(f"pc-{n}", "visitor", 1, DAY + timedelta(days=n)) for n in range(9)]
     accounts, _ = profiles_of(*roaming, *pushing, *seldom)
@@ -73,7 +74,7 @@ def test_an_account_is_known_by_what_it_does():
     assert [rows[name]["kind"] for name in ("ann", "deployer", "visitor")] == [
         "administrator", "service", "unknown",
     ]  # fmt: skip
-    assert rows["ann"]["reasons"] == ["It logs on to 6.0 hosts on an average active day."]
+    assert rows["ann"]["reasons"] == ["It logs on to 10.0 hosts on an average active day."]
     assert rows["deployer"]["reasons"] == ["No user asset has the name, and it logs on to 10 hosts."]
     assert [rows["ann"][name] for name in ("hosts", "active_days", "user_assets")] == [6, 1, 1]
 
@@ -94,7 +95,9 @@ MANY = [f"user{n}" for n in range(12)]
         ("server", [("mordordc.theshire.local", "ann", 5)], "The name"),
         ("server", [("pc-1", "WS-1$", 5), ("pc-1", "WS-2$", 5), ("pc-1", "ann", 3)], "Accounts of 2 other"),
         ("personal", [("pc-1", "PC-1$", 5), ("pc-1", "WS-2$", 5), ("pc-1", "ann", 3)], "One user"),
-        ("server", [("pc-1", "svc_sql", 5), ("pc-1", "SYSTEM", 5)], "Services log on, and no"),
+        ("server", [("pc-1", "svc_sql", 5), ("pc-1", "SYSTEM", 5)], "Services log on, and at most"),
+        ("server", [("pc-1", "svc_sql", 5), ("pc-1", "adm-kim", 5)], "Services log on, and at most"),
+        ("personal", [("pc-1", "svc_sql", 5), ("pc-1", "ann", 5)], "One user"),
         ("collector", [("WEC01", "ann", 5)], "The name"),
         ("collector", [("pc-1", f"user{n}", 2) for n in range(60)], "60 users log on, all"),
         ("unknown", [("pc-1", "SYSTEM", 5)], ""),
