@@ -76,7 +76,7 @@ def test_an_account_is_known_by_what_it_does():
     ]  # fmt: skip
     assert rows["ann"]["reasons"] == ["It logs on to 10.0 hosts on an average active day."]
     assert rows["deployer"]["reasons"] == ["No user asset has the name, and it logs on to 10 hosts."]
-    assert [rows["ann"][name] for name in ("hosts", "active_days", "user_assets")] == [6, 1, 1]
+    assert [rows["ann"][name] for name in ("hosts", "active_days", "user_assets")] == [10, 1, 1]
 
 
 MANY = [f"user{n}" for n in range(12)]
