@@ -1,5 +1,6 @@
 """What tuning found, in words: how many owners would be written and be wrong, and what to set instead."""
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -90,10 +91,20 @@ def reason(line: Mapping[str, Any]) -> str:
             f"Fewer than {FEWEST_COMPARED} hosts could be compared, with owners set by hand "
             f"({line['people_hosts']}) or with later logons ({line['future_hosts']})."
         )
+    other = "future" if measure == "people" else "people"
+    besides = (
+        f" By {_MEASURES[other]}, which is not used here: {_right(line, other)}."
+        if line[f"{other}_hosts"]
+        else ""
+    )
+    return f"Compared with {_MEASURES[measure]}: {_right(line, measure)}.{besides}"
+
+
+def _right(line: Mapping[str, Any], measure: str) -> str:
+    precision, low, high = (line[f"{measure}_{name}"] for name in ("precision", "low", "high"))
     return (
-        f"Compared with {_MEASURES[measure]}: {line[f'{measure}_precision']:.1%} of "
-        f"{line[f'{measure}_hosts']:,} hosts are right (95% interval {line[f'{measure}_low']:.1%} to "
-        f"{line[f'{measure}_high']:.1%})."
+        f"{precision:.1%} of {line[f'{measure}_hosts']:,} hosts are right "
+        f"(95% interval {low:.1%} to {high:.1%})"
     )
 
 
@@ -119,16 +130,20 @@ def in_words(lines: pl.DataFrame, rules: Rules, *, window_days: int, target_prec
         )
         return [*words, found_none]
     words += [f"Right for at least {target_precision:.0%}", f"  {in_one_sentence(best)}", f"  {reason(best)}"]
+    if best["wrong_measure"] != now["wrong_measure"]:
+        few = f"fewer than {FEWEST_COMPARED} hosts with an owner set by hand remain for one of them"
+        words += ["", f"The two rest on different measures, because {few}."]
     if best == now:
         return [*words, "", "These are the present settings."]
     return [*words, "", "Lines for the instance file:", "", *_as_yaml(now, best)]
 
 
-def suggestions_in_words(rows: pl.DataFrame) -> list[str]:
-    """Tell what else could be set, and what each would change by itself.
+def suggestions_in_words(rows: pl.DataFrame, rules: Rules) -> list[str]:
+    """Tell what else could be set, what each would change by itself, and the line for the instance file.
 
     Args:
         rows: Rows of `suggestions`.
+        rules: The instance's rules; the lines hold what the settings have already, too.
 
     Returns:
         Lines of text; none without suggestions.
@@ -137,16 +152,34 @@ def suggestions_in_words(rows: pl.DataFrame) -> list[str]:
         return []
     lines = ["", "Each of these would change decisions by itself:"]
     for row in rows.head(MOST_SUGGESTIONS).iter_rows(named=True):
+        setting = row["setting"].removeprefix("rules.")
         effects = (
             (row["hosts_resolved"], "more hosts get an owner"),
             (row["conflicts_removed"], "conflicts end"),
             (row["owners_lost"], "owners are not written"),
         )
-        told = ", ".join(f"{number:,} {what}" for number, what in effects if number)
-        lines.append(f"  {row['setting']}: {printable(row['value'])}: {told}. {row['reason']}")
+        changes = ", ".join(f"{number:,} {what}" for number, what in effects if number)
+        values = json.dumps([*getattr(rules, setting), printable(row["value"])], ensure_ascii=False)
+        lines += [
+            f"  Leave out {printable(row['value'])} ({printable(row['reason']).rstrip('.')}): {changes}.",
+            f"    rules: {{{setting}: {values}}}",
+        ]
     if rows.height > MOST_SUGGESTIONS:
         lines.append(f"  … and {rows.height - MOST_SUGGESTIONS} more in the table suggestions")
     return lines
+
+
+def drift_in_words(drift: pl.DataFrame) -> list[str]:
+    """Tell how many owners the evidence no longer supports, and why; nothing where it supports all.
+
+    Args:
+        drift: Rows of `ownership_drift`.
+    """
+    if drift.is_empty():
+        return []
+    reasons = drift["reason"].value_counts().sort("count", "reason", descending=[True, False]).iter_rows()
+    told = ", ".join(f"{number:,} {reason}" for reason, number in reasons)
+    return [f"The evidence no longer supports {drift.height:,} owners: {told} (table ownership_drift)."]
 
 
 def _as_yaml(now: Mapping[str, Any], best: Mapping[str, Any]) -> list[str]:

@@ -73,7 +73,7 @@ def _tried(evidence: Evidence, told: Kinds) -> Iterator[tuple[dict[str, str], Ki
         for (kind,), of_kind in members.group_by("kind", maintain_order=True):
             if of_kind.height < 2:
                 continue
-            row = {"setting": by_kind, "value": str(kind), "reason": _members(of_kind[name].to_list())}
+            row = {"setting": by_kind, "value": str(kind), "reason": _members(of_kind[name].to_list(), field)}
             yield row, replace(nothing, **{field: of_kind})
         for number in range(min(members.height, MOST_TRIED)):
             one = members[number]
@@ -81,9 +81,9 @@ def _tried(evidence: Evidence, told: Kinds) -> Iterator[tuple[dict[str, str], Ki
             yield row, replace(nothing, **{field: one})
 
 
-def _members(names: Sequence[str]) -> str:
+def _members(names: Sequence[str], noun: str) -> str:
     more = f" and {len(names) - MOST_NAMED:,} more" if len(names) > MOST_NAMED else ""
-    return f"{len(names):,}: {', '.join(names[:MOST_NAMED])}{more}"
+    return f"{len(names):,} {noun}: {', '.join(names[:MOST_NAMED])}{more}"
 
 
 def _outcomes(evidence: Evidence, window: Window) -> pl.DataFrame:

@@ -13,6 +13,7 @@ from ownership.windows import Window, days_of
 from pipelines.cli.plans import how_sure
 from pipelines.cli.stored import stored_tables
 from reports.exports import decisions_csv, decisions_json
+from reports.tuning import drift_in_words
 from resources.errors import ConfigurationError
 from resources.settings import Instance
 from resources.store.catalogue import view_rows
@@ -73,7 +74,10 @@ def _page(instance: Instance, tables: Tables, decisions: pl.DataFrame) -> str:
         writes=writes,
         all_writes=tables.writes(),
         coverage=view_rows(tables.folder, "coverage"),
-        how_sure=how_sure(instance, tables, done=writes.filter(outcome="planned").is_empty()),
+        how_sure=[
+            *how_sure(instance, tables, done=writes.filter(outcome="planned").is_empty()),
+            *drift_in_words(tables.read("ownership_drift").collect()),
+        ],
         made_at=datetime.now(UTC),
     )
 

@@ -9,7 +9,7 @@ from ownership.windows import Window
 from pipelines.cli.errors import print_error
 from pipelines.cli.run import NO_OVERRIDES, Overrides, errors, execute
 from pipelines.cli.stored import stored_tables
-from reports.tuning import as_values, best_line, in_words, line_of, suggestions_in_words
+from reports.tuning import as_values, best_line, drift_in_words, in_words, line_of, suggestions_in_words
 from resources.settings import Instance, named
 from resources.store.tables import Tables
 
@@ -52,7 +52,8 @@ def told(instance: Instance, tables: Tables, *, target_precision: float) -> list
             window_days=window.days,
             target_precision=target_precision,
         ),
-        *suggestions_in_words(tables.read("suggestions").collect()),
+        *suggestions_in_words(tables.read("suggestions").collect(), instance.rules.as_rules()),
+        *(["", *drift] if (drift := drift_in_words(tables.read("ownership_drift").collect())) else []),
     ]
 
 

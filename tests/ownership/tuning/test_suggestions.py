@@ -56,7 +56,8 @@ def test_each_suggestion_has_exactly_the_effect_that_deciding_again_shows():
         ("rules.skip_account_kinds", "service"),
     }
     assert rows.row(0, named=True) == {
-        "setting": "rules.skip_account_kinds", "value": "service", "reason": "3: svc_x, sccm-push, svc_y",
+        "setting": "rules.skip_account_kinds", "value": "service",
+        "reason": "3 accounts: svc_x, sccm-push, svc_y",
         "hosts_resolved": 3, "conflicts_removed": 0, "owners_lost": 0,
     }  # fmt: skip
     now = decide(LOGONS, PEOPLE, ASSETS)
