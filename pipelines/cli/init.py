@@ -1,11 +1,15 @@
 """`asset-owners init`: an instance file to fill in, with every setting explained."""
 
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+import polars as pl
+
+from ownership.names import fits_any, printable
+from pipelines.cli.stored import tables_of
 from resources.errors import ConfigurationError
-from resources.settings import command_line
+from resources.settings import Instance, command_line, instances_folder, load_instances
 from resources.settings.schema import Section, Setting, as_yaml, instance_settings
 
 SCHEMA = Path(__file__).parents[2] / "docs" / "instance.schema.json"
@@ -36,10 +40,12 @@ _HEAD = """\
 def init(path: Path) -> None:
     """Write the file, `-` for standard output; never over an existing one.
 
+    Where tuning has found accounts to leave out of the instances of this home, the file excludes them, too.
+
     Raises:
-        ConfigurationError: the file exists, or cannot be written.
+        ConfigurationError: the file exists, or cannot be written, or the home's tables cannot be reached.
     """
-    text = instance_file(SCHEMA.as_uri(), path)
+    text = instance_file(SCHEMA.as_uri(), path, {**EXCLUDED_USERS, **_suggested_users()})
     if path == Path("-"):
         print(text, end="")
         return
@@ -56,15 +62,33 @@ def init(path: Path) -> None:
     )
 
 
-def instance_file(schema: str, path: Path) -> str:
+def _suggested_users() -> dict[str, str]:
+    """User names that tuning suggests to exclude for the home's instances, each with the reason."""
+    known = pl.col("value").pipe(fits_any, tuple(EXCLUDED_USERS))
+    suggested: dict[str, str] = {}
+    for instance in load_instances(instances_folder()):
+        if isinstance(instance, Instance):
+            rows = (
+                tables_of(instance)
+                .read("suggestions")
+                .filter(~known, setting="rules.exclude_users")
+                .collect()
+            )
+            for user, reason in rows.select("value", "reason").iter_rows():
+                suggested[user] = f"suggested for {instance.name}: {reason}"
+    return suggested
+
+
+def instance_file(schema: str, path: Path, excluded_users: Mapping[str, str]) -> str:
     """Return the file's text: required settings with placeholders, all others as comments.
 
     Args:
         schema: where editors find the JSON schema, an address or path.
         path: where the file will lie, `-` where that is not known.
+        excluded_users: what `exclude_users` holds, each with the reason.
     """
     head = _HEAD.format(schema=schema, check=_check(path))
-    return "\n".join([head, *_body(instance_settings(), "")]) + "\n"
+    return "\n".join([head, *_body(instance_settings(), "", excluded_users)]) + "\n"
 
 
 def _check(path: Path) -> str:
@@ -72,7 +96,7 @@ def _check(path: Path) -> str:
     return command_line(None, "check", "--instance", "FILE" if path == Path("-") else str(path))
 
 
-def _body(section: Section, indent: str) -> Iterator[str]:
+def _body(section: Section, indent: str, excluded_users: Mapping[str, str]) -> Iterator[str]:
     for setting in section.settings:
         yield from _comment(_meaning(setting), indent)
         if setting.name == "exclude_users":
@@ -80,7 +104,8 @@ def _body(section: Section, indent: str) -> Iterator[str]:
                 "Windows in another language has other names for its built-in accounts", indent
             )
             yield f"{indent}exclude_users:"
-            yield from (f"{indent}  - {as_yaml(each):<17} # {why}" for each, why in EXCLUDED_USERS.items())
+            for each, why in excluded_users.items():
+                yield f"{indent}  - {as_yaml(each):<17} # {printable(why)}"
         else:
             value = setting.example if setting.required or _is_unset(setting) else setting.default
             yield f"{indent}{'' if _is_active(setting) else '#'}{setting.name}: {as_yaml(value)}"
@@ -89,7 +114,7 @@ def _body(section: Section, indent: str) -> Iterator[str]:
         yield ""
         yield from _comment(inner.meaning, indent)
         yield f"{indent}{'' if is_active else '#'}{inner.name}:"
-        yield from _body(inner, f"{indent}  ")
+        yield from _body(inner, f"{indent}  ", excluded_users)
 
 
 def _is_active(setting: Setting) -> bool:

@@ -9,8 +9,12 @@ import polars as pl
 import pytest
 
 from ownership.names import fits_any, normalise_username
+from ownership.tables import Suggestions
 from pipelines.cli import main
+from pipelines.cli.init import EXCLUDED_USERS
+from pipelines.cli.stored import tables_of
 from resources.settings import Instance, load_instance
+from tests.ownership.builders import table
 
 
 @pytest.fixture
@@ -107,3 +111,25 @@ def test_a_dash_prints_the_file_and_nothing_else(init, file, capsys):
     assert init("-") == 0
     written = file.read_text(encoding="utf-8")
     assert capsys.readouterr().out == written.replace("--instance instance.yaml", "--instance FILE")
+
+
+def test_accounts_that_tuning_suggests_to_leave_out_are_excluded_with_the_reason(init, tmp_path, monkeypatch):
+    """Those of the home's instances; what the file excludes anyway is not said twice."""
+    home = tmp_path / "home"
+    monkeypatch.setenv("ASSET_OWNERS_HOME", str(home))
+    (home / "instances").mkdir(parents=True)
+    assert init("home/instances/one.yaml") == 0
+    tables = tables_of(load_instance(home / "instances" / "one.yaml"))
+    tables.prepare()
+    found = {"hosts_resolved": 2, "conflicts_removed": 0, "owners_lost": 0}
+    rows = table(
+        Suggestions,
+        {"setting": "rules.exclude_users", "value": "push", "reason": "It logs on to 40 hosts.", **found},
+        {"setting": "rules.exclude_users", "value": "svc_x", "reason": "The name is one.", **found},
+        {"setting": "rules.exclude_hosts", "value": "ts-1", "reason": "The name is one.", **found},
+    )
+    tables.write("suggestions", rows, run_id="a-run", publish=True)
+    assert init("two.yaml") == 0
+    text = Path("two.yaml").read_text(encoding="utf-8")
+    assert re.search(r"- push +# suggested for .*: It logs on to 40 hosts\.", text)
+    assert {"push"} == set(load_instance(Path("two.yaml")).rules.exclude_users) - set(EXCLUDED_USERS)

@@ -33,9 +33,9 @@ STRICTER = LINE | {"threshold_percent": 80, "to_write": 90, "people_hosts": 20, 
 def test_both_measures_are_told_and_where_two_lines_rest_on_different_ones():
     words = in_words(pl.DataFrame([LINE, STRICTER]), Rules(), window_days=30, target_precision=0.94)
     assert words[2] == (
-        "  Compared with owners set by hand: 60.0% of 41 hosts are right (95% interval 50.0% to 70.0%). By "
-        "who leads the logons a week later, which is not used here: 97.0% of 200 hosts are right (95% interval "
-        "94.0% to 99.0%)."
+        "  Compared with owners set by hand: 60.0% of 41 hosts are right (95% interval 50.0% to 70.0%)."
+        " By who leads the logons a week later, which is not used here: 97.0% of 200 hosts are right"
+        " (95% interval 94.0% to 99.0%)."
     )
     told = "The two rest on different measures, because fewer than 30 hosts with an owner set by hand remain"
     assert any(word.startswith(told) for word in words)
