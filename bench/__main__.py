@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
 
-from bench import daily, extraction, inventory, overhead, report, resolution
+from bench import daily, extraction, inventory, overhead, report, resolution, tuning
 from bench.results import Experiment, keep
 from bench.timing import HOME, tell
 from sandbox.stand import Sandbox, running_sandbox
@@ -46,6 +46,7 @@ def experiments_of(
     hosts = extraction.Size(2 * MILLION, 50_000, over_composites=(5, 9), over_reading=None)
     goals = {"most_seconds": 6, "most_gb": 4} if long else {}
     rows = resolution.Size(2 * MILLION * size, 50_000 * size, 40_000 * size, **goals)
+    tuning_goals = {"most_seconds": 60, "most_gb": 6} if long else {}
     slope = [number * MILLION for number in (1, 2, 5, 10, 20, 60)]
     tries = 5 if long else 3
     only_long = {
@@ -60,6 +61,9 @@ def experiments_of(
         "listing": lambda: inventory.measure_listing(10_000 * size, 7 if long else 3),
         "writing": lambda: inventory.measure_writing(1_000 * size, 3),
         "resolution": lambda: resolution.measure(HOME, rows, 3),
+        "tuning": lambda: tuning.measure(
+            HOME, resolution.Size(2 * MILLION * size, 20_000 * size, 16_000 * size, **tuning_goals), 3
+        ),
         "report": lambda: report.measure(
             HOME, resolution.Size(200_000 * size, 5_000 * size, 4_000 * size), tries
         ),

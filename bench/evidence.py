@@ -5,14 +5,14 @@ and strangers who come once. Some names come in several spellings.
 """
 
 import shutil
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime
 from pathlib import Path
 
 import polars as pl
 
 from ownership.declaration import polars_schema
 from ownership.tables import InventoryHosts, InventoryUsers, LogonCounts, LogonDays
-from ownership.windows import Window
+from ownership.windows import Window, days_of
 from resources.store.tables import Tables
 
 SLUG = "bench"
@@ -37,16 +37,15 @@ LAST_NAMES = (
 )
 
 
-def prepare(home: Path, *, rows: int, hosts: int, users: int) -> None:
-    """Store about `rows` rows of logon_counts over 30 days, and the assets; nothing when they are there."""
+def prepare(home: Path, *, rows: int, hosts: int, users: int, window: Window = WINDOW) -> None:
+    """Store about `rows` rows of logon_counts of a window, and the assets; nothing when they are there."""
     done = home / "prepared"
     if done.exists():
         return
     shutil.rmtree(home, ignore_errors=True)
     tables = Tables(home, SLUG)
-    for number in range(WINDOW.days):
-        day = WINDOW.first + timedelta(days=number)
-        counts = _day(day, round(rows / WINDOW.days / DISTINCT), hosts, users)
+    for day in days_of(window):
+        counts = _day(day, round(rows / window.days / DISTINCT), hosts, users)
         fetched = {
             "day": day,
             "matching": counts["events"].sum(),

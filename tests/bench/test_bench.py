@@ -10,7 +10,7 @@ import yaml
 
 from assets_defs.checks import asset_checks
 from assets_defs.tuning import TABLES_OF_TUNING
-from bench import daily, extraction, inventory, overhead, report, resolution, results
+from bench import daily, extraction, inventory, overhead, report, resolution, results, tuning
 from bench.bare_job import ASSETS
 from bench.results import Experiment, Figure
 from bench.timing import Contender, Sample, Timing, alternate, function
@@ -141,3 +141,9 @@ def test_the_page_holds_each_goal_against_its_figure(tmp_path, monkeypatch):
     assert "| 1 | slow over fast | 1.50 times | 1.50 times |\n" in short
     assert "met" not in short, "the goals are for the full sizes"
     assert set(json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))) == {"long", "short"}
+
+
+def test_all_settings_are_tried_on_97_days(tmp_path):
+    found = tuning.measure(tmp_path, replace(TINY, most_seconds=600.0, most_gb=64.0), 1)
+    assert counts(found, "lines") == [450]
+    assert [figure.verdict for figure in found.figures] == ["met", "met"]

@@ -1,0 +1,75 @@
+"""Tuning: from the stored counts of 97 days to all its tables."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from bench import resolution
+from bench.evidence import RUN, SLUG, WINDOW, prepare
+from bench.results import Experiment, memory, seconds
+from bench.timing import alternate, function
+from ownership.rules import Rules
+from ownership.tuning.accuracy import HOLDOUT_DAYS
+from ownership.tuning.backtest import WINDOWS
+from ownership.tuning.report import Inputs, tuning_tables
+from ownership.windows import Window
+from resources.store.tables import Tables
+
+STORED = Window(WINDOW.last - timedelta(days=max(WINDOWS) + HOLDOUT_DAYS - 1), WINDOW.last)
+
+
+def product(home: str) -> Callable[[], dict[str, Any]]:
+    """Make the tables of tuning, as the job does; they are not stored."""
+    tables = Tables(Path(home), SLUG)
+
+    def tune() -> dict[str, Any]:
+        made = tuning_tables(
+            Inputs(
+                counts=tables.logon_counts(STORED, run_id=RUN),
+                hosts=tables.read("inventory_hosts").collect(),
+                users=tables.read("inventory_users").collect(),
+                writes=tables.writes().collect(),
+                decisions=tables.read("owner_decisions").collect(),
+                rules=Rules(exclude_users=resolution.EXCLUDED),
+                user_value_field="user_email",
+                window=WINDOW,
+                stored_days=STORED.days,
+                last_settled=STORED.last,
+            )
+        )
+        return {"lines": made["threshold_backtest"].height, "accounts": made["account_profiles"].height}
+
+    return tune
+
+
+def measure(home: Path, size: resolution.Size, repetitions: int) -> Experiment:
+    """Tune on evidence of this size.
+
+    Args:
+        home: folder for the evidence, which is kept.
+        size: how much there is.
+        repetitions: tries.
+    """
+    folder = home / f"tuning-{size.rows}"
+    prepare(folder, rows=size.rows, hosts=size.hosts, users=size.users, window=STORED)
+    tables = Tables(folder, SLUG)
+    tables.prepare()
+    if tables.read("owner_decisions").limit(1).collect().is_empty():
+        resolution.product(str(folder))()
+    (ours,) = alternate(
+        [function("all tables of tuning", f"{__name__}:product", home=str(folder))], repetitions
+    )
+    name = f"{size.rows:,} rows"
+    figures = []
+    if size.most_seconds:
+        figures.append(seconds(7, f"{name}: all tables of tuning", ours, size.most_seconds))
+    if size.most_gb:
+        figures.append(memory(7, f"{name}: peak memory", ours, size.most_gb))
+    lines = ours.fastest.counts["lines"]
+    return Experiment(
+        f"Tuning: {name} over {STORED.days} days, {size.hosts:,} hosts, {size.users:,} users",
+        [ours],
+        figures,
+        [f"The back-test has {lines:,} lines: each with each of thresholds, windows and smallest counts."],
+    )
