@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import polars as pl
 
 from ownership.names import printable
+from reports.sentences import person
 
 SHOWN_HOSTS = 20
 _FIELDS = ("owner", "department", "criticality")
@@ -100,9 +101,7 @@ def _changes(host: Mapping[str, str | None], field: str) -> bool:
 
 
 def _person(user_id: str | None, email: str | None) -> str:
-    if not user_id:
-        return "none"
-    return f"{printable(email)} ({printable(user_id)})" if email else printable(user_id)
+    return person(user_id, {user_id: email} if email else {}) if user_id else "none"
 
 
 def _value(value: str | None) -> str:

@@ -163,13 +163,17 @@ def apply_plan(
     """Carry out a plan that an earlier run stored; hosts that changed since are left alone."""
     from pipelines.cli import follow_up as command
 
-    options = {
-        "allow_writes": allow_writes,
-        "dry_run": dry_run,
-        "as_json": as_json,
-        "overrides": context.obj,
-    }
-    raise typer.Exit(command.apply_plan(instance, run_id, **options))
+    raise typer.Exit(
+        command.follow_up(
+            instance,
+            "apply",
+            run_id,
+            allow_writes=allow_writes,
+            dry_run=dry_run,
+            as_json=as_json,
+            overrides=context.obj,
+        )
+    )
 
 
 @app.command()
@@ -189,13 +193,17 @@ def undo(
     """Put back what a run wrote, field by field, where hosts still hold it."""
     from pipelines.cli import follow_up as command
 
-    options = {
-        "allow_writes": allow_writes,
-        "dry_run": dry_run,
-        "as_json": as_json,
-        "overrides": context.obj,
-    }
-    raise typer.Exit(command.undo(instance, run_id, **options))
+    raise typer.Exit(
+        command.follow_up(
+            instance,
+            "undo",
+            run_id,
+            allow_writes=allow_writes,
+            dry_run=dry_run,
+            as_json=as_json,
+            overrides=context.obj,
+        )
+    )
 
 
 @app.command()

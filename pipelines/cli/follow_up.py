@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import polars as pl
 
@@ -18,10 +18,13 @@ from resources.settings import Instance, load_instance, named
 
 DONE = ["written", "undone", "planned"]
 """Outcomes of hosts that were not left alone."""
+OPS = {"apply": "apply_plan", "undo": "undo_run"}
+"""The op of each job."""
 
 
-def apply_plan(
+def follow_up(
     path: Path,
+    job: Literal["apply", "undo"],
     run_id: str,
     *,
     allow_writes: int | None,
@@ -29,62 +32,31 @@ def apply_plan(
     as_json: bool = False,
     overrides: Overrides | None = None,
 ) -> int:
-    """Carry out the plan of an earlier run; return the exit status.
+    """Carry out the plan of an earlier run, or put back what it wrote; return the exit status.
 
     Raises:
         ConfigurationError: the instance file or a secret is wrong, or there is no such run.
     """
-    options = {"allow_writes": allow_writes, "dry_run": dry_run}
-    return _follow_up(path, run_id, "apply", "apply_plan", options, overrides, as_json=as_json)
-
-
-def undo(
-    path: Path,
-    run_id: str,
-    *,
-    allow_writes: int | None,
-    dry_run: bool,
-    as_json: bool = False,
-    overrides: Overrides | None = None,
-) -> int:
-    """Put back what a run wrote; return the exit status.
-
-    Raises:
-        ConfigurationError: the instance file or a secret is wrong, or there is no such run.
-    """
-    options = {"allow_writes": allow_writes, "dry_run": dry_run}
-    return _follow_up(path, run_id, "undo", "undo_run", options, overrides, as_json=as_json)
-
-
-def _follow_up(
-    path: Path,
-    run_id: str,
-    job: str,
-    op: str,
-    options: dict[str, Any],
-    overrides: Overrides | None,
-    *,
-    as_json: bool,
-) -> int:
     instance = load_instance(path)
     require_secrets(instance)
     tables = tables_of(instance)
     run_id = tables.run_id(run_id)
     if not tables.has_run(run_id):
         raise ConfigurationError(f"RUN_ID: run {run_id} of {instance.name} planned and wrote nothing")
-    ops = {named(instance, op): {"config": {"run_id": run_id, **options}}}
+    config = {"run_id": run_id, "allow_writes": allow_writes, "dry_run": dry_run}
+    ops = {named(instance, OPS[job]): {"config": config}}
     result = execute(instance, named(instance, job), {"ops": ops}, overrides=overrides or NO_OVERRIDES)
     told = list(errors(result))
     for error in told:
         print_error(error)
     writes = tables.run_writes(result.run_id)
     plan = None
-    if options["dry_run"] or "planned" in writes["outcome"]:
+    if dry_run or "planned" in writes["outcome"]:
         hosts = hosts_of_plan(tables, result.run_id, people_of=run_id)
         stopped = hosts and too_large(instance, tables, run_id, hosts)
         plan = hosts if result.success or stopped else None
     if as_json:
-        print(_object(instance, result.run_id, run_id, writes, plan, told, dry_run=options["dry_run"]))
+        print(_object(instance, result.run_id, run_id, writes, plan, told, dry_run=dry_run))
     else:
         _print(writes, instance, result.run_id)
         if plan is not None:
