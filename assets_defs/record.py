@@ -6,7 +6,7 @@ stays `started`.
 
 import json
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -19,6 +19,8 @@ from resources.store.tables import Tables
 
 KIND_TAG = "asset_owners/kind"
 RESULT_TAG = "asset_owners/result"
+_TROUBLE = {"failed": "failed", "left_alone": "left alone"}
+"""Columns of `runs` that count hosts which were not written, and their words."""
 
 
 class RunRecord:
@@ -108,7 +110,8 @@ class RunRecord:
             message=message,
             **_counts(self._row(), self._tables.run_writes(self._run_id)),
         )
-        self._tag({RESULT_TAG: result_in_words(row.row(0, named=True))})
+        # Short: the list of runs cuts long tags off.
+        self._tag({RESULT_TAG: ", ".join(_counts_in_words(row.row(0, named=True)))})
 
     def _row(self) -> pl.DataFrame:
         return self._tables.appended("runs", self._run_id)
@@ -121,9 +124,9 @@ def _counts(row: pl.DataFrame, writes: pl.DataFrame) -> dict[str, int | None]:
     by_outcome = dict(writes["outcome"].value_counts().iter_rows())
     done = sum(by_outcome.get(outcome, 0) for outcome in ("written", "undone"))
     failed = by_outcome.get("failed", 0)
-    before = row["owned_before"].item()
+    before, planned = row.select("owned_before", "to_write").row(0)
     return {
-        "to_write": writes.height,
+        "to_write": writes.height if planned is None else planned,
         "written": done,
         "failed": failed,
         "left_alone": writes.height - done - failed - by_outcome.get("planned", 0),
@@ -147,19 +150,25 @@ def result_in_words(row: Mapping[str, Any]) -> str:
     """
     if row["status"] == "started":
         return "running, or ended without a word"
-    counts = []
-    if row["kind"] == "backfill" and row["status"] == "succeeded":
-        counts.append(f"{(row['window_to'] - row['window_from']).days + 1:,} days")
-    if plans_only(row):
-        counts.append(f"{row['to_write'] or 0:,} to write")
-    elif row["to_write"] is not None:
-        counts.append(f"{row['written']:,} {'put back' if row['kind'] == 'undo' else 'written'}")
-    counts += [f"{row[name]:,} {name.replace('_', ' ')}" for name in ("failed", "left_alone") if row[name]]
+    conflicts = []
     if row["conflicts"]:
-        conflicts = f"{row['conflicts']:,} conflict{'s' * (row['conflicts'] != 1)}"
-        counts.append(f"{conflicts} ({row['new_conflicts'] or 0:,} new)")
-    failed = ["failed"] if row["status"] == "failed" else []
-    return ", ".join([*failed, *counts])
+        said = f"{row['conflicts']:,} conflict{'s' * (row['conflicts'] != 1)}"
+        conflicts.append(f"{said} ({row['new_conflicts'] or 0:,} new)")
+    return ", ".join([*_counts_in_words(row), *conflicts])
+
+
+def _counts_in_words(row: Mapping[str, Any]) -> Iterator[str]:
+    """What became of hosts or days, and whether the run failed."""
+    if row["status"] == "failed":
+        yield "failed"
+    if row["kind"] == "backfill" and row["status"] == "succeeded":
+        yield f"{(row['window_to'] - row['window_from']).days + 1:,} days"
+    back = row["kind"].endswith("undo")
+    if plans_only(row):
+        yield f"{row['to_write'] or 0:,} to {'put back' if back else 'write'}"
+    elif row["to_write"] is not None:
+        yield f"{row['written']:,} {'put back' if back else 'written'}"
+    yield from (f"{row[name]:,} {words}" for name, words in _TROUBLE.items() if row[name])
 
 
 def plans_only(row: Mapping[str, Any]) -> bool:
@@ -168,4 +177,4 @@ def plans_only(row: Mapping[str, Any]) -> bool:
     Args:
         row: Of `runs`.
     """
-    return row["kind"] == "dry_run" or bool(json.loads(row["options"]).get("dry_run"))
+    return row["kind"].startswith("dry_run")

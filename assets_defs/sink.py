@@ -114,11 +114,12 @@ def undo_op(instance: Instance) -> dg.OpDefinition:
 def _follow_up(
     context: dg.OpExecutionContext,
     instance: Instance,
-    kind: str,
+    job: str,
     act: Callable[..., Written],
     config: ApplyConfig | UndoConfig,
 ) -> None:
     options = config.model_dump(exclude={"run_id"}, exclude_defaults=True)
+    kind = f"dry_run_of_{job}" if config.dry_run else job
     run = follow_up_run(context, instance, kind, config.run_id, options)
     with as_dagster_failure(run, last=True):
         written = act(

@@ -14,7 +14,7 @@ import polars as pl
 
 from assets_defs.progress import Progress
 from assets_defs.run import InstanceRun, ScanRun
-from ownership.plan import limit_exceeded, plan_undo, plan_writes, undone_once
+from ownership.plan import limit_exceeded, plan_undo, plan_writes
 from ownership.windows import gaps
 from resources.errors import AssetOwnersError, ConfigurationError, ServiceError
 from resources.settings import Instance, command_line
@@ -23,7 +23,7 @@ from resources.store.tables import short_run_id
 from resources.writeback.journal import Journal, Result, open_journal
 from resources.writeback.leftovers import runs_on_target, settle_leftovers, without_changed_hosts
 from resources.writeback.one_writer import one_writer
-from resources.writeback.outcomes import Row
+from resources.writeback.outcomes import Row, is_undo
 from resources.writeback.run import write_all
 from resources.writeback.writer import OWNED_HOSTS_READ, Writer
 
@@ -117,13 +117,18 @@ def apply_plan(
         dry_run: only tell what would be written.
 
     Raises:
-        ConfigurationError: the earlier run planned nothing, for another target, or too long ago.
+        ConfigurationError: the earlier run planned nothing, or to put back what another one wrote, or it
+            planned for another target or too long ago.
         AssetOwnersError: the plan is too large; nothing was written.
         ServiceError: the writing ended early; the rest is left for the next run.
     """
     plan_id = run.tables.run_id(plan_id)
+    run.record.add(of_run=plan_id)
     _log_that_runs_only_plan(run.instance, log, "apply", dry_run=dry_run)
-    planned = run.tables.of_run("owner_writes", plan_id).filter(outcome="planned")
+    stored = run.tables.of_run("owner_writes", plan_id)
+    if refused := _of_an_undo(run, plan_id, run.tables.run_writes(plan_id)):
+        raise ConfigurationError(refused)
+    planned = stored.filter(outcome="planned")
     if planned.is_empty():
         raise ConfigurationError(
             f"Run {plan_id} of {run.instance.name} stored no plan with anything to write"
@@ -131,7 +136,7 @@ def apply_plan(
     _require_own_target(run.instance, planned, f"The plan of run {plan_id}", old_rows_are_own=False)
     _require_recent(run.instance, planned, plan_id)
     with _writing(run, log, dry_run=dry_run) as journal:
-        planned = undone_once(planned, _history(run)).with_columns(run_id=pl.lit(run.run_id))
+        planned = planned.with_columns(run_id=pl.lit(run.run_id))
         planned = _without_vanished_owners(planned, run.inventory().users())
         planned = without_changed_hosts(planned, hosts := run.inventory().hosts())
         to_write = _store_follow_up(run, log, planned, hosts, f"hosts of run {plan_id} to write")
@@ -166,6 +171,7 @@ def undo_run(
         ServiceError: the writing ended early.
     """
     undone_id = run.tables.run_id(undone_id)
+    run.record.add(of_run=undone_id)
     _log_that_runs_only_plan(run.instance, log, "undo", dry_run=dry_run)
     # Under the lock: what a run wrote is known once it has ended and its leftovers are settled.
     with _writing(run, log, dry_run=dry_run) as journal:
@@ -179,9 +185,8 @@ def undo_run(
             intended_at=datetime.now(UTC),
         )
         if planned.is_empty():
-            raise ConfigurationError(
-                f"Run {undone_id} of {run.instance.name} wrote nothing that could be undone"
-            )
+            refused = _of_an_undo(run, undone_id, writes)
+            raise ConfigurationError(refused or _nothing_to_undo(run, undone_id, writes))
         planned = without_changed_hosts(planned, hosts := run.inventory().hosts())
         to_write = _store_follow_up(run, log, planned, hosts, "hosts to put back")
         if dry_run:
@@ -197,13 +202,45 @@ def undo_run(
         return _carry_out(run, log, journal, planned, hosts, Writer.undo)
 
 
+def _of_an_undo(run: InstanceRun, run_id: str, rows: pl.DataFrame) -> str | None:
+    """Say of a run that put something back, or was to, what to do instead of naming it; None for others."""
+    if not any(map(is_undo, rows.head(1).iter_rows(named=True))):
+        return None
+    undone = next(iter(rows["undoes"].drop_nulls()), None)  # versions before 0.3.0 did not store it
+    what = f"run {undone}" if undone else "an earlier run"
+    if "undone" in rows["outcome"]:
+        return (
+            f"Run {run_id} put back what {what} wrote, and there is nothing in it to apply or to undo; "
+            f"nothing was written. A run writes these owners again: {command_line(run.instance, 'run')}"
+        )
+    undo = command_line(run.instance, "undo", short_run_id(undone) if undone else "RUN_ID")
+    return (
+        f"Run {run_id} is an undo of {what} that put nothing back, such as a dry run, and there is nothing "
+        f"in it to apply or to undo; nothing was written. To put back what {what} wrote: {undo}"
+    )
+
+
+def _nothing_to_undo(run: InstanceRun, undone_id: str, writes: pl.DataFrame) -> str:
+    """Say why there is nothing to undo of a run, and which run was meant where that is known."""
+    whose = f"Run {undone_id} of {run.instance.name}"
+    if "planned" not in writes["outcome"]:
+        return f"{whose} wrote nothing, so there is nothing to undo"
+    runs = run.tables.all_runs("runs").filter(pl.col("written") > 0, kind="apply", of_run=undone_id)
+    carried_out = runs.sort("started_at").collect()["run_id"].to_list()
+    if not carried_out:
+        return f"{whose} only planned and wrote nothing, so there is nothing to undo"
+    undo = command_line(run.instance, "undo", short_run_id(carried_out[-1]))
+    return f"{whose} only planned; its plan was carried out by run {carried_out[-1]}. To undo that: {undo}"
+
+
 def _store_follow_up(
     run: InstanceRun, log: logging.Logger, planned: pl.DataFrame, hosts: pl.DataFrame, what: str
 ) -> pl.DataFrame:
     """Store what apply or undo plans; return the rows that are to be written, the others being left alone."""
     run.tables.write("owner_writes", planned, run_id=run.run_id, publish=False)
-    run.record.add(hosts=hosts.height, owned_before=hosts.filter(pl.col("owner_ids").list.len() > 0).height)
     to_write = planned.filter(outcome="planned")
+    owned = hosts.filter(pl.col("owner_ids").list.len() > 0)
+    run.record.add(hosts=hosts.height, owned_before=owned.height, to_write=to_write.height)
     log.info(f"Plan: {to_write.height:,} of {planned.height:,} {what}")
     return to_write
 

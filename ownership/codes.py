@@ -63,6 +63,8 @@ KIND: Mapping[str, str] = MappingProxyType(
         "backfill": "Filled some tables only, such as days of logon events.",
         "apply": "Carried out a stored plan.",
         "undo": "Put back what a run wrote.",
+        "dry_run_of_apply": "Looked at what a stored plan would write by then, and wrote nothing.",
+        "dry_run_of_undo": "Looked at what would be put back, and wrote nothing.",
     }
 )
 """What a run did."""

@@ -126,35 +126,6 @@ def plan_undo(
     )
 
 
-def undone_once(plan: pl.DataFrame, history: pl.DataFrame) -> pl.DataFrame:
-    """Leave hosts alone that a stored plan would put back, and that were written or put back since.
-
-    Args:
-        plan: Rows of `owner_writes`, as planned.
-        history: Rows of `owner_writes` of all runs on the same target.
-
-    Returns:
-        The plan, with outcome `not_written` and the reason for those hosts.
-    """
-    puts_back = pl.col("new_values").struct.field("owner").fill_null("") == ""
-    later = pl.col("put_back_by").is_not_null() | (pl.col("last_at") > pl.col("intended_at"))
-    overtaken = puts_back & (pl.col("outcome") == "planned") & later
-    back = pl.col("put_back_by").is_not_null() | (pl.col("last_outcome") == "undone")
-    what = pl.when(back).then(pl.lit("put back")).otherwise(pl.lit("written"))
-    reason = pl.format("left alone: {} since the plan was made, by run {}", what, "last_run")
-    return (
-        plan.join(_last_changes(history), on="host_id", how="left", maintain_order="left")
-        .join(_put_back(history), on=["host_id", "undoes"], how="left", maintain_order="left")
-        .with_columns(last_run=pl.coalesce("put_back_by", "last_run"))
-        .with_columns(
-            outcome=pl.when(overtaken).then(pl.lit("not_written")).otherwise("outcome"),
-            message=pl.when(overtaken).then(reason).otherwise("message"),
-            completed_at=pl.when(overtaken).then("last_at").otherwise("completed_at"),
-        )
-        .select(plan.columns)
-    )
-
-
 def _put_back(history: pl.DataFrame) -> pl.DataFrame:
     """Which run put back what another wrote, whatever the clocks say: host_id, undoes, put_back_by."""
     return (
@@ -166,12 +137,12 @@ def _put_back(history: pl.DataFrame) -> pl.DataFrame:
 
 
 def _last_changes(history: pl.DataFrame) -> pl.DataFrame:
-    """The last change of each host that runs made: host_id, last_run, last_outcome, last_at."""
+    """The last change of each host that runs made: host_id, last_run, last_outcome."""
     return (
         history.filter(pl.col("outcome").is_in(["written", "undone"]))
         .sort("completed_at")
         .group_by("host_id")
-        .agg(last_run=pl.last("run_id"), last_outcome=pl.last("outcome"), last_at=pl.last("completed_at"))
+        .agg(last_run=pl.last("run_id"), last_outcome=pl.last("outcome"))
     )
 
 

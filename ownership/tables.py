@@ -723,10 +723,10 @@ ORDER BY started_at DESC LIMIT 20;"""
         "Options chosen for this run that differ from the instance file, as JSON.", str_length=_NOT_EMPTY
     )
     of_run: pl.String = column(
-        "Id of the run whose plan was carried out, or whose writes were undone.", nullable=True
+        "Id of the run that apply or undo, or a dry run of them, was asked for.", nullable=True
     )
     hosts: pl.Int64 = column("Host assets.", ge=0, nullable=True)
-    to_write: pl.Int64 = column("Hosts that the run planned to write.", ge=0, nullable=True)
+    to_write: pl.Int64 = column("Hosts that the run planned to write or to put back.", ge=0, nullable=True)
     written: pl.Int64 = column("Hosts written, or put back by an undo.", ge=0, nullable=True)
     failed: pl.Int64 = column("Hosts whose write the service refused.", ge=0, nullable=True)
     left_alone: pl.Int64 = column(

@@ -1,6 +1,7 @@
 """`asset-owners apply` and `asset-owners undo`: what may follow a run."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,10 +15,13 @@ from pipelines.cli.run import NO_OVERRIDES, Overrides, errors, execute, require_
 from pipelines.cli.stored import tables_of
 from reports.summary import writes_in_words
 from resources.errors import ConfigurationError
-from resources.settings import Instance, load_instance, named
+from resources.settings import Instance, command_line, load_instance, named
+from resources.store.tables import short_run_id
 
 DONE = ["written", "undone", "planned"]
 """Outcomes of hosts that were not left alone."""
+SHOWN = 10
+"""Reasons, and hosts of each of them, that are printed."""
 OPS = {"apply": "apply_plan", "undo": "undo_run"}
 """The op of each job."""
 
@@ -58,7 +62,7 @@ def follow_up(
     if as_json:
         print(_object(instance, result.run_id, run_id, writes, plan, told, dry_run=dry_run))
     else:
-        _print(writes, instance, result.run_id)
+        _print(writes, instance, result.run_id, job)
         if plan is not None:
             print(told_plan(instance, tables, result.run_id, plan, command=job, about=run_id))
     return 0 if result.success else 1
@@ -88,12 +92,30 @@ def _object(
     return json.dumps(report | ({"error": "\n".join(told)} if told else {}))
 
 
-def _print(writes: pl.DataFrame, instance: Instance, run_id: str) -> None:
-    """Print what became of the writes, and each host that was left alone, with the reason."""
+def _print(writes: pl.DataFrame, instance: Instance, run_id: str, job: str) -> None:
+    """Print what became of the writes, which hosts were left alone, and how to take the writes back."""
     print(f"{printable(instance.name)}: run {run_id}")
-    outcomes = writes["outcome"].value_counts().sort("outcome")
-    for line in writes_in_words(dict(outcomes.iter_rows())):
+    outcomes = dict(writes["outcome"].value_counts().sort("outcome").iter_rows())
+    for line in writes_in_words(outcomes):
         print(line)
-    left_alone = writes.filter(~pl.col("outcome").is_in(DONE))
-    for row in left_alone.iter_rows(named=True):
-        print(printable(f"  host {row['host_id']}: {row['message'] or OUTCOME[row['outcome']]}"))
+    left_alone = list(_left_alone(writes.filter(~pl.col("outcome").is_in(DONE))))
+    for line in left_alone[:SHOWN]:
+        print(line)
+    if len(left_alone) > SHOWN:
+        see_all = command_line(instance, "sql", "--run", short_run_id(run_id), "FROM write_history")
+        print(f"  ... and {len(left_alone) - SHOWN:,} more reasons; all of them: {see_all}")
+    if job == "apply" and "written" in outcomes:
+        print(f"To take it back:\n    {command_line(instance, 'undo', short_run_id(run_id))}")
+
+
+def _left_alone(rows: pl.DataFrame) -> Iterator[str]:
+    """Yield a line for each reason for which hosts were left alone, that of most hosts first."""
+    reason = pl.coalesce("message", pl.col("outcome").replace_strict(OUTCOME))
+    name = pl.format("{} ({})", pl.coalesce("hostname", pl.lit("no name")), "host_id")
+    reasons = rows.group_by(reason=reason, maintain_order=True).agg(name.alias("hosts"))
+    for reason, hosts in reasons.sort(
+        pl.col("hosts").list.len(), descending=True, maintain_order=True
+    ).iter_rows():
+        more = f" ... and {len(hosts) - SHOWN:,} more" if len(hosts) > SHOWN else ""
+        number = f"{len(hosts):,} host{'s' * (len(hosts) != 1)}"
+        yield printable(f"  {number}: {reason.rstrip('.')}: {', '.join(hosts[:SHOWN])}{more}")

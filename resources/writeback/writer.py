@@ -25,7 +25,6 @@ from resources.writeback.outcomes import (
     Row,
     has_name,
     holds,
-    is_undo,
     other_name_message,
     still_held,
     unless_owned,
@@ -152,12 +151,7 @@ class Writer:
         return self._guarded(row, lambda held: unless_owned(row, held), done="written")
 
     def apply(self, row: Row) -> Result:
-        """Carry out a plan made earlier: as `undo` where it is one, otherwise as `write`.
-
-        Then a host whose other fields changed since is left alone, too.
-        """
-        if is_undo(row):
-            return self.undo(row)
+        """Carry out a plan made earlier: as `write`, and a host whose other fields changed is left alone."""
 
         def unless_changed(held: Values) -> Values | Result:
             changed = [

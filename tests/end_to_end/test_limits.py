@@ -112,15 +112,18 @@ def test_a_stored_plan_is_applied_later_but_for_hosts_that_changed_and_they_are_
     written = dict.fromkeys(("t-1", "t-5", "t-6"), "written")
     left_alone = {"t-2": "owned_meanwhile", "t-3": "not_written", "t-4": "failed"}
     assert outcomes(six, last_run(six)) == {**written, **left_alone}
-    assert applied.stdout.splitlines()[1:] == [
+    *told, take_back = applied.stdout.splitlines()[1:]
+    assert told == [
         f"       1  {OUTCOME['failed']}",
         f"       1  {OUTCOME['not_written']}",
         f"       1  {OUTCOME['owned_meanwhile']}",
         f"       3  {OUTCOME['written']}",
-        "  host t-2: has got the owner cyd in the meantime",
-        "  host t-3: changed since the plan was made: department",
-        f"  host t-4: {RENAMED}",
+        "  1 host: has got the owner cyd in the meantime: pc-1 (t-2)",
+        "  1 host: changed since the plan was made: department: pc-1 (t-3)",
+        f"  1 host: {RENAMED}: pc-1 (t-4)",
+        "To take it back:",
     ]
+    assert re.search(rf"asset-owners undo --instance \S+ {last_run(six)[:8]}$", take_back)
 
     again = command(six, f"apply --instance FILE {plan}")
     assert again.exit_code == 0, again.stderr
@@ -213,7 +216,7 @@ def test_undo_puts_back_each_field_that_a_host_still_holds_and_names_what_it_lea
     changed = {host["id"]: host for host in state.assets("host")}
 
     tried = command(six, f"undo --instance FILE {run_id} --dry-run")
-    left_alone = "  host t-4: holds nothing any more of what was written"
+    left_alone = "  1 host: holds nothing any more of what was written: pc-1 (t-4)"
     told = [f"       1  {OUTCOME['not_written']}", f"       5  {OUTCOME['planned']}", left_alone]
     assert (tried.exit_code, tried.stdout.splitlines()[1:4]) == (0, told)
     plan = tried.stdout.splitlines()[4:]
@@ -239,27 +242,72 @@ def test_undo_puts_back_each_field_that_a_host_still_holds_and_names_what_it_lea
     assert undone.stdout.splitlines()[1:] == [
         f"       1  {OUTCOME['not_written']}",
         f"       5  {OUTCOME['undone']}",
-        "  host t-4: holds nothing any more of what was written",
+        left_alone,
     ]
     recorded = six.tables.run_writes(last_run(six)).filter(host_id="t-1").row(0, named=True)
     assert recorded["old_values"] == {"owner": "ann", "department": "Sales", "criticality": "high"}
     assert recorded["new_values"] == {"owner": "", "department": "room 1", "criticality": ""}
 
 
-def test_what_apply_wrote_can_be_undone_and_an_undo_cannot(six):
+def refused(stand, line):
+    """What the program says on refusing a command; nothing is sent to the inventory."""
+    before = stand.inventory.state.journal()
+    ran = command(stand, line)
+    assert ran.exit_code == 1
+    assert stand.inventory.state.journal() == before
+    return ran.stderr
+
+
+def test_what_apply_wrote_can_be_undone_and_what_wrote_nothing_cannot(six):
     plan = six.run({}, "--dry-run").report["run_id"]
-    nothing = command(six, f"undo --instance FILE {plan}")
-    assert nothing.exit_code == 1
-    assert f"Run {plan} of Small wrote nothing that could be undone" in nothing.stderr
+    only_planned = f"Run {plan} of Small only planned"
+    assert f"{only_planned} and wrote nothing, so there is nothing" in refused(
+        six, f"undo --instance FILE {plan}"
+    )
+    assert command(six, f"apply --instance FILE {plan} --dry-run").exit_code == 0
 
     assert command(six, f"apply --instance FILE {plan}").exit_code == 0
-    assert command(six, f"undo --instance FILE {last_run(six)}").exit_code == 0
+    applied = last_run(six)
+    meant = refused(six, f"undo --instance FILE {plan}")
+    assert f"{only_planned}; its plan was carried out by run {applied}. To undo that: " in meant
+    undo = re.search(r"asset-owners (undo .+)$", meant, re.MULTILINE)
+    assert undo
+    assert pasted(six, undo[1]).exit_code == 0
     assert owners(six) == dict.fromkeys(owners(six))
-    sent = [entry for entry in six.inventory.state.journal() if entry.path]
-    again = command(six, f"undo --instance FILE {last_run(six)}")
-    assert again.exit_code == 1
-    assert "wrote nothing that could be undone" in again.stderr
-    assert [entry for entry in six.inventory.state.journal() if entry.path] == sent
+
+
+@pytest.mark.parametrize("what", ["apply", "undo"])
+def test_an_undo_is_neither_applied_nor_undone_and_the_right_command_is_named(six, what):
+    """Nor is its dry run."""
+    run_id = six.run().report["run_id"]
+    dry = command(six, f"undo --instance FILE {run_id} --dry-run --json")
+    planned = json.loads(dry.stdout.splitlines()[-1])["run_id"]
+    said = refused(six, f"{what} --instance FILE {planned}")
+    assert f"Run {planned} is an undo of run {run_id} that put nothing back, such as a dry run" in said
+    undo = re.search(r"asset-owners (undo .+)$", said, re.MULTILINE)
+    assert undo
+    assert pasted(six, undo[1]).exit_code == 0
+    assert owners(six) == dict.fromkeys(owners(six))
+
+    undone = last_run(six)
+    said = refused(six, f"{what} --instance FILE {undone}")
+    assert f"Run {undone} put back what run {run_id} wrote, and there is nothing in it to apply" in said
+    assert re.search(r"asset-owners run --instance \S+$", said, re.MULTILINE)
+
+
+def test_many_hosts_that_are_left_alone_are_counted_and_not_listed(six):
+    six.begin(same_name(*range(1, 14)), USERS)
+    run_id = six.run().report["run_id"]
+    undo = f"undo --instance FILE {run_id}"
+    assert command(six, undo).exit_code == 0
+    by, named = (
+        last_run(six),
+        ", ".join(f"pc-1 (t-{number})" for number in (1, 10, 11, 12, 13, 2, 3, 4, 5, 6)),
+    )
+    assert command(six, undo).stdout.splitlines()[1:] == [
+        f"      13  {OUTCOME['not_written']}",
+        f"  13 hosts: left alone: put back since, by run {by}: {named} ... and 3 more",
+    ]
 
 
 def test_a_run_is_undone_once(six):
@@ -275,13 +323,11 @@ def test_a_run_is_undone_once(six):
     again = command(six, f"undo --instance FILE {first}")
     assert again.exit_code == 0, again.stderr
     assert owners(six) == before == dict.fromkeys(before, "ann")
+    since = ", ".join(f"pc-1 (t-{number})" for number in range(2, 7))
     assert again.stdout.splitlines()[1:] == [
         f"       6  {OUTCOME['not_written']}",
-        f"  host t-1: left alone: put back since, by run {undo}",
-        *(
-            f"  host t-{number}: left alone: written again since, by run {second['run_id']}"
-            for number in range(2, 7)
-        ),
+        f"  5 hosts: left alone: written again since, by run {second['run_id']}: {since}",
+        f"  1 host: left alone: put back since, by run {undo}: pc-1 (t-1)",
     ]
 
 
@@ -349,7 +395,7 @@ def test_who_is_no_user_asset_any_more_becomes_no_owner(six):
     applied = command(six, f"apply --instance FILE {plan}")
     assert applied.exit_code == 0, applied.stderr
     assert outcomes(six, last_run(six)) == dict.fromkeys(owners(six), "not_written")
-    assert "host t-1: left alone: ann is no user asset any more" in applied.stdout
+    assert "  6 hosts: left alone: ann is no user asset any more: pc-1 (t-1), " in applied.stdout
     assert six.inventory.state.journal() == []
 
 

@@ -1,6 +1,7 @@
 """What the runs of an instance tell of themselves: table `runs`, tags in the UI, `asset-owners runs`."""
 
 import json
+import re
 from datetime import timedelta
 from typing import Any
 
@@ -75,9 +76,9 @@ def test_dry_run_run_and_undo_tell_what_came_of_them(recorded_stand):
     assert listed[wrote]["ended_at"] >= listed[wrote]["started_at"]
     results = {run: tags_of(stand, run)["asset_owners/result"] for run in (planned, wrote, again, undone)}
     assert results == {
-        planned: "2 to write, 1 conflict (1 new)",
-        wrote: "2 written, 1 conflict (1 new)",
-        again: "0 written, 1 conflict (0 new)",
+        planned: "2 to write",
+        wrote: "2 written",
+        again: "0 written",
         undone: "2 put back",
     }
     assert tags_of(stand, planned)["asset_owners/kind"] == "dry_run"
@@ -89,9 +90,42 @@ def test_dry_run_run_and_undo_tell_what_came_of_them(recorded_stand):
     assert [line[:8] for line in lines] == [run[:8] for run in (undone, again, wrote)], "the newest first"
     assert "undo" in lines[0]
     assert wrote[:8] in lines[0]
+    assert lines[2].split()[-6:] == ["2", "written,", "1", "conflict", "(1", "new)"]
     as_json = json.loads(stand.call("runs", "--instance", stand.instance_file(), "--json").stdout)
     assert [row["run_id"] for row in as_json] == [undone, again, wrote, planned]
     assert as_json[-1]["options"] == {"dry_run": True, "enrich": False}
+
+
+def test_dry_runs_of_apply_and_undo_are_told_from_those_that_write(recorded_stand):
+    stand = recorded_stand
+    plan = stand.run(None, "--dry-run").report["run_id"]
+
+    def follow_up(*words):
+        assert stand.call(words[0], "--instance", stand.instance_file(), *words[1:]).exit_code == 0
+        return run_ids(stand)[-1]
+
+    would_write = follow_up("apply", plan, "--dry-run")
+    wrote = follow_up("apply", plan[:8])
+    nothing = follow_up("apply", plan, "--dry-run")
+    stand.inventory.state.set_field("h-1", "asset_owner", "cyd")
+    for name in ("department", "criticality"):
+        stand.inventory.state.set_field("h-1", name, "by hand")
+    would_put_back = follow_up("undo", wrote, "--dry-run")
+    told = {run: row_of(stand, run) for run in run_ids(stand)}
+    assert {run: (row["kind"], row["of_run"]) for run, row in told.items() if run != plan} == {
+        would_write: ("dry_run_of_apply", plan),
+        wrote: ("apply", plan),
+        nothing: ("dry_run_of_apply", plan),
+        would_put_back: ("dry_run_of_undo", wrote),
+    }
+    words = ("to_write", "written", "left_alone")
+    assert [told[run]["to_write"] for run in (would_write, wrote, nothing, would_put_back)] == [2, 2, 0, 1]
+    assert {name: told[nothing][name] for name in words} == {"to_write": 0, "written": 0, "left_alone": 2}
+    shown = stand.call("runs", "--instance", stand.instance_file()).stdout.splitlines()
+    assert re.search(r"dry run of undo .* 1 to put back, 1 left alone *$", shown[1])
+    assert re.search(r"dry run of apply .* 0 to write, 2 left alone *$", shown[2])
+    assert re.search(r"  apply .* 2 written *$", shown[3])
+    assert tags_of(stand, would_put_back)["asset_owners/kind"] == "dry_run_of_undo"
 
 
 def test_what_ends_a_run_is_told_with_what_it_had_done_by_then(recorded_stand):

@@ -1134,12 +1134,6 @@ def test_what_others_have_done_before_a_plan_is_carried_out_is_not_tried(planned
     assert validated(OwnerWrites, left).height == 1
 
 
-def test_a_planned_undo_is_carried_out_as_an_undo(state, writer):
-    assert writer().write(row()).outcome == "written"
-    assert writer().apply(undo_row()).outcome == "undone"
-    assert host_fields(state) == (None, "Old", None)
-
-
 def test_an_undo_says_which_fields_it_put_back_and_sends_no_others(service, state, writer):
     assert writer().write(row()).outcome == "written"
     state.set_field("h-0", "asset_owner", "u-2")
