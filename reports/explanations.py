@@ -46,11 +46,11 @@ _MATCH = {
 }
 _ODD_USER = "{username} fits the user asset {user_id}, which cannot be read ({problem}); none is chosen."
 _ACTION = {
-    "write": "The host had no owner, so {resolved_owner} is to be written.",
-    "agree": "The host has that owner already ({existing_owner}); nothing to do.",
-    "conflict": "The host has another owner ({existing_owner}), who stays: a conflict.",
-    "keep": "The host keeps its owner {existing_owner}.",
-    "none": "The host stays without an owner.",
+    "write": "The host had no owner, so {resolved_owner} was to be written.",
+    "agree": "The host had that owner already ({existing_owner}); there was nothing to do.",
+    "conflict": "The host had another owner ({existing_owner}), who stayed: a conflict.",
+    "keep": "The host kept its owner {existing_owner}.",
+    "none": "The host stayed without an owner.",
     "no_host": "No host asset has this name, so there is nothing to write to.",
 }
 _LEFT_ALONE = "Nothing is written to an asset that cannot be read."
@@ -58,11 +58,17 @@ _OUTCOME = {
     "planned": "Planned, not written",
     "intended": "Begun, outcome not known yet",
     "written": "Written",
-    "owned_meanwhile": "Not written, the host had got an owner in the meantime",
+    "owned_meanwhile": "Not written",
     "failed": "Refused by the service",
-    "not_written": "Not written, the run ended before",
-    "undone": "Written and undone",
+    "not_written": "Not written",
+    "undone": "Put back",
 }
+_NOT_SENT = {
+    "owned_meanwhile": "the host had got an owner in the meantime",
+    "not_written": "the run ended before",
+}
+"""Why nothing was sent, where the row does not say so itself."""
+_SHOWN_WRITES = 5
 
 
 def host_explanation(
@@ -89,7 +95,7 @@ def host_explanation(
         hosts: Rows of `inventory_hosts` of these assets, and of those whose names differ from them in the
             domain part only.
         users: Rows of `inventory_users` of the candidates and of the owners of these assets.
-        writes: Rows of `owner_writes` of these assets, in the order in which they were planned.
+        writes: Rows of `owner_writes` of these assets, the oldest first.
         rules: The instance's rules.
         fields: The instance's field names.
         known: All names and ids of hosts, for one that is not known.
@@ -167,8 +173,10 @@ def _decision_explanation(
     of_asset = writes.filter(is_asset)
     since = of_asset.filter(pl.coalesce("completed_at", "intended_at") >= decision["decided_at"])
     people = dict.fromkeys([*decision["candidate_ids"], *(asset["owner_ids"] or () if asset else ())])
+    now = _state(hosts.filter(is_asset), of_asset)
     changes = remedies(
         decision,
+        None if now is None else now["owner"],
         matches=matches,
         full_names=_normalised([*names, *on_host["hostname_spellings"].explode().drop_nulls()]),
         namesakes=_namesakes(decision, compared, shares, hosts),
@@ -177,7 +185,6 @@ def _decision_explanation(
         fields=fields,
     )
     name_of = names_of(users.iter_rows(named=True))
-    now = _state(hosts.filter(is_asset), of_asset)
     return {
         **decision,
         "hostnames": compared,
@@ -195,7 +202,13 @@ def _decision_explanation(
 def _state(asset: pl.DataFrame, writes: pl.DataFrame) -> dict[str, Any] | None:
     """What a host holds by now: of its owners, the ids; None: no such host."""
     now = current_owners(asset, writes.lazy()).select("department", "criticality", owner="owner_ids")
-    return next(now.iter_rows(named=True), None)
+    state = next(now.iter_rows(named=True), None)
+    if state and writes.height:
+        last = writes.row(-1, named=True)  # what a look before a write saw is newer than the list
+        seen = last["outcome"] == "owned_meanwhile" and last["old_values"]["owner"]
+        if seen and _at(last) >= asset["listed_at"].item():
+            state["owner"] = seen.split(",")
+    return state
 
 
 def _now(decision: Mapping[str, Any]) -> str:
@@ -364,11 +377,21 @@ def _later_fields(decision: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _writes(writes: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """What runs did to the host; the same again and again is told once, with the last of them."""
-    for _, alike in groupby(writes, lambda write: (write["outcome"], write["new_values"], write["message"])):
+    """What runs did to the host; the same again and again is told once, with the last of them.
+
+    What sent nothing is told where nothing followed.
+    """
+    kept = [write for write in writes if write["outcome"] not in {"planned", *_NOT_SENT}]
+    if writes and writes[-1] not in kept:
+        kept.append(writes[-1])
+    told = []
+    for _, alike in groupby(kept, lambda write: (write["outcome"], write["new_values"], write["message"])):
         first, *_ = repeated = list(alike)
         again = f", {len(repeated)} times since {_instant(_at(first))}" if len(repeated) > 1 else ""
-        yield _write(repeated[-1], again)
+        told.append(_write(repeated[-1], again))
+    if len(told) > _SHOWN_WRITES:
+        yield f"  {len(told) - _SHOWN_WRITES:,} earlier writes; --json has all"
+    yield from told[-_SHOWN_WRITES:]
 
 
 def _at(write: Mapping[str, Any]) -> datetime:
@@ -376,6 +399,9 @@ def _at(write: Mapping[str, Any]) -> datetime:
 
 
 def _write(write: Mapping[str, Any], again: str) -> str:
+    begin = f"  {_OUTCOME[write['outcome']]}, {_instant(_at(write))}, run {_shown(write['run_id'])}{again}"
+    if write["outcome"] in _NOT_SENT:
+        return f"{begin}: {_shown(write['message'] or _NOT_SENT[write['outcome']])}."
     old, new = write["old_values"], write["new_values"]
     fields = ", ".join(
         f"{name} {_shown(value) if value else 'cleared'}"
@@ -384,10 +410,7 @@ def _write(write: Mapping[str, Any], again: str) -> str:
         if value is not None and value != (old[name] or "")
     )
     said = f" ({_shown(write['message'])})" if write["message"] else ""
-    return (
-        f"  {_OUTCOME[write['outcome']]}, {_instant(_at(write))}, run {_shown(write['run_id'])}{again}: "
-        f"{fields or 'nothing changed'}{said}."
-    )
+    return f"{begin}: {fields or 'nothing changed'}{said}."
 
 
 def _inventory(decision: Mapping[str, Any]) -> Iterator[str]:

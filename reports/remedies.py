@@ -62,6 +62,7 @@ class Remedy:
 
 def remedies(
     decision: Mapping[str, Any],
+    owners: Sequence[str] | None,
     *,
     matches: pl.DataFrame,
     full_names: Sequence[str],
@@ -74,6 +75,7 @@ def remedies(
 
     Args:
         decision: A row of `owner_decisions`.
+        owners: Ids of the host's owners by now; None: not known, or no host asset.
         matches: Rows of `username_matches` for its user and its runner-up.
         full_names: The host's names with their domain parts, normalised.
         namesakes: Names in the logons, or for a name that no asset has, ids of host assets, that differ from
@@ -120,7 +122,7 @@ def remedies(
         known = f", which host asset {_either(namesakes)} has but for the domain part" if namesakes else ""
         yield Remedy("host_asset", f"There must be a host asset with {hostname} in {fields.hostname}{known}.")
     else:
-        yield from _to_be_written(decision, outcome, fields)
+        yield from _to_be_written(decision, owners, outcome, fields)
 
 
 def _corrected(kind: str, asset_id: str, problem: str) -> Remedy:
@@ -188,17 +190,20 @@ def _one_candidate(
     yield Remedy("one_candidate", f"{text}.", decision["username"])
 
 
-def _to_be_written(decision: Mapping[str, Any], outcome: str | None, fields: FieldNames) -> Iterator[Remedy]:
-    """What would lead to another owner in the inventory."""
-    host, owner = _shown(decision["host_id"]), _shown(decision["resolved_owner"])
-    if decision["action"] == "conflict":
-        yield Remedy("clear_owner", f"Clear {fields.owner} of host {host}: the next run would write {owner}.")
-    elif decision["action"] == "keep":
+def _to_be_written(
+    decision: Mapping[str, Any], owners: Sequence[str] | None, outcome: str | None, fields: FieldNames
+) -> Iterator[Remedy]:
+    """What would lead to another owner in the inventory, whatever it held when the run decided."""
+    host, named = _shown(decision["host_id"]), decision["resolved_owner"]
+    owner = _shown(named)
+    if owners and named is None:
         yield Remedy("clear_owner", f"Clear {fields.owner} of host {host}, too: no run replaces an owner.")
-    elif decision["action"] == "agree" or outcome == "written":
+    elif owners and named in owners:
         yield Remedy("set_owner", f"Set another owner in {fields.owner} by hand: no run replaces an owner.")
-    elif decision["action"] == "write":
-        yield Remedy("run", _AFTER[outcome].format(owner=owner))
+    elif owners:
+        yield Remedy("clear_owner", f"Clear {fields.owner} of host {host}: the next run would write {owner}.")
+    elif named is not None and owners is not None:
+        yield Remedy("run", _AFTER.get(outcome, _NEXT_RUN_WRITES).format(owner=owner))
 
 
 def _excluding(full_names: Sequence[str], rules: Rules) -> str:

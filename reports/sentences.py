@@ -1,6 +1,7 @@
 """What became of a host, or is known of a person, in one sentence: in names, with the ids in parentheses."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 import polars as pl
@@ -68,7 +69,8 @@ def in_one_sentence(
     if now["owner"]:
         why = _why(decision, now["owner"], last, candidate)
         return f"{host} belongs to {persons(now['owner'], name_of)}{why}."
-    if last and last["outcome"] == "undone":
+    decided_since = last and named and _at(last) < decision["decided_at"]
+    if last and last["outcome"] == "undone" and not decided_since:
         return f"{host} has no owner: what asset-owners had written was put back on {_day(last)}."
     return (
         f"{host} has no owner yet; it is to get {candidate}."
@@ -108,5 +110,9 @@ def _last_change(writes: pl.DataFrame) -> dict[str, Any] | None:
     return done.row(-1, named=True) if done.height else None
 
 
+def _at(write: Mapping[str, Any]) -> datetime:
+    return write["completed_at"] or write["intended_at"]
+
+
 def _day(write: Mapping[str, Any]) -> str:
-    return f"{write['completed_at'] or write['intended_at']:%Y-%m-%d}"
+    return f"{_at(write):%Y-%m-%d}"

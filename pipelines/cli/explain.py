@@ -100,8 +100,9 @@ def _host(instance: Instance, tables: Tables, host: str) -> dict[str, Any]:
         tables.read("inventory_hosts").filter(pl.col("host_id").is_in(names["host_id"].implode())).collect()
     )
     user_ids = [*matches["user_id"].drop_nulls(), *hosts["owner_ids"].explode().drop_nulls()]
-    writes = tables.writes().filter(is_asset).sort("intended_at").collect()
-    user_ids += writes["new_values"].struct.field("owner").drop_nulls().to_list()
+    writes = tables.writes().filter(is_asset).sort(pl.coalesce("completed_at", "intended_at")).collect()
+    for values in ("old_values", "new_values"):
+        user_ids += writes[values].struct.field("owner").drop_nulls().str.split(",").explode()
     return host_explanation(
         name or host,
         decisions=decisions,

@@ -48,13 +48,13 @@ def stored_tables(path: Path, run: str | None = None) -> tuple[Instance, Tables]
         raise AssetOwnersError(
             f"{instance.name} has no tables yet; run it first: {command_line(instance, 'run')}"
         )
-    view = viewed(tables, run)
-    if view.viewed and not view.holds("owner_decisions", view.viewed):
+    if run and not tables.holds("owner_decisions", run_id := tables.run_id(run)):
         raise ConfigurationError(
-            f"RUN_ID: run {view.viewed} decided nothing, or its decisions are no longer kept. What it wrote: "
-            + command_line(instance, "sql", "--run", short_run_id(view.viewed), "FROM write_history")
+            f"RUN_ID: run {run_id} decided nothing, such as an undo, or its decisions are no longer kept. "
+            "What it wrote: "
+            + command_line(instance, "sql", "--run", short_run_id(run_id), "FROM write_history")
         )
-    return instance, view
+    return instance, viewed(tables, run)
 
 
 def viewed(tables: Tables, run: str | None) -> Tables:
@@ -75,7 +75,12 @@ def viewed(tables: Tables, run: str | None) -> Tables:
     run_id = tables.run_id(run)
     published = tables.read("owner_decisions").head(1).collect()["run_id"].to_list()
     lost = [table for table in SNAPSHOTS if not tables.holds(table, run_id)]
-    if lost and published != [run_id]:
+    if "owner_decisions" in lost:
+        note(
+            f"Run {short_run_id(run_id)} decided nothing, or its decisions are no longer kept: only what it "
+            "wrote or planned is shown; all else is as the last run left it."
+        )
+    elif lost and published != [run_id]:
         note(
             f"Of run {short_run_id(run_id)} these tables are not kept and are shown as the last run left "
             f"them: {', '.join(lost)}."

@@ -148,3 +148,16 @@ def test_a_host_without_a_name_is_found_by_its_id(call, stored):
         assert told.lower().startswith(
             f"{host_id.lower()} has no owner: the host asset has no host name."
         ) or ("cannot be read" in told)
+
+
+def test_a_run_that_decided_nothing_is_refused_without_a_word_on_what_others_decided(call, stored):
+    tables = Tables(stored.parent / "home", "head_office")
+    rows = tables.writes().collect().with_columns(run_id=pl.lit("undo-run"), outcome=pl.lit("undone"))
+    tables.append("owner_writes", rows, run_id="undo-run")
+    status, _, said = call("explain", "--instance", stored, "pc-2", "--run", "undo-run")
+    assert status == 2
+    assert said.startswith("asset-owners: RUN_ID: run undo-run decided nothing, such as an undo, or its")
+    assert len(said.splitlines()) == 1
+    _, told, said = call("sql", "--instance", stored, "--run", "undo-run", "SELECT run_id FROM write_history")
+    assert "undo-run" in told
+    assert "only what it wrote or planned is shown; all else is as the last run left it." in said

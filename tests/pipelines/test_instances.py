@@ -123,8 +123,8 @@ def store_plan(tables, run_id, logons, assets):
 def test_a_plan_is_shown_as_a_run_is(call, run_id):
     status, told, noted = call("explain", "--run", run_id, "pc-3")
     assert (status, noted) == (0, "")
-    assert "u1 is to be written" in told
-    assert "The host stays without an owner." in call("explain", "pc-3")[1]
+    assert "u1 was to be written" in told
+    assert "The host stayed without an owner." in call("explain", "pc-3")[1]
     status, told, _ = call("report", "--format", "json", "--out", "-", "--run", run_id)
     assert status == 0
     assert [row["host_id"] for row in json.loads(told)["decisions"]] == ["h3"]

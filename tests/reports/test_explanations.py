@@ -1,12 +1,14 @@
 import json
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import polars as pl
 import pytest
 
 from ownership.codes import OUTCOME
+from ownership.declaration import polars_schema
 from ownership.matching import username_matches
 from ownership.rules import Rules
+from ownership.tables import OwnerWrites
 from reports.explanations import host_explanation, in_words
 from reports.remedies import FieldNames
 from reports.sentences import in_one_sentence
@@ -71,7 +73,7 @@ def test_the_story_goes_from_the_counts_to_the_write_and_to_what_would_change():
         "  alice has 7 of 10 logon events (70.0%), over 60%.",
         "  alice is the user asset u1, found by user_email.",
         "  Not asked any more: directory_user_surname, which says u2.",
-        "  The host had no owner, so u1 is to be written.",
+        "  The host had no owner, so u1 was to be written.",
         "  Written, 2026-03-30 12:05 UTC, run run-1: owner u1, department Sales (before: IT).",
         "  The inventory held, 2026-03-30 12:00 UTC:",
         "  - host h1: host name ws1, no owner, department IT, no criticality",
@@ -95,17 +97,17 @@ WS1 = [host("h1", "ws1")]
             {},
             "No user has over 60% of the 10 logon events; alice comes first with 6",
         ),
-        ([*ALICE, ("ws1", "bob", 4)], WS1, {}, "The host stays without an owner."),
+        ([*ALICE, ("ws1", "bob", 4)], WS1, {}, "The host stayed without an owner."),
         (ALICE, WS1, {}, "alice is the only user, with all of the logon events (6)."),
-        (ALICE, [host("h1", "ws1", owners=("u1",))], {}, "The host has that owner already (u1)"),
+        (ALICE, [host("h1", "ws1", owners=("u1",))], {}, "The host had that owner already (u1)"),
         (
             ALICE,
             [host("h1", "ws1", owners=("u8", "u9"))],
             {},
-            "another owner (u8,u9), who stays: a conflict.",
+            "another owner (u8,u9), who stayed: a conflict.",
         ),
         ([("ws1", "carol", 6)], WS1, {}, "No user asset has the name carol."),
-        ([("ws1", "carol", 6)], [host("h1", "ws1", owners=("u9",))], {}, "The host keeps its owner u9."),
+        ([("ws1", "carol", 6)], [host("h1", "ws1", owners=("u9",))], {}, "The host kept its owner u9."),
         (
             [("ws1", "miller", 6)],
             WS1,
@@ -138,6 +140,8 @@ def test_each_outcome_is_told_with_what_the_service_said(outcome):
         counts(("ws1", "alice", 1)), hosts(host("h1", "ws1")), outcome=outcome, message="no such\x1b[2J field"
     )
     said = ", 2026-03-30 12:05 UTC, run run-1: owner u1, department Sales (no such\\x1b[2J field)."
+    if outcome in {"not_written", "owned_meanwhile"}:
+        said = "  Not written, 2026-03-30 12:05 UTC, run run-1: no such\\x1b[2J field."
     assert any(line.endswith(said) for line in text.splitlines())
 
 
@@ -197,6 +201,91 @@ def test_what_was_put_back_is_told_as_the_present_state():
     )
     sentence = in_one_sentence(decisions.row(0, named=True), put_back, {"owner": []}, {})
     assert sentence == "ws1 has no owner: what asset-owners had written was put back on 2026-03-30."
+
+
+WRITTEN = {"outcome": "written"}
+UNDONE = {
+    "outcome": "undone",
+    "old_values": {"owner": "u1", "department": None, "criticality": None},
+    "new_values": {"owner": "", "department": None, "criticality": None},
+}
+LEFT_ALONE = {**UNDONE, "outcome": "not_written", "message": "left alone: put back since, by run run-3"}
+
+
+def after(*writes, owners=()):
+    """What is told of a host whose writes were these, one an hour after the decision."""
+    assets = hosts(host("h1", "ws1", owners=owners))
+    decisions = decide(counts(*ALICE), PEOPLE, assets)
+    (first,) = plan(decide(counts(*ALICE), PEOPLE, hosts(*WS1)), PEOPLE, hosts(*WS1)).to_dicts()
+    rows = [
+        first | write | {"run_id": f"run-{number}", "completed_at": DONE + timedelta(hours=number)}
+        for number, write in enumerate(writes, 2)
+    ]
+    shares = shares_of(counts(*ALICE), Rules())
+    found = host_explanation(
+        "ws1",
+        decisions=decisions,
+        shares=shares,
+        matches=username_matches(shares, PEOPLE, user_value_field="user_email"),
+        hosts=assets,
+        users=PEOPLE,
+        writes=pl.DataFrame(rows, schema=polars_schema(OwnerWrites)),
+        rules=Rules(),
+        fields=FieldNames(),
+    )
+    lines = in_words(found).splitlines()
+    return lines[0], lines[lines.index("") :], lines[-1]
+
+
+def test_after_an_undo_nothing_contradicts_the_present_state():
+    """Also where the run that decided found the owner that was put back later."""
+    first, lines, now = after(UNDONE, owners=("u1",))
+    assert first == "ws1 has no owner: what asset-owners had written was put back on 2026-03-30."
+    assert "  The host had that owner already (u1); there was nothing to do." in lines
+    assert "  Put back, 2026-03-30 14:05 UTC, run run-2: owner cleared (before: u1)." in lines
+    again = "  - The next run writes u1 again, unless rules.exclude_hosts names the host by then."
+    assert lines[-2:] == [again, now]
+    assert now.startswith("  Now: owner none, ")
+
+
+def test_after_a_write_nobody_is_told_that_the_next_run_sets_the_owner():
+    """Not even by a plan that was made before."""
+    _, lines, now = after({"outcome": "planned"}, WRITTEN)
+    assert not any("Planned" in line or "next run" in line for line in lines)
+    assert "  - Set another owner in asset_owner by hand: no run replaces an owner." in lines
+    assert now.startswith("  Now: owner alice@corp.example (u1), ")
+
+
+def test_an_owner_that_a_run_met_is_the_owner_by_now():
+    met = {"department": None, "criticality": None, "owner": "u9"}
+    first, lines, now = after({"outcome": "owned_meanwhile", "old_values": met, "message": "has got u9"})
+    assert first.startswith("ws1 belongs to u9 in the inventory, but the logons name alice@corp.example (u1)")
+    assert "  Not written, 2026-03-30 14:05 UTC, run run-2: has got u9." in lines
+    assert "  - Clear asset_owner of host h1: the next run would write u1." in lines
+    assert now.startswith("  Now: owner u9, ")
+
+
+def test_the_history_of_a_host_tells_what_changed_and_why_the_last_run_left_it_alone():
+    _, lines, _ = after(WRITTEN, UNDONE, LEFT_ALONE, LEFT_ALONE)
+    assert [line.split(",")[0] for line in lines if ", run run-" in line] == [
+        "  Written",
+        "  Put back",
+        "  Not written",
+    ]
+    told = "  Not written, 2026-03-30 17:05 UTC, run run-5: left alone: put back since, by run run-3."
+    assert told in lines
+    _, lines, _ = after(*[WRITTEN, UNDONE, LEFT_ALONE] * 4)
+    assert "  4 earlier writes; --json has all" in lines
+    assert len([line for line in lines if ", run run-" in line]) == 5
+
+
+def test_what_was_put_back_before_the_run_decided_is_not_its_result():
+    decisions = decide(counts(*ALICE), PEOPLE, hosts(*WS1))
+    put_back = plan(decisions, PEOPLE, hosts(*WS1)).with_columns(
+        outcome=pl.lit("undone"), completed_at=pl.lit(NOW - timedelta(days=1))
+    )
+    sentence = in_one_sentence(decisions.row(0, named=True), put_back, {"owner": []}, {})
+    assert sentence.startswith("ws1 has no owner yet; it is to get u1: ")
 
 
 def test_the_same_write_again_and_again_is_told_once():

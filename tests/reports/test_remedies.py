@@ -25,7 +25,9 @@ def advice(logons, *assets, rules=None, now=None, outcome=None, hostname="ws1", 
     assets = hosts(*(assets or [host("h1", "ws1")]))
     shares = shares_of(counts(*logons), rules)
     decisions = decide(counts(*logons), PEOPLE, assets, rules)
-    writes = plan(decisions, PEOPLE, assets).with_columns(outcome=pl.lit(outcome, pl.String))
+    writes = plan(decisions, PEOPLE, assets).with_columns(
+        outcome=pl.lit(outcome, pl.String), completed_at="intended_at"
+    )
     found = host_explanation(
         hostname,
         decisions=decisions.filter(pl.col("hostname").eq_missing(pl.lit(hostname))),
