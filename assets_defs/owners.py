@@ -15,8 +15,9 @@ from ownership import quality
 from ownership.decisions import owner_decisions
 from ownership.matching import username_matches
 from ownership.names import printable
-from resources.settings import Instance
+from resources.settings import Instance, command_line
 from resources.store.history import append_changes
+from resources.store.tables import short_run_id
 
 MOST_WARNINGS = 10
 """New conflicts that are warned of one by one."""
@@ -99,14 +100,17 @@ def owner_assets(instance: Instance) -> list[dg.AssetsDefinition]:
 
 def _log_conflicts(run: ScanRun, conflicts: pl.DataFrame, new: pl.DataFrame, log: logging.Logger) -> None:
     """Warn of the first conflicts that are new; the run's log keeps all, below what a terminal shows."""
-    of_plan = "" if run.may_write else f"--run {run.run_id} "
-    how = f'all: asset-owners sql {of_plan}"FROM conflicts"'
+
+    def listed(query: str) -> str:
+        return command_line(run.instance, "sql", "--run", short_run_id(run.run_id), query)
+
     if not new.is_empty():
         log.warning("\n".join(_conflicts(new.head(MOST_WARNINGS))))
-    if new.height > MOST_WARNINGS:
-        log.warning(f"Conflicts: {new.height - MOST_WARNINGS:,} more are new; {how}")
+        more = f"the first {MOST_WARNINGS} of {new.height:,}" if new.height > MOST_WARNINGS else "these"
+        query = "FROM conflicts WHERE is_new"
+        log.warning(f"New conflicts: {more} are shown by id; all, with names: {listed(query)}")
     if known := conflicts.height - new.height:
-        log.info(f"Conflicts: {known:,} were there in the last run, too; {how}")
+        log.info(f"Conflicts: {known:,} were there in the last run, too: {listed('FROM conflicts')}")
     for some in conflicts.iter_slices(MOST_CONFLICTS):
         log.debug("\n".join(_conflicts(some)))
 

@@ -248,9 +248,9 @@ def new_conflicts(decisions: pl.DataFrame, before: pl.DataFrame) -> pl.DataFrame
         before: Rows of `owner_decisions` of the run to compare with.
 
     Returns:
-        host_id, existing_owner, resolved_owner; by host_id.
+        hostname, host_id, existing_owner, resolved_owner; by host_id.
     """
-    columns = ["host_id", "existing_owner", "resolved_owner"]
+    columns = ["hostname", "host_id", "existing_owner", "resolved_owner"]
     return (
         decisions.filter(action="conflict")
         .select(columns)

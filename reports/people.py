@@ -3,6 +3,7 @@
 A person is asked for by a user name, an e-mail address or the id of a user asset.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ from ownership.names import normalise_username, printable
 from reports.sentences import logons, names_of, person
 
 SHOWN_ELSEWHERE = 20
+MOST_SUGGESTED = 10
 _FIELDS = ("user_value", *FIELDS)
 
 
@@ -52,6 +54,23 @@ def find_person(asked: str, users: pl.DataFrame, matches: pl.DataFrame) -> dict[
     if not ids and not usernames:
         return None
     return {"user_ids": sorted(set(ids)), "usernames": sorted(set(usernames))}
+
+
+def persons_with(asked: str, users: pl.DataFrame) -> list[str]:
+    """At most ten people whose names or addresses hold each of the words: what to ask for them by.
+
+    Args:
+        asked: What was asked for, such as a first name, or a full name in any order.
+        users: Rows of `inventory_users`.
+    """
+    words = [word for word in re.split(r"[\s.,]+", asked.lower()) if len(word) > 1]
+    if not words:
+        return []
+    names = pl.concat_list(pl.col(field).fill_null([]) for field in ("user_email", *_FIELDS))
+    text = names.list.join(" ", ignore_nulls=True).str.to_lowercase()
+    found = users.filter(pl.all_horizontal(text.str.contains(word, literal=True) for word in words))
+    called = pl.coalesce(pl.col("user_email").list.first(), "user_id")
+    return found.select(called)["user_email"].sort().head(MOST_SUGGESTED).to_list()
 
 
 def person_explanation(

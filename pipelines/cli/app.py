@@ -319,7 +319,8 @@ def sql(
         ),
     ] = None,
     form: Annotated[
-        Literal["table", "csv", "json"], typer.Option("--format", help="How rows are printed.")
+        Literal["table", "csv", "json"],
+        typer.Option("--format", help="How rows are printed; as JSON those of the last statement."),
     ] = "table",
     run_id: RunId = None,
 ) -> None:

@@ -9,8 +9,9 @@ import polars as pl
 from ownership.names import normalise_hostname, printable
 from pipelines.cli.stored import note, stored_tables
 from reports.explanations import host_explanation, in_words
-from reports.people import find_person, person_explanation, person_in_words
+from reports.people import find_person, person_explanation, person_in_words, persons_with
 from reports.remedies import FieldNames
+from resources.errors import ConfigurationError
 from resources.settings import Instance
 from resources.store.tables import Tables
 
@@ -29,9 +30,13 @@ def explain(path: Path, asked: str, *, run_id: str | None = None, as_json: bool)
         0; 1 where neither a host nor a person is known by that.
 
     Raises:
-        ConfigurationError: the instance file is wrong, or there is no such run.
+        ConfigurationError: nothing is asked for, the instance file is wrong, or there is no such run.
         AssetOwnersError: no run has decided anything yet.
     """
+    if not asked.strip():
+        raise ConfigurationError(
+            "HOST_OR_PERSON: it is empty; name a host, or a person by user name, e-mail address or id"
+        )
     instance, tables = stored_tables(path, run_id)
     story = _host(instance, tables, asked)
     users, matches = tables.read("inventory_users").collect(), tables.read("username_matches").collect()
@@ -48,6 +53,8 @@ def explain(path: Path, asked: str, *, run_id: str | None = None, as_json: bool)
         )
         print(_json({"person": person}) if as_json else person_in_words(person))
         return 0
+    if not story["decisions"]:
+        story["near"] = [*persons_with(asked, users), *story["near"]]
     print(_json(story) if as_json else in_words(story))
     if found and not as_json:
         names = ", ".join(map(printable, [*found["user_ids"], *found["usernames"]]))
@@ -101,8 +108,8 @@ def _host(instance: Instance, tables: Tables, host: str) -> dict[str, Any]:
     )
     user_ids = [*matches["user_id"].drop_nulls(), *hosts["owner_ids"].explode().drop_nulls()]
     writes = tables.writes().filter(is_asset).sort(pl.coalesce("completed_at", "intended_at")).collect()
-    for values in ("old_values", "new_values"):
-        user_ids += writes[values].struct.field("owner").drop_nulls().str.split(",").explode()
+    owners = pl.concat(writes[values].struct.field("owner") for values in ("old_values", "new_values"))
+    user_ids += [user_id for joined in owners.drop_nulls() for user_id in joined.split(",")]
     return host_explanation(
         name or host,
         decisions=decisions,

@@ -49,6 +49,11 @@ def report(path: Path, out: Path | None, kind: Format, run: str | None = None) -
     if out == Path("-"):
         print(text, end="")
         return
+    if not out.resolve().parent.is_dir():
+        folder = out.resolve().parent
+        raise ConfigurationError(
+            f"--out: {out} cannot be written: there is no folder {folder}; make it first"
+        )
     try:
         with replacing(out.resolve()) as file:
             file.write_text(text, encoding="utf-8", newline="")

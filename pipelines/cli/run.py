@@ -14,7 +14,9 @@ import dagster as dg
 
 from assets_defs.run import failure_message, today_of, window_of
 from ownership.decisions import summary
+from ownership.history import latest
 from ownership.names import printable, printable_lines
+from ownership.quality import new_conflicts
 from ownership.windows import Window
 from pipelines.cli.errors import message_and_status, print_error
 from pipelines.cli.plans import hosts_of_plan, told_plan, too_large
@@ -33,6 +35,7 @@ from resources.settings import (
     load_instance,
     tables_location,
 )
+from resources.store.history import HISTORY
 from resources.store.tables import Tables, short_run_id
 
 
@@ -50,6 +53,7 @@ class Overrides:
 
 
 NO_OVERRIDES = Overrides()
+SHOWN_CONFLICTS = 10
 
 
 @dataclass
@@ -95,6 +99,7 @@ def run(
     try:
         instance = load_instance(instance_path(given))
         report.instance = instance.name
+        require_a_host(limit)
         require_secrets(instance)
         window = chosen_window(instance, as_of, lookback_days)
         report.window = _shown(window)
@@ -243,6 +248,18 @@ def require_secrets(instance: Instance) -> None:
     instance.require_secrets()
 
 
+def require_a_host(limit: int | None) -> None:
+    """Refuse to write the first 0 hosts.
+
+    Raises:
+        ConfigurationError: with the option that was meant.
+    """
+    if limit == 0:
+        raise ConfigurationError(
+            "--limit: 0 would write nothing; give 1 or more, or use --dry-run to see what would be written"
+        )
+
+
 def chosen_window(instance: Instance, as_of: str | None, lookback_days: int | None) -> Window:
     """The window of a run: it ends with `as_of` in the instance's time zone, or today (rules 4.2).
 
@@ -275,6 +292,27 @@ def _plan(instance: Instance, report: Report) -> list[dict[str, Any]] | None:
     return hosts if stopped or not report.error else None
 
 
+def _conflicts(instance: Instance, report: Report) -> Iterator[str]:
+    """Yield how many conflicts there are, the first hosts of the new ones, and what lists them."""
+    if not report.conflicts or not report.run_id:
+        return
+    tables = tables_of(instance)
+    new = new_conflicts(
+        tables.of_run("owner_decisions", report.run_id), latest(tables.all_runs(HISTORY, but=report.run_id))
+    )
+    hosts = [printable(f"{name} ({host_id})") for name, host_id in new.select("hostname", "host_id").rows()]
+    number = f"{report.conflicts:,} conflict{'s' * (report.conflicts != 1)}"
+    queries = ["FROM conflicts"]
+    if hosts:
+        more = f" ... and {len(hosts) - SHOWN_CONFLICTS:,} more" if len(hosts) > SHOWN_CONFLICTS else ""
+        yield f"{number}, {len(hosts):,} of them new: {', '.join(hosts[:SHOWN_CONFLICTS])}{more}"
+        queries.append("FROM conflicts WHERE is_new")
+    else:
+        yield f"{number}, none of them new"
+    for query in queries:
+        yield f"    {command_line(instance, 'sql', '--run', short_run_id(report.run_id), query)}"
+
+
 def _in_words(instance: Instance, report: Report) -> str:
     window, run_id = report.window or {}, report.run_id or ""
     days = f"{window['from']} to {window['to']} ({window['days']} days)"
@@ -282,9 +320,7 @@ def _in_words(instance: Instance, report: Report) -> str:
         f"{printable(instance.name)}: {days}, run {run_id}",
         *decisions_in_words(report.decisions),
     ]
-    if report.conflicts:
-        see = command_line(instance, "sql", "--run", short_run_id(run_id), "FROM conflicts")
-        lines.append(f"The conflicts: {see}")
+    lines += _conflicts(instance, report)
     if report.plan is None:
         lines += ["Writes:", *(writes_in_words(report.writes) if report.writes else ["    none"])]
     else:

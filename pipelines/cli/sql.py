@@ -29,7 +29,7 @@ from upath import UPath
 
 from ownership.names import printable, printable_lines
 from ownership.tables import TABLES
-from pipelines.cli.stored import tables_of, viewed
+from pipelines.cli.stored import note, tables_of, viewed
 from reports.exports import without_formulas
 from resources.errors import AssetOwnersError, ConfigurationError
 from resources.failures import damaged_tables
@@ -72,7 +72,7 @@ def sql(
     Without a query it is read from standard input, unless that is a terminal: then the shell starts.
 
     Args:
-        query: one or more statements; the rows of each are printed.
+        query: one or more statements; the rows of each are printed, as JSON those of the last one.
         instance: the instance file of the schema that names without one are looked up in.
         scratch: the file to write in; None: one that is deleted at the end.
         form: how rows are printed; in CSV no text is a formula.
@@ -83,6 +83,8 @@ def sql(
             such run.
         AssetOwnersError: there are no tables yet, or DuckDB failed otherwise.
     """
+    if query is not None and not query.strip():
+        raise ConfigurationError("The query is empty; write one, such as: asset-owners sql 'FROM conflicts'")
     if query is None and not sys.stdin.isatty():
         query = sys.stdin.read()
     location = tables_location()
@@ -240,9 +242,13 @@ def _shell(opening: list[str]) -> int:
 
 
 def _answer(connection: duckdb.DuckDBPyConnection, query: str, form: Format) -> None:
-    """Print the rows of each statement one after another, CSV with an empty line in between."""
+    """Print the rows of each statement one after another, CSV with an empty line in between.
+
+    JSON is one document: the rows of the last statement.
+    """
     shown = 0
-    for statement in connection.extract_statements(query):
+    statements = connection.extract_statements(query)
+    for statement in statements:
         if form == "table":
             if (relation := connection.sql(_without_end(statement.query))) is not None:
                 print_table(relation)
@@ -250,6 +256,9 @@ def _answer(connection: duckdb.DuckDBPyConnection, query: str, form: Format) -> 
         answer = connection.execute(statement)
         columns = [name for name, *_ in answer.description or ()]
         if not columns or _only_counts(statement, columns):
+            continue
+        if form == "json" and statement is not statements[-1]:
+            note("--format json prints the rows of the last statement; those of one before it are left out")
             continue
         if shown and form == "csv":
             print()

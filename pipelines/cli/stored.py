@@ -70,7 +70,10 @@ def viewed(tables: Tables, run: str | None) -> Tables:
     if run is None:
         if (planned := tables.last_unpublished_run()) is None:
             return tables
-        note(f"No run has been allowed to write yet; this is what run {short_run_id(planned)} planned.")
+        note(
+            f"No run of {tables.name or tables.slug} has been allowed to write yet; this is what run "
+            f"{short_run_id(planned)} planned."
+        )
         return tables.view(planned)
     run_id = tables.run_id(run)
     published = tables.read("owner_decisions").head(1).collect()["run_id"].to_list()

@@ -39,6 +39,8 @@ def instance_path(given: str | None = None) -> Path:
         return path
     files = instance_files(folder)
     meant = [file for file in files if given in _names(file)]
+    if not meant:
+        meant = [file for file in files if given.casefold() in map(str.casefold, _names(file))]
     if len(meant) == 1:
         return meant[0]
     if not meant and (path.suffix in {".yaml", ".yml"} or len(path.parts) > 1):

@@ -136,7 +136,9 @@ def run_views(folder: UPath, run_id: str, database: str) -> Iterator[str]:
         yield f"CREATE VIEW {table} AS {rows}"
         yield from _comments(table, description(model), column_descriptions(model))
     for name, view in VIEWS.items():
-        yield f"CREATE VIEW {name} AS {view.sql}"
+        history = "owner_decisions_history"  # the run's own begins with the run
+        query = view.sql.replace(history, f"{published}.{history}") if view.looks_back else view.sql
+        yield f"CREATE VIEW {name} AS {query}"
         yield from _comments(name, view.comment, view.columns)
 
 

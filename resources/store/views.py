@@ -21,6 +21,8 @@ class View:
     comment: str
     meanings: Mapping[str, str]
     sql: str
+    looks_back: bool = False
+    """Whether a view of one run compares with the published decisions before it."""
 
     @property
     def columns(self) -> dict[str, str]:
@@ -180,8 +182,10 @@ CONFLICTS = View(
             *_from("owner_decisions", "matched_by events total_events share user_count"),
             *_from("owner_decisions", "runner_up_username runner_up_events first_seen last_seen"),
             ("since", "When a run first decided so (UTC), as far as the history reaches."),
+            ("is_new", "Whether the last published decisions before did not have this conflict."),
         ]
     ),
+    looks_back=True,
     sql="""\
 WITH people AS (
     SELECT user_id, nullif(array_to_string(user_email, ', '), '') AS email FROM inventory_users
@@ -189,18 +193,25 @@ WITH people AS (
     SELECT host_id, string_agg(email, ', ' ORDER BY email) AS email
     FROM (SELECT host_id, unnest(owner_ids) AS user_id FROM inventory_hosts) JOIN people USING (user_id)
     GROUP BY host_id
-), beginnings AS (
-    SELECT host_id, max(decided_at) AS since FROM owner_decisions_history GROUP BY host_id
+), earlier AS (
+    SELECT host_id, max(history.decided_at) AS decided_at,
+           arg_max(history.action = 'conflict', history.decided_at) AS was_conflict,
+           arg_max(history.resolved_owner, history.decided_at) AS resolved_owner
+    FROM owner_decisions_history AS history JOIN owner_decisions AS decisions USING (host_id)
+    WHERE history.decided_at < decisions.decided_at GROUP BY host_id
+), found AS (
+    SELECT decisions.*, earlier.decided_at AS decided_before,
+           coalesce(NOT was_conflict OR earlier.resolved_owner <> decisions.resolved_owner, true) AS is_new
+    FROM owner_decisions AS decisions LEFT JOIN earlier USING (host_id)
+    WHERE action = 'conflict'
 )
 SELECT hostname, host_id, existing_owner, owners.email AS existing_owner_email,
        username, resolved_owner, people.email AS resolved_owner_email, matched_by,
        events, total_events, share, user_count, runner_up_username, runner_up_events,
-       first_seen, last_seen, since
-FROM owner_decisions
+       first_seen, last_seen, CASE WHEN is_new THEN decided_at ELSE decided_before END AS since, is_new
+FROM found
 LEFT JOIN owners USING (host_id)
 LEFT JOIN people ON people.user_id = resolved_owner
-LEFT JOIN beginnings USING (host_id)
-WHERE action = 'conflict'
 ORDER BY share DESC, events DESC, hostname, host_id""",
 )
 

@@ -366,7 +366,7 @@ def test_conflicts_are_compared_with_the_run_before(well):
     _, more = decide_again(well, "ws1", "ws2")
     assert (more.passed, more.severity, count(more)) == (False, WARN, 2)
     assert more.description == f"2 conflicts, 1 in run {run_id}"
-    assert shown(more)[1:] == ["| `h1` | `u9` | `u1` |"]
+    assert shown(more)[1:] == ["| `ws1` | `h1` | `u9` | `u1` |"]
     _, fewer = decide_again(well)
     assert fewer.passed
 

@@ -80,18 +80,23 @@ def test_without_json_the_report_is_in_words(stand):
     assert ran.stdout.splitlines()[0].startswith(f"Small: {WINDOW['from']} to {TODAY} (4 days), run ")
     first, *told = ran.stdout.splitlines()
     run_id = first.split()[-1]
-    see = f"asset-owners sql --instance {file} --run {run_id[:8]} 'FROM conflicts'"
+    see = f"asset-owners sql --instance {file} --run {run_id[:8]} 'FROM conflicts"
+    assert [line.split("asset-owners")[-1] for line in told[5:7]] == [
+        f"{see}'".removeprefix("asset-owners"),
+        f"{see} WHERE is_new'".removeprefix("asset-owners"),
+    ]
     assert told == [
         "       2  The host has no owner and gets this one.",
         "       1  The logons give no owner, and the host has none. The reasons:",
         "                 1  None of several users has more than the threshold of the logon events.",
         "       1  The host has another owner, who stays.",
-        told[4],
+        "1 conflict, 1 of them new: pc-3 (h-3)",
+        *told[5:7],
         "Writes:",
         "       2  The service has the new values.",
     ]
-    assert told[4].startswith("The conflicts: ")
-    assert told[4].endswith(see)
+    again = stand.call("run", "--instance", file, "--as-of", TODAY).stdout.splitlines()
+    assert "1 conflict, none of them new" in again
 
 
 def test_a_dry_run_shows_its_plan_and_the_command_that_carries_it_out(stand):

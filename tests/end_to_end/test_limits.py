@@ -140,7 +140,8 @@ def test_limit_writes_the_first_hosts_past_the_brake_and_the_next_run_the_rest(s
     assert (ran.status, ran.report["writes"]) == (0, {"written": 2})
     assert sorted(six.written()) == ["t-1", "t-2"]
     none = six.run({}, "--limit", "0")
-    assert (none.status, none.report["writes"]) == (0, {})
+    assert (none.status, none.report["writes"]) == (2, {})
+    assert none.report["error"].startswith("--limit: 0 would write nothing; give 1 or more, or use --dry-run")
     assert six.run().report["writes"] == {"written": 4}
     assert len(six.written()) == 6
 

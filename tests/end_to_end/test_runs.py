@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 from datetime import timedelta
 from typing import Any
 
@@ -192,10 +193,30 @@ def test_only_new_conflicts_warn_and_the_first_ten_of_them(stand):
     stand.begin([*HOSTS, *taken], USERS)
     first = stand.run()
     assert len([line for line in first.stderr.splitlines() if "warning: Conflict: " in line]) == 10
-    assert '2 more are new; all: asset-owners sql "FROM conflicts"' in first.stderr
+    assert "New conflicts: the first 10 of 12 are shown by id; all, with names: " in first.stderr
+    assert len(listed_conflicts(stand, first)) == 12
+
+    stand.inventory.state.add_assets("t-1", "host", [{**HOSTS[2], "id": "taken-later"}])
+    planned = stand.run(None, "--dry-run")
+    assert listed_conflicts(stand, planned) == ["taken-later"]
     second = stand.run()
-    assert "Conflict: " not in second.stderr
-    assert '12 were there in the last run, too; all: asset-owners sql "FROM conflicts"' in second.stderr
+    assert "New conflicts: these are shown by id; all, with names: " in second.stderr
+    assert "Conflicts: 12 were there in the last run, too: " in second.stderr
+    assert listed_conflicts(stand, second) == ["taken-later"]
+    assert len(listed_conflicts(stand, first)) == 12, "what was new then stays so"
+
+    third = stand.run()
+    assert "onflict: " not in third.stderr
+    assert "Conflicts: 13 were there in the last run, too: " in third.stderr
+
+
+def listed_conflicts(stand, ran):
+    """The ids of the new conflicts that the query in the run's log lists."""
+    query = next(line for line in ran.stderr.splitlines() if "New conflicts: " in line).split(
+        "asset-owners "
+    )[1]
+    shown = stand.call(*shlex.split(query), "--format", "json")
+    return sorted(row["host_id"] for row in json.loads(shown.stdout))
 
 
 def test_a_backfill_is_told_from_a_run(recorded_stand):

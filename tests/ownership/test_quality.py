@@ -232,9 +232,9 @@ def test_a_conflict_is_new_with_another_host_or_another_person():
     more = decide(counts(("ws1", "alice", 1), ("ws2", "bob", 1)), people, assets)
     other = decide(counts(("ws1", "bob", 1)), people, assets)
     assert quality.new_conflicts(same, before).rows() == []
-    assert quality.new_conflicts(more, before).rows() == [("h2", "u9", "u2")]
-    assert quality.new_conflicts(other, before).rows() == [("h1", "u9", "u2")]
-    assert quality.new_conflicts(before, before.clear()).rows() == [("h1", "u9", "u1")]
+    assert quality.new_conflicts(more, before).rows() == [("ws2", "h2", "u9", "u2")]
+    assert quality.new_conflicts(other, before).rows() == [("ws1", "h1", "u9", "u2")]
+    assert quality.new_conflicts(before, before.clear()).rows() == [("ws1", "h1", "u9", "u1")]
 
 
 def test_owners_that_are_no_user_asset():

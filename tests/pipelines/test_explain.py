@@ -7,7 +7,8 @@ import pytest
 
 from resources.store.tables import Tables
 from sandbox.stored_run import store_run
-from tests.ownership.builders import NOW, PEOPLE, RUN, host, hosts, resolution
+from tests.ownership.builders import NOW, PEOPLE, RUN, host, hosts, resolution, user
+from tests.ownership.builders import users as users_of
 from tests.pipelines.conftest import LOGONS
 
 
@@ -51,7 +52,7 @@ def test_the_story_is_one_json_object_on_one_line(call, stored):
 
 
 @pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize("name", [".corp.example", "-", " "])
+@pytest.mark.parametrize("name", [".corp.example", "-"])
 def test_a_name_of_which_nothing_is_left_means_no_host(call, stored, name):
     status, told, _ = call("explain", "--instance", stored, "--json", "--", name)
     assert status == 1
@@ -80,6 +81,31 @@ def test_what_is_unknown_ends_with_1_and_names_that_are_near(call, stored, name,
     assert out == f"{name}: neither the inventory nor the logons know such a host or person.{told}\n"
 
 
+@pytest.mark.parametrize("asked", ["", " "])
+def test_who_asks_for_nothing_is_told_what_to_ask_for(call, stored, asked):
+    status, _, said = call("explain", "--instance", stored, asked)
+    assert status == 2
+    assert said == (
+        "asset-owners: HOST_OR_PERSON: it is empty; name a host, or a person by user name, e-mail address or "
+        "id\n"
+    )
+
+
+@pytest.mark.parametrize("asked", ["Amir Ricci", "ricci, amir", "Amir", "RICCI", "ami ric"])
+def test_people_are_suggested_whose_names_or_addresses_hold_the_words(call, stored, asked):
+    tables = Tables(stored.parent / "home", "head_office")
+    users = tables.read("inventory_users").collect()
+    others = users_of(
+        user("u7", email="amir.ricci@corp.example"), user("u8", sam="aricci", surname="Ricci-Amiri")
+    )
+    tables.write("inventory_users", pl.concat([users, others]), run_id=RUN, publish=True)
+    status, told, _ = call("explain", "--instance", stored, asked)
+    assert status == 1
+    assert told.endswith("such a host or person. Did you mean amir.ricci@corp.example or u8?\n")
+    assert call("explain", "--instance", stored, "amir.ricci@corp.example")[0] == 0
+    assert call("explain", "--instance", stored, "u8")[0] == 0
+
+
 @pytest.mark.parametrize("named", ["bob", "CORP\\Bob", "bob@corp.example", "u2", "U2"])
 def test_a_person_is_found_by_user_name_by_address_and_by_id(call, stored, named):
     status, told, _ = call("explain", "--instance", stored, named)
@@ -103,7 +129,7 @@ def test_a_person_is_told_with_the_hosts_of_the_logons_and_of_the_inventory(call
     assert "pc-2 (h2) 9 of 9 logons on 1 day last on 2026-03-02 The host has another" in flat
     assert "Other hosts with logons:\n  pc-3  6 of 10 logons on 1 day  last on 2026-03-02" in told
     assert (
-        "Theirs in the inventory:\n  pc-1.corp.example (h1)  department none  the logons name them, too"
+        "Theirs in the inventory:\n  pc-1.corp.example (h1)  department Sales  the logons name them, too"
         in told
     )
     status, out, _ = call("explain", "--instance", stored, "ann", "--json")

@@ -42,7 +42,10 @@ def test_the_only_file_of_the_folder_is_meant_where_none_is_named(call):
     assert "pc-2" in told
 
 
-@pytest.mark.parametrize("named", ["Head office", "head_office", "hq", "hq.yaml", "home/instances/hq.yaml"])
+@pytest.mark.parametrize(
+    "named",
+    ["Head office", "head_office", "hq", "hq.yaml", "home/instances/hq.yaml", "HEAD_OFFICE", "head OFFICE"],
+)
 def test_a_name_a_slug_or_a_file_of_the_folder_does_for_a_path(call, folder, named):
     add(folder, "branch.yaml", "Branch")
     assert call("explain", "--instance", named, "pc-2")[0] == 0
@@ -180,7 +183,9 @@ def test_on_a_fresh_home_the_last_dry_run_is_shown_and_said_to_be_one(call, fold
     status, told, noted = call(*command)
     assert status == 0
     assert "pc-3" in told
-    assert noted == "asset-owners: No run has been allowed to write yet; this is what run 0123abcd planned.\n"
+    assert noted == (
+        "asset-owners: No run of {} has been allowed to write yet; this is what run 0123abcd planned.\n"
+    ).format("head_office" if command[0] == "sql" else "Head office")
 
 
 def asked(call, *arguments):

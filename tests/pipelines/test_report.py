@@ -47,7 +47,8 @@ def test_the_page_tells_what_has_changed_since_the_run_before(call, stored, tmp_
 
 
 def test_a_page_is_replaced_where_it_is_asked_for(call, stored, tmp_path):
-    out = tmp_path / "new" / "folder" / "page.html"
+    (tmp_path / "folder").mkdir()
+    out = tmp_path / "folder" / "page.html"
     for _ in range(2):
         assert call("report", "--instance", stored, "--out", out)[0] == 0
     assert out.read_text(encoding="utf-8").endswith("</html>\n")
@@ -86,6 +87,10 @@ def test_a_place_that_cannot_be_written_is_told(call, stored, tmp_path):
     assert status == 2
     assert "--out: " in error
     assert "cannot be written" in error
+    status, _, error = call("report", "--instance", stored, "--out", tmp_path / "new" / "page.html")
+    assert status == 2
+    assert f"cannot be written: there is no folder {tmp_path / 'new'}; make it first" in error
+    assert not (tmp_path / "new").exists()
 
 
 def test_an_unknown_format_is_told(call, stored):

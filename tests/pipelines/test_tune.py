@@ -121,7 +121,7 @@ def test_before_any_run_may_write_it_tells_of_the_last_dry_run(call, instance_fi
     status, told, aside = call("tune", "--instance", instance_file)
     assert status == 0
     assert "At more than 60% over 30 days, 14 owners would be written, about 5 of them wrong (" in told
-    assert "No run has been allowed to write yet" in aside
+    assert "No run of Head office has been allowed to write yet" in aside
 
 
 def test_the_job_warns_when_the_evidence_supports_fewer_owners_than_before(

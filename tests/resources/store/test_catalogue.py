@@ -256,6 +256,7 @@ def test_a_name_of_an_unreadable_user_asset_is_among_the_unmatched(tables):
 
 def test_conflicts_name_both_sides_and_the_strength_of_the_evidence(tables):
     run(tables, 0)
+    assert ask(tables, "SELECT DISTINCT is_new, since FROM conflicts") == [(True, instant(0))]
     run(
         tables,
         3,
@@ -267,14 +268,14 @@ def test_conflicts_name_both_sides_and_the_strength_of_the_evidence(tables):
         tables,
         "SELECT hostname, host_id, existing_owner, existing_owner_email, username, resolved_owner, "
         "resolved_owner_email, matched_by, events, total_events, share, user_count, runner_up_username, "
-        "runner_up_events, since FROM conflicts",
+        "runner_up_events, since, is_new FROM conflicts",
     )
     two = "ann@corp.example, bob@corp.example"
     assert found == [
         ("taken by two", "h-two", "u2,u1", two, "cyd", "u3", None, "directory_user_sam_account_name",
-         4, 4, 1.0, 1, None, None, instant(0)),
+         4, 4, 1.0, 1, None, None, instant(0), False),
         ("taken", "h-taken", "u2", "bob@corp.example", "ann", "u1", "ann@corp.example", "user_email",
-         18, 20, 0.9, 2, "bob", 2, instant(0)),
+         18, 20, 0.9, 2, "bob", 2, instant(0), False),
     ]  # fmt: skip
 
 
