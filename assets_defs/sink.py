@@ -74,13 +74,13 @@ class FollowUpConfig(dg.Config):
 class ApplyConfig(FollowUpConfig):
     """Which plan is carried out, and how."""
 
-    run_id: str = Field(description="The run whose plan is to be carried out.")
+    run_id: str = Field(description="In quotes: the run whose plan is to be carried out.")
 
 
 class UndoConfig(FollowUpConfig):
     """What is put back, and how."""
 
-    run_id: str = Field(description="The run whose writes are to be put back.")
+    run_id: str = Field(description="In quotes: the run whose writes are to be put back.")
 
 
 def apply_op(instance: Instance) -> dg.OpDefinition:

@@ -207,30 +207,31 @@ def _of_an_undo(run: InstanceRun, run_id: str, rows: pl.DataFrame) -> str | None
     if not any(map(is_undo, rows.head(1).iter_rows(named=True))):
         return None
     undone = next(iter(rows["undoes"].drop_nulls()), None)  # versions before 0.3.0 did not store it
-    what = f"run {undone}" if undone else "an earlier run"
+    whose, what = short_run_id(run_id), f"run {short_run_id(undone)}" if undone else "an earlier run"
     if "undone" in rows["outcome"]:
         return (
-            f"Run {run_id} put back what {what} wrote, and there is nothing in it to apply or to undo; "
+            f"Run {whose} put back what {what} wrote, and there is nothing in it to apply or to undo; "
             f"nothing was written. A run writes these owners again: {command_line(run.instance, 'run')}"
         )
     undo = command_line(run.instance, "undo", short_run_id(undone) if undone else "RUN_ID")
     return (
-        f"Run {run_id} is an undo of {what} that put nothing back, such as a dry run, and there is nothing "
+        f"Run {whose} is an undo of {what} that put nothing back, such as a dry run, and there is nothing "
         f"in it to apply or to undo; nothing was written. To put back what {what} wrote: {undo}"
     )
 
 
 def _nothing_to_undo(run: InstanceRun, undone_id: str, writes: pl.DataFrame) -> str:
     """Say why there is nothing to undo of a run, and which run was meant where that is known."""
-    whose = f"Run {undone_id} of {run.instance.name}"
+    whose = f"Run {short_run_id(undone_id)} of {run.instance.name}"
     if "planned" not in writes["outcome"]:
         return f"{whose} wrote nothing, so there is nothing to undo"
     runs = run.tables.all_runs("runs").filter(pl.col("written") > 0, kind="apply", of_run=undone_id)
     carried_out = runs.sort("started_at").collect()["run_id"].to_list()
     if not carried_out:
         return f"{whose} only planned and wrote nothing, so there is nothing to undo"
-    undo = command_line(run.instance, "undo", short_run_id(carried_out[-1]))
-    return f"{whose} only planned; its plan was carried out by run {carried_out[-1]}. To undo that: {undo}"
+    meant = short_run_id(carried_out[-1])
+    undo = command_line(run.instance, "undo", meant)
+    return f"{whose} only planned; its plan was carried out by run {meant}. To undo that: {undo}"
 
 
 def _store_follow_up(

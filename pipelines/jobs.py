@@ -87,9 +87,9 @@ def _runs_only_plan(instance: Instance) -> str:
 def _how_to_follow_up(command: str) -> str:
     return f"""
 
-*Launchpad*: set `run_id` to the id of that run (*Runs* in the menu lists them), and `dry_run: true` to look
-first. It writes also where `writes.dry_run` is on. On a terminal:
-`asset-owners {command} --instance FILE RUN_ID`.
+*Launchpad*: write the id of that run, or its first 8 characters, between the quotes of `run_id` (*Runs* in
+the menu lists them), and `dry_run: true` to look first. It writes also where `writes.dry_run` is on. On a
+terminal: `asset-owners {command} --instance FILE RUN_ID`.
 """
 
 
@@ -98,6 +98,7 @@ def apply_job(instance: Instance, resources: Mapping[str, Any]) -> dg.JobDefinit
 
     @dg.job(
         name=named(instance, "apply"),
+        config=_follow_up_config(instance, "apply_plan"),
         description=f"Carries out a plan that a run of {literal(instance.name)} stored, such as a dry run; "
         f"hosts that changed since are left alone.{_how_to_follow_up('apply')}",
         tags=run_tags(instance),
@@ -116,6 +117,7 @@ def undo_job(instance: Instance, resources: Mapping[str, Any]) -> dg.JobDefiniti
 
     @dg.job(
         name=named(instance, "undo"),
+        config=_follow_up_config(instance, "undo_run"),
         description=f"Puts back what a run of {literal(instance.name)} wrote, field by field, where hosts "
         f"still hold it.{_how_to_follow_up('undo')}",
         tags=run_tags(instance),
@@ -127,6 +129,11 @@ def undo_job(instance: Instance, resources: Mapping[str, Any]) -> dg.JobDefiniti
         undo_op(instance)()
 
     return job
+
+
+def _follow_up_config(instance: Instance, op: str) -> dict[str, Any]:
+    """What the launchpad shows first; in quotes no beginning of an id is taken for a number."""
+    return {"ops": {named(instance, op): {"config": {"run_id": "", "dry_run": False}}}}
 
 
 def _follow_up_resources(instance: Instance, resources: Mapping[str, Any]) -> dict[str, Any]:

@@ -27,16 +27,20 @@ def hosts_table(decisions: pl.DataFrame, owners: pl.DataFrame, writes: pl.LazyFr
         owners: As `ownership.coverage.current_owners` finds them.
         writes: Rows of `owner_writes` of all runs.
     """
+    # What changed something, or may have, matters more than what left the host alone since.
+    sent = pl.col("outcome").is_in(["written", "undone", "failed", "intended"])
     last_writes = (
         writes.filter(
             pl.col("intended_at") >= pl.lit(decisions["decided_at"].min(), pl.Datetime("us", "UTC"))
         )
-        .sort("intended_at")
+        .sort(sent, pl.coalesce("completed_at", "intended_at"))
         .group_by("host_id")
         .agg(pl.last("outcome"))
         .collect()
     )
-    present = owners.select("host_id", "owner_ids")
+    ours = (pl.col("source") == "asset-owners") & (pl.col("owner_ids").list.len() > 0)
+    wrote = pl.format("asset-owners wrote this owner on {}.", pl.col("since").dt.strftime("%Y-%m-%d"))
+    present = owners.select("host_id", "owner_ids", wrote=pl.when(ours).then(wrote))
     frame = (
         in_natural_order(decisions, "hostname", "host_id")
         .join(present, on="host_id", how="left", maintain_order="left")
@@ -44,6 +48,7 @@ def hosts_table(decisions: pl.DataFrame, owners: pl.DataFrame, writes: pl.LazyFr
         .with_columns(
             **_HOST_WORDS,
             **_reason("evidence", "match", "action", "outcome"),
+            wrote=pl.when(pl.col("outcome").ne_missing("planned")).then("wrote"),
             existing=pl.col("existing_owner").str.split(",").fill_null(_NO_LIST),
             resolved=pl.concat_list(pl.col("resolved_owner")).list.drop_nulls(),
             has_owner=pl.col("owner_ids").list.len() > 0,
@@ -60,7 +65,7 @@ def hosts_table(decisions: pl.DataFrame, owners: pl.DataFrame, writes: pl.LazyFr
     columns = {
         "Host": _HOST,
         "Owner": (("people", "owner_ids"), ("note", "no_owner")),
-        "Why": _WHY,
+        "Why": (*_WHY, ("note", "wrote")),
         "Leading user": (("user", "username"),),
         "Share": _SHARE,
         "Last seen": (("date", "last_seen"),),
@@ -311,11 +316,16 @@ def logons_of(shares: pl.DataFrame, hosts: pl.DataFrame) -> pl.DataFrame:
         hosts: The rows of `hosts_table`.
 
     Returns:
-        username, row (of the table), events, active_days (null: not known), last_seen.
+        username, row (of the table), events, active_days (null: not known, which it is of a host with logons
+        under several names for its leading user alone), last_seen.
     """
     names = (
         hosts.lazy()
-        .select(hostname=pl.coalesce("hostnames", pl.concat_list("hostname")))
+        .select(
+            hostname=pl.coalesce("hostnames", pl.concat_list("hostname")),
+            leader="username",
+            days_of_leader="active_days",
+        )
         .with_row_index("row")
         .explode("hostname")
         .drop_nulls()
@@ -327,7 +337,10 @@ def logons_of(shares: pl.DataFrame, hosts: pl.DataFrame) -> pl.DataFrame:
         .agg(
             pl.sum("events"),
             pl.max("last_seen").cast(pl.String),
-            active_days=pl.when(pl.len() == 1).then(pl.first("active_days")),
+            active_days=pl.when(pl.len() == 1)
+            .then(pl.first("active_days"))
+            .when(pl.first("leader") == pl.first("username"))
+            .then(pl.first("days_of_leader")),
         )
         .sort("username", "row")
         .collect()

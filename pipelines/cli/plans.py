@@ -52,7 +52,7 @@ def told_plan(
 
 
 def how_sure(instance: Instance, tables: Tables, *, done: bool = False) -> list[str]:
-    """Tell how many of the owners that a run decided on would be wrong; nothing where it decided nothing.
+    """Tell how many of the owners that a run decided on would be wrong; nothing where it decided on none.
 
     Args:
         instance: whose run it is.
@@ -62,7 +62,7 @@ def how_sure(instance: Instance, tables: Tables, *, done: bool = False) -> list[
     if tables.read("owner_decisions").head(1).collect().is_empty():
         return []
     line = present_line(stored_inputs(instance, tables))
-    return [in_one_sentence(line, done=done), reason(line)]
+    return [in_one_sentence(line, done=done), reason(line)] if line["to_write"] else []
 
 
 def too_large(instance: Instance, tables: Tables, run_id: str, hosts: list[dict[str, Any]]) -> bool:

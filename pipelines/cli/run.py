@@ -306,7 +306,7 @@ def _conflicts(instance: Instance, report: Report) -> Iterator[str]:
     if hosts:
         more = f" ... and {len(hosts) - SHOWN_CONFLICTS:,} more" if len(hosts) > SHOWN_CONFLICTS else ""
         yield f"{number}, {len(hosts):,} of them new: {', '.join(hosts[:SHOWN_CONFLICTS])}{more}"
-        queries.append("FROM conflicts WHERE is_new")
+        queries += ["FROM conflicts WHERE is_new"] if len(hosts) < report.conflicts else []
     else:
         yield f"{number}, none of them new"
     for query in queries:

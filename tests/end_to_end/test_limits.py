@@ -261,7 +261,7 @@ def refused(stand, line):
 
 def test_what_apply_wrote_can_be_undone_and_what_wrote_nothing_cannot(six):
     plan = six.run({}, "--dry-run").report["run_id"]
-    only_planned = f"Run {plan} of Small only planned"
+    only_planned = f"Run {plan[:8]} of Small only planned"
     assert f"{only_planned} and wrote nothing, so there is nothing" in refused(
         six, f"undo --instance FILE {plan}"
     )
@@ -270,7 +270,7 @@ def test_what_apply_wrote_can_be_undone_and_what_wrote_nothing_cannot(six):
     assert command(six, f"apply --instance FILE {plan}").exit_code == 0
     applied = last_run(six)
     meant = refused(six, f"undo --instance FILE {plan}")
-    assert f"{only_planned}; its plan was carried out by run {applied}. To undo that: " in meant
+    assert f"{only_planned}; its plan was carried out by run {applied[:8]}. To undo that: " in meant
     undo = re.search(r"asset-owners (undo .+)$", meant, re.MULTILINE)
     assert undo
     assert pasted(six, undo[1]).exit_code == 0
@@ -284,7 +284,9 @@ def test_an_undo_is_neither_applied_nor_undone_and_the_right_command_is_named(si
     dry = command(six, f"undo --instance FILE {run_id} --dry-run --json")
     planned = json.loads(dry.stdout.splitlines()[-1])["run_id"]
     said = refused(six, f"{what} --instance FILE {planned}")
-    assert f"Run {planned} is an undo of run {run_id} that put nothing back, such as a dry run" in said
+    assert (
+        f"Run {planned[:8]} is an undo of run {run_id[:8]} that put nothing back, such as a dry run" in said
+    )
     undo = re.search(r"asset-owners (undo .+)$", said, re.MULTILINE)
     assert undo
     assert pasted(six, undo[1]).exit_code == 0
@@ -292,7 +294,9 @@ def test_an_undo_is_neither_applied_nor_undone_and_the_right_command_is_named(si
 
     undone = last_run(six)
     said = refused(six, f"{what} --instance FILE {undone}")
-    assert f"Run {undone} put back what run {run_id} wrote, and there is nothing in it to apply" in said
+    assert (
+        f"Run {undone[:8]} put back what run {run_id[:8]} wrote, and there is nothing in it to apply" in said
+    )
     assert re.search(r"asset-owners run --instance \S+$", said, re.MULTILINE)
 
 

@@ -331,6 +331,15 @@ def test_a_launchpad_offers_its_own_switches_and_a_dry_run_once(instances):
         assert dry[0][0] == ("resources" if name == slug else "ops")
 
 
+def test_the_launchpads_of_apply_and_undo_begin_with_the_run_id_in_quotes(instances):
+    """Without them YAML takes an id of eight digits for a number, and Dagster refuses that."""
+    found = jobs(instances(one=content(name="One")))
+    for name, op in (("one__apply", "one__apply_plan"), ("one__undo", "one__undo_run")):
+        config = {"run_id": "", "dry_run": False}
+        assert found[name].run_config == {"ops": {op: {"config": config}}}
+        assert "run_id: ''" in yaml.safe_dump(found[name].run_config)
+
+
 def test_the_page_of_a_job_says_what_it_does_and_what_the_instance_has(instances):
     definitions = instances(one=content(writes={"dry_run": True}))
     described = jobs(definitions)["head_office"]

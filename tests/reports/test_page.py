@@ -10,11 +10,12 @@ import pytest
 from playwright.sync_api import expect
 
 from ownership.codes import ACTION, EVIDENCE, MATCH, OUTCOME
-from ownership.declaration import empty
+from ownership.coverage import current_owners
+from ownership.declaration import empty, polars_schema
 from ownership.history import changed_decisions, changes_of
 from ownership.matching import username_matches
 from ownership.rules import Rules
-from ownership.tables import OwnerDecisionsHistory
+from ownership.tables import OwnerDecisionsHistory, OwnerWrites
 from reports import page as page_module
 from reports import page_tables, rows
 from reports.page import report_page
@@ -172,7 +173,11 @@ def test_the_tables_hold_what_the_run_found():
     ]
     assert rows_of(html, "Hosts")[:3] == [
         [
-            *("pc-1 h1", ann, f"{alone} {before} {OUTCOME['written']}"),
+            *(
+                "pc-1 h1",
+                ann,
+                f"{alone} {before} {OUTCOME['written']} asset-owners wrote this owner on 2026-03-30.",
+            ),
             *("ann", "100.0% 9 of 9 logons on 1 day", "2026-03-02"),
         ],
         [
@@ -453,6 +458,31 @@ def person_rows(page, heading):
     """The hosts that the page of a person shows under a heading."""
     table = page.locator("#person h3", has_text=heading).locator("xpath=following-sibling::div[1]")
     return [text.split("\n")[0] for text in table.locator("tbody td:first-child").all_inner_texts()]
+
+
+def test_what_was_put_back_is_told_also_after_a_run_that_left_the_host_alone():
+    assets = hosts(host("h1", "pc-1"))
+    decisions = decide(LOGONS, PEOPLE, assets).filter(host_id="h1")
+    written = plan(decisions, PEOPLE, assets)
+    writes = pl.concat(
+        written.with_columns(
+            outcome=pl.lit(outcome), completed_at=pl.col("intended_at") + timedelta(minutes=minutes)
+        )
+        for minutes, outcome in enumerate(["written", "undone", "not_written"])
+    ).lazy()
+    table = page_tables.hosts_table(decisions, current_owners(assets, writes), writes)
+    assert table.frame["what_follows"][0].endswith(OUTCOME["undone"])
+
+
+def test_the_days_of_a_host_s_leading_user_are_told_under_several_names_too():
+    """The tables do not hold those of its other users, whose days under two names may be the same."""
+    logons = counts(("pc-1", "ann", 9), ("old-1", "ann", 3), ("pc-1", "bob", 1), ("old-1", "bob", 1))
+    assets = hosts(host("h1", "pc-1", "old-1"))
+    shares, decisions = shares_of(logons, Rules()), decide(logons, PEOPLE, assets)
+    writes = pl.LazyFrame(schema=polars_schema(OwnerWrites))
+    table = page_tables.hosts_table(decisions, current_owners(assets, writes), writes)
+    found = page_tables.logons_of(shares, table.frame)
+    assert found.select("username", "events", "active_days").rows() == [("ann", 12, 1), ("bob", 2, None)]
 
 
 def test_a_person_is_shown_with_machines_logons_and_what_is_theirs_on_paper(opened):
