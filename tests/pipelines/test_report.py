@@ -55,6 +55,14 @@ def test_a_page_is_replaced_where_it_is_asked_for(call, stored, tmp_path):
     assert [path.name for path in out.parent.iterdir()] == ["page.html"]
 
 
+def test_nothing_is_said_of_how_sure_no_owners_are(call, stored):
+    """The stored days hold no logons: it said that 0 owners were to be written, and how many were wrong."""
+    html = call("report", "--instance", stored, "--out", "-")[1]
+    assert "<title>" in html
+    assert 'id="how-sure"' not in html
+    assert "0 owners were to be" not in html
+
+
 def test_csv_goes_to_a_spreadsheet(call, stored):
     status, told, _ = call("report", "--instance", stored, "--format", "csv", "--out", "-")
     rows = list(csv.DictReader(io.StringIO(told)))
