@@ -45,15 +45,21 @@ def kinds(
     return Kinds(accounts, host_profiles(evidence, accounts, threshold_percent=rules.share_threshold_percent))
 
 
-def without(evidence: Evidence, skipped: Kinds) -> Evidence:
-    """Leave accounts and hosts out of what was counted, as a run does (rules 1.8)."""
+def numbers_of(evidence: Evidence, skipped: Kinds) -> tuple[pl.Series, pl.Series]:
+    """The numbers of the users and of the subjects that are left out."""
     users = evidence.users.filter(pl.col("username").is_in(skipped.accounts["username"].implode()))
     hosts = evidence.subjects.join(skipped.hosts, on=("host_id", "hostname"), how="semi", nulls_equal=True)[
         "subject"
     ]
+    return users["user"], hosts
+
+
+def without(evidence: Evidence, skipped: Kinds) -> Evidence:
+    """Leave accounts and hosts out of what was counted, as a run does (rules 1.8)."""
+    users, hosts = numbers_of(evidence, skipped)
     return replace(
         evidence,
-        days=evidence.days.filter(~pl.col("user").is_in(users["user"].implode())),
+        days=evidence.days.filter(~pl.col("user").is_in(users.implode())),
         subjects=evidence.subjects.with_columns(
             pl.col("eligible") & ~pl.col("subject").is_in(hosts.implode())
         ),

@@ -53,7 +53,7 @@ def strength_of_leader(rules: Rules) -> dict[str, pl.Expr]:
     """
     return {
         "no_logons": pl.col("total_events") == 0,
-        "too_few_events": ~_enough(rules),
+        "too_few_events": ~enough(rules),
         "single_user": pl.col("user_count") == 1,
         "majority": exceeds_threshold(rules.share_threshold_percent),
         "no_majority": pl.lit(value=True),
@@ -62,11 +62,16 @@ def strength_of_leader(rules: Rules) -> dict[str, pl.Expr]:
 
 def names_somebody(rules: Rules) -> pl.Expr:
     """Whether that evidence is one of `NAMING`: quicker where many rules are tried."""
-    strong = (pl.col("user_count") == 1) | exceeds_threshold(rules.share_threshold_percent)
-    return (pl.col("total_events") > 0) & _enough(rules) & strong
+    return (pl.col("total_events") > 0) & enough(rules) & leads(rules)
 
 
-def _enough(rules: Rules) -> pl.Expr:
+def leads(rules: Rules) -> pl.Expr:
+    """Whether that user is the only one, or has more than the threshold."""
+    return (pl.col("user_count") == 1) | exceeds_threshold(rules.share_threshold_percent)
+
+
+def enough(rules: Rules) -> pl.Expr:
+    """Whether the host has enough events, and that user enough days with a logon."""
     few_days = pl.col("active_days").fill_null(rules.min_active_days) < rules.min_active_days
     return (pl.col("total_events") >= rules.min_events) & ~few_days
 

@@ -13,7 +13,7 @@ import polars as pl
 from ownership.declaration import polars_schema
 from ownership.rules import Rules, first_that_holds, names_somebody
 from ownership.tables import Accuracy
-from ownership.tuning.evidence import Evidence, leaders, share_band, window_before
+from ownership.tuning.evidence import Evidence, leaders, share_band, user_totals, window_before
 from ownership.windows import Window
 
 HOLDOUT_DAYS = 7
@@ -75,8 +75,12 @@ def owners_set_by_hand(hosts: pl.DataFrame, writes: pl.DataFrame) -> pl.DataFram
     )
 
 
-def decided(evidence: Evidence, window: Window) -> pl.LazyFrame:
-    """Who leads each host over a window, and what would follow if that names an owner.
+def decided(evidence: Evidence, totals: pl.DataFrame) -> pl.LazyFrame:
+    """Who leads each host, and what would follow if that names an owner.
+
+    Args:
+        evidence: What was counted.
+        totals: What `user_totals` gives for a window.
 
     Returns:
         subject, eligible, host_id, user, events, weight, active_days, total_events, total_weight, user_count,
@@ -86,7 +90,7 @@ def decided(evidence: Evidence, window: Window) -> pl.LazyFrame:
     owners, owner = pl.col("owner_ids").fill_null([]), pl.col("resolved_owner")
     of_asset, owned = owner.is_not_null() & pl.col("host_id").is_not_null(), owners.list.len() > 0
     return (
-        leaders(evidence, window)
+        leaders(totals)
         .lazy()
         .join(evidence.subjects.lazy(), on="subject")
         .join(evidence.users.lazy(), on="user", how="left")
@@ -132,11 +136,11 @@ def with_future(evidence: Evidence, *, last: date, days: int, holdout_days: int)
         nobody logged on in them, or the leader is no user asset, so that no owner was decided on.
     """
     cut = last - timedelta(days=holdout_days)
-    after = leaders(evidence, Window(cut + timedelta(days=1), last)).select(
+    after = leaders(user_totals(evidence, Window(cut + timedelta(days=1), last))).select(
         "subject", later="user", tied_later="tied"
     )
     return (
-        decided(evidence, window_before(cut, days))
+        decided(evidence, user_totals(evidence, window_before(cut, days)))
         .join(after.lazy(), on="subject", how="left")
         .with_columns(
             right_afterwards=pl.when("matched").then(

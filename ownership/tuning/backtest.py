@@ -1,6 +1,6 @@
 """What other settings would have led to, on the evidence that is stored: counted for many at once."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from itertools import product
@@ -8,10 +8,10 @@ from itertools import product
 import polars as pl
 
 from ownership.declaration import polars_schema
-from ownership.rules import Rules, names_somebody
+from ownership.rules import Rules, enough, leads
 from ownership.tables import ThresholdBacktest
 from ownership.tuning.accuracy import HOLDOUT_DAYS, decided, wilson, with_future, with_people
-from ownership.tuning.evidence import Evidence, window_before
+from ownership.tuning.evidence import Evidence, user_totals, window_before
 
 THRESHOLDS = range(50, 100, 5)
 WINDOWS = (7, 14, 30, 60, 90)
@@ -69,7 +69,8 @@ def threshold_backtest(
     """
     parts = []
     for days in tried.windows:
-        now = with_people(decided(evidence, window_before(last, days)), by_hand)
+        totals = user_totals(evidence, window_before(last, days))
+        now = with_people(decided(evidence, totals), by_hand)
         before = with_future(evidence, last=last_settled, days=days, holdout_days=holdout_days)
         parts.append(_lines(now, before, rules, tried).with_columns(window_days=pl.lit(days, pl.Int64)))
     return (
@@ -82,19 +83,6 @@ def threshold_backtest(
 
 def _lines(now: pl.DataFrame, before: pl.DataFrame, rules: Rules, tried: Grid) -> pl.DataFrame:
     """Count the hosts of one window for each setting and share band, and add the bands up."""
-    settings = list(product(tried.thresholds, tried.min_events, tried.min_active_days))
-    lines = pl.DataFrame(
-        settings,
-        schema=dict.fromkeys(("threshold_percent", "min_events", "min_active_days"), pl.Int64),
-        orient="row",
-    ).with_row_index("line")
-    named = [
-        pl.col("eligible")
-        & names_somebody(
-            replace(rules, share_threshold_percent=threshold, min_events=events, min_active_days=days)
-        )
-        for threshold, events, days in settings
-    ]
     counted = {
         "resolved": pl.lit(value=True),
         **{follows: pl.col(follows) for follows in ("matched", "to_write", "agree", "conflict")},
@@ -105,8 +93,20 @@ def _lines(now: pl.DataFrame, before: pl.DataFrame, rules: Rules, tried: Grid) -
         "future_hosts": pl.col("right_afterwards").is_not_null(),
         "future_right": pl.col("right_afterwards").fill_null(value=False),
     }
-    by_band = _by_band(now, named, counted).join(
-        _by_band(before, named, compared), on=("line", "share_band"), how="full", coalesce=True
+    steps = {
+        "threshold_percent": [leads(replace(rules, share_threshold_percent=t)) for t in tried.thresholds],
+        "min_events": [enough(replace(rules, min_events=e, min_active_days=1)) for e in tried.min_events],
+        "min_active_days": [
+            enough(replace(rules, min_events=1, min_active_days=d)) for d in tried.min_active_days
+        ],
+    }
+    lines = pl.DataFrame(
+        product(tried.thresholds, tried.min_events, tried.min_active_days),
+        schema=dict.fromkeys(steps, pl.Int64),
+        orient="row",
+    ).with_row_index("line")
+    by_band = _by_band(now, lines, steps, counted).join(
+        _by_band(before, lines, steps, compared), on=("line", "share_band"), how="full", coalesce=True
     )
     by_band = by_band.with_columns(pl.col(*counted, *compared).fill_null(0))
     return (
@@ -119,22 +119,32 @@ def _lines(now: pl.DataFrame, before: pl.DataFrame, rules: Rules, tried: Grid) -
     )
 
 
-def _by_band(frame: pl.DataFrame, named: Sequence[pl.Expr], counted: dict[str, pl.Expr]) -> pl.DataFrame:
-    """Count, for each line and share band, the hosts that the line names and each expression holds for."""
-    frame = frame.with_columns(**counted)
+def _by_band(
+    frame: pl.DataFrame,
+    lines: pl.DataFrame,
+    steps: Mapping[str, Sequence[pl.Expr]],
+    counted: Mapping[str, pl.Expr],
+) -> pl.DataFrame:
+    """Count, for each line and share band, the hosts that the line names and each expression holds for.
 
-    def columns() -> Iterator[pl.Expr]:
-        for line, names in enumerate(named):
-            for name in counted:
-                yield (names & pl.col(name)).sum().cast(pl.Int64).alias(f"{line} {name}")
-
-    wide = frame.group_by("share_band").agg(columns())
+    Who passes one value of a setting passes all smaller ones. So hosts are counted once, by how many values
+    of each setting they pass, and a line adds up those who pass its own.
+    """
+    passed = {f"{name} passed": pl.sum_horizontal(each).cast(pl.Int64) for name, each in steps.items()}
+    cells = (
+        frame.filter("eligible", pl.col("total_events") > 0)
+        .with_columns(**counted, **passed)
+        .group_by("share_band", *passed)
+        .agg(pl.col(*counted).sum().cast(pl.Int64))
+    )
+    places = {name: pl.col(name).rank("dense").cast(pl.Int64) for name in steps}
+    names = [pl.col(f"{name} passed") >= pl.col(name) for name in steps]
     return (
-        wide.unpivot(index="share_band", value_name="hosts")
-        .with_columns(pl.col("variable").str.split_exact(" ", 1).struct.rename_fields(["line", "name"]))
-        .unnest("variable")
-        .with_columns(pl.col("line").cast(pl.UInt32))
-        .pivot("name", on_columns=list(counted), index=["line", "share_band"], values="hosts")
+        lines.with_columns(**places)
+        .join(cells, how="cross")
+        .filter(*names)
+        .group_by("line", "share_band")
+        .agg(pl.sum(*counted))
     )
 
 

@@ -110,12 +110,11 @@ def evidence_by_day(
     )
 
 
-def leaders(evidence: Evidence, window: Window) -> pl.DataFrame:
-    """Who leads the logons of each host over a window (rules 1.2, 1.7).
+def user_totals(evidence: Evidence, window: Window) -> pl.DataFrame:
+    """What the logons of each user on each host add up to over a window (rules 1.7).
 
     Returns:
-        subject; the leader's user, events, weight, active_days; total_events, total_weight, user_count, tied
-        (whether another user has the same weight); hosts without logons in the window are left out.
+        subject, user, events, active_days, weight.
     """
     rules = evidence.rules
     return (
@@ -128,6 +127,22 @@ def leaders(evidence: Evidence, window: Window) -> pl.DataFrame:
             **({"recent": recent(rules, window.last).sum()} if rules.evidence_metric == "recency" else {}),
         )
         .with_columns(weight=weight(rules))
+        .collect(engine="streaming")
+    )
+
+
+def leaders(totals: pl.DataFrame) -> pl.DataFrame:
+    """Who leads the logons of each host (rules 1.2).
+
+    Args:
+        totals: As `user_totals` gives them.
+
+    Returns:
+        subject; the leader's user, events, weight, active_days; total_events, total_weight, user_count, tied
+        (whether another user has the same weight); hosts without logons are left out.
+    """
+    return (
+        totals.lazy()
         .sort("subject", "weight", "user", descending=[False, True, False])
         .group_by("subject", maintain_order=True)
         .agg(

@@ -19,7 +19,7 @@ from ownership.tuning.accuracy import (
 from ownership.tuning.backtest import Grid, grid, threshold_backtest
 from ownership.tuning.closest import closest_users
 from ownership.tuning.drift import ownership_drift
-from ownership.tuning.evidence import Evidence, evidence_by_day
+from ownership.tuning.evidence import Evidence, evidence_by_day, user_totals
 from ownership.tuning.suggestions import suggestions
 from ownership.windows import Window
 
@@ -80,7 +80,8 @@ def tuning_tables(stored: Inputs) -> dict[str, pl.DataFrame]:
     told = stored.kinds()
     evidence = stored.evidence(told)
     by_hand = owners_set_by_hand(stored.hosts, stored.writes)
-    now = with_people(decided(evidence, window), by_hand)
+    totals = user_totals(evidence, window)
+    now = with_people(decided(evidence, totals), by_hand)
     before = with_future(evidence, last=stored.last_settled, days=window.days, holdout_days=HOLDOUT_DAYS)
     tried = grid(rules, lookback_days=window.days, stored_days=stored.stored_days)
     return {
@@ -88,7 +89,7 @@ def tuning_tables(stored: Inputs) -> dict[str, pl.DataFrame]:
         "threshold_backtest": _backtest(stored, evidence, by_hand, tried),
         "host_profiles": told.hosts,
         "account_profiles": told.accounts,
-        "suggestions": suggestions(evidence, told, window=window),
+        "suggestions": suggestions(evidence, totals, told),
         "ownership_drift": ownership_drift(evidence, stored.decisions, stored.hosts, users, window=window),
         "closest_users": closest_users(told.accounts, users),
     }

@@ -6,12 +6,11 @@ from dataclasses import replace
 import polars as pl
 
 from ownership.declaration import polars_schema
-from ownership.kinds import Kinds, nothing_skipped, without
+from ownership.kinds import Kinds, nothing_skipped, numbers_of
 from ownership.rules import names_somebody
 from ownership.tables import Suggestions
 from ownership.tuning.accuracy import decided
 from ownership.tuning.evidence import Evidence
-from ownership.windows import Window
 
 NO_PEOPLE = ("service", "computer", "built_in", "administrator")
 """Kinds of accounts that are proposed to be left out."""
@@ -26,22 +25,19 @@ MOST_NAMED = 5
 """Accounts, or hosts, of a kind that are named."""
 
 
-def suggestions(evidence: Evidence, told: Kinds, *, window: Window) -> pl.DataFrame:
+def suggestions(evidence: Evidence, totals: pl.DataFrame, told: Kinds) -> pl.DataFrame:
     """Try to leave out accounts that are no person's and hosts that are nobody's, and keep what helps.
 
     Args:
         evidence: What counts under the present rules.
+        totals: What `user_totals` gives for the look-back window.
         told: What kinds of accounts and hosts there are.
-        window: The look-back window.
 
     Returns:
         Rows of `suggestions`, those that settle most first: only values that change a decision.
     """
-    now = _outcomes(evidence, window)
-    rows = [
-        {**row, **_effect(now, _outcomes(without(evidence, skipped), window))}
-        for row, skipped in _tried(evidence, told)
-    ]
+    now = _outcomes(evidence, totals)
+    rows = [{**row, **_effect(now, evidence, totals, skipped)} for row, skipped in _tried(evidence, told)]
     effects = ("hosts_resolved", "conflicts_removed", "owners_lost")
     return (
         pl.DataFrame(rows, schema=polars_schema(Suggestions))
@@ -86,15 +82,29 @@ def _members(names: Sequence[str], noun: str) -> str:
     return f"{len(names):,} {noun}: {', '.join(names[:MOST_NAMED])}{more}"
 
 
-def _outcomes(evidence: Evidence, window: Window) -> pl.DataFrame:
+def _outcomes(evidence: Evidence, totals: pl.DataFrame) -> pl.DataFrame:
     """What is decided for each host that somebody is named for: subject, matched, conflict, to_write."""
     named = pl.col("eligible") & names_somebody(evidence.rules)
-    outcomes = decided(evidence, window).filter(named)
+    outcomes = decided(evidence, totals).filter(named)
     return outcomes.select("subject", "matched", "conflict", "to_write").collect()
 
 
-def _effect(now: pl.DataFrame, then: pl.DataFrame) -> dict[str, int]:
-    both = now.join(then, on="subject", how="full", coalesce=True, suffix="_then").fill_null(value=False)
+def _effect(now: pl.DataFrame, evidence: Evidence, totals: pl.DataFrame, skipped: Kinds) -> dict[str, int]:
+    """Decide again, about the hosts for which something is left out, and count what becomes of them."""
+    users, hosts = numbers_of(evidence, skipped)
+    of_users = pl.col("user").is_in(users.implode())
+    touched = totals.filter(of_users | pl.col("subject").is_in(hosts.implode())).select(
+        pl.col("subject").unique()
+    )
+    left = totals.join(touched, on="subject", how="semi").filter(
+        ~of_users, ~pl.col("subject").is_in(hosts.implode())
+    )
+    then = _outcomes(evidence, left)
+    both = (
+        now.join(touched, on="subject", how="semi")
+        .join(then, on="subject", how="full", coalesce=True, suffix="_then")
+        .fill_null(value=False)
+    )
     changes = both.select(
         hosts_resolved=(~pl.col("matched") & pl.col("matched_then")).sum(),
         conflicts_removed=(pl.col("conflict") & ~pl.col("conflict_then")).sum(),

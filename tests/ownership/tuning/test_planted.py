@@ -15,7 +15,7 @@ from ownership.tables import InventoryHosts, InventoryUsers, LogonCounts, OwnerW
 from ownership.tuning.accuracy import accuracy, decided, owners_set_by_hand, with_future, with_people
 from ownership.tuning.backtest import THRESHOLDS, Grid, threshold_backtest
 from ownership.tuning.drift import ownership_drift
-from ownership.tuning.evidence import evidence_by_day
+from ownership.tuning.evidence import evidence_by_day, user_totals
 from ownership.tuning.suggestions import suggestions
 from ownership.windows import Window
 from reports.tuning import best_line
@@ -70,7 +70,7 @@ def tuned():
     for seed in SEEDS:
         company = planted(seed)
         evidence, by_hand = evidence_of(company), owners_set_by_hand(company.hosts, company.writes)
-        now = with_people(decided(evidence, WINDOW), by_hand)
+        now = with_people(decided(evidence, user_totals(evidence, WINDOW)), by_hand)
         before = with_future(evidence, last=LAST, days=LOOKBACK_DAYS, holdout_days=7)
         rows = accuracy(now, before, company.users, rules=RULES)
         lines = threshold_backtest(
@@ -158,7 +158,8 @@ def test_kinds_are_those_planted():
 
 def test_each_suggestion_has_exactly_the_effect_that_deciding_again_shows():
     company = planted(0)
-    made = suggestions(evidence_of(company), kinds_of(company), window=WINDOW)
+    evidence = evidence_of(company)
+    made = suggestions(evidence, user_totals(evidence, WINDOW), kinds_of(company))
     assert {"sccm-push", "deployer"} <= set(made["value"])
     now = decide(company)
     for row in made.iter_rows(named=True):

@@ -10,7 +10,7 @@ from ownership.kinds import kinds, without
 from ownership.rules import Rules
 from ownership.tables import OwnershipDrift, Suggestions
 from ownership.tuning.drift import ownership_drift
-from ownership.tuning.evidence import evidence_by_day
+from ownership.tuning.evidence import evidence_by_day, user_totals
 from ownership.tuning.suggestions import suggestions
 from tests.ownership.builders import PEOPLE, WINDOW, counts, decide, host, hosts
 
@@ -24,7 +24,7 @@ def evidence_of(logons, assets, rules=RULES):
 def suggestions_of(logons, assets, rules=RULES):
     told = kinds(logons, assets, PEOPLE, rules=rules, user_value_field="user_email")
     evidence = without(evidence_of(logons, assets, rules), told.skipped(rules))
-    return validated(Suggestions, suggestions(evidence, told, window=WINDOW))
+    return validated(Suggestions, suggestions(evidence, user_totals(evidence, WINDOW), told))
 
 
 def by_action(decisions, action):

@@ -13,7 +13,7 @@ from ownership.rules import Rules
 from ownership.tables import Accuracy, ThresholdBacktest
 from ownership.tuning.accuracy import accuracy, decided, owners_set_by_hand, wilson, with_future, with_people
 from ownership.tuning.backtest import Grid, grid, threshold_backtest
-from ownership.tuning.evidence import evidence_by_day
+from ownership.tuning.evidence import evidence_by_day, user_totals
 from tests import examples
 from tests.ownership.builders import NOW, PEOPLE, WINDOW, counts, decide, host, hosts, plan
 
@@ -29,7 +29,7 @@ def evidence_of(logons, assets, rules=RULES, people=PEOPLE):
 
 def accuracy_of(logons, assets, writes=NO_WRITES, rules=RULES):
     evidence, by_hand = evidence_of(logons, assets, rules), owners_set_by_hand(assets, writes)
-    now = with_people(decided(evidence, WINDOW), by_hand)
+    now = with_people(decided(evidence, user_totals(evidence, WINDOW)), by_hand)
     before = with_future(evidence, last=LAST, days=WINDOW.days, holdout_days=7)
     return validated(Accuracy, accuracy(now, before, PEOPLE, rules=rules))
 
