@@ -23,6 +23,7 @@ from ownership.matching import FIELDS
 from ownership.names import printable
 from reports.charts import charts, script
 from reports.page_tables import (
+    accuracy_table,
     changes_table,
     conflicts_table,
     departments_table,
@@ -53,6 +54,7 @@ def report_page(
     writes: pl.DataFrame,
     all_writes: pl.LazyFrame,
     coverage: pl.DataFrame,
+    accuracy: pl.DataFrame,
     how_sure: Sequence[str],
     made_at: datetime,
 ) -> str:
@@ -70,6 +72,7 @@ def report_page(
         writes: Rows of `owner_writes` of the run.
         all_writes: Rows of `owner_writes` of all runs.
         coverage: Rows of the view `coverage`.
+        accuracy: Rows of `accuracy`, as tuning left them last.
         how_sure: Sentences on how many of the owners decided on would be wrong.
         made_at: The instant that the page bears.
 
@@ -99,6 +102,7 @@ def report_page(
         changes_table(changes.clear() if first_run else changes, first_run=first_run),
         writes_table(writes),
         departments_table(departments),
+        accuracy_table(accuracy),
         lacking_days_table(days),
     ]
     vega = Markup(script())  # noqa: S704  (the plotting library, no input)

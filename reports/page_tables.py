@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import polars as pl
 
-from ownership.codes import ACTION, EVIDENCE, GONE, MATCH, OUTCOME
+from ownership.codes import ACTION, EVIDENCE, GONE, MATCH, MEASURE, OUTCOME
 from ownership.coverage import STAGES, left_behind
 from ownership.quality import names_without_user
 from reports.rows import MOST_ROWS, Filter, People, RowTable, in_natural_order
@@ -268,6 +268,28 @@ def departments_table(departments: pl.DataFrame) -> RowTable:
         "Have an owner": (("percent", "owned_after_share"), ("part", "owned_after", "hosts")),
     }
     return RowTable("departments", "Departments", columns, rows, "There are no host assets.")
+
+
+def accuracy_table(accuracy: pl.DataFrame) -> RowTable:
+    """How often the owner decided on was the right one, in all and by the leader's share.
+
+    Args:
+        accuracy: Rows of `accuracy`, as tuning left them last.
+    """
+    rows = accuracy.filter(pl.col("by").is_in(["all", "share_band"])).with_columns(
+        measure=pl.col("measure").replace_strict(MEASURE, return_dtype=pl.String).str.strip_chars("."),
+        value=pl.when(by="all").then(pl.lit("all hosts")).otherwise("value"),
+    )
+    columns = {
+        "Compared with": (("words", "measure"),),
+        "The leader's share": (("words", "value"),),
+        "Were right": (("percent", "precision"), ("part", "right_hosts", "hosts")),
+        "At least": (("percent", "low"),),
+        "At most": (("percent", "high"),),
+    }
+    return RowTable(
+        "accuracy", "How often owners were right", columns, rows, "Tuning has not run yet: asset-owners tune."
+    )
 
 
 def lacking_days_table(days: pl.DataFrame) -> RowTable:

@@ -79,6 +79,7 @@ def _page(instance: Instance, tables: Tables, decisions: pl.DataFrame) -> str:
         writes=writes,
         all_writes=tables.writes(),
         coverage=view_rows(tables.folder, "coverage"),
+        accuracy=tables.read("accuracy").collect(),
         how_sure=[
             *how_sure(instance, tables, done=writes.filter(outcome="planned").is_empty()),
             *drift_in_words(tables.read("ownership_drift").collect()),

@@ -15,7 +15,7 @@ from ownership.declaration import empty, polars_schema
 from ownership.history import changed_decisions, changes_of
 from ownership.matching import username_matches
 from ownership.rules import Rules
-from ownership.tables import OwnerDecisionsHistory, OwnerWrites
+from ownership.tables import Accuracy, OwnerDecisionsHistory, OwnerWrites
 from reports import page as page_module
 from reports import page_tables, rows
 from reports.page import report_page
@@ -29,6 +29,7 @@ from tests.ownership.builders import (
     hosts,
     plan,
     shares_of,
+    table,
     user,
     users,
 )
@@ -61,6 +62,14 @@ ASSETS = hosts(
 )
 
 
+ACCURACY = table(
+    Accuracy,
+    *(
+        {"measure": "future", "by": by, "value": value, "hosts": 40, "right_hosts": 38}
+        | {"precision": 0.95, "low": 0.83, "high": 0.99}
+        for by, value in (("all", "all"), ("share_band", "only user"), ("department", "Sales"))
+    ),
+)
 HOW_SURE = ["At more than 60%, 3 owners would be written.", "Compared with <nobody>."]
 COVERAGE = pl.DataFrame(
     {
@@ -110,6 +119,7 @@ def report(
         writes=writes,
         all_writes=writes.filter(pl.col("outcome") != "planned").lazy(),
         coverage=coverage,
+        accuracy=ACCURACY,
         how_sure=HOW_SURE,
         made_at=NOW,
     )
@@ -342,6 +352,14 @@ def opened(browser, tmp_path):
 
 def column(page, section, number):
     return page.locator(f"#{section} tbody tr:visible td:nth-child({number})").all_inner_texts()
+
+
+def test_it_says_how_often_owners_were_right(opened):
+    page = opened(report())
+    assert page.locator("[data-table=accuracy] tbody tr").all_inner_texts() == [
+        "Who leads the logons of the days that were held back\tall hosts\t95.0%\n38 of 40\n\t83.0%\t99.0%",
+        "Who leads the logons of the days that were held back\tonly user\t95.0%\n38 of 40\n\t83.0%\t99.0%",
+    ]
 
 
 def test_it_says_how_sure_the_owners_are(opened):
