@@ -234,8 +234,12 @@ def day_tables(fetched: DayOfLogons, settings_fingerprint: str) -> tuple[pl.Data
         "fetched_at": fetched.fetched_at,
         "settings_fingerprint": settings_fingerprint,
     }
-    counts = fetched.counts.with_columns(day=pl.lit(fetched.day)).select(polars_schema(LogonCounts).names())
-    return pl.DataFrame([row], schema=polars_schema(LogonDays)), counts
+    counts = fetched.counts.with_columns(day=pl.lit(fetched.day))
+    if "document_logon_type" not in counts.columns:
+        counts = counts.with_columns(document_logon_type=pl.lit(None, pl.String))
+    return pl.DataFrame([row], schema=polars_schema(LogonDays)), counts.select(
+        polars_schema(LogonCounts).names()
+    )
 
 
 def shares_asset(instance: Instance) -> dg.AssetsDefinition:
@@ -302,7 +306,7 @@ def skipped_kinds(run: ScanRun, named: Sequence[str]) -> Kinds:
 
 
 def require_evidence(run: ScanRun) -> None:
-    """Refuse a window that was not fetched or is torn, or whose documents never carry one of the two fields.
+    """Refuse a window that was not fetched or is torn, or whose documents never carry one of the fields.
 
     Raises:
         ConfigurationError: naming the days to fetch, or the setting to fix (rules 3.4).
@@ -325,6 +329,14 @@ def require_evidence(run: ScanRun) -> None:
     totals = days.select(pl.sum("matching", "lacking_user", "lacking_host"))
     if not days["counted"].sum():  # a document with users `-` and bob lacks one and is counted
         _require_fields(instance, window.first, window.last, *totals.row(0))
+    elif instance.logon_type_field:
+        counts = run.tables.logon_counts(window, run_id=run.run_id)
+        if not counts.select(pl.col("document_logon_type").is_not_null().any()).collect().item():
+            raise ConfigurationError(
+                f"logon_type_field: none of the {days['counted'].sum()} counted events from {window.first} "
+                f"to {window.last} carries the field {instance.logon_type_field!r}; name the field that "
+                "does, or take logon_type_field and rules.logon_type_weights out"
+            )
 
 
 def _require_time_field(run: ScanRun) -> None:

@@ -115,7 +115,7 @@ def _day(day: date, rows: int, hosts: int, users: int) -> pl.DataFrame:
         .group_by("document_hostname", "document_username")
         .agg(pl.sum("events"))
         .sort("document_hostname", "document_username")
-        .with_columns(day=pl.lit(day))
+        .with_columns(day=pl.lit(day), document_logon_type=pl.lit(None, pl.String))
         .select(polars_schema(LogonCounts).names())
         .collect()
     )

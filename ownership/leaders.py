@@ -84,7 +84,9 @@ def _with_leaders_under_all_names(
         .agg(pl.sum("events", "weight"), pl.min("first_seen"), pl.max("last_seen"))
         # A day with logons under two names is one day, so days are not added up.
         .join(
-            active_days(counts, spellings, of=("subject", "username")), on=("subject", "username"), how="left"
+            active_days(counts, spellings, of=("subject", "username"), rules=rules),
+            on=("subject", "username"),
+            how="left",
         )
     )
     if rules.evidence_metric == "days":

@@ -3,8 +3,8 @@
 Who is counted, and what follows from a name, is decided in the other modules of this room.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from datetime import date
 from typing import Literal
 
@@ -27,6 +27,7 @@ class Rules:
     min_active_days: int = 1
     evidence_metric: EvidenceMetric = "events"
     half_life_days: int = 14
+    logon_type_weights: Mapping[str, int] = field(default_factory=dict)
     skip_account_kinds: tuple[AccountKind, ...] = ()
     skip_host_kinds: tuple[HostKind, ...] = ()
 
@@ -88,18 +89,55 @@ RECENT = 1_000
 
 
 def weight(rules: Rules) -> pl.Expr:
-    """What a user's logons on a host count for, of rows with events, active_days and recent (rules 1.7)."""
-    return pl.col({"events": "events", "days": "active_days", "recency": "recent"}[rules.evidence_metric])
+    """What a user's logons on a host count for, of rows with events, active_days and `summed` (rules 1.7)."""
+    plain = {"events": "events", "days": "active_days", "recency": "recent"}
+    by_kind = {"events": "weighted", "days": "weighted_days", "recency": "recent"}
+    return pl.col((by_kind if rules.logon_type_weights else plain)[rules.evidence_metric])
+
+
+def summed(rules: Rules, last: date) -> dict[str, pl.Expr]:
+    """What `weight` needs beside events and active_days, to be added up over the days of a user on a host.
+
+    Of rows with day, events and `weighed`, one a day.
+    """
+    if rules.evidence_metric == "recency":
+        return {"recent": recent(rules, last).sum()}
+    if not rules.logon_type_weights:
+        return {}
+    return (
+        {"weighted_days": pl.sum("greatest")}
+        if rules.evidence_metric == "days"
+        else {"weighted": pl.sum("weighted")}
+    )
 
 
 def recent(rules: Rules, last: date) -> pl.Expr:
     """What the events of a day count for by recency: half as much for each half-life before the last day.
 
-    Of rows with day and events. A whole number, in thousandths of an event, at least one for each event.
+    Of rows with day and events (where kinds of logon have weights, weighted). A whole number, in thousandths
+    of an event, at least one for each.
     """
     age = (pl.lit(last) - pl.col("day")).dt.total_days()
     of_one = (RECENT * pl.lit(0.5).pow(age / rules.half_life_days)).round().cast(pl.Int64)
-    return pl.col("events") * pl.max_horizontal(of_one, 1)
+    return pl.col("weighted" if rules.logon_type_weights else "events") * pl.max_horizontal(of_one, 1)
+
+
+def weighed(rules: Rules) -> dict[str, pl.Expr]:
+    """What the kinds of logon make of rows of `logon_counts` (rules 1.7); nothing where none has a weight.
+
+    `weighted` are the events times the weight of their kind; `greatest` is that weight.
+    """
+    if not rules.logon_type_weights:
+        return {}
+    kind, weights = pl.col("document_logon_type"), rules.logon_type_weights
+    of_one = kind.replace_strict(weights, default=1, return_dtype=pl.Int64).fill_null(1)
+    return {"weighted": pl.col("events") * of_one, "greatest": of_one}
+
+
+def of_a_day(rules: Rules) -> list[pl.Expr]:
+    """How rows with events and `weighed` become one for each day of a user on a host."""
+    by_kind = [pl.sum("weighted"), pl.max("greatest")] if rules.logon_type_weights else []
+    return [pl.sum("events"), *by_kind]
 
 
 def events_needed(rules: Rules) -> pl.Expr:
@@ -108,7 +146,8 @@ def events_needed(rules: Rules) -> pl.Expr:
     Of rows with weight (of the user on the host, at least 0), total_weight and total_events (of all users
     there): the smallest number of further events, nobody else's, that make the user the only one or give it
     more than the threshold, and the host enough; 0 where that is so already. Where days count, each event is
-    one on a further day; where recency counts, each is one on the last day.
+    one on a further day; where recency counts, each is one on the last day. Where kinds of logon have
+    weights, each is of a kind that has none.
     """
     own, total, events = (pl.col(name).cast(pl.Int64) for name in ("weight", "total_weight", "total_events"))
     threshold, of_one = rules.share_threshold_percent, RECENT if rules.evidence_metric == "recency" else 1

@@ -10,7 +10,7 @@ import polars as pl
 
 from ownership.declaration import polars_schema
 from ownership.names import fits_any, normalise_hostname, normalise_name, normalise_username
-from ownership.rules import Rules, recent, weight
+from ownership.rules import Rules, of_a_day, summed, weighed, weight
 from ownership.tables import HostUserShares
 
 
@@ -33,13 +33,14 @@ def host_user_shares(
     # Collected here because what follows reads the pairs of spellings several times, a quarter of the counts.
     # As categories, spellings are numbers to joins and groups: with the cast, three quarters of the time.
     pairs = (
-        counts.group_by(host, user)
+        _by_day(counts, rules)
+        .group_by(host, user)
         .agg(
             pl.sum("events"),
             first_seen=pl.min("day"),
             last_seen=pl.max("day"),
             active_days=pl.len().cast(pl.Int64),  # a pair of spellings has one row a day
-            **({"recent": recent(rules, last).sum()} if rules.evidence_metric == "recency" else {}),
+            **summed(rules, last),
         )
         .with_columns(pl.col(pl.String).cast(pl.Categorical))
         .collect(engine="streaming")
@@ -50,7 +51,9 @@ def host_user_shares(
     user_names = users.unique("user", maintain_order=True)
     return (
         ranked(
-            _counted(counts, pairs, hosts, users).with_columns(weight=weight(rules)), by="host", then="user"
+            _counted(counts, pairs, hosts, users, rules).with_columns(weight=weight(rules)),
+            by="host",
+            then="user",
         )
         .with_columns(
             hostname=_named(host_names["hostname"], by="host"),
@@ -61,6 +64,15 @@ def host_user_shares(
         # Streaming returns chunks; of lists in one piece, writing Parquet copies all for each row group.
         .collect(engine="streaming")
     )
+
+
+def _by_day(counts: pl.LazyFrame, rules: Rules) -> pl.LazyFrame:
+    """One row for each day and pair of spellings, also where kinds of logon are told apart, `weighed`."""
+    weighed_counts = counts.with_columns(**weighed(rules))
+    # Without kinds the rows are such already, and to group them once more takes as long as all the rest.
+    if not counts.select(pl.col("document_logon_type").is_not_null().any()).collect().item():
+        return weighed_counts
+    return weighed_counts.group_by("day", "document_hostname", "document_username").agg(of_a_day(rules))
 
 
 def numbered_names(
@@ -121,11 +133,13 @@ def _named(names: pl.Series, *, by: str) -> pl.Expr:
 
 
 def _counted(
-    counts: pl.LazyFrame, pairs: pl.LazyFrame, hosts: pl.DataFrame, users: pl.DataFrame
+    counts: pl.LazyFrame, pairs: pl.LazyFrame, hosts: pl.DataFrame, users: pl.DataFrame, rules: Rules
 ) -> pl.LazyFrame:
     """Add the pairs of spellings up to pairs of names: host, user (numbers) and what is counted of them."""
     user = pl.col("document_username")
-    sums = [name for name in ("events", "recent") if name in pairs.collect_schema()]
+    columns = pairs.collect_schema()
+    sums = [name for name in ("events", "recent", "weighted") if name in columns]
+    days = [name for name in ("active_days", "weighted_days") if name in columns]
     numbered = (
         pairs.join(hosts.lazy().drop("hostname"), on="document_hostname")
         .join(users.lazy().drop("username"), on="document_username")
@@ -140,7 +154,7 @@ def _counted(
         *sums,
         "first_seen",
         "last_seen",
-        "active_days",
+        *days,
         username_spellings=pl.concat_list(user.cast(pl.String)),
     )
     several = numbered.filter(~alone).collect()
@@ -150,31 +164,38 @@ def _counted(
         several.lazy()
         .group_by("host", "user")
         .agg(pl.sum(*sums), pl.min("first_seen"), pl.max("last_seen"), username_spellings=user.unique())
-        .join(active_days(counts, several.lazy(), of=("host", "user")), on=("host", "user"))
+        .join(active_days(counts, several.lazy(), of=("host", "user"), rules=rules), on=("host", "user"))
         .with_columns(pl.col("username_spellings").list.eval(pl.element().cast(pl.String).sort()))
     )
     return pl.concat([rows, added.select(rows.collect_schema().names())])
 
 
-def active_days(counts: pl.LazyFrame, spellings: pl.LazyFrame, *, of: Sequence[str]) -> pl.LazyFrame:
+def active_days(
+    counts: pl.LazyFrame, spellings: pl.LazyFrame, *, of: Sequence[str], rules: Rules
+) -> pl.LazyFrame:
     """Count the days with a logon under any of several pairs of spellings.
 
     Args:
         counts: Rows of `logon_counts`.
         spellings: document_hostname, document_username, and the columns of `of`.
         of: Whose days are counted.
+        rules: The instance's rules.
 
     Returns:
-        The columns of `of`, and active_days.
+        The columns of `of`, and active_days; where days and kinds of logon count, weighted_days.
     """
     pair = ("document_hostname", "document_username")
-    return (
-        counts.select(*pair, "day")
+    by_kind = rules.evidence_metric == "days" and bool(rules.logon_type_weights)
+    logons = (
+        counts.select(*pair, "day", **({"greatest": weighed(rules)["greatest"]} if by_kind else {}))
         .with_columns(pl.col(*pair).cast(pl.Categorical))
         .join(spellings.select(*pair, *of).with_columns(pl.col(*pair).cast(pl.Categorical)), on=pair)
-        .group_by(of)
-        .agg(active_days=pl.col("day").n_unique().cast(pl.Int64))
     )
+    if not by_kind:
+        return logons.group_by(of).agg(active_days=pl.col("day").n_unique().cast(pl.Int64))
+    # Of a day with logons under two names, too, only the greatest weight counts.
+    days = logons.group_by(*of, "day").agg(pl.max("greatest"))
+    return days.group_by(of).agg(active_days=pl.len().cast(pl.Int64), weighted_days=pl.sum("greatest"))
 
 
 def ranked(users: pl.LazyFrame, *, by: str, then: str = "username") -> pl.LazyFrame:

@@ -35,7 +35,7 @@ _NOT_EMPTY = {"min_value": 1}
 _PROBLEM = "Why the asset cannot be read whole: field, type found there and setting; null: it can be."
 _EVENTS = "host_user_shares.events host_user_shares.total_events"
 _WEIGHTS = "host_user_shares.weight host_user_shares.total_weight"
-_COUNTED = "logon_counts.events logon_counts.day"
+_COUNTED = "logon_counts.events logon_counts.day logon_counts.document_logon_type"
 _OLDER = "null: made by a version before 0.3.0"
 _USER_FIELDS = (
     "inventory_users.user_value inventory_users.user_email inventory_users.directory_user_sam_account_name "
@@ -52,9 +52,12 @@ def _null_has_a_reason(*columns: str) -> Any:
 
 
 class LogonCounts(Table):
-    """How often a user logged on to a host on one day, both names spelled as the documents spell them."""
+    """How often a user logged on to a host on one day, both names spelled as the documents spell them.
 
-    __key__ = ("day", "document_hostname", "document_username")
+    Where `logon_type_field` is set, each kind of logon has a row of its own.
+    """
+
+    __key__ = ("day", "document_hostname", "document_username", "document_logon_type")
     __layout__ = Layout.BY_DAY
     __query__ = """\
 SELECT day, sum(events) AS events,
@@ -67,6 +70,12 @@ GROUP BY day ORDER BY day DESC LIMIT 30;"""
     document_hostname: pl.String = column("Host name as the documents spell it.")
     document_username: pl.String = column("User name as the documents spell it.")
     events: pl.Int64 = column("Logon events that day (documents).", ge=1)
+    document_logon_type: pl.String = column(
+        "Kind of logon as the documents have it in logon_type_field; null: they have none there, or the "
+        "setting is off.",
+        nullable=True,
+        since="0.3.0",
+    )
 
 
 class LogonDays(Table):
@@ -81,7 +90,9 @@ ORDER BY day DESC LIMIT 30;"""
     day: pl.Date = column("Calendar day in the instance's time zone.", unique=True)
     matching: pl.Int64 = column("Documents that match the query.", ge=0)
     counted: pl.Int64 = column(
-        "Events in logon_counts; a document with several users counts once for each.", ge=0
+        "Events in logon_counts; a document with several users, or several kinds of logon, counts once for "
+        "each.",
+        ge=0,
     )
     lacking_user: pl.Int64 = column("Matching documents without a user name.", ge=0)
     lacking_host: pl.Int64 = column("Matching documents without a host name.", ge=0)
@@ -199,7 +210,8 @@ WHERE rank = 1 ORDER BY share LIMIT 20;"""
         sources="logon_counts.day",
     )
     weight: pl.Int64 = column(
-        f"What the user's logons count for by rules.evidence_metric: by default events; {_OLDER}.",
+        f"What the user's logons count for by rules.evidence_metric and rules.logon_type_weights: by default "
+        f"events; {_OLDER}.",
         ge=1,
         nullable=True,
         since="0.3.0",
@@ -398,7 +410,7 @@ GROUP BY ALL ORDER BY hosts DESC;"""
         sources="inventory_hosts.hostnames host_user_shares.hostname_spellings",
     )
     weight: pl.Int64 = column(
-        f"What username's logons count for by evidence_metric; {_OLDER}.",
+        f"What username's logons count for by evidence_metric and rules.logon_type_weights; {_OLDER}.",
         ge=0,
         nullable=True,
         since="0.3.0",

@@ -126,7 +126,7 @@ def _store_days(tables: Tables, company: Company, *, fetched_at: datetime) -> No
             "fetched_at": fetched_at,
             "settings_fingerprint": extraction_fingerprint(_INSTANCE),
         }
-        rows = [(day, *names, events) for names, events in counts[day].items()]
+        rows = [(day, *names, events, None) for names, events in counts[day].items()]
         tables.write_day(
             pl.DataFrame([row], schema=polars_schema(LogonDays)),
             pl.DataFrame(rows, schema=polars_schema(LogonCounts), orient="row"),

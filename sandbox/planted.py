@@ -197,7 +197,7 @@ class _Draft:
             if (host, name) not in spelled:
                 plain = name.endswith("$") or self.rng.random() < 0.8
                 spelled[host, name] = name if plain else self.rng.choice(spellings(Account(name, "matched")))
-            rows.append((day, host, spelled[host, name], events))
+            rows.append((day, host, spelled[host, name], events, None))
         users = [_user_row(user) | {"listed_at": listed_at} for user in self.staff.users]
         hosts = [host | {"listed_at": listed_at} for host in self.hosts]
         return Planted(

@@ -9,7 +9,15 @@ import polars as pl
 
 from ownership.leaders import left_out, subjects_of
 from ownership.matching import candidates, username_matches
-from ownership.rules import Rules, exceeds_threshold, first_that_holds, recent, weight
+from ownership.rules import (
+    Rules,
+    exceeds_threshold,
+    first_that_holds,
+    of_a_day,
+    summed,
+    weighed,
+    weight,
+)
 from ownership.shares import numbered_names
 from ownership.windows import Window
 
@@ -26,7 +34,8 @@ class Evidence:
     """What was counted, by day, and what the inventory says about the hosts and users.
 
     Attributes:
-        days: day, subject, user, events; one row for each day, host and user with a logon.
+        days: day, subject, user, events; one row for each day, host and user with a logon. Where kinds of
+            logon have weights, also weighted and greatest (`ownership.rules.weighed`).
         subjects: subject, host_id, hostname, owner_ids, eligible (whether logons may name an owner of it).
         users: user, username, resolved_owner (null: no user asset, or several).
         rules: The rules under which they count.
@@ -57,7 +66,7 @@ def evidence_by_day(
     """
     columns = ("document_hostname", "document_username")
     spelled = (
-        counts.select(*columns, "day", "events")
+        counts.select(*columns, "day", "events", **weighed(rules))
         .with_columns(pl.col(*columns).cast(pl.Categorical))
         .collect(engine="streaming")
         .lazy()
@@ -67,7 +76,7 @@ def evidence_by_day(
         spelled.join(host_numbers.lazy().select("document_hostname", "host"), on="document_hostname")
         .join(user_numbers.lazy().select("document_username", "user"), on="document_username")
         .group_by("day", "host", "user")
-        .agg(pl.sum("events"))
+        .agg(of_a_day(rules))
         .collect(engine="streaming")
         .lazy()
     )
@@ -84,7 +93,7 @@ def evidence_by_day(
     days = (
         by_name.join(names.join(hostnames, on="hostname").select("subject", "host"), on="host")
         .group_by("day", "subject", "user")
-        .agg(pl.sum("events"))
+        .agg(of_a_day(rules))
         .collect(engine="streaming")
     )
     matches = username_matches(user_numbers, users, user_value_field=user_value_field)
@@ -124,7 +133,7 @@ def user_totals(evidence: Evidence, window: Window) -> pl.DataFrame:
         .agg(
             pl.sum("events"),
             active_days=pl.len().cast(pl.Int64),
-            **({"recent": recent(rules, window.last).sum()} if rules.evidence_metric == "recency" else {}),
+            **summed(rules, window.last),
         )
         .with_columns(weight=weight(rules))
         .collect(engine="streaming")

@@ -35,6 +35,7 @@ SMALLEST_PAGE = 100
 DAYS_AT_ONCE = 2
 DAYS_PER_SURVEY = 1_000
 MOST_SENDERS = 20
+MOST_KINDS = 1_000
 HOSTS_PER_SENDER = 10
 
 Name = str | int | float | bool  # a host or a user; a field may also hold numbers
@@ -57,6 +58,7 @@ class _Carried(_Count):
 class _Pair(_Part):
     hostname: Name
     username: Name
+    logon_type: Name | msgspec.UnsetType | None = msgspec.UNSET  # only where it is asked for; None: no value
 
 
 class _PairBucket(_Part):
@@ -84,6 +86,10 @@ class _NameBucket(_Count):
 
 class _Names(_Part):
     buckets: list[_NameBucket]
+
+
+class _Kinds(_Part):
+    names: _Names
 
 
 class _Survey(_Part):
@@ -254,11 +260,34 @@ class SearchClient:
         )
         return result.hits.total.value, rows
 
+    def logon_types(self, first: date, last: date) -> tuple[int, dict[str, int]]:
+        """Count the documents from `first` to `last` that tell their kind of logon, and those of each kind.
+
+        Raises what `logons` raises.
+
+        Returns:
+            The number of documents; and of each of the `MOST_KINDS` most frequent kinds.
+        """
+        field = self._instance.logon_type_field
+        kinds = {"names": {"terms": {"field": field, "size": MOST_KINDS}}}
+        filters = [self._between(first, last), {"exists": {"field": field}}]
+        result = self._search(filters, kinds, _Found[_Kinds], count_documents=True)
+        buckets = result.aggregations.names.buckets if result.aggregations else []
+        names = _texts(bucket.key for bucket in buckets)
+        return result.hits.total.value, dict(
+            zip(names, (bucket.doc_count for bucket in buckets), strict=True)
+        )
+
     def _fields(self) -> dict[str, str]:
         return {"hostname": self._instance.hostname_field, "username": self._instance.user_field}
 
     def _sources(self) -> list[dict[str, Any]]:
-        return [{name: {"terms": {"field": field}}} for name, field in self._fields().items()]
+        sources: list[dict[str, Any]] = [
+            {name: {"terms": {"field": field}}} for name, field in self._fields().items()
+        ]
+        if field := self._instance.logon_type_field:
+            sources.append({"logon_type": {"terms": {"field": field, "missing_bucket": True}}})
+        return sources
 
     def _carried(self) -> dict[str, Any]:
         """Aggregations that count the documents with a host and those with a user; `_totals` reads them."""
@@ -293,8 +322,11 @@ class SearchClient:
     def _day(self, day: date) -> DayOfLogons:
         fetched_at = datetime.now(UTC)
         pages = list(self._pages(day))
-        rows = pl.concat([_counts(page.aggregations.pairs.buckets) for page in pages if page.aggregations])
-        if rows.select("document_hostname", "document_username").is_duplicated().any():
+        by_kind = self._instance.logon_type_field is not None
+        rows = pl.concat(
+            _counts(page.aggregations.pairs.buckets, by_kind=by_kind) for page in pages if page.aggregations
+        )
+        if rows.drop("events").is_duplicated().any():
             raise self._pages_repeat(day)
         return DayOfLogons(day, fetched_at, *_totals(pages[0]), counts=rows)
 
@@ -438,9 +470,10 @@ class SearchClient:
             fields = {
                 "hostname_field": self._instance.hostname_field,
                 "user_field": self._instance.user_field,
+                "logon_type_field": self._instance.logon_type_field,
             }
             for setting, field in fields.items():
-                if f"[{field}]" in reason:
+                if field and f"[{field}]" in reason:
                     raise ConfigurationError(
                         f"{setting}: {field!r} is a text field{in_index}, which cannot be aggregated; name "
                         f"its keyword field, often {field + '.keyword'!r}; where other indexes have it as "
@@ -522,7 +555,7 @@ def _not_blank(field: str) -> dict[str, Any]:
 
 
 def _empty_day(day: date, looked_at: datetime) -> DayOfLogons:
-    return DayOfLogons(day, looked_at, 0, 0, 0, _counts([]))
+    return DayOfLogons(day, looked_at, 0, 0, 0, _counts([], by_kind=False))
 
 
 def _totals(result: _Found[Any]) -> tuple[int, int, int]:
@@ -536,20 +569,22 @@ def _totals(result: _Found[Any]) -> tuple[int, int, int]:
     return matching, matching - with_user, matching - with_host
 
 
-def _counts(buckets: Sequence[_PairBucket]) -> pl.DataFrame:
-    """Turn buckets into rows: document_hostname, document_username, events."""
-    rows = pl.DataFrame(
-        {
-            "document_hostname": _texts(bucket.key.hostname for bucket in buckets),
-            "document_username": _texts(bucket.key.username for bucket in buckets),
-            "events": pl.Series([bucket.doc_count for bucket in buckets], dtype=pl.Int64),
-        }
-    )
+def _counts(buckets: Sequence[_PairBucket], *, by_kind: bool) -> pl.DataFrame:
+    """Turn buckets into rows: document_hostname, document_username, events; by kind document_logon_type."""
+    columns = {
+        "document_hostname": _texts(bucket.key.hostname for bucket in buckets),
+        "document_username": _texts(bucket.key.username for bucket in buckets),
+        "events": pl.Series([bucket.doc_count for bucket in buckets], dtype=pl.Int64),
+    }
+    if by_kind:
+        kinds = (bucket.key.logon_type for bucket in buckets)
+        columns["document_logon_type"] = _texts(None if kind is msgspec.UNSET else kind for kind in kinds)
+    rows = pl.DataFrame(columns)
     lacking = pl.col("document_hostname", "document_username").is_in(["", "-"])
     return rows.filter(~pl.any_horizontal(lacking))
 
 
-def _texts(names: Iterable[Name]) -> pl.Series:
+def _texts(names: Iterable[Name | None]) -> pl.Series:
     return pl.Series(list(names), dtype=pl.String, strict=False)
 
 

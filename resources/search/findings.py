@@ -15,6 +15,8 @@ from ownership.windows import Window, days_of
 from resources.findings import Finding, attempt, not_tried, reached
 from resources.settings import Instance
 
+MOST_KINDS_SHOWN = 10
+
 
 class Searched(Protocol):
     """What is asked of the client whose service is tried."""
@@ -23,11 +25,13 @@ class Searched(Protocol):
     def documents(self, first: date, last: date) -> int: ...  # noqa: D102
     def undated(self) -> int: ...  # noqa: D102
     def senders(self, day: date) -> tuple[int, pl.DataFrame]: ...  # noqa: D102
+    def logon_types(self, first: date, last: date) -> tuple[int, dict[str, int]]: ...  # noqa: D102
 
 
 def search_findings(instance: Instance, search: Searched, window: Window) -> Iterator[Finding]:
     """Try connection, log-in, query and fields over the look-back window."""
     fields = {"user_field": instance.user_field, "hostname_field": instance.hostname_field}
+    tried = [*fields, *(["logon_type_field"] if instance.logon_type_field else [])]
     path = f"/{quote(instance.index, safe='*,-')}/_search"
     if not (
         yield from reached(
@@ -40,17 +44,17 @@ def search_findings(instance: Instance, search: Searched, window: Window) -> Ite
             ca_file=instance.ca_file,
         )
     ):
-        yield from not_tried("the service was not reached", "search", *fields)
+        yield from not_tried("the service was not reached", "search", *tried)
         return
     totals = yield from attempt("search", lambda: search.totals(window.first, window.last))
     if totals is None:
-        yield from not_tried("the search failed", *fields)
+        yield from not_tried("the search failed", *tried)
         return
     yield Finding("ok", "search", f"{instance.username} may search {instance.index}")
     matching, *lacking = totals
     if not matching:
         yield from _nothing_matches(instance, search, window)
-        yield from not_tried("there is no logon event to look at", *fields)
+        yield from not_tried("there is no logon event to look at", *tried)
         return
     yield Finding("ok", "query", f"matches {matching:,} logon events from {window.first} to {window.last}")
     for (setting, field), without in zip(fields.items(), lacking, strict=True):
@@ -62,8 +66,32 @@ def search_findings(instance: Instance, search: Searched, window: Window) -> Ite
             many = 100 * without > LACKING_LIMIT_PERCENT * matching
             others = ", the others are not counted" if without else ""
             yield Finding("warning" if many else "ok", setting, text + others)
+    if instance.logon_type_field:
+        yield from _kinds_of_logon(instance, search, window, matching)
     if instance.hostname_field == "agent.name" and lacking[1] < matching:
         yield from _collectors(instance, search, window)
+
+
+def _kinds_of_logon(instance: Instance, search: Searched, window: Window, matching: int) -> Iterator[Finding]:
+    """Tell which kinds of logon there are, and weights of kinds that none of the events has."""
+    field = instance.logon_type_field
+    found = yield from attempt("logon_type_field", lambda: search.logon_types(window.first, window.last))
+    if found is None:
+        return
+    carried, kinds = found
+    if not carried:
+        text = f"none of the logon events carries {field}; name the field that holds it in your documents"
+        yield Finding("wrong", "logon_type_field", text)
+        return
+    most = ", ".join(f"{kind} ({events:,})" for kind, events in [*kinds.items()][:MOST_KINDS_SHOWN])
+    others = ", the others count 1" if carried < matching else ""
+    text = f"{field} is in {carried:,} of {matching:,} logon events{others}; most frequent: {most}"
+    yield Finding("ok", "logon_type_field", text)
+    if unknown := [kind for kind in instance.rules.logon_type_weights if kind not in kinds]:
+        text = (
+            f"no logon event has {' or '.join(unknown)} in {field}; write the values as the events have them"
+        )
+        yield Finding("warning", "rules.logon_type_weights", text)
 
 
 def _collectors(instance: Instance, search: Searched, window: Window) -> Iterator[Finding]:

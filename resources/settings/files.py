@@ -44,6 +44,12 @@ def load_instance(path: Path) -> Instance:
         )
     if clashing := _clashing_fields(instance):
         raise ConfigurationError(f"{path}: {clashing}")
+    if instance.rules.logon_type_weights and instance.logon_type_field is None:
+        raise ConfigurationError(
+            f"{path}: rules.logon_type_weights: needs logon_type_field, which is not set; name there the "
+            "document field that holds the kind of logon, such as winlog.event_data.LogonType, or take the "
+            "weights out"
+        )
     if not is_slug(instance.slug):
         raise ConfigurationError(
             f"{path}: name: {instance.name!r} gives no usable identifier; use letters or digits, and no word "

@@ -102,6 +102,8 @@ def _id_text(value: object) -> object:
 Url = Annotated[str, AfterValidator(_service_url)]
 FieldName = Annotated[str, Field(min_length=1)]
 Text = Annotated[str, Field(min_length=1)]
+LogonType = Annotated[Text, BeforeValidator(_id_text)]
+Weight = Annotated[int, Field(ge=1, le=1000, strict=True)]
 ApiPath = Annotated[str, Field(pattern="^/[^/]")]
 """A path below the base URL; anything else could lead to another service."""
 
@@ -241,6 +243,10 @@ class RuleSettings(Section):
     half_life_days: int = Field(
         Rules.half_life_days, ge=1, le=3660, description="age that halves an event's weight by `recency`"
     )
+    logon_type_weights: dict[LogonType, Weight] = Field(
+        {},
+        description="what a logon counts for (1 to 1000) by its value in `logon_type_field`; others count 1",
+    )
     skip_account_kinds: tuple[AccountKind, ...] = Field(
         Rules.skip_account_kinds, description="kinds of accounts whose logons do not count"
     )
@@ -298,6 +304,10 @@ class Instance(Section):
     user_field: FieldName = Field("user.name", description="document field holding the username")
     hostname_field: FieldName = Field("agent.name", description="document field holding the hostname")
     time_field: FieldName = Field("@timestamp", description="document field holding the time of the event")
+    logon_type_field: FieldName | None = Field(
+        None,
+        description="document field holding the kind of logon, for `rules.logon_type_weights`; null = off",
+    )
     platform_hostname_field: FieldName = Field(
         "search_agent_name", description="asset field matched against the document hostname"
     )

@@ -26,6 +26,7 @@ query: event.code:4624 AND winlog.event_data.LogonType:(2 OR 10 OR 11)
 user_field: winlog.event_data.TargetUserName
 hostname_field: host.name
 time_field: event.created
+logon_type_field: winlog.event_data.LogonType
 platform_hostname_field: hostname
 platform_user_field: owner
 platform_user_value_field: login_name
@@ -67,6 +68,7 @@ rules:
   min_active_days: 3
   evidence_metric: recency
   half_life_days: 30
+  logon_type_weights: {2: 10, 7: 5, 11: 10}
   skip_account_kinds: [service, computer]
   skip_host_kinds: [kiosk, server]
 writes:

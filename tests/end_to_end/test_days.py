@@ -19,7 +19,7 @@ def stored_days(stand):
 
 def counts(stand):
     rows = pl.read_parquet(stand.tables.folder / "logon_counts" / "*.parquet").rows()
-    return {(day, host, user): events for day, host, user, events in rows}
+    return {(day, host, user): events for day, host, user, events, _ in rows}
 
 
 @pytest.fixture

@@ -32,10 +32,12 @@ def table(model: type[Table], *rows: dict[str, Any]) -> pl.DataFrame:
 
 
 def counts(
-    *rows: tuple[str | None, str | None, int] | tuple[str | None, str | None, int, date],
+    *rows: tuple[str | None, str | None, int]
+    | tuple[str | None, str | None, int, date]
+    | tuple[str | None, str | None, int, date, str | None],
 ) -> pl.LazyFrame:
-    """Rows of logon_counts: `counts(("ws1", "alice", 6), ("ws1", "bob", 4, DAY))`."""
-    names = ("document_hostname", "document_username", "events", "day")
+    """Rows of logon_counts: `counts(("pc", "ann", 6), ("pc", "bob", 4, DAY), ("pc", "bob", 1, DAY, "2"))`."""
+    names = ("document_hostname", "document_username", "events", "day", "document_logon_type")
     return table(LogonCounts, *({"day": DAY} | dict(zip(names, row, strict=False)) for row in rows)).lazy()
 
 

@@ -298,7 +298,8 @@ def logon_counts(company):
         for name in values(document.get("user", {}).get("name"))
     )
     return frame(
-        LogonCounts, [(*key, events) for key, events in counts.items() if not {None, "", "-"} & set(key)]
+        LogonCounts,
+        [(*key, events, None) for key, events in counts.items() if not {None, "", "-"} & set(key)],
     )
 
 

@@ -119,7 +119,8 @@ def test_hosts_that_are_left_out_are_not_compared():
 
 names = st.sampled_from(["ann", "CORP\\Ann", "bob", "kim", "svc_x", "zoe", "-"])
 machines = st.sampled_from(["ws1", "WS1", "ws2", "old", "ws3.corp.example", "ws3", "kiosk-1", "alone"])
-logon = st.tuples(machines, names, st.integers(1, 9), st.integers(0, 29))
+types = st.sampled_from(["2", "3", "10", None])
+logon = st.tuples(machines, names, st.integers(1, 9), st.integers(0, 29), types)
 ASSETS = hosts(
     host("h1", "ws1"),
     host("h2", "ws2", "old", owners=("u1",)),
@@ -132,16 +133,26 @@ ASSETS = hosts(
 
 @examples(20)
 @given(
-    logons=st.lists(logon, max_size=25, unique_by=lambda row: (row[0], row[1], row[3])),
+    logons=st.lists(logon, max_size=25, unique_by=lambda row: (row[0], row[1], *row[3:])),
     threshold=st.sampled_from([50, 60, 75]),
     least=st.sampled_from([1, 3, 10]),
     least_days=st.sampled_from([1, 3]),
     short=st.booleans(),
+    metric=st.sampled_from(["events", "days", "recency"]),
+    weights=st.sampled_from([{}, {"2": 7, "10": 3}]),
 )
-def test_each_line_counts_what_a_run_with_these_settings_decides(logons, threshold, least, least_days, short):
-    logons = counts(*((name, user, n, WINDOW.first + timedelta(days=day)) for name, user, n, day in logons))
+def test_each_line_counts_what_a_run_with_these_settings_decides(
+    logons, threshold, least, least_days, short, metric, weights
+):
+    logons = counts(
+        *((name, user, n, WINDOW.first + timedelta(days=day), kind) for name, user, n, day, kind in logons)
+    )
     rules = Rules(
-        hostname_match="short" if short else "exact", exclude_users=("svc_*",), exclude_hosts=("kiosk-*",)
+        hostname_match="short" if short else "exact",
+        exclude_users=("svc_*",),
+        exclude_hosts=("kiosk-*",),
+        evidence_metric=metric,
+        logon_type_weights=weights,
     )
     lines = threshold_backtest(
         evidence_of(logons, ASSETS, rules),

@@ -1,0 +1,121 @@
+"""Logons of one kind count for more than those of another (rules 1.7), and exact counts stay beside them."""
+
+from collections import Counter, defaultdict
+from datetime import timedelta
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ownership.rules import Rules
+from tests import examples
+from tests.ownership.builders import PEOPLE, WINDOW, counts, decide, host, hosts
+
+LAST, BEFORE = WINDOW.last, WINDOW.last - timedelta(days=14)
+INTERACTIVE, NETWORK = "2", "3"
+WEIGHTS = {INTERACTIVE: 10}
+ONE_HOST = hosts(host("h1", "ws1"))
+LOGONS = counts(
+    ("ws1", "ann", 3, LAST, INTERACTIVE),
+    ("ws1", "ann", 2, LAST, NETWORK),
+    ("ws1", "ann", 1, BEFORE, NETWORK),
+    ("ws1", "bob", 12, LAST, NETWORK),
+    ("ws1", "bob", 2, BEFORE, None),
+)
+
+
+def decided(logons=LOGONS, assets=ONE_HOST, **rules):
+    (row,) = decide(logons, PEOPLE, assets, Rules(**rules)).to_dicts()
+    return row
+
+
+@pytest.mark.parametrize(
+    ("metric", "ann", "bob"),
+    [
+        ("events", 3 * 10 + 2 + 1, 12 + 2),
+        ("days", 10 + 1, 1 + 1),
+        ("recency", (3 * 10 + 2) * 1000 + 500, 12 * 1000 + 2 * 500),
+    ],
+)
+def test_weights_change_what_counts_and_no_exact_count(metric, ann, bob):
+    row = decided(evidence_metric=metric, logon_type_weights=WEIGHTS)
+    assert (row["username"], row["evidence"]) == ("ann", "majority")
+    assert (row["weight"], row["runner_up_weight"], row["total_weight"]) == (ann, bob, ann + bob)
+    assert (row["events"], row["total_events"], row["active_days"]) == (6, 20, 2)
+    assert row["share"] == ann / (ann + bob)
+
+
+def test_without_weights_each_logon_counts_one():
+    row = decided()
+    assert (row["username"], row["weight"], row["total_weight"]) == ("bob", 14, 20)
+    assert row["active_days"] == 2
+
+
+def test_min_events_and_min_active_days_compare_exact_counts():
+    logons = counts(("ws1", "ann", 3, LAST, INTERACTIVE), ("ws1", "ann", 1, LAST, NETWORK))
+    for too_few in ({"min_events": 5}, {"min_active_days": 2}):
+        row = decided(logons, logon_type_weights=WEIGHTS, **too_few)
+        assert (row["evidence"], row["weight"]) == ("too_few_events", 31)
+
+
+@pytest.mark.parametrize("names", [("ws1", "WS1"), ("old", "new")], ids=["two spellings", "two names"])
+def test_a_day_counts_once_with_its_greatest_weight_under_all_names(names):
+    one, other = names
+    logons = counts(
+        (one, "ann", 1, LAST, INTERACTIVE), (other, "ann", 4, LAST, NETWORK), (one, "bob", 1, LAST, NETWORK)
+    )
+    assets = hosts(host("h1", *dict.fromkeys(name.lower() for name in names)))
+    row = decided(logons, assets, evidence_metric="days", logon_type_weights=WEIGHTS)
+    assert (row["username"], row["weight"], row["active_days"], row["total_weight"]) == ("ann", 10, 1, 11)
+
+
+def test_what_is_lacking_is_told_in_logons_without_a_weight():
+    row = decided(logon_type_weights=WEIGHTS, share_threshold_percent=75)
+    lacking = row["events_needed"]
+    for further, evidence in ((lacking - 1, "no_majority"), (lacking, "majority")):
+        more = counts(("ws1", "ann", further, LAST, "other"))
+        row = decided(pl.concat([LOGONS, more]), logon_type_weights=WEIGHTS, share_threshold_percent=75)
+        assert (row["username"], row["evidence"]) == ("ann", evidence)
+
+
+machines = st.sampled_from(["ws1", "WS1", "ws2", "old"])
+names = st.sampled_from(["ann", "CORP\\Ann", "bob", "kim"])
+kinds = st.sampled_from([INTERACTIVE, NETWORK, "10", None])
+logon = st.tuples(machines, names, st.integers(1, 9), st.integers(0, 4), kinds)
+typed = st.lists(logon, max_size=15, unique_by=lambda row: row[:2] + row[3:]).map(
+    lambda rows: [(pc, who, n, LAST - timedelta(days=7 * age), kind) for pc, who, n, age, kind in rows]
+)
+ASSETS = hosts(host("h1", "ws1"), host("h2", "ws2", "old", owners=("u1",)))
+metrics = st.sampled_from(["events", "days", "recency"])
+
+
+@examples(25)
+@given(rows=typed, metric=metrics)
+def test_to_tell_kinds_apart_changes_no_decision(rows, metric):
+    together = Counter()
+    for pc, who, n, day, _ in rows:
+        together[pc, who, day] += n
+    plain = counts(*((pc, who, n, day) for (pc, who, day), n in together.items()))
+    rules = Rules(evidence_metric=metric)
+    assert decide(counts(*rows), PEOPLE, ASSETS, rules).equals(decide(plain, PEOPLE, ASSETS, rules))
+
+
+@examples(25)
+@given(rows=typed, metric=metrics, weights=st.sampled_from([WEIGHTS, {INTERACTIVE: 3, "10": 7}]))
+def test_weights_are_those_that_a_few_loops_find(rows, metric, weights):
+    subject = {"ws1": "h1", "ws2": "h2", "old": "h2"}
+    found, greatest = defaultdict(Counter), defaultdict(Counter)
+    for pc, who, n, day, kind in rows:
+        key, of_one = (subject[pc.lower()], who.lower().removeprefix("corp\\")), weights.get(kind, 1)
+        found[key][day] += n * of_one
+        greatest[key][day] = max(greatest[key][day], of_one)
+    total = Counter()
+    for (host_id, _), days in (greatest if metric == "days" else found).items():
+        for day, number in days.items():
+            age = (LAST - day).days
+            total[host_id] += number * round(1000 * 0.5 ** (age / 14)) if metric == "recency" else number
+    rules = Rules(evidence_metric=metric, logon_type_weights=weights)
+    decisions = decide(counts(*rows), PEOPLE, ASSETS, rules)
+    expected = {host_id: total[host_id] for host_id in ("h1", "h2")}
+    assert dict(decisions.select("host_id", "total_weight").iter_rows()) == expected
