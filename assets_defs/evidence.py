@@ -119,7 +119,11 @@ def _fetch(
     if not of_other_settings.is_empty():
         # Counts that may never be had again are not given up for a field that nothing carries.
         _require_fields(run.instance, wanted[0], wanted[-1], *run.search().totals(wanted[0], wanted[-1]))
-    held_events = set(stored.filter(pl.col("matching") > 0, settings_fingerprint=settings)["day"])
+    # Counts that do not tell kinds of logon apart are as exact, and all that is left of a deleted index.
+    alike = [settings, extraction_fingerprint(run.instance, by_kind=False)]
+    held_events = set(
+        stored.filter(pl.col("matching") > 0, pl.col("settings_fingerprint").is_in(alike))["day"]
+    )
     torn = torn_days(stored, _stored_events(run.tables, wanted, run_id=run.run_id)) & held_events
     if wanted and not held_events:
         _require_time_field(run)
@@ -133,7 +137,9 @@ def _fetch(
             continue
         if not fetched.matching and fetched.day in held_events:
             emptied.append(fetched.day.isoformat())
-            row = stored.filter(day=fetched.day).with_columns(fetched_at=pl.lit(fetched.fetched_at))
+            row = stored.filter(day=fetched.day).with_columns(
+                fetched_at=pl.lit(fetched.fetched_at), settings_fingerprint=pl.lit(settings)
+            )
             counts = run.tables.logon_counts([fetched.day], run_id=run.run_id).collect()
         else:
             row, counts = day_tables(fetched, settings)

@@ -485,9 +485,10 @@ class SearchClient:
         if not kinds:
             raise self._not_a_search_service(answer)
         if answer.status == 400:
+            kinds_too = ", and logon_type_field" if self._instance.logon_type_field else ""
             raise ConfigurationError(
                 f"The search is refused by {where}{in_index}; check index, query, time_field, hostname_field "
-                f"and user_field ({reason})"
+                f"and user_field{kinds_too} ({reason})"
             )
         raise ProtocolError(f"HTTP status {answer.status} for {path} from {where}: {reason}")
 

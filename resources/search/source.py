@@ -37,8 +37,13 @@ class DayOfLogons:
     counts: pl.DataFrame
 
 
-def extraction_fingerprint(instance: Instance) -> str:
-    """Changes exactly when the same day could be counted differently (rules 4.3)."""
+def extraction_fingerprint(instance: Instance, *, by_kind: bool = True) -> str:
+    """Changes exactly when the same day could be counted differently (rules 4.3).
+
+    Args:
+        instance: Its settings.
+        by_kind: Whether kinds of logon are told apart, where the instance names their field.
+    """
     settings = (
         instance.url,
         instance.index,
@@ -48,7 +53,7 @@ def extraction_fingerprint(instance: Instance) -> str:
         instance.time_field,
         instance.scan.timezone,
         # Days that were fetched before there was this setting stay good where it is off.
-        *([instance.logon_type_field] if instance.logon_type_field else []),
+        *([instance.logon_type_field] if instance.logon_type_field and by_kind else []),
     )
     return hashlib.sha256(json.dumps(settings).encode()).hexdigest()[:16]
 

@@ -127,6 +127,21 @@ def test_settled_days_are_asked_for_again_only_on_request(fetch, tables):
     assert stored(tables) == {**dict.fromkeys(DAYS, 1), DAYS[1]: 7}
 
 
+def test_days_are_fetched_anew_with_kinds_of_logon_and_keep_their_counts_where_the_index_is_gone(
+    fetch, tables
+):
+    search = Search({day: events(3) for day in DAYS})
+    assert fetch(search).success
+    search.asked, search.events = [], {day: events(4) for day in DAYS[2:]}
+    by_kind = {"logon_type_field": "winlog.logon.type"}
+    assert fetch(search, **by_kind).success
+    assert search.asked == DAYS
+    assert stored(tables) == {**dict.fromkeys(DAYS[:2], 3), **dict.fromkeys(DAYS[2:], 4)}
+    search.asked = []
+    assert fetch(search, **by_kind).success
+    assert search.asked == []
+
+
 def tear(tables, day, how):
     file = tables.folder / "logon_counts" / f"{day}.parquet"
     if how == "missing":

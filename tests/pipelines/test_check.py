@@ -54,7 +54,8 @@ def search_service(engine):
     }
     agent, user = {"agent": {"name": "PC-1"}}, {"user": {"name": "ann"}}
     log_off = {**event, "event": {"code": "4634", "outcome": "success"}}
-    whole = [event | agent | user] * 18
+    network, unlock = ({"winlog": {"event_data": {"LogonType": number}}} for number in ("3", "7"))
+    whole = [event | agent | user | network] * 15 + [event | agent | user | unlock] * 3
     engine.load("logs-check", MAPPING, [*whole, event | agent, event | user, log_off])
     hosts = [{"host": {"name": f"PC-{number}"}} for number in range(4)]
     engine.load("logs-check-lacking", MAPPING, [event | agent | user] * 8 + [event | agent] * 2)
@@ -203,6 +204,7 @@ NOWHERE = f"127.0.0.1:{closed_port()}"
     ("user field", {"user_field": "user.nick"}, "user_field", "none of the logon events carries user.nick"),
     ("host field", {"hostname_field": "host.nick"}, "hostname_field", "none of", "carries host.nick"),
     ("time", {"time_field": "event.created"}, "time_field", "none of the", "carries event.created; name"),
+    ("kind", {"logon_type_field": "winlog.kind"}, "logon_type_field", "none of", "carries winlog.kind; name"),
 )
 def test_a_fault_of_the_search_is_told_and_the_inventory_tried_all_the_same(checked, done, what, words):
     status, printed = checked(done)
@@ -210,6 +212,19 @@ def test_a_fault_of_the_search_is_told_and_the_inventory_tried_all_the_same(chec
     assert told(printed, "wrong", what, words), printed
     assert "1 to fix, no warnings." in printed
     assert "ok log-in: admin@corp.example is signed in" in printed
+
+
+def test_kinds_of_logon_are_told_and_weights_of_none_of_them_warned_of(checked):
+    weights = {"rules.logon_type_weights": {7: 10, "Interactive": 5}}
+    status, printed = checked({"logon_type_field": "winlog.event_data.LogonType", **weights})
+    assert status == 0
+    text = findings(printed)["ok", "logon_type_field"]
+    assert "winlog.event_data.LogonType is in 18 of 20 logon events, the others count 1" in text
+    assert "most frequent: 3 (15), 7 (3)" in text
+    unknown = findings(printed)["warning", "rules.logon_type_weights"]
+    assert "no logon event has Interactive in winlog.event_data.LogonType; write the values as" in unknown
+    _, printed = checked({"logon_type_field": "winlog.event_data.LogonType", "username": "nobody"})
+    assert "not tried logon_type_field: " in printed
 
 
 def contract(**changes):

@@ -176,6 +176,41 @@ def test_a_document_with_several_users_counts_once_for_each(engine, client, inde
     assert rows(day) == [("FS", "ann", 1), ("PC", "ann", 3), ("PC", "bob", 1)]
 
 
+def kind(value, host="PC", user="ann"):
+    """A logon event of a kind; None leaves the field out."""
+    return event(host, user) | ({} if value is None else {"winlog": {"logon": {"type": value}}})
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 100])
+def test_kinds_of_logon_are_counted_apart_and_documents_without_one_too(
+    engine, client, index, monkeypatch, size
+):
+    monkeypatch.setattr(search, "LARGEST_PAGE", size)  # the kind, or none, is where a next page begins
+    documents = [kind("Interactive")] * 3 + [kind("Network"), kind(None), kind(None), kind("Unlock", "FS")]
+    documents += [kind(["Interactive", "Unlock"]), kind(None, "FS", ["ann", "bob"]), kind("", "FS")]
+    engine.load(index, MAPPING, documents)
+    with client(logon_type_field="winlog.logon.type") as logons:
+        (day,) = logons.logons([DAY])
+        kinds = logons.logon_types(DAY, DAY)
+    found = {(*names, kind): events for *names, events, kind in day.counts.iter_rows()}
+    assert found == {
+        ("FS", "ann", ""): 1, ("FS", "ann", "Unlock"): 1, ("FS", "ann", None): 1, ("FS", "bob", None): 1,
+        ("PC", "ann", "Interactive"): 4, ("PC", "ann", "Network"): 1, ("PC", "ann", "Unlock"): 1,
+        ("PC", "ann", None): 2,
+    }  # fmt: skip
+    assert (day.matching, day.lacking_user, day.lacking_host, day.counts.height) == (10, 0, 0, len(found))
+    assert kinds == (7, {"Interactive": 4, "Unlock": 2, "": 1, "Network": 1})
+
+
+def test_a_kind_that_no_document_tells_leaves_the_counts_as_they_are(engine, client, index):
+    engine.load(index, MAPPING, [event("PC", "ann")] * 2)
+    for field in ("nowhere", "winlog.logon.type", "winlog"):
+        with client(logon_type_field=field) as logons:
+            (day,) = logons.logons([DAY])
+            assert logons.logon_types(DAY, DAY) == (0, {})
+        assert day.counts.rows() == [("PC", "ann", 2, None)]
+
+
 def test_odd_names_come_back_as_they_are(engine, client, index, monkeypatch):
     monkeypatch.setattr(search, "LARGEST_PAGE", 4)  # odd names are where a next page begins, too
     odd = [
@@ -450,6 +485,7 @@ def test_a_named_index_that_does_not_exist_is_named(client, index):
         ("user_field", "user.name.text"),
         ("user_field", "user.name.match_only_text"),
         ("hostname_field", "agent.name.text"),
+        ("logon_type_field", "agent.name.text"),
     ],
 )
 def test_a_text_field_is_named_with_its_remedy(plain, client, setting, field):
@@ -467,7 +503,9 @@ def test_a_field_that_is_text_in_one_index_only_is_named(engine, client, index):
         list(logons.logons([DAY]))
 
 
-@pytest.mark.parametrize("change", [{"time_field": "user.name"}, {"user_field": "place"}])
+@pytest.mark.parametrize(
+    "change", [{"time_field": "user.name"}, {"user_field": "place"}, {"logon_type_field": "place"}]
+)
 def test_a_field_of_an_unusable_type_is_a_setting_to_mend(plain, client, change):
     with (
         client(index=plain, **change) as logons,

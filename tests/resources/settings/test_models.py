@@ -33,6 +33,7 @@ DEFAULTS = {
     "user_field": "user.name",
     "hostname_field": "agent.name",
     "time_field": "@timestamp",
+    "logon_type_field": None,
     "platform_hostname_field": "search_agent_name",
     "platform_user_field": "asset_owner",
     "platform_user_value_field": "user_email",
@@ -71,6 +72,7 @@ DEFAULTS = {
     "rules.min_active_days": 1,
     "rules.evidence_metric": "events",
     "rules.half_life_days": 14,
+    "rules.logon_type_weights": {},
     "rules.skip_account_kinds": (),
     "rules.skip_host_kinds": (),
     "writes.dry_run": False,
@@ -186,6 +188,14 @@ def test_what_the_file_says_is_kept(write):
     assert settings.url == "https://search.example/prefix"
 
 
+def test_kinds_of_logon_may_be_numbers_or_words(write):
+    weights = {2: 10, "Unlock": 5}
+    settings = load_instance(
+        write(logon_type_field="winlog.logon.type", **{"rules.logon_type_weights": weights})
+    )
+    assert settings.rules.as_rules() == Rules(logon_type_weights={"2": 10, "Unlock": 5})
+
+
 # Wrong keys and values
 
 
@@ -258,6 +268,19 @@ def test_a_wrong_value_is_told_with_key_value_and_remedy(write, key, wrong, says
     place, _, rest = message.partition(": ")
     assert place.rstrip(".012") == key  # an item of a list is named by its number
     assert rest.startswith(says)
+
+
+@pytest.mark.parametrize("weight", [0, 1001, 2.5, "many", None])
+def test_a_weight_is_a_whole_number_from_1_to_1000(write, weight):
+    changes = {"logon_type_field": "winlog.logon.type", "rules.logon_type_weights": {"Interactive": weight}}
+    assert complaint(write(**changes)).startswith("rules.logon_type_weights.Interactive: ")
+
+
+def test_weights_without_the_field_that_they_need_name_both_settings(write):
+    said = complaint(write(**{"rules.logon_type_weights": {2: 10}}))
+    assert said.startswith(
+        "rules.logon_type_weights: needs logon_type_field, which is not set; name there the"
+    )
 
 
 def test_all_that_is_wrong_is_told_at_once(write):
@@ -620,6 +643,7 @@ def test_the_extraction_fingerprint_changes_exactly_with_what_is_counted():
         "user_field": "winlog.user",
         "hostname_field": "host.name",
         "time_field": "event.created",
+        "logon_type_field": "winlog.logon.type",
         "platform_hostname_field": "hostname",
         "platform_user_field": "owner",
         "platform_user_value_field": "login",
@@ -653,10 +677,15 @@ def test_the_extraction_fingerprint_changes_exactly_with_what_is_counted():
         "user_field",
         "hostname_field",
         "time_field",
+        "logon_type_field",
         "scan.timezone",
     }
     swapped = instance(user_field="agent.name", hostname_field="user.name")
     assert extraction_fingerprint(swapped) != plain
+
+
+def test_days_that_version_0_2_0_fetched_are_not_fetched_anew():
+    assert extraction_fingerprint(instance()) == "b7b84b667a3067a9"  # as that version made it
 
 
 @pytest.mark.parametrize(("number", "read"), [("0042", 34), ("1:30", 90), ("4_2", 42), ("0x1f", 31)])
