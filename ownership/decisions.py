@@ -84,6 +84,10 @@ def owner_decisions(
             window_to=pl.lit(window.last),
             threshold_percent=pl.lit(rules.share_threshold_percent, pl.Int64),
             evidence_metric=pl.lit(rules.evidence_metric),
+            logon_type_weights=pl.lit(
+                ", ".join(f"{kind}: {number}" for kind, number in rules.logon_type_weights.items()) or None,
+                pl.String,
+            ),
             excluded_by=pl.when(evidence="excluded_host").then("excluded_by"),
             events_needed=pl.when(pl.col("total_events") > 0).then(events_needed(rules)),
             decided_at=pl.lit(decided_at, pl.Datetime("us", "UTC")),

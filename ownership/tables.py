@@ -402,6 +402,11 @@ GROUP BY ALL ORDER BY hosts DESC;"""
         nullable=True,
         since="0.3.0",
     )
+    logon_type_weights: pl.String = column(
+        "What a logon of a kind counted for, as in `2: 10, 7: 5`; any other counted 1. Null: all counted 1.",
+        nullable=True,
+        since="0.3.0",
+    )
     excluded_by: pl.String = column(
         "The setting that leaves the host out, and which of its values; null: none does, or decided by a "
         "version before 0.3.0.",
@@ -410,7 +415,7 @@ GROUP BY ALL ORDER BY hosts DESC;"""
         sources="inventory_hosts.hostnames host_user_shares.hostname_spellings",
     )
     weight: pl.Int64 = column(
-        f"What username's logons count for by evidence_metric and rules.logon_type_weights; {_OLDER}.",
+        f"What username's logons count for by evidence_metric and logon_type_weights; {_OLDER}.",
         ge=0,
         nullable=True,
         since="0.3.0",

@@ -287,10 +287,9 @@ def _normalised(names: Sequence[str], *, short: bool = False) -> list[str]:
 def _users_table(decision: Mapping[str, Any]) -> Iterator[str]:
     users, threshold = decision["users"], decision["threshold_percent"]
     total = sum(user["events"] for user in users)
-    yield (
-        f"Logon events on {_shown(decision['hostnames'])}, {total} in all; "
-        f"more than {threshold}% is {threshold * total // 100 + 1} or more:"
-    )
+    by_events = decision["evidence_metric"] in {None, "events"} and not decision["logon_type_weights"]
+    enough = f"; more than {threshold}% is {threshold * total // 100 + 1} or more" if by_events else ""
+    yield f"Logon events on {_shown(decision['hostnames'])}, {total} in all{enough}:"
     rows = [("user", "events", "share", "first seen", "last seen", "user asset", "spelled")]
     rows += [
         (
@@ -331,13 +330,16 @@ def _decision(decision: Mapping[str, Any]) -> Iterator[str]:
         values["share"] = f"{decision['share']:.1%}"
         metric = decision["evidence_metric"] or "events"
         own, total = ("weight", "total_weight") if metric == "days" else ("events", "total_events")
-        values |= {"own": values[own], "total": values[total], "units": _UNITS[metric]}
+        units = _UNITS[metric] + (", weighed by kind of logon" if decision["logon_type_weights"] else "")
+        values |= {"own": values[own], "total": values[total], "units": units}
     subject = "No host asset" if decision["host_id"] is None else f"Host asset {values['host_id']}"
     yield (
         f"{subject}, window {decision['window_from']} to {decision['window_to']}, "
         f"decided {_instant(decision['decided_at'])} by run {values['run_id']}:"
     )
     yield "  " + _EVIDENCE[decision["evidence"]].format(**values)
+    if decision["logon_type_weights"]:
+        yield f"  Weights by kind of logon: {values['logon_type_weights']}; all others 1."
     if decision["match"]:
         odd = list(_odd_candidates(decision))
         if not odd or len(decision["candidate_ids"]) > 1:

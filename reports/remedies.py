@@ -104,7 +104,10 @@ def remedies(
     elif evidence == "no_logons":
         lacking = _needed(0, 0, 0, rules)
         yield Remedy(
-            "more_logons", f"{_logons(lacking)} of one user would make that user the owner.", None, lacking
+            "more_logons",
+            f"{_logons(lacking, rules)} of one user would make that user the owner.",
+            None,
+            lacking,
         )
     elif evidence in {"too_few_events", "no_majority"}:
         yield from _to_win(decision, matches, rules)
@@ -142,7 +145,7 @@ def _to_win(decision: Mapping[str, Any], matches: pl.DataFrame, rules: Rules) ->
         lacking = _needed(weights[username], total, events, rules)
         who, besides = _stands_for(username, matches.filter("decisive", username=username).sort("user_id"))
         if lacking:
-            needs = _and([f"needs {_logons(lacking)}", *besides])
+            needs = _and([f"needs {_logons(lacking, rules)}", *besides])
             yield Remedy("more_logons", f"{who} {needs} to become the owner.", username, lacking)
         else:
             then = f", who {_and(besides)} for that" if besides else ""
@@ -236,8 +239,9 @@ def _and(parts: Sequence[str]) -> str:
     return " and ".join(parts)
 
 
-def _logons(events: int) -> str:
-    return f"{events:,} more logon{'s' * (events != 1)}"
+def _logons(events: int, rules: Rules) -> str:
+    of_kinds = " without a weight" if rules.logon_type_weights else ""
+    return f"{events:,} more logon{'s' * (events != 1)}{of_kinds}"
 
 
 def _either(names: Sequence[str]) -> str:

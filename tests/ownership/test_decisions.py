@@ -132,7 +132,7 @@ def test_the_leader_is_told_whatever_the_evidence_says():
         "window_from": WINDOW.first, "window_to": WINDOW.last, "threshold_percent": 60,
         "hostnames": ["kiosk-1"], "events_needed": 5, "active_days": 1,
         "evidence_metric": "events", "weight": 5, "total_weight": 11, "runner_up_weight": 5,
-        "excluded_by": "exclude_hosts: kiosk-*",
+        "excluded_by": "exclude_hosts: kiosk-*", "logon_type_weights": None,
         "decided_at": NOW, "run_id": RUN, "problem": None,
     }  # fmt: skip
 

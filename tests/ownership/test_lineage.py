@@ -15,6 +15,7 @@ OF_THE_RUN = {
         "decided_at",
         "run_id",
         "evidence_metric",
+        "logon_type_weights",
     },
     "owner_writes": {"run_id", "outcome", "message", "intended_at", "completed_at", "target", "undoes"},
 }

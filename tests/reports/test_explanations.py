@@ -12,7 +12,7 @@ from ownership.tables import OwnerWrites
 from reports.explanations import host_explanation, in_words
 from reports.remedies import FieldNames
 from reports.sentences import in_one_sentence
-from tests.ownership.builders import NOW, counts, decide, host, hosts, plan, shares_of, user, users
+from tests.ownership.builders import DAY, NOW, counts, decide, host, hosts, plan, shares_of, user, users
 
 PEOPLE = users(
     user("u1", email="alice@corp.example", user_department="Sales"),
@@ -407,3 +407,34 @@ def test_the_story_is_plain_values_for_programs():
         "username": "alice",
         "events": 1,
     }
+
+
+KINDS = counts(
+    ("ws1", "alice", 3, DAY, "2"),
+    ("ws1", "alice", 2, DAY, "3"),
+    ("ws1", "bob", 20, DAY, "3"),
+    ("ws1", "bob", 2, DAY, "10"),
+)
+
+
+@pytest.mark.parametrize(
+    ("metric", "said"),
+    [
+        ("events", "alice has 5 of 27 logon events, weighed by kind of logon (73.8%), over 60%."),
+        ("days", "alice has 10 of 11 days on which a user logged on, weighed by kind of logon (90.9%), over"),
+        ("recency", "alice has 5 of 27 logon events, of which recent ones count more, weighed by kind of"),
+    ],
+)
+def test_weights_by_kind_of_logon_are_told_beside_exact_counts(metric, said):
+    weights = {"2": 20} if metric != "days" else {"2": 10}
+    rules = Rules(logon_type_weights=weights, evidence_metric=metric, half_life_days=3660)
+    text = told(KINDS, hosts(host("h1", "ws1")), rules=rules)
+    assert said in text
+    assert f"  Weights by kind of logon: 2: {weights['2']}; all others 1." in text
+    assert "Logon events on ws1, 27 in all:\n" in text  # of which no number is more than 60% of the weights
+
+
+def test_what_is_lacking_is_told_in_logons_without_a_weight():
+    rules = Rules(logon_type_weights={"2": 10})
+    text = told(KINDS, hosts(host("h1", "ws1")), rules=rules)
+    assert "alice (u1) needs 2 more logons without a weight to become the owner." in text
