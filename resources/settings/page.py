@@ -22,13 +22,14 @@ both services without writing.
   each time.
 - Dagster reads the files when it loads the code location: after a change, choose *Reload* on its Deployment
   page. The command line reads the file each time.
-- `url`, `index`, `query`, the three document fields and `scan.timezone` decide what a day's counts are.
-  After a change of one of them the next run fetches the days of its window anew.
+- `url`, `index`, `query`, the document fields and `scan.timezone` decide what a day's counts are. After a
+  change of one of them the next run fetches the days of its window anew.
 - Editors complete keys and show their meaning with [instance.schema.json](instance.schema.json). `init`
   writes the line that tells them; in other files begin with `# yaml-language-server: $schema=` and its path
   or address.
-- Examples for other logons: [Linux](examples/linux.yaml), [macOS](examples/macos.yaml), and
-  [Windows by a forwarder](examples/windows-forwarder.yaml), where `agent.name` is the collector.
+- Examples for other logons: [Linux](examples/linux.yaml), [macOS](examples/macos.yaml),
+  [Windows by a forwarder](examples/windows-forwarder.yaml), where `agent.name` is the collector, and
+  [Windows by kind of logon](examples/windows-interactive.yaml), where those at the keyboard count more.
 """
 
 _SECRETS = """\

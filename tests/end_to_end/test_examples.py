@@ -48,7 +48,7 @@ def ecs(host, user, action, process=None, *, category="authentication", outcome=
 
 def test_all_examples_are_valid_and_told():
     files = sorted(path.name for path in EXAMPLES.iterdir())
-    assert files == ["linux.yaml", "macos.yaml", "windows-forwarder.yaml"]
+    assert files == ["linux.yaml", "macos.yaml", "windows-forwarder.yaml", "windows-interactive.yaml"]
     for name in files:
         load_instance(EXAMPLES / name)
         assert f"examples/{name}" in configuration_page()
@@ -114,3 +114,27 @@ def test_windows_by_a_forwarder(stand, field):
     evidence, owners = run(stand, "windows-forwarder.yaml", documents, hosts, **changes)
     assert owners == {"PC-1": "ann", "PC-2": "bob"}
     assert evidence["wec01"] in {"excluded_host", "no_logons"}
+
+
+def test_windows_by_kind_of_logon(stand):
+    logons = [
+        *[("pc-1", "ann", "2")] * 2,
+        *[("pc-1", "bob", "3")] * 15,
+        *[("pc-2", "cyd", "7")],
+        *[("pc-2", "cyd", "11")],
+        *[("pc-2", "ann", "10")] * 3,
+        *[("pc-3", "bob", "3")] * 3,
+        *[("pc-3", "cyd", "5")] * 30,
+        *[("pc-4", "ann", "10")] * 3,
+        *[("pc-4", "bob", "2")],
+    ]
+    documents = [
+        document(Logon(at_noon(TODAY), "desktop", host, host, user), number)
+        for number, (host, user, _) in enumerate(logons)
+    ]
+    for body, (*_, kind) in zip(documents, logons, strict=True):
+        body["winlog"]["event_data"]["LogonType"] = kind
+    hosts = ["pc-1", "pc-2", "pc-3", "pc-4"]
+    evidence, owners = run(stand, "windows-interactive.yaml", documents, hosts)
+    assert owners == {"pc-1": "ann", "pc-2": "cyd", "pc-3": "bob"}
+    assert evidence["pc-4"] == "no_majority"
