@@ -71,6 +71,7 @@ def logons(day=DAY, *, events=1, pairs=2, fingerprint="now"):
         document_hostname=pl.format("PC-{}", "number"),
         document_username=pl.lit("ann"),
         events=pl.lit(events, pl.Int64),
+        document_logon_type=pl.lit(None, pl.String),
     )
     return pl.DataFrame([row], schema=polars_schema(LogonDays)), counts
 
