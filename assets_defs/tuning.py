@@ -152,7 +152,10 @@ def stored_inputs(instance: Instance, tables: Tables) -> Inputs:
         counts=tables.logon_counts(earliest, run_id=tables.viewed),
         hosts=tables.read("inventory_hosts").collect(),
         users=tables.read("inventory_users").collect(),
-        writes=tables.writes().filter(pl.col("target") == instance.target).collect(),
+        # What other instances of this home write to the same inventory is not set by hand, either.
+        writes=pl.concat([tables.writes(), *(other.writes() for other in tables.of_other_instances())])
+        .filter(pl.col("target") == instance.target)
+        .collect(),
         decisions=decisions,
         rules=instance.rules.as_rules(),
         user_value_field=instance.platform_user_value_field,

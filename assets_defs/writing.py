@@ -225,11 +225,10 @@ def _nothing_to_undo(run: InstanceRun, undone_id: str, writes: pl.DataFrame) -> 
     whose = f"Run {short_run_id(undone_id)} of {run.instance.name}"
     if "planned" not in writes["outcome"]:
         return f"{whose} wrote nothing, so there is nothing to undo"
-    runs = run.tables.all_runs("runs").filter(pl.col("written") > 0, kind="apply", of_run=undone_id)
-    carried_out = runs.sort("started_at").collect()["run_id"].to_list()
-    if not carried_out:
+    carried_out_by = run.tables.carried_out_by(undone_id)
+    if carried_out_by is None:
         return f"{whose} only planned and wrote nothing, so there is nothing to undo"
-    meant = short_run_id(carried_out[-1])
+    meant = short_run_id(carried_out_by)
     undo = command_line(run.instance, "undo", meant)
     return f"{whose} only planned; its plan was carried out by run {meant}. To undo that: {undo}"
 

@@ -215,9 +215,10 @@ def _now(decision: Mapping[str, Any]) -> str:
     now = decision["now"]
     if now is None:
         return "Now: the inventory has no such host."
+    listed = _instant(decision["host_asset"]["listed_at"])
     owner = "owner not known" if now["owner"] is None else f"owner {decision['owner_now'] or 'none'}"
     others = (f"{field} {_shown(now[field] or 'none')}" for field in ("department", "criticality"))
-    return f"Now: {', '.join([owner, *others])}."
+    return f"Now: {', '.join([owner, *others])} (as listed {listed}, and as written from here since)."
 
 
 def _users(on_host: pl.DataFrame, matches: pl.DataFrame) -> list[dict[str, Any]]:

@@ -66,7 +66,7 @@ def _page(instance: Instance, tables: Tables, decisions: pl.DataFrame) -> str:
     from reports.page import report_page  # noqa: PLC0415  (the plotting library takes a second to load)
 
     run_id, days = _run(decisions)
-    writes = tables.run_writes(run_id)
+    writes = tables.run_writes(tables.carried_out_by(run_id) or run_id)
     return report_page(
         instance=instance.name,
         decisions=decisions,

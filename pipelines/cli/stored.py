@@ -70,9 +70,13 @@ def viewed(tables: Tables, run: str | None) -> Tables:
     if run is None:
         if (planned := tables.last_unpublished_run()) is None:
             return tables
+        applied = tables.carried_out_by(planned)
         note(
             f"No run of {tables.name or tables.slug} has been allowed to write yet; this is what run "
             f"{short_run_id(planned)} planned."
+            if applied is None
+            else f"This is what run {short_run_id(planned)} of {tables.name or tables.slug} planned, and run "
+            f"{short_run_id(applied)} wrote."
         )
         return tables.view(planned)
     run_id = tables.run_id(run)

@@ -340,6 +340,12 @@ class Tables:
         rows = self.all_runs("owner_writes", but=self.viewed)
         return rows if self.viewed is None else pl.concat([rows, self.run_writes(self.viewed).lazy()])
 
+    def carried_out_by(self, plan_id: str) -> str | None:
+        """The last run that wrote what another run had planned; None: none did."""
+        runs = self.all_runs("runs").filter(pl.col("written") > 0, kind="apply", of_run=plan_id)
+        run_ids = runs.sort("started_at").select("run_id").collect()["run_id"]
+        return run_ids[-1] if run_ids.len() else None
+
     def of_other_instances(self) -> list["Tables"]:
         """The tables of the other instances that lie beside these."""
         slugs = (folder.parent.name for folder in self.folder.parent.glob("*/owner_writes"))

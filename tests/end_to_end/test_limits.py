@@ -99,6 +99,15 @@ def test_a_scheduled_instance_may_plan_until_its_owner_trusts_it(six):
     applied = command(six, f"apply --instance FILE {ran.report['run_id']}", writes={"dry_run": True})
     assert applied.exit_code == 0, applied.stderr
     assert owners(six) == dict.fromkeys(owners(six), "ann"), "to apply is to trust this one plan"
+    explained = command(six, "explain --instance FILE t-1")
+    planned_by, written_by = ran.report["run_id"][:8], last_run(six)[:8]
+    assert f"This is what run {planned_by} of Small planned, and run {written_by} wrote." in explained.stderr
+    assert explained.stdout.startswith("pc-1 belongs to ann@corp.example (ann): ")
+    page = command(six, f"report --instance FILE --out {six.home / 'report.html'}")
+    assert page.exit_code == 0, page.stderr
+    told = (six.home / "report.html").read_text(encoding="utf-8")
+    assert "</b> owners written" in told
+    assert "would have an owner" not in told
 
 
 def test_a_stored_plan_is_applied_later_but_for_hosts_that_changed_and_they_are_named(six):

@@ -4,9 +4,10 @@ import json
 from datetime import timedelta
 
 import dagster as dg
+import polars as pl
 import pytest
 
-from ownership.tables import LogonDays
+from ownership.tables import LogonDays, OwnerWrites
 from ownership.windows import days_of
 from pipelines.definitions import build_definitions
 from resources.settings import load_instance
@@ -150,3 +151,28 @@ def test_the_job_has_a_weekly_schedule_that_is_off(instance_file, tmp_path):
     schedule = defined.resolve_schedule_def("head_office__tuning")
     assert schedule.default_status == dg.DefaultScheduleStatus.STOPPED
     assert (schedule.cron_schedule, schedule.job_name) == ("0 12 * * 0", "head_office__tuning")
+
+
+def test_owners_that_another_instance_wrote_to_the_inventory_are_not_set_by_hand(
+    call, instance_file, home_with, tmp_path
+):
+    listed = assets(by_hand=36)
+    home_with(listed)
+    instance = load_instance(instance_file)
+    other = Tables(tmp_path / "home", "branch", name="Branch")
+    other.prepare()
+    owned = listed.filter(pl.col("owner_ids").list.len() > 0).head(36)
+    values = {"department": None, "criticality": None}
+    rows = table(
+        OwnerWrites,
+        *(
+            {"run_id": RUN, "host_id": host_id, "hostname": host_id, "target": instance.target}
+            | {"old_values": {"owner": None} | values, "new_values": {"owner": owners[0]} | values}
+            | {"outcome": "written", "intended_at": NOW, "completed_at": NOW}
+            for host_id, owners in owned.select("host_id", "owner_ids").iter_rows()
+        ),
+    )
+    other.append("owner_writes", rows, run_id=RUN)
+    status, told, _ = call("tune", "--instance", instance_file)
+    assert status == 0
+    assert "Fewer than 30 hosts could be compared, with owners set by hand (20)" in told

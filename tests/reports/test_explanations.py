@@ -80,7 +80,10 @@ def test_the_story_goes_from_the_counts_to_the_write_and_to_what_would_change():
         "  - user u1: user_email alice@corp.example, user_department Sales",
         "  What would change that:",
         "  - Set another owner in asset_owner by hand: no run replaces an owner.",
-        "  Now: owner alice@corp.example (u1), department Sales, criticality none.",
+        (
+            "  Now: owner alice@corp.example (u1), department Sales, criticality none "
+            "(as listed 2026-03-30 12:00 UTC, and as written from here since)."
+        ),
     ]
 
 
@@ -353,7 +356,10 @@ def test_an_unreadable_host_is_told_with_the_reason_and_what_to_do():
         ),
         "  What would change that:",
         "  - Correct host asset h1 in the inventory: its field owner holds a dict.",
-        "  Now: owner not known, department IT, criticality none.",
+        (
+            "  Now: owner not known, department IT, criticality none "
+            "(as listed 2026-03-30 12:00 UTC, and as written from here since)."
+        ),
     ]
 
 
