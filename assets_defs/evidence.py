@@ -21,7 +21,7 @@ from assets_defs.specs import asset_arguments, asset_key, source_keys, table_met
 from ownership.coverage import events_by_day
 from ownership.declaration import polars_schema
 from ownership.kinds import Kinds, nothing_skipped, skipped_by_kind
-from ownership.names import printable
+from ownership.names import fits_any, printable
 from ownership.shares import host_user_shares
 from ownership.tables import LogonCounts, LogonDays
 from ownership.windows import Window, days_of, days_to_fetch, torn_days
@@ -269,7 +269,11 @@ def shares_asset(instance: Instance) -> dg.AssetsDefinition:
             )
             run.tables.write("host_user_shares", shares, run_id=run.run_id, publish=run.may_write)
         for kind, usernames in (
-            skipped.group_by("kind").agg(pl.col("username").sort()).sort("kind").iter_rows()
+            skipped.filter(~fits_any(pl.col("username"), instance.rules.exclude_users))
+            .group_by("kind")
+            .agg(pl.col("username").sort())
+            .sort("kind")
+            .iter_rows()
         ):
             context.log.info(
                 f"Left out by rules.skip_account_kinds: {len(usernames):,} of kind {kind}, such as "

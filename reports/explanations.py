@@ -135,6 +135,11 @@ def in_words(story: Mapping[str, Any]) -> str:
 
     Control and direction characters in names are shown as escapes.
     """
+    if not story["decisions"] and story.get("left_out_by"):
+        return (
+            f"{_shown(story['hostname'])}: rules.exclude_users ({_shown(story['left_out_by'])}) leaves user "
+            "names like this out: their logons do not count."
+        )
     if not story["decisions"]:
         similar = f" They know {_shown(story['similar'])}." if story["similar"] else ""
         near = "" if similar or not story["near"] else f" Did you mean {_either(story['near'])}?"

@@ -187,3 +187,12 @@ def test_a_run_that_decided_nothing_is_refused_without_a_word_on_what_others_dec
     _, told, said = call("sql", "--instance", stored, "--run", "undo-run", "SELECT run_id FROM write_history")
     assert "undo-run" in told
     assert "only what it wrote or planned is shown; all else is as the last run left it." in said
+
+
+@pytest.mark.parametrize("name", ["svc_sql", r"CORP\SVC_SQL", "svc_sql@corp.example"])
+def test_a_user_who_is_left_out_is_known_as_such(call, stored, name):
+    text = stored.read_text(encoding="utf-8")
+    stored.write_text(f"{text}\nrules: {{exclude_users: ['*$', 'svc_*']}}\n", encoding="utf-8")
+    status, told, _ = call("explain", "--instance", stored, name)
+    assert status == 1
+    assert "rules.exclude_users (svc_*) leaves user names like this out: their logons do not count." in told
