@@ -68,12 +68,7 @@ def _suggested_users() -> dict[str, str]:
     suggested: dict[str, str] = {}
     for instance in load_instances(instances_folder()):
         if isinstance(instance, Instance):
-            rows = (
-                tables_of(instance)
-                .read("suggestions")
-                .filter(~known, setting="rules.exclude_users")
-                .collect()
-            )
+            rows = tables_of(instance).of_tuning("suggestions").filter(~known, setting="rules.exclude_users")
             for user, reason in rows.select("value", "reason").iter_rows():
                 suggested[user] = f"suggested for {instance.name}: {reason}"
     return suggested

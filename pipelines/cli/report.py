@@ -79,10 +79,10 @@ def _page(instance: Instance, tables: Tables, decisions: pl.DataFrame) -> str:
         writes=writes,
         all_writes=tables.writes(),
         coverage=view_rows(tables.folder, "coverage"),
-        accuracy=tables.read("accuracy").collect(),
+        accuracy=tables.of_tuning("accuracy"),
         how_sure=[
             *how_sure(instance, tables, done=writes.filter(outcome="planned").is_empty()),
-            *drift_in_words(tables.read("ownership_drift").collect()),
+            *drift_in_words(tables.of_tuning("ownership_drift")),
         ],
         made_at=datetime.now(UTC),
     )

@@ -300,6 +300,11 @@ class Tables:
         own = None if run_id is None else self._run_file(table, run_id)
         return _read(table, own if own and own.exists() else self._snapshot(table))
 
+    def of_tuning(self, table: str) -> pl.DataFrame:
+        """A table as tuning left it last; without rows in a home in which it never ran."""
+        path = self._snapshot(table)
+        return _read(table, path).collect() if path.exists() else empty(TABLES[table])
+
     def holds(self, table: str, run_id: str) -> bool:
         """Tell whether the run itself stored the snapshot."""
         return self._run_file(table, run_id).exists()
@@ -332,8 +337,9 @@ class Tables:
     def all_runs(self, table: str, *, but: str | None = None) -> pl.LazyFrame:
         """Rows that all runs appended to a table, but for those of one run."""
         left_out = None if but is None else self._appended_file(table, but)
-        files = sorted((self.folder / table).glob("*.parquet"))
-        return _read(table, [file for file in files if file != left_out])
+        files = [file for file in sorted((self.folder / table).glob("*.parquet")) if file != left_out]
+        # A home that an older version made has no file of a table that came later.
+        return _read(table, files) if files else empty(TABLES[table]).lazy()
 
     def writes(self) -> pl.LazyFrame:
         """Rows of owner_writes of all runs, and the plan of the run that is viewed."""

@@ -119,6 +119,9 @@ def test_accounts_that_tuning_suggests_to_leave_out_are_excluded_with_the_reason
     monkeypatch.setenv("ASSET_OWNERS_HOME", str(home))
     (home / "instances").mkdir(parents=True)
     assert init("home/instances/one.yaml") == 0
+    never_run = home / "instances" / "never-run.yaml"
+    never_run.write_text((home / "instances" / "one.yaml").read_text().replace("name: ", "name: Not ", 1))
+    assert init("three.yaml") == 0, "nothing of the two has run"
     tables = tables_of(load_instance(home / "instances" / "one.yaml"))
     tables.prepare()
     found = {"hosts_resolved": 2, "conflicts_removed": 0, "owners_lost": 0}
