@@ -103,11 +103,14 @@ def shares_metadata(shares: pl.DataFrame, *, threshold_percent: int) -> dict[str
     }
 
 
-def decisions_metadata(decisions: pl.DataFrame, *, events: int) -> dict[str, Any]:
+def decisions_metadata(
+    decisions: pl.DataFrame, new_conflicts: pl.DataFrame, *, events: int
+) -> dict[str, Any]:
     """The way from events to owners, as a table and a plot, and what to watch over time.
 
     Args:
         decisions: Rows of `owner_decisions`.
+        new_conflicts: As `ownership.quality.new_conflicts` finds them.
         events: Logon events that they rest on.
     """
     from reports.charts import as_markdown, funnel_plot
@@ -124,6 +127,8 @@ def decisions_metadata(decisions: pl.DataFrame, *, events: int) -> dict[str, Any
         "hosts_to_write": decisions.filter(action="write").height,
         "conflicts": decisions.filter(action="conflict").height,
         "decisions": summary(decisions),
+        "new_conflicts": new_conflicts.height,
+        **({} if new_conflicts.is_empty() else {"first_new_conflicts": examples(new_conflicts)}),
     }
 
 
@@ -139,6 +144,20 @@ def outcomes_metadata(writes: pl.DataFrame) -> dict[str, Any]:
     return {
         "outcomes": "nothing to write" if writes.is_empty() else examples(outcomes, own_words=("outcome",))
     }
+
+
+def planned_metadata(writes: pl.DataFrame) -> dict[str, Any]:
+    """The first hosts of a plan with their owners before and after; nothing where nothing is planned.
+
+    Args:
+        writes: Rows of `owner_writes` of one run.
+    """
+    planned = writes.filter(outcome="planned")
+    if planned.is_empty():
+        return {}
+    before, after = (pl.col(values).struct.field("owner") for values in ("old_values", "new_values"))
+    owners = planned.select("hostname", "host_id", owner_before=before, owner=after)
+    return {"first_planned": examples(owners)}
 
 
 def window_metadata(longest_seconds: float | None) -> dict[str, Any]:
@@ -169,10 +188,7 @@ def writes_metadata(writes: pl.DataFrame, decisions: pl.DataFrame, *, may_write:
         "hosts_owned_percent": round(owned_percent(decisions, written=written), 1),
         "conflicts": conflicts.height,
     }
-    planned = writes.filter(outcome="planned")
-    if not planned.is_empty():
-        owner = pl.col("new_values").struct.field("owner")
-        metadata["first_planned"] = examples(planned.select("hostname", "host_id", owner))
+    metadata |= planned_metadata(writes)
     if not failures.is_empty():
         columns = failures.select("host_id", "outcome", "message")
         metadata["first_failures"] = examples(columns, own_words=("outcome",))

@@ -83,7 +83,9 @@ def owner_assets(instance: Instance) -> list[dg.AssetsDefinition]:
                 new_conflicts=new_conflicts.height,
                 owned_before=frame.filter(pl.col("host_id").is_not_null())["existing_owner"].count(),
             )
-        metadata = decisions_metadata(frame, events=shares.select(pl.sum("events")).collect().item())
+        metadata = decisions_metadata(
+            frame, new_conflicts, events=shares.select(pl.sum("events")).collect().item()
+        )
         context.log.info(
             f"Decisions: {frame.height:,} hosts, {metadata['hosts_to_write']:,} to write, "
             f"{metadata['conflicts']:,} conflicts, {metadata['hosts_owned_percent']}% have an owner, "

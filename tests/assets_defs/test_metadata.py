@@ -15,6 +15,7 @@ from assets_defs.metadata import (
 )
 from ownership.matching import username_matches
 from ownership.plan import plan_writes
+from ownership.quality import new_conflicts
 from ownership.rules import Rules
 from tests.ownership.builders import NOW, RUN, counts, decide, host, hosts, shares_of, user, users
 
@@ -50,7 +51,9 @@ def is_plot(value):
 
 
 def test_decisions_tell_the_way_from_events_to_owners():
-    found = decisions_metadata(DECISIONS, events=26)
+    found = decisions_metadata(DECISIONS, new_conflicts(DECISIONS, DECISIONS.clear()), events=26)
+    assert found["new_conflicts"] == 1
+    assert "`h4`" in md(found["first_new_conflicts"])
     assert md(found["funnel"]).splitlines()[:5] == [
         "26 logon events",
         "",
@@ -106,7 +109,10 @@ def test_shares_tell_hosts_users_and_how_clear_the_winners_are():
 def test_an_index_without_logons_is_told_as_well():
     nothing = shares_of(counts(), Rules())
     assert shares_metadata(nothing, threshold_percent=60)["hosts"] == 0
-    assert decisions_metadata(decide(counts(), PEOPLE, hosts()), events=0)["hosts_owned_percent"] == 0
+    nothing = decide(counts(), PEOPLE, hosts())
+    found = decisions_metadata(nothing, new_conflicts(nothing, nothing), events=0)
+    assert (found["hosts_owned_percent"], found["new_conflicts"]) == (0, 0)
+    assert "first_new_conflicts" not in found
 
 
 def test_days_are_drawn_and_those_listed_that_lack_events():
@@ -148,7 +154,7 @@ def test_a_run_that_had_nothing_to_write_says_so():
 def test_a_plan_shows_the_first_hosts_with_their_owners():
     found = writes_metadata(writes(*["planned"] * 10), DECISIONS, may_write=False)
     planned = md(found["first_planned"]).splitlines()
-    assert planned[0].endswith("| owner |")
+    assert planned[0] == "| hostname | host id | owner before | owner |"
     assert planned[-1] == "and 2 more"
 
 
