@@ -22,6 +22,8 @@ DONE = ["written", "undone", "planned"]
 """Outcomes of hosts that were not left alone."""
 SHOWN = 10
 """Reasons, and hosts of each of them, that are printed."""
+FEW_REASONS = 3
+"""Of so many reasons with the same outcome each is told, of more those that many hosts share."""
 OPS = {"apply": "apply_plan", "undo": "undo_run"}
 """The op of each job."""
 
@@ -98,21 +100,34 @@ def _print(writes: pl.DataFrame, instance: Instance, run_id: str, job: str) -> N
     outcomes = dict(writes["outcome"].value_counts().sort("outcome").iter_rows())
     for line in writes_in_words(outcomes):
         print(line)
-    left_alone = list(_left_alone(writes.filter(~pl.col("outcome").is_in(DONE))))
+    rows = _with_reasons(writes.filter(~pl.col("outcome").is_in(DONE)))
+    left_alone = list(_left_alone(rows))
     for line in left_alone[:SHOWN]:
         print(line)
-    if len(left_alone) > SHOWN:
+    if len(left_alone) > SHOWN or not rows["told"].all():
         see_all = command_line(instance, "sql", "--run", short_run_id(run_id), "FROM write_history")
-        print(f"  ... and {len(left_alone) - SHOWN:,} more reasons; all of them: {see_all}")
+        print(f"  The reason of each host: {see_all}")
     if job == "apply" and "written" in outcomes:
         print(f"To take it back:\n    {command_line(instance, 'undo', short_run_id(run_id))}")
 
 
+def _with_reasons(rows: pl.DataFrame) -> pl.DataFrame:
+    """Add why each host was left alone, as it is told: `told` is false where only its outcome is.
+
+    Messages name users and hosts, so that there may be as many of them as hosts.
+    """
+    reason = pl.coalesce("message", pl.col("outcome").replace_strict(OUTCOME))
+    few = pl.col("message").n_unique().over("outcome") <= FEW_REASONS
+    told = few | (pl.len().over("outcome", "message") > SHOWN)
+    return rows.with_columns(
+        told=told, reason=pl.when(told).then(reason).otherwise(pl.col("outcome").replace_strict(OUTCOME))
+    )
+
+
 def _left_alone(rows: pl.DataFrame) -> Iterator[str]:
     """Yield a line for each reason for which hosts were left alone, that of most hosts first."""
-    reason = pl.coalesce("message", pl.col("outcome").replace_strict(OUTCOME))
     name = pl.format("{} ({})", pl.coalesce("hostname", pl.lit("no name")), "host_id")
-    reasons = rows.group_by(reason=reason, maintain_order=True).agg(name.alias("hosts"))
+    reasons = rows.group_by("reason", maintain_order=True).agg(name.alias("hosts"))
     for reason, hosts in reasons.sort(
         pl.col("hosts").list.len(), descending=True, maintain_order=True
     ).iter_rows():

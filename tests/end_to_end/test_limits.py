@@ -324,6 +324,23 @@ def test_many_hosts_that_are_left_alone_are_counted_and_not_listed(six):
     ]
 
 
+def test_hosts_that_others_gave_to_many_owners_are_told_in_one_line(six):
+    """Each reason names the owner: there was a line for each host, and most of them were not shown."""
+    six.begin(same_name(*range(1, 15)), USERS)
+    plan = six.run({}, "--dry-run").report["run_id"]
+    for number in range(2, 15):
+        six.inventory.state.set_field(f"t-{number}", "asset_owner", f"user-{number:04}")
+    said = command(six, f"apply --instance FILE {plan}").stdout.splitlines()
+    named = ", ".join(f"pc-1 (t-{number})" for number in (10, 11, 12, 13, 14, 2, 3, 4, 5, 6))
+    assert said[1:4] == [
+        f"      13  {OUTCOME['owned_meanwhile']}",
+        f"       1  {OUTCOME['written']}",
+        f"  13 hosts: {OUTCOME['owned_meanwhile'].rstrip('.')}: {named} ... and 3 more",
+    ]
+    assert re.match(r"  The reason of each host: \S*asset-owners sql .* 'FROM write_history'$", said[4])
+    assert said[5] == "To take it back:"
+
+
 def test_a_run_is_undone_once(six):
     """Neither a person's owner nor another run's is taken for what the first run wrote."""
     first = six.run().report["run_id"]
