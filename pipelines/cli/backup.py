@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from pipelines.cli.errors import require_no_folder
 from pipelines.dagster_home import dagster_folder
 from resources.settings import analysts_group, home, instances_folder, tables_location
 from resources.store.backup import back_up
@@ -12,10 +13,11 @@ def backup(out: Path) -> None:
     """Write a backup of the home into a new file, readable by its owner alone, and say what is not in it.
 
     Raises:
-        ConfigurationError: the file exists.
+        ConfigurationError: the file exists, or is a folder.
         AssetOwnersError: there is nothing to back up, a run does not end its writing, or a database cannot be
             read.
     """
+    require_no_folder("--out", out)
     files = back_up(home(), out)
     print(f"{out} is written: {files:,} files of {home()}")
     print("Not in it: secrets, dagster.yaml, and the catalogue, which `asset-owners restore` makes again.")

@@ -2,6 +2,7 @@
 
 import sys
 import traceback
+from pathlib import Path
 
 from ownership.names import printable_lines
 from resources.errors import ConfigurationError
@@ -20,3 +21,14 @@ def message_and_status(error: Exception) -> tuple[str, int]:
 def print_error(message: str) -> None:
     """Tell the person at the terminal, or the log of a service, why a command failed."""
     print(printable_lines(f"asset-owners: {message}"), file=sys.stderr)
+
+
+def require_no_folder(argument: str, path: Path) -> None:
+    """Refuse a folder where a file is to be written; an empty argument means the working directory.
+
+    Raises:
+        ConfigurationError: naming the argument.
+    """
+    if path.is_dir():
+        said = "it is empty, or a folder" if path == Path() else f"{path} is a folder"
+        raise ConfigurationError(f"{argument}: {said}; name a file")

@@ -7,6 +7,7 @@ from pathlib import Path
 import polars as pl
 
 from ownership.names import fits_any, printable
+from pipelines.cli.errors import require_no_folder
 from pipelines.cli.stored import tables_of
 from resources.errors import ConfigurationError
 from resources.settings import Instance, command_line, instances_folder, load_instances
@@ -43,8 +44,9 @@ def init(path: Path) -> None:
     Where tuning has found accounts to leave out of the instances of this home, the file excludes them, too.
 
     Raises:
-        ConfigurationError: the file exists, or cannot be written, or the home's tables cannot be reached.
+        ConfigurationError: the file exists or cannot be written, or the home's tables cannot be reached.
     """
+    require_no_folder("FILE", path)
     text = instance_file(SCHEMA.as_uri(), path, {**EXCLUDED_USERS, **_suggested_users()})
     if path == Path("-"):
         print(text, end="")

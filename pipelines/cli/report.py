@@ -10,6 +10,7 @@ from ownership.coverage import events_by_day
 from ownership.history import changes_of
 from ownership.names import printable
 from ownership.windows import Window, days_of
+from pipelines.cli.errors import require_no_folder
 from pipelines.cli.plans import how_sure
 from pipelines.cli.stored import stored_tables
 from reports.exports import decisions_csv, decisions_json
@@ -49,6 +50,7 @@ def report(path: Path, out: Path | None, kind: Format, run: str | None = None) -
     if out == Path("-"):
         print(text, end="")
         return
+    require_no_folder("--out", out)
     if not out.resolve().parent.is_dir():
         folder = out.resolve().parent
         raise ConfigurationError(
@@ -58,7 +60,7 @@ def report(path: Path, out: Path | None, kind: Format, run: str | None = None) -
         with replacing(out.resolve()) as file:
             file.write_text(text, encoding="utf-8", newline="")
     except OSError as error:
-        raise ConfigurationError(f"--out: {out} cannot be written: {error}") from error
+        raise ConfigurationError(f"--out: {out} cannot be written: {error.strerror or error}") from error
     print(f"{out} is written: {decisions.height:,} decisions of {printable(instance.name)}")
 
 

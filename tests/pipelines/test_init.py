@@ -106,6 +106,15 @@ def test_a_folder_that_does_not_exist_is_told(init, capsys):
     assert "missing/mine.yaml: the file cannot be written" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("file", "said"), [("", "it is empty, or a folder"), ("folder", "folder is a folder")]
+)
+def test_a_folder_is_no_existing_instance_file(init, capsys, file, said):
+    Path("folder").mkdir(exist_ok=True)
+    assert init(file) == 2
+    assert f"FILE: {said}; name a file" in capsys.readouterr().err
+
+
 def test_a_dash_prints_the_file_and_nothing_else(init, file, capsys):
     capsys.readouterr()
     assert init("-") == 0
