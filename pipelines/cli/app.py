@@ -5,11 +5,48 @@ Those modules are imported when their command is called: Dagster and Polars take
 
 from pathlib import Path
 from types import ModuleType
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
+from typer.core import TyperGroup
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
+
+
+class _Commands(TyperGroup):
+    """Says what is wrong with the value of an option in the words of this program."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except typer.BadParameter as error:
+            from pydantic import ValidationError
+
+            if isinstance(error.__cause__, ValidationError):
+                error.message = _in_words(error.__cause__)
+            raise
+
+
+def _in_words(error: "ValidationError") -> str:
+    """Say what a value must be, and what it is."""
+    wrong = error.errors()[0]
+    limits = wrong.get("ctx", {})
+    given = f"not {wrong['input']}"
+    match wrong["type"]:
+        case "greater_than_equal":
+            return f"at least {limits['ge']:g}, {given}"
+        case "less_than_equal":
+            return f"at most {limits['le']:g}, {given}"
+        case "int_parsing" | "int_parsing_size" | "int_from_float":
+            return f"a whole number, {given}"
+        case "float_parsing":
+            return f"a number, {given}"
+    return wrong["msg"].removeprefix("Value error, ")
+
 
 app = typer.Typer(
+    cls=_Commands,
     help="Fills in the owners of host assets from Windows logon events.",
     epilog="ASSET_OWNERS_HOME (default ./var) holds the tables, the catalogue and Dagster's own home.",
     no_args_is_help=True,

@@ -101,7 +101,41 @@ def test_a_place_that_cannot_be_written_is_told(call, stored, tmp_path):
     assert not (tmp_path / "new").exists()
 
 
+@pytest.mark.parametrize(
+    ("out", "said"), [("", "it is empty, or a folder"), ("folder", "folder is a folder")]
+)
+def test_a_folder_is_no_file_for_the_report(call, stored, tmp_path, out, said):
+    """A temporary path beside it was named."""
+    (tmp_path / "folder").mkdir()
+    status, _, error = call("report", "--instance", stored, "--out", out)
+    assert status == 2
+    assert f"--out: {said}; name a file" in error
+    assert ".writing-" not in error
+
+
 def test_an_unknown_format_is_told(call, stored):
     status, _, error = call("report", "--instance", stored, "--format", "pdf")
     assert status == 2
-    assert "html" in error
+    assert "'--format': 'pdf' is not one of 'html', 'csv', 'json'" in _one_line(error)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("runs", "--limit", "0"), "'--limit': at least 1, not 0"),
+        (("runs", "--limit", "ten"), "'--limit': a whole number, not ten"),
+        (("run", "--lookback-days", "9999"), "'--lookback-days': at most 3660, not 9999"),
+        (("tune", "--target-precision", "0.1"), "'--target-precision': at least 0.5, not 0.1"),
+        (("tune", "--target-precision", "all"), "'--target-precision': a number, not all"),
+        (("sandbox", "ui", "--port", "x"), "'--port': a whole number, not x"),
+    ],
+)
+def test_a_wrong_value_of_an_option_is_told_in_plain_words(call, arguments, said):
+    status, _, error = call(*arguments)
+    assert status == 2
+    assert f"Invalid value for {said}" in _one_line(error)
+
+
+def _one_line(error):
+    """The text of a box of the command line."""
+    return " ".join(error.replace("│", " ").split())
