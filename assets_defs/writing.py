@@ -14,6 +14,7 @@ import polars as pl
 
 from assets_defs.progress import Progress
 from assets_defs.run import InstanceRun, ScanRun
+from ownership.codes import OUTCOME_IN_LOG
 from ownership.plan import limit_exceeded, plan_undo, plan_writes
 from ownership.windows import gaps
 from resources.errors import AssetOwnersError, ConfigurationError, ServiceError
@@ -210,13 +211,13 @@ def _of_an_undo(run: InstanceRun, run_id: str, rows: pl.DataFrame) -> str | None
     whose, what = short_run_id(run_id), f"run {short_run_id(undone)}" if undone else "an earlier run"
     if "undone" in rows["outcome"]:
         return (
-            f"Run {whose} put back what {what} wrote, and there is nothing in it to apply or to undo; "
-            f"nothing was written. A run writes these owners again: {command_line(run.instance, 'run')}"
+            f"Run {whose} put back what {what} wrote. There is nothing in it to apply or to undo; nothing "
+            f"was written. A run writes these owners again: {command_line(run.instance, 'run')}"
         )
     undo = command_line(run.instance, "undo", short_run_id(undone) if undone else "RUN_ID")
     return (
-        f"Run {whose} is an undo of {what} that put nothing back, such as a dry run, and there is nothing "
-        f"in it to apply or to undo; nothing was written. To put back what {what} wrote: {undo}"
+        f"Run {whose} is an undo of {what} that put nothing back. There is nothing in it to apply or to "
+        f"undo; nothing was written. To put back what {what} wrote: {undo}"
     )
 
 
@@ -381,7 +382,7 @@ def _carry_out(
     if "intended" not in written["outcome"]:
         journal.delete(run.run_id)
     outcomes = _outcome_counts(written)
-    counts = ", ".join(f"{number:,} {outcome}" for outcome, number in outcomes.items())
+    counts = ", ".join(f"{number:,} {OUTCOME_IN_LOG[outcome]}" for outcome, number in outcomes.items())
     log.info(f"Writes: {counts or 'nothing to write'}, {run.seconds}")
     longest = writer.longest_window_seconds
     if longest is not None:

@@ -21,7 +21,7 @@ EVIDENCE: Mapping[str, str] = MappingProxyType(
 
 MATCH: Mapping[str, str] = MappingProxyType(
     {
-        "matched": "The user is exactly one user asset.",
+        "matched": "The user has one user asset.",
         "no_user_asset": "No user asset has the user's name.",
         "ambiguous_user": "Several user assets may be the user, or the one that may be cannot be read.",
     }
@@ -50,11 +50,24 @@ OUTCOME: Mapping[str, str] = MappingProxyType(
         "written": "The service has the new values.",
         "owned_meanwhile": "Not sent: the host got an owner in the meantime.",
         "failed": "The service refused the write.",
-        "not_written": "Not sent: the run ended before, or the host was left alone.",
+        "not_written": "Not sent: the host was left alone, or the run ended before its turn.",
         "undone": "What an earlier run had written was put back.",
     }
 )
 """What became of an intended write (rules 7.5)."""
+
+OUTCOME_IN_LOG: Mapping[str, str] = MappingProxyType(
+    {
+        "planned": "planned",
+        "intended": "not known yet",
+        "written": "written",
+        "owned_meanwhile": "not sent because the host got an owner in the meantime",
+        "failed": "failed",
+        "not_written": "not sent",
+        "undone": "put back",
+    }
+)
+"""The same in the log of a run, after a number of hosts."""
 
 KIND: Mapping[str, str] = MappingProxyType(
     {

@@ -398,7 +398,8 @@ def _writes(writes: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         again = f", {len(repeated)} times since {_instant(_at(first))}" if len(repeated) > 1 else ""
         told.append(_write(repeated[-1], again))
     if len(told) > _SHOWN_WRITES:
-        yield f"  {len(told) - _SHOWN_WRITES:,} earlier writes; --json has all"
+        earlier = len(told) - _SHOWN_WRITES
+        yield f"  {earlier:,} earlier write{'s' * (earlier != 1)}; --json has all"
     yield from told[-_SHOWN_WRITES:]
 
 

@@ -84,9 +84,10 @@ def _why(
 ) -> str:
     """Why a host has its owners, and how they got there, as the end of a sentence."""
     ours = last if last and last["outcome"] == "written" and last["new_values"]["owner"] in owners else None
-    wrote = f"asset-owners wrote it on {_day(ours)} (run {printable(ours['run_id'][:8])})" if ours else ""
+    it, this_owner = ("it", "this owner") if len(owners) == 1 else ("one of them", "these owners")
+    wrote = f"asset-owners wrote {it} on {_day(ours)} (run {printable(ours['run_id'][:8])})" if ours else ""
     if decision["resolved_owner"] in owners:
-        return f": {logons(decision)}; {wrote or 'the inventory had this owner already'}"
+        return f": {logons(decision)}; {wrote or f'the inventory had {this_owner} already'}"
     known = f"; {wrote}" if wrote else " in the inventory"
     return known + (
         f", but the logons name {candidate}"

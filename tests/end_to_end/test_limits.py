@@ -293,9 +293,7 @@ def test_an_undo_is_neither_applied_nor_undone_and_the_right_command_is_named(si
     dry = command(six, f"undo --instance FILE {run_id} --dry-run --json")
     planned = json.loads(dry.stdout.splitlines()[-1])["run_id"]
     said = refused(six, f"{what} --instance FILE {planned}")
-    assert (
-        f"Run {planned[:8]} is an undo of run {run_id[:8]} that put nothing back, such as a dry run" in said
-    )
+    assert f"Run {planned[:8]} is an undo of run {run_id[:8]} that put nothing back. There is nothing" in said
     undo = re.search(r"asset-owners (undo .+)$", said, re.MULTILINE)
     assert undo
     assert pasted(six, undo[1]).exit_code == 0
@@ -303,9 +301,7 @@ def test_an_undo_is_neither_applied_nor_undone_and_the_right_command_is_named(si
 
     undone = last_run(six)
     said = refused(six, f"{what} --instance FILE {undone}")
-    assert (
-        f"Run {undone[:8]} put back what run {run_id[:8]} wrote, and there is nothing in it to apply" in said
-    )
+    assert f"Run {undone[:8]} put back what run {run_id[:8]} wrote. There is nothing in it to apply" in said
     assert re.search(r"asset-owners run --instance \S+$", said, re.MULTILINE)
 
 

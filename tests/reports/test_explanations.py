@@ -162,6 +162,14 @@ ONE_DAY = "6 of 6 logons on 1 day"
         ),
         (
             ALICE,
+            [host("h1", "ws1", owners=("u1", "u3"))],
+            (
+                f"ws1 belongs to alice@corp.example (u1), miller (u3): {ONE_DAY}; the inventory had these "
+                "owners already."
+            ),
+        ),
+        (
+            ALICE,
             [host("h1", "ws1", owners=("u3",))],
             (
                 "ws1 belongs to miller (u3) in the inventory, but the logons name alice@corp.example (u1): "
@@ -279,6 +287,8 @@ def test_the_history_of_a_host_tells_what_changed_and_why_the_last_run_left_it_a
     assert told in lines
     _, lines, _ = after(*[WRITTEN, UNDONE, LEFT_ALONE] * 4)
     assert "  4 earlier writes; --json has all" in lines
+    _, lines, _ = after(*[WRITTEN, UNDONE] * 3)
+    assert "  1 earlier write; --json has all" in lines
     assert len([line for line in lines if ", run run-" in line]) == 5
 
 
