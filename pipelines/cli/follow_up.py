@@ -64,7 +64,8 @@ def follow_up(
     if as_json:
         print(_object(instance, result.run_id, run_id, writes, plan, told, dry_run=dry_run))
     else:
-        _print(writes, instance, result.run_id, job)
+        if result.success or not writes.is_empty():
+            _print(writes, instance, result.run_id, job)
         if plan is not None:
             print(told_plan(instance, tables, result.run_id, plan, command=job, about=run_id))
     return 0 if result.success else 1

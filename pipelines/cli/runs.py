@@ -19,6 +19,8 @@ from resources.settings import load_instance
 STYLES = {"failed": "bold red", "started": "dim"}
 SHORT = 8
 """Characters of a run id that tell it from others, for people."""
+LONGEST = 100
+"""Characters that are shown of a message; --json has all."""
 
 
 def runs(path: Path, *, limit: int, as_json: bool) -> None:
@@ -51,7 +53,7 @@ def _table(listed: pl.DataFrame) -> Table:
     table.add_column("result", overflow="fold")
     for row in listed.iter_rows(named=True):
         days = f"{row['window_from']} to {row['window_to']}"
-        said = [result_in_words(row), *filter(None, [row["message"]])]
+        said = [result_in_words(row), *filter(None, [_first_line(row["message"])])]
         table.add_row(
             _short(row["run_id"]),
             row["kind"].replace("_", " "),
@@ -67,6 +69,11 @@ def _as_json(row: dict[str, Any]) -> dict[str, Any]:
     """The row as it is stored, with its options as an object."""
     shown = {name: value.isoformat() if hasattr(value, "isoformat") else value for name, value in row.items()}
     return shown | {"options": json.loads(row["options"])}
+
+
+def _first_line(message: str | None) -> str:
+    first = (message or "").strip().partition("\n")[0]
+    return first if len(first) <= LONGEST else f"{first[: LONGEST - 1].rstrip()}…"
 
 
 def _short(run_id: str) -> str:

@@ -147,6 +147,22 @@ def test_what_ends_a_run_is_told_with_what_it_had_done_by_then(recorded_stand):
     assert "no-such-index" in shown.replace("\n", "")
 
 
+@pytest.mark.parametrize("what", ["apply", "undo"])
+def test_a_refused_follow_up_prints_its_reason_only_and_is_one_line_among_the_runs(recorded_stand, what):
+    """Its run id was printed as if something had been done, and its message took several lines."""
+    stand = recorded_stand
+    wrote = stand.run().report["run_id"]
+    assert stand.call("undo", "--instance", stand.instance_file(), wrote, "--dry-run").exit_code == 0
+    refused = stand.call(what, "--instance", stand.instance_file(), run_ids(stand)[-1])
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    message = row_of(stand, run_ids(stand)[-1])["message"]
+    assert "that put nothing back. There is nothing in it to apply or to undo" in message
+    assert message in refused.stderr
+    shown = stand.call("runs", "--instance", stand.instance_file()).stdout.splitlines()
+    assert len(shown) == 1 + len(run_ids(stand))
+    assert shown[1].rstrip().endswith(f": {message[:99].rstrip()}…")
+
+
 def test_a_home_without_a_run_says_so(stand):
     with pytest.raises(Exception, match="has no runs yet; run it first: asset-owners run --instance"):
         stand.call("runs", "--instance", stand.instance_file())
