@@ -146,10 +146,10 @@ def suggestions_in_words(rows: pl.DataFrame, rules: Rules) -> list[str]:
         rules: The instance's rules; the lines hold what the settings have already, too.
 
     Returns:
-        Lines of text; none without suggestions.
+        Lines of text, also where nothing is suggested.
     """
     if rows.is_empty():
-        return []
+        return ["", "Nothing to leave out was found that would change a decision."]
     lines = ["", "Each of these would change decisions by itself:"]
     for row in rows.head(MOST_SUGGESTIONS).iter_rows(named=True):
         setting = row["setting"].removeprefix("rules.")

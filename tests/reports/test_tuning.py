@@ -64,6 +64,13 @@ def test_a_suggestion_comes_with_its_effect_and_the_line_for_the_instance_file()
     ]
 
 
+def test_where_nothing_is_suggested_it_is_said():
+    assert suggestions_in_words(empty(Suggestions), Rules()) == [
+        "",
+        "Nothing to leave out was found that would change a decision.",
+    ]
+
+
 def test_owners_without_support_are_counted_by_the_reason():
     row = {"hostname": "pc", "owner": "u1", "leader": None, "since": None, "days": None}
     drift = table(
