@@ -97,7 +97,7 @@ def test_by_recency_the_oldest_event_counts_a_little():
     assert (row["weight"], row["evidence"]) == (7, "single_user")
 
 
-@examples(25)
+@examples(8)
 @pytest.mark.parametrize("metric", ["days", "recency"])
 @given(
     others=st.dictionaries(st.integers(0, 20), st.integers(1, 9), min_size=1, max_size=5),
@@ -111,7 +111,7 @@ def test_so_many_further_days_or_recent_events_are_lacking(metric, others, own, 
     def wins(further):
         ages = range(further) if metric == "days" else [0] * further
         more = pl.concat([logons_of(*before), *(logons_of(("ann", 1, age)) for age in ages)])
-        counted = more.group_by("day", "document_hostname", "document_username").agg(pl.sum("events"))
+        counted = more.group_by(pl.exclude("events")).agg(pl.sum("events"))
         row = decided(counted, **rules)
         return row["evidence"] in NAMING and row["username"] == "ann"
 
