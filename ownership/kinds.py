@@ -4,10 +4,10 @@ from dataclasses import dataclass, replace
 
 import polars as pl
 
+from ownership.evidence import Evidence, evidence_by_day
 from ownership.matching import username_matches
+from ownership.profiles import account_profiles, host_profiles
 from ownership.rules import Rules
-from ownership.tuning.evidence import Evidence, evidence_by_day
-from ownership.tuning.profiles import account_profiles, host_profiles
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ from types import MappingProxyType
 import polars as pl
 
 from ownership.declaration import polars_schema
+from ownership.evidence import Evidence, leaders, share_band, user_totals, window_before
 from ownership.rules import Rules, first_that_holds, names_somebody
 from ownership.tables import Accuracy
-from ownership.tuning.evidence import Evidence, leaders, share_band, user_totals, window_before
 from ownership.windows import Window
 
 HOLDOUT_DAYS = 7

@@ -8,10 +8,10 @@ from itertools import product
 import polars as pl
 
 from ownership.declaration import polars_schema
+from ownership.evidence import Evidence, user_totals, window_before
 from ownership.rules import Rules, enough, leads
 from ownership.tables import ThresholdBacktest
 from ownership.tuning.accuracy import HOLDOUT_DAYS, decided, wilson, with_future, with_people
-from ownership.tuning.evidence import Evidence, user_totals, window_before
 
 THRESHOLDS = range(50, 100, 5)
 WINDOWS = (7, 14, 30, 60, 90)

@@ -5,8 +5,8 @@ from datetime import timedelta
 import polars as pl
 
 from ownership.declaration import polars_schema
+from ownership.evidence import Evidence
 from ownership.tables import OwnershipDrift
-from ownership.tuning.evidence import Evidence
 from ownership.windows import Window
 
 SILENT_DAYS = 30

@@ -6,6 +6,7 @@ from typing import Any
 
 import polars as pl
 
+from ownership.evidence import Evidence, evidence_by_day, user_totals
 from ownership.kinds import Kinds, kinds, nothing_skipped, without
 from ownership.rules import Rules
 from ownership.tuning.accuracy import (
@@ -19,7 +20,6 @@ from ownership.tuning.accuracy import (
 from ownership.tuning.backtest import Grid, grid, threshold_backtest
 from ownership.tuning.closest import closest_users
 from ownership.tuning.drift import ownership_drift
-from ownership.tuning.evidence import Evidence, evidence_by_day, user_totals
 from ownership.tuning.suggestions import suggestions
 from ownership.windows import Window
 

@@ -6,11 +6,11 @@ from dataclasses import replace
 import polars as pl
 
 from ownership.declaration import polars_schema
+from ownership.evidence import Evidence
 from ownership.kinds import Kinds, nothing_skipped, numbers_of
 from ownership.rules import names_somebody
 from ownership.tables import Suggestions
 from ownership.tuning.accuracy import decided
-from ownership.tuning.evidence import Evidence
 
 NO_PEOPLE = ("service", "computer", "built_in", "administrator")
 """Kinds of accounts that are proposed to be left out."""

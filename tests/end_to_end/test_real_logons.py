@@ -16,11 +16,11 @@ import polars as pl
 import pytest
 
 from ownership.declaration import polars_schema
+from ownership.evidence import evidence_by_day
 from ownership.matching import username_matches
+from ownership.profiles import account_profiles, host_profiles
 from ownership.rules import Rules
 from ownership.tables import LogonCounts
-from ownership.tuning.evidence import evidence_by_day
-from ownership.tuning.profiles import account_profiles, host_profiles
 from ownership.windows import Window
 from tests.ownership import builders
 

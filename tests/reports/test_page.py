@@ -508,7 +508,7 @@ def test_a_person_is_shown_with_machines_logons_and_what_is_theirs_on_paper(open
     page.get_by_label("Search: People").fill("bob")
     page.locator("#people tbody").get_by_role("link").click()
     assert page.url.endswith("#person=u2")
-    assert page.locator("#person h2").inner_text() == "bob@corp.example"
+    expect(page.locator("#person h2")).to_have_text("bob@corp.example")
     assert "Logs on as bob" in page.locator("#person").inner_text()
     assert person_rows(page, "Machines") == ["pc-2"]
     assert person_rows(page, "Logs on to") == ["pc-4", "pc-2"]
@@ -517,6 +517,7 @@ def test_a_person_is_shown_with_machines_logons_and_what_is_theirs_on_paper(open
     assert not page.locator("#hosts").is_visible()
     page.locator("#person").get_by_role("link", name="ann").first.click()
     assert page.url.endswith("#person=u1")
+    expect(page.locator("#person h2")).to_have_text("ann@corp.example")
     assert person_rows(page, "Machines") == ["pc-1", "pc-2", "pc-10"]
     assert person_rows(page, "Logs on to") == ["pc-10", "pc-1", "pc-2", "pc-4"]
     assert person_rows(page, "On paper") == []

@@ -2,12 +2,12 @@ import polars as pl
 import pytest
 
 from ownership.declaration import validated
+from ownership.evidence import evidence_by_day
 from ownership.matching import username_matches
+from ownership.profiles import account_profiles
 from ownership.rules import Rules
 from ownership.tables import ClosestUsers
 from ownership.tuning.closest import closest_users
-from ownership.tuning.evidence import evidence_by_day
-from ownership.tuning.profiles import account_profiles
 from tests.ownership.builders import counts, hosts, user, users
 
 PEOPLE = users(

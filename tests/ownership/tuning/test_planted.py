@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 
 from ownership.declaration import validated
+from ownership.evidence import evidence_by_day, user_totals
 from ownership.kinds import kinds
 from ownership.resolution import resolve
 from ownership.rules import Rules
@@ -15,7 +16,6 @@ from ownership.tables import InventoryHosts, InventoryUsers, LogonCounts, OwnerW
 from ownership.tuning.accuracy import accuracy, decided, owners_set_by_hand, with_future, with_people
 from ownership.tuning.backtest import THRESHOLDS, Grid, threshold_backtest
 from ownership.tuning.drift import ownership_drift
-from ownership.tuning.evidence import evidence_by_day, user_totals
 from ownership.tuning.suggestions import suggestions
 from ownership.windows import Window
 from reports.tuning import best_line

@@ -6,11 +6,11 @@ from datetime import timedelta
 import polars as pl
 
 from ownership.declaration import validated
+from ownership.evidence import evidence_by_day, user_totals
 from ownership.kinds import kinds, without
 from ownership.rules import Rules
 from ownership.tables import OwnershipDrift, Suggestions
 from ownership.tuning.drift import ownership_drift
-from ownership.tuning.evidence import evidence_by_day, user_totals
 from ownership.tuning.suggestions import suggestions
 from tests.ownership.builders import PEOPLE, WINDOW, counts, decide, host, hosts
 

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ownership.declaration import validated
+from ownership.evidence import evidence_by_day, user_totals
 from ownership.rules import Rules
 from ownership.tables import Accuracy, ThresholdBacktest
 from ownership.tuning.accuracy import accuracy, decided, owners_set_by_hand, wilson, with_future, with_people
 from ownership.tuning.backtest import Grid, grid, threshold_backtest
-from ownership.tuning.evidence import evidence_by_day, user_totals
 from tests import examples
 from tests.ownership.builders import NOW, PEOPLE, WINDOW, counts, decide, host, hosts, plan
 

@@ -1,8 +1,8 @@
 """What kind of account each user name is, and what kind of machine each host, with what led to it.
 
 Rules are asked in their order: the first that holds gives the kind, and each of that kind that holds is a
-reason. They read names as administrators give them, and what accounts do. Nothing here changes what
-a run decides.
+reason. They read names as administrators give them, and what accounts do. Which kinds are left out is
+decided in `kinds`.
 """
 
 from collections.abc import Sequence
@@ -10,10 +10,10 @@ from collections.abc import Sequence
 import polars as pl
 
 from ownership.declaration import polars_schema
+from ownership.evidence import Evidence
 from ownership.names import normalise_hostname
 from ownership.rules import exceeds_threshold, first_that_holds
 from ownership.tables import AccountProfiles, HostProfiles
-from ownership.tuning.evidence import Evidence
 
 MANY_HOSTS = 10
 """Hosts from which on an account that is no user asset's is taken for a service."""

@@ -5,11 +5,11 @@ from datetime import timedelta
 import pytest
 
 from ownership.declaration import validated
+from ownership.evidence import evidence_by_day
 from ownership.matching import username_matches
+from ownership.profiles import account_profiles, host_profiles
 from ownership.rules import Rules
 from ownership.tables import AccountProfiles, HostProfiles
-from ownership.tuning.evidence import evidence_by_day
-from ownership.tuning.profiles import account_profiles, host_profiles
 from tests.ownership.builders import DAY, PEOPLE, counts, host, hosts
 
 
