@@ -20,7 +20,7 @@ settings.register_profile("thorough", max_examples=1_000)  # of `make chaos`; se
 SLOW_FOLDERS = {"bench", "chaos", "end_to_end", "pipelines", "store"}
 SLOW_FILES = {
     *("test_checks.py", "test_client.py", "test_company.py", "test_cookbook.py", "test_engine.py"),
-    *("test_engine_files.py", "test_evidence.py", "test_stand.py", "test_writer.py"),
+    *("test_engine_files.py", "test_evidence.py", "test_page.py", "test_stand.py", "test_writer.py"),
 }
 SLOW_FIXTURES = {"_s3_service", "browser", "engine"}
 LONGEST = (

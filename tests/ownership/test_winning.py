@@ -97,7 +97,7 @@ def test_by_recency_the_oldest_event_counts_a_little():
     assert (row["weight"], row["evidence"]) == (7, "single_user")
 
 
-@examples(8)
+@examples(4)
 @pytest.mark.parametrize("metric", ["days", "recency"])
 @given(
     others=st.dictionaries(st.integers(0, 20), st.integers(1, 9), min_size=1, max_size=5),
