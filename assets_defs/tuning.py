@@ -87,7 +87,7 @@ def drift_check(instance: Instance) -> dg.AssetChecksDefinition:
     def drift_does_not_grow(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
         tables: Tables = getattr(context.resources, resource)
         with as_dagster_failure():
-            drift = tables.read("ownership_drift").collect()
+            drift = tables.of_tuning("ownership_drift")
         return _drift_result(instance, context.instance, drift)
 
     return drift_does_not_grow
@@ -153,9 +153,7 @@ def stored_inputs(instance: Instance, tables: Tables) -> Inputs:
         hosts=tables.read("inventory_hosts").collect(),
         users=tables.read("inventory_users").collect(),
         # What other instances of this home write to the same inventory is not set by hand, either.
-        writes=pl.concat([tables.writes(), *(other.writes() for other in tables.of_other_instances())])
-        .filter(pl.col("target") == instance.target)
-        .collect(),
+        writes=tables.writes_to(instance.target).collect(),
         decisions=decisions,
         rules=instance.rules.as_rules(),
         user_value_field=instance.platform_user_value_field,

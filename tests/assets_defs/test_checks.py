@@ -445,3 +445,10 @@ def test_what_is_wrong_stands_in_the_log_without_names(stored):
     assert any("no_gaps: 1 of 10 days" in line for line in log)
     assert any("most_evidence_is_matched: 0%" in line for line in log)
     assert not any("secret" in line for line in log)
+
+
+def test_drift_is_looked_at_in_a_home_in_which_tuning_never_ran(well):
+    (well.tables.folder / "ownership_drift.parquet").unlink()
+    looks = well.run(dg.AssetSelection.all_asset_checks()).get_asset_check_evaluations()
+    (look,) = (look for look in looks if look.check_name == DRIFT_CHECK)
+    assert (look.passed, look.description) == (True, "The evidence no longer supports 0 owners")
