@@ -180,7 +180,7 @@ def undo_run(
         _require_own_target(run.instance, writes, f"What run {undone_id} wrote", old_rows_are_own=True)
         planned = plan_undo(
             writes,
-            _history(run),
+            run.tables.writes_to(run.instance.target).collect(),
             run_id=run.run_id,
             target=run.instance.target,
             intended_at=datetime.now(UTC),
@@ -305,13 +305,6 @@ def _without_vanished_owners(planned: pl.DataFrame, users: pl.DataFrame) -> pl.D
         .then(pl.lit(datetime.now(UTC), pl.Datetime("us", "UTC")))
         .otherwise("completed_at"),
     )
-
-
-def _history(run: InstanceRun) -> pl.DataFrame:
-    """Rows of owner_writes of all runs on the instance's target, also of other instances in the home."""
-    own, same = pl.col("target").is_null(), pl.col("target") == run.instance.target
-    others = [other.writes().filter(same) for other in run.tables.of_other_instances()]
-    return pl.concat([run.tables.writes().filter(own | same), *others]).collect()
 
 
 def _report_other_targets(run: InstanceRun, log: logging.Logger) -> None:

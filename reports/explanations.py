@@ -17,7 +17,7 @@ from ownership.names import normalise_hostname, printable
 from ownership.rules import Rules
 from ownership.shares import ranked
 from reports.remedies import FieldNames, remedies
-from reports.sentences import in_one_sentence, names_of, persons
+from reports.sentences import in_one_sentence, names_of, persons, time_of
 
 _SHOWN_USERS = 10
 MOST_COMPARED = 20_000
@@ -211,7 +211,7 @@ def _state(asset: pl.DataFrame, writes: pl.DataFrame) -> dict[str, Any] | None:
     if state and writes.height:
         last = writes.row(-1, named=True)  # what a look before a write saw is newer than the list
         seen = last["outcome"] == "owned_meanwhile" and last["old_values"]["owner"]
-        if seen and _at(last) >= asset["listed_at"].item():
+        if seen and time_of(last) >= asset["listed_at"].item():
             state["owner"] = seen.split(",")
     return state
 
@@ -395,7 +395,7 @@ def _writes(writes: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     told = []
     for _, alike in groupby(kept, lambda write: (write["outcome"], write["new_values"], write["message"])):
         first, *_ = repeated = list(alike)
-        again = f", {len(repeated)} times since {_instant(_at(first))}" if len(repeated) > 1 else ""
+        again = f", {len(repeated)} times since {_instant(time_of(first))}" if len(repeated) > 1 else ""
         told.append(_write(repeated[-1], again))
     if len(told) > _SHOWN_WRITES:
         earlier = len(told) - _SHOWN_WRITES
@@ -403,12 +403,10 @@ def _writes(writes: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     yield from told[-_SHOWN_WRITES:]
 
 
-def _at(write: Mapping[str, Any]) -> datetime:
-    return write["completed_at"] or write["intended_at"]
-
-
 def _write(write: Mapping[str, Any], again: str) -> str:
-    begin = f"  {_OUTCOME[write['outcome']]}, {_instant(_at(write))}, run {_shown(write['run_id'])}{again}"
+    begin = (
+        f"  {_OUTCOME[write['outcome']]}, {_instant(time_of(write))}, run {_shown(write['run_id'])}{again}"
+    )
     if write["outcome"] in _NOT_SENT:
         return f"{begin}: {_shown(write['message'] or _NOT_SENT[write['outcome']])}."
     old, new = write["old_values"], write["new_values"]

@@ -69,7 +69,7 @@ def in_one_sentence(
     if now["owner"]:
         why = _why(decision, now["owner"], last, candidate)
         return f"{host} belongs to {persons(now['owner'], name_of)}{why}."
-    decided_since = last and named and _at(last) < decision["decided_at"]
+    decided_since = last and named and time_of(last) < decision["decided_at"]
     if last and last["outcome"] == "undone" and not decided_since:
         return f"{host} has no owner: what asset-owners had written was put back on {_day(last)}."
     return (
@@ -111,9 +111,10 @@ def _last_change(writes: pl.DataFrame) -> dict[str, Any] | None:
     return done.row(-1, named=True) if done.height else None
 
 
-def _at(write: Mapping[str, Any]) -> datetime:
+def time_of(write: Mapping[str, Any]) -> datetime:
+    """When a write came to its end, or, where that is not known, was planned."""
     return write["completed_at"] or write["intended_at"]
 
 
 def _day(write: Mapping[str, Any]) -> str:
-    return f"{_at(write):%Y-%m-%d}"
+    return f"{time_of(write):%Y-%m-%d}"

@@ -92,13 +92,9 @@ def _outcomes(evidence: Evidence, totals: pl.DataFrame) -> pl.DataFrame:
 def _effect(now: pl.DataFrame, evidence: Evidence, totals: pl.DataFrame, skipped: Kinds) -> dict[str, int]:
     """Decide again, about the hosts for which something is left out, and count what becomes of them."""
     users, hosts = numbers_of(evidence, skipped)
-    of_users = pl.col("user").is_in(users.implode())
-    touched = totals.filter(of_users | pl.col("subject").is_in(hosts.implode())).select(
-        pl.col("subject").unique()
-    )
-    left = totals.join(touched, on="subject", how="semi").filter(
-        ~of_users, ~pl.col("subject").is_in(hosts.implode())
-    )
+    left_out = pl.col("user").is_in(users.implode()) | pl.col("subject").is_in(hosts.implode())
+    touched = totals.filter(left_out).select(pl.col("subject").unique())
+    left = totals.join(touched, on="subject", how="semi").filter(~left_out)
     then = _outcomes(evidence, left)
     both = (
         now.join(touched, on="subject", how="semi")

@@ -15,10 +15,9 @@ from ownership.names import printable
 from pipelines.cli.stored import tables_of
 from resources.errors import AssetOwnersError
 from resources.settings import load_instance
+from resources.store.tables import short_run_id
 
 STYLES = {"failed": "bold red", "started": "dim"}
-SHORT = 8
-"""Characters of a run id that tell it from others, for people."""
 LONGEST = 100
 """Characters that are shown of a message; --json has all."""
 
@@ -55,11 +54,11 @@ def _table(listed: pl.DataFrame) -> Table:
         days = f"{row['window_from']} to {row['window_to']}"
         said = [result_in_words(row), *filter(None, [_first_line(row["message"])])]
         table.add_row(
-            _short(row["run_id"]),
+            short_run_id(row["run_id"]),
             row["kind"].replace("_", " "),
             f"{row['started_at']:%Y-%m-%d %H:%M}",
             _duration(row["ended_at"] - row["started_at"]) if row["ended_at"] else "",
-            days if row["window_to"] else f"run {_short(row['of_run'])}",
+            days if row["window_to"] else f"run {short_run_id(row['of_run'])}",
             Text(printable(": ".join(said)), style=STYLES.get(row["status"], "")),
         )
     return table
@@ -74,10 +73,6 @@ def _as_json(row: dict[str, Any]) -> dict[str, Any]:
 def _first_line(message: str | None) -> str:
     first = (message or "").strip().partition("\n")[0]
     return first if len(first) <= LONGEST else f"{first[: LONGEST - 1].rstrip()}…"
-
-
-def _short(run_id: str) -> str:
-    return run_id[:SHORT]
 
 
 def _duration(span: timedelta) -> str:

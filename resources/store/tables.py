@@ -302,8 +302,7 @@ class Tables:
 
     def of_tuning(self, table: str) -> pl.DataFrame:
         """A table as tuning left it last; without rows in a home in which it never ran."""
-        path = self._snapshot(table)
-        return _read(table, path).collect() if path.exists() else empty(TABLES[table])
+        return _read_or_empty(table, self._snapshot(table))
 
     def holds(self, table: str, run_id: str) -> bool:
         """Tell whether the run itself stored the snapshot."""
@@ -311,8 +310,7 @@ class Tables:
 
     def of_run(self, table: str, run_id: str) -> pl.DataFrame:
         """A snapshot that the run itself stored; without rows when it did not come so far."""
-        path = self._run_file(table, run_id)
-        return _read(table, path).collect() if path.exists() else empty(TABLES[table])
+        return _read_or_empty(table, self._run_file(table, run_id))
 
     def append(self, table: str, rows: pl.DataFrame, *, run_id: str) -> None:
         """Validate and store a run's rows beside those of other runs."""
@@ -320,8 +318,7 @@ class Tables:
 
     def appended(self, table: str, run_id: str) -> pl.DataFrame:
         """The rows that one run appended to a table; none, when it has not come so far."""
-        path = self._appended_file(table, run_id)
-        return _read(table, path).collect() if path.exists() else empty(TABLES[table])
+        return _read_or_empty(table, self._appended_file(table, run_id))
 
     def run_writes(self, run_id: str) -> pl.DataFrame:
         """Rows of owner_writes of one run; of a run that may only plan, its plan."""
@@ -345,6 +342,15 @@ class Tables:
         """Rows of owner_writes of all runs, and the plan of the run that is viewed."""
         rows = self.all_runs("owner_writes", but=self.viewed)
         return rows if self.viewed is None else pl.concat([rows, self.run_writes(self.viewed).lazy()])
+
+    def writes_to(self, target: str) -> pl.LazyFrame:
+        """Rows of owner_writes of all runs on a target, also of other instances in the home.
+
+        Of its own rows, those of versions that did not store the target count, too.
+        """
+        own, same = pl.col("target").is_null(), pl.col("target") == target
+        others = [other.writes().filter(same) for other in self.of_other_instances()]
+        return pl.concat([self.writes().filter(own | same), *others])
 
     def carried_out_by(self, plan_id: str) -> str | None:
         """The last run that wrote what another run had planned; None: none did."""
@@ -486,6 +492,10 @@ def short_run_id(run_id: str) -> str:
 def _of_layout(*layouts: Layout) -> list[str]:
     """The tables that are kept so."""
     return [table for table, model in TABLES.items() if model.__layout__ in layouts]
+
+
+def _read_or_empty(table: str, path: UPath) -> pl.DataFrame:
+    return _read(table, path).collect() if path.exists() else empty(TABLES[table])
 
 
 def _read(table: str, source: UPath | Sequence[UPath]) -> pl.LazyFrame:
