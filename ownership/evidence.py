@@ -75,8 +75,7 @@ def evidence_by_day(
     by_name = (
         spelled.join(host_numbers.lazy().select("document_hostname", "host"), on="document_hostname")
         .join(user_numbers.lazy().select("document_username", "user"), on="document_username")
-        .group_by("day", "host", "user")
-        .agg(of_a_day(rules))
+        .drop("document_hostname", "document_username")
         .collect(engine="streaming")
         .lazy()
     )

@@ -135,8 +135,9 @@ def host_profiles(evidence: Evidence, accounts: pl.DataFrame, *, threshold_perce
         Rows of `host_profiles`, sorted by hostname and host_id: hosts with logons.
     """
     kinds = evidence.users.lazy().join(accounts.lazy().select("username", "kind"), on="username")
-    logons = evidence.days.lazy().join(kinds, on="user")
-    of_users = logons.filter(pl.col("kind").is_in(["person", "administrator", "unknown"]))
+    counted = kinds.filter(pl.col("kind").is_in(["person", "administrator", "unknown"]))
+    of_users = evidence.days.lazy().join(counted.select("user"), on="user", how="semi")
+    on_hosts = evidence.days.lazy().select("subject", "user").unique().join(kinds, on="user")
     short = normalise_hostname(pl.col("hostname"), short=True)
     hosts = evidence.subjects.lazy().with_columns(short=short)
     share_led = exceeds_threshold(threshold_percent, part="events", whole="total_events")
@@ -172,7 +173,7 @@ def host_profiles(evidence: Evidence, accounts: pl.DataFrame, *, threshold_perce
     ]
     return (
         hosts.join(_used_by(of_users), on="subject", how="left")
-        .join(_served(logons, hosts), on="subject")
+        .join(_served(on_hosts, hosts), on="subject")
         .with_columns(
             pl.col(
                 "users", "active_days", "leader_days", "leader_changes", "events", "total_events"
@@ -220,13 +221,16 @@ def _used_by(logons: pl.LazyFrame) -> pl.LazyFrame:
     return shares.join(leader_of_day, on="subject")
 
 
-def _served(logons: pl.LazyFrame, hosts: pl.LazyFrame) -> pl.LazyFrame:
-    """How many services, people, and accounts of other computers log on to each host: of subject."""
+def _served(on_hosts: pl.LazyFrame, hosts: pl.LazyFrame) -> pl.LazyFrame:
+    """How many services, people, and accounts of other computers log on to each host: of subject.
+
+    Args:
+        on_hosts: subject, user, username, kind; a row for each user of each host.
+        hosts: subject, short.
+    """
     own = pl.col("username") == pl.col("short") + "$"
     return (
-        logons.select("subject", "username", "kind")
-        .unique()
-        .join(hosts.select("subject", "short"), on="subject")
+        on_hosts.join(hosts.select("subject", "short"), on="subject")
         .group_by("subject")
         .agg(
             services=(pl.col("kind") == "service").sum().cast(pl.Int64),

@@ -4,7 +4,8 @@
 (rules 9.2).
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from datetime import date, timedelta
 from types import MappingProxyType
 
@@ -104,59 +105,69 @@ def decided(evidence: Evidence, totals: pl.DataFrame) -> pl.LazyFrame:
     )
 
 
-def with_people(decided: pl.LazyFrame, by_hand: pl.DataFrame) -> pl.DataFrame:
-    """Tell of each host whether people agree (rules 9.1).
+@dataclass(frozen=True)
+class Judged:
+    """What is decided on a window, and whether both measures call it right.
+
+    Attributes:
+        now: As `decided` on the window, with right_by_people; null: no owner was set by hand, or none was
+            decided on.
+        before: As `decided` on a window of the same length that ends before the days held back, with
+            right_afterwards: whether the leader leads alone in those days; null: nobody logged on in them,
+            or the leader is no user asset, so that no owner was decided on.
+    """
+
+    now: pl.DataFrame
+    before: pl.DataFrame
+
+
+def judged(
+    evidence: Evidence,
+    by_hand: pl.DataFrame,
+    windows: Iterable[int],
+    *,
+    last: date,
+    last_settled: date,
+    holdout_days: int = HOLDOUT_DAYS,
+) -> dict[int, Judged]:
+    """Decide on windows of several lengths, and tell where both measures agree (rules 9.1, 9.2).
 
     Args:
-        decided: As `decided` gives it.
+        evidence: What was counted, over the longest window and the days held back before it.
         by_hand: host_id of the hosts whose owner was set by hand.
-
-    Returns:
-        The rows, with right_by_people; null: not compared.
+        windows: Days of each window.
+        last: The last day of each window.
+        last_settled: The last day held back for the measure `future`.
+        holdout_days: How many days are held back.
     """
-    hosts = by_hand.lazy().select("host_id", by_hand=pl.lit(value=True))
-    return (
-        decided.join(hosts, on="host_id", how="left")
-        .with_columns(right_by_people=pl.when("by_hand", "matched").then("agree"))
-        .collect()
-    )
-
-
-def with_future(evidence: Evidence, *, last: date, days: int, holdout_days: int) -> pl.DataFrame:
-    """Decide without the last days, and tell whether who led before leads in them, too (rules 9.2).
-
-    Args:
-        evidence: What was counted.
-        last: The last settled day.
-        days: Length of the window, which ends `holdout_days` before `last`.
-        holdout_days: How many days are held back to compare with.
-
-    Returns:
-        As `decided`, with right_afterwards: whether the leader leads alone in the days held back; null:
-        nobody logged on in them, or the leader is no user asset, so that no owner was decided on.
-    """
-    cut = last - timedelta(days=holdout_days)
-    after = leaders(user_totals(evidence, Window(cut + timedelta(days=1), last))).select(
+    cut = last_settled - timedelta(days=holdout_days)
+    later = leaders(user_totals(evidence, Window(cut + timedelta(days=1), last_settled))).select(
         "subject", later="user", tied_later="tied"
     )
-    return (
-        decided(evidence, user_totals(evidence, window_before(cut, days)))
-        .join(after.lazy(), on="subject", how="left")
-        .with_columns(
-            right_afterwards=pl.when("matched").then(
-                (pl.col("user") == pl.col("later")) & ~pl.col("tied_later")
-            )
+    set_by_hand = by_hand.select("host_id", by_hand=pl.lit(value=True))
+    leads_alone = (pl.col("user") == pl.col("later")) & ~pl.col("tied_later")
+
+    def of_window(days: int) -> Judged:
+        now = decided(evidence, user_totals(evidence, window_before(last, days)))
+        before = decided(evidence, user_totals(evidence, window_before(cut, days)))
+        return Judged(
+            now.join(set_by_hand.lazy(), on="host_id", how="left")
+            .with_columns(right_by_people=pl.when("by_hand", "matched").then("agree"))
+            .drop("by_hand")
+            .collect(),
+            before.join(later.lazy(), on="subject", how="left")
+            .with_columns(right_afterwards=pl.when("matched").then(leads_alone))
+            .collect(),
         )
-        .collect()
-    )
+
+    return {days: of_window(days) for days in windows}
 
 
-def accuracy(now: pl.DataFrame, before: pl.DataFrame, users: pl.DataFrame, *, rules: Rules) -> pl.DataFrame:
+def accuracy(judged: Judged, users: pl.DataFrame, *, rules: Rules) -> pl.DataFrame:
     """Count how often both measures say that the owner decided on is the right one (rules 9.1, 9.2).
 
     Args:
-        now: What `with_people` gives for the look-back window.
-        before: What `with_future` gives for a window of the same length.
+        judged: What is decided on the look-back window.
         users: Rows of `inventory_users`.
         rules: The instance's rules.
 
@@ -172,8 +183,8 @@ def accuracy(now: pl.DataFrame, before: pl.DataFrame, users: pl.DataFrame, *, ru
         .select(pl.lit(measure).alias("measure"), "share_band", "active_days", "resolved_owner", right=right)
         .drop_nulls("right")
         for measure, frame, right in (
-            ("people", now, "right_by_people"),
-            ("future", before, "right_afterwards"),
+            ("people", judged.now, "right_by_people"),
+            ("future", judged.before, "right_afterwards"),
         )
     ).join(departments, on="resolved_owner", how="left")
     cuts = (

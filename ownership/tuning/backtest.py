@@ -2,16 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import date
 from itertools import product
 
 import polars as pl
 
 from ownership.declaration import polars_schema
-from ownership.evidence import Evidence, user_totals, window_before
 from ownership.rules import Rules, enough, leads
 from ownership.tables import ThresholdBacktest
-from ownership.tuning.accuracy import HOLDOUT_DAYS, decided, wilson, with_future, with_people
+from ownership.tuning.accuracy import Judged, wilson
 
 THRESHOLDS = range(50, 100, 5)
 WINDOWS = (7, 14, 30, 60, 90)
@@ -43,45 +41,29 @@ def grid(rules: Rules, *, lookback_days: int, stored_days: int) -> Grid:
     )
 
 
-def threshold_backtest(
-    evidence: Evidence,
-    by_hand: pl.DataFrame,
-    *,
-    rules: Rules,
-    tried: Grid,
-    last: date,
-    last_settled: date,
-    holdout_days: int = HOLDOUT_DAYS,
-) -> pl.DataFrame:
+def threshold_backtest(windows: Mapping[int, Judged], *, rules: Rules, tried: Grid) -> pl.DataFrame:
     """Count for each combination of settings what it would have led to, and how often it would be right.
 
     Args:
-        evidence: What was counted, over the longest window and the days held back before it.
-        by_hand: host_id of the hosts whose owner was set by hand.
+        windows: What is decided on windows of each length (days) that is tried.
         rules: The instance's other rules.
         tried: The settings.
-        last: The last day of each window.
-        last_settled: The last day held back for the measure `future`.
-        holdout_days: How many days are held back.
 
     Returns:
         Rows of `threshold_backtest`, sorted by its key.
     """
-    parts = []
-    for days in tried.windows:
-        totals = user_totals(evidence, window_before(last, days))
-        now = with_people(decided(evidence, totals), by_hand)
-        before = with_future(evidence, last=last_settled, days=days, holdout_days=holdout_days)
-        parts.append(_lines(now, before, rules, tried).with_columns(window_days=pl.lit(days, pl.Int64)))
     return (
-        pl.concat(parts)
+        pl.concat(
+            _lines(windows[days], rules, tried).with_columns(window_days=pl.lit(days, pl.Int64))
+            for days in tried.windows
+        )
         .pipe(_with_precision)
         .select(*polars_schema(ThresholdBacktest))
         .sort("window_days", "threshold_percent", "min_events", "min_active_days")
     )
 
 
-def _lines(now: pl.DataFrame, before: pl.DataFrame, rules: Rules, tried: Grid) -> pl.DataFrame:
+def _lines(judged: Judged, rules: Rules, tried: Grid) -> pl.DataFrame:
     """Count the hosts of one window for each setting and share band, and add the bands up."""
     counted = {
         "resolved": pl.lit(value=True),
@@ -105,15 +87,15 @@ def _lines(now: pl.DataFrame, before: pl.DataFrame, rules: Rules, tried: Grid) -
         schema=dict.fromkeys(steps, pl.Int64),
         orient="row",
     ).with_row_index("line")
-    by_band = _by_band(now, lines, steps, counted).join(
-        _by_band(before, lines, steps, compared), on=("line", "share_band"), how="full", coalesce=True
+    by_band = _by_band(judged.now, lines, steps, counted).join(
+        _by_band(judged.before, lines, steps, compared), on=("line", "share_band"), how="full", coalesce=True
     )
     by_band = by_band.with_columns(pl.col(*counted, *compared).fill_null(0))
     return (
         lines.join(_wrong(by_band), on="line", how="left")
         .join(by_band.group_by("line").agg(pl.sum(*counted, *compared)), on="line", how="left")
         .with_columns(
-            pl.col(*counted, *compared).fill_null(0), hosts_with_evidence=pl.lit(now.height, pl.Int64)
+            pl.col(*counted, *compared).fill_null(0), hosts_with_evidence=pl.lit(judged.now.height, pl.Int64)
         )
         .drop("line")
     )

@@ -13,6 +13,9 @@ from ownership.tables import ClosestUsers
 MOST_SPELLED = 500
 """User names that are compared letter by letter with all others: those first that are on most hosts."""
 
+SPELLED_AT_ONCE = 50
+"""Of these: with 500,000 names to compare with, the similarities take 100 MB."""
+
 MOST_USERS = 3
 """User assets that are told for a user name."""
 
@@ -41,9 +44,10 @@ def closest_users(accounts: pl.DataFrame, users: pl.DataFrame) -> pl.DataFrame:
         .explode("name")
         .select("user_id", normalise_username(pl.col("name")))
         for field in ("user_value", *FIELDS)
-    ).drop_nulls()
+    )
+    known = known.drop_nulls().unique()
     return (
-        pl.concat([*_by_shape(unmatched.select("username"), known.unique()), _by_spelling(unmatched, known)])
+        pl.concat([*_by_shape(unmatched.select("username"), known), *_by_spelling(unmatched, known)])
         .sort("username", "score", "user_id", descending=[False, True, False])
         .unique(["username", "user_id"], keep="first", maintain_order=True)
         .group_by("username", maintain_order=True)
@@ -71,17 +75,26 @@ def _by_shape(unmatched: pl.DataFrame, known: pl.DataFrame) -> Iterator[pl.DataF
         )
 
 
-def _by_spelling(unmatched: pl.DataFrame, known: pl.DataFrame) -> pl.DataFrame:
-    names = known["name"].to_list()
-    rows = [
-        (username, known["user_id"][place], round(alike / 100, 3), "The names are spelled alike.")
-        for username in unmatched["username"].head(MOST_SPELLED)
-        for _, alike, place in process.extract(
-            username, names, scorer=fuzz.ratio, score_cutoff=LEAST_ALIKE, limit=MOST_USERS
+def _by_spelling(unmatched: pl.DataFrame, known: pl.DataFrame) -> Iterator[pl.DataFrame]:
+    """Compare names letter by letter: each of some with all, so some at a time."""
+    for usernames in unmatched["username"].head(MOST_SPELLED).to_frame().iter_slices(SPELLED_AT_ONCE):
+        alike = process.cdist(
+            usernames["username"].to_list(),
+            known["name"].to_list(),
+            scorer=fuzz.ratio,
+            score_cutoff=LEAST_ALIKE,
+            workers=-1,
         )
-    ]
-    columns = {"username": pl.String, "user_id": pl.String, "score": pl.Float64, "reason": pl.String}
-    return pl.DataFrame(rows, schema=columns, orient="row")
+        ours, theirs = alike.nonzero()
+        yield pl.DataFrame(
+            {
+                "username": usernames["username"][ours],
+                "user_id": known["user_id"][theirs],
+                "score": pl.Series(alike[ours, theirs], dtype=pl.Float64) / 100,
+            }
+        ).select(
+            "username", "user_id", pl.col("score").round(3), reason=pl.lit("The names are spelled alike.")
+        )
 
 
 def _without_number(name: pl.Expr) -> pl.Expr:

@@ -33,14 +33,19 @@ def ownership_drift(
         Rows of `ownership_drift`, sorted by hostname, host_id and owner. A host with several owners has a row
         for each, unless one of them is whom the logons name.
     """
-    logons = evidence.days.lazy().join(evidence.users.lazy().drop_nulls("resolved_owner"), on="user")
+    logons = (
+        evidence.days.lazy()
+        .group_by("subject", "user")
+        .agg(last=pl.max("day"))
+        .join(evidence.users.lazy().drop_nulls("resolved_owner"), on="user")
+    )
     subjects = evidence.subjects.lazy().select("subject", "host_id").drop_nulls()
     on_host = (
         logons.join(subjects, on="subject")
         .group_by("host_id", owner="resolved_owner")
-        .agg(last_here=pl.max("day"))
+        .agg(last_here=pl.max("last"))
     )
-    anywhere = logons.group_by(owner="resolved_owner").agg(last_anywhere=pl.max("day"))
+    anywhere = logons.group_by(owner="resolved_owner").agg(last_anywhere=pl.max("last"))
     silent_since = window.last - timedelta(days=SILENT_DAYS - 1)
     known = users.lazy().select(owner="user_id", known=pl.lit(value=True))
     silent = pl.col("last_anywhere").fill_null(silent_since - timedelta(days=1)) < silent_since

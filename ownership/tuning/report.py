@@ -10,12 +10,10 @@ from ownership.evidence import Evidence, evidence_by_day, user_totals
 from ownership.kinds import Kinds, kinds, nothing_skipped, without
 from ownership.rules import Rules
 from ownership.tuning.accuracy import (
-    HOLDOUT_DAYS,
+    Judged,
     accuracy,
-    decided,
+    judged,
     owners_set_by_hand,
-    with_future,
-    with_people,
 )
 from ownership.tuning.backtest import Grid, grid, threshold_backtest
 from ownership.tuning.closest import closest_users
@@ -69,6 +67,16 @@ class Inputs:
         )
         return without(counted, told.skipped(self.rules))
 
+    def judged(self, evidence: Evidence, tried: Grid) -> dict[int, Judged]:
+        """What is decided on each window that is tried."""
+        return judged(
+            evidence,
+            owners_set_by_hand(self.hosts, self.writes),
+            tried.windows,
+            last=self.window.last,
+            last_settled=self.last_settled,
+        )
+
 
 def tuning_tables(stored: Inputs) -> dict[str, pl.DataFrame]:
     """Tell how often the rules are wrong, and what other settings would have led to.
@@ -79,17 +87,14 @@ def tuning_tables(stored: Inputs) -> dict[str, pl.DataFrame]:
     rules, users, window = stored.rules, stored.users, stored.window
     told = stored.kinds()
     evidence = stored.evidence(told)
-    by_hand = owners_set_by_hand(stored.hosts, stored.writes)
-    totals = user_totals(evidence, window)
-    now = with_people(decided(evidence, totals), by_hand)
-    before = with_future(evidence, last=stored.last_settled, days=window.days, holdout_days=HOLDOUT_DAYS)
     tried = grid(rules, lookback_days=window.days, stored_days=stored.stored_days)
+    windows = stored.judged(evidence, tried)
     return {
-        "accuracy": accuracy(now, before, users, rules=rules),
-        "threshold_backtest": _backtest(stored, evidence, by_hand, tried),
+        "accuracy": accuracy(windows[window.days], users, rules=rules),
+        "threshold_backtest": threshold_backtest(windows, rules=rules, tried=tried),
         "host_profiles": told.hosts,
         "account_profiles": told.accounts,
-        "suggestions": suggestions(evidence, totals, told),
+        "suggestions": suggestions(evidence, user_totals(evidence, window), told),
         "ownership_drift": ownership_drift(evidence, stored.decisions, stored.hosts, users, window=window),
         "closest_users": closest_users(told.accounts, users),
     }
@@ -101,18 +106,6 @@ def present_line(stored: Inputs) -> dict[str, Any]:
     own = Grid(
         [stored.window.days], [rules.share_threshold_percent], [rules.min_events], [rules.min_active_days]
     )
-    by_hand = owners_set_by_hand(stored.hosts, stored.writes)
     some = rules.skip_account_kinds or rules.skip_host_kinds
     evidence = stored.evidence(stored.kinds() if some else nothing_skipped())
-    return _backtest(stored, evidence, by_hand, own).row(0, named=True)
-
-
-def _backtest(stored: Inputs, evidence: Evidence, by_hand: pl.DataFrame, tried: Grid) -> pl.DataFrame:
-    return threshold_backtest(
-        evidence,
-        by_hand,
-        rules=stored.rules,
-        tried=tried,
-        last=stored.window.last,
-        last_settled=stored.last_settled,
-    )
+    return threshold_backtest(stored.judged(evidence, own), rules=rules, tried=own).row(0, named=True)

@@ -13,7 +13,7 @@ from ownership.kinds import kinds
 from ownership.resolution import resolve
 from ownership.rules import Rules
 from ownership.tables import InventoryHosts, InventoryUsers, LogonCounts, OwnerWrites
-from ownership.tuning.accuracy import accuracy, decided, owners_set_by_hand, with_future, with_people
+from ownership.tuning.accuracy import accuracy, judged, owners_set_by_hand
 from ownership.tuning.backtest import THRESHOLDS, Grid, threshold_backtest
 from ownership.tuning.drift import ownership_drift
 from ownership.tuning.suggestions import suggestions
@@ -70,17 +70,10 @@ def tuned():
     for seed in SEEDS:
         company = planted(seed)
         evidence, by_hand = evidence_of(company), owners_set_by_hand(company.hosts, company.writes)
-        now = with_people(decided(evidence, user_totals(evidence, WINDOW)), by_hand)
-        before = with_future(evidence, last=LAST, days=LOOKBACK_DAYS, holdout_days=7)
-        rows = accuracy(now, before, company.users, rules=RULES)
-        lines = threshold_backtest(
-            evidence,
-            by_hand,
-            rules=RULES,
-            tried=Grid([LOOKBACK_DAYS], THRESHOLDS, [1], [1]),
-            last=LAST,
-            last_settled=LAST,
-        )
+        windows = judged(evidence, by_hand, [LOOKBACK_DAYS], last=LAST, last_settled=LAST)
+        rows = accuracy(windows[LOOKBACK_DAYS], company.users, rules=RULES)
+        tried = Grid([LOOKBACK_DAYS], THRESHOLDS, [1], [1])
+        lines = threshold_backtest(windows, rules=RULES, tried=tried)
         found.append((company.machines, rows, lines))
     return found
 

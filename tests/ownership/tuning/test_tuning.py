@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ownership.declaration import validated
-from ownership.evidence import evidence_by_day, user_totals
+from ownership.evidence import evidence_by_day
 from ownership.rules import Rules
 from ownership.tables import Accuracy, ThresholdBacktest
-from ownership.tuning.accuracy import accuracy, decided, owners_set_by_hand, wilson, with_future, with_people
+from ownership.tuning.accuracy import accuracy, judged, owners_set_by_hand, wilson
 from ownership.tuning.backtest import Grid, grid, threshold_backtest
 from tests import examples
 from tests.ownership.builders import NOW, PEOPLE, WINDOW, counts, decide, host, hosts, plan
@@ -29,9 +29,13 @@ def evidence_of(logons, assets, rules=RULES, people=PEOPLE):
 
 def accuracy_of(logons, assets, writes=NO_WRITES, rules=RULES):
     evidence, by_hand = evidence_of(logons, assets, rules), owners_set_by_hand(assets, writes)
-    now = with_people(decided(evidence, user_totals(evidence, WINDOW)), by_hand)
-    before = with_future(evidence, last=LAST, days=WINDOW.days, holdout_days=7)
-    return validated(Accuracy, accuracy(now, before, PEOPLE, rules=rules))
+    windows = judged(evidence, by_hand, [WINDOW.days], last=LAST, last_settled=LAST)
+    return validated(Accuracy, accuracy(windows[WINDOW.days], PEOPLE, rules=rules))
+
+
+def backtest_of(evidence, by_hand, tried, rules=RULES):
+    windows = judged(evidence, by_hand, tried.windows, last=LAST, last_settled=LAST)
+    return threshold_backtest(windows, rules=rules, tried=tried)
 
 
 def counted(rows, measure, by="all"):
@@ -154,13 +158,11 @@ def test_each_line_counts_what_a_run_with_these_settings_decides(
         evidence_metric=metric,
         logon_type_weights=weights,
     )
-    lines = threshold_backtest(
+    lines = backtest_of(
         evidence_of(logons, ASSETS, rules),
         owners_set_by_hand(ASSETS, NO_WRITES),
-        rules=rules,
-        tried=Grid([30], [50, 60, 75], [1, 3, 10], [1, 3]),
-        last=LAST,
-        last_settled=LAST,
+        Grid([30], [50, 60, 75], [1, 3, 10], [1, 3]),
+        rules,
     )
     [line] = (
         validated(ThresholdBacktest, lines)
@@ -182,13 +184,10 @@ def test_each_line_counts_what_a_run_with_these_settings_decides(
 
 def test_shorter_windows_count_their_own_days_and_longer_ones_than_stored_are_not_tried():
     logons = counts(("ws1", "ann", 5, LAST), ("ws1", "bob", 9, LAST - timedelta(days=20)))
-    lines = threshold_backtest(
+    lines = backtest_of(
         evidence_of(logons, hosts(host("h1", "ws1"))),
         owners_set_by_hand(hosts(), NO_WRITES),
-        rules=Rules(),
-        tried=grid(Rules(), lookback_days=30, stored_days=30),
-        last=LAST,
-        last_settled=LAST,
+        grid(RULES, lookback_days=30, stored_days=30),
     )
     at_60 = lines.filter(threshold_percent=60, min_events=1, min_active_days=1)
     assert at_60.select("window_days", "resolved").rows() == [(7, 1), (14, 1), (30, 1)]
@@ -207,14 +206,8 @@ def test_owners_expected_to_be_wrong_are_told_by_share_band_where_enough_were_co
     evidence = evidence_of(counts(*strong, *weak), assets)
 
     def line(assets, threshold):
-        return threshold_backtest(
-            evidence,
-            owners_set_by_hand(assets, NO_WRITES),
-            rules=Rules(),
-            tried=Grid([30], [threshold], [1], [1]),
-            last=LAST,
-            last_settled=LAST,
-        ).row(0, named=True)
+        by_hand = owners_set_by_hand(assets, NO_WRITES)
+        return backtest_of(evidence, by_hand, Grid([30], [threshold], [1], [1])).row(0, named=True)
 
     both = line(assets, 60)
     assert (both["to_write"], both["wrong_measure"], both["wrong"]) == (20, "people", 5.0)
