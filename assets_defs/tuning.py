@@ -155,6 +155,7 @@ def stored_inputs(instance: Instance, tables: Tables) -> Inputs:
         # What other instances of this home write to the same inventory is not set by hand, either.
         writes=tables.writes_to(instance.target).collect(),
         decisions=decisions,
+        runs=tables.all_runs("runs").collect(),
         rules=instance.rules.as_rules(),
         user_value_field=instance.platform_user_value_field,
         window=window,

@@ -31,6 +31,7 @@ def product(home: str) -> Callable[[], dict[str, Any]]:
                 users=tables.read("inventory_users").collect(),
                 writes=tables.writes().collect(),
                 decisions=tables.read("owner_decisions").collect(),
+                runs=tables.all_runs("runs").collect(),
                 rules=Rules(exclude_users=resolution.EXCLUDED),
                 user_value_field="user_email",
                 window=WINDOW,

@@ -678,7 +678,7 @@ class OwnershipDrift(Table):
     """
 
     __key__ = ("host_id", "owner")
-    __reads__ = ("logon_counts", "inventory_hosts", "inventory_users", "owner_decisions")
+    __reads__ = ("logon_counts", "inventory_hosts", "inventory_users", "owner_decisions", "runs")
     __query__ = """\
 SELECT reason, count(*) AS hosts, median(days) AS median_days
 FROM {table}
@@ -693,6 +693,7 @@ GROUP BY reason ORDER BY hosts DESC;"""
         "The day after the owner's last logon on the host; null: none is stored.", nullable=True
     )
     days: pl.Int64 = column("Days from then to the end of the window.", nullable=True)
+    runs: pl.Int64 = column("Runs and dry runs that decided on these days.", ge=0, nullable=True)
 
 
 class ClosestUsers(Table):

@@ -4,7 +4,9 @@ from datetime import datetime
 
 import polars as pl
 
+from ownership.declaration import polars_schema
 from ownership.resolution import Resolution
+from ownership.tables import Runs
 from resources.store.history import append_changes
 from resources.store.tables import Tables
 
@@ -39,6 +41,28 @@ def store_run(
     }
     for table, frame in snapshots.items():
         tables.write(table, frame, run_id=run_id, publish=True)
+    tables.append("runs", _run(resolution, run_id, decided_at, writes), run_id=run_id)
     append_changes(tables, resolution.decisions, decided_at=decided_at, run_id=run_id)
     if writes is not None:
         tables.append("owner_writes", writes, run_id=run_id)
+
+
+def _run(
+    resolution: Resolution, run_id: str, decided_at: datetime, writes: pl.DataFrame | None
+) -> pl.DataFrame:
+    """The row of `runs`."""
+    window = resolution.decisions.select(pl.first("window_from", "window_to")).row(0)
+    row = {
+        "run_id": run_id,
+        "kind": "run",
+        "status": "succeeded",
+        "started_at": decided_at,
+        "ended_at": decided_at,
+        "window_from": window[0],
+        "window_to": window[1],
+        "options": "{}",
+        "hosts": resolution.decisions["host_id"].count(),
+        "written": 0 if writes is None else writes.filter(outcome="written").height,
+    }
+    schema = polars_schema(Runs)
+    return pl.DataFrame([dict.fromkeys(schema.names()) | row], schema=schema)

@@ -14,7 +14,13 @@ SILENT_DAYS = 30
 
 
 def ownership_drift(
-    evidence: Evidence, decisions: pl.DataFrame, hosts: pl.DataFrame, users: pl.DataFrame, *, window: Window
+    evidence: Evidence,
+    decisions: pl.DataFrame,
+    hosts: pl.DataFrame,
+    users: pl.DataFrame,
+    runs: pl.DataFrame,
+    *,
+    window: Window,
 ) -> pl.DataFrame:
     """Find the owners who do not lead the logons of their hosts any more, and say why.
 
@@ -27,6 +33,7 @@ def ownership_drift(
         decisions: Rows of `owner_decisions`.
         hosts: Rows of `inventory_hosts`.
         users: Rows of `inventory_users`.
+        runs: Rows of `runs`.
         window: The look-back window of the decisions.
 
     Returns:
@@ -51,6 +58,8 @@ def ownership_drift(
     silent = pl.col("last_anywhere").fill_null(silent_since - timedelta(days=1)) < silent_since
     absent = pl.col("last_here").fill_null(window.first - timedelta(days=1)) < window.first
     since = pl.col("last_here") + pl.duration(days=1)
+    ends = runs.filter(pl.col("kind").is_in(["run", "dry_run"]), status="succeeded")["window_to"].sort()
+    runs_before = pl.lit(ends).search_sorted(since, side="left").cast(pl.Int64)
     return (
         decisions.lazy()
         .filter(pl.col("host_id").is_not_null(), pl.col("problem").is_null(), pl.col("action") != "agree")
@@ -70,6 +79,7 @@ def ownership_drift(
             .then(pl.lit("unsupported")),
             since=since,
             days=(pl.lit(window.last) - since).dt.total_days() + 1,
+            runs=pl.when(since.is_not_null()).then(ends.len() - runs_before),
         )
         .drop_nulls("reason")
         .select(*polars_schema(OwnershipDrift))

@@ -32,6 +32,7 @@ class Inputs:
         users: Rows of `inventory_users`.
         writes: Rows of `owner_writes` of all runs on the target.
         decisions: Rows of `owner_decisions`, all of one run.
+        runs: Rows of `runs`.
         rules: The instance's rules.
         user_value_field: Name of the field that `user_value` of the users holds.
         window: The look-back window of the decisions.
@@ -44,6 +45,7 @@ class Inputs:
     users: pl.DataFrame
     writes: pl.DataFrame
     decisions: pl.DataFrame
+    runs: pl.DataFrame
     rules: Rules
     user_value_field: str
     window: Window
@@ -95,7 +97,9 @@ def tuning_tables(stored: Inputs) -> dict[str, pl.DataFrame]:
         "host_profiles": told.hosts,
         "account_profiles": told.accounts,
         "suggestions": suggestions(evidence, user_totals(evidence, window), told),
-        "ownership_drift": ownership_drift(evidence, stored.decisions, stored.hosts, users, window=window),
+        "ownership_drift": ownership_drift(
+            evidence, stored.decisions, stored.hosts, users, stored.runs, window=window
+        ),
         "closest_users": closest_users(told.accounts, users),
     }
 

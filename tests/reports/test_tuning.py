@@ -72,7 +72,7 @@ def test_where_nothing_is_suggested_it_is_said():
 
 
 def test_owners_without_support_are_counted_by_the_reason():
-    row = {"hostname": "pc", "owner": "u1", "leader": None, "since": None, "days": None}
+    row = {"hostname": "pc", "owner": "u1", "leader": None, "since": None, "days": None, "runs": None}
     drift = table(
         OwnershipDrift,
         *(

@@ -7,12 +7,12 @@ from datetime import UTC, datetime, time, timedelta
 import polars as pl
 import pytest
 
-from ownership.declaration import validated
+from ownership.declaration import empty, validated
 from ownership.evidence import evidence_by_day, user_totals
 from ownership.kinds import kinds
 from ownership.resolution import resolve
 from ownership.rules import Rules
-from ownership.tables import InventoryHosts, InventoryUsers, LogonCounts, OwnerWrites
+from ownership.tables import InventoryHosts, InventoryUsers, LogonCounts, OwnerWrites, Runs
 from ownership.tuning.accuracy import accuracy, judged, owners_set_by_hand
 from ownership.tuning.backtest import THRESHOLDS, Grid, threshold_backtest
 from ownership.tuning.drift import ownership_drift
@@ -171,7 +171,7 @@ def test_each_suggestion_has_exactly_the_effect_that_deciding_again_shows():
 def test_owners_who_left_are_told_with_the_day():
     company = planted(0)
     drift = ownership_drift(
-        evidence_of(company), decide(company), company.hosts, company.users, window=WINDOW
+        evidence_of(company), decide(company), company.hosts, company.users, empty(Runs), window=WINDOW
     )
     left = drift.filter(reason="left").select("hostname", pl.col("since") - timedelta(days=1))
     assert dict(left.iter_rows()) == company.left

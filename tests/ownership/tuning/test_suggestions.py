@@ -5,11 +5,11 @@ from datetime import timedelta
 
 import polars as pl
 
-from ownership.declaration import validated
+from ownership.declaration import polars_schema, validated
 from ownership.evidence import evidence_by_day, user_totals
 from ownership.kinds import kinds, without
 from ownership.rules import Rules
-from ownership.tables import OwnershipDrift, Suggestions
+from ownership.tables import OwnershipDrift, Runs, Suggestions
 from ownership.tuning.drift import ownership_drift
 from ownership.tuning.suggestions import suggestions
 from tests.ownership.builders import PEOPLE, WINDOW, counts, decide, host, hosts
@@ -77,10 +77,18 @@ def test_what_is_left_out_already_is_not_suggested_again():
     assert suggestions_of(LOGONS, ASSETS, rules).is_empty()
 
 
-def drift_of(logons, assets):
+def runs(*last_days, kind="run", status="succeeded"):
+    values = {"kind": kind, "status": status, "options": "{}"}
+    days = [{**values, "run_id": f"{kind} {status} {day}", "window_to": day} for day in last_days]
+    return pl.DataFrame(days, schema=polars_schema(Runs))
+
+
+def drift_of(logons, assets, decided=None):
     decisions = decide(logons.filter(pl.col("day").is_between(WINDOW.first, WINDOW.last)), PEOPLE, assets)
     evidence = evidence_of(logons, assets)
-    drift = ownership_drift(evidence, decisions, assets, PEOPLE, window=WINDOW)
+    drift = ownership_drift(
+        evidence, decisions, assets, PEOPLE, runs() if decided is None else decided, window=WINDOW
+    )
     return validated(OwnershipDrift, drift)
 
 
@@ -101,12 +109,21 @@ def test_owners_whom_the_evidence_no_longer_supports_are_told_with_the_reason():
         host("several", "stays", owners=("u2", "u1")),
         host("free", "shared"),
     )
-    rows = drift_of(logons, assets).select("host_id", "owner", "reason", "leader", "since", "days").rows()
+    decided = pl.concat(
+        [
+            runs(before, early, early + timedelta(days=1), late),
+            runs(late, kind="dry_run"),
+            runs(late, status="failed"),
+            runs(late, kind="backfill"),
+        ]
+    )
+    columns = ("host_id", "owner", "reason", "leader", "since", "days", "runs")
+    rows = drift_of(logons, assets, decided).select(columns).rows()
     assert {host_id: told for host_id, *told in rows} == {
-        "handed-on": ["u1", "moved", "bob", early + timedelta(days=1), 20],
-        "of-a-leaver": ["u9", "left", "bob", None, None],
-        "shared": ["u1", "unsupported", "bob", before + timedelta(days=1), 34],
-        "left-alone": ["u1", "unsupported", None, before + timedelta(days=1), 34],
+        "handed-on": ["u1", "moved", "bob", early + timedelta(days=1), 20, 3],
+        "of-a-leaver": ["u9", "left", "bob", None, None, None],
+        "shared": ["u1", "unsupported", "bob", before + timedelta(days=1), 34, 4],
+        "left-alone": ["u1", "unsupported", None, before + timedelta(days=1), 34, 4],
     }  # fmt: skip
 
 
