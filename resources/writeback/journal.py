@@ -135,6 +135,16 @@ class Journal:
             result.host_id,
         )
 
+    def leave(self, run_id: str, message: str, *, completed_at: datetime) -> None:
+        """Store that no more hosts are tried: those to which surely no request went out are not written."""
+        self._execute(
+            "UPDATE writes SET outcome = 'not_written', message = ?, completed_at = ?"
+            " WHERE run_id = ? AND outcome = 'intended' AND sent = 0",
+            message,
+            completed_at.isoformat(),
+            run_id,
+        )
+
     def targets(self) -> dict[str, str | None]:
         """The target of each run with rows in the journal, the oldest run first; None: of before 0.2.0."""
         rows = self._execute(

@@ -1,15 +1,20 @@
 """All writes of a run: several hosts at a time, each row and each outcome in the journal."""
 
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor, as_completed
+import time
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
-from threading import Lock
+from queue import Empty, SimpleQueue
+from threading import Lock, Thread
 
 import polars as pl
 
 from resources.writeback.journal import Journal, Result
 from resources.writeback.outcomes import Row
 from resources.writeback.writer import SUCCESSES, Writer, WritingEndedError
+
+GRACE_SECONDS = 5
+"""How long requests that are under way may take when the run is interrupted; whoever asks a container to end
+waits ten seconds. What has no answer by then stays `intended`."""
 
 _FAILURES = frozenset({"failed", "intended"})
 
@@ -44,46 +49,125 @@ def write_all(
     intended = plan.with_columns(outcome=pl.when(to_try).then(pl.lit("intended")).otherwise("outcome"))
     journal.intend(intended)
     run_id = plan["run_id"][0] if plan.height else ""
-    lock = Lock()
-    failures_in_a_row = 0
-    ended_by: str | None = None
+    rows = intended.filter(outcome="intended").rows(named=True)
+    tries = _Tries(writer, attempt, max_failed_writes)
+    workers = _Workers(rows, tries, concurrency)
 
-    def end(reason: str) -> None:
-        nonlocal ended_by
-        ended_by = ended_by or reason
-        writer.stop(reason)
+    def complete(result: Result) -> None:
+        journal.complete(result, run_id=run_id, completed_at=datetime.now(UTC))
 
-    def attempt_unless_stopped(row: Row) -> Result:
-        nonlocal failures_in_a_row
-        if ended_by:
-            return Result(row["host_id"], "not_written", f"the run ended before this host's turn: {ended_by}")
+    def leave_the_rest() -> None:
+        reason = f"the run ended before this host's turn: {tries.ended_by}"
+        journal.leave(run_id, reason, completed_at=datetime.now(UTC))
+
+    try:
+        for done, result in enumerate(workers.results(), start=1):
+            complete(result)
+            on_progress(done, len(rows))
+    except BaseException:
+        tries.end("it was interrupted")
+        workers.wait(GRACE_SECONDS)
+        writer.abandon()
+        for result in workers.finished():
+            complete(result)
+        leave_the_rest()
+        raise
+    if tries.ended_by:
+        leave_the_rest()
+        return tries.ended_by
+    ended_by, corrected = writer.check_effect(journal.rows(run_id))
+    for result in corrected:
+        complete(result)
+    return ended_by
+
+
+class _Tries:
+    """Tries hosts until something ends the writing."""
+
+    def __init__(
+        self, writer: Writer, attempt: Callable[[Writer, Row], Result], max_failed_writes: int
+    ) -> None:
+        self._writer = writer
+        self._attempt = attempt
+        self._max_failed_writes = max_failed_writes
+        self._lock = Lock()
+        self._failures_in_a_row = 0
+        self.ended_by: str | None = None
+
+    def __call__(self, row: Row) -> Result | None:
+        """Try one host; None: the writing has ended."""
+        if self.ended_by:
+            return None
         try:
-            result = attempt(writer, row)
+            result = self._attempt(self._writer, row)
         except WritingEndedError as error:
-            end(str(error))
+            self.end(str(error))
             return error.result
-        # Counted here: by the time the journal hears of it, the pool has tried some more.
-        with lock:
+        # Counted here: by the time the journal hears of it, others have been tried.
+        with self._lock:
             if result.outcome in _FAILURES:
-                failures_in_a_row += 1
+                self._failures_in_a_row += 1
             elif result.outcome in SUCCESSES:
-                failures_in_a_row = 0
-            if failures_in_a_row >= max_failed_writes:
-                end(f"{max_failed_writes} writes failed one after another")
+                self._failures_in_a_row = 0
+            if self._failures_in_a_row >= self._max_failed_writes:
+                self.end(f"{self._max_failed_writes} writes failed one after another")
         return result
 
-    with ThreadPoolExecutor(concurrency) as pool:
+    def end(self, reason: str) -> None:
+        self.ended_by = self.ended_by or reason
+        self._writer.stop(reason)
+
+
+class _Workers:
+    """Threads that try rows one after another; they begin at once.
+
+    Those of a ThreadPoolExecutor would keep the process from its end until the last request has its answer.
+    """
+
+    def __init__(
+        self, rows: Sequence[Row], attempt: Callable[[Row], Result | None], concurrency: int
+    ) -> None:
+        self._attempt = attempt
+        self._rows: SimpleQueue[Row] = SimpleQueue()
+        for row in rows:
+            self._rows.put(row)
+        self._results: SimpleQueue[Result | BaseException | None] = SimpleQueue()
+        number = min(concurrency, len(rows))
+        self._threads = [Thread(target=self._work, daemon=True) for _ in range(number)]
+        for thread in self._threads:
+            thread.start()
+
+    def _work(self) -> None:
         try:
-            rows = intended.filter(outcome="intended").iter_rows(named=True)
-            tasks = [pool.submit(attempt_unless_stopped, row) for row in rows]
-            for done, task in enumerate(as_completed(tasks), start=1):
-                journal.complete(task.result(), run_id=run_id, completed_at=datetime.now(UTC))
-                on_progress(done, len(tasks))
-        except BaseException:
-            end("it was interrupted")  # the pool must not write on
-            raise
-    if ended_by is None:
-        ended_by, corrected = writer.check_effect(journal.rows(run_id))
-        for result in corrected:
-            journal.complete(result, run_id=run_id, completed_at=datetime.now(UTC))
-    return ended_by
+            while result := self._attempt(self._rows.get_nowait()):
+                self._results.put(result)
+        except Empty:
+            pass
+        except BaseException as error:  # noqa: BLE001  (raised where the results are awaited)
+            self._results.put(error)
+        finally:
+            self._results.put(None)
+
+    def results(self) -> Iterator[Result]:
+        """Give each result as it comes; raises what a thread raised."""
+        at_work = len(self._threads)
+        while at_work:
+            result = self._results.get()
+            if isinstance(result, BaseException):
+                raise result
+            if result:
+                yield result
+            else:
+                at_work -= 1
+
+    def wait(self, seconds: float) -> None:
+        """Wait for the end of all threads, but not for longer."""
+        deadline = time.monotonic() + seconds
+        for thread in self._threads:
+            thread.join(max(deadline - time.monotonic(), 0))
+
+    def finished(self) -> Iterator[Result]:
+        """Give the results that are here and were not given yet."""
+        while not self._results.empty():
+            if isinstance(result := self._results.get(), Result):
+                yield result

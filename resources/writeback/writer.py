@@ -141,6 +141,7 @@ class Writer:
         self._lock = Lock()
         self._read_back = self._denied = 0
         self._stopped_by: str | None = None
+        self._abandoned = False
         self.longest_window_seconds: float | None = None
         """The longest time between the answer of a look and the write that followed it; None: none did."""
         if not self._readable:
@@ -174,6 +175,10 @@ class Writer:
         """Let no further request begin, not even of hosts that wait for their turn."""
         self._stopped_by = self._stopped_by or reason
         self._pace.stop()
+
+    def abandon(self) -> None:
+        """Let nothing go out any more, not even to hosts that were looked at: nobody waits for an answer."""
+        self._abandoned = True
 
     def shows_an_owner(self, host_ids: Iterable[str]) -> bool:
         """Tell whether the look that guards a write shows an owner on any of these hosts, listed as owned.
@@ -254,6 +259,9 @@ class Writer:
         sent_before = attempt.sent
 
         def right_before() -> None:
+            if self._abandoned:
+                message = "the run was interrupted before the request went out"
+                raise WritingEndedError(message, attempt.broken_off(message))
             with self._lock:
                 now = self._clock()
                 looked_at = asked_at if attempt.looks_too_old < STRICT_LOOKS else answered_at

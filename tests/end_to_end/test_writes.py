@@ -2,6 +2,8 @@
 
 import signal
 import subprocess
+import threading
+import time
 
 import polars as pl
 import pytest
@@ -200,3 +202,35 @@ def test_what_a_killed_run_left_open_is_settled_by_the_next(stand):
         ("h-2", "not_written"),
         ("h-2", "written"),
     ]
+
+
+def test_a_run_that_is_told_to_end_does_so_in_seconds_and_accounts_for_every_write(stand):
+    """As a container's runtime does: SIGTERM, and ten seconds later the process is killed."""
+    told, answer = [], threading.Event()
+
+    def hang_once_it_is_applied(request, response):
+        del response
+        if request.url.path == UPDATE and not told:
+            told.append(time.monotonic())
+            process.terminate()
+            answer.wait(60)
+
+    stand.inventory.hooks.after = hang_once_it_is_applied
+    command = [ASSET_OWNERS, "run", "--instance", stand.instance_file({"writes": {"concurrency": 1}})]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:  # noqa: S603 (our own command)
+        _, said = process.communicate()
+        seconds = time.monotonic() - told[0]
+    answer.set()
+    assert (process.returncode, "the run was interrupted; owner_writes has what it wrote" in said) == (
+        1,
+        True,
+    )
+    assert seconds < 10
+    writes = stand.tables.writes().select("host_id", "outcome").collect()
+    assert dict(writes.iter_rows()) == {"h-1": "intended", "h-2": "not_written"}
+    assert stand.tables.all_runs("runs").select("status").collect()["status"].to_list() == ["failed"]
+
+    ran = stand.run()
+    assert (ran.status, ran.report["writes"], stand.written()) == (0, {"written": 1}, WRITTEN), ran.stderr
+    writes = stand.tables.writes().sort("intended_at", "host_id").select("host_id", "outcome").collect()
+    assert writes.rows() == [("h-1", "written"), ("h-2", "not_written"), ("h-2", "written")]

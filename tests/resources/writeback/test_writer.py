@@ -18,6 +18,7 @@ from ownership.tables import OwnerWrites
 from resources.errors import ServiceError
 from resources.inventory.client import InventoryClient
 from resources.store.tables import Tables
+from resources.writeback import run
 from resources.writeback.journal import Journal, Result
 from resources.writeback.leftovers import settle_leftovers, without_changed_hosts
 from resources.writeback.pace import Pace
@@ -520,7 +521,7 @@ def test_whoever_waits_sends_nothing_more_when_the_run_has_ended(service, tmp_pa
         with pytest.raises(KeyboardInterrupt):
             carry_out(plan("h-0", "h-1", "h-2", "h-3"), guarded, journal, concurrency=2, progress=interrupt)
     assert clock.now < 100, "it does not go on until the service is given up"
-    assert set(outcomes(journal).values()) == {"written", "intended"}
+    assert set(outcomes(journal).values()) == {"written", "not_written"}
 
 
 def test_a_look_that_is_too_old_is_made_again(service, state, writer, journal, monkeypatch):
@@ -937,9 +938,32 @@ def test_an_interrupted_run_sends_nothing_more(service, writer, journal):
         )
     sent = watch.calls[UPDATE]
     assert sent < 20
-    found = Counter(outcomes(journal).values())
-    assert found["written"] == 2
-    assert found["intended"] == 38
+    assert Counter(outcomes(journal).values()) == {"written": sent, "not_written": 40 - sent}
+
+
+@pytest.mark.parametrize("path", [READ, UPDATE])
+def test_an_interrupted_run_waits_for_no_answer_for_long(service, writer, journal, monkeypatch, path):
+    """A look that hangs is followed by no request, and a write that hangs is of unknown outcome."""
+    monkeypatch.setattr(run, "GRACE_SECONDS", 0.2)
+    answer, hanging = threading.Event(), threading.Event()
+
+    def hang(request):
+        if request.url.path.endswith(path) and "h-1" in str(request.state.parameters):
+            hanging.set()
+            answer.wait(10)
+
+    watch = Watch(service, hang)
+
+    def interrupt(*_):
+        hanging.wait(10)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        carry_out(plan("h-0", "h-1"), writer(), journal, concurrency=2, progress=interrupt)
+    assert outcomes(journal) == {"h-0": "written", "h-1": "intended"}
+    answer.set()
+    time.sleep(0.3)
+    assert watch.calls[UPDATE] == (1 if path == READ else 2)
 
 
 # Runs that were cut off
