@@ -203,7 +203,8 @@ def _record(context: Any, tables: Tables) -> RunRecord:
     def tag(tags: Mapping[str, str]) -> None:
         context.instance.add_run_tags(context.run.run_id, tags)
 
-    return RunRecord(tables, context.run.run_id, tag=tag, log=context.log)
+    step = context.op_def.name.split("__", 1)[1]  # as `named` put it together
+    return RunRecord(tables, context.run.run_id, step=step, tag=tag, log=context.log)
 
 
 def today_of(instance: Instance) -> date:
@@ -227,7 +228,7 @@ def tag_run(context: Any, run: ScanRun) -> None:
     """Give a run the tags by which an operator finds it, where whoever launched it did not."""
     tags = scan_tags(run.instance, run.window, dry_run=run.options.dry_run)
     if not tags.items() <= context.run.tags.items():
-        with as_dagster_failure(run):
+        with as_dagster_failure(run, timed=False):
             context.instance.add_run_tags(run.run_id, tags)
 
 
@@ -318,7 +319,9 @@ def opened_once(client: Callable[[], AbstractContextManager[Any]]) -> dg.Resourc
 
 
 @contextmanager
-def as_dagster_failure(run: InstanceRun | None = None, *, last: bool = False) -> Generator[None]:
+def as_dagster_failure(
+    run: InstanceRun | None = None, *, last: bool = False, timed: bool = True
+) -> Generator[None]:
     """Turn what an operator can fix into a failure that the UI shows as a message without a stack trace.
 
     Names in it come from outside: none acts on a terminal, or makes a line of its own in a log.
@@ -326,9 +329,13 @@ def as_dagster_failure(run: InstanceRun | None = None, *, last: bool = False) ->
     Args:
         run: its record is told why it failed.
         last: when the step goes well, so has the run.
+        timed: the record is told how long it took, too.
     """
+    began = time.monotonic()
     try:
         yield
+        if run and timed:
+            run.record.took(time.monotonic() - began)
     except dg.DagsterExecutionInterruptedError:
         if run:
             run.record.fail("interrupted; the next run settles what was not known to be written")

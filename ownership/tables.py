@@ -765,6 +765,7 @@ ORDER BY started_at DESC LIMIT 20;"""
     owned_before: pl.Int64 = column("Host assets with an owner before the run.", ge=0, nullable=True)
     owned_after: pl.Int64 = column("Host assets with an owner after the run.", ge=0, nullable=True)
     message: pl.String = column("Why the run failed.", nullable=True)
+    seconds_by_step: pl.String = column("Seconds that each step took, as JSON.", nullable=True)
 
 
 TABLES: Mapping[str, type[Table]] = MappingProxyType(

@@ -26,6 +26,7 @@ from resources.settings import (
     home,
     instances_folder,
     load_instances,
+    logs_as_json,
     tables_location,
 )
 from resources.store.tables import Tables
@@ -65,6 +66,7 @@ def build_definitions(
         executor: runs the steps of a run. In one process by default: the steps share its imports, which
             cost more than they do.
     """
+    logs_as_json()  # a wrong form of the log is told here, and not by a stack trace when a run begins
     parts = [
         dg.Definitions(jobs=[broken_job(instance)])
         if isinstance(instance, BrokenInstance)

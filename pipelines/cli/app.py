@@ -335,6 +335,25 @@ def runs(
 
 
 @app.command()
+def metrics(
+    instance: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", parser=_meant, help="Only this instance.", show_default="all"),
+    ] = None,
+    listen: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT", help="Serve them until Ctrl-C.", show_default="print them once and end"
+        ),
+    ] = None,
+) -> None:
+    """Tell Prometheus how each instance fares: last success, hosts owned, conflicts, failures, seconds."""
+    from pipelines.cli import metrics as command
+
+    command.metrics(instance, listen=listen)
+
+
+@app.command()
 def sql(
     query: Annotated[
         str | None, typer.Argument(help="What to ask.", show_default="standard input, or DuckDB's shell")

@@ -1,10 +1,12 @@
 """How a command ends that failed: its message, its exit status, and a trace where it was unexpected."""
 
+import os
 import sys
 import traceback
 from pathlib import Path
 
 from ownership.names import printable_lines
+from pipelines.log_lines import json_line
 from resources.errors import ConfigurationError
 from resources.failures import operator_message
 
@@ -20,7 +22,9 @@ def message_and_status(error: Exception) -> tuple[str, int]:
 
 def print_error(message: str) -> None:
     """Tell the person at the terminal, or the log of a service, why a command failed."""
-    print(printable_lines(f"asset-owners: {message}"), file=sys.stderr)
+    as_json = os.environ.get("ASSET_OWNERS_LOG") == "json"
+    line = json_line(message, level="error") if as_json else printable_lines(f"asset-owners: {message}")
+    print(line, file=sys.stderr)
 
 
 def require_no_folder(argument: str, path: Path) -> None:

@@ -4,7 +4,13 @@
 """
 
 from resources.settings.commands import command_line, instance_path
-from resources.settings.environment import analysts_group, home, instances_folder, tables_location
+from resources.settings.environment import (
+    analysts_group,
+    home,
+    instances_folder,
+    logs_as_json,
+    tables_location,
+)
 from resources.settings.files import BrokenInstance, load_instance, load_instances, named
 from resources.settings.models import Contract, Instance, ItemCall, ListCall, MfaRequired, Platform
 from resources.settings.names import is_slug, slug_of
@@ -27,6 +33,7 @@ __all__ = [
     "is_slug",
     "load_instance",
     "load_instances",
+    "logs_as_json",
     "named",
     "slug_of",
     "tables_location",

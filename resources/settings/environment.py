@@ -55,3 +55,15 @@ def analysts_group() -> int | None:
             f"ASSET_OWNERS_ANALYSTS: this user is no member of the group {name!r}, so it cannot share with it"
         )
     return group
+
+
+def logs_as_json() -> bool:
+    """Tell whether each line of the log is a JSON object: ASSET_OWNERS_LOG, `text` (default) or `json`.
+
+    Raises:
+        ConfigurationError: it is something else.
+    """
+    form = os.environ.get("ASSET_OWNERS_LOG") or "text"
+    if form not in ("text", "json"):
+        raise ConfigurationError(f"ASSET_OWNERS_LOG: {form!r} is no form of the log; it is text or json")
+    return form == "json"

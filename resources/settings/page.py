@@ -72,6 +72,12 @@ _VARIABLES = (
         "`analysts`",
     ),
     (
+        "`ASSET_OWNERS_LOG`",
+        "`text`",
+        "form of the log on standard error: `text`, or `json` for one JSON object a line",
+        "`json`",
+    ),
+    (
         "`DAGSTER_HOME`",
         "`ASSET_OWNERS_HOME/dagster`",
         "Dagster's runs, schedules and event log; its webserver and daemon know no default: export it",

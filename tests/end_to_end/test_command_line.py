@@ -3,9 +3,11 @@
 import json
 import re
 import subprocess
-from datetime import timedelta
+import time
+from datetime import datetime, timedelta
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 from starlette.responses import JSONResponse
 from typer.testing import CliRunner
 
@@ -238,3 +240,74 @@ def test_no_secret_is_told_or_stored_even_when_the_service_repeats_it(recorded_s
     passwords = [CODED.password, ADMIN.password, stand.engine.reader.password]
     secrets = [*passwords, CODED.mfa_secret, "a-cookie-to-the-proxy", *map("'{}'".format, codes)]
     assert secrets_found(stand, ran, secrets) == []
+
+
+def test_the_log_is_json_lines_on_demand(stand, monkeypatch):
+    monkeypatch.setenv("ASSET_OWNERS_LOG", "json")
+    ran = stand.run({"writes": {"max_writes": 1}})
+    lines = [json.loads(line) for line in ran.stderr.splitlines()]
+    assert all(datetime.fromisoformat(line["time"]).utcoffset() == timedelta() for line in lines)
+    (fetched,) = (line for line in lines if "days fetched" in line["message"])
+    assert (fetched["level"], fetched["run_id"]) == ("info", ran.report["run_id"])
+    assert (fetched["job"], fetched["step"]) == ("small", "small__logons")
+    assert {line["level"] for line in lines} == {"info", "warning", "error"}
+    assert "writes.max_writes" in lines[-1]["message"]
+
+
+def test_a_wrong_form_of_the_log_is_said_in_one_line(stand, monkeypatch):
+    monkeypatch.setenv("ASSET_OWNERS_LOG", "yaml")
+    ran = stand.run()
+    assert (ran.status, ran.report["run_id"]) == (2, None)
+    assert ran.report["error"] == "ASSET_OWNERS_LOG: 'yaml' is no form of the log; it is text or json"
+
+
+def samples(text):
+    """Values of metrics, by name and labels."""
+    return {
+        (sample.name.removeprefix("asset_owners_"), *sample.labels.values()): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def test_metrics_tell_how_each_instance_fares(stand, monkeypatch):
+    folder = stand.home / "instances"
+    folder.mkdir()
+    stand.instance_file().rename(folder / "small.yaml")
+    (folder / "broken.yaml").write_text("name: [")
+    monkeypatch.setenv("ASSET_OWNERS_INSTANCES", str(folder))
+    before = time.time()
+    refused = JSONResponse(envelope(status=False, message="No."))
+    stand.inventory.hooks.faults = lambda request: (
+        refused
+        if request.url.path.endswith("assets/update") and request.state.parameters["id"] == "h-1"
+        else None
+    )
+    ran = stand.run()
+    assert ran.report["writes"] == {"written": 1, "failed": 1}, ran.stderr
+    found = samples(stand.call("metrics").stdout)
+    assert before < found["last_success_timestamp_seconds", "small", "run"] < time.time()
+    told = {key: value for key, value in found.items() if "seconds" not in key[0]}
+    assert told == {
+        ("instance_readable", "small"): 1,
+        ("instance_readable", "broken"): 0,
+        ("last_run_succeeded", "small"): 1,
+        ("last_run_hosts", "small"): 4,
+        ("last_run_hosts_owned", "small"): 2,
+        ("last_run_conflicts", "small"): 1,
+        ("last_run_new_conflicts", "small"): 1,
+        ("last_run_hosts_written", "small"): 1,
+        ("last_run_write_failures", "small"): 1,
+        ("last_run_hosts_left_alone", "small"): 0,
+    }
+    steps = {step for name, _, *step in found if name == "last_run_step_seconds" for step in step}
+    assert steps >= {"logons", "host_user_shares", "owner_decisions", "sink"}
+    assert (
+        sum(found["last_run_step_seconds", "small", step] for step in steps)
+        < found["last_run_seconds", "small"]
+    )
+
+    stand.run({"platform": {"tenant_id": "t-9"}})
+    later = samples(stand.call("metrics", "--instance", folder / "small.yaml").stdout)
+    success = "last_success_timestamp_seconds", "small", "run"
+    assert (later["last_run_succeeded", "small"], later[success]) == (0, found[success])

@@ -1,0 +1,122 @@
+"""`asset-owners metrics`: how each instance fares, in the form that Prometheus reads."""
+
+import json
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+from prometheus_client import CollectorRegistry, generate_latest, start_http_server
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from pipelines.cli.stored import tables_of
+from resources.errors import AssetOwnersError, ConfigurationError
+from resources.settings import BrokenInstance, Instance, instances_folder, load_instance, load_instances
+
+_OF_LAST_RUN = {
+    "hosts": ("hosts", "Host assets."),
+    "owned_after": ("hosts_owned", "Host assets with an owner after the run."),
+    "conflicts": ("conflicts", "Hosts with another owner than the logons name."),
+    "new_conflicts": ("new_conflicts", "Conflicts that the decisions before did not have."),
+    "written": ("hosts_written", "Hosts that the run wrote."),
+    "failed": ("write_failures", "Hosts whose write the service refused."),
+    "left_alone": ("hosts_left_alone", "Hosts not written, or not known to be."),
+}
+"""Columns of `runs`: name and meaning as metrics."""
+
+
+class Metrics(Collector):
+    """What the table `runs` of each instance tells, read when it is asked for.
+
+    Args:
+        path: the only instance file to tell of; None: all in the instances folder.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+
+    def collect(self) -> Iterator[Metric]:
+        """Give each metric with its values for all instances."""
+        instances = [load_instance(self._path)] if self._path else load_instances(instances_folder())
+        readable = _gauge("instance_readable", "Whether instance file and tables can be read: 1, or 0.")
+        runs = []
+        for instance in instances:
+            found = _runs(instance)
+            readable.add_metric([instance.slug], found is not None)
+            if found is not None:
+                runs.append((instance.slug, found))
+        yield readable
+        yield from _of_runs(runs)
+
+
+def metrics(path: Path | None, *, listen: str | None) -> None:
+    """Print the metrics once, or serve them until Ctrl-C.
+
+    Args:
+        path: the instance file; None: all in the instances folder.
+        listen: HOST:PORT to serve them at.
+
+    Raises:
+        ConfigurationError: there is no instance; `listen` is no address, or taken.
+    """
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(Metrics(path))
+    if listen is None:
+        print(generate_latest(registry).decode(), end="")
+        return
+    host, _, port = listen.rpartition(":")
+    try:
+        start_http_server(int(port), host or "127.0.0.1", registry)
+    except (ValueError, OverflowError, OSError) as error:
+        raise ConfigurationError(
+            f"--listen: cannot serve at {listen!r}: {error}; write it as 127.0.0.1:9188, with a free port"
+        ) from error
+    threading.Event().wait()
+
+
+def _runs(instance: Instance | BrokenInstance) -> pl.DataFrame | None:
+    """The rows of `runs`, in the order in which they began; None: they cannot be read."""
+    if isinstance(instance, BrokenInstance):
+        return None
+    try:
+        return tables_of(instance).all_runs("runs").collect().sort("started_at")
+    except AssetOwnersError:
+        return None
+
+
+def _of_runs(runs: Sequence[tuple[str, pl.DataFrame]]) -> Iterator[Metric]:
+    succeeded = _gauge(
+        "last_success_timestamp_seconds", "When a run of the kind last ended well (Unix time).", "kind"
+    )
+    for slug, rows in runs:
+        ends = rows.filter(status="succeeded").group_by("kind").agg(pl.max("ended_at")).sort("kind")
+        for kind, end in ends.iter_rows():
+            succeeded.add_metric([slug, kind], end.timestamp())
+    yield succeeded
+    last = [(slug, row) for slug, rows in runs if (row := _last_run(rows))]
+    well = _gauge("last_run_succeeded", "Whether the last run or dry run that ended ended well: 1, or 0.")
+    took = _gauge("last_run_seconds", "How long it took.")
+    steps = _gauge("last_run_step_seconds", "How long its steps took.", "step")
+    for slug, row in last:
+        well.add_metric([slug], row["status"] == "succeeded")
+        took.add_metric([slug], (row["ended_at"] - row["started_at"]).total_seconds())
+        for step, seconds in json.loads(row["seconds_by_step"] or "{}").items():
+            steps.add_metric([slug, step], seconds)
+    yield from (well, took, steps)
+    for column, (name, meaning) in _OF_LAST_RUN.items():
+        gauge = _gauge(f"last_run_{name}", meaning)
+        for slug, row in last:
+            if row[column] is not None:
+                gauge.add_metric([slug], row[column])
+        yield gauge
+
+
+def _last_run(rows: pl.DataFrame) -> dict[str, Any] | None:
+    ended = rows.filter(pl.col("kind").is_in(["run", "dry_run"]), pl.col("ended_at").is_not_null())
+    return ended.row(-1, named=True) if ended.height else None
+
+
+def _gauge(name: str, meaning: str, *labels: str) -> GaugeMetricFamily:
+    return GaugeMetricFamily(f"asset_owners_{name}", meaning, labels=["instance", *labels])
