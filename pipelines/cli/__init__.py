@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import sys
 from typing import Any
 
@@ -15,6 +16,8 @@ def main(overrides: Any = None) -> None:
         overrides: `pipelines.cli.run.Overrides`, for a caller in this process.
     """
     os.umask(0o077)
+    # As the first process of a container it would not hear of SIGTERM without a handler.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     from pipelines.cli.app import app  # noqa: PLC0415  (what --help needs and no more)
 
     try:

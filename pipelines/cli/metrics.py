@@ -1,8 +1,8 @@
 """`asset-owners metrics`: how each instance fares, in the form that Prometheus reads."""
 
 import json
-import threading
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -68,12 +68,14 @@ def metrics(path: Path | None, *, listen: str | None) -> None:
         return
     host, _, port = listen.rpartition(":")
     try:
-        start_http_server(int(port), host or "127.0.0.1", registry)
+        server, thread = start_http_server(int(port), host or "127.0.0.1", registry)
     except (ValueError, OverflowError, OSError) as error:
         raise ConfigurationError(
             f"--listen: cannot serve at {listen!r}: {error}; write it as 127.0.0.1:9188, with a free port"
         ) from error
-    threading.Event().wait()
+    with suppress(KeyboardInterrupt):
+        thread.join()
+    server.shutdown()
 
 
 def _runs(instance: Instance | BrokenInstance) -> pl.DataFrame | None:

@@ -2,14 +2,18 @@
 
 import json
 import re
+import socket
 import subprocess
 import time
 from datetime import datetime, timedelta
 
 import pytest
+import requests
 from prometheus_client.parser import text_string_to_metric_families
+from requests.adapters import HTTPAdapter
 from starlette.responses import JSONResponse
 from typer.testing import CliRunner
+from urllib3.util.retry import Retry
 
 from pipelines.cli.app import app
 from pipelines.dagster_home import dagster_instance
@@ -311,3 +315,21 @@ def test_metrics_tell_how_each_instance_fares(stand, monkeypatch):
     later = samples(stand.call("metrics", "--instance", folder / "small.yaml").stdout)
     success = "last_success_timestamp_seconds", "small", "run"
     assert (later["last_run_succeeded", "small"], later[success]) == (0, found[success])
+
+
+def test_metrics_are_served_until_the_process_is_told_to_end(stand):
+    stand.run()
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    command = [ASSET_OWNERS, "metrics", "--instance", stand.instance_file(), "--listen", address]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:  # noqa: S603 (our own command)
+        try:
+            session = requests.Session()
+            session.mount("http://", HTTPAdapter(max_retries=Retry(total=9, backoff_factor=0.2)))
+            answer = session.get(f"http://{address}/metrics", timeout=30)
+        finally:
+            process.terminate()
+        _, said = process.communicate(timeout=10)
+    assert (process.returncode, said) == (0, "")
+    assert samples(answer.text)["last_run_succeeded", "small"] == 1
