@@ -21,7 +21,8 @@ from resources.errors import AssetOwnersError, ConfigurationError, ServiceError
 from resources.settings import Instance, command_line
 from resources.store.history import delete_outdated_changes
 from resources.store.tables import short_run_id
-from resources.writeback.journal import Journal, Result, open_journal
+from resources.writeback.journal import Journal, Result
+from resources.writeback.journals import has_journal, open_journal, take_over
 from resources.writeback.leftovers import runs_on_target, settle_leftovers, without_changed_hosts
 from resources.writeback.one_writer import one_writer
 from resources.writeback.outcomes import Row, is_undo
@@ -309,9 +310,9 @@ def _without_vanished_owners(planned: pl.DataFrame, users: pl.DataFrame) -> pl.D
 
 def _report_other_targets(run: InstanceRun, log: logging.Logger) -> None:
     """Warn of writes without a known outcome that this instance cannot settle: they went elsewhere."""
-    if not run.tables.journal.exists():
+    if not has_journal(run.tables):
         return
-    with open_journal(run.tables.journal) as journal:
+    with open_journal(run.tables) as journal:
         own = runs_on_target(journal, run.instance.target)
         for run_id, target in journal.targets().items():
             left = 0 if run_id in own else journal.rows(run_id).filter(outcome="intended").height
@@ -332,7 +333,13 @@ def _writing(run: InstanceRun, log: logging.Logger, *, dry_run: bool = False) ->
         AssetOwnersError: another run does not come to its end.
     """
     # Everybody waits for the instance first, then for the target, so that no two wait for each other.
-    with run.tables.writing(), one_writer(run.instance.platform), open_journal(run.tables.journal) as journal:
+    with (
+        run.tables.writing(),
+        open_journal(run.tables) as journal,
+        one_writer(run.instance.platform, journal),
+    ):
+        if not dry_run:
+            take_over(journal, run.tables)
         if not dry_run and runs_on_target(journal, run.instance.target):
             inventory = run.inventory()
             settled = settle_leftovers(journal, run.tables, inventory.hosts(), run.instance.target, inventory)

@@ -49,7 +49,8 @@ def up(*, fresh: bool) -> None:
 
 def demo() -> None:
     """Fill in the owners of a made-up company, twice, and show every decision with its reasons."""
-    os.environ.pop("ASSET_OWNERS_TABLES", None)  # what is made up stays in the home
+    for variable in ("ASSET_OWNERS_TABLES", "ASSET_OWNERS_JOURNAL"):
+        os.environ.pop(variable, None)  # what is made up stays in the home
     shutil.rmtree(home() / "tables" / slug_of(NAME), ignore_errors=True)
     with _until_stopped(), running_sandbox(home(), fresh=True, progress=_say) as sandbox:
         run = ["asset-owners", "run", "--instance", str(sandbox.instance_file)]

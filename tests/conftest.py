@@ -14,6 +14,7 @@ from playwright.sync_api import Browser, sync_playwright
 
 from reports import charts
 from sandbox.engine import Engine
+from tests.postgres import PostgresServer, programs
 
 settings.register_profile("thorough", max_examples=1_000)  # of `make chaos`; see `tests.examples`
 
@@ -22,7 +23,7 @@ SLOW_FILES = {
     *("test_checks.py", "test_client.py", "test_company.py", "test_cookbook.py", "test_engine.py"),
     *("test_engine_files.py", "test_evidence.py", "test_page.py", "test_stand.py", "test_writer.py"),
 }
-SLOW_FIXTURES = {"_s3_service", "browser", "engine"}
+SLOW_FIXTURES = {"_s3_service", "browser", "engine", "postgres"}
 LONGEST = (
     "test_dagster_ui.py",
     "test_engine.py",
@@ -48,6 +49,19 @@ def engine() -> Iterator[Engine]:
     """One running engine for all tests: give each test's index a name of its own."""
     # pytest's own folders are closed to user nobody, as whom the engine runs when root starts it.
     with tempfile.TemporaryDirectory(prefix="engine-") as folder, Engine(Path(folder)) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """One PostgreSQL server for all tests: give each test a database, or a key, of its own."""
+    folder = programs()
+    if folder is None:
+        pytest.skip("no PostgreSQL is installed; on Debian: apt-get install postgresql")
+    with (
+        tempfile.TemporaryDirectory(prefix="postgres-") as data,
+        PostgresServer(Path(data), folder) as running,
+    ):
         yield running
 
 

@@ -4,7 +4,14 @@ from pathlib import Path
 
 from pipelines.cli.errors import require_no_folder
 from pipelines.dagster_home import dagster_folder
-from resources.settings import analysts_group, home, instances_folder, tables_location
+from resources.settings import (
+    analysts_group,
+    home,
+    instances_folder,
+    journal_url,
+    tables_location,
+    without_password,
+)
 from resources.store.backup import back_up
 from resources.store.backup import restore as restored
 
@@ -29,6 +36,11 @@ def backup(out: Path) -> None:
     for what, place in places.items():
         if not str(place).startswith(f"{home()}/"):
             print(f"Not in it either: {what} in {place}; back them up as well.")
+    if url := journal_url():
+        print(
+            f"Not in it either: the journal of writes in {without_password(url)}; back it up as well, by "
+            f"pg_dump --schema=asset_owners --file=FILE.sql {without_password(url)}"
+        )
 
 
 def restore(archive: Path) -> None:

@@ -8,8 +8,10 @@ from resources.settings.environment import (
     analysts_group,
     home,
     instances_folder,
+    journal_url,
     logs_as_json,
     tables_location,
+    without_password,
 )
 from resources.settings.files import BrokenInstance, load_instance, load_instances, named
 from resources.settings.models import Contract, Instance, ItemCall, ListCall, MfaRequired, Platform
@@ -31,10 +33,12 @@ __all__ = [
     "instance_path",
     "instances_folder",
     "is_slug",
+    "journal_url",
     "load_instance",
     "load_instances",
     "logs_as_json",
     "named",
     "slug_of",
     "tables_location",
+    "without_password",
 ]

@@ -1,12 +1,17 @@
-"""What the environment says: where home, tables and instance files lie, and who may read the tables."""
+"""What the environment says: where home, tables, journal and instance files lie, and who may read tables."""
 
 import grp
 import os
+import re
 from pathlib import Path
 
 from upath import UPath
 
 from resources.errors import ConfigurationError
+
+_DATABASE = re.compile(
+    r"(postgres(?:ql)?://)(?:([^:@/?#]*)(?::[^:@/?#]*)?(@))?([^@/?#]*(?:/[^@/?#]*)?)(?:\?[^@#]*)?"
+)
 
 
 def home() -> Path:
@@ -30,6 +35,27 @@ def tables_location() -> UPath:
     except (ImportError, ValueError) as error:
         raise ConfigurationError(f"ASSET_OWNERS_TABLES: {named} cannot be used: {error}") from error
     return location
+
+
+def journal_url() -> str | None:
+    """Return the database of the journal of writes: ASSET_OWNERS_JOURNAL; default none: files in the home.
+
+    Raises:
+        ConfigurationError: that is no address of a database; it may hold a password, and is not repeated.
+    """
+    url = os.environ.get("ASSET_OWNERS_JOURNAL") or None
+    if url and not _DATABASE.fullmatch(url):
+        raise ConfigurationError(
+            "ASSET_OWNERS_JOURNAL is no address of a PostgreSQL database; write it as "
+            "postgresql://USER@HOST/DATABASE. In a user or password write @ as %40, : as %3A, / as %2F, "
+            "? as %3F and # as %23"
+        )
+    return url
+
+
+def without_password(url: str) -> str:
+    """The address of a database as messages show it: without password and parameters."""
+    return _DATABASE.sub(r"\1\2\3\4", url)
 
 
 def instances_folder() -> Path:

@@ -60,6 +60,12 @@ _VARIABLES = (
         "`s3://bucket/asset-owners`",
     ),
     (
+        "`ASSET_OWNERS_JOURNAL`",
+        "a file for each instance below `ASSET_OWNERS_HOME/tables`",
+        "PostgreSQL database of the journal of writes, for several machines (see scaling.md)",
+        "`postgresql://asset_owners@db.corp.example/asset_owners`",
+    ),
+    (
         "`ASSET_OWNERS_INSTANCES`",
         "`ASSET_OWNERS_HOME/instances`",
         "folder whose `*.yaml` and `*.yml` files Dagster loads",

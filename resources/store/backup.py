@@ -30,7 +30,7 @@ _CONTENTS = "contents.json"
 """The last file of a backup: what has it is whole."""
 
 _NAMES = re.compile(
-    r"tables/[a-z0-9_]+((/\w[\w.-]*)+|/\.instance)"
+    r"tables/[a-z0-9_]+((/\w[\w.-]*)+|/\.(instance|journal))"
     r"|instances/[^/.][^/]*\.ya?ml"
     r"|dagster/(history|schedules)(/\w[\w.-]*)*/\w[\w.-]*\.db",
     re.ASCII,

@@ -10,6 +10,7 @@ Below ASSET_OWNERS_HOME:
     tables/<slug>/runs/<run>.parquet            what came of each run, dry runs among them
     tables/<slug>/runs/<run>/                   what one run works on; a dry run leaves all it has here
     tables/<slug>/.instance                     the name of the instance whose tables these are
+    tables/<slug>/.journal                      which rows are theirs in a journal that machines share
 
 ASSET_OWNERS_TABLES moves the tables elsewhere, such as to an object store; the journal of writes, the locks
 and the instance's name need a disk and stay. A reader sees the old or the new file and never a part
@@ -21,6 +22,7 @@ import json
 import re
 import shutil
 import time
+import uuid
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 from copy import copy
@@ -422,6 +424,23 @@ class Tables:
     def journal(self) -> Path:
         """The file of the journal of writes."""
         return self.disk / "writes.sqlite"
+
+    def journal_key(self) -> str:
+        """What marks the instance's rows in a journal that others share; it moves with the tables."""
+        with self._reaching():
+            if not self._key_file.exists():
+                with replacing(self._key_file) as path:
+                    path.write_text(str(uuid.uuid4()), encoding="utf-8")
+            return self._key_file.read_text(encoding="utf-8")
+
+    def has_journal_key(self) -> bool:
+        """Tell whether the instance has ever used a journal that others share."""
+        with self._reaching():
+            return self._key_file.exists()
+
+    @property
+    def _key_file(self) -> UPath:
+        return self.folder / ".journal"
 
     @contextmanager
     def writing(self) -> Generator[None]:

@@ -1,16 +1,15 @@
 """The journal of writes: what a run intends stands here before its first request, each outcome as it comes.
 
-An SQLite file beside the tables of the instance. When a run ends, its rows move into owner_writes; what is
-still here then belongs to a run that was cut off, or to another target. Columns are those of
-`OwnerWrites`, beside them whether a request may have been sent, and since which start of the machine
-the row is here.
+An SQLite file of the instance in the home, or a database that several machines share
+(`resources.writeback.postgres`). When a run ends, its rows move into owner_writes; what is still here then
+belongs to a run that was cut off, or to another target. Columns are those of `OwnerWrites`, beside them
+whether a request may have been sent, and since which start of the machine the row is here.
 """
 
 import json
 import sqlite3
 import threading
-from collections.abc import Generator
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -21,7 +20,6 @@ import polars as pl
 from ownership.declaration import polars_schema
 from ownership.tables import OwnerWrites
 from resources.errors import AssetOwnersError
-from resources.failures import MISTAKES, database_failure
 from resources.inventory.adapter import Values
 
 _LATER_COLUMNS = {"sent": "INTEGER", "boot": "TEXT", "target": "TEXT", "undoes": "TEXT"}
@@ -43,11 +41,16 @@ class Result:
 
 
 class Journal:
-    """The journal file of one instance, a context manager; several threads may use it."""
+    """The journal file of one instance, a context manager; several threads may use it.
+
+    `place` says where it is. A subclass keeps the same rows elsewhere.
+    """
+
+    place: str
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._path = path
+        self.place = str(path)
         self._lock = threading.Lock()
         self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         self._execute("PRAGMA journal_mode = WAL")
@@ -73,27 +76,40 @@ class Journal:
     def __exit__(self, *_: object) -> None:
         self._connection.close()
 
-    def intend(self, writes: pl.DataFrame) -> None:
-        """Store rows of owner_writes, all or none, on disk before this returns."""
+    def claim(self, name: str) -> bool:  # noqa: ARG002  (a file belongs to one machine)
+        """Take a name until the journal is closed; False: another machine has it."""
+        return True
+
+    def holder(self, name: str) -> str | None:  # noqa: ARG002
+        """Who has a name, as far as that is known."""
+        return None
+
+    def require_claim(self) -> None:
+        """Raise unless what was claimed is surely still this run's."""
+
+    def intend(self, writes: pl.DataFrame, *, sent: bool = False) -> None:
+        """Store rows of owner_writes, all or none, on disk before this returns.
+
+        Args:
+            writes: the rows.
+            sent: requests may have gone out for them.
+        """
+        boot = self._boot()
         rows = [
-            {**row, "old_values": json.dumps(row["old_values"]), "new_values": json.dumps(row["new_values"])}
-            | {name: row[name] and row[name].isoformat() for name in ("intended_at", "completed_at")}
-            | {"boot": _boot()}
+            [
+                *(row[name] for name in ("run_id", "host_id", "hostname", "outcome", "message")),
+                *(json.dumps(row[name]) for name in ("old_values", "new_values")),
+                *(row[name] and row[name].isoformat() for name in ("intended_at", "completed_at")),
+                *(row["target"], row["undoes"], int(sent), boot),
+            ]
             for row in writes.iter_rows(named=True)
         ]
-        with self._lock, self._connection:  # commits, or rolls back whatever goes wrong
-            self._connection.execute("PRAGMA synchronous = FULL")
-            self._connection.execute("BEGIN IMMEDIATE")
-            self._connection.executemany(
-                "INSERT INTO writes (run_id, host_id, hostname, outcome, old_values, new_values, message,"
-                " intended_at, completed_at, target, undoes, sent, boot)"
-                " VALUES (:run_id, :host_id, :hostname, :outcome, :old_values, :new_values, :message,"
-                " :intended_at, :completed_at, :target, :undoes, 0, :boot)",
-                rows,
-            )
-        # From here on a killed process loses nothing; a power cut may lose outcomes, never intentions,
-        # and the next run settles those from the inventory.
-        self._execute("PRAGMA synchronous = NORMAL")
+        self._insert(
+            "INSERT INTO writes (run_id, host_id, hostname, outcome, message, old_values, new_values,"
+            " intended_at, completed_at, target, undoes, sent, boot)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            rows,
+        )
 
     def attempting(self, run_id: str, host_id: str) -> None:
         """Store, before the host is looked at, that from here on a request may go out."""
@@ -116,7 +132,7 @@ class Journal:
         be lost, too.
         """
         rows = self._execute(
-            "SELECT host_id FROM writes WHERE run_id = ? AND NOT sent AND boot = ?", run_id, _boot()
+            "SELECT host_id FROM writes WHERE run_id = ? AND sent = 0 AND boot = ?", run_id, self._boot()
         )
         return {host_id for (host_id,) in rows}
 
@@ -164,7 +180,7 @@ class Journal:
             stored = [_as_stored(dict(zip(schema, row, strict=True))) for row in rows]
         except (ValueError, TypeError) as error:
             raise AssetOwnersError(
-                f"The journal of writes ({self._path}) is damaged: {error}; put it back from a backup"
+                f"The journal of writes ({self.place}) is damaged: {error}; put it back from a backup"
             ) from error
         return pl.DataFrame(stored, schema=schema)
 
@@ -176,21 +192,19 @@ class Journal:
         with self._lock:
             return self._connection.execute(statement, values).fetchall()
 
+    def _insert(self, statement: str, rows: Sequence[Sequence[object]]) -> None:
+        with self._lock, self._connection:  # commits, or rolls back whatever goes wrong
+            self._connection.execute("PRAGMA synchronous = FULL")
+            self._connection.execute("BEGIN IMMEDIATE")
+            self._connection.executemany(statement, rows)
+        # From here on a killed process loses nothing; a power cut may lose outcomes, never intentions,
+        # and the next run settles those from the inventory.
+        self._execute("PRAGMA synchronous = NORMAL")
 
-@contextmanager
-def open_journal(path: Path) -> Generator[Journal]:
-    """Open the journal of an instance.
-
-    Raises:
-        AssetOwnersError: it is damaged, or another process keeps it locked.
-    """
-    try:
-        with Journal(path) as journal:
-            yield journal
-    except MISTAKES:
-        raise
-    except sqlite3.Error as error:
-        raise AssetOwnersError(database_failure(error, "the journal of writes", path)) from error
+    def _boot(self) -> str | None:
+        """What tells one start of the machine from the next; None where the system does not say."""
+        path = Path("/proc/sys/kernel/random/boot_id")
+        return path.read_text(encoding="ascii").strip() if path.exists() else None
 
 
 def _as_stored(row: dict[str, Any]) -> dict[str, Any]:
@@ -199,9 +213,3 @@ def _as_stored(row: dict[str, Any]) -> dict[str, Any]:
     for name in ("intended_at", "completed_at"):
         row[name] = row[name] and datetime.fromisoformat(row[name])
     return row
-
-
-def _boot() -> str | None:
-    """What tells one start of the machine from the next; None where the system does not say."""
-    path = Path("/proc/sys/kernel/random/boot_id")
-    return path.read_text(encoding="ascii").strip() if path.exists() else None

@@ -6,7 +6,7 @@ import socket
 import sys
 import tempfile
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -14,28 +14,40 @@ from filelock import FileLock, Timeout
 
 from resources.errors import AssetOwnersError
 from resources.settings import Platform
+from resources.writeback.journal import Journal
 
 TIMEOUT_SECONDS = 600
 SECONDS_BETWEEN_TRIES = 0.2
 
 
 @contextmanager
-def one_writer(platform: Platform, *, timeout_seconds: float = TIMEOUT_SECONDS) -> Generator[None]:
-    """Keep other writers of this machine from the platform's tenant; a process that dies lets them in.
+def one_writer(
+    platform: Platform, journal: Journal, *, timeout_seconds: float = TIMEOUT_SECONDS
+) -> Generator[None]:
+    """Keep other writers from the platform's tenant; a process that dies lets them in.
+
+    Those of this machine are kept away, and until the journal is closed those of machines that share it.
 
     Raises:
         AssetOwnersError: somebody else has been writing for `timeout_seconds`.
     """
     name = hashlib.sha256(f"{platform.address} {platform.tenant_id}".encode()).hexdigest()[:32]
-    with ExitStack() as held:
-        deadline = time.monotonic() + timeout_seconds
-        while not _claimed(f"asset-owners-{name}", held):
+    deadline = time.monotonic() + timeout_seconds
+
+    def wait_until(claimed: Callable[[], bool]) -> None:
+        while not claimed():
             if time.monotonic() > deadline:
+                holder = journal.holder(name)
                 raise AssetOwnersError(
-                    f"Another run has been writing to {platform.address}, tenant {platform.tenant_id}, for "
-                    f"{timeout_seconds:g} s; wait for its end and run again"
+                    f"Another run{f', {holder},' if holder else ''} has been writing to {platform.address}, "
+                    f"tenant {platform.tenant_id}, for {timeout_seconds:g} s; wait for its end and run again"
                 )
             time.sleep(SECONDS_BETWEEN_TRIES)
+
+    with ExitStack() as held:
+        # Everybody waits for the machine first, then for the others, so that no two wait for each other.
+        wait_until(lambda: _claimed(f"asset-owners-{name}", held))
+        wait_until(lambda: journal.claim(name))
         yield
 
 

@@ -262,6 +262,7 @@ class Writer:
             if self._abandoned:
                 message = "the run was interrupted before the request went out"
                 raise WritingEndedError(message, attempt.broken_off(message))
+            self._journal.require_claim()
             with self._lock:
                 now = self._clock()
                 looked_at = asked_at if attempt.looks_too_old < STRICT_LOOKS else answered_at

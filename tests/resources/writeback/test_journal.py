@@ -2,11 +2,13 @@ import sqlite3
 from datetime import UTC, datetime, timedelta
 
 import polars as pl
+import psycopg
 import pytest
 
 from ownership.declaration import empty, polars_schema, validated
 from ownership.tables import OwnerWrites
 from resources.writeback.journal import Journal, Result
+from resources.writeback.postgres import PostgresJournal
 from tests.ownership.builders import TARGET
 
 NOON = datetime(2026, 3, 2, 12, 0, 0, 123456, tzinfo=UTC)
@@ -38,8 +40,23 @@ def path(tmp_path):
     return tmp_path / "instance" / "writes.sqlite"
 
 
+@pytest.fixture(params=["file", pytest.param("database", marks=pytest.mark.slow)])
+def opened(request, path):
+    """Opens the journal of an instance, each time the same one."""
+    if request.param == "file":
+        return lambda: Journal(path)
+    url = request.getfixturevalue("postgres").new_database()
+    return lambda: PostgresJournal(url, "corp")
+
+
 @pytest.fixture
-def journal(path):
+def journal(opened):
+    with opened() as journal:
+        yield journal
+
+
+@pytest.fixture
+def file(path):
     with Journal(path) as journal:
         yield journal
 
@@ -48,8 +65,8 @@ def outcomes(journal, run_id="run-1"):
     return dict(journal.rows(run_id).select("host_id", "outcome").iter_rows())
 
 
-def test_rows_come_back_as_they_were_intended_also_after_reopening(journal, path):
-    odd = "O'Brien; DROP TABLE writes\n\u202e😀"
+def test_rows_come_back_as_they_were_intended_also_after_reopening(journal, opened):
+    odd = "O'Brien; DROP TABLE writes\n\u202e😀 %s ? \\0 \\\\ \0"
     intended = pl.concat(
         [
             writes("a", hostname=odd, new_values=values(odd, "", odd), old_values=values()),
@@ -57,7 +74,7 @@ def test_rows_come_back_as_they_were_intended_also_after_reopening(journal, path
         ]
     )
     journal.intend(intended)
-    with Journal(path) as reopened:
+    with opened() as reopened:
         found = reopened.rows("run-1")
     assert found.equals(intended)
     assert validated(OwnerWrites, found).height == 2
@@ -65,21 +82,20 @@ def test_rows_come_back_as_they_were_intended_also_after_reopening(journal, path
 
 def test_a_plan_is_stored_whole_or_not_at_all(journal):
     journal.intend(writes("a", "b"))
-    with pytest.raises(sqlite3.IntegrityError):
+    with pytest.raises((sqlite3.IntegrityError, psycopg.IntegrityError)):
         journal.intend(writes("c", "b", "d"))
     assert outcomes(journal) == {"a": "intended", "b": "intended"}
     journal.intend(writes("c"))  # the journal goes on working
     assert outcomes(journal) == {"a": "intended", "b": "intended", "c": "intended"}
 
 
-def test_what_is_intended_is_there_for_other_processes_at_once(journal, path):
+def test_what_is_intended_is_there_for_other_processes_at_once(journal, opened):
     journal.intend(writes("a"))
-    with sqlite3.connect(path) as other:
-        assert other.execute("SELECT host_id, outcome FROM writes").fetchall() == [("a", "intended")]
-    other.close()
+    with opened() as other:
+        assert outcomes(other) == {"a": "intended"}
 
 
-def test_a_plan_is_flushed_to_the_disk_once_and_an_outcome_is_not(journal):
+def test_a_plan_is_flushed_to_the_disk_once_and_an_outcome_is_not(file):
     """A loss of power, which cannot be tried here, may take outcomes and never intentions."""
     level, flushed = "", []
 
@@ -89,9 +105,9 @@ def test_a_plan_is_flushed_to_the_disk_once_and_an_outcome_is_not(journal):
         if statement.startswith(("COMMIT", "UPDATE")):
             flushed.append(level)
 
-    journal._connection.set_trace_callback(look)
-    journal.intend(writes("a", "b"))
-    journal.complete(Result("a", "written"), run_id="run-1", completed_at=LATER)
+    file._connection.set_trace_callback(look)
+    file.intend(writes("a", "b"))
+    file.complete(Result("a", "written"), run_id="run-1", completed_at=LATER)
     assert flushed == ["PRAGMA synchronous = FULL", "PRAGMA synchronous = NORMAL"]
 
 

@@ -1116,7 +1116,7 @@ def test_a_host_that_was_sent_nothing_was_not_written_whoever_gave_it_the_owner(
 def test_after_a_loss_of_power_the_inventory_alone_tells(journal, tables, monkeypatch):
     """What was sent is not on disk at once, so the journal may not know of it."""
     journal.intend(plan("h-0", "h-1").with_columns(outcome=pl.lit("intended")))
-    monkeypatch.setattr("resources.writeback.journal._boot", lambda: "the next start")
+    monkeypatch.setattr(Journal, "_boot", lambda _: "the next start")
     assert (
         settle_leftovers(journal, tables, hosts(holding("h-0", "u-1"), holding("h-1")), instance().target)
         == 2

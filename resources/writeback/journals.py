@@ -1,0 +1,74 @@
+"""Which journal an instance has: its file in the home, or one in a database that machines share."""
+
+import sqlite3
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from types import ModuleType
+
+from resources.errors import AssetOwnersError, ConfigurationError
+from resources.failures import MISTAKES, database_failure
+from resources.findings import Finding
+from resources.settings import journal_url
+from resources.store.tables import Tables
+from resources.writeback.journal import Journal
+
+
+@contextmanager
+def open_journal(tables: Tables) -> Generator[Journal]:
+    """Open the journal of an instance: in the database of ASSET_OWNERS_JOURNAL, otherwise its file.
+
+    Raises:
+        AssetOwnersError: it is damaged, or another process keeps it locked; or the database cannot be used.
+    """
+    try:
+        with _opened(tables) as journal:
+            yield journal
+    except MISTAKES:
+        raise
+    except sqlite3.Error as error:
+        raise AssetOwnersError(database_failure(error, "the journal of writes", tables.journal)) from error
+
+
+def _opened(tables: Tables) -> Journal:
+    url = journal_url()
+    return _postgres().PostgresJournal(url, tables.journal_key()) if url else Journal(tables.journal)
+
+
+def has_journal(tables: Tables) -> bool:
+    """Tell whether an instance has ever had a journal there."""
+    return tables.has_journal_key() if journal_url() else tables.journal.exists()
+
+
+def take_over(journal: Journal, tables: Tables) -> None:
+    """Move what runs left in the file of the home into the journal in use, where that is another one.
+
+    Whether requests went out for these rows, it is not known there.
+    """
+    if journal.place == str(tables.journal) or not tables.journal.exists():
+        return
+    with Journal(tables.journal) as left:
+        taken = journal.targets()
+        for run_id in left.targets():
+            if run_id not in taken:  # otherwise this was interrupted before
+                journal.intend(left.rows(run_id), sent=True)
+            left.delete(run_id)
+
+
+def journal_findings(url: str) -> Iterator[Finding]:
+    """Try the database of ASSET_OWNERS_JOURNAL as a run uses it."""
+    try:
+        return _postgres().findings(url)
+    except ConfigurationError as error:
+        return iter([Finding("wrong", "ASSET_OWNERS_JOURNAL", str(error))])
+
+
+def _postgres() -> ModuleType:
+    """The module for PostgreSQL, whose driver need not be installed and takes a while to load."""
+    try:
+        from resources.writeback import postgres
+    except ImportError as error:
+        raise ConfigurationError(
+            f"ASSET_OWNERS_JOURNAL: PostgreSQL's driver cannot be loaded ({error}); install it beside the "
+            "program: pip install 'psycopg[binary]'"
+        ) from error
+    return postgres

@@ -1,0 +1,249 @@
+"""The journal of writes in PostgreSQL: one for all machines, and with it who may write.
+
+The lock that keeps other machines from a target belongs to a session of the server and ends with it. The
+journal is kept in that same session: a run that has lost the lock cannot store that a request follows, and so
+sends none.
+"""
+
+import hashlib
+import os
+import re
+import socket
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, LiteralString, TypeVar, cast
+
+import psycopg
+from psycopg import errors
+from psycopg.conninfo import conninfo_to_dict
+
+from resources.errors import AssetOwnersError, ConfigurationError
+from resources.findings import Finding, attempt
+from resources.redaction import redacted
+from resources.settings import without_password
+from resources.writeback.journal import Journal
+
+T = TypeVar("T")
+
+_CONNECTION = {
+    "connect_timeout": 10,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 30_000,
+    "target_session_attrs": "read-write",
+}
+"""Where the address does not say otherwise: a server that is gone is noticed within half a minute."""
+
+_SESSION = {
+    "search_path": "asset_owners",
+    "tcp_keepalives_idle": "10",
+    "tcp_keepalives_interval": "5",
+    "tcp_keepalives_count": "3",
+    "tcp_user_timeout": "30000",
+    "idle_session_timeout": "0",
+    "statement_timeout": "0",
+}
+"""The server notices as soon that a machine is gone, and lets its lock go; nobody is cut off for waiting."""
+
+_SCHEMA = """\
+CREATE SCHEMA IF NOT EXISTS asset_owners;
+CREATE TABLE asset_owners.all_writes (
+    journal TEXT NOT NULL DEFAULT current_setting('asset_owners.journal'),
+    run_id TEXT COLLATE "C", host_id TEXT COLLATE "C", hostname TEXT, outcome TEXT, old_values TEXT,
+    new_values TEXT, message TEXT, intended_at TEXT COLLATE "C", completed_at TEXT, sent INTEGER, boot TEXT,
+    target TEXT, undoes TEXT, rowid BIGINT GENERATED ALWAYS AS IDENTITY,
+    PRIMARY KEY (journal, run_id, host_id)
+);
+CREATE VIEW asset_owners.writes AS
+SELECT run_id, host_id, hostname, outcome, old_values, new_values, message, intended_at, completed_at,
+    sent, boot, target, undoes, rowid
+FROM asset_owners.all_writes
+WHERE journal = current_setting('asset_owners.journal');
+"""
+"""All statements use the view, so that none can touch rows of another journal."""
+
+_MISTAKES = (psycopg.IntegrityError, psycopg.ProgrammingError)
+"""What PostgreSQL says of a program that uses it wrongly, but for rights that are missing."""
+
+
+class PostgresJournal(Journal):
+    """The journal of one instance in a database that machines share.
+
+    Args:
+        url: of the database.
+        key: tells the rows of this journal from those of others in the database.
+
+    Raises:
+        ConfigurationError: the address cannot be read.
+        AssetOwnersError: the database cannot be used.
+    """
+
+    def __init__(self, url: str, key: str) -> None:
+        self.place = without_password(url)
+        try:
+            given = conninfo_to_dict(url)
+        except psycopg.ProgrammingError:  # not told, for it may repeat the password
+            raise ConfigurationError(
+                f"ASSET_OWNERS_JOURNAL: what follows {self.place} cannot be read; check the names of the "
+                "parameters, and write % as %25"
+            ) from None
+        self._secrets = [str(given[name]) for name in ("password", "sslpassword") if given.get(name)]
+        self._lost: str | None = None
+        # One thread does all that is asked, and nothing that interrupts another one leaves an answer unread.
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="journal")
+        self._connection: psycopg.Connection[tuple[Any, ...]] | None = None
+        name = f"asset-owners {os.getpid()} on {socket.gethostname()}"[:63]
+        wanted: dict[str, Any] = {**_CONNECTION, **given, "application_name": name, "client_encoding": "utf8"}
+        try:
+            self._connection = self._done(lambda: psycopg.connect(autocommit=True, **wanted))
+            self._begin(key)
+        except BaseException:
+            self.__exit__()
+            raise
+
+    def _begin(self, key: str) -> None:
+        """Make the session one that a lock can rest on, and the tables where they are missing."""
+        [(process,)] = self._execute("SELECT pg_backend_pid()")
+        if self._connected.info.backend_pid != process:
+            raise AssetOwnersError(
+                f"ASSET_OWNERS_JOURNAL: a connection pooler answers at {self.place}. The lock that keeps "
+                "other writers away needs a session of its own: name the address of the server itself"
+            )
+        for name, value in _SESSION.items():  # those that this version of the server knows
+            self._execute("SELECT set_config(name, ?, false) FROM pg_settings WHERE name = ?", value, name)
+        self._execute("SELECT set_config('asset_owners.journal', ?, false)", key)
+        # What is stored is on the server's disk when the call returns, whatever is usual there.
+        self._execute(
+            "SELECT set_config('synchronous_commit', 'on', false)"
+            " WHERE current_setting('synchronous_commit') IN ('off', 'local')"
+        )
+        self._done(self._create_schema)
+
+    def _create_schema(self) -> None:
+        with self._connected.transaction():
+            self._connected.execute("SELECT pg_advisory_xact_lock(%s)", [_number(_SCHEMA)])
+            [(view,)] = self._connected.execute("SELECT to_regclass('asset_owners.writes')").fetchall()
+            if view is None:
+                self._connected.execute(_SCHEMA)
+
+    def __exit__(self, *_: object) -> None:
+        self._thread.shutdown()
+        if self._connection:
+            self._connection.close()
+
+    def claim(self, name: str) -> bool:
+        """Take a name until the session ends, unless another one has it."""
+        [(claimed,)] = self._execute("SELECT pg_try_advisory_lock(?)", _number(name))
+        return claimed
+
+    def holder(self, name: str) -> str | None:
+        """Who has a name that was not to be had, as far as the server tells."""
+        number = _number(name) % 2**64
+        rows = self._execute(
+            "SELECT application_name || coalesce(' (' || host(client_addr) || ')', '') FROM pg_stat_activity"
+            " JOIN pg_locks USING (pid) WHERE locktype = 'advisory' AND granted AND objsubid = 1"
+            " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+            " AND classid = ?::bigint::oid AND objid = ?::bigint::oid",
+            number >> 32,
+            number % 2**32,
+        )
+        return rows[0][0] if rows else None
+
+    def require_claim(self) -> None:
+        """Raise unless the session lives, and with it what it claimed."""
+        self._execute("SELECT 1")
+
+    def _execute(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
+        def fetched() -> list[tuple[Any, ...]]:
+            cursor = self._connected.execute(_in_its_words(statement), _stored(values))
+            return [tuple(map(_as_given, row)) for row in cursor.fetchall()] if cursor.description else []
+
+        return self._done(fetched)
+
+    def _insert(self, statement: str, rows: Sequence[Sequence[object]]) -> None:
+        def insert() -> None:
+            with self._connected.transaction(), self._connected.cursor() as cursor:
+                cursor.executemany(_in_its_words(statement), list(map(_stored, rows)))
+
+        self._done(insert)
+
+    def _boot(self) -> str | None:
+        """The server's timeline: a new one begins where a standby takes over, which may lack something."""
+        [(timeline,)] = self._execute("SELECT left(pg_walfile_name(pg_current_wal_lsn()), 8)")
+        return timeline
+
+    @property
+    def _connected(self) -> psycopg.Connection[tuple[Any, ...]]:
+        assert self._connection is not None  # noqa: S101  (only `__init__` comes before)
+        return self._connection
+
+    def _done(self, work: Callable[[], T]) -> T:
+        try:
+            return self._thread.submit(work).result()
+        except psycopg.Error as error:
+            if isinstance(error, _MISTAKES) and not isinstance(error, errors.InsufficientPrivilege):
+                raise
+            raise AssetOwnersError(self._failure(error)) from error
+
+    def _failure(self, error: psycopg.Error) -> str:
+        """Say what happened to the database, and what to do."""
+        said = " ".join(redacted(str(error), self._secrets).split())
+        if self._connection is None:
+            remedy = (
+                "check that the server runs and lets this machine in, and the address, user and password (in "
+                "ASSET_OWNERS_JOURNAL, PGPASSWORD or ~/.pgpass)"
+            )
+        elif self._connection.closed:
+            said = self._lost = self._lost or said
+            remedy = (
+                "with the connection the lock is lost that keeps other writers away, so nothing more is sent "
+                "to the inventory. Run again: what is open is settled then"
+            )
+        elif isinstance(error, errors.InsufficientPrivilege):
+            remedy = (
+                f"the user {self._connection.info.user} must own the schema asset_owners, or may create it "
+                "(GRANT CREATE ON DATABASE)"
+            )
+        else:
+            remedy = "the server's log may tell more"
+        return f"ASSET_OWNERS_JOURNAL: the journal of writes in {self.place} cannot be used: {said}; {remedy}"
+
+
+def findings(url: str) -> Generator[Finding]:
+    """Try what a run relies on; nothing stays in the database but the empty tables of the first use."""
+    what = "ASSET_OWNERS_JOURNAL"
+
+    def try_all() -> None:
+        with PostgresJournal(url, "asset-owners check") as journal:
+            journal.attempting("", "")
+            journal.delete("")
+
+    yield from [*attempt(what, try_all)] or [
+        Finding("ok", what, "answers, and the user may keep the journal there")
+    ]
+
+
+def _number(name: str) -> int:
+    """What PostgreSQL locks in the place of a name."""
+    digest = hashlib.sha256(name.encode()).digest()
+    return int.from_bytes(digest[:8], signed=True)
+
+
+def _in_its_words(statement: str) -> LiteralString:
+    """A statement with the marks for values that the driver knows; the statements are the program's own."""
+    return cast("LiteralString", statement.replace("?", "%s"))
+
+
+def _stored(values: Sequence[object]) -> list[object]:
+    """Values as PostgreSQL can keep them: its texts hold any character but NUL."""
+    return [
+        value.replace("\\", "\\\\").replace("\0", "\\0") if isinstance(value, str) else value
+        for value in values
+    ]
+
+
+def _as_given(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    return re.sub(r"\\(.)", lambda found: "\0" if found[1] == "0" else found[1], value)
