@@ -15,13 +15,15 @@ from urllib3.connection import HTTPConnection
 from ownership.declaration import polars_schema, validated
 from ownership.plan import plan_undo
 from ownership.tables import OwnerWrites
-from resources.errors import ServiceError
+from resources.errors import AssetOwnersError, ServiceError
 from resources.inventory.client import InventoryClient
+from resources.settings import journal_url
 from resources.store.tables import Tables
 from resources.writeback import run
 from resources.writeback.journal import Journal, Result
 from resources.writeback.leftovers import settle_leftovers, without_changed_hosts
 from resources.writeback.pace import Pace
+from resources.writeback.postgres import PostgresJournal
 from resources.writeback.run import write_all
 from resources.writeback.writer import Writer
 from sandbox.inventory import BrokenOff, InventoryService, InventoryState, ServiceOptions
@@ -65,10 +67,21 @@ def state(service):
     return service.state
 
 
-@pytest.fixture
-def journal(tmp_path):
-    with Journal(tmp_path / "writes.sqlite") as journal:
+def opened(folder):
+    """The journal of a test: a file of the folder, or where the environment says."""
+    url = journal_url()
+    return PostgresJournal(url, "corp") if url else Journal(folder / "writes.sqlite")
+
+
+@pytest.fixture(params=["file"])
+def journal(request, tmp_path, monkeypatch):
+    if request.param == "database":
+        monkeypatch.setenv("ASSET_OWNERS_JOURNAL", request.getfixturevalue("postgres").new_database())
+    with opened(tmp_path) as journal:
         yield journal
+
+
+IN_FILE_AND_DATABASE = pytest.mark.parametrize("journal", ["file", "database"], indirect=True)
 
 
 @pytest.fixture
@@ -810,6 +823,7 @@ def outcomes(journal, run_id="run-1"):
     return dict(journal.rows(run_id).select("host_id", "outcome").iter_rows())
 
 
+@IN_FILE_AND_DATABASE
 def test_every_outcome_goes_into_the_journal(service, state, writer, journal):
     watch = Watch(service)
     state.set_field("h-1", "asset_owner", "u-2")
@@ -830,11 +844,12 @@ def test_an_empty_plan_is_carried_out_at_once(service, writer, journal):
     assert (list(journal.targets()), watch.calls) == ([], {})
 
 
+@IN_FILE_AND_DATABASE
 def test_the_whole_plan_is_on_disk_before_the_first_request(service, writer, journal, tmp_path):
     seen = []
 
     def look(_):
-        with Journal(tmp_path / "writes.sqlite") as other:
+        with opened(tmp_path) as other:
             seen.append(Counter(outcomes(other).values()))
 
     watch = Watch(service, look)
@@ -921,6 +936,7 @@ def test_fewer_failures_than_the_limit_end_nothing(service, writer, journal):
     assert Counter(outcomes(journal).values()) == {"written": 2, "failed": 4}
 
 
+@IN_FILE_AND_DATABASE
 def test_an_interrupted_run_sends_nothing_more(service, writer, journal):
     watch = Watch(service)
 
@@ -966,6 +982,41 @@ def test_an_interrupted_run_waits_for_no_answer_for_long(service, writer, journa
     assert watch.calls[UPDATE] == (1 if path == READ else 2)
 
 
+@pytest.mark.parametrize("journal", ["database"], indirect=True)
+@pytest.mark.parametrize("concurrency", [1, 4])
+def test_who_has_lost_the_lock_sends_nothing_more(
+    service, state, writer, journal, postgres, tables, tmp_path, concurrency
+):
+    """With the session of the journal the lock is lost, and somebody else may be writing."""
+
+    def cut_off(_):
+        postgres.cut_off(journal.place.rpartition("/")[2])
+        time.sleep(0.2)  # whoever has looked at a host by now would send
+
+    watch = Watch(service, on_update(cut_off))
+    planned = plan(*(f"h-{number}" for number in range(20)))
+    with pytest.raises(AssetOwnersError, match="so nothing more is sent to the inventory") as told:
+        carry_out(planned, writer(), journal, concurrency=concurrency)
+    assert "terminating connection" in str(told.value)
+    sent = watch.calls[UPDATE]
+    assert 1 <= sent <= concurrency
+    with opened(tmp_path) as journal_of_next_run:
+        assert settle_leftovers(journal_of_next_run, tables, listed(state), instance().target) == 20
+    assert Counter(tables.run_writes("run-1")["outcome"]) == {"written": sent, "not_written": 20 - sent}
+
+
+@pytest.mark.parametrize("journal", ["database"], indirect=True)
+def test_who_loses_the_lock_between_look_and_request_sends_nothing(service, writer, journal, postgres):
+    def cut_off(request):
+        if request.url.path.endswith(READ):
+            postgres.cut_off(journal.place.rpartition("/")[2])
+
+    watch = Watch(service, cut_off)
+    with pytest.raises(AssetOwnersError, match="so nothing more is sent to the inventory"):
+        carry_out(plan("h-0", "h-1", old=values(department="Old")), writer(), journal, concurrency=1)
+    assert (watch.calls[READ], watch.calls[UPDATE]) == (1, 0)
+
+
 # Runs that were cut off
 
 
@@ -985,19 +1036,19 @@ def listed(state):
 KILLED = """
 import sys
 from pathlib import Path
-from resources.writeback.journal import Journal
 from tests.resources.writeback.test_writer import (
-    ADMIN, carry_out, client, hosts, instance, plan, seen, Writer
+    carry_out, client, hosts, instance, opened, plan, seen, Writer
 )
 
 folder = Path(sys.argv[1])
-with Journal(folder / "writes.sqlite") as journal, client(folder, sys.argv[2]) as inventory:
+with opened(folder) as journal, client(folder, sys.argv[2]) as inventory:
     planned = plan(*(f"h-{number}" for number in range(10)))
     carry_out(planned, Writer(seen(inventory, instance(), hosts), journal), journal, concurrency=1)
 """
 
 
-def test_a_killed_run_is_settled_from_what_the_inventory_holds(service, state, tables, tmp_path):
+@IN_FILE_AND_DATABASE
+def test_a_killed_run_is_settled_from_what_the_inventory_holds(service, state, journal, tables, tmp_path):
     hanging, killed = threading.Event(), threading.Event()
 
     def hang(request):
@@ -1010,18 +1061,16 @@ def test_a_killed_run_is_settled_from_what_the_inventory_holds(service, state, t
     run = subprocess.Popen([sys.executable, "-c", KILLED, tmp_path, service.url], cwd=ROOT)  # noqa: S603 (ours)
     try:
         assert hanging.wait(60)
-        with Journal(tmp_path / "writes.sqlite") as journal:
-            while Counter(outcomes(journal).values())["written"] < 4:  # the fourth is taken in meanwhile
-                time.sleep(0.05)
+        while Counter(outcomes(journal).values())["written"] < 4:  # the fourth is taken in meanwhile
+            time.sleep(0.05)
     finally:
         run.kill()
         killed.set()
         assert run.wait() == -signal.SIGKILL
-    with Journal(tmp_path / "writes.sqlite") as journal:
-        found = outcomes(journal)
-        assert [found[f"h-{number}"] for number in range(10)] == ["written"] * 4 + ["intended"] * 6
-        assert settle_leftovers(journal, tables, listed(state), instance().target) == 6
-        assert list(journal.targets()) == []
+    found = outcomes(journal)
+    assert [found[f"h-{number}"] for number in range(10)] == ["written"] * 4 + ["intended"] * 6
+    assert settle_leftovers(journal, tables, listed(state), instance().target) == 6
+    assert list(journal.targets()) == []
     rows = tables.run_writes("run-1").sort("host_id")
     assert rows["outcome"].to_list() == ["written"] * 5 + ["not_written"] * 5
     assert rows["completed_at"].null_count() == 0
@@ -1074,6 +1123,7 @@ def test_what_was_sent_when_a_run_was_cut_off_is_settled_by_what_the_host_holds(
     assert told == (outcome, sent["old"], sent["new"])
 
 
+@IN_FILE_AND_DATABASE
 def test_a_write_on_a_host_that_the_list_lacks_is_settled_by_reading_the_host(state, writer, journal, tables):
     """A list may be empty for a moment: that says nothing of what was written."""
     journal.intend(plan("h-0", "h-1", "h-9").with_columns(outcome=pl.lit("intended")))
@@ -1091,6 +1141,7 @@ def test_a_write_on_a_host_that_the_list_lacks_is_settled_by_reading_the_host(st
     ]
 
 
+@IN_FILE_AND_DATABASE
 def test_a_lost_answer_is_still_told_when_the_write_is_settled(journal, tables):
     journal.intend(plan("h-0", "h-1").with_columns(outcome=pl.lit("intended")))
     for host_id in ("h-0", "h-1"):
@@ -1107,16 +1158,18 @@ def test_a_lost_answer_is_still_told_when_the_write_is_settled(journal, tables):
     ]
 
 
+@IN_FILE_AND_DATABASE
 def test_a_host_that_was_sent_nothing_was_not_written_whoever_gave_it_the_owner(journal, tables):
     journal.intend(plan("h-0").with_columns(outcome=pl.lit("intended")))
     assert settle_leftovers(journal, tables, hosts(holding("h-0", "u-1")), instance().target) == 1
     assert tables.run_writes("run-1")["outcome"].to_list() == ["not_written"]
 
 
+@IN_FILE_AND_DATABASE
 def test_after_a_loss_of_power_the_inventory_alone_tells(journal, tables, monkeypatch):
     """What was sent is not on disk at once, so the journal may not know of it."""
     journal.intend(plan("h-0", "h-1").with_columns(outcome=pl.lit("intended")))
-    monkeypatch.setattr(Journal, "_boot", lambda _: "the next start")
+    monkeypatch.setattr(journal, "_boot", lambda: "the next start")
     assert (
         settle_leftovers(journal, tables, hosts(holding("h-0", "u-1"), holding("h-1")), instance().target)
         == 2
@@ -1124,6 +1177,7 @@ def test_after_a_loss_of_power_the_inventory_alone_tells(journal, tables, monkey
     assert tables.run_writes("run-1")["outcome"].to_list() == ["written", "not_written"]
 
 
+@IN_FILE_AND_DATABASE
 def test_leftovers_of_all_runs_are_settled_and_keep_what_was_known(journal, tables):
     journal.intend(plan("h-0", run_id="first").with_columns(outcome=pl.lit("intended")))
     journal.intend(plan("h-0", run_id="second").with_columns(outcome=pl.lit("failed"), message=pl.lit("No.")))
@@ -1236,6 +1290,7 @@ def test_a_list_that_fails_is_no_look(service, tmp_path, journal):
                 guarded._look(row(host_id), not_before=turned_away_at)
 
 
+@IN_FILE_AND_DATABASE
 def test_the_journal_knows_what_the_last_look_showed(service, state, writer, journal):
     """The first look differs from the plan, the second does not, and then the run dies."""
     journal.intend(plan("h-0").with_columns(outcome=pl.lit("intended")))
