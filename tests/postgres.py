@@ -101,7 +101,7 @@ class PostgresServer:
 
     def new_database(self, password: str | None = None) -> str:
         """The address of an empty database, with the user who owns it."""
-        name, password = f"j{uuid.uuid4().hex}", password or secrets.token_hex(8)
+        name, password = f"j{uuid.uuid4().hex[:12]}", password or secrets.token_hex(8)
         role = sql.SQL("CREATE ROLE {} LOGIN PASSWORD {}").format(sql.Identifier(name), password)
         self.ask(role.as_string())
         self.ask(f"CREATE DATABASE {name} OWNER {name}")

@@ -179,8 +179,12 @@ class PostgresJournal(Journal):
         return self._connection
 
     def _done(self, work: Callable[[], T]) -> T:
+        """Do something in the journal's thread, where failures come in the order of what failed."""
+        return self._thread.submit(lambda: self._told(work)).result()
+
+    def _told(self, work: Callable[[], T]) -> T:
         try:
-            return self._thread.submit(work).result()
+            return work()
         except psycopg.Error as error:
             if isinstance(error, _MISTAKES) and not isinstance(error, errors.InsufficientPrivilege):
                 raise

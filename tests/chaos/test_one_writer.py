@@ -15,10 +15,16 @@ GRACE_SECONDS = 1.0
 
 
 @pytest.mark.parametrize("end", ["is killed", "comes to its end"])
-@pytest.mark.parametrize("who", ["the same instance", "another instance", "another home"])
-def test_a_run_waits_while_another_one_writes_and_not_for_a_dead_one(open_stand, who, end):
+@pytest.mark.parametrize("who", ["the same instance", "another instance", "another home", "another machine"])
+def test_a_run_waits_while_another_one_writes_and_not_for_a_dead_one(
+    open_stand, request, monkeypatch, who, end
+):
     stand, settings = open_stand(), SETTINGS
     slug = "small"
+    if who == "another machine":  # which shares nothing but the database
+        url = request.getfixturevalue("postgres").new_database()
+        stand.environment.setenv("ASSET_OWNERS_JOURNAL", url)
+        monkeypatch.setattr("resources.writeback.one_writer._claimed", lambda *_: True)
     if who == "another instance":
         settings, slug = {**SETTINGS, "name": "Second"}, "second"
     writing, go_on = threading.Event(), threading.Event()
@@ -39,7 +45,7 @@ def test_a_run_waits_while_another_one_writes_and_not_for_a_dead_one(open_stand,
         try:
             assert writing.wait(60)
             home = stand.home
-            if who == "another home":
+            if who in {"another home", "another machine"}:
                 home = stand.home / "another"
                 stand.environment.setenv("ASSET_OWNERS_HOME", str(home))
             plans = Tables(home, slug).folder.glob
