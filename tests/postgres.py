@@ -35,7 +35,7 @@ class PostgresServer:
 
     def __init__(self, folder: Path, programs: Path) -> None:
         self._data = folder / "data"
-        self._programs = programs
+        self.programs = programs
         self._password_file = folder / "password"
         self._log = folder / "log"
         self._user: dict[str, Any] = {}
@@ -48,7 +48,7 @@ class PostgresServer:
     def __enter__(self) -> Self:
         self._password_file.write_text(self._password)
         self._password_file.chmod(0o644)
-        initdb = [self._programs / "initdb", "--no-sync", "--encoding=UTF8", "--locale=C.UTF-8"]
+        initdb = [self.programs / "initdb", "--no-sync", "--encoding=UTF8", "--locale=C.UTF-8"]
         access = ["--username=admin", "--auth=scram-sha-256", f"--pwfile={self._password_file}"]
         subprocess.run(  # noqa: S603 (our own command)
             [*initdb, *access, self._data], check=True, stdout=subprocess.DEVNULL, cwd="/", **self._user
@@ -67,7 +67,7 @@ class PostgresServer:
         options = [f"--{name}={value}" for name, value in (settings | quick).items()]
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(  # noqa: S603 (our own command)
-                [self._programs / "postgres", "-D", self._data, *options],
+                [self.programs / "postgres", "-D", self._data, *options],
                 stdout=log,
                 stderr=log,
                 cwd="/",
@@ -106,6 +106,12 @@ class PostgresServer:
         self.ask(role.as_string())
         self.ask(f"CREATE DATABASE {name} OWNER {name}")
         return f"postgresql://{name}:{password}@127.0.0.1:{self.port}/{name}"
+
+    def new_database_of(self, url: str) -> str:
+        """The address of a further empty database of the user of another one."""
+        start, _, user = url.rpartition("/")
+        self.ask(f"CREATE DATABASE {user}_2 OWNER {user}")
+        return f"{start}/{user}_2"
 
     def cut_off(self, database: str) -> int:
         """End all sessions in a database, and tell how many there were."""

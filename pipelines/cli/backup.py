@@ -25,6 +25,7 @@ def backup(out: Path) -> None:
             read.
     """
     require_no_folder("--out", out)
+    journal = journal_url()
     files = back_up(home(), out)
     print(f"{out} is written: {files:,} files of {home()}")
     print("Not in it: secrets, dagster.yaml, and the catalogue, which `asset-owners restore` makes again.")
@@ -36,10 +37,11 @@ def backup(out: Path) -> None:
     for what, place in places.items():
         if not str(place).startswith(f"{home()}/"):
             print(f"Not in it either: {what} in {place}; back them up as well.")
-    if url := journal_url():
+    if journal:
+        shown = without_password(journal)
         print(
-            f"Not in it either: the journal of writes in {without_password(url)}; back it up as well, by "
-            f"pg_dump --schema=asset_owners --file=FILE.sql {without_password(url)}"
+            f"Not in it either: the journal of writes in {shown}; back it up as well, by "
+            f"pg_dump --schema=asset_owners --file=FILE.sql {shown}"
         )
 
 

@@ -1,13 +1,20 @@
 """`asset-owners backup` and `asset-owners restore` on a home that nobody else uses."""
 
 import io
+import shlex
 import sqlite3
+import subprocess
 import tarfile
 from contextlib import closing
+from urllib.parse import urlsplit
 
 import pytest
 
+from resources.settings import without_password
+from resources.store.tables import Tables
 from resources.writeback.journal import Journal
+from resources.writeback.journals import open_journal
+from tests.resources.writeback.test_journal import writes
 
 
 @pytest.fixture
@@ -120,6 +127,34 @@ def test_tables_and_instance_files_that_lie_elsewhere_are_named(call, home, tmp_
     assert f"Not in it either: the tables in {tmp_path / 'elsewhere'}" in told
     assert f"Not in it either: the instance files in {tmp_path / 'files'}" in told
     assert f"Not in it either: Dagster's records in {tmp_path / 'dagster'}" in told
+
+
+def test_a_journal_in_a_database_is_left_to_the_command_that_is_named(
+    call, home, tmp_path, monkeypatch, postgres
+):
+    url = postgres.new_database()
+    monkeypatch.setenv("ASSET_OWNERS_JOURNAL", url)
+    tables = Tables(home, "head_office")
+    with open_journal(tables) as journal:
+        journal.intend(writes("a"))
+    out, dump = tmp_path / "backup.tar", tmp_path / "journal.sql"
+    told = call("backup", "--out", out)[1]
+    assert "tables/head_office/.journal" in names(out), "which rows of the database are theirs"
+    [line] = [line for line in told.splitlines() if "journal of writes" in line]
+    assert (url not in line, f"in {without_password(url)}; back it up as well" in line) == (True, True)
+
+    password = urlsplit(url).password or ""
+    command = shlex.split(line.rpartition("by ")[2].replace("FILE.sql", str(dump)))
+    assert command[0] == "pg_dump"
+    other = postgres.new_database_of(url)
+    for words in (command, ["psql", "--quiet", f"--file={dump}", without_password(other)]):
+        program = [postgres.programs / words[0], *words[1:]]
+        subprocess.run(program, env={"PGPASSWORD": password}, check=True)  # noqa: S603 (our own command)
+    monkeypatch.setenv("ASSET_OWNERS_JOURNAL", other)
+    monkeypatch.setenv("ASSET_OWNERS_HOME", str(tmp_path / "restored"))
+    assert call("restore", out)[0] == 0
+    with open_journal(Tables(tmp_path / "restored", "head_office")) as journal:
+        assert journal.rows("run-1").equals(writes("a"))
 
 
 @pytest.mark.parametrize("trouble", ["locked", "damaged"])
