@@ -31,7 +31,7 @@ def open_journal(tables: Tables) -> Generator[Journal]:
 
 def _opened(tables: Tables) -> Journal:
     url = journal_url()
-    return _postgres().PostgresJournal(url, tables.journal_key()) if url else Journal(tables.journal)
+    return _postgres().PostgresJournal(url, tables.journal_key) if url else Journal(tables.journal)
 
 
 def has_journal(tables: Tables) -> bool:

@@ -72,14 +72,15 @@ class PostgresJournal(Journal):
 
     Args:
         url: of the database.
-        key: tells the rows of this journal from those of others in the database.
+        key: gives what tells the rows of this journal from those of others in the database; nobody else who
+            uses the database is asked for one meanwhile.
 
     Raises:
         ConfigurationError: the address cannot be read.
         AssetOwnersError: the database cannot be used.
     """
 
-    def __init__(self, url: str, key: str) -> None:
+    def __init__(self, url: str, key: Callable[[], str]) -> None:
         self.place = without_password(url)
         try:
             given = conninfo_to_dict(url)
@@ -102,7 +103,7 @@ class PostgresJournal(Journal):
             self.__exit__()
             raise
 
-    def _begin(self, key: str) -> None:
+    def _begin(self, key: Callable[[], str]) -> None:
         """Make the session one that a lock can rest on, and the tables where they are missing."""
         [(process,)] = self._execute("SELECT pg_backend_pid()")
         if self._connected.info.backend_pid != process:
@@ -112,20 +113,24 @@ class PostgresJournal(Journal):
             )
         for name, value in _SESSION.items():  # those that this version of the server knows
             self._execute("SELECT set_config(name, ?, false) FROM pg_settings WHERE name = ?", value, name)
-        self._execute("SELECT set_config('asset_owners.journal', ?, false)", key)
         # What is stored is on the server's disk when the call returns, whatever is usual there.
         self._execute(
             "SELECT set_config('synchronous_commit', 'on', false)"
             " WHERE current_setting('synchronous_commit') IN ('off', 'local')"
         )
-        self._done(self._create_schema)
+        own = self._done(lambda: self._made_by_one(key))
+        self._execute("SELECT set_config('asset_owners.journal', ?, false)", own)
 
-    def _create_schema(self) -> None:
+    def _made_by_one(self, key: Callable[[], str]) -> str:
+        """Make the tables, and the key, where they are missing; of those who come at once one does."""
         with self._connected.transaction():
-            self._connected.execute("SELECT pg_advisory_xact_lock(%s)", [_number(_SCHEMA)])
+            self._connected.execute(
+                "SELECT pg_advisory_xact_lock(%s)", [_number("the tables of asset-owners")]
+            )
             [(view,)] = self._connected.execute("SELECT to_regclass('asset_owners.writes')").fetchall()
             if view is None:
                 self._connected.execute(_SCHEMA)
+            return key()
 
     def __exit__(self, *_: object) -> None:
         self._thread.shutdown()
@@ -219,7 +224,7 @@ def findings(url: str) -> Generator[Finding]:
     what = "ASSET_OWNERS_JOURNAL"
 
     def try_all() -> None:
-        with PostgresJournal(url, "asset-owners check") as journal:
+        with PostgresJournal(url, lambda: "asset-owners check") as journal:
             journal.attempting("", "")
             journal.delete("")
 

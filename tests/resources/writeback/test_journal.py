@@ -46,7 +46,7 @@ def opened(request, path):
     if request.param == "file":
         return lambda: Journal(path)
     url = request.getfixturevalue("postgres").new_database()
-    return lambda: PostgresJournal(url, "corp")
+    return lambda: PostgresJournal(url, lambda: "corp")
 
 
 @pytest.fixture

@@ -37,7 +37,7 @@ def writing(settings=None, **options):
     url = journal_url()
     with ExitStack() as stack:
         if url:
-            journal = stack.enter_context(PostgresJournal(url, "corp"))
+            journal = stack.enter_context(PostgresJournal(url, lambda: "corp"))
         else:
             folder = stack.enter_context(tempfile.TemporaryDirectory())
             journal = stack.enter_context(Journal(Path(folder) / "writes.sqlite"))

@@ -17,7 +17,7 @@ import pytest
 from upath import UPath
 
 from resources.errors import AssetOwnersError, ConfigurationError
-from resources.settings import journal_url, without_password
+from resources.settings import journal_url, tables_location, without_password
 from resources.store.tables import Tables
 from resources.writeback.journal import Journal, Result
 from resources.writeback.journals import has_journal, journal_findings, open_journal, take_over
@@ -25,6 +25,7 @@ from resources.writeback.postgres import PostgresJournal
 from tests.resources.writeback.test_journal import LATER, outcomes, writes
 
 PASSWORD = "correct horse/battery@staple%"
+KEEPALIVES = ("idle", "interval", "count")
 ROOT = Path(__file__).parents[3]
 
 
@@ -39,7 +40,7 @@ def database(url):
 
 @pytest.fixture
 def open_one(url):
-    return lambda key="corp": PostgresJournal(url, key)
+    return lambda key="corp": PostgresJournal(url, lambda: key)
 
 
 @pytest.fixture
@@ -93,6 +94,13 @@ def test_what_is_stored_is_on_the_servers_disk_also_where_that_is_not_usual_ther
     postgres.ask(f"ALTER ROLE {database(url)} SET synchronous_commit = off")
     with open_one() as journal:
         assert journal._execute("SHOW synchronous_commit") == [("on",)]
+
+
+def test_a_machine_that_is_gone_without_a_word_keeps_nobody_waiting_for_long(open_one):
+    """That the network is silent cannot be tried here; that the server's kernel asks, it tells."""
+    with open_one() as journal:
+        asked = {name: int(*journal._execute(f"SHOW tcp_keepalives_{name}")[0]) for name in KEEPALIVES}
+    assert asked["idle"] + asked["interval"] * asked["count"] <= 30
 
 
 def test_where_another_server_took_over_the_inventory_alone_tells(open_one, postgres, url):
@@ -180,7 +188,7 @@ def test_a_pooler_is_refused(url):
         pooler(url) as address,
         pytest.raises(AssetOwnersError, match=r"a connection pooler answers at .*: name the address of"),
     ):
-        PostgresJournal(address, "corp")
+        PostgresJournal(address, lambda: "corp")
 
 
 @pytest.fixture
@@ -240,9 +248,9 @@ def test_a_database_that_can_be_used_is_told(guarded, postgres):
 def test_the_password_may_come_from_the_places_of_postgresql(guarded, monkeypatch):
     address = guarded.replace(":" + quote(PASSWORD, safe=""), "")
     with pytest.raises(AssetOwnersError, match="no password supplied"):
-        PostgresJournal(address, "corp")
+        PostgresJournal(address, lambda: "corp")
     monkeypatch.setenv("PGPASSWORD", PASSWORD)
-    with PostgresJournal(address, "corp") as journal:
+    with PostgresJournal(address, lambda: "corp") as journal:
         assert journal.targets() == {}
 
 
@@ -299,10 +307,18 @@ def test_the_driver_loads_only_where_it_is_needed():
 # Which journal an instance has
 
 
-def test_tables_that_machines_share_have_one_journal_and_others_another(tmp_path, url, monkeypatch):
+@pytest.fixture(params=["folder", "object store"])
+def location(request, tmp_path, monkeypatch):
+    if request.param == "folder":
+        monkeypatch.setenv("ASSET_OWNERS_TABLES", str(tmp_path / "shared"))
+    else:
+        request.getfixturevalue("object_store")
+    return tables_location()
+
+
+def test_tables_that_machines_share_have_one_journal_and_others_another(tmp_path, url, location, monkeypatch):
     monkeypatch.setenv("ASSET_OWNERS_JOURNAL", url)
-    shared = tmp_path / "shared"
-    a, b = (Tables(tmp_path / name, "corp", location=UPath(shared)) for name in "ab")
+    a, b = (Tables(tmp_path / name, "corp", location=location) for name in "ab")
     other = Tables(tmp_path / "c", "corp")
     assert not has_journal(a)
     with open_journal(a) as journal:
@@ -312,6 +328,21 @@ def test_tables_that_machines_share_have_one_journal_and_others_another(tmp_path
         assert outcomes(journal) == {"h": "intended"}
     with open_journal(other) as journal:
         assert list(journal.targets()) == []
+
+
+def test_of_machines_that_come_first_at_once_all_have_the_same_journal(tmp_path, url, monkeypatch):
+    monkeypatch.setenv("ASSET_OWNERS_JOURNAL", url)
+    location = UPath(tmp_path / "shared")
+
+    def intend(number):
+        tables = Tables(tmp_path / str(number), "corp", location=location)
+        with open_journal(tables) as journal:
+            journal.intend(writes("a", run_id=f"run-{number}"))
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(intend, range(8)))
+    with open_journal(Tables(tmp_path / "0", "corp", location=location)) as journal:
+        assert set(journal.targets()) == {f"run-{number}" for number in range(8)}
 
 
 def test_what_was_open_in_the_file_moves_into_the_database(tables, url, monkeypatch):

@@ -70,7 +70,7 @@ def state(service):
 def opened(folder):
     """The journal of a test: a file of the folder, or where the environment says."""
     url = journal_url()
-    return PostgresJournal(url, "corp") if url else Journal(folder / "writes.sqlite")
+    return PostgresJournal(url, lambda: "corp") if url else Journal(folder / "writes.sqlite")
 
 
 @pytest.fixture(params=["file"])
