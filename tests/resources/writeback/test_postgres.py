@@ -213,6 +213,8 @@ def occupy(postgres, name):
         ("$", "_none", "does not exist; check that the server runs"),
         ("correct", "incorrect", "password authentication failed.*, and the address, user and password"),
         ("$", "?passfrase=x", "check the names of the parameters, and write % as %25"),
+        ("$", "?connect_timeout=soon", "connect_timeout.*; check that the server runs"),
+        (r":\d+/", ":54x2/", "54x2.*; check that the server runs"),
         ("%40", "%4", "check the names of the parameters, and write % as %25"),
         ("", take_rights, "permission denied.*must own the schema asset_owners, or may create it"),
         ("", occupy, "permission denied.*must own the schema asset_owners, or may create it"),
