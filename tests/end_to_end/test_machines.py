@@ -3,6 +3,7 @@
 import re
 import signal
 import subprocess
+import time
 from urllib.parse import urlsplit
 
 import pytest
@@ -73,6 +74,33 @@ def test_what_a_killed_run_of_one_machine_left_open_is_settled_by_another_one(st
     ]
     assert open_rows(postgres, url) == []
     assert not list(tmp_path.rglob("writes.sqlite")), "neither machine keeps a journal of its own"
+
+
+def test_a_run_that_is_asked_to_end_accounts_for_its_writes_and_lets_others_in(
+    stand, url, postgres, tmp_path
+):
+    asked = []
+
+    def ask_once_it_is_applied(request, _):
+        if request.url.path == UPDATE and not asked:
+            process.terminate()
+            asked.append(time.monotonic())
+            time.sleep(1)
+
+    stand.inventory.hooks.after = ask_once_it_is_applied
+    file = stand.instance_file({"writes": {"concurrency": 1}})
+    with subprocess.Popen([ASSET_OWNERS, "run", "--instance", file], stderr=subprocess.PIPE) as process:  # noqa: S603 (our own command)
+        process.communicate()
+    assert process.returncode != 0
+    assert time.monotonic() - asked[0] < 10
+    assert stand.written() == {"h-1": WRITTEN["h-1"]}
+    assert [host for host, *_ in open_rows(postgres, url)] == ["h-1", "h-2"]
+
+    move_to("b", stand, tmp_path)
+    ran = stand.run()
+    assert (ran.status, ran.report["writes"]) == (0, {"written": 1}), ran.stderr
+    assert stand.written() == WRITTEN
+    assert open_rows(postgres, url) == []
 
 
 def test_a_run_that_loses_the_database_fails_with_a_message_and_the_next_one_goes_on(stand, url, postgres):
