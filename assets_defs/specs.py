@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Iterable, Iterator
+from functools import cache
 from typing import Any
 
 import dagster as dg
@@ -30,7 +31,7 @@ def asset_arguments(
         "description": inspect.getdoc(TABLES[table]),
         "kinds": {*kinds, "parquet", "duckdb"},
         "metadata": {
-            "dagster/column_schema": dg.TableSchema(columns=list(_columns(table))),
+            "dagster/column_schema": _column_schema(table),
             "dagster/table_name": f"warehouse.{instance.slug}.{table}",
             "query": dg.MetadataValue.md(f"```sql\n{query(instance, table)}\n```"),
         },
@@ -61,6 +62,12 @@ def table_metadata(instance: Instance, table: str, *, rows: int, **metadata: Any
     }
     columns = {"dagster/column_lineage": dg.TableColumnLineage(sources)} if sources else {}
     return {**metadata, "dagster/row_count": rows, **columns}
+
+
+@cache
+def _column_schema(table: str) -> dg.TableSchema:
+    """The columns, made once for all instances."""
+    return dg.TableSchema(columns=list(_columns(table)))
 
 
 def _columns(table: str) -> Iterator[dg.TableColumn]:

@@ -16,8 +16,8 @@ from assets_defs.owners import owner_assets
 from assets_defs.run import scan_resources
 from assets_defs.sink import sink_asset
 from assets_defs.tuning import drift_check, tuning_specs
-from pipelines.console import console
-from pipelines.jobs import apply_job, broken_job, scan_job, tuning_job, undo_job
+from pipelines.jobs import LOGGERS, apply_job, broken_job, scan_job, tuning_job, undo_job
+from pipelines.repository import REPOSITORY, Instances
 from pipelines.schedules import scan_schedule, tuning_schedule
 from resources.settings import (
     BrokenInstance,
@@ -33,15 +33,37 @@ from resources.store.tables import Tables
 
 
 @dg.definitions
-def definitions() -> dg.Definitions:
+def definitions() -> Any:  # a repository, which Dagster takes as well
     """The instances of the instances folder; Dagster calls this, importing the module does nothing.
 
     Whatever Dagster's processes write from here on is for their owner alone.
     """
     os.umask(0o077)
-    return build_definitions(
-        load_instances(instances_folder()), home(), location=tables_location(), analysts=analysts_group()
-    )
+    return build_repository()
+
+
+def build_repository(*, executor: dg.ExecutorDefinition = dg.in_process_executor) -> dg.RepositoryDefinition:
+    """All instances as the environment tells where they are, each defined when Dagster asks for it.
+
+    Args:
+        executor: as for `build_definitions`.
+    """
+    where = home()
+    options: dict[str, Any] = {
+        "location": tables_location(),
+        "analysts": analysts_group(),
+        "executor": executor,
+    }
+
+    @dg.repository(name=REPOSITORY)
+    def repository() -> Any:  # the decorator's types leave out what its text allows
+        return Instances(
+            lambda slug: load_instances(instances_folder(), slug),
+            lambda instance: build_definitions([instance], where, **options),
+            common_definitions(executor),
+        )
+
+    return repository
 
 
 def build_definitions(
@@ -82,14 +104,24 @@ def build_definitions(
             ),
             since,
             resource_overrides or {},
+            executor,
         )
         for instance in instances
     ]
-    return dg.Definitions.merge(dg.Definitions(executor=executor, loggers={"console": console}), *parts)
+    return dg.Definitions.merge(common_definitions(executor), *parts)
+
+
+def common_definitions(executor: dg.ExecutorDefinition) -> dg.Definitions:
+    """What the jobs of all instances have in common."""
+    return dg.Definitions(executor=executor, loggers=LOGGERS)
 
 
 def _instance_definitions(
-    instance: Instance, tables: Tables, since: date | None, overrides: Mapping[str, Any]
+    instance: Instance,
+    tables: Tables,
+    since: date | None,
+    overrides: Mapping[str, Any],
+    executor: dg.ExecutorDefinition,
 ) -> dg.Definitions:
     """Define what belongs to an instance; the resources go with it, so that no launchpad shows another's."""
     resources = {**scan_resources(instance, tables), **overrides}
@@ -106,10 +138,10 @@ def _instance_definitions(
         assets=[*equipped[len(checks) :], *tuning_specs(instance)],
         asset_checks=equipped[: len(checks)],
         jobs=[
-            scan_job(instance),
-            apply_job(instance, resources),
-            undo_job(instance, resources),
-            tuning_job(instance, resources),
+            scan_job(instance, executor),
+            apply_job(instance, resources, executor),
+            undo_job(instance, resources, executor),
+            tuning_job(instance, resources, executor),
         ],
         schedules=[
             *([scan_schedule(instance)] if instance.scan.schedule else []),

@@ -8,12 +8,16 @@ import dagster as dg
 from assets_defs.run import failure, resource_keys, run_tags
 from assets_defs.sink import apply_op, undo_op
 from assets_defs.tuning import tuning_op
+from pipelines.console import console
 from reports.markdown import literal
 from resources.errors import ConfigurationError
 from resources.settings import BrokenInstance, Instance, named
 
+LOGGERS = {"console": console}
+"""Of every job. Dagster makes a job anew when it is given executor and loggers later."""
 
-def scan_job(instance: Instance) -> Any:
+
+def scan_job(instance: Instance, executor: dg.ExecutorDefinition) -> Any:
     """The job of an instance: all its assets, from the days of the run to the writes.
 
     What Dagster makes of a selection of assets has a type that it does not export.
@@ -21,6 +25,7 @@ def scan_job(instance: Instance) -> Any:
     return dg.define_asset_job(
         instance.slug,
         selection=dg.AssetSelection.groups(instance.slug),
+        executor_def=executor,
         description=f"""\
 Finds the owner of each host asset in the logon events of {literal(instance.name)}, and writes the owners of
 hosts that have none. A host that has an owner keeps it.{_runs_only_plan(instance)}
@@ -47,7 +52,9 @@ decided), `docs/configuration.md` (every setting).""",
     )
 
 
-def tuning_job(instance: Instance, resources: Mapping[str, Any]) -> dg.JobDefinition:
+def tuning_job(
+    instance: Instance, resources: Mapping[str, Any], executor: dg.ExecutorDefinition
+) -> dg.JobDefinition:
     """The job that tells how often the rules are wrong, and what other settings would have led to.
 
     An op and no asset: a job of assets offers the options of a scan in its launchpad, which do nothing here.
@@ -59,6 +66,8 @@ def tuning_job(instance: Instance, resources: Mapping[str, Any]) -> dg.JobDefini
         description=f"Tells how often {instance.name} would be wrong, and what other settings would change.",
         run_tags=run_tags(instance),
         resource_defs={tables: resources[tables]},
+        executor_def=executor,
+        logger_defs=LOGGERS,
     )
     def job() -> None:
         tuning_op(instance)()
@@ -93,7 +102,9 @@ terminal: `asset-owners {command} --instance FILE RUN_ID`.
 """
 
 
-def apply_job(instance: Instance, resources: Mapping[str, Any]) -> dg.JobDefinition:
+def apply_job(
+    instance: Instance, resources: Mapping[str, Any], executor: dg.ExecutorDefinition
+) -> dg.JobDefinition:
     """The job that carries out a plan that an earlier run stored."""
 
     @dg.job(
@@ -105,6 +116,8 @@ def apply_job(instance: Instance, resources: Mapping[str, Any]) -> dg.JobDefinit
         run_tags=run_tags(instance),
         metadata=_facts(instance),
         resource_defs=_follow_up_resources(instance, resources),
+        executor_def=executor,
+        logger_defs=LOGGERS,
     )
     def job() -> None:
         apply_op(instance)()
@@ -112,7 +125,9 @@ def apply_job(instance: Instance, resources: Mapping[str, Any]) -> dg.JobDefinit
     return job
 
 
-def undo_job(instance: Instance, resources: Mapping[str, Any]) -> dg.JobDefinition:
+def undo_job(
+    instance: Instance, resources: Mapping[str, Any], executor: dg.ExecutorDefinition
+) -> dg.JobDefinition:
     """The job that puts back what a run wrote."""
 
     @dg.job(
@@ -124,6 +139,8 @@ def undo_job(instance: Instance, resources: Mapping[str, Any]) -> dg.JobDefiniti
         run_tags=run_tags(instance),
         metadata=_facts(instance),
         resource_defs=_follow_up_resources(instance, resources),
+        executor_def=executor,
+        logger_defs=LOGGERS,
     )
     def job() -> None:
         undo_op(instance)()

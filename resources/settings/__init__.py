@@ -13,7 +13,7 @@ from resources.settings.environment import (
     tables_location,
     without_password,
 )
-from resources.settings.files import BrokenInstance, load_instance, load_instances, named
+from resources.settings.files import BrokenInstance, load_instance, load_instances, named, slug_of_part
 from resources.settings.models import Contract, Instance, ItemCall, ListCall, MfaRequired, Platform
 from resources.settings.names import is_slug, slug_of
 from resources.settings.secrets import Secret
@@ -39,6 +39,7 @@ __all__ = [
     "logs_as_json",
     "named",
     "slug_of",
+    "slug_of_part",
     "tables_location",
     "without_password",
 ]

@@ -6,7 +6,7 @@ from pathlib import Path
 from resources.errors import ConfigurationError
 from resources.settings.models import Instance
 from resources.settings.names import MAX_NAME, RESERVED_SLUGS, is_slug, slug_of
-from resources.settings.yaml_file import read_section
+from resources.settings.yaml_file import plain_value, read_section
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,11 @@ def named(instance: Instance | BrokenInstance, part: str) -> str:
     like a part of it.
     """
     return f"{instance.slug}__{part}"
+
+
+def slug_of_part(name: str) -> str:
+    """The slug of the instance that a part is named after; of a job that is no part, its own name."""
+    return name.partition("__")[0]
 
 
 def load_instance(path: Path) -> Instance:
@@ -77,15 +82,23 @@ def _clashing_fields(instance: Instance) -> str | None:
     return None
 
 
-def load_instances(folder: Path) -> list[Instance | BrokenInstance]:
+def load_instances(folder: Path, slug: str | None = None) -> list[Instance | BrokenInstance]:
     """Read every `*.yaml` and `*.yml` of a folder; a broken file does not hide the others.
 
     Two files whose names give the same slug are both broken. A folder that does not exist holds none.
+
+    Args:
+        folder: where the files are.
+        slug: read no more files than it takes to tell the instance of this slug from others.
     """
-    loaded = {path: instance_or_complaint(path) for path in instance_files(folder)}
+    files = [path for path in instance_files(folder) if slug is None or _may_give(path, slug)]
+    loaded = {path: instance_or_complaint(path) for path in files}
     usable = {path: instance for path, instance in loaded.items() if isinstance(instance, Instance)}
+    files_of: dict[str, list[Path]] = {}
     for path, instance in usable.items():
-        same_name = [str(other) for other in usable if other != path and usable[other].slug == instance.slug]
+        files_of.setdefault(instance.slug, []).append(path)
+    for path, instance in usable.items():
+        same_name = [str(other) for other in files_of[instance.slug] if other != path]
         if same_name:
             loaded[path] = (
                 f"{path}: name: {instance.name!r} gives the identifier {instance.slug!r}, as does "
@@ -96,6 +109,15 @@ def load_instances(folder: Path) -> list[Instance | BrokenInstance]:
         BrokenInstance(path, instance, _free_slug(path, taken)) if isinstance(instance, str) else instance
         for path, instance in loaded.items()
     ]
+
+
+def _may_give(path: Path, slug: str) -> bool:
+    """Tell from the line of the name alone whether a file may give a slug; one without such a line may."""
+    try:
+        name = plain_value(path, "name")
+    except ConfigurationError:
+        return False
+    return name is None or slug_of(name) == slug
 
 
 def instance_files(folder: Path) -> list[Path]:

@@ -1,6 +1,7 @@
 """Identifiers of instances: what their names give, and which words are taken."""
 
 import keyword
+from functools import lru_cache
 
 from slugify import slugify
 
@@ -17,6 +18,7 @@ _OF_DAGSTER = {
 RESERVED_SLUGS = frozenset(_OF_DUCKDB | _OF_DAGSTER)
 
 
+@lru_cache(maxsize=1024)  # all parts of an instance are named after it
 def slug_of(name: str) -> str:
     """Turn free text into letters, digits and underscores; empty when nothing is left."""
     return slugify(name, separator="_")

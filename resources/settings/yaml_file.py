@@ -29,12 +29,22 @@ _MUST = {
 SectionT = TypeVar("SectionT", bound=Section)
 
 
+def plain_value(path: Path, key: str) -> str | None:
+    """The text that one line of a file gives a key, read many times faster than the whole file.
+
+    None where no line does, or more than one, or in another way than `key: text`.
+    """
+    lines = re.findall(rf"^{key}[ \t]*:[^\n]*$(?!\n[ \t])", _text_of(path), re.MULTILINE)
+    try:
+        value = yaml.safe_load(lines[0])[key] if len(lines) == 1 else None
+    except (yaml.YAMLError, ValueError, LookupError, AttributeError, TypeError):
+        return None
+    return value if isinstance(value, str) else None
+
+
 def read_section(path: Path, model: type[SectionT]) -> SectionT:
     """Read a YAML file and check it against the model of what it holds."""
-    try:
-        text = read_text(path)
-    except (OSError, ValueError) as error:
-        raise ConfigurationError(f"{path}: the file cannot be read: {error}") from error
+    text = _text_of(path)
     try:
         content = yaml.load(text, Loader=_StrictLoader)  # noqa: S506  (a SafeLoader that refuses double keys)
     # Besides its own errors it raises these: for a date such as 2026-02-30, a tag such as !!int "".
@@ -53,6 +63,13 @@ def read_section(path: Path, model: type[SectionT]) -> SectionT:
         if len(details) > MAX_COMPLAINTS:
             lines.append(f"and {len(details) - MAX_COMPLAINTS:,} more")
         raise ConfigurationError("\n".join(f"{path}: {line}" for line in lines)) from error
+
+
+def _text_of(path: Path) -> str:
+    try:
+        return read_text(path)
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(f"{path}: the file cannot be read: {error}") from error
 
 
 class _StrictLoader(yaml.SafeLoader):

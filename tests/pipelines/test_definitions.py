@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from assets_defs.run import failure_message
 from ownership.tables import TABLES
-from pipelines.definitions import build_definitions
-from resources.settings import load_instances, slug_of
+from pipelines.definitions import build_definitions, build_repository
+from resources.settings import load_instance, load_instances, slug_of
 
 PROJECT = Path(__file__).parents[2]
 LOAD = """
@@ -97,6 +97,96 @@ def test_the_instances_folder_is_loaded_without_the_secrets_that_its_files_name(
     names = loaded.stdout
     assert "'head_office'" in names
     assert "'zweigstelle_koln'" in names
+
+
+@pytest.fixture
+def many(tmp_path, monkeypatch):
+    """Twelve instances, two files of one name and a broken one, where the environment says they are."""
+    folder = tmp_path / "instances"
+    folder.mkdir()
+    for number in range(12):
+        (folder / f"{number:02}.yaml").write_text(yaml.safe_dump(content(name=f"Customer {number}")))
+    (folder / "same.yaml").write_text("# Customer 3 again\n" + yaml.safe_dump(content(name="CUSTOMER  3")))
+    (folder / "broken.yaml").write_text("name: [")
+    monkeypatch.setenv("ASSET_OWNERS_HOME", str(tmp_path))
+    return folder
+
+
+def defined_for(act, monkeypatch):
+    """The instances that are defined, and the files that are read whole, while something is done."""
+    defined, read = [], []
+
+    def define(instances, *arguments, **options):
+        defined.extend(instance.slug for instance in instances)
+        return build_definitions(instances, *arguments, **options)
+
+    def load(path):
+        read.append(path.stem)
+        return load_instance(path)
+
+    monkeypatch.setattr("pipelines.definitions.build_definitions", define)
+    monkeypatch.setattr("resources.settings.files.load_instance", load)
+    return act(build_repository()), defined, read
+
+
+@pytest.mark.usefixtures("many")
+def test_a_runs_process_defines_the_instance_of_its_job_and_no_other(monkeypatch):
+    """Dagster loads the code location again for each run. A file whose name cannot be told is read, too."""
+    for name in ("customer_7", "customer_7__apply"):
+        job, defined, read = defined_for(lambda one, name=name: one.get_job(name), monkeypatch)
+        assert (job.name, defined, read) == (name, ["customer_7"], ["07", "broken"])
+
+
+@pytest.mark.usefixtures("many")
+def test_a_run_has_the_job_that_the_ui_showed():
+    shown = {job.name: job for job in build_repository().get_all_jobs()}
+    for name in ("customer_7", "customer_7__apply", "broken"):
+        alone = build_repository().get_job(name)
+        assert alone.get_job_snapshot_id() == shown[name].get_job_snapshot_id()
+
+
+def test_all_instances_are_served_as_they_would_be_defined_at_once(many, tmp_path):
+    served = build_repository()
+    at_once = build_definitions(load_instances(many), tmp_path).get_repository_def()
+    assert served.name == at_once.name, "schedules would be taken for new ones, which are off"
+    assert set(served.job_names) == set(at_once.job_names)
+    assert {one.name for one in served.schedule_defs} == {one.name for one in at_once.schedule_defs}
+    assert set(served.assets_defs_by_key) == set(at_once.assets_defs_by_key)
+    assert set(served.asset_checks_defs_by_key) == set(at_once.asset_checks_defs_by_key)
+    for name in ("__ASSET_JOB", "customer_7"):
+        ours, theirs = served.get_job(name), at_once.get_job(name)
+        assert {node.name for node in ours.nodes} == {node.name for node in theirs.nodes}
+
+
+@pytest.mark.usefixtures("many")
+def test_a_broken_file_and_two_of_one_name_fail_with_their_message_in_a_run_too():
+    for name, words in {
+        "broken": "YAML",
+        "same": "gives the identifier 'customer_3'",
+        "03": "same.yaml",
+    }.items():
+        result = build_repository().get_job(slug_of(name)).execute_in_process(raise_on_error=False)
+        (failure,) = result.get_step_failure_events()
+        assert words in failure_message(failure.step_failure_data.error)
+    with pytest.raises(
+        dg.DagsterInvariantViolationError, match=r"no job customer_3;.*reload the code location"
+    ):
+        build_repository().get_job("customer_3")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'name: "Customer 7"',
+        "name:   Customer 7  # the seventh",
+        "name: >\n  Customer 7",
+        "'name': Customer 7",
+    ],
+)
+def test_a_run_finds_its_instance_however_the_name_is_written(many, line):
+    text = yaml.safe_dump(content())
+    (many / "07.yaml").write_text(text.replace("name: Head office", line))
+    assert build_repository().get_job("customer_7").name == "customer_7"
 
 
 def test_a_broken_file_becomes_a_job_that_fails_with_its_message_beside_the_good_ones(instances):
