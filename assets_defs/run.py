@@ -290,11 +290,12 @@ def scan_options(instance: Instance) -> ScanOptions:
 
     They are defaults of the class: those of an object would be lost where a launchpad sets another option.
     """
-    settings = {
-        "lookback_days": instance.scan.lookback_days,
-        "enrich": instance.scan.enrich,
-        "dry_run": instance.writes.dry_run,
-    }
+    return _options_by_default(instance.scan.lookback_days, instance.scan.enrich, instance.writes.dry_run)
+
+
+@cache  # a class takes long to make, and most instances have the same defaults
+def _options_by_default(lookback_days: int, enrich: bool, dry_run: bool) -> ScanOptions:  # noqa: FBT001
+    settings = {"lookback_days": lookback_days, "enrich": enrich, "dry_run": dry_run}
     fields: dict[str, Any] = {
         name: (field.annotation, Field(default=settings[name], description=field.description))
         for name, field in ScanOptions.model_fields.items()

@@ -10,12 +10,24 @@ from filelock import FileLock
 
 from resources.store.files import replacing
 
-# No telemetry, and no sign-up dialog over the first page.
+# No telemetry, and no sign-up dialog over the first page. What the daemon starts waits for its turn: so many
+# runs at once, and one of each instance. A run whose process died unseen counts as failed in the end; others
+# would wait for it for ever.
 DAGSTER_YAML = """\
 telemetry:
   enabled: false
 nux:
   enabled: false
+concurrency:
+  runs:
+    max_concurrent_runs: 4
+    tag_concurrency_limits:
+      - key: asset_owners/instance
+        value: {applyLimitPerUniqueValue: true}
+        limit: 1
+run_monitoring:
+  enabled: true
+  max_runtime_seconds: 43200
 """
 
 

@@ -1,7 +1,9 @@
 """All instances as one Dagster code location."""
 
+import hashlib
 import os
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -42,11 +44,15 @@ def definitions() -> Any:  # a repository, which Dagster takes as well
     return build_repository()
 
 
-def build_repository(*, executor: dg.ExecutorDefinition = dg.in_process_executor) -> dg.RepositoryDefinition:
+def build_repository(
+    *, executor: dg.ExecutorDefinition = dg.in_process_executor, part: int = 1, parts: int = 1
+) -> dg.RepositoryDefinition:
     """All instances as the environment tells where they are, each defined when Dagster asks for it.
 
     Args:
         executor: as for `build_definitions`.
+        part: which part of the instances, where several code locations share them.
+        parts: into how many parts the instances are divided.
     """
     where = home()
     options: dict[str, Any] = {
@@ -55,15 +61,40 @@ def build_repository(*, executor: dg.ExecutorDefinition = dg.in_process_executor
         "executor": executor,
     }
 
+    def read(slug: str | None) -> list[Instance | BrokenInstance]:
+        if slug is not None:
+            return load_instances(instances_folder(), slug.__eq__)
+        only = None if parts == 1 else lambda slug: part_of(slug, parts) == part
+        return load_instances(instances_folder(), only)
+
     @dg.repository(name=REPOSITORY)
     def repository() -> Any:  # the decorator's types leave out what its text allows
         return Instances(
-            lambda slug: load_instances(instances_folder(), slug),
+            read,
             lambda instance: build_definitions([instance], where, **options),
             common_definitions(executor),
         )
 
     return repository
+
+
+def part_of(slug: str, parts: int) -> int:
+    """The part that an instance belongs to: the same one whatever other instances there are."""
+    return int.from_bytes(hashlib.sha256(slug.encode()).digest()) % parts + 1
+
+
+def __getattr__(name: str) -> Callable[[], dg.RepositoryDefinition]:
+    """Each part of the instances as an attribute, `part_2_of_4`, for a workspace file to name."""
+    found = re.fullmatch("part_([1-9][0-9]*)_of_([1-9][0-9]*)", name)
+    if not found:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    part, parts = map(int, found.groups())
+
+    def definitions_of_part() -> dg.RepositoryDefinition:
+        os.umask(0o077)
+        return build_repository(part=part, parts=parts)
+
+    return definitions_of_part
 
 
 def build_definitions(

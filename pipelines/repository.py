@@ -1,6 +1,8 @@
 """The instances as Dagster asks for them: all of them for its UI, and the one whose job runs for a run."""
 
-from collections.abc import Callable, Mapping, Sequence
+import gc
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache, cached_property
 from typing import Any
 
@@ -33,7 +35,7 @@ class Instances(dg.RepositoryData):
         """Read and define nothing yet.
 
         Args:
-            read: reads the instance files: all, or those alone that may hold the instance of a slug.
+            read: reads the instance files: all, or those alone that give a slug.
             define: defines an instance.
             common: what all jobs have in common.
         """
@@ -63,22 +65,27 @@ class Instances(dg.RepositoryData):
 
     @cached_property
     def _defined(self) -> Sequence[dg.Definitions]:
-        return [self._define(instance) for instance in self._read(None)]
+        with _all_stays():
+            return [self._define(instance) for instance in self._read(None)]
 
     @cached_property
     def _jobs(self) -> Mapping[str, dg.JobDefinition]:
-        repositories = [one.get_repository_def() for one in self._defined]
-        jobs = {
-            name: one.get_job(name) for one in repositories for name in one.job_names if name != ALL_ASSETS
-        }
-        if assets := self.get_assets_defs_by_key():
-            everything = dg.Definitions(
-                assets=list(dict.fromkeys(assets.values())),
-                asset_checks=list(dict.fromkeys(self.get_asset_checks_defs_by_key().values())),
-            )
-            whole = dg.Definitions.merge(self._common, everything)
-            jobs[ALL_ASSETS] = whole.resolve_job_def(ALL_ASSETS)
-        return jobs
+        with _all_stays():
+            repositories = [one.get_repository_def() for one in self._defined]
+            jobs = {
+                name: one.get_job(name)
+                for one in repositories
+                for name in one.job_names
+                if name != ALL_ASSETS
+            }
+            if assets := self.get_assets_defs_by_key():
+                everything = dg.Definitions(
+                    assets=list(dict.fromkeys(assets.values())),
+                    asset_checks=list(dict.fromkeys(self.get_asset_checks_defs_by_key().values())),
+                )
+                whole = dg.Definitions.merge(self._common, everything)
+                jobs[ALL_ASSETS] = whole.resolve_job_def(ALL_ASSETS)
+            return jobs
 
     def get_all_jobs(self) -> Sequence[dg.JobDefinition]:
         """The jobs of all instances, and the one of all assets, with which the UI materializes some."""
@@ -115,3 +122,15 @@ class Instances(dg.RepositoryData):
     def get_env_vars_by_top_level_resource(self) -> Mapping[str, Any]:
         """None, as there are no such resources."""
         return {}
+
+
+@contextmanager
+def _all_stays() -> Generator[None]:
+    """Keep Python from looking for garbage among a million objects that all stay, ever more at each look."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()

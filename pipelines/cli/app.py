@@ -412,6 +412,19 @@ def restore(
     command.restore(archive)
 
 
+@app.command()
+def workspace(
+    locations: Annotated[int, typer.Argument(min=1, metavar="NUMBER", help="How many code locations.")],
+) -> None:
+    """Print a workspace file for Dagster: several code locations, a process each, share the instances.
+
+    For hundreds of instances; docs/scaling.md says when.
+    """
+    from pipelines.cli import workspace as command
+
+    command.workspace(locations)
+
+
 sandbox = typer.Typer(
     help="A real search engine and a small inventory service, for trying and testing.", no_args_is_help=True
 )

@@ -1,5 +1,6 @@
 """Instance files: read, checked as a whole, with messages for their author."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -82,16 +83,18 @@ def _clashing_fields(instance: Instance) -> str | None:
     return None
 
 
-def load_instances(folder: Path, slug: str | None = None) -> list[Instance | BrokenInstance]:
+def load_instances(
+    folder: Path, only: Callable[[str], bool] | None = None
+) -> list[Instance | BrokenInstance]:
     """Read every `*.yaml` and `*.yml` of a folder; a broken file does not hide the others.
 
     Two files whose names give the same slug are both broken. A folder that does not exist holds none.
 
     Args:
         folder: where the files are.
-        slug: read no more files than it takes to tell the instance of this slug from others.
+        only: tells by its slug whether an instance is wanted; of other files the name alone is read.
     """
-    files = [path for path in instance_files(folder) if slug is None or _may_give(path, slug)]
+    files = [path for path in instance_files(folder) if only is None or only(_slug_told(path))]
     loaded = {path: instance_or_complaint(path) for path in files}
     usable = {path: instance for path, instance in loaded.items() if isinstance(instance, Instance)}
     files_of: dict[str, list[Path]] = {}
@@ -111,13 +114,13 @@ def load_instances(folder: Path, slug: str | None = None) -> list[Instance | Bro
     ]
 
 
-def _may_give(path: Path, slug: str) -> bool:
-    """Tell from the line of the name alone whether a file may give a slug; one without such a line may."""
+def _slug_told(path: Path) -> str:
+    """The slug that a file gives, told by the line of the name where possible; a broken file's own name."""
     try:
-        name = plain_value(path, "name")
+        name = plain_value(path, "name") or load_instance(path).name
     except ConfigurationError:
-        return False
-    return name is None or slug_of(name) == slug
+        name = path.stem
+    return slug_of(name)
 
 
 def instance_files(folder: Path) -> list[Path]:

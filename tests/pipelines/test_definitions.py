@@ -1,8 +1,10 @@
 """What Dagster is given: it loads anywhere, one bad file hides nothing, and a change of the graph is seen."""
 
+import importlib
 import subprocess
 import sys
 import tomllib
+from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,8 @@ from hypothesis import strategies as st
 
 from assets_defs.run import failure_message
 from ownership.tables import TABLES
+from pipelines.cli.workspace import workspace
+from pipelines.dagster_home import dagster_instance
 from pipelines.definitions import build_definitions, build_repository
 from resources.settings import load_instance, load_instances, slug_of
 
@@ -134,7 +138,7 @@ def test_a_runs_process_defines_the_instance_of_its_job_and_no_other(monkeypatch
     """Dagster loads the code location again for each run. A file whose name cannot be told is read, too."""
     for name in ("customer_7", "customer_7__apply"):
         job, defined, read = defined_for(lambda one, name=name: one.get_job(name), monkeypatch)
-        assert (job.name, defined, read) == (name, ["customer_7"], ["07", "broken"])
+        assert (job.name, defined, read) == (name, ["customer_7"], ["broken", "07"])
 
 
 @pytest.mark.usefixtures("many")
@@ -187,6 +191,35 @@ def test_a_run_finds_its_instance_however_the_name_is_written(many, line):
     text = yaml.safe_dump(content())
     (many / "07.yaml").write_text(text.replace("name: Head office", line))
     assert build_repository().get_job("customer_7").name == "customer_7"
+
+
+def test_the_parts_of_a_workspace_hold_each_instance_and_each_broken_file_once(
+    many, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.setattr("os.umask", lambda mask: mask)
+    workspace(3)
+    file = yaml.safe_load(capsys.readouterr().out)
+    targets = [one["python_module"] for one in file["load_from"]]
+    assert len({one["location_name"] for one in targets}) == 3
+    parts = [
+        getattr(importlib.import_module(one["module_name"]), one["attribute"])().job_names for one in targets
+    ]
+    assert all(len(part) > 10 for part in parts)
+    found = Counter(job for part in parts for job in part if job != "__ASSET_JOB")
+    at_once = build_definitions(load_instances(many), tmp_path).get_repository_def()
+    assert found == Counter(job for job in at_once.job_names if job != "__ASSET_JOB")
+
+
+def test_an_instance_stays_in_its_part_whatever_others_come(many):
+    """Dagster keeps with the code location which schedules are on."""
+
+    def part_of_7():
+        return [part for part in (1, 2) if build_repository(part=part, parts=2).has_job("customer_7")]
+
+    before = part_of_7()
+    (many / "00.yaml").unlink()
+    (many / "new.yaml").write_text(yaml.safe_dump(content(name="New")))
+    assert part_of_7() == before
 
 
 def test_a_broken_file_becomes_a_job_that_fails_with_its_message_beside_the_good_ones(instances):
@@ -449,3 +482,18 @@ def test_the_page_of_a_job_says_what_it_does_and_what_the_instance_has(instances
     assert described.tags["asset_owners/instance"] == "Head office"
     for job in jobs(definitions).values():
         assert "SEARCH_PASSWORD" not in f"{job.description}{job.metadata}"
+
+
+def test_what_the_daemon_starts_waits_for_its_turn_and_what_died_holds_nobody_up_for_ever(
+    tmp_path, monkeypatch
+):
+    monkeypatch.delenv("DAGSTER_HOME", raising=False)
+    with dagster_instance(tmp_path) as recorded:
+        queue = recorded.get_concurrency_config().run_queue_config
+        assert queue is not None
+        assert queue.max_concurrent_runs == 4
+        (limit,) = queue.tag_concurrency_limits or []
+        assert (limit["key"], limit["limit"]) == ("asset_owners/instance", 1)
+        assert limit["value"] == {"applyLimitPerUniqueValue": True}
+        assert recorded.run_monitoring_enabled
+        assert recorded.run_monitoring_max_runtime_seconds == 12 * 60 * 60
