@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
 
-from bench import daily, extraction, inventory, overhead, report, resolution, tuning
+from bench import daily, extraction, instances, inventory, overhead, report, resolution, tuning
 from bench.results import Experiment, keep
 from bench.timing import HOME, tell
 from sandbox.stand import Sandbox, running_sandbox
@@ -66,6 +66,9 @@ def experiments_of(
         ),
         "report": lambda: report.measure(
             HOME, resolution.Size(200_000 * size, 5_000 * size, 4_000 * size), tries
+        ),
+        "instances": lambda: instances.measure(
+            folder / "instances", [1, 10, 50, 200] if long else [1, 20], 3 if long else 1, goals=long
         ),
         **(only_long if long else {}),
     }

@@ -10,7 +10,7 @@ import yaml
 
 from assets_defs.checks import asset_checks
 from assets_defs.tuning import TABLES_OF_TUNING
-from bench import daily, extraction, inventory, overhead, report, resolution, results, tuning
+from bench import daily, extraction, instances, inventory, overhead, report, resolution, results, tuning
 from bench.bare_job import ASSETS
 from bench.results import Experiment, Figure
 from bench.timing import Contender, Sample, Timing, alternate, function
@@ -147,3 +147,15 @@ def test_all_settings_are_tried_on_97_days(tmp_path):
     found = tuning.measure(tmp_path, replace(TINY, most_seconds=600.0, most_gb=64.0), 1)
     assert counts(found, "lines") == [450]
     assert [figure.verdict for figure in found.figures] == ["met", "met"]
+
+
+def test_instances_are_loaded_by_one_and_by_several_code_servers(tmp_path):
+    found = instances.measure(tmp_path, [1, 2], 1)
+    assert [timing.name for timing in found.timings] == [
+        "1 instance loaded",
+        "2 instances loaded",
+        "2 instances loaded in 2 code locations",
+        "a run's process, one of 1 instances",
+        "a run's process, one of 2 instances",
+    ]
+    assert all(timing.peak_bytes > 0 for timing in found.timings)
