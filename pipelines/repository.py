@@ -3,7 +3,9 @@
 import gc
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cache, cached_property
+from dataclasses import dataclass
+from functools import cache
+from threading import Lock
 from typing import Any
 
 import dagster as dg
@@ -14,6 +16,14 @@ from resources.settings import BrokenInstance, Instance, slug_of_part
 # another name of the repository it would take each schedule for a new one, which is off.
 REPOSITORY = "__repository__"
 ALL_ASSETS = "__ASSET_JOB"
+
+
+@dataclass(frozen=True)
+class _Everything:
+    jobs: Mapping[str, dg.JobDefinition]
+    schedules: Sequence[dg.ScheduleDefinition]
+    assets: Mapping[dg.AssetKey, dg.AssetsDefinition]
+    checks: Mapping[dg.AssetCheckKey, dg.AssetChecksDefinition]
 
 
 class Instances(dg.RepositoryData):
@@ -43,17 +53,20 @@ class Instances(dg.RepositoryData):
         self._define = define
         self._common = common
         self._job_of_one = cache(self._find_job)
+        self._everything: _Everything | None = None
+        self._making = Lock()  # the code server is asked by webserver and daemon at once
 
     def get_job(self, job_name: str) -> dg.JobDefinition:
         """The job of that name; of a usable instance it is made without looking at the others."""
-        if "_jobs" not in vars(self) and (job := self._job_of_one(job_name)):
+        if self._everything is None and (job := self._job_of_one(job_name)):
             return job
-        if job_name not in self._jobs:
+        jobs = self._all().jobs
+        if job_name not in jobs:
             raise dg.DagsterInvariantViolationError(
                 f"There is no job {job_name}; where its instance file was renamed or taken away, reload the "
                 "code location"
             )
-        return self._jobs[job_name]
+        return jobs[job_name]
 
     def _find_job(self, name: str) -> dg.JobDefinition | None:
         slug = slug_of_part(name)
@@ -63,57 +76,38 @@ class Instances(dg.RepositoryData):
                 return one.get_job(name) if one.has_job(name) else None
         return None
 
-    @cached_property
-    def _defined(self) -> Sequence[dg.Definitions]:
-        with _all_stays():
-            return [self._define(instance) for instance in self._read(None)]
+    def _all(self) -> _Everything:
+        with self._making, _all_stays():
+            self._everything = self._everything or self._make_all()
+            return self._everything
 
-    @cached_property
-    def _jobs(self) -> Mapping[str, dg.JobDefinition]:
-        with _all_stays():
-            repositories = [one.get_repository_def() for one in self._defined]
-            jobs = {
-                name: one.get_job(name)
-                for one in repositories
-                for name in one.job_names
-                if name != ALL_ASSETS
-            }
-            if assets := self.get_assets_defs_by_key():
-                everything = dg.Definitions(
-                    assets=list(dict.fromkeys(assets.values())),
-                    asset_checks=list(dict.fromkeys(self.get_asset_checks_defs_by_key().values())),
-                )
-                whole = dg.Definitions.merge(self._common, everything)
-                jobs[ALL_ASSETS] = whole.resolve_job_def(ALL_ASSETS)
-            return jobs
+    def _make_all(self) -> _Everything:
+        each = [self._define(instance).get_repository_def() for instance in self._read(None)]
+        jobs = {name: one.get_job(name) for one in each for name in one.job_names if name != ALL_ASSETS}
+        assets = {key: asset for one in each for key, asset in one.assets_defs_by_key.items()}
+        checks = {key: check for one in each for key, check in one.asset_checks_defs_by_key.items()}
+        if assets:
+            both = dg.Definitions(
+                assets=list(dict.fromkeys(assets.values())), asset_checks=list(dict.fromkeys(checks.values()))
+            )
+            jobs[ALL_ASSETS] = dg.Definitions.merge(self._common, both).resolve_job_def(ALL_ASSETS)
+        return _Everything(jobs, [schedule for one in each for schedule in one.schedule_defs], assets, checks)
 
     def get_all_jobs(self) -> Sequence[dg.JobDefinition]:
         """The jobs of all instances, and the one of all assets, with which the UI materializes some."""
-        return list(self._jobs.values())
-
-    @cached_property
-    def _schedules(self) -> Mapping[str, dg.ScheduleDefinition]:
-        every = (schedule for one in self._defined for schedule in one.get_repository_def().schedule_defs)
-        return {schedule.name: schedule for schedule in every}
+        return list(self._all().jobs.values())
 
     def get_all_schedules(self) -> Sequence[dg.ScheduleDefinition]:
         """The schedules of all instances."""
-        return list(self._schedules.values())
+        return self._all().schedules
 
     def get_assets_defs_by_key(self) -> Mapping[dg.AssetKey, dg.AssetsDefinition]:
         """The tables of all instances."""
-        return self._by_key("assets_defs_by_key")
+        return self._all().assets
 
-    def get_asset_checks_defs_by_key(self) -> Mapping[dg.AssetCheckKey, Any]:
+    def get_asset_checks_defs_by_key(self) -> Mapping[dg.AssetCheckKey, dg.AssetChecksDefinition]:
         """The checks of all instances."""
-        return self._by_key("asset_checks_defs_by_key")
-
-    def _by_key(self, what: str) -> dict[Any, Any]:
-        return {
-            key: definition
-            for one in self._defined
-            for key, definition in getattr(one.get_repository_def(), what).items()
-        }
+        return self._all().checks
 
     def get_top_level_resources(self) -> Mapping[str, dg.ResourceDefinition]:
         """None: the resources of an instance go with its own assets and jobs."""
