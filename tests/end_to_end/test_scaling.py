@@ -11,8 +11,8 @@ from assets_defs.run import RANGE_END, RANGE_START
 from ownership.tables import TABLES
 from pipelines.cli.stored import tables_of
 from pipelines.dagster_home import dagster_instance
-from pipelines.definitions import build_definitions
-from resources.settings import home, instances_folder, load_instance, load_instances
+from pipelines.definitions import build_definitions, build_repository
+from resources.settings import instances_folder, load_instance
 from resources.store.tables import Tables
 from tests.end_to_end.stand import TODAY, WRITTEN
 
@@ -52,8 +52,7 @@ def test_days_are_the_same_in_ranges_of_any_length(stand, good_tables):
 
 def job_in_several_processes():
     """What a user who wants another executor writes; Dagster calls it anew in each step's process."""
-    instances = load_instances(instances_folder())
-    return build_definitions(instances, home(), executor=dg.multiprocess_executor).resolve_job_def("small")
+    return build_repository(executor=dg.multiprocess_executor).get_job("small")
 
 
 def test_days_are_the_same_when_another_process_fetches_them(recorded_stand, good_tables, monkeypatch):
