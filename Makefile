@@ -43,6 +43,7 @@ test: lint
 # Tries much more at random than `make test`: most of an hour.
 chaos: setup
 	$(BIN)/pytest tests/chaos tests/ownership --chaos 100 --hypothesis-profile thorough --timeout 7200
+	INSTANCES=20 $(BIN)/pytest tests/end_to_end/test_workers.py
 
 # Measures and writes bench/results.md: under five minutes; LONG=1 at full sizes, most of an hour.
 bench: setup
