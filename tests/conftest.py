@@ -26,6 +26,7 @@ SLOW_FILES = {
 SLOW_FIXTURES = {"_s3_service", "browser", "engine", "postgres"}
 LONGEST = (
     "test_dagster_ui.py",
+    "test_workers.py",
     "test_engine.py",
     "test_bench.py",
     "test_kill_points.py",
