@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 PICTURES := lineage owner_decisions launchpad report
 
-.PHONY: setup lock check lint unit test bench chaos demo ui docs images clean
+.PHONY: setup lock check lint unit test bench chaos soak demo ui docs images clean
 
 setup: $(INSTALLED)
 
@@ -44,6 +44,10 @@ test: lint
 chaos: setup
 	$(BIN)/pytest tests/chaos tests/ownership --chaos 100 --hypothesis-profile thorough --timeout 7200
 	INSTANCES=20 $(BIN)/pytest tests/end_to_end/test_workers.py
+
+# Lets a company live through 60 days in one home: under ten minutes on two cores.
+soak: setup
+	$(BIN)/pytest tests/chaos/test_soak.py --soak-days 60 --timeout 3600
 
 # Measures and writes bench/results.md: under five minutes; LONG=1 at full sizes, most of an hour.
 bench: setup

@@ -74,6 +74,20 @@ class InventoryState:
         with self._database.transaction() as connection:
             _insert_assets(connection, tenant, asset_type, items)
 
+    def remove_asset(self, asset_id: str) -> None:
+        """Forgets an asset; those after it move up in their list. Raises KeyError when there is none."""
+        with self._database.transaction() as connection:
+            found = connection.execute(
+                "delete from assets where id = ? returning tenant, type, position", (asset_id,)
+            ).fetchall()
+            if not found:
+                raise KeyError(asset_id)
+            after = "update assets set position = {} where tenant = ? and type = ? and position {} ?"
+            tenant, asset_type, position = found[0]
+            # By way of negative numbers, because each position is unique also while they move.
+            connection.execute(after.format("-position", ">"), (tenant, asset_type, position))
+            connection.execute(after.format("-position - 1", "<"), (tenant, asset_type, 0))
+
     def assets(self, asset_type: AssetType) -> list[dict[str, Any]]:
         """All assets of one type, `id` and fields side by side, in the order they were added."""
         rows = self._database.rows("select item from assets where type = ? order by rowid", asset_type)

@@ -5,7 +5,7 @@ import multiprocessing
 import os
 import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any, Self
@@ -52,7 +52,7 @@ def logons_on(hosts):
 
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(
-    [__name__, "pipelines.cli.run", "alembic.config", "hypothesis", "reports.charts"]
+    [__name__, "tests.chaos.days", "pipelines.cli.run", "alembic.config", "hypothesis", "reports.charts"]
 )
 
 
@@ -63,12 +63,10 @@ class RunningProcess:
     seconds, in which there is nothing of ours that a kill could disturb.
     """
 
-    def __init__(self, file: Path, *, stops_after_look_at: str | None) -> None:
+    def __init__(self, work: Callable[..., None], *arguments: object) -> None:
+        """Calls `work` with the arguments, this process' environment and where it logs to."""
         ours, its = FORKS.Pipe(duplex=False)
-        arguments = ["run", "--instance", str(file), "--as-of", TODAY.isoformat()]
-        self._process = FORKS.Process(
-            target=_run, args=(arguments, dict(os.environ), its, stops_after_look_at), daemon=True
-        )
+        self._process = FORKS.Process(target=work, args=(*arguments, dict(os.environ), its), daemon=True)
         self._process.start()
         its.close()
         self.log = os.fdopen(os.dup(ours.fileno()), encoding="utf-8")
@@ -108,19 +106,17 @@ def start(
     stand: Stand, settings: Mapping[str, Any] = SETTINGS, *, stops_after_look_at: str | None = None
 ) -> RunningProcess:
     """Start a run; where a host is named, the process stops itself after its first look at it (SIGSTOP)."""
-    return RunningProcess(stand.instance_file(settings), stops_after_look_at=stops_after_look_at)
+    return RunningProcess(_run, stand.instance_file(settings), stops_after_look_at)
 
 
-def _run(
-    arguments: list[str], environment: dict[str, str], log: Connection, stops_after_look_at: str | None
-) -> None:
+def _run(file: Path, stops_after_look_at: str | None, environment: dict[str, str], log: Connection) -> None:
     os.environ.update(environment)
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     os.dup2(log.fileno(), 2)
     with pytest.MonkeyPatch.context() as patch:
         if stops_after_look_at:
             patch.setattr(InventoryClient, "read", _stopping(InventoryClient.read, stops_after_look_at))
-        app(arguments, obj=IN_MEMORY)
+        app(["run", "--instance", str(file), "--as-of", TODAY.isoformat()], obj=IN_MEMORY)
 
 
 def _stopping(read: Any, host_id: str) -> Any:

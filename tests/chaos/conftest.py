@@ -40,6 +40,9 @@ def pytest_addoption(parser):
         metavar="PERCENT",
         help="Of 1,000 histories, 200 kills, and a run on 2,000 hosts.",
     )
+    parser.addoption(
+        "--soak-days", type=int, default=5, metavar="DAYS", help="Of a company's life; at least 5."
+    )
 
 
 def pytest_configure(config):

@@ -4,14 +4,12 @@ import csv
 import io
 import json
 import re
-import shutil
 import sys
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import polars as pl
 import pytest
 
@@ -19,7 +17,6 @@ from assets_defs.tuning import TABLES_OF_TUNING
 from ownership.tables import TABLES
 from pipelines.cli import main
 from pipelines.cli.run import Overrides
-from resources.store.catalogue import catalogue_path
 from resources.store.tables import Tables
 from resources.store.views import VIEWS
 from resources.writeback.journal import Journal
@@ -27,10 +24,10 @@ from sandbox.company import MAPPING
 from sandbox.inventory import InventoryService, InventoryState
 from sandbox.logons import Logon
 from tests.end_to_end.stand import ADMIN, TENANT, documents, in_memory
-from tests.homes.make import ANY_PLACE, INDEX
+from tests.homes.copies import HOMES, copy_home
+from tests.homes.make import INDEX
 from tests.homes.services import named_services
 
-HOMES = Path(__file__).parents[1] / "homes"
 VERSIONS = sorted(path.parent.name for path in HOMES.glob("*/state.json"))
 without_target = pytest.mark.parametrize("home", ["0.1.0"], indirect=True)
 
@@ -98,16 +95,8 @@ class Home:
 @pytest.fixture(params=VERSIONS)
 def home(request, engine, tmp_path, monkeypatch, capsys):
     """A home as an upgrade finds it: its catalogue is of the older version, too."""
-    stored = HOMES / request.param
-    folder = tmp_path / "home"
-    # Not with the times of the checkout: what is older than `keep` says is deleted.
-    shutil.copytree(stored / "home", folder, copy_function=shutil.copy)
-    views = folder / ".warehouse-views.json"
-    views.write_text(views.read_text(encoding="utf-8").replace(ANY_PLACE, str(folder)), encoding="utf-8")
-    with duckdb.connect(catalogue_path(folder)) as catalogue:
-        for statement in json.loads(views.read_text(encoding="utf-8")):
-            catalogue.execute(statement)
-
+    stored, folder = HOMES / request.param, tmp_path / "home"
+    copy_home(stored, folder)
     state = json.loads((stored / "state.json").read_text(encoding="utf-8"))
     events = (Logon(datetime.fromisoformat(at), *rest) for at, *rest in state["logons"])
     engine.load(INDEX, MAPPING, documents(events))

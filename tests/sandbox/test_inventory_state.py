@@ -117,6 +117,20 @@ def test_an_asset_that_does_not_exist_cannot_be_set_by_hand(state):
     assert state.journal() == []
 
 
+def test_a_removed_asset_is_gone_and_the_others_keep_their_order(admin, state):
+    state.remove_asset("h-2")
+    with pytest.raises(KeyError, match="h-2"):
+        state.asset("h-2")
+    listed = admin.call("assets/list", tenant_id=TENANT, type="host")["data"]
+    left = [host["id"] for host in HOSTS if host["id"] != "h-2"]
+    assert listed["size"] == len(left)
+    assert [host["id"] for host in listed["data"]] == left
+    state.add_assets(TENANT, "host", [{"id": "h-new"}])
+    assert [host["id"] for host in state.assets("host")] == [*left, "h-new"]
+    with pytest.raises(KeyError, match="h-99"):
+        state.remove_asset("h-99")
+
+
 def test_a_reset_forgets_what_was_before(admin, state):
     admin.call("assets/update", tenant_id=TENANT, id="h-1", asset_owner="u-1")
     state.reset([ADMIN], HOSTS[:2], [], TENANT)

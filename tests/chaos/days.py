@@ -1,0 +1,76 @@
+"""One simulated day's run, in a process of its own whose clock shows that day.
+
+The program takes the time of day from `datetime.now`, and nothing else of it is set: whatever measures how
+long something takes (time limits, Retry-After, the age of a look or a session) goes on by the true clock. The
+operating system dates files truly, so `date_files` follows each run.
+"""
+
+import os
+import sys
+import time
+from datetime import datetime, tzinfo
+from importlib import import_module
+from multiprocessing.connection import Connection
+from pathlib import Path
+from pkgutil import walk_packages
+from typing import Any
+
+import pytest
+
+import assets_defs
+import pipelines.cli
+import reports.charts
+import resources
+from pipelines.cli.app import app
+from pipelines.cli.run import Overrides
+from tests.end_to_end.stand import in_memory
+
+PROCESSOR = "processor seconds: "
+"""Begins the last line of a run's log."""
+
+# A module that is imported later would have the true clock.
+PROGRAM = [
+    import_module(found.name)
+    for package in (assets_defs, pipelines.cli, reports, resources)
+    for found in walk_packages(package.__path__, f"{package.__name__}.")
+]
+
+
+def run_on_day(file: Path, report: Path, now: datetime, environment: dict[str, str], log: Connection) -> None:
+    """Run the instance as its schedule does when it is `now`; what is printed goes to `report`."""
+    os.environ.update(environment)
+    os.dup2(os.open(report, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 1)
+    os.dup2(log.fileno(), 2)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("os.fsync", lambda _: None)
+        patch.setattr(reports.charts, "as_markdown", lambda _, title: f"![{title}]()")
+        set_clock(patch, now)
+        try:
+            app(["run", "--instance", str(file), "--json"], obj=Overrides(recorded_in=in_memory))
+        finally:
+            sys.stderr.write(f"{PROCESSOR}{time.process_time():.2f}\n")
+
+
+def set_clock(patch: pytest.MonkeyPatch, now: datetime) -> None:
+    """Let it be `now` for the program; its clock goes on from there."""
+    ahead = now - datetime.now(now.tzinfo)
+
+    class AnyTime(type):
+        def __instancecheck__(cls, instance: Any) -> bool:
+            return isinstance(instance, datetime)
+
+    class Simulated(datetime, metaclass=AnyTime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> Any:
+            return datetime.now(tz) + ahead
+
+    for module in PROGRAM:
+        if getattr(module, "datetime", None) is datetime:
+            patch.setattr(module, "datetime", Simulated)
+
+
+def date_files(folder: Path, now: datetime, *, since: float = 0) -> None:
+    """Date what was changed in a folder, by the true clock, since an instant as if it were `now`."""
+    for path in [folder, *folder.rglob("*")]:
+        if path.stat().st_mtime >= since:
+            os.utime(path, (now.timestamp(), now.timestamp()))
