@@ -19,7 +19,7 @@ from ownership.plan import limit_exceeded, plan_undo, plan_writes
 from ownership.windows import gaps
 from resources.errors import AssetOwnersError, ConfigurationError, ServiceError
 from resources.settings import Instance, command_line
-from resources.store.history import delete_outdated_changes
+from resources.store.history import delete_outdated_changes, delete_outdated_writes
 from resources.store.tables import short_run_id
 from resources.writeback.journal import Journal, Result
 from resources.writeback.journals import has_journal, open_journal, take_over
@@ -493,7 +493,9 @@ def _delete_outdated(run: ScanRun, log: logging.Logger) -> None:
     deleted = run.tables.delete_outdated(
         evidence_before=min(now.date() - timedelta(days=keep.evidence_days), run.window.first),
         history_before=history_before,
-    ) + delete_outdated_changes(run.tables, before=history_before)
+    )
+    deleted += delete_outdated_changes(run.tables, before=history_before)
+    deleted += delete_outdated_writes(run.tables, before=history_before)
     if deleted:
         log.info(f"Kept long enough: {deleted} files and folders are deleted")
 

@@ -486,7 +486,10 @@ class OwnerDecisionsHistory(OwnerDecisions):
 
 
 class OwnerWrites(Table):
-    """An intended write of one host asset and what became of it; rows are only ever added."""
+    """An intended write of one host asset and what became of it; rows are only ever added.
+
+    Rows are kept for keep.history_days, and the older ones that gave an owner whom the inventory still shows.
+    """
 
     __key__ = ("run_id", "host_id")
     __layout__ = Layout.BY_RUN

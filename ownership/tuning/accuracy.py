@@ -43,6 +43,32 @@ def wilson(right: pl.Expr, compared: pl.Expr) -> tuple[pl.Expr, pl.Expr, pl.Expr
     return share, (centre - half).clip(0, 1), (centre + half).clip(0, 1)
 
 
+def writes_that_hold(hosts: pl.DataFrame, writes: pl.LazyFrame) -> pl.LazyFrame:
+    """The last write of each host, where it gave the owner whom the inventory shows.
+
+    Args:
+        hosts: Rows of `inventory_hosts`.
+        writes: Rows of `owner_writes`.
+
+    Returns:
+        The rows of `writes` that are those.
+    """
+    # What was written or put back after the inventory was listed says nothing of the owners in that list.
+    rows = (
+        writes.with_row_index("row")
+        .filter(pl.col("outcome").is_in(["written", "undone"]))
+        .join(hosts.lazy().select("host_id", "owner_ids", "listed_at"), on="host_id")
+        .filter(pl.col("completed_at") <= pl.col("listed_at"))
+    )
+    owner = pl.col("new_values").struct.field("owner")
+    holds = (pl.col("owner_ids").list.len() == 1) & (pl.col("owner_ids").list.first() == owner)
+    return (
+        rows.join(rows.group_by("host_id").agg(pl.col("row").max_by("completed_at")), on="row", how="semi")
+        .filter(pl.col("outcome") == "written", holds)
+        .drop("row", "owner_ids", "listed_at")
+    )
+
+
 def owners_set_by_hand(hosts: pl.DataFrame, writes: pl.DataFrame) -> pl.DataFrame:
     """Which hosts have an owner that this tool did not write, or that changed since (rules 9.1).
 
@@ -53,24 +79,10 @@ def owners_set_by_hand(hosts: pl.DataFrame, writes: pl.DataFrame) -> pl.DataFram
     Returns:
         host_id, owner_ids of those hosts.
     """
-    # What was written or put back after the inventory was listed says nothing of the owners in that list.
-    listed = hosts.lazy().select("host_id", "listed_at")
-    last = (
-        writes.lazy()
-        .filter(pl.col("outcome").is_in(["written", "undone"]))
-        .join(listed, on="host_id")
-        .filter(pl.col("completed_at") <= pl.col("listed_at"))
-        .sort("completed_at")
-        .group_by("host_id")
-        .agg(pl.last("outcome"), written=pl.last("new_values").struct.field("owner"))
-        .filter(pl.col("outcome") == "written")
-    )
-    holds = (pl.col("owner_ids").list.len() == 1) & (pl.col("owner_ids").list.first() == pl.col("written"))
     return (
         hosts.lazy()
         .filter(pl.col("owner_ids").list.len() > 0)
-        .join(last, on="host_id", how="left")
-        .filter(~holds.fill_null(value=False))
+        .join(writes_that_hold(hosts, writes.lazy()), on="host_id", how="anti")
         .select("host_id", "owner_ids")
         .collect()
     )

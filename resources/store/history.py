@@ -1,4 +1,4 @@
-"""owner_decisions_history: which decisions a run changed, and for how long that is kept.
+"""owner_decisions_history: which decisions a run changed, and for how long that and owner_writes are kept.
 
 What counts as a change is decided in `ownership.history`.
 """
@@ -8,9 +8,11 @@ from datetime import datetime
 import polars as pl
 
 from ownership.history import changed_decisions, latest
+from ownership.tuning.accuracy import writes_that_hold
 from resources.store.tables import Tables
 
 HISTORY = "owner_decisions_history"
+WRITES = "owner_writes"
 
 
 def append_changes(tables: Tables, decisions: pl.DataFrame, *, decided_at: datetime, run_id: str) -> None:
@@ -32,4 +34,21 @@ def delete_outdated_changes(tables: Tables, *, before: datetime) -> int:
         if outdated:
             held = latest(tables.carried_over(HISTORY, outdated))
             tables.carry_over(HISTORY, held.with_columns(carried_over=pl.lit(value=True)), outdated)
+    return len(outdated)
+
+
+def delete_outdated_writes(tables: Tables, *, before: datetime) -> int:
+    """Delete writes of before an instant, but for those that gave an owner whom the inventory still shows.
+
+    Without its row such an owner would count as set by hand (rules 9.1).
+
+    Returns:
+        How many files were deleted.
+    """
+    with tables.changing(WRITES):
+        outdated = tables.files_before(WRITES, before)
+        if outdated:
+            hosts = tables.read("inventory_hosts").collect()
+            held = writes_that_hold(hosts, tables.carried_over(WRITES, outdated))
+            tables.carry_over(WRITES, held.collect(), outdated)
     return len(outdated)

@@ -366,11 +366,11 @@ class Tables:
         return [Tables(self.home, slug, location=self.folder.parent) for slug in slugs if slug != self.slug]
 
     def delete_outdated(self, *, evidence_before: date, history_before: datetime) -> int:
-        """Delete days, and what runs planned and wrote, that are older than the instance keeps them.
+        """Delete days, and runs with their plans, that are older than the instance keeps them.
 
         Args:
             evidence_before: days before this one leave the tables that are kept by day.
-            history_before: runs that ended before this instant leave owner_writes and runs, with their plans.
+            history_before: runs that ended before this instant leave the table runs, with their plans.
 
         Returns:
             How many files and folders were deleted.
@@ -381,7 +381,6 @@ class Tables:
             for path in (self.folder / table).glob("????-??-??.parquet")
             if path.stem < evidence_before.isoformat()
         ]
-        outdated += [*self.files_before("owner_writes", history_before)]
         outdated += [*self.files_before("runs", history_before)]
         outdated += [
             path

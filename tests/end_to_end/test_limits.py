@@ -524,8 +524,30 @@ def test_a_run_deletes_evidence_and_history_that_are_older_than_the_instance_kee
     assert ran.status == 0, ran.stderr
     assert days_stored(stand) == [str(TODAY - timedelta(days=age)) for age in (1, 0)]
     assert runs_stored(stand) == {second, tried, ran.report["run_id"]}
-    assert set(stand.tables.writes().collect()["run_id"]).isdisjoint({first})
+    assert not (stand.tables.folder / "owner_writes" / f"{first}.parquet").exists()
     assert "files and folders are deleted" in ran.stderr
+
+
+def test_an_owner_that_a_run_wrote_never_counts_as_set_by_hand_however_long_ago_that_was(stand):
+    def owners_compared():
+        tuned = stand.call("tune", "--instance", stand.instance_file())
+        assert tuned.exit_code == 0, tuned.stderr
+        accuracy = stand.tables.of_tuning("accuracy")
+        return accuracy.filter(measure="people", by="all")["hosts"].to_list()
+
+    keep = {"keep": {"history_days": 5}}
+    assert stand.run(keep).report["writes"] == {"written": 2}
+    assert stand.run(keep).status == 0  # lists the inventory with the two owners
+    assert owners_compared() == [1], "pc-3 is bob's"
+    grow_old(stand.tables.folder / "owner_writes", days=6)
+    assert stand.run(keep).status == 0
+    assert owners_compared() == [1]
+    grow_old(stand.tables.folder / "owner_writes", days=6)
+    stand.inventory.state.set_field("h-1", "asset_owner", 17)
+    stand.inventory.state.set_field("h-2", "asset_owner", None)
+    assert stand.run(keep).report["writes"] == {"written": 1}
+    assert stand.run(keep).status == 0
+    assert owners_compared() == [2], "pc-1 is bob's by hand; pc-2 was written anew"
 
 
 def test_no_day_of_its_own_window_is_deleted_by_a_run(stand):

@@ -15,6 +15,7 @@ from resources.errors import AssetOwnersError, ConfigurationError
 from resources.settings import tables_location
 from resources.store.catalogue import catalogue_path, register_file_system, view_rows
 from resources.store.files import replacing
+from resources.store.history import delete_outdated_writes
 from resources.store.tables import Tables
 from tests.resources.store.test_tables import DAY, LATER, NEXT, RUN, events, hosts, logons, writes
 
@@ -81,10 +82,9 @@ def test_what_is_older_than_the_instance_keeps_is_deleted(tables):
     tables.append("owner_writes", writes("a", "written"), run_id=RUN)
     assert tables.delete_outdated(evidence_before=NEXT, history_before=LATER - timedelta(days=9_999)) == 2
     assert tables.plan_file(RUN).exists()
-    assert (
-        tables.delete_outdated(evidence_before=NEXT, history_before=datetime.now(UTC) + timedelta(days=1))
-        == 2
-    )
+    tomorrow = datetime.now(UTC) + timedelta(days=1)
+    assert tables.delete_outdated(evidence_before=NEXT, history_before=tomorrow) == 1
+    assert delete_outdated_writes(tables, before=tomorrow) == 1
     assert not tables.plan_file(RUN).exists()
     assert tables.writes().collect().is_empty()
     assert events(tables, [DAY, NEXT]) == [1, 1]

@@ -24,7 +24,7 @@ from resources.errors import AssetOwnersError, ConfigurationError
 from resources.store import tables as module
 from resources.store.catalogue import catalogue_path
 from resources.store.files import replacing
-from resources.store.history import append_changes
+from resources.store.history import append_changes, delete_outdated_writes
 from resources.store.tables import Tables
 
 ROOT = Path(__file__).parents[3]
@@ -548,7 +548,8 @@ def test_what_is_older_than_the_instance_keeps_is_deleted(tables):
         os.utime(path, (then, then))
     os.utime(runs / "empty.parquet", (then, then))  # without it no view could be made
     days = [DAY + timedelta(days=number) for number in range(4)]
-    assert tables.delete_outdated(evidence_before=days[2], history_before=LATER) == 7
+    assert tables.delete_outdated(evidence_before=days[2], history_before=LATER) == 6
+    assert delete_outdated_writes(tables, before=LATER) == 1
     assert {path.name for path in runs.iterdir()} == {"empty.parquet", "new", "new.parquet"}
     assert tables.all_runs("runs").collect()["run_id"].to_list() == ["new"]
     assert tables.logon_days(days, run_id=RUN)["day"].to_list() == days[2:]
