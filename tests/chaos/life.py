@@ -62,7 +62,7 @@ class Life:
         company = planted(seed)
         begin = min(LAST - timedelta(days=last - 1), HELD_BACK - timedelta(days=HANDED_ON_DAY - 1))
         self._day_0 = begin - timedelta(days=1)
-        self._counts = self._by_day(company.counts)
+        self._counts = self._by_day(company)
         self._machines = {str(row["hostname"]): row for row in company.machines.to_dicts()}
         self._owners: dict[str, list[tuple[int, str]]] = defaultdict(list)
         for hostname, since, owner in company.owners.rows():
@@ -71,6 +71,7 @@ class Life:
         self.users = {user["user_id"]: _user(user) for user in company.users.to_dicts()}
         self._changes: dict[int, list[Callable[[InventoryState], None]]] = defaultdict(list)
         self._used: dict[str, range] = {}
+        self._cleared: set[str] = set()
         self._offline = set(self._rng.sample(list(self._machines), int(OFFLINE * len(self._machines))))
 
         for hostname, machine in self._machines.items():
@@ -123,7 +124,7 @@ class Life:
         return {
             _id(hostname)
             for hostname, machine in self._machines.items()
-            if machine["owned"] == "by_hand" or machine["share"] > STEADY
+            if machine["share"] > STEADY or (machine["owned"] == "by_hand" and hostname not in self._cleared)
             if self.last in self._used.get(hostname, [self.last])
         }
 
@@ -140,10 +141,14 @@ class Life:
     def _number(self, day: date) -> int:
         return (day - self._day_0).days
 
-    def _by_day(self, counts: pl.DataFrame) -> dict[int, list[tuple[str, str, int]]]:
+    def _by_day(self, company: Planted) -> dict[int, list[tuple[str, str, int]]]:
+        """Each day's counts; machines' own accounts, planted in the last days only, log on every day."""
         columns = ["document_hostname", "document_username", "events"]
-        days = counts.sort("day", *columns).partition_by("day", as_dict=True)
-        return {self._number(day): frame.select(columns).rows() for (day,), frame in days.items()}
+        nobody = [name for name, kind in company.account_kinds.items() if kind in ("computer", "built_in")]
+        of_nobody = pl.col("document_username").is_in(nobody)
+        daily = company.counts.filter(of_nobody, pl.col("day") == LAST).select(columns).rows()
+        days = company.counts.filter(~of_nobody).sort("day", *columns).partition_by("day", as_dict=True)
+        return {self._number(day): frame.select(columns).rows() + daily for (day,), frame in days.items()}
 
     def _leave(self, company: Planted) -> None:
         """People leave: their user assets go, and some days later their machines do."""
@@ -159,6 +164,7 @@ class Life:
         if 1 - WINDOW_DAYS < since <= 1:
             host["asset_owner"] = host["asset_owner"] or former  # the first run would take him for its owner
         if since + WINDOW_DAYS > 0 and self._rng.random() < CLEARED:
+            self._cleared.add(hostname)
             self._changes[since + WINDOW_DAYS].append(
                 lambda state: state.set_field(host["id"], "asset_owner", None)
             )
