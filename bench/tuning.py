@@ -1,4 +1,4 @@
-"""Tuning: from the stored counts of 97 days to all its tables."""
+"""Tuning: from the stored counts of 97 days to the back-test, and to all its tables."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -9,9 +9,10 @@ from bench import resolution
 from bench.evidence import RUN, SLUG, WINDOW, prepare
 from bench.results import Experiment, memory, seconds
 from bench.timing import alternate, function
+from ownership.kinds import nothing_skipped
 from ownership.rules import Rules
 from ownership.tuning.accuracy import HOLDOUT_DAYS
-from ownership.tuning.backtest import WINDOWS
+from ownership.tuning.backtest import WINDOWS, grid, threshold_backtest
 from ownership.tuning.report import Inputs, tuning_tables
 from ownership.windows import Window
 from resources.store.tables import Tables
@@ -21,27 +22,41 @@ STORED = Window(WINDOW.last - timedelta(days=max(WINDOWS) + HOLDOUT_DAYS - 1), W
 
 def product(home: str) -> Callable[[], dict[str, Any]]:
     """Make the tables of tuning, as the job does; they are not stored."""
-    tables = Tables(Path(home), SLUG)
 
     def tune() -> dict[str, Any]:
-        made = tuning_tables(
-            Inputs(
-                counts=tables.logon_counts(STORED, run_id=RUN),
-                hosts=tables.read("inventory_hosts").collect(),
-                users=tables.read("inventory_users").collect(),
-                writes=tables.writes().collect(),
-                decisions=tables.read("owner_decisions").collect(),
-                runs=tables.all_runs("runs").collect(),
-                rules=Rules(exclude_users=resolution.EXCLUDED),
-                user_value_field="user_email",
-                window=WINDOW,
-                stored_days=STORED.days,
-                last_settled=STORED.last,
-            )
-        )
+        made = tuning_tables(_inputs(home))
         return {"lines": made["threshold_backtest"].height, "accounts": made["account_profiles"].height}
 
     return tune
+
+
+def back_test(home: str) -> Callable[[], dict[str, Any]]:
+    """Make `threshold_backtest` alone."""
+
+    def test() -> dict[str, Any]:
+        stored = _inputs(home)
+        tried = grid(stored.rules, lookback_days=stored.window.days, stored_days=stored.stored_days)
+        windows = stored.judged(stored.evidence(nothing_skipped()), tried)
+        return {"lines": threshold_backtest(windows, rules=stored.rules, tried=tried).height}
+
+    return test
+
+
+def _inputs(home: str) -> Inputs:
+    tables = Tables(Path(home), SLUG)
+    return Inputs(
+        counts=tables.logon_counts(STORED, run_id=RUN),
+        hosts=tables.read("inventory_hosts").collect(),
+        users=tables.read("inventory_users").collect(),
+        writes=tables.writes().collect(),
+        decisions=tables.read("owner_decisions").collect(),
+        runs=tables.all_runs("runs").collect(),
+        rules=Rules(exclude_users=resolution.EXCLUDED),
+        user_value_field="user_email",
+        window=WINDOW,
+        stored_days=STORED.days,
+        last_settled=STORED.last,
+    )
 
 
 def measure(home: Path, size: resolution.Size, repetitions: int) -> Experiment:
@@ -58,19 +73,24 @@ def measure(home: Path, size: resolution.Size, repetitions: int) -> Experiment:
     tables.prepare()
     if tables.read("owner_decisions").limit(1).collect().is_empty():
         resolution.product(str(folder))()
-    (ours,) = alternate(
-        [function("all tables of tuning", f"{__name__}:product", home=str(folder))], repetitions
+    one, every = alternate(
+        [
+            function("the back-test", f"{__name__}:back_test", home=str(folder)),
+            function("all tables of tuning", f"{__name__}:product", home=str(folder)),
+        ],
+        repetitions,
     )
     name = f"{size.rows:,} rows"
     figures = []
     if size.most_seconds:
-        figures.append(seconds(7, f"{name}: all tables of tuning", ours, size.most_seconds))
+        figures.append(seconds(7, f"{name}: the back-test", one, size.most_seconds))
     if size.most_gb:
-        figures.append(memory(7, f"{name}: peak memory", ours, size.most_gb))
-    lines = ours.fastest.counts["lines"]
+        figures.append(memory(7, f"{name}: peak memory of the back-test", one, size.most_gb))
+        figures.append(memory(7, f"{name}: peak memory of all tables of tuning", every, size.most_gb))
+    lines = one.fastest.counts["lines"]
     return Experiment(
         f"Tuning: {name} over {STORED.days} days, {size.hosts:,} hosts, {size.users:,} users",
-        [ours],
+        [one, every],
         figures,
         [f"The back-test has {lines:,} lines: each with each of thresholds, windows and smallest counts."],
     )
