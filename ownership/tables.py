@@ -696,7 +696,9 @@ GROUP BY reason ORDER BY hosts DESC;"""
         "The day after the owner's last logon on the host; null: none is stored.", nullable=True
     )
     days: pl.Int64 = column("Days from then to the end of the window.", nullable=True)
-    runs: pl.Int64 = column("Runs and dry runs that decided on these days.", ge=0, nullable=True)
+    runs: pl.Int64 = column(
+        "Runs and dry runs that decided on these days.", ge=0, nullable=True, since="0.3.0"
+    )
 
 
 class ClosestUsers(Table):
@@ -768,7 +770,7 @@ ORDER BY started_at DESC LIMIT 20;"""
     owned_before: pl.Int64 = column("Host assets with an owner before the run.", ge=0, nullable=True)
     owned_after: pl.Int64 = column("Host assets with an owner after the run.", ge=0, nullable=True)
     message: pl.String = column("Why the run failed.", nullable=True)
-    seconds_by_step: pl.String = column("Seconds that each step took, as JSON.", nullable=True)
+    seconds_by_step: pl.String = column("Seconds that each step took, as JSON.", nullable=True, since="0.3.0")
 
 
 TABLES: Mapping[str, type[Table]] = MappingProxyType(
