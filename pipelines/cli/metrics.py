@@ -59,7 +59,7 @@ def metrics(path: Path | None, *, listen: str | None) -> None:
         listen: HOST:PORT to serve them at.
 
     Raises:
-        ConfigurationError: there is no instance; `listen` is no address, or taken.
+        ConfigurationError: the instance file is wrong; `listen` is no address, or taken.
     """
     registry = CollectorRegistry(auto_describe=False)
     registry.register(Metrics(path))

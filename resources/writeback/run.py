@@ -66,8 +66,10 @@ def write_all(
             on_progress(done, len(rows))
     except BaseException:
         tries.end("it was interrupted")
-        workers.wait(GRACE_SECONDS)
-        writer.abandon()
+        try:
+            workers.wait(GRACE_SECONDS)
+        finally:  # also where somebody is impatient and interrupts the waiting
+            writer.abandon()
         for result in workers.finished():
             complete(result)
         leave_the_rest()
@@ -119,7 +121,7 @@ class _Tries:
 
 
 class _Workers:
-    """Threads that try rows one after another; they begin at once.
+    """Threads that try rows one after another; they begin when the results are asked for.
 
     Those of a ThreadPoolExecutor would keep the process from its end until the last request has its answer.
     """
@@ -134,8 +136,6 @@ class _Workers:
         self._results: SimpleQueue[Result | BaseException | None] = SimpleQueue()
         number = min(concurrency, len(rows))
         self._threads = [Thread(target=self._work, daemon=True) for _ in range(number)]
-        for thread in self._threads:
-            thread.start()
 
     def _work(self) -> None:
         try:
@@ -149,7 +149,9 @@ class _Workers:
             self._results.put(None)
 
     def results(self) -> Iterator[Result]:
-        """Give each result as it comes; raises what a thread raised."""
+        """Let the threads begin, and give each result as it comes; raises what a thread raised."""
+        for thread in self._threads:
+            thread.start()
         at_work = len(self._threads)
         while at_work:
             result = self._results.get()
@@ -161,10 +163,11 @@ class _Workers:
                 at_work -= 1
 
     def wait(self, seconds: float) -> None:
-        """Wait for the end of all threads, but not for longer."""
+        """Wait for the end of all threads that have begun, but not for longer."""
         deadline = time.monotonic() + seconds
         for thread in self._threads:
-            thread.join(max(deadline - time.monotonic(), 0))
+            if thread.is_alive():
+                thread.join(max(deadline - time.monotonic(), 0))
 
     def finished(self) -> Iterator[Result]:
         """Give the results that are here and were not given yet."""

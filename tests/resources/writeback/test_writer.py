@@ -1017,6 +1017,26 @@ def test_who_loses_the_lock_between_look_and_request_sends_nothing(service, writ
     assert (watch.calls[READ], watch.calls[UPDATE]) == (1, 0)
 
 
+def test_a_run_that_is_interrupted_while_its_threads_begin_sends_nothing_more(
+    service, writer, journal, monkeypatch
+):
+    watch, begun = Watch(service), []
+
+    class Interrupted(threading.Thread):
+        def start(self):
+            if begun:
+                raise KeyboardInterrupt
+            begun.append(self)
+            super().start()
+
+    monkeypatch.setattr(run, "Thread", Interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        carry_out(plan(*(f"h-{number}" for number in range(40))), writer(), journal, concurrency=2)
+    sent = watch.calls[UPDATE]
+    assert sent < 20
+    assert Counter(outcomes(journal).values()) == Counter({"written": sent, "not_written": 40 - sent})
+
+
 # Runs that were cut off
 
 
