@@ -3,7 +3,6 @@
 `SCREENSHOTS=DIR` keeps what the browser saw there; else the pictures end with the tests' other files.
 """
 
-import json
 import os
 import re
 import signal
@@ -18,7 +17,6 @@ from datetime import time as time_of_day
 from pathlib import Path
 
 import pytest
-import requests
 import yaml
 from playwright.sync_api import expect
 
@@ -26,10 +24,10 @@ from pipelines.dagster_home import dagster_home
 from resources.store.tables import Tables
 from sandbox.company import DEMO_RULES
 from tests.end_to_end.stand import ASSET_OWNERS, COMPANY_INDEX, TODAY, Stand
+from tests.end_to_end.webserver import SECONDS, Webserver
 
 PROJECT = Path(__file__).parents[2]
 WINDOW = [TODAY - timedelta(days=age) for age in range(29, -1, -1)]
-SECONDS = 300  # to wait for a process or a page, on a machine with much else to do
 pytestmark = pytest.mark.timeout(3 * SECONDS)
 REPOSITORY = {"repositoryLocationName": "asset-owners", "repositoryName": "__repository__"}
 LOGONS = [{"path": ["demo", table]} for table in ("logon_counts", "logon_days")]
@@ -60,41 +58,16 @@ def eventually(look):
 
 
 @dataclass
-class Dagster:
+class Dagster(Webserver):
     """Dagster's webserver and daemon on a stand."""
 
-    url: str
     stand: Stand
     tables: Tables
 
-    def ask(self, query, **variables):
-        """The answer to a GraphQL query, as the UI's pages get it."""
-        body = {"query": query, "variables": variables}
-        answer = requests.post(f"{self.url}/graphql", json=body, timeout=SECONDS).json()
-        assert "errors" not in answer, answer
-        (data,) = answer["data"].values()
-        return data
-
-    def is_up(self):
-        try:
-            return requests.get(f"{self.url}/server_info", timeout=SECONDS).ok
-        except requests.ConnectionError:
-            return False
-
     def launch(self, tags, run_config):
-        """Start the demo's job as the launchpad does; return the run when it has ended."""
-        launched = self.ask(
-            """mutation($of: ExecutionParams!) { launchPipelineExecution(executionParams: $of) {
-                 __typename ... on LaunchRunSuccess { run { runId } } ... on PythonError { message } } }""",
-            of={
-                "selector": {**REPOSITORY, "pipelineName": "demo"},
-                "runConfigData": json.dumps(run_config),
-                "mode": "default",
-                "executionMetadata": {"tags": tags},
-            },
-        )
-        assert launched["__typename"] == "LaunchRunSuccess", launched
-        return self.ended(launched["run"]["runId"])
+        """Start the demo's job; return the run when it has ended."""
+        location = REPOSITORY["repositoryLocationName"]
+        return self.ended(self.start("demo", location, tags, run_config))
 
     def ended(self, run_id):
         def look():

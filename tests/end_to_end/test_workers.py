@@ -16,14 +16,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import requests
 import yaml
 
 from pipelines.definitions import part_of
-from pipelines.repository import REPOSITORY
 from resources.settings import tables_location
 from resources.store.tables import Tables
 from tests.end_to_end.stand import ADMIN, HOSTS, TODAY, USERS, WRITTEN
+from tests.end_to_end.webserver import Webserver
 
 SLUGS = [f"org_{number:02}" for number in range(int(os.environ.get("INSTANCES", "3")))]
 """`make chaos` tries twenty."""
@@ -31,8 +30,6 @@ SLUGS = [f"org_{number:02}" for number in range(int(os.environ.get("INSTANCES", 
 REFERENCE = "reference"
 UPDATE = "assets/update"
 SECONDS = 600
-LAUNCH = """mutation($of: ExecutionParams!) { launchPipelineExecution(executionParams: $of) {
-    __typename ... on LaunchRunSuccess { run { runId } } ... on PythonError { message } } }"""
 RUNS = "query { runsOrError { ... on Runs { results { runId jobName status } } } }"
 MARK_AS_CANCELED = """mutation($id: String!) { terminateRun(
     runId: $id, terminatePolicy: MARK_AS_CANCELED_IMMEDIATELY) { __typename } }"""
@@ -147,27 +144,14 @@ class Deployment:
 
     def start_dagster(self):
         port = free_port()
-        self._url = f"http://127.0.0.1:{port}"
+        self.webserver = Webserver(f"http://127.0.0.1:{port}")
         for command in (("dagster-daemon", "run"), ("dagster-webserver", "--port", port)):
             log = self._folder / f"{command[0]}.log"
             with_workspace = (*command, "--workspace", self._workspace)
             self._ends.enter_context(started(*with_workspace, log=log, DAGSTER_HOME=str(self._settings)))
-        self.eventually(self._is_up)
-        entries = self.ask(LOCATIONS)["locationEntries"]
+        self.eventually(self.webserver.is_up)
+        entries = self.webserver.ask(LOCATIONS)["locationEntries"]
         assert [entry["locationOrLoadError"]["__typename"] for entry in entries] == ["RepositoryLocation"] * 2
-
-    def _is_up(self):
-        try:
-            return requests.get(f"{self._url}/server_info", timeout=SECONDS).ok
-        except requests.ConnectionError:
-            return False
-
-    def ask(self, query, **variables):
-        body = {"query": query, "variables": variables}
-        answer = requests.post(f"{self._url}/graphql", json=body, timeout=SECONDS).json()
-        assert "errors" not in answer, answer
-        (data,) = answer["data"].values()
-        return data
 
     def eventually(self, look):
         deadline = time.monotonic() + SECONDS
@@ -178,21 +162,12 @@ class Deployment:
         return found
 
     def launch(self, slug):
-        place = {"repositoryName": REPOSITORY, "repositoryLocationName": f"part-{part_of(slug, 2)}"}
-        launched = self.ask(
-            LAUNCH,
-            of={
-                "selector": {**place, "pipelineName": slug},
-                "runConfigData": "{}",
-                "mode": "default",
-                "executionMetadata": {"tags": [{"key": "dagster/partition", "value": TODAY.isoformat()}]},
-            },
-        )
-        assert launched["__typename"] == "LaunchRunSuccess", launched["message"]
+        day = [{"key": "dagster/partition", "value": TODAY.isoformat()}]
+        self.webserver.start(slug, f"part-{part_of(slug, 2)}", day, {})
 
     def runs(self):
         """Status of the last run of each instance."""
-        return {run["jobName"]: run for run in reversed(self.ask(RUNS)["results"])}
+        return {run["jobName"]: run for run in reversed(self.webserver.ask(RUNS)["results"])}
 
     def tables(self, slug):
         return Tables(self._folder / "reader", slug, location=tables_location())
@@ -236,7 +211,7 @@ def test_what_a_machine_that_dies_leaves_is_taken_up_by_another_one(deployment):
     deployment.machine("machine-3", 1)
     for run in deployment.runs().values():
         if run["jobName"] == dead[0]:
-            deployment.ask(MARK_AS_CANCELED, id=run["runId"])
+            deployment.webserver.ask(MARK_AS_CANCELED, id=run["runId"])
 
     def all_over():
         runs = deployment.runs()
