@@ -1,5 +1,6 @@
 """The evidence: logon events by day, and each user's share on each host over the look-back window."""
 
+import time
 from collections.abc import Iterator, Sequence
 from datetime import UTC, date, datetime, timedelta
 
@@ -33,6 +34,10 @@ from resources.store.tables import Tables
 
 MOST_NAMED = 10
 """Accounts of a kind that the log names when they are left out."""
+
+SECONDS_TOGETHER = 0.5
+MOST_ROWS_TOGETHER = 500_000
+"""Days are stored together that arrive within so long, and have fewer rows than that before the last."""
 
 LOGON_TABLES = ("logon_counts", "logon_days")
 
@@ -129,23 +134,27 @@ def _fetch(
         _require_time_field(run)
     if run.instance.ignore_ssl:
         context.log.warning("ignore_ssl is on: the certificate of the search service is not checked")
-    events, emptied, lost = 0, [], []
+    done, events, emptied, lost = 0, 0, [], []
     progress = Progress(context.log.info, "Days fetched")
-    for number, fetched in enumerate(run.search().logons(wanted), start=1):
-        if not fetched.matching and fetched.day in torn:
-            lost.append(fetched.day.isoformat())
-            continue
-        if not fetched.matching and fetched.day in held_events:
-            emptied.append(fetched.day.isoformat())
-            row = stored.filter(day=fetched.day).with_columns(
-                fetched_at=pl.lit(fetched.fetched_at), settings_fingerprint=pl.lit(settings)
-            )
-            counts = run.tables.logon_counts([fetched.day], run_id=run.run_id).collect()
-        else:
-            row, counts = day_tables(fetched, settings)
-        run.tables.write_day(row, counts, run_id=run.own_days)
-        events += row["counted"].item()
-        progress(number, len(wanted))
+    for some in arriving_together(run.search().logons(wanted)):
+        to_store = []
+        for fetched in some:
+            if not fetched.matching and fetched.day in torn:
+                lost.append(fetched.day.isoformat())
+            elif not fetched.matching and fetched.day in held_events:
+                emptied.append(fetched.day.isoformat())
+                row = stored.filter(day=fetched.day).with_columns(
+                    fetched_at=pl.lit(fetched.fetched_at), settings_fingerprint=pl.lit(settings)
+                )
+                counts = run.tables.logon_counts([fetched.day], run_id=run.run_id).collect()
+                to_store.append((row, counts))
+            else:
+                to_store.append(day_tables(fetched, settings))
+        if to_store:
+            run.tables.write_days(to_store, run_id=run.own_days)
+        events += sum(row["counted"].item() for row, _ in to_store)
+        done += len(some)
+        progress(done, len(wanted))
     if emptied:
         context.log.warning(f"Days that came back empty and keep their counts: {', '.join(emptied)}")
     if lost:
@@ -227,6 +236,28 @@ def _describe_days(
         asset_key(run.instance, "logon_counts"),
         days[-1].isoformat() if partitioned else None,
     )
+
+
+def arriving_together(days: Iterator[DayOfLogons]) -> Iterator[list[DayOfLogons]]:
+    """Group days that arrive within half a second or so: to check each day alone takes as long as to read it.
+
+    Days that came before a failure are given before it is raised, so that they are stored.
+    """
+    group: list[DayOfLogons] = []
+    began = time.monotonic()
+    try:
+        for day in days:
+            group.append(day)
+            rows = sum(one.counts.height for one in group)
+            if time.monotonic() - began >= SECONDS_TOGETHER or rows >= MOST_ROWS_TOGETHER:
+                yield group
+                group, began = [], time.monotonic()
+    except Exception:
+        if group:
+            yield group
+        raise
+    if group:
+        yield group
 
 
 def day_tables(fetched: DayOfLogons, settings_fingerprint: str) -> tuple[pl.DataFrame, pl.DataFrame]:

@@ -88,4 +88,4 @@ def _a_day_passes(tables: Tables, days: list[date]) -> None:
     """Let the stored days look as if they had been fetched a day earlier."""
     for row in tables.logon_days(days, run_id="none").iter_slices(1):
         earlier = row.with_columns(pl.col("fetched_at") - pl.duration(days=1))
-        tables.write_day(earlier, tables.logon_counts([row["day"].item()], run_id="none").collect())
+        tables.write_days([(earlier, tables.logon_counts([row["day"].item()], run_id="none").collect())])

@@ -55,7 +55,7 @@ def prepare(home: Path, *, rows: int, hosts: int, users: int, window: Window = W
             "fetched_at": LISTED_AT,
             "settings_fingerprint": "bench",
         }
-        tables.write_day(pl.DataFrame([fetched], schema=polars_schema(LogonDays)), counts)
+        tables.write_days([(pl.DataFrame([fetched], schema=polars_schema(LogonDays)), counts)])
     tables.write("inventory_hosts", _hosts(hosts, users), run_id=RUN, publish=True)
     tables.write("inventory_users", _users(users), run_id=RUN, publish=True)
     done.touch()

@@ -17,7 +17,7 @@ from unittest.mock import patch
 import pandera.backends.polars.builtin_checks  # noqa: F401  (else the first check would import it)
 import requests
 
-from assets_defs.evidence import day_tables
+from assets_defs.evidence import arriving_together, day_tables
 from bench.logons import FIRST_DAY, days_from, load
 from bench.results import Experiment, ratio, seconds
 from bench.timing import Contender, alternate, function, instance_of, run_once
@@ -123,11 +123,11 @@ def product(url: str, ca_file: str, days: int) -> Callable[[], dict[str, Any]]:
         rows = events = 0
         with TemporaryDirectory() as folder, SearchClient(instance) as search:
             tables = Tables(Path(folder), instance.slug)
-            for found in search.logons(_days(days)):
-                row, counts = day_tables(found, extraction_fingerprint(instance))
-                tables.write_day(row, counts)
-                rows += counts.height
-                events += row["counted"].item()
+            for found in arriving_together(search.logons(_days(days))):
+                made = [day_tables(day, extraction_fingerprint(instance)) for day in found]
+                tables.write_days(made)
+                rows += sum(counts.height for _, counts in made)
+                events += sum(row["counted"].item() for row, _ in made)
         return {"rows": rows, "events": events}
 
     return extract

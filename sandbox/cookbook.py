@@ -127,10 +127,8 @@ def _store_days(tables: Tables, company: Company, *, fetched_at: datetime) -> No
             "settings_fingerprint": extraction_fingerprint(_INSTANCE),
         }
         rows = [(day, *names, events, None) for names, events in counts[day].items()]
-        tables.write_day(
-            pl.DataFrame([row], schema=polars_schema(LogonDays)),
-            pl.DataFrame(rows, schema=polars_schema(LogonCounts), orient="row"),
-        )
+        stored_row = pl.DataFrame([row], schema=polars_schema(LogonDays))
+        tables.write_days([(stored_row, pl.DataFrame(rows, schema=polars_schema(LogonCounts), orient="row"))])
 
 
 def _matches(document: Mapping[str, Any]) -> bool:

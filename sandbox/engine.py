@@ -336,6 +336,9 @@ class Engine:
             "path.logs": node / "logs",
             "cluster.routing.allocation.disk.threshold_enabled": "false",
             "action.destructive_requires_name": "true",
+            # By default the engine refuses requests (429) while its heap is full, also of what may be freed;
+            # the serial collector frees that only when it must: all requests would be refused from then on.
+            "indices.breaker.total.use_real_memory": "false",
             "plugins.security.allow_default_init_securityindex": "true",
             "plugins.security.restapi.roles_enabled": "all_access",
             "plugins.security.audit.type": "noop",

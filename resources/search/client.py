@@ -6,9 +6,10 @@ OpenSearch 1 to 3: no product check, no cluster call. What the counts mean is de
 
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime, timedelta
+from threading import BoundedSemaphore
 from typing import Annotated, Any, Generic, Self, TypeVar
 from urllib.parse import quote
 
@@ -163,6 +164,7 @@ class SearchClient:
         self._auth = HTTPBasicAuth(instance.username.encode(), self._password.encode())
         self._cookies = {name: _cookie(name, value) for name, value in instance.cookies.items()}
         self._session = self._transport.new_session()
+        self._asking = BoundedSemaphore(DAYS_AT_ONCE)
 
     def __enter__(self) -> Self:
         return self
@@ -191,7 +193,7 @@ class SearchClient:
         surveyed_at = datetime.now(UTC)
         surveys = [days[start : start + DAYS_PER_SURVEY] for start in range(0, len(days), DAYS_PER_SURVEY)]
         with_events = {day for survey in surveys for day in self._days_with_events(survey)}
-        executor = ThreadPoolExecutor(DAYS_AT_ONCE)
+        executor = ThreadPoolExecutor(DAYS_AT_ONCE + 1)  # while one reads what it got, the others ask
         try:
             yield from executor.map(
                 lambda day: self._day(day) if day in with_events else _empty_day(day, surveyed_at), days
@@ -250,10 +252,10 @@ class SearchClient:
         buckets = result.aggregations.senders.buckets if result.aggregations else []
         rows = pl.DataFrame(
             {
-                "document_hostname": _texts(bucket.key for bucket in buckets),
+                "document_hostname": _texts([bucket.key for bucket in buckets]),
                 "events": pl.Series([bucket.doc_count for bucket in buckets], dtype=pl.Int64),
                 "host_names": pl.Series(
-                    [_texts(name.key for name in bucket.names.buckets) for bucket in buckets],
+                    [_texts([name.key for name in bucket.names.buckets]) for bucket in buckets],
                     dtype=pl.List(pl.String),
                 ),
             }
@@ -273,7 +275,7 @@ class SearchClient:
         filters = [self._between(first, last), {"exists": {"field": field}}]
         result = self._search(filters, kinds, _Found[_Kinds], count_documents=True)
         buckets = result.aggregations.names.buckets if result.aggregations else []
-        names = _texts(bucket.key for bucket in buckets)
+        names = _texts([bucket.key for bucket in buckets])
         return result.hits.total.value, dict(
             zip(names, (bucket.doc_count for bucket in buckets), strict=True)
         )
@@ -425,19 +427,20 @@ class SearchClient:
 
     def _post(self, body: dict[str, Any]) -> Answer:
         path = f"/{quote(self._instance.index, safe='*,-')}/_search"
-        answer = self._transport.send(
-            self._session,
-            "POST",
-            path,
-            params={
-                "allow_partial_search_results": "false",
-                "filter_path": "timed_out,_shards.failed,_clusters,hits.total,aggregations,error,status",
-            },
-            json=body,
-            auth=self._auth,
-            cookies=self._cookies,
-            secrets=(self._password, *self._cookies.values()),
-        )
+        with self._asking:
+            answer = self._transport.send(
+                self._session,
+                "POST",
+                path,
+                params={
+                    "allow_partial_search_results": "false",
+                    "filter_path": "timed_out,_shards.failed,_clusters,hits.total,aggregations,error,status",
+                },
+                json=body,
+                auth=self._auth,
+                cookies=self._cookies,
+                secrets=(self._password, *self._cookies.values()),
+            )
         if answer.status != 200:
             self._raise_error(answer, path)
         return answer
@@ -573,20 +576,20 @@ def _totals(result: _Found[Any]) -> tuple[int, int, int]:
 def _counts(buckets: Sequence[_PairBucket], *, by_kind: bool) -> pl.DataFrame:
     """Turn buckets into rows: document_hostname, document_username, events; by kind document_logon_type."""
     columns = {
-        "document_hostname": _texts(bucket.key.hostname for bucket in buckets),
-        "document_username": _texts(bucket.key.username for bucket in buckets),
+        "document_hostname": _texts([bucket.key.hostname for bucket in buckets]),
+        "document_username": _texts([bucket.key.username for bucket in buckets]),
         "events": pl.Series([bucket.doc_count for bucket in buckets], dtype=pl.Int64),
     }
     if by_kind:
         kinds = (bucket.key.logon_type for bucket in buckets)
-        columns["document_logon_type"] = _texts(None if kind is msgspec.UNSET else kind for kind in kinds)
+        columns["document_logon_type"] = _texts([None if kind is msgspec.UNSET else kind for kind in kinds])
     rows = pl.DataFrame(columns)
     lacking = pl.col("document_hostname", "document_username").is_in(["", "-"])
     return rows.filter(~pl.any_horizontal(lacking))
 
 
-def _texts(names: Iterable[Name | None]) -> pl.Series:
-    return pl.Series(list(names), dtype=pl.String, strict=False)
+def _texts(names: list[Name | None]) -> pl.Series:
+    return pl.Series(names, dtype=pl.String, strict=False)
 
 
 def _causes(body: bytes) -> tuple[set[str], list[str], set[str]]:

@@ -159,7 +159,7 @@ def _add_day(archive: tarfile.TarFile, home: Path, marker: Path) -> None:
     """Add a day's row and its counts as they belong together, also while a run replaces them.
 
     A run changes the row before and after the counts: a row that is still the same after the counts were
-    opened belongs to them (see `Tables.write_day`).
+    opened belongs to them (see `Tables.write_days`).
     """
     counts = marker.parent.parent / "logon_counts" / marker.name
     if not counts.exists():  # the day is known to be damaged, and stays so

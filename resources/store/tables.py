@@ -260,21 +260,27 @@ class Tables:
             with suppress(FileNotFoundError):  # another run of the instance has just deleted it
                 allow(file, 0o600 if self._analysts is None else 0o640, self._analysts)
 
-    def write_day(self, row: pl.DataFrame, counts: pl.DataFrame, *, run_id: str | None = None) -> None:
-        """Store one day: its row of logon_days and its rows of logon_counts; for `run_id` alone where given.
+    def write_days(
+        self, days: Sequence[tuple[pl.DataFrame, pl.DataFrame]], *, run_id: str | None = None
+    ) -> None:
+        """Store days, each as a row of logon_days and its rows of logon_counts; for `run_id` alone if given.
 
-        The day counts as not settled while its counts are replaced, so a run that is killed in between
+        A day counts as not settled while its counts are replaced, so a run that is killed in between
         leaves a day that the next one fetches again.
+
+        Raises:
+            InvalidTableError: they are not valid tables; none of the days is stored.
         """
-        day = row["day"].item()
-        row = validated(LogonDays, row)
-        counts = validated(LogonCounts, counts)
-        marker = self._day_file("logon_days", day, run_id)
+        validated(LogonDays, pl.concat(row for row, _ in days))
+        validated(LogonCounts, pl.concat(counts for _, counts in days))
         readers = None if run_id else self._analysts
-        if marker.exists():
-            _write(row.with_columns(settings_fingerprint=pl.lit("replaced")), marker, readers)
-        _write(counts, self._day_file("logon_counts", day, run_id), readers)
-        _write(row, marker, readers)
+        for row, counts in days:
+            day = row["day"].item()
+            marker = self._day_file("logon_days", day, run_id)
+            if marker.exists():
+                _write(row.with_columns(settings_fingerprint=pl.lit("replaced")), marker, readers)
+            _write(counts, self._day_file("logon_counts", day, run_id), readers)
+            _write(row, marker, readers)
 
     def logon_days(self, days: Window | Sequence[date], *, run_id: str | None) -> pl.DataFrame:
         """Rows of logon_days for those of the given days that were ever fetched, by day; the run's first."""

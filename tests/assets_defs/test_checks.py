@@ -70,7 +70,7 @@ class Stored:
                 "settings_fingerprint": extraction_fingerprint(self.instance),
                 **changed.get(f"d{day.day}", {}),
             }
-            self.tables.write_day(table(LogonDays, row), table(LogonCounts))
+            self.tables.write_days([(table(LogonDays, row), table(LogonCounts))])
         return self
 
     def logons(self, *logons, people=PEOPLE, assets=None, run_id="now"):

@@ -67,7 +67,7 @@ def home_after_a_run(tmp_path_factory):
     for day in days_of(WINDOW):
         fetched = {"day": day, "matching": 31, "counted": 31, "lacking_user": 0, "lacking_host": 0}
         row = table(LogonDays, fetched | {"fetched_at": NOW, "settings_fingerprint": "x"})
-        tables.write_day(row, empty(LogonCounts))
+        tables.write_days([(row, empty(LogonCounts))])
     resolved = resolution(LOGONS, PEOPLE, ASSETS)
     writes = plan(resolved.decisions, PEOPLE, ASSETS)
     writes = writes.with_columns(outcome=pl.lit("written"), completed_at=pl.lit(NOW))

@@ -219,7 +219,7 @@ def test_queries_are_answered_from_a_plan_with_and_without_its_schema(call):
 
 def test_days_that_a_dry_run_fetched_stand_in_the_place_of_the_published_ones(call, planned):
     day = planned.logon_days([WINDOW.last], run_id=None).with_columns(matching=pl.lit(99, pl.Int64))
-    planned.write_day(day, empty(LogonCounts), run_id=PLANNED)
+    planned.write_days([(day, empty(LogonCounts))], run_id=PLANNED)
     query = "SELECT matching, count(*) AS days FROM logon_days GROUP BY ALL ORDER BY ALL"
     assert asked(call, "--run", PLANNED, query) == [
         {"matching": 31, "days": 29},

@@ -51,7 +51,7 @@ def home_with(tmp_path):
                 "lacking_host": 0,
             }
             row = table(LogonDays, fetched | {"fetched_at": NOW, "settings_fingerprint": "x"})
-            tables.write_day(row, rows, run_id=None if publish else RUN)
+            tables.write_days([(row, rows)], run_id=None if publish else RUN)
         made = resolution(LOGONS.lazy(), PEOPLE, listed)
         if publish:
             store_run(tables, made, run_id=RUN, decided_at=NOW, hosts=listed, users=PEOPLE)

@@ -3,6 +3,7 @@ import json
 import random
 import re
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -886,23 +887,33 @@ class TestAnswers:
         with pytest.raises(ConfigurationError, match=r"^cookies\.route: .*ROUTE is not set"):
             SearchClient(instance(cookies={"route": {"env": "ROUTE"}}))
 
-    def test_two_days_are_on_their_way_at_once(self):
-        days = [DAY, DAY + timedelta(days=1)]
+    def test_two_days_are_on_their_way_at_once_and_never_more(self):
+        days = [DAY + timedelta(days=number) for number in range(8)]
         survey = json.loads(json.dumps(SURVEY))
         bucket = survey["aggregations"]["days"]["buckets"][0]
-        survey["aggregations"]["days"]["buckets"].append(bucket | {"key": "2026-03-03"})
+        survey["aggregations"]["days"]["buckets"] = [bucket | {"key": day.isoformat()} for day in days]
         both_there = threading.Barrier(2, timeout=10)
+        counting, asked, most = threading.Lock(), 0, 0
+
         surveyed = threading.Event()
 
         def answer(_):
+            nonlocal asked, most
             if not surveyed.is_set():
                 surveyed.set()
                 return good(survey)
+            with counting:
+                asked += 1
+                most = max(most, asked)
             both_there.wait()
+            time.sleep(0.02)
+            with counting:
+                asked -= 1
             return good(PAGE)
 
         with Stub(answer) as stub, SearchClient(instance(url=stub.url), sleep=never) as logons:
             assert [day.day for day in logons.logons(days)] == days
+        assert most == 2
 
     def test_an_empty_day_is_dated_before_it_was_looked_at(self):
         """A later date could settle a day that was not over when its emptiness was seen."""

@@ -31,10 +31,8 @@ def test_a_day_that_is_replaced_meanwhile_is_not_half_of_one_and_half_of_another
     def store(events):
         row = {"day": DAY, "matching": events, "counted": events, "lacking_user": 0, "lacking_host": 0}
         counts = {"day": DAY, "document_hostname": "pc", "document_username": "ann", "events": events}
-        tables.write_day(
-            table(LogonDays, row | {"fetched_at": NOW, "settings_fingerprint": "x"}),
-            table(LogonCounts, counts),
-        )
+        day = table(LogonDays, row | {"fetched_at": NOW, "settings_fingerprint": "x"})
+        tables.write_days([(day, table(LogonCounts, counts))])
 
     replacements = [2, 3]
 

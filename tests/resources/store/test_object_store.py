@@ -40,7 +40,7 @@ def seen(tables, query):
 
 def test_days_and_snapshots_are_kept_in_the_store_alone(tables):
     for day, number in ((DAY, 1), (NEXT, 2), (DAY, 3)):
-        tables.write_day(*logons(day, events=number))
+        tables.write_days([logons(day, events=number)])
     tables.write("inventory_hosts", hosts("a", "b"), run_id=RUN, publish=True)
     tables.append("owner_writes", writes("a", "written"), run_id=RUN)
     assert events(tables, [DAY, NEXT, date(2026, 3, 4)]) == [3, 3, 2, 2]
@@ -54,8 +54,8 @@ def test_days_and_snapshots_are_kept_in_the_store_alone(tables):
 
 
 def test_a_run_that_only_plans_publishes_nothing(tables):
-    tables.write_day(*logons(DAY, events=1))
-    tables.write_day(*logons(DAY, events=5), run_id=RUN)
+    tables.write_days([logons(DAY, events=1)])
+    tables.write_days([logons(DAY, events=5)], run_id=RUN)
     tables.write("inventory_hosts", hosts("a"), run_id=RUN, publish=False)
     assert events(tables) == [5, 5]
     assert events(tables, run_id="another") == [1, 1]
@@ -69,7 +69,7 @@ def test_another_machine_s_files_are_seen_at_once(tables, tmp_path):
         "import sys; from pathlib import Path; from resources.settings import tables_location; "
         "from resources.store.tables import Tables; from tests.resources.store.test_tables import logons; "
         "tables = Tables(Path(sys.argv[1]), 'corp', location=tables_location()); tables.prepare(); "
-        "tables.write_day(*logons(events=7))"
+        "tables.write_days([logons(events=7)])"
     )
     subprocess.run([sys.executable, "-c", script, tmp_path / "other"], check=True)  # noqa: S603  (our own script)
     assert events(tables) == [7, 7]
@@ -77,7 +77,7 @@ def test_another_machine_s_files_are_seen_at_once(tables, tmp_path):
 
 def test_what_is_older_than_the_instance_keeps_is_deleted(tables):
     for day in (DAY, NEXT):
-        tables.write_day(*logons(day))
+        tables.write_days([logons(day)])
     tables.write("owner_writes", writes("a", "planned"), run_id=RUN, publish=False)
     tables.append("owner_writes", writes("a", "written"), run_id=RUN)
     assert tables.delete_outdated(evidence_before=NEXT, history_before=LATER - timedelta(days=9_999)) == 2
@@ -158,7 +158,7 @@ def test_a_folder_may_be_named_as_well(monkeypatch, tmp_path):
     monkeypatch.setenv("ASSET_OWNERS_TABLES", "elsewhere")
     tables = Tables(tmp_path / "home", "corp", location=tables_location())
     tables.prepare()
-    tables.write_day(*logons(DAY, events=4))
+    tables.write_days([logons(DAY, events=4)])
     assert (tmp_path / "elsewhere" / "corp" / "logon_counts" / f"{DAY}.parquet").exists()
     assert events(tables) == [4, 4]
     assert pl.read_parquet(tmp_path / "elsewhere/corp/logon_counts/*.parquet").height == 2

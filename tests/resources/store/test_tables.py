@@ -116,7 +116,7 @@ WRITES = "SELECT host_id, outcome FROM corp.owner_writes ORDER BY ALL"
 
 def test_days_are_kept_one_by_one_and_replaced_whole(tables):
     for day, number in ((DAY, 1), (NEXT, 2), (DAY, 3)):
-        tables.write_day(*logons(day, events=number))
+        tables.write_days([logons(day, events=number)])
     assert events(tables) == [3, 3]
     assert events(tables, [DAY, NEXT, date(2026, 3, 4)]) == [3, 3, 2, 2]
     assert tables.logon_days(Window(DAY, date(2026, 3, 30)), run_id=RUN)["day"].to_list() == [DAY, NEXT]
@@ -124,9 +124,9 @@ def test_days_are_kept_one_by_one_and_replaced_whole(tables):
 
 
 def test_days_of_one_run_are_seen_by_that_run_alone(tables, home):
-    tables.write_day(*logons(events=1))
-    tables.write_day(*logons(events=5), run_id="dry")
-    tables.write_day(*logons(NEXT, events=6), run_id="dry")
+    tables.write_days([logons(events=1)])
+    tables.write_days([logons(events=5)], run_id="dry")
+    tables.write_days([logons(NEXT, events=6)], run_id="dry")
     assert events(tables, [DAY, NEXT]) == [1, 1]
     assert events(tables, [DAY, NEXT], run_id="dry") == [5, 5, 6, 6]
     assert seen(home, EVENTS) == [(1,), (1,)]
@@ -160,8 +160,8 @@ def test_what_runs_wrote_stands_side_by_side(tables, home):
 def test_instances_are_kept_apart(tables, home):
     other = Tables(home, "other")
     other.prepare()
-    tables.write_day(*logons(events=1))
-    other.write_day(*logons(events=2))
+    tables.write_days([logons(events=1)])
+    other.write_days([logons(events=2)])
     assert (events(tables), seen(home, EVENTS)) == ([1, 1], [(1,), (1,)])
     assert (events(other), seen(home, "SELECT events FROM other.logon_counts")) == ([2, 2], [(2,), (2,)])
 
@@ -182,12 +182,18 @@ def broken_days():
 @pytest.mark.parametrize("fetched_before", [False, True])
 def test_a_day_that_is_not_valid_changes_nothing(tables, row, counts, says, fetched_before):
     if fetched_before:
-        tables.write_day(*logons(events=1))
+        tables.write_days([logons(events=1)])
     before = tables.logon_days([DAY], run_id=RUN)
     with pytest.raises(InvalidTableError, match=says):
-        tables.write_day(row, counts)
+        tables.write_days([(row, counts)])
     assert tables.logon_days([DAY], run_id=RUN).equals(before)
     assert events(tables) == ([1, 1] if fetched_before else [])
+
+
+def test_of_days_that_come_together_none_is_stored_when_one_is_not_valid(tables):
+    with pytest.raises(InvalidTableError, match="events"):
+        tables.write_days([logons(DAY, events=1), logons(NEXT, events=0)])
+    assert tables.logon_days([DAY, NEXT], run_id=RUN).is_empty()
 
 
 def test_a_snapshot_that_is_not_valid_changes_nothing(tables):
@@ -203,7 +209,7 @@ def test_a_snapshot_that_is_not_valid_changes_nothing(tables):
 @pytest.mark.parametrize("stops_at", ["logon_counts", "logon_days"])
 def test_a_day_whose_replacing_was_cut_off_is_fetched_again(tables, monkeypatch, stops_at):
     """Its counts may be new and its row old: only then must they not be taken for settled."""
-    tables.write_day(*logons(events=1))
+    tables.write_days([logons(events=1)])
     write, written = module._write, []
 
     def cut_off(frame, path, readers=None):
@@ -214,13 +220,13 @@ def test_a_day_whose_replacing_was_cut_off_is_fetched_again(tables, monkeypatch,
 
     monkeypatch.setattr(module, "_write", cut_off)
     with pytest.raises(KeyboardInterrupt):
-        tables.write_day(*logons(events=2))
+        tables.write_days([logons(events=2)])
     monkeypatch.undo()
     fetched = tables.logon_days([DAY], run_id=RUN)
     settled = {"now": LATER, "fingerprint": "now", "timezone": "UTC", "late_days": 2}
     whole = fetched.select("day", events="counted")
     assert days_to_fetch([DAY], fetched, whole, **settled) == [DAY]
-    tables.write_day(*logons(events=2))
+    tables.write_days([logons(events=2)])
     fetched = tables.logon_days([DAY], run_id=RUN)
     assert days_to_fetch([DAY], fetched, fetched.select("day", events="counted"), **settled) == []
 
@@ -238,7 +244,7 @@ tables = Tables(Path(sys.argv[1]), "corp")
 print("ready", flush=True)
 for number in count(int(sys.argv[2])):
     day, listed = version(number)
-    tables.write_day(*day)
+    tables.write_days([day])
     tables.write("inventory_hosts", listed, run_id="r", publish=True)
 """
 
@@ -253,7 +259,7 @@ def version(number):
 def test_writers_that_are_killed_leave_no_torn_file_and_no_reader_fails(tables, home):
     rng = random.Random(1)  # noqa: S311  (when to kill, no secret)
     day, listed = version(1)
-    tables.write_day(*day)
+    tables.write_days([day])
     tables.write("inventory_hosts", listed, run_id="r", publish=True)
     with duckdb.connect(catalogue_path(home), read_only=True) as session:
         for first in (1_000, 2_000, 3_000, 4_000):
@@ -316,7 +322,7 @@ def test_a_file_is_flushed_before_it_appears_and_its_folder_after(tables, flushe
         appeared.append(target)
 
     monkeypatch.setattr(Path, "replace", record)
-    tables.write_day(*logons())
+    tables.write_days([logons()])
     tables.write("inventory_hosts", hosts("a"), run_id=RUN, publish=True)
     assert [path.name for path in appeared] == [f"{DAY}.parquet"] * 2 + ["inventory_hosts.parquet"] * 2
     assert flushed[-1] == tables.folder.stat().st_ino
@@ -337,7 +343,7 @@ def test_what_killed_writers_left_goes_after_a_day(tables, home):
             (left / "part.parquet").write_bytes(b"PAR1")
             then = time.time() - age.total_seconds()
             os.utime(left, (then, then))
-    tables.write_day(*logons())
+    tables.write_days([logons()])
     tables.prepare()
     for folder in folders:
         assert [path.name for path in folder.glob(".writing-*")] == [".writing-new"]
@@ -377,7 +383,7 @@ def test_every_view_is_there_and_typed_before_the_first_run(tables, home):
 
 
 def test_preparing_again_keeps_what_is_stored(tables):
-    tables.write_day(*logons())
+    tables.write_days([logons()])
     tables.write("inventory_hosts", hosts("a"), run_id=RUN, publish=True)
     tables.prepare()
     assert events(tables) == [1, 1]
@@ -390,7 +396,7 @@ def test_the_catalogue_is_rebuilt_only_when_its_views_change(tables, home):
         return status.st_ino, status.st_mtime_ns
 
     built = identity()
-    tables.write_day(*logons())
+    tables.write_days([logons()])
     tables.write("inventory_hosts", hosts("a"), run_id=RUN, publish=True)
     tables.prepare()
     assert identity() == built
@@ -405,7 +411,7 @@ def test_the_catalogue_is_rebuilt_only_when_its_views_change(tables, home):
 
 
 def test_a_home_that_moved_gets_a_catalogue_of_its_new_place(tables, home, tmp_path):
-    tables.write_day(*logons())
+    tables.write_days([logons()])
     moved = home.rename(tmp_path / "elsewhere")
     Tables(moved, "corp").prepare()
     assert len(seen(moved, EVENTS)) == 2
@@ -416,7 +422,7 @@ def test_a_home_may_have_any_name(tmp_path, name):
     home = tmp_path / name / "state"
     tables = Tables(home, "corp")
     tables.prepare()
-    tables.write_day(*logons(events=1))
+    tables.write_days([logons(events=1)])
     tables.write("inventory_hosts", hosts("a"), run_id=RUN, publish=True)
     tables.append("owner_writes", writes("a", "written"), run_id=RUN)
     for table, height in {
@@ -477,17 +483,17 @@ def test_an_open_session_never_stops_a_run_and_sees_what_it_stores(tables, home,
     query = "SELECT events, count(*) FROM corp.logon_counts GROUP BY events"
     with Analyst(home, read_only=read_only) as analyst:
         assert analyst.ask(query) == []
-        tables.write_day(*logons(events=1))
+        tables.write_days([logons(events=1)])
         assert analyst.ask(query) == [[1, 2]]
         Tables(home, "other").prepare()  # another list of views: the catalogue is rebuilt
-        tables.write_day(*logons(events=2))
+        tables.write_days([logons(events=2)])
         tables.prepare()
         assert analyst.ask(query) == [[2, 2]]
     assert seen(home, "FROM other.logon_counts") == []
 
 
 def test_a_run_never_locks_an_analyst_out(tables, home):
-    tables.write_day(*logons(events=1))
+    tables.write_days([logons(events=1)])
     with replacing(catalogue_path(home)) as unfinished, duckdb.connect(unfinished) as connection:
         connection.execute("CREATE SCHEMA corp")
         with tables.writing(), Analyst(home) as analyst:
@@ -532,7 +538,7 @@ def test_one_run_of_an_instance_writes_at_a_time(tables, home, monkeypatch):
 
 def test_what_is_older_than_the_instance_keeps_is_deleted(tables):
     for number in range(4):
-        tables.write_day(*logons(DAY + timedelta(days=number)))
+        tables.write_days([logons(DAY + timedelta(days=number))])
     for run_id in ("old", "new"):
         tables.write("owner_writes", writes("a", "planned", run_id), run_id=run_id, publish=False)
         tables.append("owner_writes", writes("a", "written", run_id), run_id=run_id)
@@ -572,7 +578,7 @@ def test_tables_are_their_owners_alone_or_a_groups_to_read(home, shared):
     group = (1 if os.geteuid() == 0 else os.getgid()) if shared else None
     tables = Tables(home, "corp", name="Corp", analysts=group)
     tables.prepare()
-    tables.write_day(*logons())
+    tables.write_days([logons()])
     tables.write("inventory_hosts", hosts("a"), run_id=RUN, publish=True)
     tables.append("owner_writes", writes("a", "written"), run_id=RUN)
     files = [catalogue_path(home), tables.disk / ".instance", *tables.folder.glob("*.parquet")]
@@ -633,7 +639,7 @@ def test_what_is_no_run_id_names_no_file(tables, run_id):
         lambda run: tables.read("owner_decisions", run_id=run),
         lambda run: tables.append("owner_writes", writes("a", "written"), run_id=run),
         lambda run: tables.write("inventory_hosts", hosts("a"), run_id=run, publish=False),
-        lambda run: tables.write_day(*logons(), run_id=run),
+        lambda run: tables.write_days([logons()], run_id=run),
         lambda run: append_changes(tables, empty(OwnerDecisions), decided_at=datetime.now(UTC), run_id=run),
     ):
         with pytest.raises(ConfigurationError, match=r"^RUN_ID: .* is no run id"):
