@@ -8,8 +8,8 @@ from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
 
-from bench import daily, extraction, instances, inventory, overhead, report, resolution, tuning
-from bench.results import Experiment, keep
+from bench import daily, extraction, first_run, instances, inventory, overhead, report, resolution, tuning
+from bench.results import Experiment, keep, measured, standing
 from bench.timing import HOME, tell
 from sandbox.stand import Sandbox, running_sandbox
 
@@ -35,6 +35,7 @@ def main() -> None:
         for name in options.names or experiments:
             tell(name)
             keep("long" if options.long else "short", name, experiments[name]())
+    tell("At full sizes, as they were measured last:\n" + "\n".join(standing(measured())))
 
 
 def experiments_of(
@@ -57,6 +58,7 @@ def experiments_of(
         "overhead": lambda: overhead.measure(sandbox(), DEMO, tries),
         "extraction": lambda: extraction.measure(sandbox().engine, events, 3),
         "sparse": lambda: extraction.measure_sparse(sandbox().engine, tries),
+        "first run": lambda: first_run.measure(sandbox(), folder / "first", events, tries),
         "daily": lambda: daily.measure(sandbox(), folder, events=MILLION // 10 * size, hosts=1_000 * size),
         "listing": lambda: inventory.measure_listing(10_000 * size, 7 if long else 3),
         "writing": lambda: inventory.measure_writing(1_000 * size, 3),

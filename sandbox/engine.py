@@ -322,6 +322,17 @@ class Engine:
         self.request("GET", "_cluster/health?wait_for_status=yellow&timeout=60s", timeout=70)
         self._progress(f"OpenSearch is ready at {self.url} after {time.monotonic() - began:.0f} s")
 
+    @property
+    def process_id(self) -> int:
+        """Of the running engine.
+
+        Raises:
+            EngineError: it does not run.
+        """
+        if self._process is None:
+            raise EngineError("OpenSearch does not run")
+        return self._process.pid
+
     def _command(self, files: EngineFiles) -> list[str]:
         node = self._node
         settings = {

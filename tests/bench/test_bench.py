@@ -10,12 +10,25 @@ import yaml
 
 from assets_defs.checks import asset_checks
 from assets_defs.tuning import TABLES_OF_TUNING
-from bench import daily, extraction, instances, inventory, overhead, report, resolution, results, tuning
+from bench import (
+    daily,
+    extraction,
+    first_run,
+    instances,
+    inventory,
+    overhead,
+    report,
+    resolution,
+    results,
+    tuning,
+)
 from bench.bare_job import ASSETS
+from bench.logons import FIRST_DAY, days_from
 from bench.results import Experiment, Figure
 from bench.timing import Contender, Sample, Timing, alternate, function
 from ownership.tables import TABLES
 from resources.settings import load_instance
+from resources.store.tables import Tables
 from sandbox.inventory import Account, InventoryService, InventoryState
 from sandbox.stand import Sandbox
 
@@ -58,8 +71,8 @@ def counts(experiment, what):
 
 def test_extraction_counts_the_same_events_in_every_way(engine):
     found = extraction.measure(engine, extraction.Size(events=600, hosts=10, days=3), 1)
-    assert counts(found, "events") == [600] * 4
-    assert counts(found, "requests") == [3]
+    assert counts(found, "events") == [600] * 5
+    assert counts(found, "requests") == [3, 3]
     (sparse,) = extraction.measure_sparse(engine, 1).timings
     assert sparse.counts == {"days": 40, "events": 4_000}
 
@@ -69,6 +82,16 @@ def test_a_daily_run_asks_for_less_than_the_first(sandbox, tmp_path):
     home.mkdir()
     first, later = daily.measure(sandbox, home, events=3_000, hosts=20).timings
     assert later.counts["searches"] < first.counts["searches"] / 4
+
+
+def test_a_first_run_fetches_what_the_bare_requests_fetch_and_the_next_one_nothing(sandbox, tmp_path):
+    found = first_run.measure(sandbox, tmp_path, extraction.Size(events=600, hosts=10, days=3), 1)
+    assert counts(found, "requests") == [3]
+    tables = Tables(tmp_path / "home", "bench_first")
+    days = tables.logon_days(days_from(FIRST_DAY, 3), run_id=None)
+    _, later = tables.all_runs("runs").select(pl.col("started_at").sort()).collect().to_series()
+    assert days.height == 3
+    assert days["fetched_at"].max() < later
 
 
 def test_the_inventory_is_listed_and_written_by_all():
@@ -136,6 +159,10 @@ def test_the_page_holds_each_goal_against_its_figure(tmp_path, monkeypatch):
     assert "| 1 | memory | 1.00 GB |  | ≤ 4 GB | met |" in page
     assert "| fast | 2.00 s | 2.00 s | 2.00 s | 2 | 1,000 MB |  |" in page
     assert "| 2 | twice | 2.00 times |  |  |  |" in page
+    head = page.partition("## Full sizes")[0]
+    lines = [line for line in head.splitlines() if line.startswith("- ")]
+    assert lines[0] == "- **Extraction**: 1 of 2 goals met, not met: slow over fast 1.50 times (≤ 1.2)."
+    assert len(lines) == 5
     full, short = page.split("## Short run")
     assert "\n- A note.\n" in full
     assert "| 1 | slow over fast | 1.50 times | 1.50 times |\n" in short
