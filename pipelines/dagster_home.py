@@ -6,8 +6,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import dagster as dg
+import yaml
 from filelock import FileLock
 
+from resources.errors import ConfigurationError
 from resources.store.files import replacing
 
 # No telemetry, and no sign-up dialog over the first page. What the daemon starts waits for its turn: so many
@@ -49,9 +51,20 @@ def dagster_home(home: Path) -> Path:
 
 @contextmanager
 def dagster_instance(home: Path) -> Generator[dg.DagsterInstance]:
-    """Open the Dagster instance that the UI under the same home shows."""
+    """Open the Dagster instance that the UI under the same home shows.
+
+    Raises:
+        ConfigurationError: Dagster does not take its settings.
+    """
     folder = dagster_home(home)
-    with FileLock(folder / ".opening.lock"):  # Dagster makes its files at the first start: of two, one fails
-        opened = dg.DagsterInstance.from_config(str(folder))
+    try:
+        with FileLock(folder / ".opening.lock"):  # Dagster makes its files at its start: of two, one fails
+            opened = dg.DagsterInstance.from_config(str(folder))
+    except (yaml.YAMLError, dg.DagsterInvalidConfigError) as error:
+        words, _, _ = str(error).partition("\n\nStack Trace:")
+        raise ConfigurationError(
+            f"{folder / 'dagster.yaml'}: Dagster does not take these settings; correct them, or delete the "
+            f"file to have it written anew:\n{words}"
+        ) from error
     with opened as instance:
         yield instance

@@ -1,6 +1,7 @@
 """What ends a command that found its home or its tables unfit: one message, exit status 1, one object."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -15,10 +16,10 @@ def run(call, file, monkeypatch):
     return call("run", "--instance", file, "--json", *window)
 
 
-def error_of(ended):
+def error_of(ended, status_expected=1):
     """The error of a command that failed as it should; a command with --json tells it in its object, too."""
     status, out, err = ended
-    assert status == 1, err
+    assert status == status_expected, err
     assert "Traceback" not in err
     _, program, error = f"\n{err.strip()}".partition("\nasset-owners: ")
     assert program
@@ -43,6 +44,26 @@ def test_a_home_that_cannot_be_made_is_named_with_its_setting(call, instance_fil
     monkeypatch.setenv("ASSET_OWNERS_HOME", "/proc/no-home")
     error = error_of(run(call, instance_file, monkeypatch))
     assert "ASSET_OWNERS_HOME is /proc/no-home: it must be a folder, or one that can be created" in error
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("telemetry: [", "line 1, column 13"),
+        ("nonsense: 1", 'unexpected config entry "nonsense"'),
+        ("storage:\n  sqlite:\n    base_dir: {env: NOPE}", 'environment variable "NOPE" which is not set'),
+    ],
+)
+def test_settings_of_dagster_that_it_does_not_take_are_told_with_their_file(
+    call, instance_file, tmp_path, monkeypatch, text, says
+):
+    settings = tmp_path / "home" / "dagster" / "dagster.yaml"
+    settings.parent.mkdir(parents=True, exist_ok=True)
+    settings.write_text(text, encoding="utf-8")
+    error = error_of(run(call, instance_file, monkeypatch), 2)
+    assert error.startswith(f"{settings}: Dagster does not take these settings")
+    assert re.search(says, error)
+    assert "correct them, or delete the file to have it written anew" in error
 
 
 def test_a_torn_table_is_named_by_each_command_that_reads_it(call, stored, tmp_path, monkeypatch):
