@@ -2,9 +2,9 @@
 
 import stat
 from pathlib import Path
-from typing import Annotated, LiteralString
+from typing import Annotated, LiteralString, get_args
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationInfo
+from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
 MAX_CHARACTERS = 256 * 1024
@@ -15,6 +15,17 @@ class Section(BaseModel):
     """A mapping of the instance file: no other keys than its own, and not changed once it is read."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _no_yes_for_a_number(cls, value: object, info: ValidationInfo) -> object:
+        """Refuse true and false for a number, which they stand for in Python alone."""
+        if isinstance(value, bool) and info.field_name:
+            kind = cls.model_fields[info.field_name].annotation
+            kinds = {*get_args(kind)} or {kind}
+            if kinds & {int, float} and bool not in kinds:
+                raise PydanticCustomError("float_type", "must be a number")
+        return value
 
 
 def read_text(path: Path) -> str:

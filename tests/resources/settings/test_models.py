@@ -239,6 +239,9 @@ def test_an_unknown_key_names_the_nearest_known_one(write, key, nearest):
         ("scan.late_days", -1, "-1 should be greater than or equal to 0"),
         ("rules.share_threshold_percent", 49, "49 should be greater than or equal to 50"),
         ("rules.share_threshold_percent", 100, "100 should be less than or equal to 99"),
+        ("writes.max_writes", True, "True must be a number"),  # YAML reads yes and on as true
+        ("platform.contract.page_size", False, "False must be a number"),
+        ("writes.max_write_percent", True, "True must be a number"),
         ("rules.share_threshold_percent", 66.6, "66.6 must be a whole number"),
         ("rules.hostname_match", "fuzzy", "'fuzzy' should be 'exact' or 'short'"),
         ("rules.exclude_users", "svc_*", "'svc_*' should be a list"),
