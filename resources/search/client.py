@@ -140,6 +140,16 @@ class _Found(_Part, Generic[A_co]):
     aggregations: A_co | None = None
 
 
+# Made while the module loads, in one thread: the first answers of a run arrive in two at once, and msgspec
+# (0.22) crashes the process when both of them make the same type known to it.
+_DOCUMENTS = msgspec.json.Decoder(_Found[_Part])
+_SURVEY = msgspec.json.Decoder(_Found[_Survey])
+_FIRST_PAGE = msgspec.json.Decoder(_Found[_FirstPage])
+_FURTHER_PAGE = msgspec.json.Decoder(_Found[_Page])
+_SENDERS = msgspec.json.Decoder(_Found[_Senders])
+_KINDS = msgspec.json.Decoder(_Found[_Kinds])
+
+
 class SearchClient:
     """The search service of one instance, a context manager. Opening it resolves the secrets.
 
@@ -208,13 +218,13 @@ class SearchClient:
         """
         aggregations = {**self._carried(), "pairs": {"composite": {"size": 1, "sources": self._sources()}}}
         return _totals(
-            self._search([self._between(first, last)], aggregations, _Found[_FirstPage], count_documents=True)
+            self._search([self._between(first, last)], aggregations, _FIRST_PAGE, count_documents=True)
         )
 
     def documents(self, first: date, last: date) -> int:
         """Count all documents from `first` to `last`, matching or not; raises what `logons` raises."""
         on_days = [self._between(first, last)]
-        result = self._search(on_days, {}, _Found[_Part], count_documents=True, query={"match_all": {}})
+        result = self._search(on_days, {}, _DOCUMENTS, count_documents=True, query={"match_all": {}})
         return result.hits.total.value
 
     def undated(self) -> int:
@@ -223,9 +233,9 @@ class SearchClient:
         They lie on no day, so that each day looks empty. Raises what `logons` raises.
         """
         has_time = {"exists": {"field": self._instance.time_field}}
-        if self._search([has_time], {}, _Found[_Part], count_documents=1).hits.total.value:
+        if self._search([has_time], {}, _DOCUMENTS, count_documents=1).hits.total.value:
             return 0
-        return self._search([], {}, _Found[_Part], count_documents=True).hits.total.value
+        return self._search([], {}, _DOCUMENTS, count_documents=True).hits.total.value
 
     def senders(self, day: date) -> tuple[int, pl.DataFrame]:
         """Tell under which names the events of several hosts came on one day, as from a forwarder.
@@ -248,7 +258,7 @@ class SearchClient:
             },
         }
         on_day = [self._between(day, day)]
-        result = self._search(on_day, {"senders": by_name}, _Found[_Senders], count_documents=True)
+        result = self._search(on_day, {"senders": by_name}, _SENDERS, count_documents=True)
         buckets = result.aggregations.senders.buckets if result.aggregations else []
         rows = pl.DataFrame(
             {
@@ -273,7 +283,7 @@ class SearchClient:
         field = self._instance.logon_type_field
         kinds = {"names": {"terms": {"field": field, "size": MOST_KINDS}}}
         filters = [self._between(first, last), {"exists": {"field": field}}]
-        result = self._search(filters, kinds, _Found[_Kinds], count_documents=True)
+        result = self._search(filters, kinds, _KINDS, count_documents=True)
         buckets = result.aggregations.names.buckets if result.aggregations else []
         names = _texts([bucket.key for bucket in buckets])
         return result.hits.total.value, dict(
@@ -309,7 +319,7 @@ class SearchClient:
             result = self._search(
                 [self._between(min(days), max(days))],
                 {"days": {"date_range": by_day}},
-                _Found[_Survey],
+                _SURVEY,
                 count_documents=False,
             )
         except _TooManyBucketsError:
@@ -347,8 +357,10 @@ class SearchClient:
                 pairs["after"] = msgspec.to_builtins(after)
             aggregations = {"pairs": {"composite": pairs}, **({} if after else self._carried())}
             try:
-                shape = _Found[_Page] if after else _Found[_FirstPage]
-                page = self._search([self._between(day, day)], aggregations, shape, count_documents=not after)
+                decoder = _FURTHER_PAGE if after else _FIRST_PAGE
+                page = self._search(
+                    [self._between(day, day)], aggregations, decoder, count_documents=not after
+                )
             except _TooManyBucketsError:
                 if size <= SMALLEST_PAGE:
                     raise
@@ -389,7 +401,7 @@ class SearchClient:
         self,
         filters: list[dict[str, Any]],
         aggregations: dict[str, Any],
-        shape: type[_Found[A_co]],
+        decoder: msgspec.json.Decoder[_Found[A_co]],
         *,
         count_documents: bool | int,
         query: dict[str, Any] | None = None,
@@ -399,7 +411,7 @@ class SearchClient:
         Args:
             filters: queries that the documents match beside the instance's.
             aggregations: what to aggregate.
-            shape: of the answer.
+            decoder: of the answer.
             count_documents: whether to count the documents, or up to how many.
             query: what takes the place of the instance's query.
         """
@@ -411,7 +423,7 @@ class SearchClient:
         }
         answer: Answer = retrying(self._sleep)(self._post, body)
         try:
-            result = msgspec.json.decode(answer.body, type=shape)
+            result = decoder.decode(answer.body)
         except msgspec.ValidationError as error:
             raise self._not_a_search_service(answer, str(error)) from error
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

@@ -2,6 +2,8 @@ import copy
 import json
 import random
 import re
+import subprocess
+import sys
 import threading
 import time
 from collections import Counter
@@ -9,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, date, datetime, timedelta
 from itertools import product
+from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -29,6 +32,7 @@ from sandbox.logons import MAPPING
 from tests.resources.http_stub import Reply, Stub
 from tests.resources.samples import instance
 
+ROOT = Path(__file__).parents[3]
 DAY = date(2026, 3, 2)
 NOON = "2026-03-02T12:00:00Z"
 ALL = {"query": "*"}
@@ -607,6 +611,36 @@ class Service(Stub):
         return SearchClient(instance(url=self.url, **changes), sleep=self.naps.append)
 
 
+def both_days_at_once():
+    """A search service that answers for two days at the same moment, again and again."""
+    survey: dict[str, Any] = copy.deepcopy(SURVEY)
+    buckets = survey["aggregations"]["days"]["buckets"]
+    buckets.append(buckets[0] | {"key": "2026-03-03"})
+    both_there = threading.Barrier(2, timeout=10)
+
+    def answer(_):
+        if len(stub.requests) % 3 == 1:
+            return good(survey)
+        both_there.wait()
+        return good(PAGE)
+
+    return (stub := Stub(answer))
+
+
+FIRST_ANSWERS = """
+import importlib, sys
+from datetime import date
+from resources.search import client
+from tests.resources.samples import instance
+
+sys.setswitchinterval(1e-6)
+for _ in range(20):
+    importlib.reload(client)  # its types of answers are new ones, as in a new process
+    with client.SearchClient(instance(url=sys.argv[1])) as logons:
+        assert [day.matching for day in logons.logons([date(2026, 3, 2), date(2026, 3, 3)])] == [4, 4]
+"""
+
+
 @pytest.fixture
 def password(monkeypatch):
     monkeypatch.setenv("SEARCH_PASSWORD", "pass wörd")
@@ -914,6 +948,14 @@ class TestAnswers:
         with Stub(answer) as stub, SearchClient(instance(url=stub.url), sleep=never) as logons:
             assert [day.day for day in logons.logons(days)] == days
         assert most == 2
+
+    def test_a_process_survives_when_its_first_answers_come_at_once(self):
+        """The types of answers were made known to msgspec by two threads at once: a crash of the process."""
+        with both_days_at_once() as stub:
+            process = subprocess.run(  # noqa: S603 (ours)
+                [sys.executable, "-c", FIRST_ANSWERS, stub.url], cwd=ROOT, timeout=120, check=False
+            )
+        assert process.returncode == 0
 
     def test_an_empty_day_is_dated_before_it_was_looked_at(self):
         """A later date could settle a day that was not over when its emptiness was seen."""
