@@ -8,7 +8,18 @@ from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
 
-from bench import daily, extraction, first_run, instances, inventory, overhead, report, resolution, tuning
+from bench import (
+    daily,
+    extraction,
+    first_run,
+    instances,
+    inventory,
+    night,
+    overhead,
+    report,
+    resolution,
+    tuning,
+)
 from bench.results import Experiment, keep, measured, standing
 from bench.timing import HOME, tell
 from sandbox.stand import Sandbox, running_sandbox
@@ -52,6 +63,7 @@ def experiments_of(
     tries = 5 if long else 3
     only_long = {
         "extraction, many hosts": lambda: extraction.measure(sandbox().engine, hosts, 3),
+        "night": lambda: night.measure(sandbox().engine, folder / "night", 200, 5, goals=True),
         "slope": lambda: resolution.measure_slope(HOME, slope, 2),
     }
     return {
