@@ -1,7 +1,11 @@
 """The DuckDB catalogue that analysts open: described views over the stored tables, and nothing else."""
 
 import json
-from collections.abc import Iterator, Mapping
+import os
+import re
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from glob import escape
 from pathlib import Path
 
@@ -27,37 +31,71 @@ from resources.store.views import VIEWS
 OLDEST_READER = "v1.0.0"  # analysts' DuckDB is often older than ours, and 1.x cannot open what 2.0 writes
 
 
+_CREATE_SCHEMA = "CREATE SCHEMA "
+
+
 def catalogue_path(home: Path) -> Path:
     """Return the file that analysts open."""
     return home / "warehouse.duckdb"
 
 
 def refresh_catalogue(home: Path, location: UPath, analysts: int | None = None) -> None:
-    """Rebuild the catalogue when the list of views has changed; open sessions keep the file they opened.
+    """Bring the catalogue up to date when the list of views has changed; open sessions keep their file.
 
     The list lies beside the catalogue, because an analyst who has the catalogue open for writing would
-    keep us from reading it.
+    keep us from reading it. It bears the time of the catalogue that it tells of: where the two differ,
+    somebody has written into the catalogue, and it is made anew as a whole.
 
     Args:
         home: ASSET_OWNERS_HOME.
         location: what holds the folders of all instances.
         analysts: id of the group that may read the catalogue.
     """
-    listed = home / ".warehouse-views.json"
+    catalogue, listed = catalogue_path(home), home / ".warehouse-views.json"
     with FileLock(home / ".warehouse.lock"):
-        statements = list(_statements(home, location))
-        text = json.dumps(statements)
-        if catalogue_path(home).exists() and listed.exists() and listed.read_bytes() == text.encode():
+        wanted = dict(_schemas(home, location))
+        text = json.dumps([statement for statements in wanted.values() for statement in statements])
+        if catalogue.exists() and listed.exists() and listed.read_bytes() == text.encode():
             return
-        with (
-            replacing(catalogue_path(home), analysts) as path,
-            duckdb.connect(path, config={"storage_compatibility_version": OLDEST_READER}) as connection,
-        ):
-            register_file_system(connection, location)
-            for statement in statements:
-                connection.execute(statement)
+        with replacing(catalogue, analysts) as path:
+            known = _copy(catalogue, listed, path)
+            with duckdb.connect(path, config={"storage_compatibility_version": OLDEST_READER}) as connection:
+                register_file_system(connection, location)
+                connection.begin()  # one for all: each would be flushed to the disk by itself
+                for schema in known:
+                    if known[schema] != wanted.get(schema):
+                        connection.execute(f"DROP SCHEMA {identifier(schema)} CASCADE")
+                for schema, statements in wanted.items():
+                    if known.get(schema) != statements:
+                        for statement in statements:
+                            connection.execute(statement)
+                connection.commit()
         with replacing(listed) as path:
             path.write_text(text, encoding="utf-8")
+        os.utime(listed, ns=(_changed_at(catalogue), _changed_at(catalogue)))
+
+
+def _copy(catalogue: Path, listed: Path, path: Path) -> dict[str, list[str]]:
+    """Copy the catalogue if it is as we left it; return the statements that made it, by schema.
+
+    With many instances, to make it anew takes longer than a run, and the first run of each one changes it.
+    """
+    if not (catalogue.exists() and listed.exists() and _changed_at(catalogue) == _changed_at(listed)):
+        return {}
+    shutil.copyfile(catalogue, path)
+    if _changed_at(catalogue) != _changed_at(listed):  # while it was copied
+        path.unlink()
+        return {}
+    known: dict[str, list[str]] = {}
+    for statement in json.loads(listed.read_bytes()):
+        if made := re.fullmatch(f'{_CREATE_SCHEMA}"(.+)"', statement):
+            known[made[1]] = []
+        known[next(reversed(known))].append(statement)
+    return known
+
+
+def _changed_at(path: Path) -> int:
+    return path.stat().st_mtime_ns
 
 
 def register_file_system(connection: duckdb.DuckDBPyConnection, location: UPath) -> None:
@@ -83,23 +121,29 @@ def view_rows(folder: UPath, name: str) -> pl.DataFrame:
         return pl.DataFrame(answer.fetchall(), schema=columns, orient="row", infer_schema_length=None)
 
 
-def _statements(home: Path, location: UPath) -> Iterator[str]:
-    """Yield what makes the catalogue: a schema an instance; in it a view a table, and further views."""
+def _schemas(home: Path, location: UPath) -> Iterator[tuple[str, list[str]]]:
+    """Yield the schema of each instance and what makes it."""
     for folder in sorted((path for path in location.glob("*") if path.is_dir()), key=str):
         if not is_slug(folder.name):
             continue  # no instance's
         files = {table: pattern for table in TABLES if (pattern := _files(folder, table))}
-        if len(files) < len(TABLES):
-            continue  # being set up, or last used by an older version; its next run adds it
-        yield f"CREATE SCHEMA {identifier(folder.name)}"
-        # The views beside the tables name them without a schema: it is the one that they are made in.
-        yield f"USE {catalogue_path(home).stem}.{identifier(folder.name)}"
-        for table, model in TABLES.items():
-            yield f"CREATE VIEW {table} AS {_rows(model, files[table])}"
-            yield from _comments(table, description(model), column_descriptions(model))
-        for name, view in VIEWS.items():
-            yield f"CREATE VIEW {name} AS {view.sql}"
-            yield from _comments(name, view.comment, view.columns)
+        if len(files) == len(
+            TABLES
+        ):  # else being set up, or last used by an older version; its next run adds it
+            yield folder.name, list(_statements(home, folder.name, files))
+
+
+def _statements(home: Path, schema: str, files: Mapping[str, str]) -> Iterator[str]:
+    """Yield what makes a schema: in it a view a table, and further views."""
+    yield f"{_CREATE_SCHEMA}{identifier(schema)}"
+    # The views beside the tables name them without a schema: it is the one that they are made in.
+    yield f"USE {catalogue_path(home).stem}.{identifier(schema)}"
+    for table, model in TABLES.items():
+        yield f"CREATE VIEW {table} AS {_rows(model, files[table])}"
+        yield from _comments(table)
+    for name, view in VIEWS.items():
+        yield f"CREATE VIEW {name} AS {view.sql}"
+        yield from _comments(name)
 
 
 def run_views(folder: UPath, run_id: str, database: str) -> Iterator[str]:
@@ -134,12 +178,12 @@ def run_views(folder: UPath, run_id: str, database: str) -> Iterator[str]:
         elif table == "owner_decisions_history" and _files(run, "owner_decisions"):
             rows = "SELECT *, false AS carried_over FROM owner_decisions"
         yield f"CREATE VIEW {table} AS {rows}"
-        yield from _comments(table, description(model), column_descriptions(model))
+        yield from _comments(table)
     for name, view in VIEWS.items():
         history = "owner_decisions_history"  # the run's own begins with the run
         query = view.sql.replace(history, f"{published}.{history}") if view.looks_back else view.sql
         yield f"CREATE VIEW {name} AS {query}"
-        yield from _comments(name, view.comment, view.columns)
+        yield from _comments(name)
 
 
 def _files(folder: UPath, table: str) -> str | None:
@@ -164,10 +208,17 @@ def _rows(model: type[Table], files: str) -> str:
     return f"SELECT {', '.join(kinds)} FROM ({rows} UNION ALL BY NAME {older})"  # noqa: S608  (our own names)
 
 
-def _comments(view: str, comment: str, columns: Mapping[str, str]) -> Iterator[str]:
-    yield f"COMMENT ON VIEW {view} IS {quoted(comment)}"
-    for column, meaning in columns.items():
-        yield f"COMMENT ON COLUMN {view}.{column} IS {quoted(meaning)}"
+@cache
+def _comments(view: str) -> Sequence[str]:
+    """What describes a view and its columns; kept, as it is the same for each instance."""
+    if model := TABLES.get(view):
+        comment, columns = description(model), column_descriptions(model)
+    else:
+        comment, columns = VIEWS[view].comment, VIEWS[view].columns
+    return (
+        f"COMMENT ON VIEW {view} IS {quoted(comment)}",
+        *(f"COMMENT ON COLUMN {view}.{column} IS {quoted(meaning)}" for column, meaning in columns.items()),
+    )
 
 
 def identifier(name: str) -> str:

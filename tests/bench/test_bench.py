@@ -16,6 +16,7 @@ from bench import (
     first_run,
     instances,
     inventory,
+    night,
     overhead,
     report,
     resolution,
@@ -23,9 +24,11 @@ from bench import (
     tuning,
 )
 from bench.bare_job import ASSETS
+from bench.daemon import Ran
 from bench.logons import FIRST_DAY, days_from
 from bench.results import Experiment, Figure
 from bench.timing import Contender, Sample, Timing, alternate, function
+from bench.watch import Process
 from ownership.tables import TABLES
 from resources.settings import load_instance
 from resources.store.tables import Tables
@@ -186,3 +189,28 @@ def test_instances_are_loaded_by_one_and_by_several_code_servers(tmp_path):
         "a run's process, one of 2 instances",
     ]
     assert all(timing.peak_bytes > 0 for timing in found.timings)
+
+
+def test_a_night_runs_all_instances_through(engine, tmp_path):
+    found = night.measure(engine, tmp_path / "night", 2, 1)
+    whole, until_first_step, *by_themselves = found.timings
+    assert whole.counts["runs"] == 2
+    assert whole.counts["owners written"] == 2 * 16
+    assert [len(timing.samples) for timing in (until_first_step, *by_themselves)] == [2, 1, 1]
+    for timing in found.timings:
+        assert timing.cpu > 0
+        assert timing.peak_bytes > 100_000_000
+    assert not engine.request("GET", "_cat/indices/logs-bench-night-*", params={"format": "json"})
+
+
+def test_runs_at_once_are_those_between_launch_and_end():
+    def ran(launched, ended):
+        return Ran("slug", 0, launched, launched, ended, 0, 0, 0)
+
+    assert night.most_at_once([ran(1, 3), ran(3, 4), ran(5, 6)]) == 1
+    assert night.most_at_once([ran(1, 4), ran(2, 3), ran(3.5, 6)]) == 2
+
+
+def test_processor_time_until_a_moment_lies_between_two_looks():
+    seen = Process(times=[10, 11, 12], used=[0.5, 1.5, 1.7])
+    assert [seen.cpu_until(moment) for moment in (10, 10.5, 11, 12, 20)] == [0.5, 1.0, 1.5, 1.7, 1.7]

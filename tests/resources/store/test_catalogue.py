@@ -157,6 +157,50 @@ def test_an_instance_that_lacks_a_table_stops_no_other_and_joins_with_its_next_r
         assert connection.sql(schemata).fetchall() == [(SLUG,), ("older",)]
 
 
+def held(home):
+    """Everything in the catalogue, in words."""
+    with session(home) as connection:
+        return [
+            connection.sql(f"SELECT {what} WHERE NOT internal ORDER BY ALL").fetchall()
+            for what in (
+                "schema_name, view_name, sql, comment FROM duckdb_views()",
+                "schema_name, table_name, column_name, comment FROM duckdb_columns()",
+                "schema_name FROM duckdb_schemas()",
+            )
+        ]
+
+
+def test_a_catalogue_that_is_brought_up_to_date_is_as_one_made_anew(tables):
+    others = [Tables(tables.home, slug) for slug in ("added", "deleted", "incomplete")]
+    for other in others:
+        other.prepare()
+    shutil.rmtree(others[1].disk)
+    shutil.rmtree(others[2].disk / "owner_writes")
+    tables.prepare()
+    brought = held(tables.home)
+    assert {row[0] for row in brought[0]} == {SLUG, "added"}
+    (tables.home / ".warehouse-views.json").unlink()
+    tables.prepare()
+    assert held(tables.home) == brought
+
+
+def test_the_first_run_of_an_instance_leaves_the_views_of_others_alone(tables):
+    """To make those of 200 again takes longer than a run; and here it would fail."""
+    damaged = tables.disk / "owner_decisions.parquet"
+    damaged.write_bytes(b"no table")
+    Tables(tables.home, "new").prepare()
+    with session(tables.home) as connection:
+        assert connection.sql("FROM new.owner_decisions").fetchall() == []
+
+
+def test_what_somebody_wrote_into_the_catalogue_goes_when_it_changes(tables):
+    with closing(duckdb.connect(catalogue_path(tables.home))) as written:
+        written.execute("CREATE TABLE corp.mine AS SELECT 1")
+    Tables(tables.home, "new").prepare()
+    with session(tables.home) as connection:
+        assert connection.sql("FROM duckdb_tables()").fetchall() == []
+
+
 INJECTION = 'x"; CREATE TABLE proof AS SELECT 1; --'
 
 
