@@ -1,18 +1,20 @@
-"""Dagster's daemon on a home, as a service starts it, and what its runs tell."""
+"""Dagster's daemon and code server on a home, as services start them, and what the runs tell."""
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Self
 
 import dagster as dg
+import yaml
 from dagster._core.definitions.run_request import InstigatorType
 from dagster._core.remote_origin import RemoteRepositoryOrigin
 from dagster._core.scheduler.instigation import InstigatorState, InstigatorStatus, ScheduleInstigatorData
@@ -20,12 +22,14 @@ from dagster._core.storage.dagster_run import FINISHED_STATUSES
 from dagster._core.utils import make_new_run_id
 from dagster._core.workspace.load_target import WorkspaceFileTarget
 
+from bench.instances import wait_until_it_listens
 from bench.timing import PROJECT, Sample
 from bench.watch import Watch
 from pipelines.dagster_home import dagster_folder, dagster_instance
 from pipelines.repository import REPOSITORY
 
-WORKSPACE = str(PROJECT / "workspace.yaml")
+LOCATION = "asset-owners"
+WORKSPACE = "workspace.yaml"
 SECONDS_BEFORE_RUNS = 300
 SECONDS_FOR_A_RUN = 60
 SECONDS_TO_END = 30
@@ -63,7 +67,7 @@ class Ran:
 
 
 class Daemon:
-    """The daemon on a home, in which nothing ran before, while the `with` block lasts."""
+    """The daemon and the code server on a home in which nothing ran before, while the `with` block lasts."""
 
     def __init__(self, home: Path) -> None:
         self._home = home
@@ -72,47 +76,49 @@ class Daemon:
     def __enter__(self) -> Self:
         with self._open as opening:
             self._recorded = opening.enter_context(dagster_instance(self._home))
-            log = opening.enter_context((self._home / "daemon.log").open("wb"))
+            self._log = opening.enter_context((self._home / "dagster.log").open("wb"))
             self.started = time.time()
-            self._process = subprocess.Popen(  # noqa: S603  (our own command)
-                [str(Path(sys.executable).with_name("dagster-daemon")), "run", "--workspace", WORKSPACE],
-                stdout=log,
-                stderr=log,
-                cwd=PROJECT,
-                env={
-                    **os.environ,
-                    "ASSET_OWNERS_HOME": str(self._home),
-                    "ASSET_OWNERS_INSTANCES": "",
-                    "ASSET_OWNERS_TABLES": "",
-                    "DAGSTER_HOME": str(dagster_folder(self._home)),
-                },
-                start_new_session=True,
+            port = str(_port(self._home))
+            module = ("--module-name", "pipelines.definitions", "--location-name", LOCATION)
+            self._server = self._start(
+                opening, "dagster", "code-server", "start", *module, "--host", "127.0.0.1", "--port", port
             )
-            opening.callback(self._end)
-            self._watch = opening.enter_context(Watch(self._process.pid))
+            wait_until_it_listens(int(port))
+            workspace = str(self._home / WORKSPACE)
+            self._daemon = self._start(opening, "dagster-daemon", "run", "--workspace", workspace)
+            self._watch = opening.enter_context(Watch(self._server.pid, self._daemon.pid))
             self._open = opening.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._open.close()
 
-    def _end(self) -> None:
-        """Tell the daemon to end, as systemd does; what is left of its group is killed."""
-        self._process.terminate()
-        with suppress(subprocess.TimeoutExpired):
-            self._process.wait(SECONDS_TO_END)
-        with suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
+    def _start(self, opening: ExitStack, program: str, *arguments: str) -> subprocess.Popen[bytes]:
+        process = subprocess.Popen(  # noqa: S603  (our own command)
+            [str(Path(sys.executable).with_name(program)), *arguments],
+            stdout=self._log,
+            stderr=self._log,
+            cwd=PROJECT,
+            env={
+                **os.environ,
+                "ASSET_OWNERS_HOME": str(self._home),
+                "ASSET_OWNERS_INSTANCES": "",
+                "ASSET_OWNERS_TABLES": "",
+                "DAGSTER_HOME": str(dagster_folder(self._home)),
+            },
+            start_new_session=True,
+        )
+        opening.callback(_end, process)
+        return process
 
     @property
     def cpu_seconds(self) -> float:
         """Processor time of the daemon by itself so far."""
-        return self._watch.process(self._process.pid, time.time()).cpu_seconds
+        return self._watch.process(self._daemon.pid, time.time()).cpu_seconds
 
     @property
     def cpu_seconds_of_all(self) -> float:
-        """Processor time of the daemon and all that it started so far."""
+        """Processor time of the daemon, the code server and all runs so far."""
         return sum(process.cpu_seconds for process in list(self._watch.processes.values()))
 
     def until_over(self, number: int) -> list[Ran]:
@@ -137,7 +143,8 @@ class Daemon:
     def _wait(self, number: int) -> None:
         until = time.monotonic() + SECONDS_BEFORE_RUNS + number * SECONDS_FOR_A_RUN
         while self._recorded.get_runs_count(dg.RunsFilter(statuses=FINISHED_STATUSES)) < number:
-            if self._process.poll() is not None or time.monotonic() > until:
+            ended = (self._server.poll(), self._daemon.poll()) != (None, None)
+            if ended or time.monotonic() > until:
                 raise RuntimeError(f"{number} runs are not over; {self._said()}")
             time.sleep(0.5)
         over = self._recorded.get_runs(dg.RunsFilter(statuses=FINISHED_STATUSES))
@@ -167,12 +174,16 @@ class Daemon:
         )
 
     def _said(self) -> str:
-        return (self._home / "daemon.log").read_text(encoding="utf-8", errors="replace")[-3000:]
+        return (self._home / "dagster.log").read_text(encoding="utf-8", errors="replace")[-3000:]
 
 
 def switch_on(home: Path, slugs: Sequence[str], cron: str, due: datetime) -> None:
-    """Switch schedules on as if before a moment at which they were due."""
-    (location,) = WorkspaceFileTarget([WORKSPACE]).create_origins()
+    """Switch schedules on as if before a moment at which they were due; write the home's workspace file."""
+    with closing(socket.create_server(("127.0.0.1", 0))) as free:
+        port = free.getsockname()[1]
+    server = {"host": "127.0.0.1", "port": port, "location_name": LOCATION}
+    (home / WORKSPACE).write_text(yaml.safe_dump({"load_from": [{"grpc_server": server}]}), encoding="utf-8")
+    (location,) = WorkspaceFileTarget([str(home / WORKSPACE)]).create_origins()
     repository = RemoteRepositoryOrigin(location, REPOSITORY)
     since = ScheduleInstigatorData(cron, (due - timedelta(minutes=1)).timestamp())
     with dagster_instance(home) as recorded:
@@ -181,3 +192,18 @@ def switch_on(home: Path, slugs: Sequence[str], cron: str, due: datetime) -> Non
             recorded.add_instigator_state(
                 InstigatorState(origin, InstigatorType.SCHEDULE, InstigatorStatus.RUNNING, since)
             )
+
+
+def _port(home: Path) -> int:
+    (location,) = yaml.safe_load((home / WORKSPACE).read_text(encoding="utf-8"))["load_from"]
+    return location["grpc_server"]["port"]
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Tell a process to end, as systemd does; what is left of its group is killed."""
+    process.terminate()
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(SECONDS_TO_END)
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()

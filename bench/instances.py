@@ -131,7 +131,7 @@ def _served(home: Path, locations: int) -> Sample:
         workspace = home / f"workspace-{locations}.yaml"
         workspace.write_text(yaml.safe_dump({"load_from": targets}), encoding="utf-8")
         for _, port in servers:
-            _wait_until_it_listens(port)
+            wait_until_it_listens(port)
         subprocess.run(  # noqa: S603  (our own command)
             [DAGSTER, "definitions", "validate", "--workspace", str(workspace)],
             check=True,
@@ -170,7 +170,8 @@ def _server(home: Path, part: int, parts: int) -> Generator[tuple[subprocess.Pop
             process.send_signal(signal.SIGINT)
 
 
-def _wait_until_it_listens(port: int) -> None:
+def wait_until_it_listens(port: int) -> None:
+    """Wait for a server on this machine."""
     until = time.monotonic() + SECONDS_TO_START
     while True:
         try:

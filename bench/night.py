@@ -40,7 +40,7 @@ def measure(engine: Engine, folder: Path, number: int, singles: int, *, goals: b
         engine: holds the indices, which are deleted in the end.
         folder: of homes and inventories; it does not exist yet.
         number: how many instances.
-        singles: runs one at a time afterwards, and as many in a home with one instance.
+        singles: runs one at a time afterwards, and as many in a home with one instance; 0: none.
         goals: hold the figures against the goals.
 
     Raises:
@@ -64,43 +64,46 @@ def measure(engine: Engine, folder: Path, number: int, singles: int, *, goals: b
             with Daemon(many) as crowded:
                 night = _night(crowded, number)
                 written = _owners_written(state, numbers[:-1])
-                with Daemon(one) as lonely:
-                    (first,) = lonely.until_over(1)
-                    again = islice(cycle(night.runs), singles)
-                    pairs = [(crowded.again(ran.slug), lonely.again(first.slug)) for ran in again]
+                pairs: list[tuple[Ran, Ran]] = []
+                if singles:
+                    with Daemon(one) as lonely:
+                        (first,) = lonely.until_over(1)
+                        again = islice(cycle(night.runs), singles)
+                        pairs = [(crowded.again(ran.slug), lonely.again(first.slug)) for ran in again]
         finally:
             for each in numbers:
                 engine.request("DELETE", _index(each), params={"ignore_unavailable": "true"})
-        _owners_written(state, numbers)
-    among_many, alone = (
-        Timing(f"a run by itself until its first step, one of {count:,} instances", samples)
-        for count, samples in zip(
-            (number, 1),
-            zip(*[[ran.until_first_step for ran in pair] for pair in pairs], strict=True),
-            strict=True,
-        )
-    )
-    first_steps = Timing(
-        "a run of the night until its first step", [ran.until_first_step for ran in night.runs]
-    )
-    what = "a run that the daemon starts, until its first step"
-    bound = 1.3 if goals else None
+        _owners_written(state, numbers if singles else numbers[:-1])
+    timings, figures = _by_themselves(pairs, number, goals=goals) if pairs else ([], [])
+    what = f"{number:,} instances, all due at once: until the last run has ended"
     return Experiment(
         f"Night: {number:,} instances, whose schedules are all due at once",
-        [night.timing(written), first_steps, among_many, alone],
-        [
-            Figure(
-                GOAL,
-                f"{number:,} instances, all due at once: until the last run has ended",
-                night.seconds,
-                None,
-                "s",
-            ),
-            ratio(GOAL, f"{what}, among {number:,} instances over 1", among_many, alone, "≤", bound),
-            Figure(GOAL, "the same, processor time", among_many.cpu / alone.cpu, None, "times", "≤", bound),
-        ],
+        [*night.timings(written), *timings],
+        [Figure(GOAL, what, night.seconds, None, "s"), *figures],
         night.notes(),
     )
+
+
+def _by_themselves(
+    pairs: Sequence[tuple[Ran, Ran]], number: int, *, goals: bool
+) -> tuple[list[Timing], list[Figure]]:
+    """What runs take before their first step, each among many instances and in a home with a single one."""
+    name = "a run by itself until its first step, one of {:,}".format
+    among_many = Timing(name(number), [ran.until_first_step for ran, _ in pairs])
+    alone = Timing(name(1), [ran.until_first_step for _, ran in pairs])
+    what = f"a run that the daemon starts, until its first step, among {number:,} instances over 1"
+    bound = 1.3 if goals else None
+    cpu, whole = (
+        Figure(GOAL, f"the same, {of}", min(many) / min(one), None, "times", "≤", bound)
+        for of, many, one in (
+            ("processor time", [among_many.cpu], [alone.cpu]),
+            (
+                "processor time of the whole run",
+                *zip(*[(a.cpu_seconds, b.cpu_seconds) for a, b in pairs], strict=True),
+            ),
+        )
+    )
+    return [among_many, alone], [ratio(GOAL, what, among_many, alone, "≤", bound), cpu, whole]
 
 
 @dataclass(frozen=True)
@@ -122,11 +125,13 @@ class _Night:
         """From the first run that was put into the queue until the last one has ended."""
         return max(ran.ended for ran in self.runs) - min(ran.queued for ran in self.runs)
 
-    def timing(self, written: int) -> Timing:
-        """The night as one try."""
+    def timings(self, written: int) -> list[Timing]:
+        """The night as one try, and what its runs took before their first step."""
         counts = {"runs": len(self.runs), "at once": most_at_once(self.runs), "owners written": written}
         peak = max(ran.peak_bytes for ran in self.runs)
-        return Timing("the night", [Sample(self.seconds, sum(self.cpu.values()), peak, counts, {})])
+        night = Sample(self.seconds, sum(self.cpu.values()), peak, counts, {})
+        steps = [ran.until_first_step for ran in self.runs]
+        return [Timing("the night", [night]), Timing("a run of the night until its first step", steps)]
 
     def notes(self) -> list[str]:
         """What the table does not tell."""

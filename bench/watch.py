@@ -39,10 +39,10 @@ class Process:
 
 
 class Watch:
-    """Looks at the processes that descend from one, and at that one, while the `with` block lasts."""
+    """Looks at some processes and their descendants while the `with` block lasts."""
 
-    def __init__(self, root: int) -> None:
-        self._root = root
+    def __init__(self, *roots: int) -> None:
+        self._roots = set(roots)
         self._over = Event()
         self._thread = Thread(target=self._watch, name="watch", daemon=True)
         self.processes: dict[tuple[int, str], Process] = {}
@@ -74,7 +74,7 @@ class Watch:
                 parents[int(folder.name)] = int(fields[1])
                 seen[int(folder.name)] = fields[19], sum(map(int, fields[11:13])) / _TICKS
         now = time.time()
-        family = {self._root}
+        family = set(self._roots)
         while grown := {one for one, parent in parents.items() if parent in family} - family:
             family |= grown
         for one in family & seen.keys():
