@@ -70,9 +70,10 @@ def refresh_catalogue(home: Path, location: UPath, analysts: int | None = None) 
                         for statement in statements:
                             connection.execute(statement)
                 connection.commit()
+            made_at = _changed_at(path)
         with replacing(listed) as path:
             path.write_text(text, encoding="utf-8")
-        os.utime(listed, ns=(_changed_at(catalogue), _changed_at(catalogue)))
+        os.utime(listed, ns=(made_at, made_at))
 
 
 def _copy(catalogue: Path, listed: Path, path: Path) -> dict[str, list[str]]:
