@@ -49,7 +49,7 @@ chaos: setup
 soak: setup
 	$(BIN)/pytest tests/chaos/test_soak.py --soak-days 60 --timeout 3600
 
-# Measures and writes bench/results.md: under five minutes; LONG=1 at full sizes, most of an hour.
+# Measures and writes bench/results.md: under five minutes; LONG=1 at full sizes, an hour and a half.
 bench: setup
 	$(BIN)/python -m bench $(if $(LONG),--long) $(ONLY)
 

@@ -31,7 +31,7 @@ MILLION = 1_000_000
 def main() -> None:
     """Run the experiments named, or all, one after another."""
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("--long", action="store_true", help="the full sizes: most of an hour")
+    parser.add_argument("--long", action="store_true", help="the full sizes: an hour and a half")
     parser.add_argument("names", nargs="*", metavar="EXPERIMENT")
     options = parser.parse_args()
     with ExitStack() as running, tempfile.TemporaryDirectory() as folder:
