@@ -2,7 +2,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
-PICTURES := lineage owner_decisions launchpad report
+PICTURES := lineage owner_decisions launchpad report jobs_200 lineage_200
 
 .PHONY: setup lock check lint unit test bench chaos soak demo ui docs images clean
 
@@ -69,9 +69,10 @@ docs: setup
 	  > docs/instance.schema.json
 	$(BIN)/python -c 'from sandbox.cookbook import refresh; refresh()'
 
-# Takes the README's pictures anew, among all that the browser test takes (in var/screenshots, to look at).
+# Takes the pictures of the documents anew, among all that the browser tests take (in var/screenshots, to look at).
 images: setup
 	SCREENSHOTS=var/screenshots $(BIN)/pytest tests/end_to_end/test_dagster_ui.py
+	SCREENSHOTS=var/screenshots INSTANCES=200 $(BIN)/pytest tests/end_to_end/test_many_instances.py
 	mkdir -p docs/images
 	cp $(PICTURES:%=var/screenshots/%.png) docs/images
 

@@ -41,7 +41,7 @@ def measure(
         locations: code locations that share the most instances in a further contender.
         goals: hold the figures against the goals.
     """
-    homes = {number: _home(folder / str(number), number) for number in numbers}
+    homes = {number: home_with(folder / str(number), number) for number in numbers}
     fewest, many = numbers[0], numbers[-1]
     loads = [(number, 1) for number in numbers] + [(many, locations)]
     samples: dict[tuple[int, int], list[Sample]] = {load: [] for load in loads}
@@ -97,7 +97,7 @@ def _environment(home: Path) -> dict[str, str]:
     }
 
 
-def _home(home: Path, number: int) -> Path:
+def home_with(home: Path, number: int) -> Path:
     """A home with so many instance files, as small as they get."""
     (home / "instances").mkdir(parents=True, exist_ok=True)
     for one in range(number):

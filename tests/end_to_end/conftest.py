@@ -1,10 +1,13 @@
 """Both services for all end-to-end tests; each test has a home folder of its own and a fresh inventory."""
 
+import os
 import shutil
 from contextlib import ExitStack
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
+from playwright.sync_api import expect
 
 from pipelines.cli.run import Overrides
 from reports import charts
@@ -105,3 +108,17 @@ def start(stand):
         yield lambda **options: running.enter_context(
             InventoryService(inventory.state, ServiceOptions(**options), hooks=inventory.hooks)
         )
+
+
+@pytest.fixture
+def picture(tmp_path):
+    """Keeps what a page shows; `SCREENSHOTS=DIR` tells where, else it ends with the tests' other files."""
+    folder = Path(os.environ.get("SCREENSHOTS", tmp_path))
+    folder.mkdir(parents=True, exist_ok=True)
+
+    def taken(page, name, **options):
+        file = folder / f"{name}.png"
+        expect(page.get_by_text("Loading...")).to_have_count(0)
+        page.screenshot(path=file, animations="disabled", **options)
+
+    return taken

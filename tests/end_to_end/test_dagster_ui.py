@@ -3,12 +3,10 @@
 `SCREENSHOTS=DIR` keeps what the browser saw there; else the pictures end with the tests' other files.
 """
 
-import os
 import re
 import signal
 import socket
 import subprocess
-import time
 from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,7 +22,7 @@ from pipelines.dagster_home import dagster_home
 from resources.store.tables import Tables
 from sandbox.company import DEMO_RULES
 from tests.end_to_end.stand import ASSET_OWNERS, COMPANY_INDEX, TODAY, Stand
-from tests.end_to_end.webserver import SECONDS, Webserver
+from tests.end_to_end.webserver import SECONDS, Webserver, eventually, opened, shows
 
 PROJECT = Path(__file__).parents[2]
 WINDOW = [TODAY - timedelta(days=age) for age in range(29, -1, -1)]
@@ -46,15 +44,6 @@ EIGHT_TABLES = (
 def window_tags(first, last):
     ends = {"dagster/asset_partition_range_start": first, "dagster/asset_partition_range_end": last}
     return [{"key": key, "value": str(day)} for key, day in ends.items()]
-
-
-def eventually(look):
-    """What a look gives as soon as it gives anything."""
-    deadline = time.monotonic() + SECONDS
-    while not (found := look()):
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
-    return found
 
 
 @dataclass
@@ -122,17 +111,6 @@ def served(company, open_stand, home):
             finally:
                 process.send_signal(signal.SIGINT)
                 process.wait(SECONDS)
-
-
-def opened(browser, dagster):
-    """A browser's window on the UI."""
-    expect.set_options(timeout=SECONDS * 1000)
-    context = browser.new_context(
-        viewport={"width": 1400, "height": 900}, base_url=dagster.url, timezone_id="UTC", locale="en-GB"
-    )
-    context.add_init_script("localStorage.setItem('dagster-nav-collapsed', 'true')")
-    context.set_default_timeout(SECONDS * 1000)
-    return context
 
 
 def test_the_first_run_is_three_clicks_on_the_page_of_the_job(
@@ -293,25 +271,6 @@ def page(browser, dagster, scheduled):  # noqa: ARG001  (what is looked at)
     """A page of the UI, after a dry run, a backfill and the schedule's run."""
     with opened(browser, dagster) as context:
         yield context.new_page()
-
-
-@pytest.fixture
-def picture(tmp_path):
-    """Keeps what a page shows as a picture of a size for documents."""
-    folder = Path(os.environ.get("SCREENSHOTS", tmp_path))
-    folder.mkdir(parents=True, exist_ok=True)
-
-    def taken(page, name, **options):
-        file = folder / f"{name}.png"
-        expect(page.get_by_text("Loading...")).to_have_count(0)
-        page.screenshot(path=file, animations="disabled", **options)
-
-    return taken
-
-
-def shows(place, *texts):
-    for text in texts:
-        expect(place.get_by_text(text).first).to_be_visible()
 
 
 def rendered(image):

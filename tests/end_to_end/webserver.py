@@ -1,9 +1,11 @@
 """Dagster's webserver, asked as the pages of the UI ask it."""
 
 import json
+import time
 from dataclasses import dataclass
 
 import requests
+from playwright.sync_api import expect
 
 from pipelines.repository import REPOSITORY
 
@@ -43,3 +45,28 @@ class Webserver:
         )
         assert launched["__typename"] == "LaunchRunSuccess", launched
         return launched["run"]["runId"]
+
+
+def eventually(look):
+    """What a look gives as soon as it gives anything."""
+    deadline = time.monotonic() + SECONDS
+    while not (found := look()):
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+    return found
+
+
+def opened(browser, webserver):
+    """A browser's window on the UI."""
+    expect.set_options(timeout=SECONDS * 1000)
+    context = browser.new_context(
+        viewport={"width": 1400, "height": 900}, base_url=webserver.url, timezone_id="UTC", locale="en-GB"
+    )
+    context.add_init_script("localStorage.setItem('dagster-nav-collapsed', 'true')")
+    context.set_default_timeout(SECONDS * 1000)
+    return context
+
+
+def shows(place, *texts):
+    for text in texts:
+        expect(place.get_by_text(text).first).to_be_visible()

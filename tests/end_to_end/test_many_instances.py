@@ -1,0 +1,75 @@
+"""The UI of a deployment with many instances, as a service provider uses it.
+
+`INSTANCES` is their number (20); with 200 the code location alone takes most of a minute to load.
+"""
+
+import os
+import signal
+import socket
+import subprocess
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import expect
+
+from bench.instances import home_with
+from pipelines.dagster_home import dagster_home
+from tests.end_to_end.stand import ASSET_OWNERS
+from tests.end_to_end.webserver import SECONDS, Webserver, eventually, opened, shows
+
+NUMBER = int(os.environ.get("INSTANCES", "20"))
+WORKSPACE = Path(__file__).parents[2] / "workspace.yaml"
+JOBS = ("", "__apply", "__tuning", "__undo")
+pytestmark = pytest.mark.timeout(3 * SECONDS)
+
+
+@pytest.fixture(scope="module")
+def webserver(tmp_path_factory):
+    """Dagster's webserver on a home with many instances that never ran."""
+    home = home_with(tmp_path_factory.mktemp("many"), NUMBER)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = str(free.getsockname()[1])
+    settings = {"ASSET_OWNERS_HOME": str(home), "DAGSTER_HOME": str(dagster_home(home))}
+    command = ["--workspace", str(WORKSPACE), "--host", "127.0.0.1", "--port", port]
+    started = Webserver(f"http://127.0.0.1:{port}")
+    with (
+        (home / "webserver.log").open("w") as log,
+        subprocess.Popen(  # noqa: S603  (our own programs)
+            [ASSET_OWNERS.with_name("dagster-webserver"), *command],
+            env={**os.environ, **settings},
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        ) as process,
+    ):
+        try:
+            eventually(started.is_up)
+            yield started
+        finally:
+            process.send_signal(signal.SIGINT)
+            process.wait(SECONDS)
+
+
+@pytest.fixture
+def page(browser, webserver):
+    with opened(browser, webserver) as context:
+        yield context.new_page()
+
+
+def test_each_instance_has_its_jobs_and_a_search_finds_them(page, picture):
+    last = f"customer_{NUMBER - 1:03}"
+    page.goto("/jobs")
+    shows(page, "customer_000")
+    picture(page, f"jobs_{NUMBER}")
+    page.locator(".CodeMirror").click()
+    page.keyboard.type(f'name:"{last}*"')
+    page.keyboard.press("Enter")
+    expect(page.locator("a[href*='/jobs/customer_000']")).to_have_count(0)
+    for job in JOBS:
+        expect(page.locator(f"a[href$='/jobs/{last}{job}']")).to_be_visible()
+
+
+def test_the_lineage_shows_each_instance_as_a_folded_group(page, picture):
+    page.goto("/asset-groups")
+    shows(page, f"customer_{NUMBER - 1:03}")
+    picture(page, f"lineage_{NUMBER}")
