@@ -18,7 +18,7 @@ from ownership.rules import (
     weighed,
     weight,
 )
-from ownership.shares import numbered_names
+from ownership.shares import numbered_hosts, numbered_users
 from ownership.windows import Window
 
 SHARE_BANDS: Mapping[str, int] = MappingProxyType(
@@ -69,11 +69,12 @@ def evidence_by_day(
         counts.select(*columns, "day", "events", **weighed(rules))
         .with_columns(pl.col(*columns).cast(pl.Categorical))
         .collect(engine="streaming")
-        .lazy()
     )
-    host_numbers, user_numbers = numbered_names(spelled, rules=rules)
+    host_numbers = numbered_hosts(spelled["document_hostname"].unique(), rules=rules)
+    user_numbers = numbered_users(spelled["document_username"].unique(), rules=rules)
     by_name = (
-        spelled.join(host_numbers.lazy().select("document_hostname", "host"), on="document_hostname")
+        spelled.lazy()
+        .join(host_numbers.lazy().select("document_hostname", "host"), on="document_hostname")
         .join(user_numbers.lazy().select("document_username", "user"), on="document_username")
         .drop("document_hostname", "document_username")
         .collect(engine="streaming")
@@ -132,6 +133,7 @@ def user_totals(evidence: Evidence, window: Window) -> pl.DataFrame:
         .agg(
             pl.sum("events"),
             active_days=pl.len().cast(pl.Int64),
+            **({"weighted_days": pl.sum("greatest")} if rules.logon_type_weights else {}),
             **summed(rules, window.last),
         )
         .with_columns(weight=weight(rules))

@@ -66,8 +66,10 @@ def username_matches(shares: pl.DataFrame, users: pl.DataFrame, *, user_value_fi
     readable = pl.col("problem").is_null()
     first = pl.when(readable).then("order").min().over("username")
     return (
-        shares.lazy()
-        .select(pl.col("username").unique())
+        shares["username"]
+        .unique()
+        .to_frame()
+        .lazy()
         .join(known, on="username", how="left")
         .with_columns(decisive=(pl.col("order").eq(first) | ~readable).fill_null(value=False))
         .sort("username", "order", "user_id")

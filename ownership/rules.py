@@ -89,26 +89,23 @@ RECENT = 1_000
 
 
 def weight(rules: Rules) -> pl.Expr:
-    """What a user's logons on a host count for, of rows with events, active_days and `summed` (rules 1.7)."""
+    """What a user's logons on a host count for, of rows with events, days and `summed` (rules 1.7).
+
+    The days are active_days and, where kinds of logon have weights, weighted_days.
+    """
     plain = {"events": "events", "days": "active_days", "recency": "recent"}
     by_kind = {"events": "weighted", "days": "weighted_days", "recency": "recent"}
     return pl.col((by_kind if rules.logon_type_weights else plain)[rules.evidence_metric])
 
 
 def summed(rules: Rules, last: date) -> dict[str, pl.Expr]:
-    """What `weight` needs beside events and active_days, to be added up over the days of a user on a host.
+    """What `weight` needs beside events and days, to be added up over the rows of a user on a host.
 
-    Of rows with day, events and `weighed`, one a day.
+    Of rows with day, events and `weighed`.
     """
     if rules.evidence_metric == "recency":
         return {"recent": recent(rules, last).sum()}
-    if not rules.logon_type_weights:
-        return {}
-    return (
-        {"weighted_days": pl.sum("greatest")}
-        if rules.evidence_metric == "days"
-        else {"weighted": pl.sum("weighted")}
-    )
+    return {"weighted": pl.sum("weighted")} if rules.logon_type_weights else {}
 
 
 def recent(rules: Rules, last: date) -> pl.Expr:

@@ -3,15 +3,18 @@
 Who owns the host is not decided here.
 """
 
-from collections.abc import Sequence
 from datetime import date
+from itertools import count
 
 import polars as pl
 
+from ownership.days import BITS, counted_days, day_bits
 from ownership.declaration import polars_schema
 from ownership.names import fits_any, normalise_hostname, normalise_name, normalise_username
-from ownership.rules import Rules, of_a_day, summed, weighed, weight
+from ownership.rules import Rules, summed, weighed, weight
 from ownership.tables import HostUserShares
+
+_SUMS = pl.selectors.by_name("events", "recent", "weighted", require_all=False)
 
 
 def host_user_shares(
@@ -29,36 +32,54 @@ def host_user_shares(
     Returns:
         Rows of `host_user_shares`, sorted by hostname and rank.
     """
-    host, user = pl.col("document_hostname"), pl.col("document_username")
     # Collected here because what follows reads the pairs of spellings several times, a quarter of the counts.
-    # As categories, spellings are numbers to joins and groups: with the cast, three quarters of the time.
     pairs = (
-        _by_day(counts, rules)
-        .group_by(host, user)
+        counts.with_columns(**weighed(rules))
+        .group_by("document_hostname", "document_username")
         .agg(
             pl.sum("events"),
             first_seen=pl.min("day"),
             last_seen=pl.max("day"),
-            active_days=pl.len().cast(pl.Int64),  # a pair of spellings has one row a day
             **summed(rules, last),
+            **day_bits(counts, rules),
         )
-        .with_columns(pl.col(pl.String).cast(pl.Categorical))
+        .collect(engine="streaming")
+    )
+    spelled_hosts, spelled_users = pairs["document_hostname"].unique(), pairs["document_username"].unique()
+    hosts = numbered_hosts(spelled_hosts, rules=rules)
+    users = numbered_users(spelled_users, rules=rules, skipped=skipped)
+    numbered = (
+        pairs.lazy()
+        .pipe(_with_numbers, spelled_hosts, hosts.drop("hostname"))
+        .pipe(_with_numbers, spelled_users, users.drop("username").with_row_index("spelling"))
         .collect(engine="streaming")
         .lazy()
     )
-    hosts, users = numbered_names(pairs, rules=rules, skipped=skipped)
-    host_names = hosts.group_by("host", maintain_order=True).agg(pl.first("hostname"), host.cast(pl.String))
-    user_names = users.unique("user", maintain_order=True)
+    del pairs
+    host_names = hosts.group_by("host", maintain_order=True).agg(pl.first("hostname"), "document_hostname")
+    user_names = users.group_by("user", maintain_order=True).agg(pl.first("username"), "document_username")
+    # Most names have one spelling: their pairs are rows already, and the user is spelled as everywhere.
+    alone = pl.col("host_alone") & pl.col("user_alone")
+    added = _added_up(numbered.filter(~alone), users["document_username"])
+    rows = pl.concat(
+        [
+            numbered.filter(alone).with_columns(spelled="user"),
+            added.lazy().drop("spellings").with_row_index("spelled", offset=user_names.height),
+        ],
+        how="diagonal",
+    )
+    username_spellings = pl.concat([user_names["document_username"], added["spellings"]])
     return (
-        ranked(
-            _counted(counts, pairs, hosts, users, rules).with_columns(weight=weight(rules)),
-            by="host",
-            then="user",
-        )
+        rows.with_columns(**counted_days(rules))
+        .with_columns(weight=weight(rules))
+        .drop("spelling", "host_alone", "user_alone", BITS)
+        .pipe(ranked, by="host", then="user")
         .with_columns(
             hostname=_named(host_names["hostname"], by="host"),
             hostname_spellings=_named(host_names["document_hostname"], by="host"),
             username=_named(user_names["username"], by="user"),
+            # Looked up, too: to sort lists with the rows takes half as long again.
+            username_spellings=_named(username_spellings, by="spelled"),
         )
         .select(*polars_schema(HostUserShares))
         # Streaming returns chunks; of lists in one piece, writing Parquet copies all for each row group.
@@ -66,47 +87,48 @@ def host_user_shares(
     )
 
 
-def _by_day(counts: pl.LazyFrame, rules: Rules) -> pl.LazyFrame:
-    """One row for each day and pair of spellings, also where kinds of logon are told apart, `weighed`."""
-    weighed_counts = counts.with_columns(**weighed(rules))
-    # Without kinds the rows are such already, and to group them once more takes as long as all the rest.
-    if not counts.select(pl.col("document_logon_type").is_not_null().any()).collect().item():
-        return weighed_counts
-    return weighed_counts.group_by("day", "document_hostname", "document_username").agg(of_a_day(rules))
+def numbered_hosts(spellings: pl.Series, *, rules: Rules) -> pl.DataFrame:
+    """Normalise each host name once and give it a number, in the order of names.
 
-
-def numbered_names(
-    pairs: pl.LazyFrame, *, rules: Rules, skipped: pl.Series | None = None
-) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Normalise each name once and give it a number: numbers are grouped and sorted in a third of the time.
+    Numbers are grouped and sorted in a third of the time that names take.
 
     Args:
-        pairs: document_hostname, document_username (categories).
+        spellings: document_hostname, each once.
+        rules: The instance's rules.
+
+    Returns:
+        document_hostname, hostname, host, host_alone (whether the name has one spelling).
+    """
+    spelling = pl.col("document_hostname").cast(pl.String)
+    names = spellings.to_frame().lazy()
+    return _numbered(
+        names.with_columns(hostname=normalise_hostname(spelling, short=rules.short_hostnames)), number="host"
+    )
+
+
+def numbered_users(spellings: pl.Series, *, rules: Rules, skipped: pl.Series | None = None) -> pl.DataFrame:
+    """Normalise each user name once and give it a number; excluded users are left out.
+
+    Args:
+        spellings: document_username, each once.
         rules: The instance's rules.
         skipped: Normalised user names that do not count, either.
 
     Returns:
-        document_hostname, hostname, host, host_alone; and document_username, username, user, user_alone,
-        without excluded users. Numbers are in the order of names; `alone` tells names with one spelling.
+        document_username, username, user, user_alone, as for hosts.
     """
-    host, user = pl.col("document_hostname"), pl.col("document_username")
-    hosts = _numbered(
-        pairs.select(host.unique()).with_columns(
-            hostname=normalise_hostname(host.cast(pl.String), short=rules.short_hostnames)
-        ),
-        number="host",
-    )
-    users = _numbered(
-        pairs.select(user.unique())
-        .with_columns(username=normalise_username(user.cast(pl.String)))
+    spelling = pl.col("document_username").cast(pl.String)
+    return _numbered(
+        spellings.to_frame()
+        .lazy()
+        .with_columns(username=normalise_username(spelling))
         .filter(
             ~fits_any(pl.col("username"), rules.exclude_users),
-            ~fits_any(normalise_name(user.cast(pl.String)), rules.exclude_users),
+            ~fits_any(normalise_name(spelling), rules.exclude_users),
             *([] if skipped is None else [~pl.col("username").is_in(skipped.implode())]),
         ),
         number="user",
     )
-    return hosts, users
 
 
 def _numbered(names: pl.LazyFrame, *, number: str) -> pl.DataFrame:
@@ -127,75 +149,50 @@ def _numbered(names: pl.LazyFrame, *, number: str) -> pl.DataFrame:
     )
 
 
+def _with_numbers(pairs: pl.LazyFrame, spellings: pl.Series, names: pl.DataFrame) -> pl.LazyFrame:
+    """Put numbers in the place of spellings; pairs with names that do not count are left out.
+
+    Joined are hashes that no two spellings share: a quarter of the time that strings take.
+
+    Args:
+        pairs: What is counted of pairs of spellings.
+        spellings: Those of one of the two names, each once, also those that do not count.
+        names: The spellings that count, with their numbers.
+    """
+    seed = next(seed for seed in count() if spellings.hash(seed).is_unique().all())
+    hashed = pl.col(spellings.name).hash(seed)
+    return (
+        pairs.with_columns(hashed)
+        .join(names.lazy().with_columns(hashed), on=spellings.name)
+        .drop(spellings.name)
+    )
+
+
+def _added_up(pairs: pl.LazyFrame, names: pl.Series) -> pl.DataFrame:
+    """Add pairs of spellings up to pairs of names.
+
+    Args:
+        pairs: host, user, spelling (the user's), all of them numbers, and what is counted of them.
+        names: Spellings of users, by number.
+
+    Returns:
+        host, user, what is counted of them, and spellings of the user (sorted).
+    """
+    counted = (_SUMS.sum(), pl.min("first_seen"), pl.max("last_seen"), BITS.bitwise_or())
+    return (
+        pairs.group_by("host", "user", "spelling")
+        .agg(*counted)
+        .sort("spelling")
+        .with_columns(spellings=_named(names, by="spelling"))
+        .group_by("host", "user")
+        .agg(*counted, "spellings")
+        .collect(engine="streaming")
+    )
+
+
 def _named(names: pl.Series, *, by: str) -> pl.Expr:
     """Look names up by number, which is their place: far quicker than a join, if they lie in one piece."""
     return pl.lit(names.rechunk()).gather(by)
-
-
-def _counted(
-    counts: pl.LazyFrame, pairs: pl.LazyFrame, hosts: pl.DataFrame, users: pl.DataFrame, rules: Rules
-) -> pl.LazyFrame:
-    """Add the pairs of spellings up to pairs of names: host, user (numbers) and what is counted of them."""
-    user = pl.col("document_username")
-    columns = pairs.collect_schema()
-    sums = [name for name in ("events", "recent", "weighted") if name in columns]
-    days = [name for name in ("active_days", "weighted_days") if name in columns]
-    numbered = (
-        pairs.join(hosts.lazy().drop("hostname"), on="document_hostname")
-        .join(users.lazy().drop("username"), on="document_username")
-        .collect(engine="streaming")
-        .lazy()
-    )
-    # Most names have one spelling: their pairs are rows already.
-    alone = pl.col("host_alone") & pl.col("user_alone")
-    rows = numbered.filter(alone).select(
-        "host",
-        "user",
-        *sums,
-        "first_seen",
-        "last_seen",
-        *days,
-        username_spellings=pl.concat_list(user.cast(pl.String)),
-    )
-    several = numbered.filter(~alone).collect()
-    if several.is_empty():
-        return rows
-    added = (
-        several.lazy()
-        .group_by("host", "user")
-        .agg(pl.sum(*sums), pl.min("first_seen"), pl.max("last_seen"), username_spellings=user.unique())
-        .join(active_days(counts, several.lazy(), of=("host", "user"), rules=rules), on=("host", "user"))
-        .with_columns(pl.col("username_spellings").list.eval(pl.element().cast(pl.String).sort()))
-    )
-    return pl.concat([rows, added.select(rows.collect_schema().names())])
-
-
-def active_days(
-    counts: pl.LazyFrame, spellings: pl.LazyFrame, *, of: Sequence[str], rules: Rules
-) -> pl.LazyFrame:
-    """Count the days with a logon under any of several pairs of spellings.
-
-    Args:
-        counts: Rows of `logon_counts`.
-        spellings: document_hostname, document_username, and the columns of `of`.
-        of: Whose days are counted.
-        rules: The instance's rules.
-
-    Returns:
-        The columns of `of`, and active_days; where days and kinds of logon count, weighted_days.
-    """
-    pair = ("document_hostname", "document_username")
-    by_kind = rules.evidence_metric == "days" and bool(rules.logon_type_weights)
-    logons = (
-        counts.select(*pair, "day", **({"greatest": weighed(rules)["greatest"]} if by_kind else {}))
-        .with_columns(pl.col(*pair).cast(pl.Categorical))
-        .join(spellings.select(*pair, *of).with_columns(pl.col(*pair).cast(pl.Categorical)), on=pair)
-    )
-    if not by_kind:
-        return logons.group_by(of).agg(active_days=pl.col("day").n_unique().cast(pl.Int64))
-    # Of a day with logons under two names, too, only the greatest weight counts.
-    days = logons.group_by(*of, "day").agg(pl.max("greatest"))
-    return days.group_by(of).agg(active_days=pl.len().cast(pl.Int64), weighted_days=pl.sum("greatest"))
 
 
 def ranked(users: pl.LazyFrame, *, by: str, then: str = "username") -> pl.LazyFrame:

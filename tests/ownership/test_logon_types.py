@@ -84,7 +84,7 @@ names = st.sampled_from(["ann", "CORP\\Ann", "bob", "kim"])
 kinds = st.sampled_from([INTERACTIVE, NETWORK, "10", None])
 logon = st.tuples(machines, names, st.integers(1, 9), st.integers(0, 4), kinds)
 typed = st.lists(logon, max_size=15, unique_by=lambda row: row[:2] + row[3:]).map(
-    lambda rows: [(pc, who, n, LAST - timedelta(days=7 * age), kind) for pc, who, n, age, kind in rows]
+    lambda rows: [(pc, who, n, LAST - timedelta(days=30 * age), kind) for pc, who, n, age, kind in rows]
 )
 ASSETS = hosts(host("h1", "ws1"), host("h2", "ws2", "old", owners=("u1",)))
 metrics = st.sampled_from(["events", "days", "recency"])

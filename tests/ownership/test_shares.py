@@ -1,4 +1,4 @@
-from datetime import date
+from datetime import date, timedelta
 
 import pytest
 
@@ -53,6 +53,20 @@ def test_a_day_with_several_spellings_is_one_active_day():
     logons = counts(("WS1", "Alice", 1), ("ws1", "alice", 2), ("ws1", "alice", 1, date(2026, 3, 9)))
     alice = shares_of(logons, Rules()).row(0, named=True)
     assert alice["active_days"] == 2
+
+
+@pytest.mark.parametrize("kinds", [{}, {"evidence_metric": "days", "logon_type_weights": {"2": 10}}])
+def test_active_days_are_exact_in_windows_of_any_length(kinds):
+    first = date(2025, 1, 1)
+    one, other = range(0, 400, 3), range(0, 400, 5)
+    logons = counts(
+        *(("WS1", "alice", 1, first + timedelta(days=number), "2") for number in one),
+        *(("ws1", "Alice", 1, first + timedelta(days=number), "3") for number in other),
+    )
+    alice = shares_of(logons, Rules(**kinds)).row(0, named=True)
+    days = len({*one, *other})
+    assert alice["active_days"] == days
+    assert alice["weight"] == (days + 9 * len(one) if kinds else len(one) + len(other))
 
 
 def test_events_that_lack_a_name_do_not_count():
