@@ -16,6 +16,13 @@ from ownership.tables import HostUserShares
 
 _SUMS = pl.selectors.by_name("events", "recent", "weighted", require_all=False)
 
+_HOST_WEIGHT_USER = (
+    pl.col("host").cast(pl.UInt128) * 2**96
+    + (2**63 - 1 - pl.col("weight")).cast(pl.UInt128) * 2**32
+    + pl.col("user")
+)
+"""The order of `ranked` as one number, 32 + 64 + 32 bits: sorted in half the time that three columns take."""
+
 
 def host_user_shares(
     counts: pl.LazyFrame, *, rules: Rules, last: date, skipped: pl.Series | None = None
@@ -73,7 +80,8 @@ def host_user_shares(
         rows.with_columns(**counted_days(rules))
         .with_columns(weight=weight(rules))
         .drop("spelling", "host_alone", "user_alone", BITS)
-        .pipe(ranked, by="host", then="user")
+        .sort(_HOST_WEIGHT_USER)
+        .pipe(_with_ranks, by="host")
         .with_columns(
             hostname=_named(host_names["hostname"], by="host"),
             hostname_spellings=_named(host_names["document_hostname"], by="host"),
@@ -195,17 +203,18 @@ def _named(names: pl.Series, *, by: str) -> pl.Expr:
     return pl.lit(names.rechunk()).gather(by)
 
 
-def ranked(users: pl.LazyFrame, *, by: str, then: str = "username") -> pl.LazyFrame:
-    """Rank the users of each `by`: greatest weight first, ties by `then`; add the totals, share and rank."""
-    return (
-        users.sort(by, "weight", then, descending=[False, True, False])
-        .with_columns(
-            total_events=pl.sum("events").over(by),
-            total_weight=pl.sum("weight").over(by),
-            rank=pl.col(by).cum_count().over(by).cast(pl.Int64),
-        )
-        .with_columns(share=pl.col("weight") / pl.col("total_weight"))
-    )
+def ranked(users: pl.LazyFrame, *, by: str) -> pl.LazyFrame:
+    """Rank the users of each `by`: greatest weight first, ties by name; add the totals, share and rank."""
+    return users.sort(by, "weight", "username", descending=[False, True, False]).pipe(_with_ranks, by=by)
+
+
+def _with_ranks(users: pl.LazyFrame, *, by: str) -> pl.LazyFrame:
+    """Add the totals, share and rank to users in the order of their ranks."""
+    return users.with_columns(
+        total_events=pl.sum("events").over(by),
+        total_weight=pl.sum("weight").over(by),
+        rank=pl.col(by).cum_count().over(by).cast(pl.Int64),
+    ).with_columns(share=pl.col("weight") / pl.col("total_weight"))
 
 
 def users_with_several_domains(shares: pl.DataFrame) -> pl.DataFrame:
