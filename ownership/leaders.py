@@ -209,8 +209,8 @@ def _leaders(users: pl.LazyFrame, *, of: str) -> pl.LazyFrame:
         of, runner_up_username="username", runner_up_events="events", runner_up_weight="weight"
     )
     return (
-        users.with_columns(user_count=pl.len().over(of).cast(pl.Int64))
-        .filter(pl.col("rank") == 1)
+        users.filter(pl.col("rank") == 1)
+        .join(users.group_by(of).agg(user_count=pl.len().cast(pl.Int64)), on=of)
         .select(
             *(of, "username", "events", "total_events", "weight", "total_weight", "share", "user_count"),
             *("first_seen", "last_seen", "active_days"),
