@@ -12,7 +12,7 @@ from ownership.rules import Rules
 BITS = pl.selectors.starts_with("days of weight ")
 """The columns that `day_bits` makes; a bitwise `or` of several rows holds the days of all of them."""
 
-_DAYS = 64
+_DAYS = 32
 """Days that one number holds."""
 
 
@@ -29,7 +29,7 @@ def day_bits(counts: pl.LazyFrame, rules: Rules) -> dict[str, pl.Expr]:
     first, last = counts.select(first=pl.min("day"), last=pl.max("day")).collect().row(0)
     days = (last - first).days + 1 if first else 1
     number = pl.col("day").to_physical() - ((first or date.min) - date(1970, 1, 1)).days
-    bit = pl.lit(2, pl.UInt64).pow((number % _DAYS).cast(pl.UInt32))
+    bit = pl.lit(2, pl.UInt32).pow((number % _DAYS).cast(pl.UInt32))
     return {
         f"days of weight {least} from {start}": pl.when(
             number // _DAYS == start // _DAYS, *([pl.col("greatest") >= least] if least > 1 else [])
