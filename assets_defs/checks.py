@@ -102,7 +102,7 @@ def _checks(
         for spec in specs:
             if spec.key not in context.selected_asset_check_keys:
                 continue
-            with as_dagster_failure(run, last=not run.plans, timed=False):
+            with as_dagster_failure(run, last=not run.plans):
                 try:
                     result = looks[spec.name](context, run)
                 except AssetOwnersError as error:

@@ -29,8 +29,8 @@ class RunRecord:
     Args:
         tables: the instance's.
         run_id: the run.
-        step: the step of the run that is at work.
         tag: gives the run tags.
+        seconds_by_step: tells how long each step has taken.
         log: hears when the row cannot be stored.
     """
 
@@ -39,14 +39,14 @@ class RunRecord:
         tables: Tables,
         run_id: str,
         *,
-        step: str,
         tag: Callable[[Mapping[str, str]], None],
+        seconds_by_step: Callable[[], Mapping[str, float]],
         log: logging.Logger,
     ) -> None:
         self._tables = tables
         self._run_id = run_id
-        self._step = step
         self._tag = tag
+        self._seconds_by_step = seconds_by_step
         self._log = log
 
     def begin(
@@ -86,23 +86,10 @@ class RunRecord:
 
     def add(self, **found: Any) -> pl.DataFrame:
         """Store what is known of the run by now, by column of `runs`; return its row."""
-        return self._change(lambda _: found)
-
-    def took(self, seconds: float) -> None:
-        """Store how long the step has taken, beside what it took before."""
-
-        def longer(row: Mapping[str, Any]) -> dict[str, Any]:
-            steps = json.loads(row["seconds_by_step"] or "{}")
-            steps[self._step] = round(steps.get(self._step, 0) + seconds, 3)
-            return {"seconds_by_step": json.dumps(steps)}
-
-        self._change(longer)
-
-    def _change(self, changes: Callable[[Mapping[str, Any]], Mapping[str, Any]]) -> pl.DataFrame:
         with self._tables.changing("runs"):
             row = self._row()
             if not row.is_empty():
-                schema, found = polars_schema(Runs), changes(row.row(0, named=True))
+                schema = polars_schema(Runs)
                 row = row.with_columns(
                     pl.lit(value, schema[name]).alias(name) for name, value in found.items()
                 )
@@ -129,6 +116,7 @@ class RunRecord:
             status=status,
             ended_at=datetime.now(UTC),
             message=message,
+            seconds_by_step=json.dumps(self._seconds_by_step()),
             **_counts(self._row(), self._tables.run_writes(self._run_id)),
         )
         # Short: the list of runs cuts long tags off.

@@ -203,8 +203,18 @@ def _record(context: Any, tables: Tables) -> RunRecord:
     def tag(tags: Mapping[str, str]) -> None:
         context.instance.add_run_tags(context.run.run_id, tags)
 
-    step = context.op_def.name.split("__", 1)[1]  # as `named` put it together
-    return RunRecord(tables, context.run.run_id, step=step, tag=tag, log=context.log)
+    def seconds_by_step() -> dict[str, float]:
+        now, steps = time.time(), context.instance.get_run_step_stats(context.run.run_id)
+        return {
+            # The op of a graph has the graph before it; `named` put the instance before its name.
+            one.step_key.rpartition(".")[2].partition("__")[2]: round(
+                (one.end_time or now) - one.start_time, 3
+            )
+            for one in steps
+            if one.start_time
+        }
+
+    return RunRecord(tables, context.run.run_id, tag=tag, seconds_by_step=seconds_by_step, log=context.log)
 
 
 def today_of(instance: Instance) -> date:
@@ -228,7 +238,7 @@ def tag_run(context: Any, run: ScanRun) -> None:
     """Give a run the tags by which an operator finds it, where whoever launched it did not."""
     tags = scan_tags(run.instance, run.window, dry_run=run.options.dry_run)
     if not tags.items() <= context.run.tags.items():
-        with as_dagster_failure(run, timed=False):
+        with as_dagster_failure(run):
             context.instance.add_run_tags(run.run_id, tags)
 
 
@@ -320,9 +330,7 @@ def opened_once(client: Callable[[], AbstractContextManager[Any]]) -> dg.Resourc
 
 
 @contextmanager
-def as_dagster_failure(
-    run: InstanceRun | None = None, *, last: bool = False, timed: bool = True
-) -> Generator[None]:
+def as_dagster_failure(run: InstanceRun | None = None, *, last: bool = False) -> Generator[None]:
     """Turn what an operator can fix into a failure that the UI shows as a message without a stack trace.
 
     Names in it come from outside: none acts on a terminal, or makes a line of its own in a log.
@@ -330,13 +338,9 @@ def as_dagster_failure(
     Args:
         run: its record is told why it failed.
         last: when the step goes well, so has the run.
-        timed: the record is told how long it took, too.
     """
-    began = time.monotonic()
     try:
         yield
-        if run and timed:
-            run.record.took(time.monotonic() - began)
     except dg.DagsterExecutionInterruptedError:
         if run:
             run.record.fail("interrupted; the next run settles what was not known to be written")

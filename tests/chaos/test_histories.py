@@ -296,7 +296,7 @@ class Histories(RuleBasedStateMachine):
                 instance=instance,
                 options=options,
                 run_id=run_id,
-                record=RunRecord(home.tables, run_id, step="sink", tag=lambda _: None, log=LOG),
+                record=RunRecord(home.tables, run_id, tag=lambda _: None, seconds_by_step=dict, log=LOG),
                 days_named=(),
                 window=WINDOW,
                 may_write=kind != "dry",
