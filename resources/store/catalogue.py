@@ -128,9 +128,8 @@ def _schemas(home: Path, location: UPath) -> Iterator[tuple[str, list[str]]]:
         if not is_slug(folder.name):
             continue  # no instance's
         files = {table: pattern for table in TABLES if (pattern := _files(folder, table))}
-        if len(files) == len(
-            TABLES
-        ):  # else being set up, or last used by an older version; its next run adds it
+        # Others are being set up, or were last used by an older version; their next run adds them.
+        if len(files) == len(TABLES):
             yield folder.name, list(_statements(home, folder.name, files))
 
 
