@@ -40,7 +40,7 @@ def measure(sandbox: Sandbox, home: Path, repetitions: int) -> Experiment:
     ours, bare, checked = alternate([run, *bare_jobs], repetitions)
     slug = load_instance(sandbox.instance_file).slug
     took = Tables(home, slug).all_runs("runs").sort("started_at").last().collect()["seconds_by_step"].item()
-    steps = {step.removeprefix(f"{slug}__"): spent for step, spent in json.loads(took).items()}
+    steps = json.loads(took)
     where = ", ".join(f"{step} {spent:.2f} s" for step, spent in steps.items())
     others = ours.samples[-1].seconds - sum(steps.values())
     return Experiment(

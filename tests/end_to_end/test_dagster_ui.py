@@ -4,15 +4,11 @@
 """
 
 import re
-import signal
-import socket
-import subprocess
 from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from datetime import time as time_of_day
-from pathlib import Path
 
 import pytest
 import yaml
@@ -21,10 +17,9 @@ from playwright.sync_api import expect
 from pipelines.dagster_home import dagster_home
 from resources.store.tables import Tables
 from sandbox.company import DEMO_RULES
-from tests.end_to_end.stand import ASSET_OWNERS, COMPANY_INDEX, TODAY, Stand
-from tests.end_to_end.webserver import SECONDS, Webserver, eventually, opened, shows
+from tests.end_to_end.stand import COMPANY_INDEX, TODAY, Stand
+from tests.end_to_end.webserver import SECONDS, Webserver, eventually, free_url, opened, serving, shows
 
-PROJECT = Path(__file__).parents[2]
 WINDOW = [TODAY - timedelta(days=age) for age in range(29, -1, -1)]
 pytestmark = pytest.mark.timeout(3 * SECONDS)
 REPOSITORY = {"repositoryLocationName": "asset-owners", "repositoryName": "__repository__"}
@@ -83,8 +78,6 @@ class Dagster(Webserver):
 @contextmanager
 def served(company, open_stand, home):
     """`dagster dev` on an empty home with one instance file, as `make ui` starts it."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
     with pytest.MonkeyPatch.context() as patch:
         stand = open_stand(home, patch)
         stand.begin(company.hosts, company.users)
@@ -94,23 +87,8 @@ def served(company, open_stand, home):
             {"name": "Demo", "index": COMPANY_INDEX, "rules": DEMO_RULES, "scan": {"lookback_days": 30}}
         )
         (home / "instances" / "demo.yaml").write_text(yaml.safe_dump(instance))
-        command = ["dev", "--workspace", PROJECT / "workspace.yaml", "--host", "127.0.0.1", "--port", port]
-        started = Dagster(f"http://127.0.0.1:{port}", stand, Tables(home, "demo"))
-        with (
-            (home / "dagster.log").open("w") as log,
-            subprocess.Popen(  # noqa: S603  (our own programs)
-                [ASSET_OWNERS.with_name("dagster"), *map(str, command)],
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            ) as process,
-        ):
-            try:
-                eventually(started.is_up)
-                yield started
-            finally:
-                process.send_signal(signal.SIGINT)
-                process.wait(SECONDS)
+        with serving(Dagster(free_url(), stand, Tables(home, "demo")), home, "dagster", "dev") as started:
+            yield started
 
 
 def test_the_first_run_is_three_clicks_on_the_page_of_the_job(

@@ -4,21 +4,15 @@
 """
 
 import os
-import signal
-import socket
-import subprocess
-from pathlib import Path
 
 import pytest
 from playwright.sync_api import expect
 
 from bench.instances import home_with
 from pipelines.dagster_home import dagster_home
-from tests.end_to_end.stand import ASSET_OWNERS
-from tests.end_to_end.webserver import SECONDS, Webserver, eventually, opened, shows
+from tests.end_to_end.webserver import SECONDS, Webserver, free_url, opened, serving, shows
 
 NUMBER = int(os.environ.get("INSTANCES", "20"))
-WORKSPACE = Path(__file__).parents[2] / "workspace.yaml"
 JOBS = ("", "__apply", "__tuning", "__undo")
 pytestmark = pytest.mark.timeout(3 * SECONDS)
 
@@ -27,27 +21,11 @@ pytestmark = pytest.mark.timeout(3 * SECONDS)
 def webserver(tmp_path_factory):
     """Dagster's webserver on a home with many instances that never ran."""
     home = home_with(tmp_path_factory.mktemp("many"), NUMBER)
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = str(free.getsockname()[1])
-    settings = {"ASSET_OWNERS_HOME": str(home), "DAGSTER_HOME": str(dagster_home(home))}
-    command = ["--workspace", str(WORKSPACE), "--host", "127.0.0.1", "--port", port]
-    started = Webserver(f"http://127.0.0.1:{port}")
-    with (
-        (home / "webserver.log").open("w") as log,
-        subprocess.Popen(  # noqa: S603  (our own programs)
-            [ASSET_OWNERS.with_name("dagster-webserver"), *command],
-            env={**os.environ, **settings},
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        ) as process,
-    ):
-        try:
-            eventually(started.is_up)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ASSET_OWNERS_HOME", str(home))
+        patch.setenv("DAGSTER_HOME", str(dagster_home(home)))
+        with serving(Webserver(free_url()), home, "dagster-webserver") as started:
             yield started
-        finally:
-            process.send_signal(signal.SIGINT)
-            process.wait(SECONDS)
 
 
 @pytest.fixture

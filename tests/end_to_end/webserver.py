@@ -1,13 +1,21 @@
 """Dagster's webserver, asked as the pages of the UI ask it."""
 
 import json
+import signal
+import socket
+import subprocess
 import time
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import requests
 from playwright.sync_api import expect
 
 from pipelines.repository import REPOSITORY
+from tests.end_to_end.stand import ASSET_OWNERS
+
+WORKSPACE = Path(__file__).parents[2] / "workspace.yaml"
 
 SECONDS = 300  # to wait for a process or a page, on a machine with much else to do
 
@@ -70,3 +78,30 @@ def opened(browser, webserver):
 def shows(place, *texts):
     for text in texts:
         expect(place.get_by_text(text).first).to_be_visible()
+
+
+def free_url():
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return f"http://127.0.0.1:{free.getsockname()[1]}"
+
+
+@contextmanager
+def serving(webserver, home, *command):
+    """A program of Dagster serves the UI there while the block lasts; what it says is kept in the home."""
+    host, _, port = webserver.url.removeprefix("http://").partition(":")
+    program = ASSET_OWNERS.with_name(command[0])
+    with (
+        (home / "dagster.log").open("w") as log,
+        subprocess.Popen(  # noqa: S603  (our own programs)
+            [program, *command[1:], "--workspace", WORKSPACE, "--host", host, "--port", port],
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        ) as process,
+    ):
+        try:
+            eventually(webserver.is_up)
+            yield webserver
+        finally:
+            process.send_signal(signal.SIGINT)
+            process.wait(SECONDS)
