@@ -13,7 +13,7 @@ import polars as pl
 
 from bench.evidence import RUN, SLUG, WINDOW, prepare
 from bench.results import Experiment, Figure, memory, ratio, seconds
-from bench.timing import alternate, function
+from bench.timing import Contender, alternate, function
 from ownership.decisions import owner_decisions
 from ownership.matching import username_matches
 from ownership.rules import Rules
@@ -53,11 +53,7 @@ def product(home: str) -> Callable[[], dict[str, Any]]:
 
     def resolve() -> dict[str, Any]:
         at = time.perf_counter()
-        shares = host_user_shares(
-            tables.logon_counts(WINDOW, run_id=RUN),
-            rules=Rules(exclude_users=EXCLUDED),
-            last=WINDOW.last,
-        )
+        shares = _shares(tables)
         at = done("shares made", at)
         tables.write("host_user_shares", shares, run_id=RUN, publish=True)
         del shares
@@ -92,10 +88,27 @@ def product(home: str) -> Callable[[], dict[str, Any]]:
     return resolve
 
 
-def duckdb_statement(home: str) -> Callable[[], dict[str, Any]]:
-    """The same rules in `resolution.sql`; it stores decisions alone, unchecked."""
+def product_shares(home: str) -> Callable[[], dict[str, Any]]:
+    """What the asset host_user_shares does."""
+    tables = Tables(Path(home), SLUG)
+
+    def resolve() -> dict[str, Any]:
+        shares = _shares(tables)
+        tables.write("host_user_shares", shares, run_id=RUN, publish=True)
+        return {"shares": shares.height}
+
+    return resolve
+
+
+def _shares(tables: Tables) -> pl.DataFrame:
+    counts = tables.logon_counts(WINDOW, run_id=RUN)
+    return host_user_shares(counts, rules=Rules(exclude_users=EXCLUDED), last=WINDOW.last)
+
+
+def duckdb_statement(home: str, file: str, counted: str) -> Callable[[], dict[str, Any]]:
+    """The same rules in a file of SQL, which stores one table, unchecked."""
     folder = Tables(Path(home), SLUG).folder
-    statement = Path(__file__).with_name("resolution.sql").read_text(encoding="utf-8")
+    statement = Path(__file__).with_name(file).read_text(encoding="utf-8")
     for name, value in {
         "$home": folder,
         "$first": WINDOW.first,
@@ -108,7 +121,7 @@ def duckdb_statement(home: str) -> Callable[[], dict[str, Any]]:
 
     def resolve() -> dict[str, Any]:
         connection.execute(statement)
-        return {"decisions": connection.fetchall()[0][0]}
+        return {counted: connection.fetchall()[0][0]}
 
     return resolve
 
@@ -152,13 +165,24 @@ def measure(home: Path, size: Size, repetitions: int) -> Experiment:
     """
     folder = home / f"evidence-{size.rows}"
     prepare(folder, rows=size.rows, hosts=size.hosts, users=size.users)
-    contenders = [
-        function("owner_decisions, validated and stored", f"{__name__}:product", home=str(folder)),
-        function("one DuckDB statement", f"{__name__}:duckdb_statement", home=str(folder)),
-        function("floor: counts added up by Polars", f"{__name__}:polars_pairs", home=str(folder)),
-        function("floor: counts added up by DuckDB", f"{__name__}:duckdb_pairs", home=str(folder)),
+
+    def contender(name: str, of: str, **arguments: Any) -> Contender:
+        return function(name, f"{__name__}:{of}", home=str(folder), **arguments)
+
+    decided = [
+        contender("owner_decisions, validated and stored", "product"),
+        contender("one DuckDB statement", "duckdb_statement", file="resolution.sql", counted="decisions"),
+        contender("floor: counts added up by Polars", "polars_pairs"),
+        contender("floor: counts added up by DuckDB", "duckdb_pairs"),
     ]
-    timings = alternate(contenders, repetitions, same="decisions")
+    shared = [
+        contender("host_user_shares, validated and stored", "product_shares"),
+        contender(
+            "the same table by one DuckDB statement", "duckdb_statement", file="shares.sql", counted="shares"
+        ),
+    ]
+    timings = alternate(decided, repetitions, same="decisions")
+    of_shares = alternate(shared, repetitions, same="shares")
     if unequal := differences(folder):
         raise ValueError(f"The contenders decide differently: {unequal}")
     ours, statement, floor, _ = timings
@@ -167,6 +191,9 @@ def measure(home: Path, size: Size, repetitions: int) -> Experiment:
         ratio(3, f"{name}: over one DuckDB statement", ours, statement, "≤", 1),
         Figure(3, f"{name}: the same, processor time", ours.cpu / statement.cpu, None, "times"),
         ratio(3, f"{name}: over adding the counts up in Polars", ours, floor),
+        ratio(
+            3, f"{name}: host_user_shares over a DuckDB statement that makes this table", *of_shares, "≤", 1
+        ),
     ]
     if size.most_seconds:
         figures.append(seconds(3, f"{name}: from Parquet to stored decisions", ours, size.most_seconds))
@@ -174,11 +201,11 @@ def measure(home: Path, size: Size, repetitions: int) -> Experiment:
         figures.append(memory(3, f"{name}: peak memory", ours, size.most_gb))
     return Experiment(
         f"Resolution: {name}, {size.hosts:,} hosts, {size.users:,} users",
-        timings,
+        [*timings, *of_shares],
         figures,
         [
             ours.where,
-            "The statement stores decisions alone: not validated, without the tables in between.",
+            "The first statement stores decisions alone: not validated, without the tables in between.",
             "The floors only read the counts and add them up by host and user, as they are spelled.",
         ],
     )
@@ -213,13 +240,13 @@ def measure_slope(home: Path, rows: list[int], repetitions: int) -> Experiment:
 
 
 def differences(home: Path) -> list[str]:
-    """Names of columns in which the contenders' decisions differ; they must not."""
+    """Names of columns in which the contenders' tables differ; they must not."""
     folder = home / "tables" / SLUG
-    ours, other = (
-        pl.read_parquet(folder / f"{name}.parquet") for name in ("owner_decisions", "decisions_of_duckdb")
-    )
+    pairs = (("owner_decisions", "decisions_of_duckdb"), ("host_user_shares", "shares_of_duckdb"))
     return [
         column
+        for names in pairs
+        for ours, other in [[pl.read_parquet(folder / f"{name}.parquet") for name in names]]
         for column in other.columns
         if not other[column].cast(ours[column].dtype).equals(ours[column], null_equal=True)
     ]
