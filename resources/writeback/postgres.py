@@ -48,6 +48,12 @@ _SESSION = {
 """The server notices as soon that a machine is gone, and lets its lock go; nobody is cut off for waiting, and
 nothing fails for what other sessions do."""
 
+ANSWER_SECONDS = 120
+"""The server may take this long to answer: one that is up but hangs would hold the run for ever."""
+
+_LAST_ANSWER_SECONDS = 5
+"""The same once the run is over, or was told to end."""
+
 _SCHEMA = """\
 CREATE SCHEMA IF NOT EXISTS asset_owners;
 CREATE TABLE asset_owners.all_writes (
@@ -135,6 +141,7 @@ class PostgresJournal(Journal):
             return key()
 
     def __exit__(self, *_: object) -> None:
+        self._answer(lambda: None, _LAST_ANSWER_SECONDS)
         self._thread.shutdown()
         if self._connection:
             self._connection.close()
@@ -187,7 +194,19 @@ class PostgresJournal(Journal):
 
     def _done(self, work: Callable[[], T]) -> T:
         """Do something in the journal's thread, where failures come in the order of what failed."""
-        return self._thread.submit(lambda: self._told(work)).result()
+        return self._answer(lambda: self._told(work), ANSWER_SECONDS)
+
+    def _answer(self, work: Callable[[], T], seconds: float) -> T:
+        """Do something in the journal's thread; a server that does not answer in time is cut off."""
+        future = self._thread.submit(work)
+        try:
+            return future.result(seconds)
+        except TimeoutError:
+            if self._connection is not None:  # else it is the driver that limits how long it tries
+                self._lost = f"no answer for {seconds:g} s"
+                with socket.socket(fileno=os.dup(self._connection.fileno())) as connection:
+                    connection.shutdown(socket.SHUT_RDWR)
+            return future.result()
 
     def _told(self, work: Callable[[], T]) -> T:
         try:

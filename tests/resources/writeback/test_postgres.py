@@ -1,5 +1,6 @@
 """The journal in PostgreSQL, as far as it differs from the one in a file."""
 
+import os
 import re
 import signal
 import socket
@@ -7,8 +8,9 @@ import struct
 import subprocess
 import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from urllib.parse import quote, urlsplit
 
@@ -112,19 +114,27 @@ def test_where_another_server_took_over_the_inventory_alone_tells(open_one, post
         assert journal.unsent("run-1") == set()
 
 
-def test_who_is_interrupted_leaves_a_journal_that_goes_on(open_one):
+@contextmanager
+def interrupted(*, after):
+    """What is done here is interrupted after so many seconds, as a run is that was told to end."""
+
     def interrupt(*_):
         raise dg.DagsterExecutionInterruptedError
 
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, after)
+        with pytest.raises(dg.DagsterExecutionInterruptedError):
+            yield
+    finally:
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_who_is_interrupted_leaves_a_journal_that_goes_on(open_one):
     with open_one() as journal:
         journal.intend(writes("a"))
-        before = signal.signal(signal.SIGALRM, interrupt)
-        try:
-            signal.setitimer(signal.ITIMER_REAL, 0.2)
-            with pytest.raises(dg.DagsterExecutionInterruptedError):
-                journal._execute("SELECT pg_sleep(1)")
-        finally:
-            signal.signal(signal.SIGALRM, before)
+        with interrupted(after=0.2):
+            journal._execute("SELECT pg_sleep(1)")
         assert outcomes(journal) == {"a": "intended"}
 
 
@@ -148,6 +158,41 @@ def test_a_lost_session_is_told_once_and_for_all(open_one, postgres, url, how):
         assert journal.claim("corp"), "the lock went with the session"
         assert outcomes(journal) == {"a": "intended"}
         assert journal.unsent("run-1") == {"a"}
+
+
+@contextmanager
+def frozen(postgres, url):
+    """The server's process of the one session in a database neither goes on nor ends."""
+    [(process,)] = postgres.ask("SELECT pid FROM pg_stat_activity WHERE datname = %s", database(url))
+    os.kill(process, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(process, signal.SIGCONT)
+
+
+def test_a_server_that_never_answers_ends_the_run(open_one, postgres, url, monkeypatch):
+    monkeypatch.setattr("resources.writeback.postgres.ANSWER_SECONDS", 0.5)
+    with open_one() as journal:
+        journal.intend(writes("a"))
+        with frozen(postgres, url):
+            for _ in range(2):
+                with pytest.raises(AssetOwnersError, match=r"no answer for 0\.5 s.*nothing more is sent"):
+                    journal.require_claim()
+    with open_one() as journal:
+        assert outcomes(journal) == {"a": "intended"}
+
+
+def test_a_server_that_never_answers_holds_no_run_that_is_told_to_end(open_one, postgres, url, monkeypatch):
+    monkeypatch.setattr("resources.writeback.postgres._LAST_ANSWER_SECONDS", 0.5)
+    began = time.monotonic()
+    with ExitStack() as ends:
+        journal = ends.enter_context(open_one())
+        with frozen(postgres, url):
+            with interrupted(after=0.2):
+                journal.require_claim()
+            ends.close()
+            assert time.monotonic() - began < 10
 
 
 # What an operator does wrong
