@@ -17,6 +17,7 @@ from typing import Any, Generic, Self, TypeVar
 import polars as pl
 import tenacity
 
+from ownership.names import printable
 from resources.errors import ConfigurationError, ProtocolError, ServiceError, TransientError
 from resources.http import Answer, Transport, retrying
 from resources.inventory.envelope import Envelope, envelope_members, open_envelope
@@ -419,7 +420,12 @@ class InventoryClient:
     def _ids_of(self, items: Sequence[Fields], path: str) -> list[str]:
         ids = [item.get("id") for item in items]
         if "" in ids or set(map(type, ids)) - {str, int}:
-            raise ProtocolError(f"{self._transport.where} answered {path} with an item that has no usable id")
+            place = next(place for place, one in enumerate(ids) if one == "" or type(one) not in {str, int})
+            after = f", after the one with id {printable(str(ids[place - 1]))}" if place else ""
+            raise ProtocolError(
+                f"{self._transport.where} answered {path} with an item that has no usable id, a text or a "
+                f"whole number: {printable(repr(ids[place]))[:80]}, item {place + 1} of its page{after}"
+            )
         return list(map(str, ids))
 
     def _fields_of(self, items: Sequence[Fields], ids: Sequence[str], path: str) -> Sequence[Fields]:
