@@ -106,56 +106,51 @@ def apply_job(
     instance: Instance, resources: Mapping[str, Any], executor: dg.ExecutorDefinition
 ) -> dg.JobDefinition:
     """The job that carries out a plan that an earlier run stored."""
-
-    @dg.job(
-        name=named(instance, "apply"),
-        config=_follow_up_config(instance, "apply_plan"),
-        description=f"Carries out a plan that a run of {literal(instance.name)} stored, such as a dry run; "
-        f"hosts that changed since are left alone.{_how_to_follow_up('apply')}",
-        tags=run_tags(instance),
-        run_tags=run_tags(instance),
-        metadata=_facts(instance),
-        resource_defs=_follow_up_resources(instance, resources),
-        executor_def=executor,
-        logger_defs=LOGGERS,
+    does = (
+        f"Carries out a plan that a run of {literal(instance.name)} stored, such as a dry run; hosts that "
+        "changed since are left alone."
     )
-    def job() -> None:
-        apply_op(instance)()
-
-    return job
+    return _follow_up_job(instance, "apply", does, apply_op(instance), resources, executor)
 
 
 def undo_job(
     instance: Instance, resources: Mapping[str, Any], executor: dg.ExecutorDefinition
 ) -> dg.JobDefinition:
     """The job that puts back what a run wrote."""
+    does = (
+        f"Puts back what a run of {literal(instance.name)} wrote, field by field, where hosts still hold it."
+    )
+    return _follow_up_job(instance, "undo", does, undo_op(instance), resources, executor)
+
+
+def _follow_up_job(
+    instance: Instance,
+    command: str,
+    does: str,
+    op: dg.OpDefinition,
+    resources: Mapping[str, Any],
+    executor: dg.ExecutorDefinition,
+) -> dg.JobDefinition:
+    """A job of one op, whose launchpad shows first what is to be filled in."""
+    needed = resource_keys(instance).of_follow_up
 
     @dg.job(
-        name=named(instance, "undo"),
-        config=_follow_up_config(instance, "undo_run"),
-        description=f"Puts back what a run of {literal(instance.name)} wrote, field by field, where hosts "
-        f"still hold it.{_how_to_follow_up('undo')}",
+        name=named(instance, command),
+        # In quotes no beginning of an id is taken for a number.
+        config={"ops": {op.name: {"config": {"run_id": "", "dry_run": False}}}},
+        description=does + _how_to_follow_up(command),
         tags=run_tags(instance),
         run_tags=run_tags(instance),
         metadata=_facts(instance),
-        resource_defs=_follow_up_resources(instance, resources),
+        # The launchpad offers the resources of its own job alone.
+        resource_defs={key: resources[key] for key in needed},
         executor_def=executor,
         logger_defs=LOGGERS,
     )
     def job() -> None:
-        undo_op(instance)()
+        op()
 
     return job
-
-
-def _follow_up_config(instance: Instance, op: str) -> dict[str, Any]:
-    """What the launchpad shows first; in quotes no beginning of an id is taken for a number."""
-    return {"ops": {named(instance, op): {"config": {"run_id": "", "dry_run": False}}}}
-
-
-def _follow_up_resources(instance: Instance, resources: Mapping[str, Any]) -> dict[str, Any]:
-    """The resources of what follows a scan: the launchpad offers those of its own job alone."""
-    return {key: resources[key] for key in resource_keys(instance).of_follow_up}
 
 
 def broken_job(broken: BrokenInstance) -> dg.JobDefinition:
