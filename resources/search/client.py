@@ -37,7 +37,11 @@ DAYS_AT_ONCE = 2
 DAYS_PER_SURVEY = 1_000
 MOST_SENDERS = 20
 MOST_KINDS = 1_000
+MOST_PAIRS_PER_DOCUMENT = 1_000  # of host and user, where the fields of a document hold many
 HOSTS_PER_SENDER = 10
+
+_READ = "timed_out,_shards.total,_shards.failed,_clusters,hits.total,aggregations,error,status"
+"""What is read of an answer; the service leaves the rest out."""
 
 Name = str | int | float | bool  # a host or a user; a field may also hold numbers
 MOST_DOCUMENTS = 2**40  # in one count; the sum of so many still fits into 64 bits
@@ -119,6 +123,7 @@ class _Hits(_Part):
 
 class _Shards(_Part):
     failed: int
+    total: int = 0
 
 
 class _Clusters(_Part):
@@ -340,7 +345,29 @@ class SearchClient:
         )
         if rows.drop("events").is_duplicated().any():
             raise self._pages_repeat(day)
-        return DayOfLogons(day, fetched_at, *_totals(pages[0]), counts=rows)
+        found = DayOfLogons(day, fetched_at, *_totals(pages[0]), counts=rows)
+        self._require_all_counted(found, pages)
+        return found
+
+    def _require_all_counted(self, found: DayOfLogons, pages: Sequence[_Found[_Page]]) -> None:
+        """Raise ProtocolError where the counts cannot be those of the documents (rules 3.3).
+
+        A pair counts a document once at most, and a document with host and user counts once at least. Pages
+        after the first are later answers, perhaps of another copy that lacks what came last.
+        """
+        first = pages[0].aggregations
+        most = max((bucket.doc_count for bucket in first.pairs.buckets), default=0) if first else 0
+        counted = found.counts["events"].sum()
+        least = found.matching - found.lacking_user - found.lacking_host
+        if len(pages) > 1:
+            least -= found.matching // 100
+        if most > found.matching or counted < least:
+            raise ProtocolError(
+                f"The search service at {self._instance.url} counted {found.matching} documents of "
+                f"{found.day}, {found.lacking_user} of them without a user and {found.lacking_host} without "
+                f"a host, but gave pairs of host and user with {counted} of them, the most frequent one with "
+                f"{most}, which is no evidence; check what stands between it and this machine"
+            )
 
     def _pages(self, day: date) -> Iterator[_Found[_Page]]:
         """Yield the answers of a composite aggregation; the first also counts the day's documents.
@@ -350,6 +377,7 @@ class SearchClient:
         """
         after: _Pair | None = None
         ends: set[tuple[Name, ...]] = set()
+        matching = given = 0
         while True:
             size = self._page_size
             pairs: dict[str, Any] = {"size": size, "sources": self._sources()}
@@ -372,9 +400,17 @@ class SearchClient:
                     f"{day} was counted; run again"
                 )
             yield page
+            matching = matching or page.hits.total.value
             after, buckets = page.aggregations.pairs.after_key, page.aggregations.pairs.buckets
             if not after or len(buckets) < size:
                 return
+            given += len(buckets)
+            if given > matching * MOST_PAIRS_PER_DOCUMENT:
+                raise ProtocolError(
+                    f"The search service at {self._instance.url} gives pairs of host and user of {day} "
+                    f"without end: {given} so far, of {matching} documents; check what stands between it "
+                    "and this machine"
+                )
             ended = {msgspec.structs.astuple(end) for end in (after, buckets[-1].key)}
             if ended & ends:
                 raise self._pages_repeat(day)
@@ -429,6 +465,12 @@ class SearchClient:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise self._not_a_search_service(answer) from error
         self._raise_if_incomplete(result)
+        if aggregations and result.aggregations is None and result.shards.total:
+            raise ProtocolError(
+                f"The search service at {self._instance.url} searched {result.shards.total} shards and "
+                "answered without what was to be counted (aggregations), which is no evidence; check what "
+                "stands between it and this machine"
+            )
         return result
 
     def _query(self) -> dict[str, Any]:
@@ -446,7 +488,7 @@ class SearchClient:
                 path,
                 params={
                     "allow_partial_search_results": "false",
-                    "filter_path": "timed_out,_shards.failed,_clusters,hits.total,aggregations,error,status",
+                    "filter_path": _READ,
                 },
                 json=body,
                 auth=self._auth,

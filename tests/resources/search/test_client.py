@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, date, datetime, timedelta
-from itertools import product
+from itertools import count, product
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -747,6 +747,60 @@ class TestAnswers:
         assert not any(name in str(raised.value) for name in ("PC", '"ann"'))
 
     @pytest.mark.parametrize(
+        ("count", "matching", "told"),
+        [
+            (5, 4, "counted 4 documents of 2026-03-02, 1 of them without a user and 0 without a host, but"),
+            (3, 5, "with 3 of them, the most frequent one with 3, which is no evidence"),
+        ],
+        ids=["a pair of more documents than there are", "pairs that leave documents out"],
+    )
+    def test_counts_that_contradict_each_other_are_no_evidence(self, count, matching, told):
+        page: Any = copy.deepcopy(PAGE)
+        page["hits"]["total"]["value"] = matching
+        page["aggregations"]["hostname"]["doc_count"] = matching
+        page["aggregations"]["username"]["doc_count"] = matching
+        page["aggregations"]["pairs"]["buckets"][0]["doc_count"] = count
+        with (
+            Service(good(SURVEY), good(page)) as service,
+            service.client() as logons,
+            pytest.raises(ProtocolError, match=told),
+        ):
+            list(logons.logons([DAY]))
+
+    def test_pages_without_end_are_no_evidence(self, monkeypatch):
+        monkeypatch.setattr(search, "LARGEST_PAGE", 1_500)
+        pages = count()
+
+        def answer(_):
+            if (number := next(pages)) == 0:
+                return good(SURVEY)
+            page: Any = copy.deepcopy(PAGE)
+            pairs = [{"hostname": f"pc-{number}", "username": f"u-{user}"} for user in range(1_500)]
+            page["aggregations"]["pairs"] = {
+                "after_key": pairs[-1],
+                "buckets": [{"key": pair, "doc_count": 1} for pair in pairs],
+            }
+            return good(page)
+
+        with (
+            Stub(answer) as service,
+            SearchClient(instance(url=service.url)) as logons,
+            pytest.raises(ProtocolError, match="without end: 4500 so far, of 4 documents"),
+        ):
+            list(logons.logons([DAY]))
+
+    @pytest.mark.parametrize("replies", [[SURVEY], [SURVEY, PAGE]], ids=["survey", "page"])
+    def test_an_answer_without_aggregations_is_no_evidence_unless_there_is_no_index(self, replies):
+        *before, last = replies
+        bare = {name: part for name, part in last.items() if name != "aggregations"}
+        with (
+            Service(*map(good, before), good(bare)) as service,
+            service.client() as logons,
+            pytest.raises(ProtocolError, match=r"searched 2 shards and answered without what was to be"),
+        ):
+            list(logons.logons([DAY]))
+
+    @pytest.mark.parametrize(
         "body",
         [
             json.dumps(PAGE)[:-10],
@@ -894,7 +948,8 @@ class TestAnswers:
         assert (len(service.requests), service.naps) == (1, [])
 
     def test_an_index_that_vanishes_after_the_survey_is_told(self):
-        gone = {name: value for name, value in PAGE.items() if name != "aggregations"}
+        nothing = {"total": 0, "failed": 0}
+        gone = {name: value for name, value in PAGE.items() if name != "aggregations"} | {"_shards": nothing}
         with (
             Service(good(SURVEY), good(gone)) as service,
             service.client() as logons,
