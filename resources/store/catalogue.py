@@ -55,7 +55,8 @@ def refresh_catalogue(home: Path, location: UPath, analysts: int | None = None) 
     with FileLock(home / ".warehouse.lock"):
         wanted = dict(_schemas(home, location))
         text = json.dumps([statement for statements in wanted.values() for statement in statements])
-        if catalogue.exists() and listed.exists() and listed.read_bytes() == text.encode():
+        there = catalogue.exists() and listed.exists()
+        if there and listed.read_bytes() == text.encode() and _can_be_read(catalogue):
             return
         with replacing(catalogue, analysts) as path:
             known = _copy(catalogue, listed, path)
@@ -93,6 +94,15 @@ def _copy(catalogue: Path, listed: Path, path: Path) -> dict[str, list[str]]:
             known[made[1]] = []
         known[next(reversed(known))].append(statement)
     return known
+
+
+def _can_be_read(catalogue: Path) -> bool:
+    """Whether it is a database, perhaps one that an analyst has open for writing; a damaged one is none."""
+    try:
+        duckdb.connect(catalogue, read_only=True).close()
+    except duckdb.Error as error:
+        return "lock" in str(error)
+    return True
 
 
 def _changed_at(path: Path) -> int:

@@ -93,6 +93,10 @@ def tables(tmp_path):
     return tables
 
 
+HOLDER = "import duckdb, sys; kept = duckdb.connect(sys.argv[1]); print('open', flush=True); input()"
+"""Another process that has a database open for writing."""
+
+
 def session(home):
     return closing(duckdb.connect(catalogue_path(home), read_only=True))
 
@@ -199,6 +203,28 @@ def test_what_somebody_wrote_into_the_catalogue_goes_when_it_changes(tables):
     Tables(tables.home, "new").prepare()
     with session(tables.home) as connection:
         assert connection.sql("FROM duckdb_tables()").fetchall() == []
+
+
+@pytest.mark.parametrize("size", [20, 10_000])
+def test_a_damaged_catalogue_is_made_anew(tables, size):
+    catalogue = catalogue_path(tables.home)
+    catalogue.write_bytes(catalogue.read_bytes()[:size])
+    Tables(tables.home, SLUG).prepare()
+    assert ask(tables, "FROM conflicts") == []
+
+
+def test_a_catalogue_that_somebody_has_open_is_left_to_them(tables):
+    catalogue = catalogue_path(tables.home)
+    with closing(duckdb.connect(catalogue)) as written:
+        written.execute("CREATE TABLE corp.mine AS SELECT 1")
+    with subprocess.Popen(  # noqa: S603  (our own program)
+        [sys.executable, "-c", HOLDER, catalogue], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as holder:
+        assert holder.stdout
+        assert holder.stdout.readline() == "open\n"
+        Tables(tables.home, SLUG).prepare()
+        holder.communicate("\n")
+    assert ask(tables, "FROM mine") == [(1,)]
 
 
 INJECTION = 'x"; CREATE TABLE proof AS SELECT 1; --'
