@@ -96,7 +96,10 @@ def sql(
     with _query_errors(), _own_folder() as folder:
         slug = tables_of(load_instance(instance)).slug if instance else None
         scratch = scratch or folder / "scratch.duckdb"
-        opening = opening_lines(home(), scratch, slug, _viewed_runs(location, slug, run_id))
+        runs = _viewed_runs(location, slug, run_id)
+        if run_id is not None:  # which tells the instance
+            slug = runs[0].slug
+        opening = opening_lines(home(), scratch, slug, runs)
         if not scratch.exists():  # the shell is older than the library, and reads what is made for it
             duckdb.connect(scratch, config={"storage_compatibility_version": OLDEST_READER}).close()
         if query is None:
@@ -221,7 +224,9 @@ def _query_errors() -> Generator[None]:
         if without := re.search("Table with name (without an instance: .+) does not exist", str(error)):
             raise ConfigurationError(f"The query is wrong: a table's name {without[1]}") from error
         if not isinstance(error, duckdb.ProgrammingError):
-            raise AssetOwnersError(f"DuckDB failed: {_indented(error)}") from error
+            damaged = str(catalogue_path(home())) in str(error) and "lock" not in str(error)
+            remedy = "\nIt holds no data of its own, and the next run makes it anew" if damaged else ""
+            raise AssetOwnersError(f"DuckDB failed: {_indented(error)}{remedy}") from error
         raise ConfigurationError(f"The query is wrong: {_indented(error)}") from error
 
 

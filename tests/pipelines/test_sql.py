@@ -227,6 +227,14 @@ def test_of_several_instances_one_is_named_or_chosen(sql, as_json, home, tmp_pat
     assert "no such file" in sql("SELECT 1", "--instance", "none.yaml", status=2).lower()
 
 
+def test_a_run_tells_which_of_several_instances_is_meant(as_json, home):
+    tables = fill(home, "branch", "c")
+    tables.write("inventory_hosts", hosts(host("d")), run_id="of-branch", publish=False)
+    for query in ("SELECT host_id FROM inventory_hosts", "SELECT host_id FROM branch.inventory_hosts"):
+        assert as_json(query, "--run", "of-branch") == [{"host_id": "d"}]
+    assert as_json("FROM conflicts", "--run", "of-branch") == []
+
+
 def test_new_tables_go_into_the_scratch_file_whatever_instances_there_are(as_json, home, tmp_path):
     fill(home, "branch", "c")
     kept = ("--scratch", str(tmp_path / "kept.duckdb"))
