@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from pipelines.cli.errors import require_no_folder
+from pipelines.cli.errors import require_file
 from pipelines.dagster_home import dagster_folder
 from resources.settings import (
     analysts_group,
@@ -24,7 +24,7 @@ def backup(out: Path) -> None:
         AssetOwnersError: there is nothing to back up, a run does not end its writing, or a database cannot be
             read.
     """
-    require_no_folder("--out", out)
+    require_file("--out", out)
     journal = journal_url()
     files = back_up(home(), out)
     print(f"{out} is written: {files:,} files of {home()}")

@@ -27,12 +27,18 @@ def print_error(message: str) -> None:
     print(line, file=sys.stderr)
 
 
-def require_no_folder(argument: str, path: Path) -> None:
-    """Refuse a folder where a file is to be written; an empty argument means the working directory.
+def require_file(argument: str, path: Path) -> None:
+    """Refuse what is no file where one is to be written or replaced; an empty argument means a folder.
+
+    A device or a pipe would be replaced by a file, so that whoever uses it gets nothing.
 
     Raises:
         ConfigurationError: naming the argument.
     """
     if path.is_dir():
         said = "it is empty, or a folder" if path == Path() else f"{path} is a folder"
-        raise ConfigurationError(f"{argument}: {said}; name a file")
+    elif path.exists() and not path.is_file():
+        said = f"{path} is a device or a pipe"
+    else:
+        return
+    raise ConfigurationError(f"{argument}: {said}; name a file")

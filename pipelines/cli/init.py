@@ -7,7 +7,7 @@ from pathlib import Path
 import polars as pl
 
 from ownership.names import fits_any, printable
-from pipelines.cli.errors import require_no_folder
+from pipelines.cli.errors import require_file
 from pipelines.cli.stored import tables_of
 from resources.errors import ConfigurationError
 from resources.settings import Instance, command_line, instances_folder, load_instances
@@ -46,7 +46,7 @@ def init(path: Path) -> None:
     Raises:
         ConfigurationError: the file exists or cannot be written, or the home's tables cannot be reached.
     """
-    require_no_folder("FILE", path)
+    require_file("FILE", path)
     text = instance_file(SCHEMA.as_uri(), path, {**EXCLUDED_USERS, **_suggested_users()})
     if path == Path("-"):
         print(text, end="")

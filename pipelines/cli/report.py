@@ -10,7 +10,7 @@ from ownership.coverage import events_by_day
 from ownership.history import changes_of
 from ownership.names import printable
 from ownership.windows import Window, days_of
-from pipelines.cli.errors import require_no_folder
+from pipelines.cli.errors import require_file
 from pipelines.cli.plans import how_sure
 from pipelines.cli.stored import stored_tables
 from reports.exports import decisions_csv, decisions_json
@@ -50,7 +50,7 @@ def report(path: Path, out: Path | None, kind: Format, run: str | None = None) -
     if out == Path("-"):
         print(text, end="")
         return
-    require_no_folder("--out", out)
+    require_file("--out", out)
     if not out.resolve().parent.is_dir():
         folder = out.resolve().parent
         raise ConfigurationError(

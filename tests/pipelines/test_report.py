@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import os
 import stat
 from datetime import timedelta
 from pathlib import Path
@@ -111,6 +112,15 @@ def test_a_folder_is_no_file_for_the_report(call, stored, tmp_path, out, said):
     assert status == 2
     assert f"--out: {said}; name a file" in error
     assert ".writing-" not in error
+
+
+def test_a_pipe_is_no_file_for_the_report(call, stored, tmp_path):
+    """It was replaced, and whoever read from it waited for ever."""
+    os.mkfifo(pipe := tmp_path / "pipe")
+    status, _, error = call("report", "--instance", stored, "--out", pipe)
+    assert status == 2
+    assert f"--out: {pipe} is a device or a pipe; name a file" in error
+    assert pipe.is_fifo()
 
 
 def test_an_unknown_format_is_told(call, stored):
