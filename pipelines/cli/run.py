@@ -17,7 +17,7 @@ from ownership.decisions import summary
 from ownership.history import latest
 from ownership.names import printable, printable_lines
 from ownership.quality import new_conflicts
-from ownership.windows import Window
+from ownership.windows import Window, is_past
 from pipelines.cli.errors import message_and_status, print_error
 from pipelines.cli.plans import hosts_of_plan, told_plan, too_large
 from pipelines.cli.stored import tables_of
@@ -151,7 +151,8 @@ def run_scan(
         overrides=overrides,
     )
     report = _report(instance, tables, window, result)
-    report.dry_run = plans_only
+    past = is_past(window, today_of(instance), late_days=instance.scan.late_days)
+    report.dry_run = plans_only or (past and not force)
     return report
 
 

@@ -159,11 +159,13 @@ def test_a_window_of_the_past_is_for_looking_unless_forced(seeded):
     ran = seeded.run(settings, as_of=past.isoformat())
     assert (ran.status, ran.report["writes"]) == (0, {"planned": 2}), ran.stderr
     assert "the window ended more than scan.late_days (2) days ago" in ran.stderr
+    assert ran.report["dry_run"] is True
     assert seeded.written() == {}
     assert before.items() <= seeded.published().items()
 
     ran = seeded.run(settings, "--force", as_of=past.isoformat())
     assert (ran.status, ran.report["writes"]) == (0, {"written": 2}), ran.stderr
+    assert ran.report["dry_run"] is False
     assert seeded.written() == WRITTEN
 
 
