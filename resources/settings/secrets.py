@@ -24,6 +24,8 @@ class Secret(Section):
     @model_validator(mode="before")
     @classmethod
     def _refuse_clear_text(cls, value: object) -> object:
+        if isinstance(value, Mapping) and set(value) == {"env", "file"}:
+            raise secret_error("names two places; keep env or file, the one that holds the secret")
         if not isinstance(value, Mapping) or set(value) not in ({"env"}, {"file"}) or None in value.values():
             raise secret_error(
                 "is not a secret's place; write {env: VARIABLE} or {file: PATH}, never the secret"

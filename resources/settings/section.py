@@ -38,7 +38,10 @@ def read_text(path: Path) -> str:
     if not stat.S_ISREG(path.stat().st_mode):  # to open a pipe would wait for whoever writes into it
         raise OSError("it is no regular file; name a file on a disk")
     with path.open(encoding="utf-8") as file:
-        text = file.read(MAX_CHARACTERS + 1)
+        try:
+            text = file.read(MAX_CHARACTERS + 1)
+        except UnicodeDecodeError as error:
+            raise ValueError(f"it is not in UTF-8 (byte {error.start}); save it as UTF-8") from None
     if len(text) > MAX_CHARACTERS:
         raise OSError(f"it holds more than {MAX_CHARACTERS:,} characters, which no such file needs")
     return text

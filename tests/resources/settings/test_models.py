@@ -383,7 +383,7 @@ def test_aliases_within_bounds_are_what_they_stand_for(write):
         ("password", ["hunter2"]),
         ("password", {"hunter2": None}),
         ("password", {"vault": "hunter2"}),
-        ("password", {"env": "A", "file": "b"}),
+        ("password", {"env": "A", "vault": "hunter2"}),
         ("password", {"env": None}),
         ("password", {}),
         ("platform.password", "hunter2"),
@@ -395,6 +395,11 @@ def test_a_secret_in_clear_text_is_refused_with_how_to_write_it(write, key, wron
     assert complaint(write(**{key: wrong})) == (
         f"{key}: is not a secret's place; write {{env: VARIABLE}} or {{file: PATH}}, never the secret"
     )
+
+
+def test_of_two_places_of_a_secret_one_is_to_be_kept(write):
+    told = complaint(write(password={"env": "A", "file": "hunter2"}))
+    assert told == "password: names two places; keep env or file, the one that holds the secret"
 
 
 @pytest.mark.parametrize(
