@@ -480,7 +480,7 @@ def _require_within_limits(
         look = command_line(run.instance, "sql", "--run", short_run_id(run.run_id), "FROM write_history")
         allow = ("--allow-writes", str(planned.height))
         carry_out = command_line(run.instance, name, short_run_id(about), *allow)
-        not_enough = f" (and than --allow-writes {allowed})" if allowed is not None else ""
+        not_enough = f", and more than were allowed ({allowed})" if allowed is not None else ""
         raise AssetOwnersError(
             f"{reason}{not_enough}; nothing was written. Look at the plan ({look}), then carry it out: "
             f"{carry_out}"
