@@ -45,6 +45,7 @@ from resources.store.catalogue import (
     OLDEST_READER,
     catalogue_path,
     identifier,
+    is_in_use,
     quoted,
     register_file_system,
     run_views,
@@ -224,7 +225,7 @@ def _query_errors() -> Generator[None]:
         if without := re.search("Table with name (without an instance: .+) does not exist", str(error)):
             raise ConfigurationError(f"The query is wrong: a table's name {without[1]}") from error
         if not isinstance(error, duckdb.ProgrammingError):
-            damaged = str(catalogue_path(home())) in str(error) and "lock" not in str(error)
+            damaged = str(catalogue_path(home())) in str(error) and not is_in_use(error)
             remedy = "\nIt holds no data of its own, and the next run makes it anew" if damaged else ""
             raise AssetOwnersError(f"DuckDB failed: {_indented(error)}{remedy}") from error
         raise ConfigurationError(f"The query is wrong: {_indented(error)}") from error

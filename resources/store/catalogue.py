@@ -55,8 +55,9 @@ def refresh_catalogue(home: Path, location: UPath, analysts: int | None = None) 
     with FileLock(home / ".warehouse.lock"):
         wanted = dict(_schemas(home, location))
         text = json.dumps([statement for statements in wanted.values() for statement in statements])
-        there = catalogue.exists() and listed.exists()
-        if there and listed.read_bytes() == text.encode() and _can_be_read(catalogue):
+        there = catalogue.exists() and listed.exists() and listed.read_bytes() == text.encode()
+        # To open it takes longer the more instances there are, and most runs find it as it was left.
+        if there and (_changed_at(catalogue) == _changed_at(listed) or _can_be_read(catalogue)):
             return
         with replacing(catalogue, analysts) as path:
             known = _copy(catalogue, listed, path)
@@ -101,8 +102,13 @@ def _can_be_read(catalogue: Path) -> bool:
     try:
         duckdb.connect(catalogue, read_only=True).close()
     except duckdb.Error as error:
-        return "lock" in str(error)
+        return is_in_use(error)
     return True
+
+
+def is_in_use(error: duckdb.Error) -> bool:
+    """Whether a database could not be opened because another process has it open for writing."""
+    return "Could not set lock" in str(error)
 
 
 def _changed_at(path: Path) -> int:
