@@ -12,8 +12,8 @@ import requests
 from hypothesis import settings
 from playwright.sync_api import Browser, sync_playwright
 
-from reports import charts
 from sandbox.engine import Engine
+from tests.plots import draw_nothing
 from tests.postgres import PostgresServer, programs
 
 settings.register_profile("thorough", max_examples=1_000)  # of `make chaos`; see `tests.examples`
@@ -68,8 +68,8 @@ def postgres() -> Iterator[PostgresServer]:
 
 @pytest.fixture
 def no_plots(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Runs in this process draw no plots, which would take a third of their time."""
-    monkeypatch.setattr(charts, "as_markdown", lambda _, title: f"![{title}]()")
+    """Runs in this process draw no plots."""
+    draw_nothing(monkeypatch)
 
 
 @pytest.fixture(scope="module")  # its event loop runs on while it lasts, which Dagster's own would trip over

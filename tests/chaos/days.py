@@ -19,11 +19,13 @@ import pytest
 
 import assets_defs
 import pipelines.cli
-import reports.charts
+import reports
 import resources
 from pipelines.cli.app import app
 from pipelines.cli.run import Overrides
+from tests.end_to_end.processes import settle_in
 from tests.end_to_end.stand import in_memory
+from tests.plots import draw_nothing
 
 PROCESSOR = "processor seconds: "
 """Begins the last line of a run's log."""
@@ -38,12 +40,10 @@ PROGRAM = [
 
 def run_on_day(file: Path, report: Path, now: datetime, environment: dict[str, str], log: Connection) -> None:
     """Run the instance as its schedule does when it is `now`; what is printed goes to `report`."""
-    os.environ.update(environment)
-    os.dup2(os.open(report, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 1)
-    os.dup2(log.fileno(), 2)
+    settle_in(environment, str(report), log)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("os.fsync", lambda _: None)
-        patch.setattr(reports.charts, "as_markdown", lambda _, title: f"![{title}]()")
+        draw_nothing(patch)
         set_clock(patch, now)
         try:
             app(["run", "--instance", str(file), "--json"], obj=Overrides(recorded_in=in_memory))

@@ -32,10 +32,10 @@ from sandbox.inventory import BrokenOff, InventoryState
 from sandbox.inventory_api import ASSETS_LIST, envelope
 from sandbox.planted import LEFT_OUT
 from tests.chaos.books import Books
-from tests.chaos.company import RunningProcess
 from tests.chaos.days import PROCESSOR, date_files, run_on_day
 from tests.chaos.life import DELIVERED, WINDOW_DAYS, ZONE, Life
 from tests.chaos.surroundings import UPDATE
+from tests.end_to_end.processes import RunningProcess
 from tests.end_to_end.stand import ADMIN, TENANT, documents, merged
 from tests.homes.copies import HOMES, copy_home
 from tests.homes.services import named_services

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import subprocess
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -11,7 +10,8 @@ from functools import partial
 from pipelines.dagster_home import dagster_instance
 from resources.store.tables import Tables
 from resources.writeback.journal import Journal
-from tests.end_to_end.stand import ADMIN, ASSET_OWNERS, TENANT, TODAY
+from tests.end_to_end.processes import Program
+from tests.end_to_end.stand import ADMIN, TENANT, TODAY
 
 UPDATE = "/api/v1/assets/update"
 
@@ -42,8 +42,7 @@ def test_a_backup_waits_for_a_run_that_writes_and_all_commands_work_where_it_is_
             go_on.wait(60)
 
     stand.inventory.hooks.after = hold_back
-    command = [ASSET_OWNERS, "run", "--instance", file, "--as-of", str(TODAY)]
-    with subprocess.Popen(command) as run, ThreadPoolExecutor(1) as pool:  # noqa: S603  (our own command)
+    with Program("run", "--instance", file, "--as-of", TODAY) as run, ThreadPoolExecutor(1) as pool:
         assert writing.wait(60)
         backup = pool.submit(call, "backup", "--out", out)
         time.sleep(1)

@@ -2,31 +2,39 @@
 
 import json
 import os
-import resource
 import sqlite3
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
 
 import pytest
 
-from tests.end_to_end.stand import ASSET_OWNERS, HOSTS, TODAY, USERS
+from resources.settings import tables_location
+from tests.end_to_end.processes import Program
+from tests.end_to_end.stand import HOSTS, TODAY, USERS
 
 
-def run(stand, *, largest_file=resource.RLIM_INFINITY):
+@dataclass(frozen=True)
+class Ran:
+    """What a process came to."""
+
+    status: int | None
+    stdout: str
+    stderr: str
+
+
+def run(stand, **limits):
     """`asset-owners run --json` in a process of its own."""
-    return subprocess.run(  # noqa: S603  (our own command)
-        [ASSET_OWNERS, "run", "--instance", stand.instance_file(), "--json", "--as-of", str(TODAY)],
-        check=False,
-        capture_output=True,
-        text=True,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (largest_file, largest_file)),
-    )
+    words = ("run", "--instance", stand.instance_file(), "--json", "--as-of", TODAY)
+    with Program(*words, **limits) as process:
+        stdout, stderr = process.communicate()
+    return Ran(process.exit_status, stdout, stderr)
 
 
 def error_of(ran):
     """The error of a run that failed as it should."""
-    assert ran.returncode == 1, ran.stderr
+    assert ran.status == 1, ran.stderr
     assert "Traceback" not in ran.stderr, ran.stderr
     report = json.loads(ran.stdout.splitlines()[-1])
     assert report["instance"] == "Small"
@@ -56,8 +64,9 @@ def test_a_full_disk_is_told_wherever_it_is_met_and_the_run_after_heals(recorded
         found = []
         for left_kib, dagster in ((0, elsewhere), (50, elsewhere), (80, elsewhere), (60, disk / "dagster")):
             stand.environment.setenv("DAGSTER_HOME", str(dagster))
-            first = run(stand)
-            assert first.returncode == 0, first.stderr
+            if not dagster.exists():
+                first = run(stand)
+                assert first.status == 0, first.stderr
             stand.begin(HOSTS, USERS)
             free = os.statvfs(disk).f_bavail * os.statvfs(disk).f_frsize
             filler = disk / "filler"
@@ -68,7 +77,7 @@ def test_a_full_disk_is_told_wherever_it_is_met_and_the_run_after_heals(recorded
         assert all(str(disk) in error for error in found), found
         assert "Dagster's records of runs" in found[-1]
         healed = run(stand)
-        assert healed.returncode == 0, healed.stderr
+        assert healed.status == 0, healed.stderr
         assert len(stand.written()) == 2
 
 
@@ -88,9 +97,8 @@ def test_a_damaged_journal_stops_the_run_before_it_writes_and_is_named(recorded_
     assert recorded_stand.written() == {}
 
 
-def test_a_journal_that_another_process_locks_is_told(recorded_stand):
-    stand = recorded_stand
-    assert run(stand).returncode == 0
+def test_a_journal_that_another_process_locks_is_told(seeded):
+    stand = seeded
     with closing(sqlite3.connect(stand.tables.journal, isolation_level=None)) as other:
         other.execute("PRAGMA locking_mode = EXCLUSIVE")
         other.execute("BEGIN EXCLUSIVE")
@@ -99,9 +107,8 @@ def test_a_journal_that_another_process_locks_is_told(recorded_stand):
     assert "another process keeps it locked" in error
 
 
-def test_a_table_that_a_step_cannot_read_is_named(recorded_stand):
-    stand = recorded_stand
-    assert run(stand).returncode == 0
+def test_a_table_that_a_step_cannot_read_is_named(seeded):
+    stand = seeded
     [torn] = [path for path in stand.tables.folder.glob("owner_decisions_history/*") if path.stem != "empty"]
     torn.write_bytes(torn.read_bytes()[:-20])
     assert f"Damaged tables: {torn}. Put them back from a backup" in error_of(run(stand))
@@ -110,5 +117,49 @@ def test_a_table_that_a_step_cannot_read_is_named(recorded_stand):
 def test_commands_that_start_at_once_in_an_empty_home_all_come_to_their_end(recorded_stand):
     with ThreadPoolExecutor() as pool:
         ran = list(pool.map(lambda _: run(recorded_stand), range(3)))
-    assert [one.returncode for one in ran] == [0, 0, 0], [one.stderr for one in ran]
+    assert [one.status for one in ran] == [0, 0, 0], [one.stderr for one in ran]
     assert len(recorded_stand.written()) == 2
+
+
+@pytest.mark.parametrize("lacking", ["bucket", "service", "key"])
+def test_an_object_store_that_cannot_be_used_is_told_once_and_nothing_is_written(
+    recorded_stand, request, lacking
+):
+    stand = recorded_stand
+    request.getfixturevalue("object_store")
+    if lacking == "bucket":
+        stand.environment.setenv("ASSET_OWNERS_TABLES", "s3://lacking/tables")
+    elif lacking == "service":
+        stand.environment.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+        stand.environment.setenv("AWS_MAX_ATTEMPTS", "1")
+    else:
+        stand.environment.delenv("AWS_SECRET_ACCESS_KEY")
+        stand.environment.delenv("AWS_ACCESS_KEY_ID")
+    error = error_of(run(stand))
+    assert error.count("ASSET_OWNERS_TABLES: s3://") == 1, error
+    assert " cannot be used: " in error
+    assert stand.written() == {}
+    with Program("check", "--instance", stand.instance_file()) as process:
+        said, _ = process.communicate()
+    assert process.exit_status == 1
+    assert "wrong ASSET_OWNERS_TABLES: s3://" in " ".join(said.split())
+    assert "\n1 to fix, " in said
+
+
+def test_metrics_tell_that_the_object_store_cannot_be_read(recorded_stand, request):
+    request.getfixturevalue("object_store")
+    recorded_stand.environment.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+    recorded_stand.environment.setenv("AWS_MAX_ATTEMPTS", "1")
+    with Program("metrics", "--instance", recorded_stand.instance_file()) as process:
+        said, logged = process.communicate()
+    assert process.exit_status == 0, logged
+    assert 'asset_owners_instance_readable{instance="small"} 0.0' in said
+
+
+def test_check_tries_the_object_store_and_leaves_nothing_there(recorded_stand, request):
+    request.getfixturevalue("object_store")
+    with Program("check", "--instance", recorded_stand.instance_file()) as process:
+        said, _ = process.communicate()
+    assert process.exit_status == 0
+    assert f"Tables {tables_location()}\n  ok         ASSET_OWNERS_TABLES: an object could be stored" in said
+    assert not list(tables_location().glob("*"))

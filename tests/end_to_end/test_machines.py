@@ -2,7 +2,6 @@
 
 import re
 import signal
-import subprocess
 import time
 from urllib.parse import urlsplit
 
@@ -11,7 +10,8 @@ from upath import UPath
 
 from resources.settings import without_password
 from resources.store.tables import Tables
-from tests.end_to_end.stand import ASSET_OWNERS, TODAY, WRITTEN
+from tests.end_to_end.processes import Program
+from tests.end_to_end.stand import TODAY, WRITTEN
 from tests.end_to_end.test_secrets import found
 
 UPDATE = "/api/v1/assets/update"
@@ -50,14 +50,14 @@ def test_what_a_killed_run_of_one_machine_left_open_is_settled_by_another_one(st
 
     def kill_once_it_is_applied(request, _):
         if request.url.path == UPDATE and not killed:
+            killed.append(request)
             process.kill()
-            killed.append(process.wait())
 
     stand.inventory.hooks.after = kill_once_it_is_applied
     file = stand.instance_file({"writes": {"concurrency": 1}})
-    with subprocess.Popen([ASSET_OWNERS, "run", "--instance", file], stderr=subprocess.PIPE) as process:  # noqa: S603 (our own command)
+    with Program("run", "--instance", file) as process:
         process.communicate()
-    assert killed == [-signal.SIGKILL]
+    assert process.exit_status == -signal.SIGKILL
     assert stand.written() == {"h-1": WRITTEN["h-1"]}
     assert open_rows(postgres, url) == [("h-1", "intended", 1), ("h-2", "intended", 0)]
 
@@ -89,9 +89,9 @@ def test_a_run_that_is_asked_to_end_accounts_for_its_writes_and_lets_others_in(
 
     stand.inventory.hooks.after = ask_once_it_is_applied
     file = stand.instance_file({"writes": {"concurrency": 1}})
-    with subprocess.Popen([ASSET_OWNERS, "run", "--instance", file], stderr=subprocess.PIPE) as process:  # noqa: S603 (our own command)
+    with Program("run", "--instance", file) as process:
         process.communicate()
-    assert process.returncode != 0
+    assert process.exit_status != 0
     assert time.monotonic() - asked[0] < 10
     assert stand.written() == {"h-1": WRITTEN["h-1"]}
     assert [host for host, *_ in open_rows(postgres, url)] == ["h-1", "h-2"]
@@ -134,11 +134,10 @@ def test_the_password_of_the_database_stands_nowhere(recorded_stand, url, tmp_pa
             ["run", "--instance", file, "--json", "--as-of", TODAY],
             ["check", "--instance", file],
         ):
-            ran = subprocess.run(  # noqa: S603 (our own command)
-                [ASSET_OWNERS, *map(str, command)], capture_output=True, text=True, check=False
-            )
-            assert ran.returncode == (0 if name == "good" else 1), ran.stdout + ran.stderr
-            said[f"{name} {command[0]}"] = ran.stdout + ran.stderr
+            with Program(*command) as process:
+                words = "".join(process.communicate())
+            assert process.exit_status == (0 if name == "good" else 1), words
+            said[f"{name} {command[0]}"] = words
     assert "password authentication failed" in said["refused run"]
     assert "password authentication failed" in said["refused check"]
     assert f"Journal of writes {without_password(url)}\n  ok  " in said["good check"]

@@ -27,6 +27,7 @@ from tests.end_to_end.stand import ADMIN, TENANT, documents, in_memory
 from tests.homes.copies import HOMES, copy_home
 from tests.homes.make import INDEX
 from tests.homes.services import named_services
+from tests.plots import draw_nothing
 
 VERSIONS = sorted(path.parent.name for path in HOMES.glob("*/state.json"))
 without_target = pytest.mark.parametrize("home", ["0.1.0"], indirect=True)
@@ -109,6 +110,7 @@ def home(request, engine, tmp_path, monkeypatch, capsys):
             monkeypatch.setenv(name, value)
         monkeypatch.delenv("DAGSTER_HOME", raising=False)
         monkeypatch.setattr("os.fsync", lambda _: None)
+        draw_nothing(monkeypatch)
         yield Home(folder, request.param, state, inventory, capsys, monkeypatch)
 
 

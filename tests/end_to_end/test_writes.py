@@ -1,7 +1,6 @@
 """What a run writes, and what it leaves alone."""
 
 import signal
-import subprocess
 import threading
 import time
 
@@ -11,7 +10,8 @@ from starlette.responses import JSONResponse
 
 from sandbox.inventory import BrokenOff
 from sandbox.inventory_api import ASSETS_LIST, envelope
-from tests.end_to_end.stand import ASSET_OWNERS, CODED, HOSTS, USERS, WRITTEN
+from tests.end_to_end.processes import Program
+from tests.end_to_end.stand import CODED, HOSTS, USERS, WRITTEN
 
 UPDATE = "/api/v1/assets/update"
 READ = "/api/v1/assets/get"
@@ -181,15 +181,14 @@ def test_what_a_killed_run_left_open_is_settled_by_the_next(stand):
     def kill_once_it_is_applied(request, response):
         del response
         if request.url.path == UPDATE and not killed:
+            killed.append(request)
             process.kill()
-            killed.append(process.wait())
 
     stand.inventory.hooks.after = kill_once_it_is_applied
     file = stand.instance_file({"writes": {"concurrency": 1}})
-    command = [ASSET_OWNERS, "run", "--instance", file]
-    with subprocess.Popen(command, stderr=subprocess.PIPE) as process:  # noqa: S603 (our own command)
+    with Program("run", "--instance", file) as process:
         process.communicate()
-    assert killed == [-signal.SIGKILL]
+    assert process.exit_status == -signal.SIGKILL
     assert stand.written() == {"h-1": WRITTEN["h-1"]}
 
     ran = stand.run()
@@ -216,12 +215,12 @@ def test_a_run_that_is_told_to_end_does_so_in_seconds_and_accounts_for_every_wri
             answer.wait(60)
 
     stand.inventory.hooks.after = hang_once_it_is_applied
-    command = [ASSET_OWNERS, "run", "--instance", stand.instance_file({"writes": {"concurrency": 1}})]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:  # noqa: S603 (our own command)
+    file = stand.instance_file({"writes": {"concurrency": 1}})
+    with Program("run", "--instance", file) as process:
         _, said = process.communicate()
         seconds = time.monotonic() - told[0]
     answer.set()
-    assert (process.returncode, "the run was interrupted; owner_writes has what it wrote" in said) == (
+    assert (process.exit_status, "the run was interrupted; owner_writes has what it wrote" in said) == (
         1,
         True,
     )

@@ -80,7 +80,8 @@ def stored(instance_file, home_after_a_run, tmp_path):
     """The same instance after a run, which wrote ann to h1."""
     home = tmp_path / "home"
     shutil.copytree(home_after_a_run, home)
-    refresh_catalogue(home, UPath(home / "tables"))  # its views name the files by their whole path
+    # Its views name the files by their whole path.
+    refresh_catalogue(home, UPath(home / "tables" / "head_office"))
     return instance_file
 
 

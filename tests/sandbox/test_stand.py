@@ -1,9 +1,11 @@
 """The sandbox as a whole: what it begins with, and what it goes on with."""
 
 import shutil
+from functools import partial
 
 import requests
 
+from sandbox.company import generate
 from sandbox.stand import INDEX, running_sandbox
 
 
@@ -21,8 +23,9 @@ def logons(home):
         return answer.json()["count"]
 
 
-def test_an_engine_whose_data_were_deleted_is_filled_again(tmp_path):
+def test_an_engine_whose_data_were_deleted_is_filled_again(tmp_path, monkeypatch):
     """As root it keeps them in the cache for downloads, which one may well empty."""
+    monkeypatch.setattr("sandbox.stand.generate", partial(generate, days=2))
     before = logons(tmp_path)
     shutil.rmtree((tmp_path / "sandbox" / "engine").resolve())
     assert logons(tmp_path) == before > 0
