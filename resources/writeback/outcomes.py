@@ -29,10 +29,11 @@ def was_done(row: Row, host: Row) -> bool:
 
 def unless_owned(row: Row, held: Values) -> Values | Result:
     """What to send to give a host its owner, unless it has one."""
-    if held["owner"] is not None:
-        return Result(
-            row["host_id"], "owned_meanwhile", f"has got the owner {held['owner']} in the meantime", held
-        )
+    owner = held["owner"]
+    if owner is not None:
+        same = owner == row["new_values"]["owner"]
+        said = f"has the owner {owner} already" if same else f"has got the owner {owner} in the meantime"
+        return Result(row["host_id"], "owned_meanwhile", said, held)
     return {field: value for field, value in row["new_values"].items() if value is not None}
 
 

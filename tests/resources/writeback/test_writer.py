@@ -201,17 +201,20 @@ def test_fields_go_by_the_names_of_instance_and_contract(service, tmp_path, stat
 
 
 @pytest.mark.parametrize(
-    ("owner", "said"), [("u-2", "u-2"), (["u-2", "u-1"], "u-2,u-1"), ("u-1", "u-1"), ("someone", "someone")]
+    ("owner", "held", "said"),
+    [
+        ("u-2", "u-2", "has got the owner u-2 in the meantime"),
+        (["u-2", "u-1"], "u-2,u-1", "has got the owner u-2,u-1 in the meantime"),
+        ("u-1", "u-1", "has the owner u-1 already"),
+        ("someone", "someone", "has got the owner someone in the meantime"),
+    ],
 )
-def test_a_host_owned_meanwhile_is_left_alone(service, state, writer, owner, said):
+def test_a_host_owned_meanwhile_is_left_alone(service, state, writer, owner, held, said):
     watch = Watch(service)
     state.set_field("h-0", "asset_owner", owner)
     result = writer().write(row())
-    assert (result.outcome, result.message) == (
-        "owned_meanwhile",
-        f"has got the owner {said} in the meantime",
-    )
-    assert result.old_values == values(said, "Old")
+    assert (result.outcome, result.message) == ("owned_meanwhile", said)
+    assert result.old_values == values(held, "Old")
     assert host_fields(state) == (owner, "Old", None)
     assert asked(watch) == {READ: 1}
 
