@@ -9,6 +9,7 @@ import os
 import sqlite3
 from io import BytesIO
 from pathlib import Path
+from traceback import walk_tb
 
 import duckdb
 import polars as pl
@@ -45,6 +46,9 @@ def _told(error: BaseException) -> str | None:
         message = None
     elif isinstance(error, AssetOwnersError):
         message = str(error)
+    elif _is_of_object_store(error):
+        said = str(error) or type(error).__name__
+        message = f"ASSET_OWNERS_TABLES: {tables_location()} cannot be used: {said}"
     elif isinstance(error, OSError):
         message = _file_failure(error)
     elif isinstance(error, sqlite3.Error):
@@ -59,6 +63,13 @@ def _told(error: BaseException) -> str | None:
     else:
         message = None
     return message
+
+
+def _is_of_object_store(error: BaseException) -> bool:
+    """Every driver works below fsspec, and the library of each has errors of its own."""
+    frames = (frame for frame, _ in walk_tb(error.__traceback__))
+    below = any(str(frame.f_globals.get("__name__")).startswith("fsspec.") for frame in frames)
+    return below and not isinstance(tables_location(), Path)
 
 
 def damaged_tables() -> str | None:

@@ -14,7 +14,8 @@ from assets_defs.run import today_of, window_of
 from resources.findings import Finding, State
 from resources.inventory.adapter import open_inventory
 from resources.search.client import SearchClient
-from resources.settings import journal_url, load_instance, without_password
+from resources.settings import journal_url, load_instance, tables_location, without_password
+from resources.store.findings import store_findings
 from resources.writeback.journals import journal_findings
 
 STYLES: Mapping[State, str] = {"ok": "green", "warning": "yellow", "wrong": "bold red", "not tried": "dim"}
@@ -23,7 +24,8 @@ STYLES: Mapping[State, str] = {"ok": "green", "warning": "yellow", "wrong": "bol
 def check(path: Path) -> int:
     """Try both services and print what was found; return 0, or 1 when something is wrong.
 
-    So too the database of ASSET_OWNERS_JOURNAL. Warnings leave it at 0: they do not stop a run either.
+    So too the database of ASSET_OWNERS_JOURNAL and the object store of ASSET_OWNERS_TABLES. Warnings leave it
+    at 0: they do not stop a run either.
 
     Raises:
         ConfigurationError: the instance file is wrong, or a secret is not set.
@@ -39,6 +41,8 @@ def check(path: Path) -> int:
         }
         if url := journal_url():
             sections[f"Journal of writes {without_password(url)}"] = journal_findings(url)
+        if not isinstance(location := tables_location(), Path):
+            sections[f"Tables {location}"] = store_findings(location)
         states = [state for section in sections.items() for state in _shown(console, *section)]
     wrong, warnings = states.count("wrong"), states.count("warning")
     fixes = f"{wrong} to fix" if wrong else "Nothing to fix" if not warnings else "No error"

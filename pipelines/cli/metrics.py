@@ -12,7 +12,8 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from pipelines.cli.stored import tables_of
-from resources.errors import AssetOwnersError, ConfigurationError
+from resources.errors import ConfigurationError
+from resources.failures import operator_message
 from resources.settings import BrokenInstance, Instance, instances_folder, load_instance, load_instances
 
 _OF_LAST_RUN = {
@@ -84,7 +85,9 @@ def _runs(instance: Instance | BrokenInstance) -> pl.DataFrame | None:
         return None
     try:
         return tables_of(instance).all_runs("runs").collect().sort("started_at")
-    except AssetOwnersError:
+    except Exception as error:
+        if operator_message(error) is None:
+            raise
         return None
 
 

@@ -165,7 +165,7 @@ def _report(instance: Instance, tables: Tables, window: Window, result: dg.Execu
         instance=instance.name,
         run_id=result.run_id,
         window=_shown(window),
-        error="\n".join(errors(result)) or None,
+        error="\n".join(dict.fromkeys(errors(result))) or None,
     )
     decisions = tables.of_run("owner_decisions", result.run_id)
     report.decisions = summary(decisions)

@@ -4,6 +4,7 @@ import grp
 import os
 import re
 from pathlib import Path
+from typing import Any
 
 from upath import UPath
 
@@ -30,7 +31,9 @@ def tables_location() -> UPath:
         location = UPath(named)
         if isinstance(location, Path):
             return location.absolute()
-        location = UPath(named, use_listings_cache=False)  # others write there as well
+        # What s3fs reads in several requests, a large object, may be of two versions.
+        at_once: dict[str, Any] = {"max_concurrency": 1} if location.protocol in {"s3", "s3a"} else {}
+        location = UPath(named, use_listings_cache=False, **at_once)  # others write there as well
         location.fs.invalidate_cache()  # the first use loads the driver
     except (ImportError, ValueError) as error:
         raise ConfigurationError(f"ASSET_OWNERS_TABLES: {named} cannot be used: {error}") from error

@@ -2,16 +2,17 @@
 
 import json
 import os
-import re
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from glob import escape
+from io import BytesIO
 from pathlib import Path
 
 import duckdb
 import polars as pl
 from filelock import FileLock
+from fsspec.implementations.memory import MemoryFileSystem
 from upath import UPath
 
 from ownership.declaration import (
@@ -19,6 +20,7 @@ from ownership.declaration import (
     Table,
     column_descriptions,
     description,
+    empty,
     later_columns,
     polars_schema,
 )
@@ -31,16 +33,16 @@ from resources.store.views import VIEWS
 OLDEST_READER = "v1.0.0"  # analysts' DuckDB is often older than ours, and 1.x cannot open what 2.0 writes
 
 
-_CREATE_SCHEMA = "CREATE SCHEMA "
-
-
 def catalogue_path(home: Path) -> Path:
     """Return the file that analysts open."""
     return home / "warehouse.duckdb"
 
 
-def refresh_catalogue(home: Path, location: UPath, analysts: int | None = None) -> None:
+def refresh_catalogue(home: Path, folder: UPath, analysts: int | None = None) -> None:
     """Bring the catalogue up to date when the list of views has changed; open sessions keep their file.
+
+    The files of other instances are looked at where their views are not those that this version makes: a
+    run's time should not grow with the number of instances, and a look at an object store is a request.
 
     The list lies beside the catalogue, because an analyst who has the catalogue open for writing would
     keep us from reading it. It bears the time of the catalogue that it tells of: where the two differ,
@@ -48,21 +50,23 @@ def refresh_catalogue(home: Path, location: UPath, analysts: int | None = None) 
 
     Args:
         home: ASSET_OWNERS_HOME.
-        location: what holds the folders of all instances.
+        folder: what holds the tables of the instance, beside the folders of the others.
         analysts: id of the group that may read the catalogue.
     """
     catalogue, listed = catalogue_path(home), home / ".warehouse-views.json"
     with FileLock(home / ".warehouse.lock"):
-        wanted = dict(_schemas(home, location))
-        text = json.dumps([statement for statements in wanted.values() for statement in statements])
-        there = catalogue.exists() and listed.exists() and listed.read_bytes() == text.encode()
+        recorded = _recorded(listed) if catalogue.exists() else {}
+        wanted = dict(_schemas(home, folder, recorded))
         # To open it takes longer the more instances there are, and most runs find it as it was left.
-        if there and (_changed_at(catalogue) == _changed_at(listed) or _can_be_read(catalogue)):
+        if wanted == recorded and (_changed_at(catalogue) == _changed_at(listed) or _can_be_read(catalogue)):
             return
         with replacing(catalogue, analysts) as path:
-            known = _copy(catalogue, listed, path)
+            known = recorded
+            if recorded and not _copied(catalogue, listed, path):
+                known, wanted = {}, dict(_schemas(home, folder, {}))
             with duckdb.connect(path, config={"storage_compatibility_version": OLDEST_READER}) as connection:
-                register_file_system(connection, location)
+                if not isinstance(folder, Path):
+                    connection.register_filesystem(_WithoutRows(folder.parent, wanted))
                 connection.begin()  # one for all: each would be flushed to the disk by itself
                 for schema in known:
                     if known[schema] != wanted.get(schema):
@@ -74,27 +78,30 @@ def refresh_catalogue(home: Path, location: UPath, analysts: int | None = None) 
                 connection.commit()
             made_at = _changed_at(path)
         with replacing(listed) as path:
-            path.write_text(text, encoding="utf-8")
+            path.write_text(json.dumps(wanted), encoding="utf-8")
         os.utime(listed, ns=(made_at, made_at))
 
 
-def _copy(catalogue: Path, listed: Path, path: Path) -> dict[str, list[str]]:
-    """Copy the catalogue if it is as we left it; return the statements that made it, by schema.
+def _recorded(listed: Path) -> dict[str, list[str]]:
+    """The statements that made the catalogue, by schema; none where that is not known."""
+    try:
+        recorded = json.loads(listed.read_bytes())
+    except (FileNotFoundError, ValueError):
+        return {}
+    return recorded if isinstance(recorded, dict) else {}  # up to 0.2.0 a list without schemas
+
+
+def _copied(catalogue: Path, listed: Path, path: Path) -> bool:
+    """Copy the catalogue if it is as we left it.
 
     With many instances, to make it anew takes longer than a run, and the first run of each one changes it.
     """
-    if not (catalogue.exists() and listed.exists() and _changed_at(catalogue) == _changed_at(listed)):
-        return {}
-    shutil.copyfile(catalogue, path)
-    if _changed_at(catalogue) != _changed_at(listed):  # while it was copied
-        path.unlink()
-        return {}
-    known: dict[str, list[str]] = {}
-    for statement in json.loads(listed.read_bytes()):
-        if made := re.fullmatch(f'{_CREATE_SCHEMA}"(.+)"', statement):
-            known[made[1]] = []
-        known[next(reversed(known))].append(statement)
-    return known
+    if _changed_at(catalogue) == _changed_at(listed):
+        shutil.copyfile(catalogue, path)
+        if _changed_at(catalogue) == _changed_at(listed):
+            return True
+        path.unlink()  # it changed while it was copied
+    return False
 
 
 def _can_be_read(catalogue: Path) -> bool:
@@ -138,28 +145,64 @@ def view_rows(folder: UPath, name: str) -> pl.DataFrame:
         return pl.DataFrame(answer.fetchall(), schema=columns, orient="row", infer_schema_length=None)
 
 
-def _schemas(home: Path, location: UPath) -> Iterator[tuple[str, list[str]]]:
+def _schemas(home: Path, own: UPath, recorded: Mapping[str, list[str]]) -> Iterator[tuple[str, list[str]]]:
     """Yield the schema of each instance and what makes it."""
-    for folder in sorted((path for path in location.glob("*") if path.is_dir()), key=str):
+    for folder in sorted(own.parent.glob("*"), key=str):
         if not is_slug(folder.name):
             continue  # no instance's
-        files = {table: pattern for table in TABLES if (pattern := _files(folder, table))}
+        statements = list(_statements(home, folder))
         # Others are being set up, or were last used by an older version; their next run adds them.
-        if len(files) == len(TABLES):
-            yield folder.name, list(_statements(home, folder.name, files))
+        if folder.name == own.name or recorded.get(folder.name) == statements or _has_all_tables(folder):
+            yield folder.name, statements
 
 
-def _statements(home: Path, schema: str, files: Mapping[str, str]) -> Iterator[str]:
+def _statements(home: Path, folder: UPath) -> Iterator[str]:
     """Yield what makes a schema: in it a view a table, and further views."""
-    yield f"{_CREATE_SCHEMA}{identifier(schema)}"
+    schema = identifier(folder.name)
+    yield f"CREATE SCHEMA {schema}"
     # The views beside the tables name them without a schema: it is the one that they are made in.
-    yield f"USE {catalogue_path(home).stem}.{identifier(schema)}"
+    yield f"USE {catalogue_path(home).stem}.{schema}"
     for table, model in TABLES.items():
-        yield f"CREATE VIEW {table} AS {_rows(model, files[table])}"
+        yield f"CREATE VIEW {table} AS {_rows(model, _pattern(folder, table))}"
         yield from _comments(table)
     for name, view in VIEWS.items():
         yield f"CREATE VIEW {name} AS {view.sql}"
         yield from _comments(name)
+
+
+def _pattern(folder: UPath, table: str) -> str:
+    """The files of an instance's published table."""
+    files = f"{table}.parquet" if TABLES[table].__layout__ is Layout.SNAPSHOT else f"{table}/*.parquet"
+    return f"{escape(str(folder))}/{files}"
+
+
+def _has_all_tables(folder: UPath) -> bool:
+    if isinstance(folder, Path):
+        return all(_files(folder, table) for table in TABLES)
+    # In an object store no folder is without a file, and a look into each would be three requests.
+    return TABLES.keys() <= {path.stem for path in folder.glob("*")}
+
+
+class _WithoutRows(MemoryFileSystem):
+    """Stands in for an object store, with tables that have no rows, while views are made.
+
+    DuckDB opens a view's files to learn its columns, and those of each view that it builds upon: hundreds of
+    requests an instance.
+    """
+
+    cachable = False
+
+    def __init__(self, location: UPath, slugs: Iterable[str]) -> None:
+        """Holds the files of these instances that lie at the location."""
+        super().__init__()
+        self.protocol = location.fs.protocol
+        self.store, self.pseudo_dirs = {}, [""]  # its own: those of the class are everybody's
+        for table, model in TABLES.items():
+            content = BytesIO()
+            empty(model).write_parquet(content)
+            for slug in slugs:
+                path = _pattern(location / slug, table).replace("*", "empty")
+                self.pipe_file(path, content.getvalue())
 
 
 def run_views(folder: UPath, run_id: str, database: str) -> Iterator[str]:

@@ -92,13 +92,11 @@ class Tables:
             ConfigurationError: that is no run id.
         """
         plan, writes = self.plan_file(run_id), self._appended_file("owner_writes", run_id)
-        with self._reaching():
-            return plan.exists() or writes.exists()
+        return plan.exists() or writes.exists()
 
     def exist(self) -> bool:
         """Tell whether a run has ever decided anything."""
-        with self._reaching():
-            return self._snapshot("owner_decisions").exists()
+        return self._snapshot("owner_decisions").exists()
 
     def run_id(self, given: str) -> str:
         """Return the id of the run that is meant by an id or its first characters.
@@ -107,10 +105,9 @@ class Tables:
             ConfigurationError: that is no run id, or the beginning of none, or of several.
         """
         checked_run_id(given)
-        with self._reaching():
-            known = {path.name for path in (self.folder / "runs").glob("*") if RUN_ID.fullmatch(path.name)}
-            for table in ("owner_writes", "runs"):
-                known |= {path.stem for path in (self.folder / table).glob("*.parquet")} - NO_RUNS
+        known = {path.name for path in (self.folder / "runs").glob("*") if RUN_ID.fullmatch(path.name)}
+        for table in ("owner_writes", "runs"):
+            known |= {path.stem for path in (self.folder / table).glob("*.parquet")} - NO_RUNS
         meant = sorted(run for run in known if run.startswith(given))
         if given in known:
             return given
@@ -142,10 +139,9 @@ class Tables:
 
     def last_unpublished_run(self) -> str | None:
         """The last run that decided, where none was ever allowed to publish what it decided."""
-        with self._reaching():
-            if not self.exist() or not self.read("owner_decisions").head(1).collect().is_empty():
-                return None
-            decided = [*(self.folder / "runs").glob("*/owner_decisions.parquet")]
+        if not self.exist() or not self.read("owner_decisions").head(1).collect().is_empty():
+            return None
+        decided = [*(self.folder / "runs").glob("*/owner_decisions.parquet")]
         return max(decided, key=_changed_at).parent.name if decided else None
 
     def prepare(self) -> None:
@@ -153,16 +149,14 @@ class Tables:
 
         Raises:
             ConfigurationError: the tables are those of another instance.
-            AssetOwnersError: the object store that holds the tables cannot be used.
         """
         self.claim()
-        with self._reaching():
-            for table, model in TABLES.items():
-                several = model.__layout__ is not Layout.SNAPSHOT
-                path = self.folder / table / EMPTY if several else self._snapshot(table)
-                if not path.exists():
-                    _write(empty(model), path, self._analysts)
-        refresh_catalogue(self.home, self.folder.parent, self._analysts)
+        for table, model in TABLES.items():
+            several = model.__layout__ is not Layout.SNAPSHOT
+            path = self.folder / table / EMPTY if several else self._snapshot(table)
+            if not path.exists():
+                _write(empty(model), path, self._analysts)
+        refresh_catalogue(self.home, self.folder, self._analysts)
         self._set_access()
         self._remove_leftovers()
 
@@ -225,18 +219,6 @@ class Tables:
     @property
     def _owner_file(self) -> Path:
         return self.disk / ".instance"
-
-    @contextmanager
-    def _reaching(self) -> Generator[None]:
-        """Name the setting where an object store fails; each one's library has errors of its own."""
-        try:
-            yield
-        except Exception as error:
-            if isinstance(self.folder, Path):
-                raise
-            raise AssetOwnersError(
-                f"ASSET_OWNERS_TABLES: {self.folder.parent} cannot be used: {error}"
-            ) from error
 
     def _remove_leftovers(self) -> None:
         """Delete what killed writers left behind; no write takes a day."""
@@ -336,8 +318,7 @@ class Tables:
 
     def has_files(self, table: str) -> bool:
         """Tell whether a run has ever appended to a table."""
-        with self._reaching():
-            return any(file.stem not in NO_RUNS for file in (self.folder / table).glob("*.parquet"))
+        return any(file.stem not in NO_RUNS for file in (self.folder / table).glob("*.parquet"))
 
     def all_runs(self, table: str, *, but: str | None = None) -> pl.LazyFrame:
         """Rows that all runs appended to a table, but for those of one run."""
@@ -432,16 +413,14 @@ class Tables:
 
     def journal_key(self) -> str:
         """What marks the instance's rows in a journal that others share; it moves with the tables."""
-        with self._reaching():
-            if not self._key_file.exists():
-                with replacing(self._key_file) as path:
-                    path.write_text(str(uuid.uuid4()), encoding="utf-8")
-            return self._key_file.read_text(encoding="utf-8")
+        if not self._key_file.exists():
+            with replacing(self._key_file) as path:
+                path.write_text(str(uuid.uuid4()), encoding="utf-8")
+        return self._key_file.read_text(encoding="utf-8")
 
     def has_journal_key(self) -> bool:
         """Tell whether the instance has ever used a journal that others share."""
-        with self._reaching():
-            return self._key_file.exists()
+        return self._key_file.exists()
 
     @property
     def _key_file(self) -> UPath:
@@ -468,11 +447,13 @@ class Tables:
         return FileLock(self.disk / f".{table}.lock")
 
     def _read_days(self, table: str, days: Window | Sequence[date], run_id: str | None) -> pl.LazyFrame:
-        wanted = days_of(days) if isinstance(days, Window) else days
-        own = (self._day_file(table, day, run_id) for day in wanted)
-        paths = [file if file.exists() else self.folder / table / file.name for file in own]
-        stored = [path for path in paths if path.exists()]
-        return _read(table, stored or [self.folder / table / EMPTY])
+        """A file for each day: the run's own where it has one, otherwise the published one."""
+        wanted = {day.isoformat() for day in (days_of(days) if isinstance(days, Window) else days)}
+        folders = [self.folder] if run_id is None else [self.folder, self._run_folder(run_id)]
+        # Listed, not asked for day by day: in an object store each question is a request.
+        files = (file for folder in folders for file in (folder / table).glob("*.parquet"))
+        stored = {file.stem: file for file in files if file.stem in wanted}
+        return _read(table, [stored[day] for day in sorted(stored)] or [self.folder / table / EMPTY])
 
     def _day_file(self, table: str, day: date, run_id: str | None) -> UPath:
         folder = self.folder if run_id is None else self._run_folder(run_id)
@@ -534,7 +515,8 @@ def _read(table: str, source: UPath | Sequence[UPath]) -> pl.LazyFrame:
     if isinstance(paths[0], Path):
         files = [str(path) for path in paths]
     else:
-        files = [BytesIO(path.fs.cat_file(path.path)) for path in paths]
+        contents = paths[0].fs.cat_ranges([path.path for path in paths], None, None, on_error="raise")
+        files = [BytesIO(content) for content in contents]
     model = TABLES[table]
     return pl.scan_parquet(
         files,

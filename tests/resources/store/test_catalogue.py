@@ -150,9 +150,9 @@ def test_a_catalogue_without_descriptions_gets_them(tables):
 def test_an_instance_that_lacks_a_table_stops_no_other_and_joins_with_its_next_run(tables):
     """It was last used by an older version, or is being set up this moment."""
     older = Tables(tables.home, "older")
-    older.prepare()
+    shutil.copytree(tables.disk, older.disk)
     shutil.rmtree(older.disk / "owner_decisions_history")
-    tables.prepare()
+    Tables(tables.home, SLUG).prepare()
     schemata = "SELECT DISTINCT schema_name FROM duckdb_views() WHERE NOT internal ORDER BY ALL"
     with session(tables.home) as connection:
         assert connection.sql(schemata).fetchall() == [(SLUG,)]
@@ -175,11 +175,10 @@ def held(home):
 
 
 def test_a_catalogue_that_is_brought_up_to_date_is_as_one_made_anew(tables):
-    others = [Tables(tables.home, slug) for slug in ("added", "deleted", "incomplete")]
+    others = [Tables(tables.home, slug) for slug in ("added", "deleted")]
     for other in others:
         other.prepare()
     shutil.rmtree(others[1].disk)
-    shutil.rmtree(others[2].disk / "owner_writes")
     tables.prepare()
     brought = held(tables.home)
     assert {row[0] for row in brought[0]} == {SLUG, "added"}
@@ -195,6 +194,23 @@ def test_the_first_run_of_an_instance_leaves_the_views_of_others_alone(tables):
     Tables(tables.home, "new").prepare()
     with session(tables.home) as connection:
         assert connection.sql("FROM new.owner_decisions").fetchall() == []
+
+
+def test_an_instance_whose_tables_are_damaged_stops_no_other_when_the_catalogue_is_made_anew(tables):
+    other = Tables(tables.home, "other")
+    other.prepare()
+    shutil.rmtree(other.disk / "owner_writes")
+    (tables.home / ".warehouse-views.json").unlink()
+    tables.prepare()
+    assert {row[0] for row in held(tables.home)[0]} == {SLUG}
+
+
+def test_the_views_of_all_instances_follow_a_home_that_moves(tables, tmp_path_factory):
+    Tables(tables.home, "other").prepare()
+    home = tables.home.rename(tmp_path_factory.mktemp("moved") / "home")
+    Tables(home, "new").prepare()
+    with session(home) as connection:
+        assert connection.sql("FROM other.owner_decisions").fetchall() == []
 
 
 def test_what_somebody_wrote_into_the_catalogue_goes_when_it_changes(tables):
