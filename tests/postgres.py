@@ -114,8 +114,8 @@ class PostgresServer:
         return f"{start}/{user}_2"
 
     def cut_off(self, database: str) -> int:
-        """End all sessions in a database, and tell how many there were."""
+        """End all sessions in a database, and tell how many there were, when they are gone."""
         ended = self.ask(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", database
+            "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE datname = %s", database
         )
         return len(ended)

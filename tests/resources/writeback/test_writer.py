@@ -998,9 +998,10 @@ def test_who_has_lost_the_lock_sends_nothing_more(
 
     watch = Watch(service, on_update(cut_off))
     planned = plan(*(f"h-{number}" for number in range(20)))
-    with pytest.raises(AssetOwnersError, match="so nothing more is sent to the inventory") as told:
+    # A question that crosses the server's last word may leave that word unread.
+    said = r"(terminating connection|server closed the connection).*so nothing more is sent to the inventory"
+    with pytest.raises(AssetOwnersError, match=said):
         carry_out(planned, writer(), journal, concurrency=concurrency)
-    assert "terminating connection" in str(told.value)
     sent = watch.calls[UPDATE]
     assert 1 <= sent <= concurrency
     with opened(tmp_path) as journal_of_next_run:
