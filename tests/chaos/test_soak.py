@@ -2,12 +2,14 @@
 
 Five days by default; `make soak` lets it live through 60 (`--soak-days 60`). The home is one that version
 0.1.0 left, with a killed run's writes open: the evening of day 1 is the first one after the upgrade. Whoever
-upgrades also sets the time zone to one whose clocks change on day 5.
+upgrades also sets the time zone to one whose clocks change on day 5. In the middle, on the day on which the
+machine dies amid writing, all that was stored gets 0.1.0's form, as if that version had lived so far: what it
+left open is settled by the present one.
 
 Each run is what the schedule starts, in a process of its own, and its clock shows the simulated evening: no
-`--as-of`, no `--force`. Not simulated: the 0.1.0 program itself (its home is a stored one, so the upgrade
-precedes day 1), Dagster's daemon and the records that it keeps (each run has them in memory, so disk use is
-that of tables, journal and catalogue), plots, and the hours between the runs.
+`--as-of`, no `--force`. Not simulated: the 0.1.0 program itself (only what it would have stored), Dagster's
+daemon and the records that it keeps (each run has them in memory, so disk use is that of tables, journal and
+catalogue), plots, and the hours between the runs.
 """
 
 import json
@@ -37,7 +39,7 @@ from tests.chaos.life import DELIVERED, WINDOW_DAYS, ZONE, Life
 from tests.chaos.surroundings import UPDATE
 from tests.end_to_end.processes import RunningProcess
 from tests.end_to_end.stand import ADMIN, TENANT, documents, merged
-from tests.homes.copies import HOMES, copy_home
+from tests.homes.copies import HOMES, copy_home, downgrade
 from tests.homes.services import named_services
 
 STORED = HOMES / "0.1.0"
@@ -245,6 +247,7 @@ def live_through(company, day, events):
     if day == events.killed:
         killed = company.run(day, die)
         assert killed.status == -signal.SIGKILL, killed.log
+        downgrade(company.home, STORED)
     compared = company.life.last > TENTH and day in (TENTH, company.life.last)
     if compared:
         company.keep_as_of(day)
