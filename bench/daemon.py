@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import Sequence
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
@@ -18,8 +19,6 @@ import yaml
 from dagster._core.definitions.run_request import InstigatorType
 from dagster._core.remote_origin import RemoteRepositoryOrigin
 from dagster._core.scheduler.instigation import InstigatorState, InstigatorStatus, ScheduleInstigatorData
-from dagster._core.storage.dagster_run import FINISHED_STATUSES
-from dagster._core.utils import make_new_run_id
 from dagster._core.workspace.load_target import WorkspaceFileTarget
 
 from bench.instances import wait_until_it_listens
@@ -33,6 +32,7 @@ WORKSPACE = "workspace.yaml"
 SECONDS_BEFORE_RUNS = 300
 SECONDS_FOR_A_RUN = 60
 SECONDS_TO_END = 30
+OVER = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED]
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ class Daemon:
     def again(self, slug: str) -> Ran:
         """Put the run of an instance into the queue once more, and wait until it is over; raises the same."""
         (run, *_) = self._recorded.get_runs(dg.RunsFilter(job_name=slug))
-        fresh = run._replace(run_id=make_new_run_id(), status=dg.DagsterRunStatus.QUEUED)
+        fresh = run._replace(run_id=str(uuid.uuid4()), status=dg.DagsterRunStatus.QUEUED)
         number = self._recorded.get_runs_count()
         self._recorded.add_run(fresh)
         self._wait(number + 1)
@@ -142,12 +142,12 @@ class Daemon:
 
     def _wait(self, number: int) -> None:
         until = time.monotonic() + SECONDS_BEFORE_RUNS + number * SECONDS_FOR_A_RUN
-        while self._recorded.get_runs_count(dg.RunsFilter(statuses=FINISHED_STATUSES)) < number:
+        while self._recorded.get_runs_count(dg.RunsFilter(statuses=OVER)) < number:
             ended = (self._server.poll(), self._daemon.poll()) != (None, None)
             if ended or time.monotonic() > until:
                 raise RuntimeError(f"{number} runs are not over; {self._said()}")
             time.sleep(0.5)
-        over = self._recorded.get_runs(dg.RunsFilter(statuses=FINISHED_STATUSES))
+        over = self._recorded.get_runs(dg.RunsFilter(statuses=OVER))
         if failed := [f"{run.job_name} ({run.run_id})" for run in over if not run.is_success]:
             raise RuntimeError(f"runs that failed: {', '.join(failed)}; {self._said()}")
 

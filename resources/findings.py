@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal, TypeVar
 from urllib.parse import urlsplit
 
-from resources.errors import AssetOwnersError
+from resources.failures import operator_message
 from resources.http import Transport
 
 State = Literal["ok", "warning", "wrong", "not tried"]
@@ -24,11 +24,14 @@ class Finding:
 
 
 def attempt(what: str, call: Callable[[], T]) -> Generator[Finding, None, T | None]:
-    """Call and give the result; a failure is a finding, and gives None."""
+    """Call and give the result; a failure that an operator can fix is a finding, and gives None."""
     try:
         return call()
-    except AssetOwnersError as error:
-        yield Finding("wrong", what, str(error))
+    except Exception as error:
+        message = operator_message(error)
+        if message is None:
+            raise
+        yield Finding("wrong", what, message.removeprefix(f"{what}: "))
         return None
 
 

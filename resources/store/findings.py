@@ -5,8 +5,7 @@ from collections.abc import Iterator
 
 from upath import UPath
 
-from resources.failures import operator_message
-from resources.findings import Finding
+from resources.findings import Finding, attempt
 
 
 def store_findings(location: UPath) -> Iterator[Finding]:
@@ -16,14 +15,12 @@ def store_findings(location: UPath) -> Iterator[Finding]:
         location: what holds the folders of all instances.
     """
     what, stored = "ASSET_OWNERS_TABLES", location / f".check-{uuid.uuid4()}"
-    try:
+
+    def try_all() -> None:
         location.fs.pipe_file(stored.path, b"asset-owners check")
         location.fs.cat_file(stored.path)
         location.fs.rm(stored.path)
-    except Exception as error:
-        message = operator_message(error)
-        if message is None:
-            raise
-        yield Finding("wrong", what, message.removeprefix(f"{what}: "))
-    else:
-        yield Finding("ok", what, "an object could be stored, read and deleted")
+
+    yield from [*attempt(what, try_all)] or [
+        Finding("ok", what, "an object could be stored, read and deleted")
+    ]
