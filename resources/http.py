@@ -195,8 +195,8 @@ class Transport:
 
     def _unsendable(self, path: str) -> ProtocolError:
         return ProtocolError(
-            f"{self.where} was not asked for {path}: a header would hold what none can, such as a line "
-            "break; check the cookies that are set for it, and those that it gives"
+            f"{self.where} was not asked for {path}: a header or value has a character that cannot be "
+            "sent, such as a line break; check its settings, the cookies first, and the cookies that it gives"
         )
 
     def _failure(self, error: Exception, call: str) -> AssetOwnersError:

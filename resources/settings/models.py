@@ -28,14 +28,15 @@ DEFAULT_QUERY = "event.code:4624 AND event.outcome:success AND process.name:svch
 
 
 def _service_url(value: str) -> str:
-    parts = urlsplit(value)
     # No refused address is shown: it may hold a password in the wrong place.
+    not_an_address = secret_error("is not an address; write https://HOST:PORT")
     try:
+        parts = urlsplit(value)
         port = parts.port
     except ValueError:
-        port = 0
+        raise not_an_address from None
     if parts.scheme not in {"http", "https"} or not parts.hostname or port == 0:
-        raise secret_error("is not an address; write https://HOST:PORT")
+        raise not_an_address
     if parts.username or parts.password:
         raise secret_error("holds a user or password; write them under username and password")
     if parts.query or parts.fragment:
@@ -65,15 +66,23 @@ def _cron_expression(value: str) -> str:
 def _query_text(value: object) -> object:
     """Query DSL may be written as text that starts with `{` or as YAML; it is kept as text."""
     if isinstance(value, Mapping):
-        return json.dumps(value, default=str)  # YAML reads 2026-01-31 as a date
+        try:
+            return json.dumps(value, default=str, allow_nan=False)  # YAML reads 2026-01-31 as a date
+        except ValueError as error:
+            raise ValueError("holds a number that JSON does not know, .nan or .inf") from error
     if isinstance(value, str) and value.lstrip().startswith("{"):
         try:
-            content = json.loads(value)
+            content = json.loads(value, parse_constant=_refuse_constant)
         except (ValueError, RecursionError) as error:
             raise ValueError(f"starts with {{ and is no JSON: {error}") from error
         if _is_deeper(content, MAX_DEPTH):
             raise ValueError(f"is nested more than {MAX_DEPTH} levels deep")
     return value
+
+
+def _refuse_constant(name: str) -> None:
+    """Refuse NaN and Infinity, which Python reads in JSON and no service does."""
+    raise ValueError(f"{name} is no number of JSON")
 
 
 def _is_deeper(value: object, levels: int) -> bool:
@@ -92,6 +101,12 @@ def _cookie_names(value: object) -> object:
                 "it where its value lies",
                 {"number": number},
             )
+    return value
+
+
+def _plain_value(value: object) -> object:
+    if not isinstance(value, bool | int | str):
+        raise ValueError("must be true, false, a whole number or text")  # noqa: TRY004  (pydantic's way)
     return value
 
 
@@ -126,7 +141,7 @@ class MfaRequired(Section):
     """What in the log-in answer says that a code is needed: a dotted path and its value."""
 
     member: Text = "data.mfa_required"
-    equals: bool | int | str = True
+    equals: Annotated[bool | int | str, BeforeValidator(_plain_value)] = True
 
 
 class EnrichFields(Section):

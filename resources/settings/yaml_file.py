@@ -2,6 +2,7 @@
 
 import difflib
 import re
+from datetime import date
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
@@ -121,9 +122,18 @@ class _StrictLoader(yaml.SafeLoader):
             )
         return super().construct_yaml_int(node)
 
+    def construct_yaml_timestamp(self, node: yaml.ScalarNode) -> date:
+        try:
+            return super().construct_yaml_timestamp(node)
+        except ValueError as error:
+            raise yaml.constructor.ConstructorError(
+                problem=str(error), problem_mark=node.start_mark
+            ) from error
+
 
 _TEXT = "tag:yaml.org,2002:str"
 _StrictLoader.add_constructor("tag:yaml.org,2002:int", _StrictLoader.construct_yaml_int)
+_StrictLoader.add_constructor("tag:yaml.org,2002:timestamp", _StrictLoader.construct_yaml_timestamp)
 
 
 def _refused(event: Any, problem: str) -> yaml.MarkedYAMLError:
@@ -156,14 +166,21 @@ def _complaint(model: type[Section], content: dict[str, Any], detail: Any) -> st
         )
     if detail["type"] in {"model_type", "dict_type"}:
         return f"{key}: must hold keys of its own, each with its value, indented below it"
-    message = _MUST.get(detail["type"].split("_")[0]) or re.sub(
-        "^(Value error, |Input |String )", "", detail["msg"]
-    )
-    message = (message[0].lower() + message[1:]).replace("a valid tuple", "a list")
+    if location[-1] == "[key]":  # what pydantic adds where a key of a mapping is wrong
+        *_, wrong, _ = location
+        return f"{'.'.join(location[:-2])}: the key {_cut(repr(wrong))} {_message(detail)}"
+    message = _message(detail)
     value = _value_at(content, location)
     # What should not be there at all may be a secret in the wrong place.
     shown = "" if detail["type"] == "secret" or isinstance(value, dict | list) else f"{_cut(repr(value))} "
     return f"{key}: {shown}{message}"
+
+
+def _message(detail: Any) -> str:
+    message = _MUST.get(detail["type"].split("_")[0]) or re.sub(
+        "^(Value error, |Input |String )", "", detail["msg"]
+    )
+    return (message[0].lower() + message[1:]).replace("a valid tuple", "a list")
 
 
 def _cut(text: str) -> str:

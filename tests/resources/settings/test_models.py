@@ -1,4 +1,5 @@
 import json
+import math
 import os
 from datetime import date
 from itertools import pairwise
@@ -255,6 +256,15 @@ def test_an_unknown_key_names_the_nearest_known_one(write, key, nearest):
         ("query", 4624, "4624 should be a valid string"),
         ("query", "", "'' should have at least 1 character"),
         ("query", "{term: x}", "'{term: x}' starts with { and is no JSON"),
+        (
+            "query",
+            '{"range": {"n": {"gt": NaN}}}',
+            '\'{"range": {"n": {"gt": NaN}}}\' starts with { and is no JSON',
+        ),
+        ("query", {"range": {"n": {"gt": math.inf}}}, "holds a number that JSON does not know"),
+        ("query", {"range": {"n": {"gt": math.nan}}}, "holds a number that JSON does not know"),
+        ("platform.contract.mfa_required.equals", [1], "must be true, false, a whole number or text"),
+        ("platform.contract.mfa_required.equals", None, "None must be true, false, a whole number or text"),
         ("sensor", None, "None should be a valid string"),
         ("scan", None, "must hold keys of its own"),
         ("platform", "https://inventory", "must hold keys of its own"),
@@ -271,6 +281,13 @@ def test_a_wrong_value_is_told_with_key_value_and_remedy(write, key, wrong, says
     place, _, rest = message.partition(": ")
     assert place.rstrip(".012") == key  # an item of a list is named by its number
     assert rest.startswith(says)
+
+
+def test_a_wrong_key_of_a_setting_is_told_with_the_setting_alone(write):
+    changes = {"logon_type_field": "winlog.logon.type", "rules.logon_type_weights": {"": 2}}
+    assert complaint(write(**changes)) == (
+        "rules.logon_type_weights: the key '' should have at least 1 character"
+    )
 
 
 @pytest.mark.parametrize("weight", [0, 1001, 2.5, "many", None])
@@ -301,7 +318,11 @@ def test_all_that_is_wrong_is_told_at_once(write):
         ("name: a\nurl: b\nname: c", "line 3, column 1: is no usable YAML: the key name is written twice"),
         ("scan:\n  enrich: true\n  enrich: false", "line 3, column 3: is no usable YAML: the key enrich is"),
         ("name: a: b", "line 1, column 8: is no usable YAML: mapping values are not allowed here"),
-        ("scan: {first_day: 2026-02-30}", "is no usable YAML: day is out of range for month"),
+        (
+            "scan:\n  first_day: 2026-02-30",
+            "line 2, column 14: is no usable YAML: day is out of range for month",
+        ),
+        ("scan: {first_day: 2026-99-01}", "line 1, column 19: is no usable YAML: month must be in 1..12"),
         ("", "must hold `key: value` lines, such as name and url"),
         ("- name", "must hold `key: value` lines"),
     ],
@@ -425,6 +446,9 @@ def test_a_cookie_may_be_named_as_the_standard_says(write):
         "cookies: {1: hunter2}",
         "cookies: [hunter2]",
         "url: https://elastic:hunter2@search:9200",
+        "url: https://elastic:hunter2@[search:9200",
+        "url: https://elastic:hunter2@se\u2100rch:9200",
+        "platform: {url: 'https://hunter2@[search'}",
         "platform: {password: hunter2, paswd: hunter2}",
         "platform: 'password: hunter2'",
         "platform: [password: hunter2]",
