@@ -49,6 +49,10 @@ class RunRecord:
         self._seconds_by_step = seconds_by_step
         self._log = log
 
+    def started_at(self) -> datetime | None:
+        """When the run's first step began, if one has."""
+        return next(iter(self._row()["started_at"]), None)
+
     def begin(
         self,
         kind: str,
@@ -87,40 +91,43 @@ class RunRecord:
     def add(self, **found: Any) -> pl.DataFrame:
         """Store what is known of the run by now, by column of `runs`; return its row."""
         with self._tables.changing("runs"):
-            row = self._row()
-            if not row.is_empty():
-                schema = polars_schema(Runs)
-                row = row.with_columns(
-                    pl.lit(value, schema[name]).alias(name) for name, value in found.items()
-                )
-                self._tables.append("runs", row, run_id=self._run_id)
-        return row
+            return self._store(self._row(), found)
 
     def succeed(self) -> None:
         """Store that the run has done what it was for, unless another step of it has failed."""
-        row = self._row()
-        if not row.is_empty() and row["status"].item() != "failed":
-            self._end("succeeded", None)
+        self._end("succeeded", None)
 
     def fail(self, message: str) -> None:
         """Store why the run failed; the first reason stays."""
         try:
-            row = self._row()
-            if not row.is_empty() and row["status"].item() != "failed":
-                self._end("failed", message)
+            self._end("failed", message)
         except Exception as error:  # noqa: BLE001  (what made the run fail matters more, and may be the same)
             self._log.warning(f"The table runs does not tell how this run ended: {error}")
 
     def _end(self, status: str, message: str | None) -> None:
-        row = self.add(
-            status=status,
-            ended_at=datetime.now(UTC),
-            message=message,
-            seconds_by_step=json.dumps(self._seconds_by_step()),
-            **_counts(self._row(), self._tables.run_writes(self._run_id)),
-        )
+        seconds_by_step = json.dumps(self._seconds_by_step())
+        with self._tables.changing("runs"):  # steps may work in several processes
+            row = self._row()
+            if row.is_empty() or row["status"].item() == "failed":
+                return
+            found = {
+                "status": status,
+                "ended_at": datetime.now(UTC),
+                "message": message,
+                "seconds_by_step": seconds_by_step,
+                **_counts(row, self._tables.run_writes(self._run_id)),
+            }
+            row = self._store(row, found)
         # Short: the list of runs cuts long tags off.
         self._tag({RESULT_TAG: ", ".join(_counts_in_words(row.row(0, named=True)))})
+
+    def _store(self, row: pl.DataFrame, found: Mapping[str, Any]) -> pl.DataFrame:
+        """Store the row with what was found; a run without a row gets none."""
+        if not row.is_empty():
+            schema = polars_schema(Runs)
+            row = row.with_columns(pl.lit(value, schema[name]).alias(name) for name, value in found.items())
+            self._tables.append("runs", row, run_id=self._run_id)
+        return row
 
     def _row(self) -> pl.DataFrame:
         return self._tables.appended("runs", self._run_id)

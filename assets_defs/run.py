@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from functools import cache
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
@@ -25,7 +25,7 @@ from resources.failures import operator_message
 from resources.inventory.adapter import Inventory, open_inventory
 from resources.search.client import SearchClient
 from resources.search.source import EvidenceSource
-from resources.settings import Instance, named
+from resources.settings import MAX_LOOKBACK_DAYS, Instance, named
 from resources.store.tables import Tables
 from resources.writeback.journal import Journal
 from resources.writeback.writer import Writer
@@ -118,13 +118,16 @@ def scan_run(context: Any, instance: Instance) -> ScanRun:
     keys = resource_keys(instance)
     options: ScanOptions = getattr(context.resources, keys.scan)
     tables: Tables = getattr(context.resources, keys.tables)
-    today, tags = today_of(instance), context.run.tags
-    first, last = (
-        date.fromisoformat(tags.get(end) or tags.get(PARTITION) or today.isoformat())
-        for end in (RANGE_START, RANGE_END)
-    )
+    tags, record = context.run.tags, _record(context, tables)
     with as_dagster_failure():
+        _require_sensible(options)
         tables.claim()
+        # All steps agree on the running day: midnight may pass while the run works.
+        today = today_of(instance, record.started_at())
+        first, last = (
+            date.fromisoformat(tags.get(end) or tags.get(PARTITION) or today.isoformat())
+            for end in (RANGE_START, RANGE_END)
+        )
         window = window_of(instance, last, lookback_days=options.lookback_days)
     past = is_past(window, today, late_days=instance.scan.late_days)
     plans = _plans(context, instance)
@@ -132,7 +135,7 @@ def scan_run(context: Any, instance: Instance) -> ScanRun:
         instance=instance,
         options=options,
         run_id=context.run.run_id,
-        record=_record(context, tables),
+        record=record,
         days_named=days_of(Window(first, last)),
         window=window,
         may_write=not options.dry_run and (options.force or not past),
@@ -217,9 +220,26 @@ def _record(context: Any, tables: Tables) -> RunRecord:
     return RunRecord(tables, context.run.run_id, tag=tag, seconds_by_step=seconds_by_step, log=context.log)
 
 
-def today_of(instance: Instance) -> date:
-    """The running day in the instance's time zone."""
-    return datetime.now(ZoneInfo(instance.scan.timezone)).date()
+def _require_sensible(options: ScanOptions) -> None:
+    """Refuse numbers that the launchpad takes and that are no days or hosts (the command line's own bounds).
+
+    Raises:
+        ConfigurationError: one is out of bounds.
+    """
+    if not 1 <= options.lookback_days <= MAX_LOOKBACK_DAYS:
+        raise ConfigurationError(
+            f"lookback_days: {options.lookback_days} is no number of days; give 1 to {MAX_LOOKBACK_DAYS:,}"
+        )
+    if options.limit is not None and options.limit < 1:
+        raise ConfigurationError(
+            f"limit: {options.limit} would write nothing; give 1 or more, or switch `dry_run` on to see "
+            "what would be written"
+        )
+
+
+def today_of(instance: Instance, at: datetime | None = None) -> date:
+    """The running day in the instance's time zone, or the day of another moment."""
+    return (at or datetime.now(UTC)).astimezone(ZoneInfo(instance.scan.timezone)).date()
 
 
 def window_of(instance: Instance, last: date, *, lookback_days: int | None = None) -> Window:

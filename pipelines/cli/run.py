@@ -12,12 +12,13 @@ from zoneinfo import ZoneInfo
 
 import dagster as dg
 
+from assets_defs.record import plans_only
 from assets_defs.run import failure_message, today_of, window_of
 from ownership.decisions import summary
 from ownership.history import latest
 from ownership.names import printable, printable_lines
 from ownership.quality import new_conflicts
-from ownership.windows import Window, is_past
+from ownership.windows import Window
 from pipelines.cli.errors import message_and_status, print_error
 from pipelines.cli.plans import hosts_of_plan, told_plan, too_large
 from pipelines.cli.stored import tables_of
@@ -141,18 +142,17 @@ def run_scan(
         options["dry_run"] = True
     if not enrich:
         options["enrich"] = False
-    tables, plans_only = tables_of(instance), dry_run or instance.writes.dry_run
+    tables, dry_run = tables_of(instance), dry_run or instance.writes.dry_run
     result = execute(
         instance,
         instance.slug,
         run_config(instance, **options),
-        tags=launch_tags(instance, window, dry_run=plans_only),
+        tags=launch_tags(instance, window, dry_run=dry_run),
         since=window.last,
         overrides=overrides,
     )
     report = _report(instance, tables, window, result)
-    past = is_past(window, today_of(instance), late_days=instance.scan.late_days)
-    report.dry_run = plans_only or (past and not force)
+    report.dry_run = any(map(plans_only, tables.appended("runs", result.run_id).to_dicts())) or dry_run
     return report
 
 

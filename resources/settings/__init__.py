@@ -14,11 +14,20 @@ from resources.settings.environment import (
     without_password,
 )
 from resources.settings.files import BrokenInstance, load_instance, load_instances, named, slug_of_part
-from resources.settings.models import Contract, Instance, ItemCall, ListCall, MfaRequired, Platform
+from resources.settings.models import (
+    MAX_LOOKBACK_DAYS,
+    Contract,
+    Instance,
+    ItemCall,
+    ListCall,
+    MfaRequired,
+    Platform,
+)
 from resources.settings.names import is_slug, slug_of
 from resources.settings.secrets import Secret
 
 __all__ = [
+    "MAX_LOOKBACK_DAYS",
     "BrokenInstance",
     "Contract",
     "Instance",

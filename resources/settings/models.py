@@ -24,6 +24,7 @@ from resources.settings.secrets import Secret
 from resources.settings.section import FilePath, Section, beside_the_file, secret_error
 from resources.settings.yaml_file import MAX_DEPTH, read_section
 
+MAX_LOOKBACK_DAYS = 3660
 DEFAULT_QUERY = "event.code:4624 AND event.outcome:success AND process.name:svchost.exe"
 
 
@@ -208,7 +209,10 @@ class ScanSettings(Section):
     """Which days are looked at, when, and what is done with the owners found."""
 
     lookback_days: int = Field(
-        30, ge=1, le=3660, description="look-back window in calendar days, the running one included"
+        30,
+        ge=1,
+        le=MAX_LOOKBACK_DAYS,
+        description="look-back window in calendar days, the running one included",
     )
     enrich: bool = Field(True, description="enrich host information by asset owner")
     timezone: Annotated[str, AfterValidator(_known_timezone)] = Field(

@@ -7,7 +7,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from assets_defs.run import PARTITION, RANGE_END, RANGE_START, failure_message
+from assets_defs.run import PARTITION, RANGE_END, RANGE_START, failure_message, resource_keys
 from pipelines.dagster_home import dagster_instance
 from pipelines.definitions import build_definitions
 from resources.settings import load_instance
@@ -123,6 +123,26 @@ def test_owner_writes_by_itself_writes_nothing_on_older_decisions(recorded_stand
     (message,) = told(result)
     assert message.startswith("This run has decided nothing itself")
     assert "Launch the whole job small again" in message
+    assert recorded_stand.written() == {}
+
+
+@pytest.mark.parametrize(
+    ("option", "wrong", "says"),
+    [
+        ("limit", -1, "limit: -1 would write nothing; give 1 or more"),
+        ("limit", 0, "limit: 0 would write nothing; give 1 or more"),
+        ("lookback_days", -5, "lookback_days: -5 is no number of days; give 1 to 3,660"),
+        ("lookback_days", 0, "lookback_days: 0 is no number of days; give 1 to 3,660"),
+    ],
+)
+def test_the_launchpad_takes_no_number_that_means_something_else(
+    recorded_stand, launched, option, wrong, says
+):
+    """As with the command line; `limit: -1` wrote all hosts of the plan but one."""
+    keys = resource_keys(load_instance(recorded_stand.instance_file()))
+    options = {"resources": {keys.scan: {"config": {option: wrong}}}}
+    result, _ = launched(tags=RANGE, run_config=options, expect_success=False)
+    assert all(message.startswith(says) for message in told(result))
     assert recorded_stand.written() == {}
 
 

@@ -6,6 +6,7 @@ from zoneinfo import ZoneInfo
 import polars as pl
 import pytest
 
+from tests.chaos.days import set_clock
 from tests.end_to_end.stand import TODAY, WRITTEN, at_noon, logons, small_company
 
 DAYS = [TODAY - timedelta(days=age) for age in (3, 2, 1, 0)]
@@ -176,6 +177,21 @@ def test_the_last_day_on_which_a_run_may_still_write_is_late_days_ago(stand):
     assert stand.run({"index": index}, as_of=last.isoformat()).report["writes"] == {"written": 2}
     day_before = (last - timedelta(days=1)).isoformat()
     assert stand.run({"index": index}, as_of=day_before).report["writes"] == {"planned": 1}
+
+
+def test_a_run_that_works_past_midnight_writes_what_it_began_to(stand, monkeypatch):
+    """Its first step decides which day is today, and with it whether the window is one of the past."""
+    began = datetime.now(UTC)
+
+    def midnight_passes(_):
+        stand.inventory.hooks.faults = None
+        set_clock(monkeypatch, began + timedelta(days=1))
+
+    stand.inventory.hooks.faults = midnight_passes
+    ran = stand.run({"scan": {"late_days": 0}}, as_of=began.date().isoformat())
+    assert stand.inventory.hooks.faults is None, "the clock was turned on"
+    assert (ran.report["writes"], ran.report["dry_run"]) == ({"written": 2}, False), ran.stderr
+    assert stand.written() == WRITTEN
 
 
 @pytest.mark.parametrize(

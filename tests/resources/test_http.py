@@ -224,7 +224,9 @@ def test_a_header_that_cannot_be_sent_is_told_without_what_it_holds(header):
     odd = {"headers": {header: "two\nlines=hunter2"}}
     with service.new_session() as session, pytest.raises(ProtocolError) as raised:
         service.send(session, "GET", "/path", **(cookie if header == "Cookie" else odd))
-    assert "was not asked for /path: a header or value has a character that cannot be sent" in str(raised.value)
+    assert "was not asked for /path: a header or value has a character that cannot be sent" in str(
+        raised.value
+    )
     shown = "".join(traceback.format_exception(raised.value))  # as Dagster keeps it
     assert "hunter2" not in shown
 
