@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 import polars as pl
 
 from assets_defs.progress import Progress
-from assets_defs.run import InstanceRun, ScanRun
+from assets_defs.run import InstanceRun, ScanRun, today_of
 from ownership.codes import OUTCOME_IN_LOG
 from ownership.plan import limit_exceeded, plan_undo, plan_writes
 from ownership.windows import gaps
@@ -493,7 +493,7 @@ def _delete_outdated(run: ScanRun, log: logging.Logger) -> None:
     run.tables.delete_inputs(run.run_id)
     history_before = now - timedelta(days=keep.history_days)
     deleted = run.tables.delete_outdated(
-        evidence_before=min(now.date() - timedelta(days=keep.evidence_days), run.window.first),
+        evidence_before=min(today_of(run.instance) - timedelta(days=keep.evidence_days), run.window.first),
         history_before=history_before,
     )
     deleted += delete_outdated_changes(run.tables, before=history_before)

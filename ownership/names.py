@@ -44,17 +44,20 @@ def printable_lines(text: str) -> str:
     return "\n".join(map(printable, text.split("\n")))
 
 
-def wildcard_regex(patterns: Sequence[str]) -> str | None:
-    """Return a regular expression for normalised names that fit any of the patterns; None without patterns.
+def fits_any(name: pl.Expr, patterns: Sequence[str]) -> pl.Expr:
+    """Tell whether a normalised name fits any of the wildcard patterns.
 
     `*` stands for any characters, `?` for one, everything else for itself. Case is normalised as in names.
     """
+    # A regular expression may not grow for ever; thousands of patterns are somebody's list of accounts.
+    expressions = [_any_of(patterns[i : i + _TOGETHER]) for i in range(0, len(patterns), _TOGETHER)]
+    return pl.any_horizontal(pl.lit(value=False), *(name.str.contains(each) for each in expressions))
+
+
+_TOGETHER = 1_000
+
+
+def _any_of(patterns: Sequence[str]) -> str:
     normalised = (unicodedata.normalize("NFC", pattern.lower()).strip() for pattern in patterns)
     literal = (pl.escape_regex(pattern).replace(r"\*", ".*").replace(r"\?", ".") for pattern in normalised)
-    return f"(?s)^(?:{'|'.join(literal)})$" if patterns else None
-
-
-def fits_any(name: pl.Expr, patterns: Sequence[str]) -> pl.Expr:
-    """Tell whether a normalised name fits any of the wildcard patterns."""
-    regex = wildcard_regex(patterns)
-    return pl.lit(value=False) if regex is None else name.str.contains(regex)
+    return f"(?s)^(?:{'|'.join(literal)})$"

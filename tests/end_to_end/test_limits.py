@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 
 from ownership.codes import OUTCOME
+from tests.chaos.days import set_clock
 from tests.end_to_end.stand import TODAY, USERS, at_noon, logons
 
 APPLY = re.compile(r"asset-owners (apply --instance \S+ \S{8}(?: --allow-writes \d+)?)$", re.MULTILINE)
@@ -548,6 +549,18 @@ def test_an_owner_that_a_run_wrote_never_counts_as_set_by_hand_however_long_ago_
     assert stand.run(keep).report["writes"] == {"written": 1}
     assert stand.run(keep).status == 0
     assert owners_compared() == [2], "pc-1 is bob's by hand; pc-2 was written anew"
+
+
+def test_days_are_kept_by_the_calendar_of_the_instance(stand, monkeypatch):
+    """Where the day before still goes on, a day less would be stored than the UI shows."""
+    assert len(days_stored(stand)) == 0
+    scan = {"timezone": "Etc/GMT+12", "lookback_days": 4}
+    set_clock(monkeypatch, datetime(TODAY.year, TODAY.month, TODAY.day, 6, tzinfo=UTC))
+    running = TODAY - timedelta(days=1)
+    settings = {"scan": scan, "keep": {"evidence_days": 2}}
+    assert stand.run(settings, as_of=str(running)).status == 0
+    assert stand.run(settings, "--lookback-days", "1", as_of=str(running)).status == 0
+    assert days_stored(stand) == [str(running - timedelta(days=age)) for age in (2, 1, 0)]
 
 
 def test_no_day_of_its_own_window_is_deleted_by_a_run(stand):
