@@ -81,6 +81,8 @@ def write_planned(run: ScanRun, log: logging.Logger) -> Written:
     else:
         planned = store_plan(run, log)
     _report_other_targets(run, log)
+    # What a plan rests on is kept as long as the plan may be applied: each copy is as large as the tables.
+    run.tables.delete_inputs_before(datetime.now(UTC) - timedelta(days=run.instance.writes.plan_days))
     if not run.may_write:
         late = run.instance.scan.late_days
         log.info(

@@ -23,6 +23,7 @@ import re
 import shutil
 import time
 import uuid
+from collections import defaultdict
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 from copy import copy
@@ -401,6 +402,19 @@ class Tables:
         for table in _of_layout(Layout.SNAPSHOT):
             if table != "owner_decisions":
                 self._run_file(table, run_id).unlink(missing_ok=True)
+
+    def delete_inputs_before(self, instant: datetime) -> None:
+        """Delete what runs that only planned worked on before an instant; decisions and plans stay."""
+        inputs = set(_of_layout(Layout.SNAPSHOT, Layout.BY_DAY)) - {"owner_decisions"}
+        runs, by_run = self.folder / "runs", defaultdict[str, set[UPath]](set)
+        for file in runs.rglob("*.parquet"):
+            run, *below = file.relative_to(runs).parts
+            if below and Path(below[0]).stem in inputs:
+                by_run[run].add(runs / run / below[0])
+        for paths in by_run.values():
+            if _changed_at(max(paths, key=str)) < instant.timestamp():
+                for path in paths:
+                    path.fs.rm(path.path, recursive=True)
 
     def plan_file(self, run_id: str) -> UPath:
         """The file with what a run planned to write, as rows of owner_writes."""

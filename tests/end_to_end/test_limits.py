@@ -518,7 +518,7 @@ def test_a_run_deletes_evidence_and_history_that_are_older_than_the_instance_kee
     keep = {"keep": {"history_days": 5, "evidence_days": 1}}
     tried = stand.run(keep, "--dry-run", "--lookback-days", "2").report["run_id"]
     assert (len(days_stored(stand)), runs_stored(stand)) == (4, {first, second, tried}), (
-        "a dry run deletes nothing"
+        "a dry run deletes no day and no run"
     )
 
     ran = stand.run(keep, "--lookback-days", "2")
@@ -549,6 +549,20 @@ def test_an_owner_that_a_run_wrote_never_counts_as_set_by_hand_however_long_ago_
     assert stand.run(keep).report["writes"] == {"written": 1}
     assert stand.run(keep).status == 0
     assert owners_compared() == [2], "pc-1 is bob's by hand; pc-2 was written anew"
+
+
+def test_a_dry_run_leaves_of_older_ones_their_decisions_and_plans(stand):
+    """Each has a copy of the window's days and of the inventory, and an instance may plan for months."""
+    first, second = (stand.run(None, "--dry-run").report["run_id"] for _ in range(2))
+    grow_old(stand.tables.folder / "runs" / first, days=8)
+    assert stand.run({"writes": {"plan_days": 7}}, "--dry-run").status == 0
+    left = {
+        run: {path.stem for path in (stand.tables.folder / "runs" / run).iterdir()} for run in (first, second)
+    }
+    assert left[first] == {"owner_decisions", "owner_writes"}
+    assert left[second] > {"logon_counts", "logon_days", "inventory_hosts", "host_user_shares"}
+    shown = stand.call("sql", "--instance", stand.instance_file(), "--run", first, "FROM owner_decisions")
+    assert (shown.exit_code, "pc-1" in shown.stdout) == (0, True), shown.stderr
 
 
 def test_days_are_kept_by_the_calendar_of_the_instance(stand, monkeypatch):
