@@ -104,6 +104,19 @@ def test_a_run_that_only_plans_publishes_nothing(tables):
     assert tables.read("inventory_hosts").collect().is_empty()
 
 
+def test_what_a_run_only_planned_with_goes_and_its_plan_stays(tables):
+    tables.write_days([logons(DAY, events=1)])
+    tables.write_days([logons(DAY, events=5)], run_id=RUN)
+    tables.write("inventory_hosts", hosts("a"), run_id=RUN, publish=False)
+    tables.write("owner_writes", writes("a", "planned"), run_id=RUN, publish=False)
+    tables.delete_inputs_before(datetime.now(UTC) - timedelta(days=1))
+    assert events(tables, run_id=RUN) == [5, 5]
+    tables.delete_inputs_before(datetime.now(UTC) + timedelta(days=1))
+    assert events(tables, run_id=RUN) == [1, 1]
+    assert tables.of_run("inventory_hosts", RUN).is_empty()
+    assert tables.of_run("owner_writes", RUN).height == 1
+
+
 def test_another_machine_s_files_are_seen_at_once(tables, tmp_path):
     tables.logon_days([DAY], run_id=RUN)
     script = (
