@@ -21,12 +21,19 @@ def main(overrides: Any = None) -> None:
     from pipelines.cli.app import app  # noqa: PLC0415  (what --help needs and no more)
 
     try:
-        app(obj=overrides)
+        try:
+            app(obj=overrides)
+        finally:
+            sys.stdout.flush()  # what cannot be printed is an error like another one
     except Exception as error:  # noqa: BLE001  (told with its trace where it is no operator's to fix)
         from pipelines.cli.errors import message_and_status, print_error  # noqa: PLC0415
 
         message, status = message_and_status(error)
-        if "--json" in sys.argv:
-            print(json.dumps({"error": message}))
+        try:
+            if "--json" in sys.argv:
+                print(json.dumps({"error": message}))
+            sys.stdout.flush()
+        except OSError:  # the output itself: nothing of it is tried again as the program ends
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         print_error(message)
         sys.exit(status)

@@ -35,7 +35,7 @@ def tables_location() -> UPath:
         at_once: dict[str, Any] = {"max_concurrency": 1} if location.protocol in {"s3", "s3a"} else {}
         location = UPath(named, use_listings_cache=False, **at_once)  # others write there as well
         location.fs.invalidate_cache()  # the first use loads the driver
-    except (ImportError, ValueError) as error:
+    except (ImportError, ValueError, OSError) as error:  # some drivers connect at once
         raise ConfigurationError(f"ASSET_OWNERS_TABLES: {named} cannot be used: {error}") from error
     return location
 

@@ -6,6 +6,7 @@ import socket
 import subprocess
 import time
 from datetime import datetime, timedelta
+from pathlib import Path
 
 import pytest
 import requests
@@ -64,6 +65,23 @@ def test_the_program_tells_of_a_wrong_file_and_ends_with_2(tmp_path):
     assert report["error"].startswith(f"{missing}: ")
     assert "cannot be read" in report["error"]
     assert "Traceback" not in ran.stderr
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["run", "--instance", "nowhere.yaml", "--json"]])
+def test_an_output_that_takes_nothing_is_told_in_one_message(tmp_path, arguments):
+    with Path("/dev/full").open("w") as full:
+        ended = subprocess.run(  # noqa: S603  (our own command)
+            [ASSET_OWNERS, *arguments],
+            check=False,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=tmp_path,
+        )
+    assert ended.returncode == 1, ended.stderr
+    assert len(re.findall("^asset-owners: ", ended.stderr, re.MULTILINE)) == 1
+    assert "Traceback" not in ended.stderr
+    assert "Exception ignored" not in ended.stderr
 
 
 def test_help_names_every_command():

@@ -228,7 +228,14 @@ def test_a_store_that_refuses_is_told_with_the_setting(monkeypatch, tmp_path, wa
     )
 
 
-@pytest.mark.parametrize(("url", "says"), [("gs://bucket/tables", "gcsfs"), ("nonsense://x", "nonsense")])
+@pytest.mark.parametrize(
+    ("url", "says"),
+    [
+        ("gs://bucket/tables", "gcsfs"),
+        ("nonsense://x", "nonsense"),
+        ("ftp://127.0.0.1:1/x", "Connection refused"),  # this driver connects as it is made
+    ],
+)
 def test_a_url_that_nothing_can_reach_is_told(monkeypatch, url, says):
     monkeypatch.setenv("ASSET_OWNERS_TABLES", url)
     with pytest.raises(ConfigurationError, match=f"ASSET_OWNERS_TABLES: .*{says}"):
