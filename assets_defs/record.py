@@ -1,7 +1,7 @@
 """What a run tells of itself: its row in the table `runs`, and the tags by which an operator finds it.
 
 The row is stored when the first step begins, and again whenever a step knows more: a run that was killed
-stays `started`.
+stays `started`, until a later one has settled the writes that it left open.
 """
 
 import json
@@ -91,7 +91,8 @@ class RunRecord:
     def add(self, **found: Any) -> pl.DataFrame:
         """Store what is known of the run by now, by column of `runs`; return its row."""
         with self._tables.changing("runs"):
-            return self._store(self._row(), found)
+            row = self._row()
+            return row if row.is_empty() else _store(self._tables, row, found)
 
     def succeed(self) -> None:
         """Store that the run has done what it was for, unless another step of it has failed."""
@@ -117,23 +118,45 @@ class RunRecord:
                 "seconds_by_step": seconds_by_step,
                 **_counts(row, self._tables.run_writes(self._run_id)),
             }
-            row = self._store(row, found)
+            row = _store(self._tables, row, found)
         # Short: the list of runs cuts long tags off.
         self._tag({RESULT_TAG: ", ".join(_counts_in_words(row.row(0, named=True)))})
-
-    def _store(self, row: pl.DataFrame, found: Mapping[str, Any]) -> pl.DataFrame:
-        """Store the row with what was found; a run without a row gets none."""
-        if not row.is_empty():
-            schema = polars_schema(Runs)
-            row = row.with_columns(pl.lit(value, schema[name]).alias(name) for name, value in found.items())
-            self._tables.append("runs", row, run_id=self._run_id)
-        return row
 
     def _row(self) -> pl.DataFrame:
         return self._tables.appended("runs", self._run_id)
 
 
-def _counts(row: pl.DataFrame, writes: pl.DataFrame) -> dict[str, int | None]:
+def count_again(tables: Tables, run_id: str, message: str) -> None:
+    """Store anew what came of a run that has ended, perhaps without recording it.
+
+    Args:
+        tables: the instance's.
+        run_id: the run; one of before the table runs has no row there.
+        message: why it failed, unless it told.
+    """
+    with tables.changing("runs"):
+        row = tables.appended("runs", run_id)
+        if row.is_empty():
+            return
+        found = _counts(row, tables.run_writes(run_id))
+        if row["status"].item() == "started":
+            found |= {
+                "status": "failed",
+                "ended_at": datetime.now(UTC),
+                "message": message,
+            }
+        _store(tables, row, found)
+
+
+def _store(tables: Tables, row: pl.DataFrame, found: Mapping[str, Any]) -> pl.DataFrame:
+    """Store the row of a run with what was found, by column, and return it."""
+    schema = polars_schema(Runs)
+    row = row.with_columns(pl.lit(value, schema[name]).alias(name) for name, value in found.items())
+    tables.append("runs", row, run_id=row["run_id"].item())
+    return row
+
+
+def _counts(row: pl.DataFrame, writes: pl.DataFrame) -> dict[str, Any]:
     """What became of the writes of a run, as columns of `runs`."""
     if row["kind"].item() == "backfill":
         return {}
@@ -165,7 +188,7 @@ def result_in_words(row: Mapping[str, Any]) -> str:
         row: Of `runs`.
     """
     if row["status"] == "started":
-        return "running, or ended without a word"
+        return "running, or ended without recording a result"
     conflicts = []
     if row["conflicts"]:
         said = f"{row['conflicts']:,} conflict{'s' * (row['conflicts'] != 1)}"

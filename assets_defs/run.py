@@ -25,7 +25,7 @@ from resources.failures import operator_message
 from resources.inventory.adapter import Inventory, open_inventory
 from resources.search.client import SearchClient
 from resources.search.source import EvidenceSource
-from resources.settings import MAX_LOOKBACK_DAYS, Instance, named
+from resources.settings import MAX_LOOKBACK_DAYS, Instance, journal_url, named
 from resources.store.tables import Tables
 from resources.writeback.journal import Journal
 from resources.writeback.writer import Writer
@@ -121,6 +121,7 @@ def scan_run(context: Any, instance: Instance) -> ScanRun:
     tags, record = context.run.tags, _record(context, tables)
     with as_dagster_failure():
         _require_sensible(options)
+        journal_url()  # a wrong one would end the run when all but the writing is done
         tables.claim()
         # All steps agree on the running day: midnight may pass while the run works.
         today = today_of(instance, record.started_at())

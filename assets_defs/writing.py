@@ -13,12 +13,13 @@ from datetime import UTC, datetime, timedelta
 import polars as pl
 
 from assets_defs.progress import Progress
+from assets_defs.record import count_again
 from assets_defs.run import InstanceRun, ScanRun, today_of
 from ownership.codes import OUTCOME_IN_LOG
 from ownership.plan import limit_exceeded, plan_undo, plan_writes
 from ownership.windows import gaps
 from resources.errors import AssetOwnersError, ConfigurationError, ServiceError
-from resources.settings import Instance, command_line
+from resources.settings import Instance, command_line, journal_url
 from resources.store.history import delete_outdated_changes, delete_outdated_writes
 from resources.store.tables import short_run_id
 from resources.writeback.journal import Journal, Result
@@ -181,6 +182,12 @@ def undo_run(
     with _writing(run, log, dry_run=dry_run) as journal:
         writes = run.tables.run_writes(undone_id)
         _require_own_target(run.instance, writes, f"What run {undone_id} wrote", old_rows_are_own=True)
+        if dry_run and undone_id in journal.targets():
+            raise ConfigurationError(
+                f"Run {short_run_id(undone_id)} was cut off amid writing; what it wrote is not known yet. "
+                "The next run finds out, and so does undo without --dry-run, before it puts anything back: "
+                f"{command_line(run.instance, 'undo', short_run_id(undone_id))}"
+            )
         planned = plan_undo(
             writes,
             run.tables.writes_to(run.instance.target).collect(),
@@ -342,9 +349,17 @@ def _writing(run: InstanceRun, log: logging.Logger, *, dry_run: bool = False) ->
     ):
         if not dry_run:
             take_over(journal, run.tables)
-        if not dry_run and runs_on_target(journal, run.instance.target):
+        if not journal_url() and run.tables.has_journal_key():
+            log.warning(
+                "ASSET_OWNERS_JOURNAL is not set, and earlier runs of this instance kept their journal in a "
+                "database: writes that are open there are not settled, and other machines are not kept from "
+                "writing at the same time"
+            )
+        if not dry_run and (cut_off := runs_on_target(journal, run.instance.target)):
             inventory = run.inventory()
             settled = settle_leftovers(journal, run.tables, inventory.hosts(), run.instance.target, inventory)
+            for run_id in cut_off:
+                count_again(run.tables, run_id, "cut off amid writing; a later run has settled its writes")
             if settled:
                 log.warning(f"{settled} writes of an earlier run that had no known outcome are settled")
         yield journal
@@ -501,7 +516,7 @@ def _delete_outdated(run: ScanRun, log: logging.Logger) -> None:
     deleted += delete_outdated_changes(run.tables, before=history_before)
     deleted += delete_outdated_writes(run.tables, before=history_before)
     if deleted:
-        log.info(f"Kept long enough: {deleted} files and folders are deleted")
+        log.info(f"Deleted {deleted} files and folders that are older than keep allows")
 
 
 def _outcome_counts(writes: pl.DataFrame) -> dict[str, int]:

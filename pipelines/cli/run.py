@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 
 import dagster as dg
 
-from assets_defs.record import plans_only
+from assets_defs.record import count_again, plans_only
 from assets_defs.run import failure_message, today_of, window_of
 from ownership.decisions import summary
 from ownership.history import latest
@@ -33,6 +33,7 @@ from resources.settings import (
     command_line,
     home,
     instance_path,
+    journal_url,
     load_instance,
     tables_location,
 )
@@ -195,9 +196,11 @@ def execute(
         overrides: parts that the caller swaps.
 
     Raises:
-        ConfigurationError: the instance's tables are those of another one.
+        ConfigurationError: the instance's tables are those of another one, or ASSET_OWNERS_JOURNAL is no
+            address of a database.
     """
     tables_of(instance).claim()
+    journal_url()  # before all that a run does until it writes
     definitions = build_definitions(
         [instance],
         home(),
@@ -207,12 +210,15 @@ def execute(
         resource_overrides=overrides.resources(instance),
     )
     with overrides.recorded_in(home()) as recorded:
-        return definitions.resolve_job_def(job).execute_in_process(
+        result = definitions.resolve_job_def(job).execute_in_process(
             instance=recorded,
             tags=tags,
             run_config={**run_config, "loggers": {"console": {}}},
             raise_on_error=False,
         )
+    if not result.success:  # an interrupt may come between what the steps themselves record
+        count_again(tables_of(instance), result.run_id, "it ended early; its log says why")
+    return result
 
 
 def errors(result: dg.ExecuteInProcessResult) -> Iterator[str]:
@@ -231,7 +237,10 @@ def errors(result: dg.ExecuteInProcessResult) -> Iterator[str]:
         elif description := checked.get(event.step_key):
             yield description
         elif failure.error and failure.error.cls_name == "DagsterExecutionInterruptedError":
-            yield "the run was interrupted; owner_writes has what it wrote, the next run settles the rest"
+            yield (
+                "the run was interrupted. If it had begun to write, owner_writes has what it wrote, and the "
+                "next run settles the rest"
+            )
         elif failure.error:
             print(printable_lines(failure.error.to_string()), file=sys.stderr)
             message = (failure.error.cause or failure.error).message.strip()

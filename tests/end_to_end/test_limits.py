@@ -526,7 +526,7 @@ def test_a_run_deletes_evidence_and_history_that_are_older_than_the_instance_kee
     assert days_stored(stand) == [str(TODAY - timedelta(days=age)) for age in (1, 0)]
     assert runs_stored(stand) == {second, tried, ran.report["run_id"]}
     assert not (stand.tables.folder / "owner_writes" / f"{first}.parquet").exists()
-    assert "files and folders are deleted" in ran.stderr
+    assert "files and folders that are older than keep allows" in ran.stderr
 
 
 def test_an_owner_that_a_run_wrote_never_counts_as_set_by_hand_however_long_ago_that_was(stand):

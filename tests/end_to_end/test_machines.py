@@ -123,6 +123,23 @@ def test_a_run_that_loses_the_database_fails_with_a_message_and_the_next_one_goe
     assert stand.written() == WRITTEN
 
 
+@pytest.mark.usefixtures("url")
+def test_a_run_without_the_variable_warns_that_a_database_was_in_use(stand, monkeypatch):
+    """A slip in an environment file: what is open there stays open, and other machines are not kept away."""
+    assert "ASSET_OWNERS_JOURNAL is not set" not in stand.run().stderr
+    monkeypatch.delenv("ASSET_OWNERS_JOURNAL")
+    ran = stand.run()
+    assert ran.status == 0
+    assert "warning: ASSET_OWNERS_JOURNAL is not set, and earlier runs of this instance kept" in ran.stderr
+
+
+def test_an_address_that_is_none_is_refused_before_anything_is_fetched(stand, monkeypatch):
+    monkeypatch.setenv("ASSET_OWNERS_JOURNAL", "mysql://journal/owners")
+    ran = stand.run()
+    assert (ran.status, list(stand.tables.folder.rglob("*.parquet"))) == (2, [])
+    assert ran.report["error"].startswith("ASSET_OWNERS_JOURNAL is no address of a PostgreSQL database")
+
+
 def test_the_password_of_the_database_stands_nowhere(recorded_stand, url, tmp_path):
     stand, password = recorded_stand, urlsplit(url).password or ""
     stand.environment.setenv("COLUMNS", "200")

@@ -9,6 +9,7 @@ from typing import Any
 import dagster as dg
 import pytest
 
+from assets_defs.record import RunRecord
 from assets_defs.run import RANGE_END, RANGE_START
 from pipelines.dagster_home import dagster_instance
 from pipelines.definitions import build_definitions
@@ -161,6 +162,15 @@ def test_a_refused_follow_up_prints_its_reason_only_and_is_one_line_among_the_ru
     shown = stand.call("runs", "--instance", stand.instance_file()).stdout.splitlines()
     assert len(shown) == 1 + len(run_ids(stand))
     assert shown[1].rstrip().endswith(f": {message[:99].rstrip()}…")
+
+
+def test_a_run_that_ends_between_its_steps_is_no_run_that_goes_on(stand, monkeypatch):
+    """An interrupt may come while Dagster is at work, and no step records it."""
+    monkeypatch.setattr(RunRecord, "fail", lambda *_: None)
+    ran = stand.run({"platform": {"email": "nobody@corp.example"}})
+    row = row_of(stand, ran.report["run_id"])
+    assert (ran.status, row["status"], row["message"]) == (1, "failed", "it ended early; its log says why")
+    assert row["ended_at"]
 
 
 def test_a_home_without_a_run_says_so(stand):

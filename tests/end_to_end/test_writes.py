@@ -190,9 +190,16 @@ def test_what_a_killed_run_left_open_is_settled_by_the_next(stand):
         process.communicate()
     assert process.exit_status == -signal.SIGKILL
     assert stand.written() == {"h-1": WRITTEN["h-1"]}
+    (cut_off,) = stand.tables.all_runs("runs").collect()["run_id"]
+    looked = stand.call("undo", "--instance", stand.instance_file(), cut_off, "--dry-run")
+    assert looked.exit_code != 0
+    assert f"Run {cut_off[:8]} was cut off amid writing; what it wrote is not known yet" in looked.stderr
 
     ran = stand.run()
     assert (ran.status, ran.report["writes"]) == (0, {"written": 1}), ran.stderr
+    row = stand.tables.appended("runs", cut_off).row(0, named=True)
+    assert (row["status"], row["written"], row["left_alone"]) == ("failed", 1, 1)
+    assert row["message"] == "cut off amid writing; a later run has settled its writes"
     assert "2 writes of an earlier run that had no known outcome are settled" in ran.stderr
     assert stand.written() == WRITTEN
     writes = stand.tables.writes().sort("intended_at", "host_id").collect()
@@ -220,7 +227,10 @@ def test_a_run_that_is_told_to_end_does_so_in_seconds_and_accounts_for_every_wri
         _, said = process.communicate()
         seconds = time.monotonic() - told[0]
     answer.set()
-    assert (process.exit_status, "the run was interrupted; owner_writes has what it wrote" in said) == (
+    assert (
+        process.exit_status,
+        "the run was interrupted. If it had begun to write, " in said,
+    ) == (
         1,
         True,
     )
