@@ -1,6 +1,6 @@
 """The rules by which the evidence names an owner, and their inverse: what a user lacks to be named.
 
-Who is counted, and what follows from a name, is decided in the other modules of this room.
+Who is counted, and what follows from a name, is decided in the other modules of this package.
 """
 
 from collections.abc import Iterable, Mapping

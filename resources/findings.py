@@ -1,4 +1,4 @@
-"""What a try of a service finds: `asset-owners check` prints it, each service's room makes it."""
+"""What a try of a service finds: `asset-owners check` prints it, each service's package makes it."""
 
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The tests of all rooms; `examples` says how much of what is drawn at random is tried."""
+"""The tests of all packages; `examples` says how much of what is drawn at random is tried."""
 
 from hypothesis import settings
 

@@ -1,6 +1,6 @@
 """`asset-owners check`: try both services without writing, and tell what works and what to fix.
 
-What is tried is what a run relies on: each service's room knows it.
+What is tried is what a run relies on: each service's package knows it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

@@ -89,8 +89,8 @@ class InventorySession:
             if not resend:
                 # The next call logs in: a failure of the log-in would hide what this one was answered.
                 raise SessionExpiredError(
-                    f"{self._transport.where} had ended the session of {self._email} when {path} came: "
-                    "it says that it did nothing; look again before sending again"
+                    f"The session of {self._email} had ended when {self._transport.where} was asked for "
+                    f"{path} (status 401), so that nothing was done; read the host again before sending again"
                 )
             session = self._signed_in()
             if first_to_know:

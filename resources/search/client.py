@@ -40,6 +40,9 @@ MOST_KINDS = 1_000
 MOST_PAIRS_PER_DOCUMENT = 1_000  # of host and user, where the fields of a document hold many
 HOSTS_PER_SENDER = 10
 
+BETWEEN = "check for a proxy or cache between this machine and the service"
+"""What may have changed an answer that no search service gives."""
+
 _READ = "timed_out,_shards.total,_shards.failed,_clusters,hits.total,aggregations,error,status"
 """What is read of an answer; the service leaves the rest out."""
 
@@ -366,7 +369,7 @@ class SearchClient:
                 f"The search service at {self._instance.url} counted {found.matching} documents of "
                 f"{found.day}, {found.lacking_user} of them without a user and {found.lacking_host} without "
                 f"a host, but gave pairs of host and user with {counted} of them, the most frequent one with "
-                f"{most}, which is no evidence; check what stands between it and this machine"
+                f"{most}, which is no evidence; {BETWEEN}"
             )
 
     def _pages(self, day: date) -> Iterator[_Found[_Page]]:
@@ -408,8 +411,7 @@ class SearchClient:
             if given > matching * MOST_PAIRS_PER_DOCUMENT:
                 raise ProtocolError(
                     f"The search service at {self._instance.url} gives pairs of host and user of {day} "
-                    f"without end: {given} so far, of {matching} documents; check what stands between it "
-                    "and this machine"
+                    f"without end: {given} so far, of {matching} documents; {BETWEEN}"
                 )
             ended = {msgspec.structs.astuple(end) for end in (after, buckets[-1].key)}
             if ended & ends:
@@ -419,7 +421,7 @@ class SearchClient:
     def _pages_repeat(self, day: date) -> ProtocolError:
         return ProtocolError(
             f"The search service at {self._instance.url} gave pairs of host and user of {day} twice, which "
-            "is no evidence; check what stands between it and this machine, such as a cache"
+            f"is no evidence; {BETWEEN}"
         )
 
     def _bounds(self, first: date, last: date) -> tuple[int, int]:
@@ -468,8 +470,7 @@ class SearchClient:
         if aggregations and result.aggregations is None and result.shards.total:
             raise ProtocolError(
                 f"The search service at {self._instance.url} searched {result.shards.total} shards and "
-                "answered without what was to be counted (aggregations), which is no evidence; check what "
-                "stands between it and this machine"
+                f"answered without what was to be counted (aggregations), which is no evidence; {BETWEEN}"
             )
         return result
 
@@ -567,8 +568,8 @@ class SearchClient:
         """What an answer means that is none to a search; `wrong` is the place where it is none."""
         if b'"aggregations"' in answer.body:  # what it said are names of hosts and users
             return ProtocolError(
-                f"The search service at {self._instance.url} answered with what no search gives "
-                f"({wrong or 'its JSON cannot be read'}); check what stands between it and this machine"
+                f"The search service at {self._instance.url} gave a response that is no search result "
+                f"({wrong or 'its JSON cannot be read'}); {BETWEEN}"
             )
         return ProtocolError(
             f"{self._instance.url} does not answer as a search service; url must be the search service "
@@ -582,7 +583,7 @@ def _cookie(name: str, value: Secret) -> str:
     if not text.isascii() or not text.isprintable() or ";" in text:
         raise ConfigurationError(
             f"cookies.{name}: holds what no cookie can (a line break, a semicolon, letters outside ASCII); "
-            "copy its value alone"
+            "copy only the cookie's value"
         )
     return text
 

@@ -92,7 +92,7 @@ class _StrictLoader(yaml.SafeLoader):
         node = super().compose_node(parent, index)
         self._depth -= 1
         if isinstance(event, yaml.AliasEvent) and node not in self._sizes:
-            raise _refused(event, "an alias stands for what it is in")
+            raise _refused(event, "an alias refers to a value that contains it")
         self._nodes += self._sizes.get(node, 1)
         if self._nodes > MAX_NODES:
             raise _refused(event, f"it holds more than {MAX_NODES:,} values, counting what aliases stand for")

@@ -217,7 +217,7 @@ ORDER BY share DESC, events DESC, hostname, host_id""",
 
 UNMATCHED_USERS = View(
     comment="User names of the logons that stand for no user asset, for several, or for one that cannot be "
-    "read whole. Those who hold up most hosts come first.",
+    "read whole. Those for whom most hosts wait come first.",
     meanings=dict(
         [
             *_from("host_user_shares", "username"),
@@ -257,8 +257,8 @@ ORDER BY hosts_waiting DESC, hosts_named DESC, events DESC, username""",
 )
 
 SHARED_HOSTS = View(
-    comment="Hosts that several users share, none of them with more than the threshold. The closest calls "
-    "come first.",
+    comment="Hosts that several users share, none of them with more than the threshold. Those that lack "
+    "the fewest events come first.",
     meanings=dict(
         [
             *_from("owner_decisions", "hostname host_id existing_owner user_count total_events"),

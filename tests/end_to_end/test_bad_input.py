@@ -322,7 +322,9 @@ def test_an_answer_to_a_search_that_cannot_be_is_told_without_names(seeded, faul
     with Stub(lambda _: Reply(body.encode())) as service:
         ran = seeded.run({"url": service.url})
     assert ran.status == 1
-    assert f"The search service at {service.url} answered with what no search gives" in ran.report["error"]
+    assert (
+        f"The search service at {service.url} gave a response that is no search result" in ran.report["error"]
+    )
     assert "secret" not in ran.stdout + ran.stderr
     assert_nothing_happened(seeded, before)
 

@@ -219,7 +219,9 @@ def test_what_changes_something_is_not_sent_again_after_a_401(service, tmp_path,
         profile(inventory)
         service.state.accounts.expire_sessions()
         watch = Watch(service)
-        with pytest.raises(SessionExpiredError, match="it did nothing; look again before sending again"):
+        with pytest.raises(
+            SessionExpiredError, match="nothing was done; read the host again before sending again"
+        ):
             write(inventory)
         assert list(watch.calls.values()) == [1], "the write alone"
         assert service.state.journal() == []

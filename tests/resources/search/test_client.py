@@ -740,7 +740,7 @@ class TestAnswers:
         with (
             Service(good(SURVEY), good(page)) as service,
             service.client() as logons,
-            pytest.raises(ProtocolError, match="answered with what no search gives") as raised,
+            pytest.raises(ProtocolError, match="gave a response that is no search result") as raised,
         ):
             list(logons.logons([DAY]))
         assert told in str(raised.value)
@@ -814,7 +814,7 @@ class TestAnswers:
         with (
             Service(good(SURVEY), Reply(body.encode())) as service,
             service.client() as logons,
-            pytest.raises(ProtocolError, match="answered with what no search gives") as raised,
+            pytest.raises(ProtocolError, match="gave a response that is no search result") as raised,
         ):
             list(logons.logons([DAY]))
         assert not any(name in str(raised.value) for name in ("PC", '"ann"'))

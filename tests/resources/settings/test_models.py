@@ -347,7 +347,7 @@ TOO_MUCH = {
     "bottomless query": ('query: \'{"a": ' + "[" * 100_000 + "'", "starts with { and is no JSON: maximum"),
     "aliases": ("a: &a [x]\n" + "".join(f"{a}: &{a} [{nine}]\n" for a, nine in NINEFOLD.items()), MANY),
     "merges": ("a: &a {x: 1}\n" + "".join(f"{a}: &{a} {{<<: [{m}]}}\n" for a, m in NINEFOLD.items()), MANY),
-    "alias in itself": ("query: &q {bool: *q}", "an alias stands for what it is in"),
+    "alias in itself": ("query: &q {bool: *q}", "an alias refers to a value that contains it"),
     "many values": ("exclude: [" + "a," * 50_000 + "]", MANY),
     "many wrong values": ("rules:\n  exclude_users:\n" + "  - 1\n" * 9_000, "and 8,986 more"),
     "long number": (f"scan: {{lookback_days: 0x{'f' * 5_000}}}", "a number has more than 100 digits"),

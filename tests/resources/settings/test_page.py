@@ -64,9 +64,9 @@ def test_no_example_only_repeats_the_default():
 
 
 def test_every_environment_variable_that_the_code_reads_is_on_the_page():
-    rooms = ("assets_defs", "ownership", "pipelines", "resources")
+    packages = ("assets_defs", "ownership", "pipelines", "resources")
     code = "\n".join(
-        file.read_text(encoding="utf-8") for room in rooms for file in (ROOT / room).rglob("*.py")
+        file.read_text(encoding="utf-8") for room in packages for file in (ROOT / room).rglob("*.py")
     )
     read = set(re.findall(r"""(?:environ(?:\.get\(|\[)|getenv\()\s*["'](\w+)""", code))
     assert {"ASSET_OWNERS_HOME", "DAGSTER_HOME"} <= read
