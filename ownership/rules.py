@@ -73,8 +73,7 @@ def leads(rules: Rules) -> pl.Expr:
 
 def enough(rules: Rules) -> pl.Expr:
     """Whether the host has enough events, and that user enough days with a logon."""
-    few_days = pl.col("active_days").fill_null(rules.min_active_days) < rules.min_active_days
-    return (pl.col("total_events") >= rules.min_events) & ~few_days
+    return (pl.col("total_events") >= rules.min_events) & (days_needed(rules) == 0)
 
 
 def exceeds_threshold(
@@ -140,15 +139,25 @@ def of_a_day(rules: Rules) -> list[pl.Expr]:
 def events_needed(rules: Rules) -> pl.Expr:
     """Count the further logon events with which a user would be named: the inverse of the above.
 
-    Of rows with weight (of the user on the host, at least 0), total_weight and total_events (of all users
-    there): the smallest number of further events, nobody else's, that make the user the only one or give it
-    more than the threshold, and the host enough; 0 where that is so already. Where days count, each event is
-    one on a further day; where recency counts, each is one on the last day. Where kinds of logon have
-    weights, each is of a kind that has none.
+    Of rows with weight and active_days (of the user on the host, at least 0), total_weight and total_events
+    (of all users there): the smallest number of further events, nobody else's, that make the user the only
+    one or give it more than the threshold, and the host enough; 0 where that is so already. As many of them
+    as `days_needed` are on a further day each. Where days count, each event is one on a further day; where
+    recency counts, each weighs as much as one on the last day. Where kinds of logon have weights, each is of
+    a kind that has none.
     """
     own, total, events = (pl.col(name).cast(pl.Int64) for name in ("weight", "total_weight", "total_events"))
     threshold, of_one = rules.share_threshold_percent, RECENT if rules.evidence_metric == "recency" else 1
     to_begin = max(rules.min_events, 1) - events
     # The smallest k with 100 * (own + k * of_one) > threshold * (total + k * of_one).
     to_lead = (threshold * total - 100 * own) // ((100 - threshold) * of_one) + 1
-    return pl.max_horizontal(pl.when(own == total).then(0).otherwise(to_lead), to_begin, 0)
+    to_lead = pl.when(own == total).then(0).otherwise(to_lead)
+    return pl.max_horizontal(to_lead, to_begin, days_needed(rules), 0)
+
+
+def days_needed(rules: Rules) -> pl.Expr:
+    """Count the further days with a logon that `min_active_days` asks of a user; 0 where there are enough.
+
+    Of rows with active_days; where they are not known (null), there are enough.
+    """
+    return (rules.min_active_days - pl.col("active_days").fill_null(rules.min_active_days)).clip(0)

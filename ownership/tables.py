@@ -380,12 +380,13 @@ GROUP BY ALL ORDER BY hosts DESC;"""
         sources="inventory_hosts.hostnames host_user_shares.hostname",
     )
     events_needed: pl.Int64 = column(
-        "Further logon events, of this user alone, with which username would be named; 0: enough; null: no "
-        "logons, or decided by a version before 0.3.0.",
+        "Further logon events, of this user alone, with which username would be named, on further days as "
+        "far as rules.min_active_days asks for them; 0: enough; null: no logons, or decided by a version "
+        "before 0.3.0.",
         ge=0,
         nullable=True,
         since="0.3.0",
-        sources=f"{_EVENTS} {_WEIGHTS}",
+        sources=f"{_EVENTS} {_WEIGHTS} host_user_shares.active_days",
     )
     active_days: pl.Int64 = column(
         "Days with a logon of username on the host, under all its names; null: no logons, or decided by a "

@@ -28,12 +28,21 @@ _EVIDENCE = {
     "excluded_host": "The host is left out by {excluded_by}.",
     "hostname_collision": "The short name stands for hosts of different domains; none is chosen.",
     "no_logons": "Nobody logged on in the window.",
-    "too_few_events": "{total_events} is fewer logon events than min_events asks for.",
+    "too_few_events": "{too_few}.",
     "single_user": "{username} is the only user, with all of the logon events ({total_events}).",
     "majority": "{username} has {own} of {total} {units} ({share}), over {threshold_percent}%.",
     "no_majority": "No user has over {threshold_percent}% of the {total} {units}; "
     "{username} comes first with {own} ({share}).",
 }
+_TOO_FEW = {
+    "min_events": "{total_events} is fewer logon events than min_events asks for",
+    "min_active_days": "{active_days} is fewer days with a logon of {username} than min_active_days asks for",
+}
+_TOO_FEW_THEN = (
+    "{total_events} logon events, with those of {username} on {active_days} day{s}, were fewer than "
+    "min_events or min_active_days asked for"
+)
+"""Where neither setting asks for more by now, so that one of them was changed since."""
 _UNITS = {
     "events": "logon events",
     "days": "days on which a user logged on",
@@ -104,8 +113,9 @@ def host_explanation(
         hostname, similar (known names that differ from it in the domain part only), near (known names and ids
         that look like one that is not known) and decisions, a list that is empty when the host is not known.
         Each has the columns of `owner_decisions`, and hostnames (as compared), users (most events first, each
-        with user_assets), host_asset and user_assets (as the inventory held them), writes, what_would_change,
-        summary (one sentence) and now (what the host holds by now, as far as is known).
+        with user_assets), too_few (the settings that ask for more logons than there are), host_asset and
+        user_assets (as the inventory held them), writes, what_would_change, summary (one sentence) and now
+        (what the host holds by now, as far as is known).
     """
     frames = (shares, matches, hosts, users, writes)
     names = pl.concat([hosts.select(hostname="hostnames").explode("hostname"), shares.select("hostname")])
@@ -194,6 +204,7 @@ def _decision_explanation(
         **decision,
         "hostnames": compared,
         "users": _users(on_host, matches),
+        "too_few": _too_few(decision, rules),
         "host_asset": asset,
         "user_assets": [_user_asset(user_id, users, fields) for user_id in people],
         "writes": of_asset.to_dicts(),
@@ -202,6 +213,20 @@ def _decision_explanation(
         "now": now,
         "owner_now": None if now is None else persons(now["owner"], name_of),
     }
+
+
+def _too_few(decision: Mapping[str, Any], rules: Rules) -> list[str]:
+    """The settings that ask for more logons than a host had; none where they do so no more."""
+    if decision["evidence"] != "too_few_events":
+        return []
+    days = decision["active_days"]
+    if days is None:  # decided by a version before 0.3.0, which asked for events only
+        return ["min_events"]
+    asks = {
+        "min_events": decision["total_events"] < rules.min_events,
+        "min_active_days": days < rules.min_active_days,
+    }
+    return [setting for setting, for_more in asks.items() if for_more]
 
 
 def _state(asset: pl.DataFrame, writes: pl.DataFrame) -> dict[str, Any] | None:
@@ -332,6 +357,8 @@ def _stands_for(user_assets: Sequence[Mapping[str, Any]]) -> str:
 def _decision(decision: Mapping[str, Any]) -> Iterator[str]:
     values = {name: _shown(value) for name, value in decision.items()}
     values["excluded_by"] = _shown(decision["excluded_by"] or "exclude_hosts")
+    too_few = [_TOO_FEW[setting] for setting in decision["too_few"]] or [_TOO_FEW_THEN]
+    values["too_few"] = "; ".join(too_few).format(s="s" * (decision["active_days"] != 1), **values)
     if decision["share"] is not None:
         values["share"] = f"{decision['share']:.1%}"
         metric = decision["evidence_metric"] or "events"

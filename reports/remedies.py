@@ -4,7 +4,7 @@ What was decided, and why, is explained in `explanations`. All counts are for th
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -12,7 +12,7 @@ import polars as pl
 
 from ownership.matching import FIELDS
 from ownership.names import fits_any, normalise_hostname, printable
-from ownership.rules import Rules, events_needed
+from ownership.rules import Rules, days_needed, events_needed
 
 _NEXT_RUN_WRITES = "The next run that may write sets {owner}."
 _AFTER: Mapping[str | None, str] = MappingProxyType(
@@ -52,12 +52,14 @@ class Remedy:
         text: The same for people.
         username: The user whom it is about.
         events: Logon events that the user lacks.
+        days: Days with a logon that the user lacks; null: none, or not known.
     """
 
     change: str
     text: str
     username: str | None = None
     events: int | None = None
+    days: int | None = None
 
 
 def remedies(
@@ -102,12 +104,13 @@ def remedies(
             "Compare whole names (rules.hostname_match: exact), or give the hosts different short names.",
         )
     elif evidence == "no_logons":
-        lacking = _needed(0, 0, 0, rules)
+        events, days = _needed(0, 0, 0, 0, rules)
+        on_days = f" on at least {days:,} days" if days > 1 else ""
         yield Remedy(
             "more_logons",
-            f"{_logons(lacking, rules)} of one user would make that user the owner.",
-            None,
-            lacking,
+            f"{_logons(events, 0, rules)} of one user{on_days} would make that user the owner.",
+            events=events,
+            days=days,
         )
     elif evidence in {"too_few_events", "no_majority"}:
         yield from _to_win(decision, matches, rules)
@@ -141,18 +144,25 @@ def _to_win(decision: Mapping[str, Any], matches: pl.DataFrame, rules: Rules) ->
     weights = {first: decision["weight"], second: decision["runner_up_weight"]}
     if total is None:  # decided by a version before 0.3.0
         total, weights = events, {first: decision["events"], second: decision["runner_up_events"]}
+    # On how many days the runner-up logged on is not in a decision, nor the leader's days in older ones.
+    active_days = {first: decision["active_days"], second: None}
     for username in (first, second) if second else (first,):
-        lacking = _needed(weights[username], total, events, rules)
+        lacking, days = _needed(weights[username], total, events, active_days[username], rules)
         who, besides = _stands_for(username, matches.filter("decisive", username=username).sort("user_id"))
+        if active_days[username] is None and days < rules.min_active_days > 1:
+            besides = [f"logons on at least {rules.min_active_days:,} days in all", *besides]
         if lacking:
-            needs = _and([f"needs {_logons(lacking, rules)}", *besides])
-            yield Remedy("more_logons", f"{who} {needs} to become the owner.", username, lacking)
+            needs = _and([f"needs {_logons(lacking, days, rules)}", *besides])
+            text = f"{who} {needs} to become the owner."
+            yield Remedy("more_logons", text, username, lacking, days or None)
         else:
             then = f", who {_and(besides)} for that" if besides else ""
             text = f"By the present rules the logons name {who}{then}: run again."
             yield Remedy("run", text, username)
     without_second = events - decision["runner_up_events"] if second else events
-    if second and not _needed(weights[first], total - weights[second], without_second, rules):
+    if second and not any(
+        _needed(weights[first], total - weights[second], without_second, active_days[first], rules)
+    ):
         yield Remedy(
             "exclude_users",
             f"If {_shown(second)} is no person, list it in rules.exclude_users: {_shown(first)} would win.",
@@ -160,9 +170,20 @@ def _to_win(decision: Mapping[str, Any], matches: pl.DataFrame, rules: Rules) ->
         )
 
 
-def _needed(weight: int, total_weight: int, total_events: int, rules: Rules) -> int:
-    row = pl.select(weight=weight, total_weight=total_weight, total_events=total_events)
-    return row.select(events_needed(rules)).item()
+def _needed(
+    weight: int, total_weight: int, total_events: int, active_days: int | None, rules: Rules
+) -> tuple[int, int]:
+    """How many logon events a user lacks, and on how many further days they have to be."""
+    row = pl.select(
+        weight=weight,
+        total_weight=total_weight,
+        total_events=total_events,
+        active_days=pl.lit(active_days, pl.Int64),
+    )
+    # Where days count, each event with which a user gets to lead is one on a further day.
+    by_days = events_needed(replace(rules, min_events=1)) if rules.evidence_metric == "days" else 0
+    days = pl.max_horizontal(days_needed(rules), by_days)
+    return row.select(events_needed(rules).alias("events"), days=days).row(0)
 
 
 def _user_asset(username: str, fields: FieldNames) -> Remedy:
@@ -239,9 +260,13 @@ def _and(parts: Sequence[str]) -> str:
     return " and ".join(parts)
 
 
-def _logons(events: int, rules: Rules) -> str:
+def _logons(events: int, days: int, rules: Rules) -> str:
     of_kinds = " without a weight" if rules.logon_type_weights else ""
-    return f"{events:,} more logon{'s' * (events != 1)}{of_kinds}"
+    more_days = f"{days:,} more day{'s' * (days != 1)}"
+    if days == events:
+        return f"logons{of_kinds} on {more_days}"
+    on_days = f" on at least {more_days}" if days else ""
+    return f"{events:,} more logon{'s' * (events != 1)}{of_kinds}{on_days}"
 
 
 def _either(names: Sequence[str]) -> str:

@@ -15,7 +15,7 @@ THRESHOLDS = st.integers(50, 99)
 
 
 def needed(events, total_events, rules):
-    row = pl.select(weight=events, total_weight=total_events, total_events=total_events)
+    row = pl.select(weight=events, total_weight=total_events, total_events=total_events, active_days=1)
     return row.select(events_needed(rules)).item()
 
 
@@ -117,9 +117,35 @@ def test_so_many_further_days_or_recent_events_are_lacking(metric, others, own, 
 
     row = decided(logons_of(*before), **rules)
     weight = row["weight"] if row["username"] == "ann" else row["runner_up_weight"]
-    of_ann = pl.select(weight=weight, total_weight=row["total_weight"], total_events=row["total_events"])
+    totals = {name: row[name] for name in ("total_weight", "total_events")}
+    of_ann = pl.select(weight=weight, active_days=1, **totals)
     lacking = of_ann.select(events_needed(Rules(**rules))).item()
     if metric == "days" and lacking > 25:
         return
     assert wins(lacking)
     assert lacking == 0 or not wins(lacking - 1)
+
+
+@examples(10)
+@given(
+    own=st.dictionaries(st.integers(0, 9), st.integers(1, 9), min_size=1, max_size=4),
+    others=st.integers(0, 6),
+    least_days=st.integers(1, 8),
+    min_events=st.integers(1, 20),
+)
+def test_so_many_further_events_on_further_days_are_lacking(own, others, least_days, min_events):
+    """Rules 1.6: what `events_needed` says counts the days that min_active_days asks for, too."""
+    rules = {"min_active_days": least_days, "min_events": min_events}
+    before = [("ann", events, age) for age, events in own.items()]
+    before += [("bob", others, 0)] if others else []
+
+    def further(number):
+        return decided(logons_of(*before, *(("ann", 1, age) for age in range(10, 10 + number))), **rules)
+
+    row = further(0)
+    if row["username"] != "ann" or row["events_needed"] > 20:
+        return
+    lacking = row["events_needed"]
+    assert (lacking == 0) == (row["evidence"] in NAMING)
+    assert further(lacking)["evidence"] in NAMING
+    assert lacking == 0 or further(lacking - 1)["evidence"] not in NAMING

@@ -120,6 +120,21 @@ WS1 = [host("h1", "ws1")]
         (ALICE, [], {}, "No host asset has this name, so there is nothing to write to."),
         ([], WS1, {}, "Nobody logged on in the window."),
         (ALICE, WS1, {"min_events": 7}, "6 is fewer logon events than min_events asks for."),
+        (
+            [("ws1", "alice", 500)],
+            WS1,
+            {"min_active_days": 3},
+            "  1 is fewer days with a logon of alice than min_active_days asks for.",
+        ),
+        (
+            ALICE,
+            WS1,
+            {"min_events": 7, "min_active_days": 3},
+            (
+                "  6 is fewer logon events than min_events asks for; "
+                "1 is fewer days with a logon of alice than min_active_days asks for."
+            ),
+        ),
         (ALICE, WS1, {"exclude_hosts": ("ws*",)}, "The host is left out by exclude_hosts: ws*."),
         (
             [("ws1.a", "bob", 1), ("ws1.b", "bob", 1)],
@@ -135,6 +150,14 @@ WS1 = [host("h1", "ws1")]
 )
 def test_each_decision_is_told_in_words(logons, assets, rules, sentence):
     assert sentence in told(counts(*logons), hosts(*assets), rules=Rules(**rules))
+
+
+def test_a_limit_that_was_changed_since_is_not_named_as_the_reason():
+    text = told(counts(*ALICE), hosts(*WS1), rules=Rules(min_active_days=3), others=Rules())
+    assert (
+        "  6 logon events, with those of alice on 1 day, were fewer than min_events or min_active_days asked "
+        "for." in text
+    )
 
 
 @pytest.mark.parametrize("outcome", OUTCOME)
@@ -422,6 +445,7 @@ def test_the_story_is_plain_values_for_programs():
         "text": "alice (u1) needs 1 more logon to become the owner.",
         "username": "alice",
         "events": 1,
+        "days": None,
     }
 
 

@@ -94,6 +94,58 @@ CASES = {
             "carol needs 6 more logons and must have a user asset to become the owner.",
         ],
     ),
+    "on too few days": (
+        [("ws1", "alice", 500)],
+        [],
+        {"rules": Rules(min_active_days=3)},
+        ["alice (u1) needs logons on 2 more days to become the owner."],
+    ),
+    "on too few days, and too few": (
+        ALICE,
+        [],
+        {"rules": Rules(min_active_days=2, min_events=10)},
+        ["alice (u1) needs 7 more logons on at least 1 more day to become the owner."],
+    ),
+    "on too few days, and no majority": (
+        EXACTLY_60,
+        [],
+        {"rules": Rules(min_active_days=3)},
+        [
+            "alice (u1) needs logons on 2 more days to become the owner.",
+            (
+                "carol needs 6 more logons and logons on at least 3 days in all and must have a user asset "
+                "to become the owner."
+            ),
+        ],
+    ),
+    "where days count": (
+        [("ws1", "alice", 6), ("ws1", "bob", 1)],
+        [],
+        {"rules": Rules(evidence_metric="days")},
+        [
+            "alice (u1) needs logons on 1 more day to become the owner.",
+            "bob (u2) needs logons on 1 more day to become the owner.",
+            "If bob is no person, list it in rules.exclude_users: alice would win.",
+        ],
+    ),
+    "days asked for since": (
+        EXACTLY_60,
+        [],
+        {"rules": Rules(), "now": Rules(share_threshold_percent=50, min_active_days=2)},
+        [
+            "alice (u1) needs logons on 1 more day to become the owner.",
+            (
+                "carol needs 3 more logons and logons on at least 2 days in all and must have a user asset "
+                "to become the owner."
+            ),
+        ],
+    ),
+    "days asked for no more": (
+        ALICE,
+        [],
+        {"rules": Rules(min_active_days=2), "now": Rules()},
+        ["By the present rules the logons name alice (u1): run again."],
+    ),
     "rules that changed": (
         ALICE,
         [],
@@ -101,6 +153,12 @@ CASES = {
         ["By the present rules the logons name alice (u1): run again."],
     ),
     "no logons": ([], [], {}, ["1 more logon of one user would make that user the owner."]),
+    "no logons where several days are asked for": (
+        [],
+        [],
+        {"rules": Rules(min_active_days=3)},
+        ["3 more logons of one user on at least 3 days would make that user the owner."],
+    ),
     "logons under a full name": (
         [("ws1.corp.example", "alice", 3)],
         [],
