@@ -59,7 +59,7 @@ def follow_up(
     plan = None
     if dry_run or "planned" in writes["outcome"]:
         hosts = hosts_of_plan(tables, result.run_id, people_of=run_id)
-        stopped = hosts and too_large(instance, tables, run_id, hosts)
+        stopped = hosts and too_large(instance, tables, result.run_id, hosts)
         plan = hosts if result.success or stopped else None
     if as_json:
         print(_object(instance, result.run_id, run_id, writes, plan, told, dry_run=dry_run))

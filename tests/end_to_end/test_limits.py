@@ -359,6 +359,20 @@ def test_a_run_is_undone_once(six):
     ]
 
 
+def test_a_plan_within_the_limits_is_told_without_a_permission(stand):
+    """Also in a home whose runs only planned, so that no inventory is published."""
+    idle = [{"id": f"t-{number}", "search_agent_name": f"idle-{number}"} for number in (2, 3, 4)]
+    stand.begin(same_name(1) + idle, USERS)
+    limit = {"max_write_percent": 50}
+    plan = stand.run({"writes": limit}, "--dry-run").report["run_id"]
+    to_apply = command(stand, f"apply --instance FILE {plan} --dry-run", writes=limit)
+    assert re.search(rf"asset-owners apply --instance \S+ {plan[:8]}$", to_apply.stdout, re.MULTILINE)
+    assert command(stand, f"apply --instance FILE {plan}", writes=limit).exit_code == 0
+    written = last_run(stand)
+    to_undo = command(stand, f"undo --instance FILE {written} --dry-run", writes=limit)
+    assert re.search(rf"asset-owners undo --instance \S+ {written[:8]}$", to_undo.stdout, re.MULTILINE)
+
+
 def test_an_undo_stands_under_the_brake(six):
     run_id = six.run().report["run_id"]
     limit = {"max_writes": 5}
