@@ -13,6 +13,7 @@ import polars as pl
 from assets_defs.metadata import examples
 from assets_defs.run import as_dagster_failure, resource_keys
 from assets_defs.specs import asset_arguments, asset_key, table_metadata
+from ownership.evidence import window_before
 from ownership.tuning.accuracy import HOLDOUT_DAYS
 from ownership.tuning.backtest import WINDOWS
 from ownership.tuning.report import Inputs, tuning_tables
@@ -146,10 +147,13 @@ def stored_inputs(instance: Instance, tables: Tables) -> Inputs:
         )
     window = Window(*decisions.select("window_from", "window_to").row(0))
     longest = max(*WINDOWS, window.days) + HOLDOUT_DAYS
-    earliest = Window(window.last - timedelta(days=longest - 1), window.last)
-    days = tables.logon_days(earliest, run_id=tables.viewed)
+    days = tables.logon_days(window_before(window.last, longest), run_id=tables.viewed)
+    last_settled = _last_settled(instance, days, window.last)
+    # The days held back end with the last settled one, and the longest window ends before them.
+    looked_at = Window(last_settled - timedelta(days=longest - 1), window.last)
+    days = tables.logon_days(looked_at, run_id=tables.viewed)
     return Inputs(
-        counts=tables.logon_counts(earliest, run_id=tables.viewed),
+        counts=tables.logon_counts(looked_at, run_id=tables.viewed),
         hosts=tables.read("inventory_hosts").collect(),
         users=tables.read("inventory_users").collect(),
         # What other instances of this home write to the same inventory is not set by hand, either.
@@ -160,7 +164,7 @@ def stored_inputs(instance: Instance, tables: Tables) -> Inputs:
         user_value_field=instance.platform_user_value_field,
         window=window,
         stored_days=_days_to(window.last, days),
-        last_settled=_last_settled(instance, days, window.last),
+        last_settled=last_settled,
     )
 
 

@@ -130,7 +130,7 @@ def in_words(lines: pl.DataFrame, rules: Rules, *, window_days: int, target_prec
         )
         return [*words, found_none]
     words += [f"Right for at least {target_precision:.0%}", f"  {in_one_sentence(best)}", f"  {reason(best)}"]
-    if best["wrong_measure"] != now["wrong_measure"]:
+    if now["wrong_measure"] and best["wrong_measure"] != now["wrong_measure"]:
         few = f"fewer than {FEWEST_COMPARED} hosts with an owner set by hand remain for one of them"
         words += ["", f"The two rest on different measures, because {few}."]
     if best == now:
