@@ -253,10 +253,16 @@ def compact(values: list[Any]) -> Column:
     return min(forms, key=lambda form: len(json.dumps(form)))
 
 
-def natural_order(text: str) -> tuple[list[str | int], str]:
+def natural_order(text: str) -> tuple[list[str | tuple[int, str]], str]:
     """A key that sorts texts as people do: without regard to case, and 2 before 10."""
     parts = re.split(r"([0-9]+)", text.casefold())
-    return [int(part) if number % 2 else part for number, part in enumerate(parts)], text
+    return [_size(part) if number % 2 else part for number, part in enumerate(parts)], text
+
+
+def _size(digits: str) -> tuple[int, str]:
+    """Sorts digits as numbers, also where they are more than Python makes a number of."""
+    significant = digits.lstrip("0")
+    return len(significant), significant
 
 
 def in_natural_order(frame: pl.DataFrame, *columns: str) -> pl.DataFrame:

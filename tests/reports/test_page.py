@@ -450,7 +450,12 @@ def test_of_too_many_logons_each_person_keeps_those_of_most_events_and_the_page_
 
 
 @pytest.mark.parametrize(
-    "names", [["pc2", "PC10", "pc10a", "pc100"], ["", "1", "02", "10", "a", "B", "c1d2", "c1d10"]]
+    "names",
+    [
+        ["pc2", "PC10", "pc10a", "pc100"],
+        ["", "1", "02", "10", "a", "B", "c1d2", "c1d10"],
+        ["0" * 5000 + "7", "8", "9" * 4999, "1" * 5000, "9" * 5000, "a"],
+    ],
 )
 def test_names_are_sorted_as_people_do(names):
     assert sorted(set(names), key=rows.natural_order) == names
