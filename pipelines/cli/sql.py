@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout, suppress
 from decimal import Decimal
@@ -260,7 +261,7 @@ def _answer(connection: duckdb.DuckDBPyConnection, query: str, form: Format) -> 
                 print_table(relation)
             continue
         answer = connection.execute(statement)
-        columns = [name for name, *_ in answer.description or ()]
+        columns = _numbered([name for name, *_ in answer.description or ()])
         if not columns or _only_counts(statement, columns):
             continue
         if form == "json" and statement is not statements[-1]:
@@ -288,6 +289,24 @@ def _only_counts(statement: duckdb.Statement, columns: list[str]) -> bool:
     """Tell whether a statement changed something, and its answer only counts what."""
     changes = {duckdb.ExpectedResultType.CHANGED_ROWS, duckdb.ExpectedResultType.NOTHING}
     return bool(changes & {*statement.expected_result_type}) and columns in (["Count"], ["Success"])
+
+
+def _numbered(names: list[str]) -> list[str]:
+    """Names of columns, each another one, as DuckDB makes them when it stores rows in a table.
+
+    `a`, `a`, `A` become `a`, `a_1`, `A_2`: in a JSON object only one of them would be left.
+    """
+    used: Counter[str] = Counter()
+    numbered = []
+    for name in names:
+        key, unique = name.lower(), name
+        while used[unique.lower()]:
+            unique = f"{name}_{used[key]}"
+            used[key] += bool(used[unique.lower()])
+        used[unique.lower()] += 1
+        used[key] += unique != name
+        numbered.append(unique)
+    return numbered
 
 
 def print_table(relation: duckdb.DuckDBPyRelation) -> None:

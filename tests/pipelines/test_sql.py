@@ -148,6 +148,19 @@ def test_no_text_in_csv_is_a_formula(sql, as_json):
     assert as_json(query)[0]["name"] == "=cmd()", "as it is, for programs"
 
 
+def test_columns_of_the_same_name_are_all_there_and_numbered_as_in_a_table(sql, as_json, tmp_path):
+    query = (
+        "SELECT d.run_id, w.run_id, 3 AS run_id_1, 4 AS Run_ID "
+        "FROM (SELECT 1 AS run_id) d, (SELECT 2 AS run_id) w"
+    )
+    (row,) = as_json(query)
+    assert [*row.items()] == [("run_id", 1), ("run_id_1", 2), ("run_id_1_1", 3), ("Run_ID_2", 4)]
+    kept = as_json(f"CREATE TABLE kept AS {query}; FROM kept", "--scratch", str(tmp_path / "kept.duckdb"))
+    assert kept == [row]
+    assert sql(query, "--format", "csv") == '"run_id","run_id_1","run_id_1_1","Run_ID_2"\n1,2,3,4\n'
+    assert "│ run_id │ run_id │ run_id_1 │ Run_ID │" in sql(query), "a box has room for the names as they are"
+
+
 def test_what_is_not_for_a_screen_is_whole(sql, as_json):
     query = "SELECT range AS number, repeat('x', 300) AS text, 0 AS c, 0 AS d FROM range(2500)"
     box = sql(query)
