@@ -34,7 +34,7 @@ ACTION: Mapping[str, str] = MappingProxyType(
         "agree": "The host has this owner already.",
         "conflict": "The host has another owner, who stays.",
         "keep": "The logons give no owner; the host keeps the one it has.",
-        "none": "The logons give no owner, and the host has none.",
+        "none": "The logons give no owner, and the host has none, or cannot be read.",
         "no_host": "No host asset has this name.",
     }
 )

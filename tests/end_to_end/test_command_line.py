@@ -107,7 +107,7 @@ def test_without_json_the_report_is_in_words(stand):
     assert told[5].endswith(f"asset-owners sql --instance {file} --run {run_id[:8]} 'FROM conflicts'")
     assert told == [
         "       2  The host has no owner and gets this one.",
-        "       1  The logons give no owner, and the host has none. The reasons:",
+        "       1  The logons give no owner, and the host has none, or cannot be read. The reasons:",
         "                 1  None of several users has more than the threshold of the logon events.",
         "       1  The host has another owner, who stays.",
         "1 conflict, 1 of them new: pc-3 (h-3)",

@@ -11,7 +11,7 @@ def test_a_run_is_counted_in_words_and_who_gets_no_owner_has_the_reason_below():
     }
     assert list(decisions_in_words(decisions)) == [
         "   1,168  The host has no owner and gets this one.",
-        "       7  The logons give no owner, and the host has none. The reasons:",
+        "       7  The logons give no owner, and the host has none, or cannot be read. The reasons:",
         "                 5  Nobody logged on to the host in the window.",
         "                 2  No user asset has the user's name.",
         "       1  The logons give no owner; the host keeps the one it has.",
