@@ -232,7 +232,7 @@ def _nothing_listed(kind: str, setting: str) -> dg.AssetCheckResult:
 def host_names_are_unique(_: dg.AssetCheckExecutionContext, run: ScanRun) -> dg.AssetCheckResult:
     """No two host assets have one name; where they do, the logons of that name count for each of them."""
     shared = quality.shared_hostnames(
-        _table(run, "inventory_hosts"), short=run.instance.rules.hostname_match == "short"
+        _table(run, "inventory_hosts"), short=run.instance.rules.as_rules().short_hostnames
     )
     return _none(shared, quality.shared_hostnames_text(shared.height))
 

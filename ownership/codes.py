@@ -56,6 +56,9 @@ OUTCOME: Mapping[str, str] = MappingProxyType(
 )
 """What became of an intended write (rules 7.5)."""
 
+SUCCESSES = ("written", "undone")
+"""Outcomes with which the service has the values that were sent."""
+
 OUTCOME_IN_LOG: Mapping[str, str] = MappingProxyType(
     {
         "planned": "planned",

@@ -9,6 +9,7 @@ from types import MappingProxyType
 
 import polars as pl
 
+from ownership.codes import SUCCESSES
 from ownership.rules import NAMING, exceeds_threshold
 from ownership.windows import gaps
 
@@ -119,7 +120,7 @@ def current_owners(hosts: pl.DataFrame, writes: pl.LazyFrame) -> pl.DataFrame:
     """
     since = pl.col("since_listed")
     last = (
-        writes.filter(pl.col("outcome").is_in(["written", "undone"]))
+        writes.filter(pl.col("outcome").is_in(SUCCESSES))
         .join(hosts.lazy().select("host_id", "listed_at"), on="host_id")
         .with_columns(since_listed=pl.col("completed_at") >= pl.col("listed_at"))
         .unnest("new_values", separator="_")

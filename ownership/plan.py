@@ -7,6 +7,7 @@ from datetime import datetime
 
 import polars as pl
 
+from ownership.codes import SUCCESSES
 from ownership.declaration import polars_schema
 from ownership.tables import OwnerWrites
 
@@ -139,7 +140,7 @@ def _put_back(history: pl.DataFrame) -> pl.DataFrame:
 def _last_changes(history: pl.DataFrame) -> pl.DataFrame:
     """The last change of each host that runs made: host_id, last_run, last_outcome."""
     return (
-        history.filter(pl.col("outcome").is_in(["written", "undone"]))
+        history.filter(pl.col("outcome").is_in(SUCCESSES))
         .sort("completed_at")
         .group_by("host_id")
         .agg(last_run=pl.last("run_id"), last_outcome=pl.last("outcome"))

@@ -8,6 +8,7 @@ from datetime import date, datetime, timedelta
 
 import polars as pl
 
+from ownership.codes import SUCCESSES
 from ownership.matching import FIELDS
 from ownership.names import fits_any, normalise_hostname, normalise_username
 from ownership.shares import users_with_several_domains
@@ -294,7 +295,7 @@ def lost_owners(writes: pl.LazyFrame, hosts: pl.DataFrame, *, target: str) -> pl
     """
     listed_at = pl.lit(hosts["listed_at"].min(), hosts.schema["listed_at"])
     last_known = (
-        writes.filter(pl.col("outcome").is_in(["written", "undone", "owned_meanwhile"]))
+        writes.filter(pl.col("outcome").is_in([*SUCCESSES, "owned_meanwhile"]))
         .filter(pl.col("target").is_null() | (pl.col("target") == target))
         .filter(pl.col("completed_at") < listed_at)
         .group_by("host_id")

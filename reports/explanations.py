@@ -6,28 +6,26 @@ It tells what the tables hold and decides nothing itself; `remedies` says what w
 import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
-from datetime import datetime
 from itertools import groupby
 from typing import Any
 
 import polars as pl
 
+from ownership.codes import EVIDENCE
 from ownership.coverage import current_owners
 from ownership.names import normalise_hostname, printable
 from ownership.rules import Rules
 from ownership.shares import ranked
 from reports.remedies import FieldNames, remedies
-from reports.sentences import in_one_sentence, names_of, persons, time_of
+from reports.sentences import either, instant, names_of, ownership_sentence, persons, time_of
 
 _SHOWN_USERS = 10
 MOST_COMPARED = 20_000
 
 _EVIDENCE = {
+    **EVIDENCE,
     "unreadable_asset": "The asset cannot be read: {problem}.",
-    "no_hostname": "The asset has no host name, so no logon can be its own.",
     "excluded_host": "The host is left out by {excluded_by}.",
-    "hostname_collision": "The short name stands for hosts of different domains; none is chosen.",
-    "no_logons": "Nobody logged on in the window.",
     "too_few_events": "{too_few}.",
     "single_user": "{username} is the only user, with all of the logon events ({total_events}).",
     "majority": "{username} has {own} of {total} {units} ({share}), over {threshold_percent}%.",
@@ -152,7 +150,7 @@ def in_words(story: Mapping[str, Any]) -> str:
         )
     if not story["decisions"]:
         similar = f" They know {_shown(story['similar'])}." if story["similar"] else ""
-        near = "" if similar or not story["near"] else f" Did you mean {_either(story['near'])}?"
+        near = "" if similar or not story["near"] else f" Did you mean {either(story['near'])}?"
         return (
             f"{_shown(story['hostname'])}: neither the inventory nor the logons know such a host or person."
             f"{similar}{near}"
@@ -164,10 +162,6 @@ def in_words(story: Mapping[str, Any]) -> str:
             shown.append(decision["hostnames"])
         lines += ["", *_decision(decision), f"  {_now(decision)}"]
     return "\n".join(lines)
-
-
-def _either(names: Sequence[str]) -> str:
-    return " or ".join(map(_shown, names))
 
 
 def _decision_explanation(
@@ -209,7 +203,7 @@ def _decision_explanation(
         "user_assets": [_user_asset(user_id, users, fields) for user_id in people],
         "writes": of_asset.to_dicts(),
         "what_would_change": [asdict(change) for change in changes],
-        "summary": in_one_sentence(decision, of_asset, now, name_of),
+        "summary": ownership_sentence(decision, of_asset, now, name_of),
         "now": now,
         "owner_now": None if now is None else persons(now["owner"], name_of),
     }
@@ -245,7 +239,7 @@ def _now(decision: Mapping[str, Any]) -> str:
     now = decision["now"]
     if now is None:
         return "Now: the inventory has no such host."
-    listed = _instant(decision["host_asset"]["listed_at"])
+    listed = instant(decision["host_asset"]["listed_at"])
     owner = "owner not known" if now["owner"] is None else f"owner {decision['owner_now'] or 'none'}"
     others = (f"{field} {_shown(now[field] or 'none')}" for field in ("department", "criticality"))
     return f"Now: {', '.join([owner, *others])} (as listed {listed}, and as written from here since)."
@@ -368,7 +362,7 @@ def _decision(decision: Mapping[str, Any]) -> Iterator[str]:
     subject = "No host asset" if decision["host_id"] is None else f"Host asset {values['host_id']}"
     yield (
         f"{subject}, window {decision['window_from']} to {decision['window_to']}, "
-        f"decided {_instant(decision['decided_at'])} by run {values['run_id']}:"
+        f"decided {instant(decision['decided_at'])} by run {values['run_id']}:"
     )
     yield "  " + _EVIDENCE[decision["evidence"]].format(**values)
     if decision["logon_type_weights"]:
@@ -422,7 +416,7 @@ def _writes(writes: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     told = []
     for _, alike in groupby(kept, lambda write: (write["outcome"], write["new_values"], write["message"])):
         first, *_ = repeated = list(alike)
-        again = f", {len(repeated)} times since {_instant(time_of(first))}" if len(repeated) > 1 else ""
+        again = f", {len(repeated)} times since {instant(time_of(first))}" if len(repeated) > 1 else ""
         told.append(_write(repeated[-1], again))
     if len(told) > _SHOWN_WRITES:
         earlier = len(told) - _SHOWN_WRITES
@@ -431,9 +425,7 @@ def _writes(writes: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _write(write: Mapping[str, Any], again: str) -> str:
-    begin = (
-        f"  {_OUTCOME[write['outcome']]}, {_instant(time_of(write))}, run {_shown(write['run_id'])}{again}"
-    )
+    begin = f"  {_OUTCOME[write['outcome']]}, {instant(time_of(write))}, run {_shown(write['run_id'])}{again}"
     if write["outcome"] in _NOT_SENT:
         return f"{begin}: {_shown(write['message'] or _NOT_SENT[write['outcome']])}."
     old, new = write["old_values"], write["new_values"]
@@ -451,7 +443,7 @@ def _inventory(decision: Mapping[str, Any]) -> Iterator[str]:
     """What the inventory held about the host and the user assets in question."""
     host = decision["host_asset"]
     if host or decision["user_assets"]:
-        yield "  The inventory held" + (f", {_instant(host['listed_at'])}:" if host else ":")
+        yield "  The inventory held" + (f", {instant(host['listed_at'])}:" if host else ":")
     if host:
         held = {
             "host name": host["hostnames"],
@@ -470,10 +462,6 @@ def _inventory(decision: Mapping[str, Any]) -> Iterator[str]:
         )
         held = ", ".join(values) if asset["in_inventory"] else "no such user asset"
         yield f"  - user {_shown(asset['user_id'])}: {held}"
-
-
-def _instant(instant: datetime) -> str:
-    return f"{instant:%Y-%m-%d %H:%M} UTC"
 
 
 def _shown(value: object) -> str:

@@ -37,7 +37,10 @@ from reports.page_tables import (
     writes_table,
 )
 from reports.rows import LONGEST_NAME, MOST_ROWS, PAGE_ROWS, Packed
+from reports.sentences import instant, logons
 
+_LOGONS = ("events", "total_events", "active_days")
+"""What a cell of the style `logons` shows."""
 _FOLDER = Path(__file__).parent
 
 
@@ -172,10 +175,10 @@ def _template() -> Template:
         "name": _name,
         "printable": printable,
         "count": "{:,}".format,
-        "instant": _instant,
+        "instant": instant,
         "link": link,
         "extract": lambda name, row: row[name],
-        "logons": _logons,
+        "logons": lambda values: logons(dict(zip(_LOGONS, values, strict=True))),
     }
     return environment.get_template("page.html")
 
@@ -184,14 +187,3 @@ def _name(text: str) -> Markup:
     """A name as a page may show it: what is written from right to left stays within it."""
     shown = text if len(text) <= LONGEST_NAME else text[:LONGEST_NAME] + "…"
     return Markup("<bdi>{}</bdi>").format(printable(shown))
-
-
-def _logons(values: Sequence[int | None]) -> str:
-    """How many of a host's logons are a user's: `7 of 10 logons on 2 days`."""
-    events, total, days = values
-    on_days = "" if days is None else f" on {days:,} {'day' if days == 1 else 'days'}"
-    return f"{events:,} of {total:,} logons{on_days}"
-
-
-def _instant(instant: datetime) -> str:
-    return f"{instant:%Y-%m-%d %H:%M} UTC"

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import polars as pl
 
-from ownership.codes import ACTION, EVIDENCE, GONE, MATCH, MEASURE, OUTCOME
+from ownership.codes import ACTION, EVIDENCE, GONE, MATCH, MEASURE, OUTCOME, SUCCESSES
 from ownership.coverage import STAGES, left_behind
 from ownership.quality import names_without_user
 from reports.rows import MOST_ROWS, Filter, People, RowTable, in_natural_order
@@ -28,7 +28,7 @@ def hosts_table(decisions: pl.DataFrame, owners: pl.DataFrame, writes: pl.LazyFr
         writes: Rows of `owner_writes` of all runs.
     """
     # What changed something, or may have, matters more than what left the host alone since.
-    sent = pl.col("outcome").is_in(["written", "undone", "failed", "intended"])
+    sent = pl.col("outcome").is_in([*SUCCESSES, "failed", "intended"])
     last_writes = (
         writes.filter(
             pl.col("intended_at") >= pl.lit(decisions["decided_at"].min(), pl.Datetime("us", "UTC"))

@@ -13,6 +13,7 @@ import polars as pl
 from ownership.matching import FIELDS
 from ownership.names import fits_any, normalise_hostname, printable
 from ownership.rules import Rules, days_needed, events_needed
+from reports.sentences import either
 
 _NEXT_RUN_WRITES = "The next run that may write sets {owner}."
 _AFTER: Mapping[str | None, str] = MappingProxyType(
@@ -117,7 +118,7 @@ def remedies(
     if namesakes and evidence == "no_logons":
         yield Remedy(
             "hostname",
-            f"The logons know {_either(namesakes)}: if that is this host, put the name into "
+            f"The logons know {either(namesakes)}: if that is this host, put the name into "
             f"{fields.hostname}, or compare short names (rules.hostname_match: short).",
         )
     if decision["match"] == "no_user_asset":
@@ -125,7 +126,7 @@ def remedies(
     if decision["match"] == "ambiguous_user":
         yield from _one_candidate(decision, matches, fields)
     if decision["action"] == "no_host":
-        known = f", which host asset {_either(namesakes)} has but for the domain part" if namesakes else ""
+        known = f", which host asset {either(namesakes)} has but for the domain part" if namesakes else ""
         yield Remedy("host_asset", f"There must be a host asset with {hostname} in {fields.hostname}{known}.")
     else:
         yield from _to_be_written(decision, owners, outcome, fields)
@@ -189,7 +190,7 @@ def _needed(
 def _user_asset(username: str, fields: FieldNames) -> Remedy:
     return Remedy(
         "user_asset",
-        f"Give {_shown(username)} a user asset, one with this name in {_either(fields.asked)}; if it is no "
+        f"Give {_shown(username)} a user asset, one with this name in {either(fields.asked)}; if it is no "
         "person, list it in rules.exclude_users.",
         username,
     )
@@ -210,7 +211,7 @@ def _one_candidate(
         f"Remove the name {username} in {matched_by} from all but one of {_and(list(map(_shown, readable)))}"
     )
     if earlier := fields.asked[: fields.asked.index(matched_by)]:
-        text += f", or enter it for the right one in {_either(earlier)}, which is asked first"
+        text += f", or enter it for the right one in {either(earlier)}, which is asked first"
     yield Remedy("one_candidate", f"{text}.", decision["username"])
 
 
@@ -241,19 +242,19 @@ def _excluding(full_names: Sequence[str], rules: Rules) -> str:
     ]
     if not fitting:
         return "rules.exclude_hosts does not exclude it any more: run again."
-    return f"Take {_either(fitting)} out of rules.exclude_hosts."
+    return f"Take {either(fitting)} out of rules.exclude_hosts."
 
 
 def _stands_for(username: str, matches: pl.DataFrame) -> tuple[str, list[str]]:
     """Who a user name is, and what the user asset lacks for an owner, as parts of a sentence."""
     who, user_ids = _shown(username), matches["user_id"].to_list()
     if unreadable := matches.drop_nulls("problem")["user_id"].to_list():
-        return who, [f"must not fit the unreadable {_either(unreadable)}"]
+        return who, [f"must not fit the unreadable {either(unreadable)}"]
     if not user_ids:
         return who, ["must have a user asset"]
     if len(user_ids) == 1:
         return f"{who} ({_shown(user_ids[0])})", []
-    return who, [f"must be only one of the user assets {_either(user_ids)}"]
+    return who, [f"must be only one of the user assets {either(user_ids)}"]
 
 
 def _and(parts: Sequence[str]) -> str:
@@ -267,10 +268,6 @@ def _logons(events: int, days: int, rules: Rules) -> str:
         return f"logons{of_kinds} on {more_days}"
     on_days = f" on at least {more_days}" if days else ""
     return f"{events:,} more logon{'s' * (events != 1)}{of_kinds}{on_days}"
-
-
-def _either(names: Sequence[str]) -> str:
-    return " or ".join(map(_shown, names))
 
 
 def _shown(name: str | None) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 import polars as pl
 
-from ownership.codes import EVIDENCE, MATCH
+from ownership.codes import EVIDENCE, MATCH, SUCCESSES
 from ownership.names import printable
 
 NAMES = ("user_email", "directory_user_sam_account_name", "user_value", "directory_user_surname")
@@ -36,6 +36,16 @@ def persons(user_ids: Sequence[str] | None, name_of: Mapping[str, str]) -> str:
     return ", ".join(person(user_id, name_of) for user_id in user_ids or ())
 
 
+def either(names: Iterable[str]) -> str:
+    """Several names of which one is meant."""
+    return " or ".join(map(printable, names))
+
+
+def instant(moment: datetime) -> str:
+    """An instant in UTC, to the minute."""
+    return f"{moment:%Y-%m-%d %H:%M} UTC"
+
+
 def logons(row: Mapping[str, Any]) -> str:
     """How many of the logons on a host are a user's, and on how many days."""
     days = row.get("active_days")
@@ -43,7 +53,7 @@ def logons(row: Mapping[str, Any]) -> str:
     return f"{row['events']:,} of {row['total_events']:,} logons{on_days}"
 
 
-def in_one_sentence(
+def ownership_sentence(
     decision: Mapping[str, Any],
     writes: pl.DataFrame,
     now: Mapping[str, Any] | None,
@@ -107,7 +117,7 @@ def _reason(decision: Mapping[str, Any]) -> str:
 
 
 def _last_change(writes: pl.DataFrame) -> dict[str, Any] | None:
-    done = writes.filter(pl.col("outcome").is_in(["written", "undone"])).sort("completed_at")
+    done = writes.filter(pl.col("outcome").is_in(SUCCESSES)).sort("completed_at")
     return done.row(-1, named=True) if done.height else None
 
 

@@ -66,7 +66,7 @@ def as_values(line: Mapping[str, Any]) -> dict[str, Any]:
     return {**values, "wrong": wrong if line["wrong_measure"] else None}
 
 
-def in_one_sentence(line: Mapping[str, Any], *, done: bool = False) -> str:
+def backtest_sentence(line: Mapping[str, Any], *, done: bool = False) -> str:
     """Tell how many owners the settings of a line would write, and how many of them would be wrong.
 
     Args:
@@ -122,14 +122,18 @@ def in_words(lines: pl.DataFrame, rules: Rules, *, window_days: int, target_prec
     """
     now = line_of(lines, rules, window_days=window_days)
     best = best_line(lines, now, target_precision=target_precision)
-    words = ["Now", f"  {in_one_sentence(now)}", f"  {reason(now)}", ""]
+    words = ["Now", f"  {backtest_sentence(now)}", f"  {reason(now)}", ""]
     if best is None:
         found_none = (
             f"No settings that were tried are right for {target_precision:.0%} of the hosts with 95% "
             "certainty: there is too little to compare with, or too much is wrong."
         )
         return [*words, found_none]
-    words += [f"Right for at least {target_precision:.0%}", f"  {in_one_sentence(best)}", f"  {reason(best)}"]
+    words += [
+        f"Right for at least {target_precision:.0%}",
+        f"  {backtest_sentence(best)}",
+        f"  {reason(best)}",
+    ]
     if now["wrong_measure"] and best["wrong_measure"] != now["wrong_measure"]:
         few = f"fewer than {FEWEST_COMPARED} hosts with an owner set by hand remain for one of them"
         words += ["", f"The two rest on different measures, because {few}."]

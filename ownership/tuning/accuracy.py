@@ -11,6 +11,7 @@ from types import MappingProxyType
 
 import polars as pl
 
+from ownership.codes import SUCCESSES
 from ownership.declaration import polars_schema
 from ownership.evidence import Evidence, leaders, share_band, user_totals, window_before
 from ownership.rules import Rules, first_that_holds, names_somebody
@@ -56,7 +57,7 @@ def writes_that_hold(hosts: pl.DataFrame, writes: pl.LazyFrame) -> pl.LazyFrame:
     # What was written or put back after the inventory was listed says nothing of the owners in that list.
     rows = (
         writes.with_row_index("row")
-        .filter(pl.col("outcome").is_in(["written", "undone"]))
+        .filter(pl.col("outcome").is_in(SUCCESSES))
         .join(hosts.lazy().select("host_id", "owner_ids", "listed_at"), on="host_id")
         .filter(pl.col("completed_at") <= pl.col("listed_at"))
     )

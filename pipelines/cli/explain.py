@@ -82,7 +82,7 @@ def _json(story: Any) -> str:
 
 def _host(instance: Instance, tables: Tables, host: str) -> dict[str, Any]:
     """The story of a host, without decisions where it is not known."""
-    short = instance.rules.hostname_match == "short"
+    short = instance.rules.as_rules().short_hostnames
     name, short_name = pl.select(
         normalise_hostname(pl.lit(host), short=short).alias("name"),
         normalise_hostname(pl.lit(host), short=True),

@@ -7,18 +7,18 @@ from typing import Any, Literal
 
 import polars as pl
 
-from ownership.codes import OUTCOME
+from ownership.codes import OUTCOME, SUCCESSES
 from ownership.names import printable
 from pipelines.cli.errors import print_error
 from pipelines.cli.plans import hosts_of_plan, told_plan, too_large
-from pipelines.cli.run import NO_OVERRIDES, Overrides, errors, execute, require_secrets
+from pipelines.cli.run import NO_OVERRIDES, Overrides, errors, execute
 from pipelines.cli.stored import tables_of
 from reports.summary import writes_in_words
 from resources.errors import ConfigurationError
 from resources.settings import Instance, command_line, load_instance, named
 from resources.store.tables import short_run_id
 
-DONE = ["written", "undone", "planned"]
+DONE = [*SUCCESSES, "planned"]
 """Outcomes of hosts that were not left alone."""
 SHOWN = 10
 """Reasons, and hosts of each of them, that are printed."""
@@ -44,7 +44,7 @@ def follow_up(
         ConfigurationError: the instance file or a secret is wrong, or there is no such run.
     """
     instance = load_instance(path)
-    require_secrets(instance)
+    instance.require_secrets()
     tables = tables_of(instance)
     run_id = tables.run_id(run_id)
     if not tables.has_run(run_id):

@@ -6,7 +6,7 @@ from assets_defs.tuning import stored_inputs
 from ownership.plan import limit_exceeded
 from ownership.tuning.report import present_line
 from reports.plan import plan_in_words, planned_hosts
-from reports.tuning import in_one_sentence, reason
+from reports.tuning import backtest_sentence, reason
 from resources.settings import Instance, command_line
 from resources.store.tables import Tables, short_run_id
 
@@ -60,7 +60,7 @@ def how_sure(instance: Instance, tables: Tables, *, done: bool = False) -> list[
     if tables.read("owner_decisions").head(1).collect().is_empty():
         return []
     line = present_line(stored_inputs(instance, tables))
-    return [in_one_sentence(line, done=done), reason(line)] if line["to_write"] else []
+    return [backtest_sentence(line, done=done), reason(line)] if line["to_write"] else []
 
 
 def too_large(instance: Instance, tables: Tables, run_id: str, hosts: list[dict[str, Any]]) -> bool:

@@ -102,7 +102,7 @@ def run(
         instance = load_instance(instance_path(given))
         report.instance = instance.name
         require_a_host(limit)
-        require_secrets(instance)
+        instance.require_secrets()
         window = chosen_window(instance, as_of, lookback_days)
         report.window = _shown(window)
         report = run_scan(
@@ -247,15 +247,6 @@ def errors(result: dg.ExecuteInProcessResult) -> Iterator[str]:
             yield f"an error in the program: {printable(message)}"
     if not result.success and not result.get_step_failure_events():
         yield f"run {result.run_id} failed before its first step; its log says why"
-
-
-def require_secrets(instance: Instance) -> None:
-    """Resolve every secret once, so that missing ones are reported before the run starts.
-
-    Raises:
-        ConfigurationError: naming each setting, and its variable or file.
-    """
-    instance.require_secrets()
 
 
 def require_a_host(limit: int | None) -> None:

@@ -92,7 +92,7 @@ def _as_a_run_finds(instance: Instance, hosts: Assets, users: Assets) -> Iterato
         rows.table(rows.read(list(assets), list(assets.values())))
         for rows, assets in ((host_rows(instance), hosts), (user_rows(instance), users))
     )
-    short = instance.rules.hostname_match == "short"
+    short = instance.rules.as_rules().short_hostnames
     if shared := quality.shared_hostnames(listed_hosts, short=short).height:
         yield Finding("warning", "platform_hostname_field", quality.shared_hostnames_text(shared))
     field = instance.platform_user_value_field

@@ -11,7 +11,7 @@ from ownership.rules import Rules
 from ownership.tables import OwnerWrites
 from reports.explanations import host_explanation, in_words
 from reports.remedies import FieldNames
-from reports.sentences import in_one_sentence
+from reports.sentences import ownership_sentence
 from tests.ownership.builders import DAY, NOW, counts, decide, host, hosts, plan, shares_of, user, users
 
 PEOPLE = users(
@@ -118,7 +118,7 @@ WS1 = [host("h1", "ws1")]
             "By directory_user_surname, miller may be any of u3, u4; none is",
         ),
         (ALICE, [], {}, "No host asset has this name, so there is nothing to write to."),
-        ([], WS1, {}, "Nobody logged on in the window."),
+        ([], WS1, {}, "Nobody logged on to the host in the window."),
         (ALICE, WS1, {"min_events": 7}, "6 is fewer logon events than min_events asks for."),
         (
             [("ws1", "alice", 500)],
@@ -233,7 +233,7 @@ def test_what_was_put_back_is_told_as_the_present_state():
     put_back = plan(decisions, PEOPLE, assets).with_columns(
         outcome=pl.lit("undone"), completed_at=pl.lit(DONE)
     )
-    sentence = in_one_sentence(decisions.row(0, named=True), put_back, {"owner": []}, {})
+    sentence = ownership_sentence(decisions.row(0, named=True), put_back, {"owner": []}, {})
     assert sentence == "ws1 has no owner: what asset-owners had written was put back on 2026-03-30."
 
 
@@ -320,7 +320,7 @@ def test_what_was_put_back_before_the_run_decided_is_not_its_result():
     put_back = plan(decisions, PEOPLE, hosts(*WS1)).with_columns(
         outcome=pl.lit("undone"), completed_at=pl.lit(NOW - timedelta(days=1))
     )
-    sentence = in_one_sentence(decisions.row(0, named=True), put_back, {"owner": []}, {})
+    sentence = ownership_sentence(decisions.row(0, named=True), put_back, {"owner": []}, {})
     assert sentence.startswith("ws1 has no owner yet; it is to get u1: ")
 
 
