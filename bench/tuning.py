@@ -35,7 +35,7 @@ def back_test(home: str) -> Callable[[], dict[str, Any]]:
 
     def test() -> dict[str, Any]:
         stored = _inputs(home)
-        tried = grid(stored.rules, lookback_days=stored.window.days, longest=stored.longest_window)
+        tried = grid(stored.rules, lookback_days=stored.window.days, stored_days=stored.stored_days)
         windows = stored.judged(stored.evidence(nothing_skipped()), tried)
         return {"lines": threshold_backtest(windows, rules=stored.rules, tried=tried).height}
 

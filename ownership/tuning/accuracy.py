@@ -127,8 +127,7 @@ class Judged:
             decided on.
         before: As `decided` on a window of the same length that ends before the days held back, with
             right_afterwards: whether the leader leads alone in those days; null: nobody logged on in them,
-            the leader is no user asset, so that no owner was decided on, or not all days of the window are
-            stored.
+            or the leader is no user asset, so that no owner was decided on.
     """
 
     now: pl.DataFrame
@@ -142,7 +141,6 @@ def judged(
     *,
     last: date,
     last_settled: date,
-    longest: int | None = None,
     holdout_days: int = HOLDOUT_DAYS,
 ) -> dict[int, Judged]:
     """Decide on windows of several lengths, and tell where both measures agree (rules 9.1, 9.2).
@@ -153,7 +151,6 @@ def judged(
         windows: Days of each window.
         last: The last day of each window.
         last_settled: The last day held back for the measure `future`.
-        longest: Days of the longest window that is stored whole before the days held back; None: all are.
         holdout_days: How many days are held back.
     """
     cut = last_settled - timedelta(days=holdout_days)
@@ -164,7 +161,6 @@ def judged(
     leads_alone = (pl.col("user") == pl.col("later")) & ~pl.col("tied_later")
 
     def of_window(days: int) -> Judged:
-        stored = pl.lit(longest is None or days <= longest)
         now = decided(evidence, user_totals(evidence, window_before(last, days)))
         before = decided(evidence, user_totals(evidence, window_before(cut, days)))
         return Judged(
@@ -173,7 +169,7 @@ def judged(
             .drop("by_hand")
             .collect(),
             before.join(later.lazy(), on="subject", how="left")
-            .with_columns(right_afterwards=pl.when(pl.col("matched") & stored).then(leads_alone))
+            .with_columns(right_afterwards=pl.when("matched").then(leads_alone))
             .collect(),
         )
 

@@ -30,15 +30,9 @@ class Grid:
     min_active_days: Sequence[int]
 
 
-def grid(rules: Rules, *, lookback_days: int, longest: int) -> Grid:
-    """The usual settings and those of the instance.
-
-    Args:
-        rules: The instance's rules.
-        lookback_days: Days of its window, which is tried in any case.
-        longest: Days of the longest other window that is tried.
-    """
-    windows = {days for days in WINDOWS if days <= longest} | {lookback_days}
+def grid(rules: Rules, *, lookback_days: int, stored_days: int) -> Grid:
+    """The usual settings and those of the instance; windows only as long as there are stored days."""
+    windows = {days for days in WINDOWS if days <= stored_days} | {lookback_days}
     return Grid(
         sorted(windows),
         sorted({*THRESHOLDS, rules.share_threshold_percent}),

@@ -10,7 +10,6 @@ from ownership.evidence import Evidence, evidence_by_day, user_totals
 from ownership.kinds import Kinds, kinds, nothing_skipped, without
 from ownership.rules import Rules
 from ownership.tuning.accuracy import (
-    HOLDOUT_DAYS,
     Judged,
     accuracy,
     judged,
@@ -53,11 +52,6 @@ class Inputs:
     stored_days: int
     last_settled: date
 
-    @property
-    def longest_window(self) -> int:
-        """Days of the longest window that is stored whole before the days held back (rules 9.2)."""
-        return self.stored_days - HOLDOUT_DAYS - (self.window.last - self.last_settled).days
-
     def kinds(self) -> Kinds:
         """What kinds of accounts and hosts there are in the window."""
         return kinds(
@@ -83,7 +77,6 @@ class Inputs:
             tried.windows,
             last=self.window.last,
             last_settled=self.last_settled,
-            longest=self.longest_window,
         )
 
 
@@ -96,7 +89,7 @@ def tuning_tables(stored: Inputs) -> dict[str, pl.DataFrame]:
     rules, users, window = stored.rules, stored.users, stored.window
     told = stored.kinds()
     evidence = stored.evidence(told)
-    tried = grid(rules, lookback_days=window.days, longest=stored.longest_window)
+    tried = grid(rules, lookback_days=window.days, stored_days=stored.stored_days)
     windows = stored.judged(evidence, tried)
     return {
         "accuracy": accuracy(windows[window.days], users, rules=rules),

@@ -187,7 +187,7 @@ def test_shorter_windows_count_their_own_days_and_longer_ones_than_stored_are_no
     lines = backtest_of(
         evidence_of(logons, hosts(host("h1", "ws1"))),
         owners_set_by_hand(hosts(), NO_WRITES),
-        grid(RULES, lookback_days=30, longest=23),
+        grid(RULES, lookback_days=30, stored_days=30),
     )
     at_60 = lines.filter(threshold_percent=60, min_events=1, min_active_days=1)
     assert at_60.select("window_days", "resolved").rows() == [(7, 1), (14, 1), (30, 1)]
