@@ -29,7 +29,7 @@ MATCHED_LIMIT_PERCENT = 50
 """Share of the events that must lead to one user asset; below it the settings are more likely wrong."""
 
 
-MOST_DAYS_NAMED = 10
+MAX_DAYS_NAMED = 10
 
 
 class CheckFunction(Protocol):
@@ -151,8 +151,8 @@ def no_gaps(_: dg.AssetCheckExecutionContext, run: ScanRun) -> dg.AssetCheckResu
         text = "There are no logon events in the window, so no owner is found; asset-owners check says why"
         return _result(passed=False, said=text)
     gaps = days.filter(state="gap").select("day", "events")
-    named = ", ".join(map(str, gaps["day"].head(MOST_DAYS_NAMED)))
-    named += ", …" if gaps.height > MOST_DAYS_NAMED else ""
+    named = ", ".join(map(str, gaps["day"].head(MAX_DAYS_NAMED)))
+    named += ", …" if gaps.height > MAX_DAYS_NAMED else ""
     strict = run.instance.scan.require_complete_window
     return _none(
         gaps,

@@ -32,11 +32,11 @@ from resources.search.source import extraction_fingerprint
 from resources.settings import Instance, named
 from resources.store.tables import Tables
 
-MOST_NAMED = 10
+MAX_NAMED = 10
 """Accounts of a kind that the log names when they are left out."""
 
 SECONDS_TOGETHER = 0.5
-MOST_ROWS_TOGETHER = 500_000
+MAX_ROWS_TOGETHER = 500_000
 """Days are stored together that arrive within so long, and have fewer rows than that before the last."""
 
 LOGON_TABLES = ("logon_counts", "logon_days")
@@ -249,7 +249,7 @@ def arriving_together(days: Iterator[DayOfLogons]) -> Iterator[list[DayOfLogons]
         for day in days:
             group.append(day)
             rows = sum(one.counts.height for one in group)
-            if time.monotonic() - began >= SECONDS_TOGETHER or rows >= MOST_ROWS_TOGETHER:
+            if time.monotonic() - began >= SECONDS_TOGETHER or rows >= MAX_ROWS_TOGETHER:
                 yield group
                 group, began = [], time.monotonic()
     except Exception:
@@ -308,7 +308,7 @@ def shares_asset(instance: Instance) -> dg.AssetsDefinition:
         ):
             context.log.info(
                 f"Left out by rules.skip_account_kinds: {len(usernames):,} of kind {kind}, such as "
-                f"{', '.join(map(printable, usernames[:MOST_NAMED]))}"
+                f"{', '.join(map(printable, usernames[:MAX_NAMED]))}"
             )
         metadata = shares_metadata(shares, threshold_percent=instance.rules.share_threshold_percent)
         context.log.info(

@@ -14,14 +14,14 @@ from ownership.coverage import funnel, owned_percent
 from ownership.decisions import summary
 from reports.markdown import table
 
-MOST_EXAMPLES = 8
-MOST_DAYS = 400
+MAX_EXAMPLES = 8
+MAX_DAYS = 400
 """Days in one plot: more would be narrower than a dot of the screen."""
 
 
 def examples(rows: pl.DataFrame, *, own_words: tuple[str, ...] = ()) -> dg.MarkdownMetadataValue:
     """The first rows as a table."""
-    return dg.MetadataValue.md(table(rows, own_words=own_words, most_rows=MOST_EXAMPLES))
+    return dg.MetadataValue.md(table(rows, own_words=own_words, most_rows=MAX_EXAMPLES))
 
 
 def days_metadata(days: pl.DataFrame) -> dict[str, Any]:
@@ -33,7 +33,7 @@ def days_metadata(days: pl.DataFrame) -> dict[str, Any]:
     from reports.charts import as_markdown, days_plot
 
     lacking = days.filter(pl.col("state") != "ok").select("day", "state", "events").reverse()
-    shown = days.tail(MOST_DAYS)
+    shown = days.tail(MAX_DAYS)
     title = f"Logon events by day, {shown['day'][0]} to {shown['day'][-1]}"
     metadata = {"events_by_day": dg.MetadataValue.md(as_markdown(days_plot(shown), title))}
     return (
@@ -160,7 +160,7 @@ def planned_metadata(writes: pl.DataFrame) -> dict[str, Any]:
     return {"first_planned": examples(owners)}
 
 
-def window_metadata(longest_seconds: float | None) -> dict[str, Any]:
+def read_to_write_metadata(longest_seconds: float | None) -> dict[str, Any]:
     """The longest time between the look at a host and its write, where anything was written."""
     return {} if longest_seconds is None else {"longest_look_to_write_ms": round(1000 * longest_seconds, 1)}
 

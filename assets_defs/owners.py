@@ -19,10 +19,10 @@ from resources.settings import Instance, command_line
 from resources.store.history import append_changes
 from resources.store.tables import short_run_id
 
-MOST_WARNINGS = 10
+MAX_WARNINGS = 10
 """New conflicts that are warned of one by one."""
 
-MOST_CONFLICTS = 1_000
+MAX_CONFLICTS = 1_000
 """Conflicts in one entry of the run's log, where each entry costs as much as deciding about many hosts."""
 
 
@@ -107,13 +107,13 @@ def _log_conflicts(run: ScanRun, conflicts: pl.DataFrame, new: pl.DataFrame, log
         return command_line(run.instance, "sql", "--run", short_run_id(run.run_id), query)
 
     if not new.is_empty():
-        log.warning("\n".join(_conflicts(new.head(MOST_WARNINGS))))
-        more = f"the first {MOST_WARNINGS} of {new.height:,}" if new.height > MOST_WARNINGS else "these"
+        log.warning("\n".join(_conflicts(new.head(MAX_WARNINGS))))
+        more = f"the first {MAX_WARNINGS} of {new.height:,}" if new.height > MAX_WARNINGS else "these"
         query = "FROM conflicts WHERE is_new"
         log.warning(f"New conflicts: {more} are shown by id; all, with names: {listed(query)}")
     if known := conflicts.height - new.height:
         log.info(f"Conflicts: {known:,} were there in the last run, too: {listed('FROM conflicts')}")
-    for some in conflicts.iter_slices(MOST_CONFLICTS):
+    for some in conflicts.iter_slices(MAX_CONFLICTS):
         log.debug("\n".join(_conflicts(some)))
 
 

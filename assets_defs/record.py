@@ -12,6 +12,7 @@ from typing import Any
 
 import polars as pl
 
+from ownership.codes import SUCCESSES
 from ownership.declaration import polars_schema
 from ownership.tables import Runs
 from ownership.windows import Window
@@ -161,7 +162,7 @@ def _counts(row: pl.DataFrame, writes: pl.DataFrame) -> dict[str, Any]:
     if row["kind"].item() == "backfill":
         return {}
     by_outcome = dict(writes["outcome"].value_counts().iter_rows())
-    done = sum(by_outcome.get(outcome, 0) for outcome in ("written", "undone"))
+    done = sum(by_outcome.get(outcome, 0) for outcome in SUCCESSES)
     failed = by_outcome.get("failed", 0)
     before, planned = row.select("owned_before", "to_write").row(0)
     return {
@@ -177,7 +178,7 @@ def _owners_gained(writes: pl.DataFrame) -> int:
     """How many more hosts have an owner after these writes than before."""
     old, new = (pl.col(values).struct.field("owner") for values in ("old_values", "new_values"))
     has_one = [(owner.fill_null("") != "").cast(pl.Int64).sum() for owner in (old, pl.coalesce(new, old))]
-    done = writes.filter(pl.col("outcome").is_in(["written", "undone"]))
+    done = writes.filter(pl.col("outcome").is_in(SUCCESSES))
     return done.select(has_one[1] - has_one[0]).item()
 
 

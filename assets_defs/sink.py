@@ -10,7 +10,7 @@ import dagster as dg
 import polars as pl
 from pydantic import Field
 
-from assets_defs.metadata import outcomes_metadata, planned_metadata, window_metadata, writes_metadata
+from assets_defs.metadata import outcomes_metadata, planned_metadata, read_to_write_metadata, writes_metadata
 from assets_defs.run import as_dagster_failure, follow_up_run, resource_keys, scan_run, tag_run
 from assets_defs.specs import asset_arguments, asset_key, table_metadata
 from assets_defs.writing import Written, apply_plan, store_plan, undo_run, write_planned
@@ -46,7 +46,7 @@ def sink_asset(instance: Instance) -> dg.AssetsDefinition:
             decisions = run.tables.of_run("owner_decisions", run.run_id)
             rows = run.tables.writes().select(pl.len()).collect().item()
         metadata = writes_metadata(written.rows, decisions, may_write=run.may_write)
-        metadata |= window_metadata(written.longest_window_seconds)
+        metadata |= read_to_write_metadata(written.longest_read_to_write_seconds)
         context.add_output_metadata(table_metadata(instance, "owner_writes", rows=rows, **metadata))
 
     @dg.graph_asset(
@@ -126,7 +126,7 @@ def _follow_up(
             run, context.log, config.run_id, allow_writes=config.allow_writes, dry_run=config.dry_run
         )
     metadata = outcomes_metadata(written.rows) | planned_metadata(written.rows)
-    metadata |= window_metadata(written.longest_window_seconds)
+    metadata |= read_to_write_metadata(written.longest_read_to_write_seconds)
     context.add_output_metadata(metadata)
 
 

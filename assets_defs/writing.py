@@ -39,7 +39,7 @@ class Written:
     """What became of a plan: rows of owner_writes, and the longest time between a look and its write."""
 
     rows: pl.DataFrame
-    longest_window_seconds: float | None = None
+    longest_read_to_write_seconds: float | None = None
 
 
 def store_plan(run: ScanRun, log: logging.Logger) -> pl.DataFrame:
@@ -401,7 +401,7 @@ def _carry_out(
     outcomes = _outcome_counts(written)
     counts = ", ".join(f"{number:,} {OUTCOME_IN_LOG[outcome]}" for outcome, number in outcomes.items())
     log.info(f"Writes: {counts or 'nothing to write'}, {run.seconds}")
-    longest = writer.longest_window_seconds
+    longest = writer.longest_read_to_write_seconds
     if longest is not None:
         log.info(f"Longest time between the look at a host and its write: {1000 * longest:,.0f} ms")
     if "failed" in outcomes:

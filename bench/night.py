@@ -25,7 +25,7 @@ from sandbox.logons import MAPPING, Logon, document
 GOAL = 8
 HOSTS = 20
 DAYS = 5
-MOST_AT_ONCE = 4
+MAX_AT_ONCE = 4
 """As `pipelines.dagster_home` limits runs in a new home."""
 
 EMAIL = "integration@corp.example"
@@ -153,8 +153,8 @@ def _night(daemon: Daemon, number: int) -> _Night:
     runs = daemon.until_over(number)
     if len(runs) != number or len({ran.slug for ran in runs}) != number:
         raise RuntimeError(f"{len(runs)} runs of {number} instances")
-    if (most := most_at_once(runs)) > MOST_AT_ONCE:
-        raise RuntimeError(f"{most} runs worked at once, at most {MOST_AT_ONCE} were to")
+    if (most := most_at_once(runs)) > MAX_AT_ONCE:
+        raise RuntimeError(f"{most} runs worked at once, at most {MAX_AT_ONCE} were to")
     own, of_runs = daemon.cpu_seconds, sum(ran.cpu_seconds for ran in runs)
     cpu = {"daemon": own, "code server": daemon.cpu_seconds_of_all - own - of_runs, "runs": of_runs}
     return _Night(runs, min(ran.queued for ran in runs) - daemon.started, cpu)

@@ -27,8 +27,8 @@ _BRANCH_COLOURS = dict(zip(BRANCHES.values(), ("green", "green", "orange", "grey
 _STRENGTH_COLOURS = dict(zip(STRENGTHS, ("grey", "blue", "green"), strict=True))
 _LACK_COLOURS = {"gap": "orange", "not fetched": "grey"}
 _ROOM_FOR_COUNT = 60  # pixels
-_MOST_DATES = 10
-_MOST_APART = 100  # days with room between their bars
+_MAX_DATES = 10
+_MAX_APART = 100  # days with room between their bars
 _DAYS_HEIGHT = 200  # pixels
 _LOOKS: Mapping[str, Any] = {
     "background": "transparent",
@@ -202,7 +202,7 @@ def days_plot(days: pl.DataFrame) -> Plot:
         .then(pl.format("{} logon events", "events"))
         .otherwise(pl.format("{}: {} logon events", "state", pl.col("events").fill_null(0)))
     )
-    some = days["day"].gather_every(-(-days.height // _MOST_DATES))
+    some = days["day"].gather_every(-(-days.height // _MAX_DATES))
     dates = [alt.DateTime(year=day.year, month=day.month, date=day.day) for day in some]
     base = _chart(days.with_columns(tip=pl.format("{}, {}", pl.col("day").cast(pl.String), tooltip))).encode(
         x=alt.X(
@@ -218,7 +218,7 @@ def days_plot(days: pl.DataFrame) -> Plot:
         .mark_bar(opacity=0.4, width={"band": 1})
         .encode(y=alt.value(0), y2=alt.value(_DAYS_HEIGHT), color=_legend("state", lacked))
     )
-    band = 0.9 if days.height <= _MOST_APART else 1.2  # or light seams show between narrow bars
+    band = 0.9 if days.height <= _MAX_APART else 1.2  # or light seams show between narrow bars
     bars = base.mark_bar(color=_colour("blue"), width={"band": band}).encode(y=_counts(days["events"]))
     return alt.layer(*([lacking] if lacked else []), bars).properties(height=_DAYS_HEIGHT)
 

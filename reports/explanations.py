@@ -20,7 +20,7 @@ from reports.remedies import FieldNames, remedies
 from reports.sentences import either, instant, names_of, ownership_sentence, persons, time_of
 
 _SHOWN_USERS = 10
-MOST_COMPARED = 20_000
+MAX_COMPARED = 20_000
 
 _EVIDENCE = {
     **EVIDENCE,
@@ -71,7 +71,7 @@ _OUTCOME = {
     "undone": "Put back",
 }
 _NOT_SENT = {
-    "owned_meanwhile": "the host had got an owner in the meantime",
+    "owned_meanwhile": "the host had an owner by then",
     "not_written": "the run ended before",
 }
 """Why nothing was sent, where the row does not say so itself."""
@@ -133,8 +133,8 @@ def near_names(name: str, known: Sequence[str]) -> list[str]:
     """At most three known names that look most like a name, the nearest first."""
     # To compare takes a while: of very many names only those are compared that begin or end alike.
     alike = [each for each in known if abs(len(each) - len(name)) <= 3]
-    if len(alike) > MOST_COMPARED:
-        alike = [each for each in alike if each[:3] == name[:3] or each[-3:] == name[-3:]][:MOST_COMPARED]
+    if len(alike) > MAX_COMPARED:
+        alike = [each for each in alike if each[:3] == name[:3] or each[-3:] == name[-3:]][:MAX_COMPARED]
     return difflib.get_close_matches(name, dict.fromkeys(alike), n=3, cutoff=0.75)
 
 

@@ -4,11 +4,11 @@ import polars as pl
 
 from ownership.names import printable
 
-MOST_ROWS = 40
-LONGEST_TEXT = 80
+MAX_ROWS = 40
+MAX_TEXT = 80
 
 
-def table(frame: pl.DataFrame, *, own_words: tuple[str, ...] = (), most_rows: int = MOST_ROWS) -> str:
+def table(frame: pl.DataFrame, *, own_words: tuple[str, ...] = (), most_rows: int = MAX_ROWS) -> str:
     """Show a frame as a Markdown table, and how many rows were left out.
 
     Args:
@@ -40,7 +40,7 @@ def literal(text: str) -> str:
     print (controls, line breaks, marks that turn the direction of writing), are shown as escapes. Long texts
     are cut.
     """
-    shown = text if len(text) <= LONGEST_TEXT else text[:LONGEST_TEXT] + "…"
+    shown = text if len(text) <= MAX_TEXT else text[:MAX_TEXT] + "…"
     escaped = "".join(f"\\x{ord(c):02x}" if c in "`|" else c for c in printable(shown))
     return f"`{escaped}`" if escaped else ""
 

@@ -36,7 +36,7 @@ from reports.page_tables import (
     unmatched_table,
     writes_table,
 )
-from reports.rows import LONGEST_NAME, MOST_ROWS, PAGE_ROWS, Packed
+from reports.rows import MAX_NAME, MAX_ROWS, PAGE_ROWS, Packed
 from reports.sentences import instant, logons
 
 _LOGONS = ("events", "total_events", "active_days")
@@ -124,7 +124,7 @@ def report_page(
         filters={one.name: one for one in host_table.filters},
         packed=Markup(Packed(tables, people, logons).as_json()),  # noqa: S704  (nothing in it ends a script)
         page_rows=PAGE_ROWS,
-        most_rows=MOST_ROWS,
+        most_rows=MAX_ROWS,
         decisions=decisions.height,
         owned_percent=_percent(departments, "owned"),
         owned_after_percent=_percent(departments, "owned_after"),
@@ -185,5 +185,5 @@ def _template() -> Template:
 
 def _name(text: str) -> Markup:
     """A name as a page may show it: what is written from right to left stays within it."""
-    shown = text if len(text) <= LONGEST_NAME else text[:LONGEST_NAME] + "…"
+    shown = text if len(text) <= MAX_NAME else text[:MAX_NAME] + "…"
     return Markup("<bdi>{}</bdi>").format(printable(shown))

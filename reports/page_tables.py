@@ -7,7 +7,7 @@ import polars as pl
 from ownership.codes import ACTION, EVIDENCE, GONE, MATCH, MEASURE, OUTCOME, SUCCESSES
 from ownership.coverage import STAGES, left_behind
 from ownership.quality import names_without_user
-from reports.rows import MOST_ROWS, Filter, People, RowTable, in_natural_order
+from reports.rows import MAX_ROWS, Filter, People, RowTable, in_natural_order
 
 _HOST = (("name", "host"), ("small", "asset"))
 _HOST_WORDS = {
@@ -71,7 +71,7 @@ def hosts_table(decisions: pl.DataFrame, owners: pl.DataFrame, writes: pl.LazyFr
         "Last seen": (("date", "last_seen"),),
     }
     unseen = (("people", "existing"), ("people", "resolved"))  # by which the machines of a person are found
-    rows = frame.head(MOST_ROWS)
+    rows = frame.head(MAX_ROWS)
     return RowTable("hosts", "Hosts", columns, rows, "No host is known.", filters, unseen)
 
 
@@ -209,7 +209,7 @@ def changes_table(changes: pl.DataFrame, *, first_run: bool) -> RowTable:
         "Owner in the inventory": (("old_people", "recorded_before"), ("people", "recorded")),
     }
     nothing = "This is the first run." if first_run else "None."
-    return RowTable("changes", "Changes", columns, rows.head(MOST_ROWS), nothing)
+    return RowTable("changes", "Changes", columns, rows.head(MAX_ROWS), nothing)
 
 
 def writes_table(writes: pl.DataFrame) -> RowTable:
@@ -247,7 +247,7 @@ def writes_table(writes: pl.DataFrame) -> RowTable:
         "Criticality": (("old", "criticality_before"), ("name", "criticality")),
         "When (UTC)": (("date", "at"),),
     }
-    return RowTable("writes", "Writes", columns, rows.head(MOST_ROWS), "Nothing.", filters)
+    return RowTable("writes", "Writes", columns, rows.head(MAX_ROWS), "Nothing.", filters)
 
 
 def departments_table(departments: pl.DataFrame) -> RowTable:
@@ -411,4 +411,4 @@ def people_table(hosts: pl.DataFrame, logons: pl.DataFrame, people: People) -> R
         "Logs on to": (("count", "hosts_used"),),
         "Owned before the run": (("count", "recorded"),),
     }
-    return RowTable("people", "People", columns, rows.head(MOST_ROWS), "Nobody owns a host or logs on.")
+    return RowTable("people", "People", columns, rows.head(MAX_ROWS), "Nobody owns a host or logs on.")

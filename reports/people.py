@@ -16,7 +16,7 @@ from ownership.names import normalise_username, printable
 from reports.sentences import logons, names_of, person
 
 SHOWN_ELSEWHERE = 20
-MOST_SUGGESTED = 10
+MAX_SUGGESTED = 10
 _FIELDS = ("user_value", *FIELDS)
 
 
@@ -70,7 +70,7 @@ def persons_with(asked: str, users: pl.DataFrame) -> list[str]:
     text = names.list.join(" ", ignore_nulls=True).str.to_lowercase()
     found = users.filter(pl.all_horizontal(text.str.contains(word, literal=True) for word in words))
     called = pl.coalesce(pl.col("user_email").list.first(), "user_id")
-    return found.select(called)["user_email"].sort().head(MOST_SUGGESTED).to_list()
+    return found.select(called)["user_email"].sort().head(MAX_SUGGESTED).to_list()
 
 
 def person_explanation(

@@ -16,12 +16,12 @@ import polars as pl
 
 from ownership.names import printable
 
-LONGEST_NAME = 120
+MAX_NAME = 120
 PAGE_ROWS = 100
 """Rows of a table that are shown at once, and without scripts the only ones."""
-MOST_ROWS = 100_000
+MAX_ROWS = 100_000
 """Rows of one table in the page: those of more hosts would make it too large for a browser."""
-MOST_LOGONS = 250_000
+MAX_LOGONS = 250_000
 """Pairs of person and host in the page."""
 
 Column = list[Any] | dict[str, list[Any]]
@@ -223,8 +223,8 @@ class Packed:
             .sort("person", "events", "row", descending=[False, True, False])
             .with_columns(place=pl.int_range(pl.len()).over("person"))
         )
-        if kept.height > MOST_LOGONS:
-            kept = kept.sort("place", maintain_order=True).head(MOST_LOGONS).sort("person", "place")
+        if kept.height > MAX_LOGONS:
+            kept = kept.sort("place", maintain_order=True).head(MAX_LOGONS).sort("person", "place")
         hosts = dict(kept.group_by("person").len().iter_rows())
         return {
             "all": self._logons.height,
@@ -273,5 +273,5 @@ def in_natural_order(frame: pl.DataFrame, *columns: str) -> pl.DataFrame:
 
 
 def _shown(text: str) -> str:
-    shown = text if len(text) <= LONGEST_NAME else text[:LONGEST_NAME] + "…"
+    shown = text if len(text) <= MAX_NAME else text[:MAX_NAME] + "…"
     return shown if shown.isprintable() else printable(shown)

@@ -8,9 +8,9 @@ import polars as pl
 
 from ownership.names import printable
 from ownership.rules import Rules
-from ownership.tuning.backtest import FEWEST_COMPARED
+from ownership.tuning.backtest import MIN_COMPARED
 
-MOST_SUGGESTIONS = 10
+MAX_SUGGESTIONS = 10
 _SETTINGS = ("threshold_percent", "window_days", "min_events", "min_active_days")
 _MEASURES = {"people": "owners set by hand", "future": "who leads the logons a week later"}
 
@@ -88,7 +88,7 @@ def reason(line: Mapping[str, Any]) -> str:
     measure = line["wrong_measure"]
     if measure is None:
         return (
-            f"Fewer than {FEWEST_COMPARED} hosts could be compared, with owners set by hand "
+            f"Fewer than {MIN_COMPARED} hosts could be compared, with owners set by hand "
             f"({line['people_hosts']}) or with later logons ({line['future_hosts']})."
         )
     other = "future" if measure == "people" else "people"
@@ -135,7 +135,7 @@ def in_words(lines: pl.DataFrame, rules: Rules, *, window_days: int, target_prec
         f"  {reason(best)}",
     ]
     if now["wrong_measure"] and best["wrong_measure"] != now["wrong_measure"]:
-        few = f"fewer than {FEWEST_COMPARED} hosts with an owner set by hand remain for one of them"
+        few = f"fewer than {MIN_COMPARED} hosts with an owner set by hand remain for one of them"
         words += ["", f"The two rest on different measures, because {few}."]
     if best == now:
         return [*words, "", "These are the present settings."]
@@ -155,7 +155,7 @@ def suggestions_in_words(rows: pl.DataFrame, rules: Rules) -> list[str]:
     if rows.is_empty():
         return ["", "Nothing to leave out was found that would change a decision."]
     lines = ["", "Each of these would change decisions by itself:"]
-    for row in rows.head(MOST_SUGGESTIONS).iter_rows(named=True):
+    for row in rows.head(MAX_SUGGESTIONS).iter_rows(named=True):
         setting = row["setting"].removeprefix("rules.")
         effects = (
             (row["hosts_resolved"], "more hosts get an owner"),
@@ -168,8 +168,8 @@ def suggestions_in_words(rows: pl.DataFrame, rules: Rules) -> list[str]:
             f"  Leave out {printable(row['value'])} ({printable(row['reason']).rstrip('.')}): {changes}.",
             f"    rules: {{{setting}: {values}}}",
         ]
-    if rows.height > MOST_SUGGESTIONS:
-        lines.append(f"  … and {rows.height - MOST_SUGGESTIONS} more in the table suggestions")
+    if rows.height > MAX_SUGGESTIONS:
+        lines.append(f"  … and {rows.height - MAX_SUGGESTIONS} more in the table suggestions")
     return lines
 
 

@@ -36,7 +36,7 @@ from resources.redaction import redacted_start
 
 CONNECT_TIMEOUT_SECONDS = 10
 MAX_ANSWER_BYTES = 256 * 2**20
-SHORTEST_SESSION = 8  # characters; a cookie with fewer (a language) would take letters out of any message
+MIN_SESSION = 8  # characters; a cookie with fewer (a language) would take letters out of any message
 MAX_TRIES = 5
 MAX_RETRY_AFTER_SECONDS = 60.0
 _CHUNK_BYTES = 2**16
@@ -274,7 +274,7 @@ def _secrets_of(headers: Mapping[str, str]) -> Iterator[str]:
     yield headers.get("Authorization", "").rpartition(" ")[2]
     for cookie in headers.get("Cookie", "").split("; "):
         value = cookie.partition("=")[2]
-        if len(value) >= SHORTEST_SESSION:
+        if len(value) >= MIN_SESSION:
             yield value
 
 

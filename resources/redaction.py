@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterable, Sequence
 
-LONGEST_LETTER = 12
+MAX_LETTER = 12
 """Characters that the longest writing of one letter takes: four octets in an address."""
 
 
@@ -26,7 +26,7 @@ def redacted_start(text: str, secrets: Sequence[str], length: int) -> str:
 
     More than is shown is looked at, and what may be the beginning of a secret at its end is dropped.
     """
-    longest = LONGEST_LETTER * max(map(len, secrets), default=0)
+    longest = MAX_LETTER * max(map(len, secrets), default=0)
     looked_at = length + 2 * longest
     shown = redacted(text[:looked_at], secrets)
     if len(text) > looked_at:

@@ -16,7 +16,7 @@ WINDOWS = (7, 14, 30, 60, 90)
 MIN_EVENTS = (1, 3, 10)
 MIN_ACTIVE_DAYS = (1, 3, 5)
 
-FEWEST_COMPARED = 30
+MIN_COMPARED = 30
 """Hosts that a measure must have compared before owners are said to be wrong by it (rules 9.3)."""
 
 
@@ -153,7 +153,7 @@ def _wrong(by_band: pl.DataFrame) -> pl.DataFrame:
                 wrong_low=to_write * (1 - high),
                 wrong_high=to_write * (1 - low),
             )
-            .filter(pl.col("compared") >= FEWEST_COMPARED)
+            .filter(pl.col("compared") >= MIN_COMPARED)
             .group_by("line")
             .agg(pl.sum("wrong", "wrong_low", "wrong_high"), wrong_measure=pl.lit(measure))
         )

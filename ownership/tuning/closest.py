@@ -10,16 +10,16 @@ from ownership.matching import FIELDS
 from ownership.names import normalise_username
 from ownership.tables import ClosestUsers
 
-MOST_SPELLED = 500
+MAX_SPELLED = 500
 """User names that are compared letter by letter with all others: those first that are on most hosts."""
 
 SPELLED_AT_ONCE = 50
 """Of these: with 500,000 names to compare with, the similarities take 100 MB."""
 
-MOST_USERS = 3
+MAX_USERS = 3
 """User assets that are told for a user name."""
 
-LEAST_ALIKE = 80
+MIN_ALIKE = 80
 """Similarity of two names from which on it is told (percent)."""
 
 _PARTS = r"[^\p{L}\p{N}]+"
@@ -34,7 +34,7 @@ def closest_users(accounts: pl.DataFrame, users: pl.DataFrame) -> pl.DataFrame:
         users: Rows of `inventory_users`.
 
     Returns:
-        Rows of `closest_users`, at most `MOST_USERS` for each username; sorted, the closest first.
+        Rows of `closest_users`, at most `MAX_USERS` for each username; sorted, the closest first.
     """
     unmatched = accounts.filter(pl.col("user_assets") == 0, ~pl.col("kind").is_in(_NO_PEOPLE)).sort(
         "hosts", "username", descending=[True, False]
@@ -51,7 +51,7 @@ def closest_users(accounts: pl.DataFrame, users: pl.DataFrame) -> pl.DataFrame:
         .sort("username", "score", "user_id", descending=[False, True, False])
         .unique(["username", "user_id"], keep="first", maintain_order=True)
         .group_by("username", maintain_order=True)
-        .head(MOST_USERS)
+        .head(MAX_USERS)
         .select(*polars_schema(ClosestUsers))
     )
 
@@ -77,12 +77,12 @@ def _by_shape(unmatched: pl.DataFrame, known: pl.DataFrame) -> Iterator[pl.DataF
 
 def _by_spelling(unmatched: pl.DataFrame, known: pl.DataFrame) -> Iterator[pl.DataFrame]:
     """Compare names letter by letter: each of some with all, so some at a time."""
-    for usernames in unmatched["username"].head(MOST_SPELLED).to_frame().iter_slices(SPELLED_AT_ONCE):
+    for usernames in unmatched["username"].head(MAX_SPELLED).to_frame().iter_slices(SPELLED_AT_ONCE):
         alike = process.cdist(
             usernames["username"].to_list(),
             known["name"].to_list(),
             scorer=fuzz.ratio,
-            score_cutoff=LEAST_ALIKE,
+            score_cutoff=MIN_ALIKE,
             workers=-1,
         )
         ours, theirs = alike.nonzero()

@@ -18,10 +18,10 @@ NO_PEOPLE = ("service", "computer", "built_in", "administrator")
 NOBODYS = ("kiosk", "server", "collector")
 """Kinds of hosts that are proposed to be left out."""
 
-MOST_TRIED = 100
+MAX_TRIED = 100
 """Accounts, and hosts, that are tried one by one: those with most hosts, or users, first."""
 
-MOST_NAMED = 5
+MAX_NAMED = 5
 """Accounts, or hosts, of a kind that are named."""
 
 
@@ -71,15 +71,15 @@ def _tried(evidence: Evidence, told: Kinds) -> Iterator[tuple[dict[str, str], Ki
                 continue
             row = {"setting": by_kind, "value": str(kind), "reason": _members(of_kind[name].to_list(), field)}
             yield row, replace(nothing, **{field: of_kind})
-        for number in range(min(members.height, MOST_TRIED)):
+        for number in range(min(members.height, MAX_TRIED)):
             one = members[number]
             row = {"setting": by_name, "value": one[name].item(), "reason": one["reasons"].item()[0]}
             yield row, replace(nothing, **{field: one})
 
 
 def _members(names: Sequence[str], noun: str) -> str:
-    more = f" and {len(names) - MOST_NAMED:,} more" if len(names) > MOST_NAMED else ""
-    return f"{len(names):,} {noun}: {', '.join(names[:MOST_NAMED])}{more}"
+    more = f" and {len(names) - MAX_NAMED:,} more" if len(names) > MAX_NAMED else ""
+    return f"{len(names):,} {noun}: {', '.join(names[:MAX_NAMED])}{more}"
 
 
 def _outcomes(evidence: Evidence, totals: pl.DataFrame) -> pl.DataFrame:

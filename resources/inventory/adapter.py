@@ -23,7 +23,7 @@ from resources.settings import Instance, ListCall
 Values = Mapping[str, str | None]
 """What a host holds or is to hold: owner, department, criticality; None = nothing, or not sent."""
 
-_MOST_NAMED = 3
+_MAX_NAMED = 3
 
 
 class Inventory(Protocol):
@@ -139,7 +139,7 @@ def _mostly_readable(frame: pl.DataFrame, kind: str, settings: Sequence[str]) ->
     odd = unreadable_assets(frame)
     if not too_many_unreadable(odd.height, frame.height):
         return frame
-    first = "; ".join(f"{printable(one)}: {problem}" for one, problem in odd.head(_MOST_NAMED).iter_rows())
+    first = "; ".join(f"{printable(one)}: {problem}" for one, problem in odd.head(_MAX_NAMED).iter_rows())
     raise ProtocolError(
         f"{odd.height:,} of the {frame.height:,} {kind} that the inventory lists cannot be read, too "
         f"many to be exceptions; nothing was written. Check {', '.join(settings)} and platform.contract "

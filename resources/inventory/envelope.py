@@ -22,8 +22,8 @@ from resources.errors import (
 )
 from resources.http import Answer, Transport
 
-LONGEST_TEXT = 200  # characters of the service's own words in a message
-MOST_FIELDS = 20  # that a refusal tells of
+MAX_TEXT = 200  # characters of the service's own words in a message
+MAX_FIELDS = 20  # that a refusal tells of
 _KINDS = {401: AuthenticationError, 403: PermissionDeniedError, 404: NotFoundError}
 
 
@@ -93,13 +93,13 @@ def envelope_members(body: bytes) -> dict[str, Any] | None:
 def field_detail(members: Mapping[str, Any]) -> dict[str, list[str]]:
     """Field-level detail of a failure: field name to texts, from whichever member holds it (rules 5.1).
 
-    Of the first `MOST_FIELDS` fields that have some, and so many texts of each at most.
+    Of the first `MAX_FIELDS` fields that have some, and so many texts of each at most.
     """
     parts = [value for name, value in members.items() if name != "message" and isinstance(value, dict)]
     details = (
-        (name, list(islice(_texts(value), MOST_FIELDS))) for part in parts for name, value in part.items()
+        (name, list(islice(_texts(value), MAX_FIELDS))) for part in parts for name, value in part.items()
     )
-    return dict(islice(((name, texts) for name, texts in details if texts), MOST_FIELDS))
+    return dict(islice(((name, texts) for name, texts in details if texts), MAX_FIELDS))
 
 
 def _texts(value: Any) -> Iterator[str]:
@@ -123,13 +123,13 @@ def _reason(answer: Answer, members: Mapping[str, Any]) -> str:
 def _refusal(answer: Answer, members: Mapping[str, Any], refused: str) -> ServiceError:
     status, reason = answer.status, _reason(answer, members)
     fields = {
-        answer.sanitised(name, LONGEST_TEXT): [answer.sanitised(text, LONGEST_TEXT) for text in texts]
+        answer.sanitised(name, MAX_TEXT): [answer.sanitised(text, MAX_TEXT) for text in texts]
         for name, texts in field_detail(members).items()
     }
     detail = "; ".join(f"{name}: {', '.join(texts)}" for name, texts in fields.items())
-    text = f"{refused}: {answer.sanitised(reason, LONGEST_TEXT)}"
+    text = f"{refused}: {answer.sanitised(reason, MAX_TEXT)}"
     if detail:
-        text += f" ({detail[:LONGEST_TEXT]})"
+        text += f" ({detail[:MAX_TEXT]})"
     if status in _KINDS:
         return _KINDS[status](text)
     return ValidationError(text, fields) if fields or status in {400, 422} else ServiceError(text)

@@ -31,13 +31,13 @@ from resources.search.findings import search_findings
 from resources.search.source import DayOfLogons
 from resources.settings import Instance, Secret
 
-LARGEST_PAGE = 50_000  # pairs; every page collects again from the start, so large pages are cheap
-SMALLEST_PAGE = 100
+MAX_PAGE = 50_000  # pairs; every page collects again from the start, so large pages are cheap
+MIN_PAGE = 100
 DAYS_AT_ONCE = 2
 DAYS_PER_SURVEY = 1_000
-MOST_SENDERS = 20
-MOST_KINDS = 1_000
-MOST_PAIRS_PER_DOCUMENT = 1_000  # of host and user, where the fields of a document hold many
+MAX_SENDERS = 20
+MAX_KINDS = 1_000
+MAX_PAIRS_PER_DOCUMENT = 1_000  # of host and user, where the fields of a document hold many
 HOSTS_PER_SENDER = 10
 
 BETWEEN = "check for a proxy or cache between this machine and the service"
@@ -47,8 +47,8 @@ _READ = "timed_out,_shards.total,_shards.failed,_clusters,hits.total,aggregation
 """What is read of an answer; the service leaves the rest out."""
 
 Name = str | int | float | bool  # a host or a user; a field may also hold numbers
-MOST_DOCUMENTS = 2**40  # in one count; the sum of so many still fits into 64 bits
-Count = Annotated[int, msgspec.Meta(ge=0, le=MOST_DOCUMENTS)]
+MAX_DOCUMENTS = 2**40  # in one count; the sum of so many still fits into 64 bits
+Count = Annotated[int, msgspec.Meta(ge=0, le=MAX_DOCUMENTS)]
 
 
 class _Part(Struct, gc=False):
@@ -71,7 +71,7 @@ class _Pair(_Part):
 
 class _PairBucket(_Part):
     key: _Pair
-    doc_count: Annotated[int, msgspec.Meta(ge=1, le=MOST_DOCUMENTS)]  # what nobody has is no evidence
+    doc_count: Annotated[int, msgspec.Meta(ge=1, le=MAX_DOCUMENTS)]  # what nobody has is no evidence
 
 
 class _Pairs(_Part):
@@ -168,7 +168,7 @@ class SearchClient:
     def __init__(self, instance: Instance, *, sleep: Callable[[float], None] = time.sleep) -> None:
         self._instance = instance
         self._sleep = sleep
-        self._page_size = LARGEST_PAGE
+        self._page_size = MAX_PAGE
         self._transport = Transport(
             service="search service",
             section="",
@@ -252,12 +252,12 @@ class SearchClient:
 
         Returns:
             The number of matching documents; and document_hostname, events, host_names (values of
-            `host.name`, at most `HOSTS_PER_SENDER`) of the `MOST_SENDERS` names with most of them.
+            `host.name`, at most `HOSTS_PER_SENDER`) of the `MAX_SENDERS` names with most of them.
         """
         by_name = {
             "terms": {
                 "field": self._instance.hostname_field,
-                "size": MOST_SENDERS,
+                "size": MAX_SENDERS,
                 "order": {"hosts": "desc"},
             },
             "aggs": {
@@ -286,10 +286,10 @@ class SearchClient:
         Raises what `logons` raises.
 
         Returns:
-            The number of documents; and of each of the `MOST_KINDS` most frequent kinds.
+            The number of documents; and of each of the `MAX_KINDS` most frequent kinds.
         """
         field = self._instance.logon_type_field
-        kinds = {"names": {"terms": {"field": field, "size": MOST_KINDS}}}
+        kinds = {"names": {"terms": {"field": field, "size": MAX_KINDS}}}
         filters = [self._between(first, last), {"exists": {"field": field}}]
         result = self._search(filters, kinds, _KINDS, count_documents=True)
         buckets = result.aggregations.names.buckets if result.aggregations else []
@@ -331,7 +331,7 @@ class SearchClient:
                 count_documents=False,
             )
         except _TooManyBucketsError:
-            if len(days) <= SMALLEST_PAGE:
+            if len(days) <= MIN_PAGE:
                 raise
             half = len(days) // 2
             return [*self._days_with_events(days[:half]), *self._days_with_events(days[half:])]
@@ -393,9 +393,9 @@ class SearchClient:
                     [self._between(day, day)], aggregations, decoder, count_documents=not after
                 )
             except _TooManyBucketsError:
-                if size <= SMALLEST_PAGE:
+                if size <= MIN_PAGE:
                     raise
-                self._page_size = min(self._page_size, max(size // 2, SMALLEST_PAGE))
+                self._page_size = min(self._page_size, max(size // 2, MIN_PAGE))
                 continue
             if page.aggregations is None:
                 raise ProtocolError(
@@ -408,7 +408,7 @@ class SearchClient:
             if not after or len(buckets) < size:
                 return
             given += len(buckets)
-            if given > matching * MOST_PAIRS_PER_DOCUMENT:
+            if given > matching * MAX_PAIRS_PER_DOCUMENT:
                 raise ProtocolError(
                     f"The search service at {self._instance.url} gives pairs of host and user of {day} "
                     f"without end: {given} so far, of {matching} documents; {BETWEEN}"
@@ -516,9 +516,7 @@ class SearchClient:
                 f"and view_index_metadata on exactly that index pattern ({reason})"
             )
         if "too_many_buckets_exception" in kinds or "too many buckets" in reason.lower():
-            raise _TooManyBucketsError(
-                f"Even pages of {SMALLEST_PAGE} buckets are refused by {where} ({reason})"
-            )
+            raise _TooManyBucketsError(f"Even pages of {MIN_PAGE} buckets are refused by {where} ({reason})")
         if "index_not_found_exception" in kinds:
             raise ConfigurationError(
                 f"index: {self._instance.index!r} names an index that {where} does not have; correct the "

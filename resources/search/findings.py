@@ -15,7 +15,7 @@ from ownership.windows import Window, days_of
 from resources.findings import Finding, attempt, not_tried, reached
 from resources.settings import Instance
 
-MOST_KINDS_SHOWN = 10
+MAX_KINDS_SHOWN = 10
 
 
 class Searched(Protocol):
@@ -83,7 +83,7 @@ def _kinds_of_logon(instance: Instance, search: Searched, window: Window, matchi
         text = f"none of the logon events carries {field}; name the field that holds it in your documents"
         yield Finding("wrong", "logon_type_field", text)
         return
-    most = ", ".join(f"{kind} ({events:,})" for kind, events in [*kinds.items()][:MOST_KINDS_SHOWN])
+    most = ", ".join(f"{kind} ({events:,})" for kind, events in [*kinds.items()][:MAX_KINDS_SHOWN])
     others = ", the others count 1" if carried < matching else ""
     text = f"{field} is in {carried:,} of {matching:,} logon events{others}; most frequent: {most}"
     yield Finding("ok", "logon_type_field", text)

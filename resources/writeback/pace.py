@@ -8,12 +8,12 @@ import time
 from collections.abc import Callable
 from threading import Lock
 
-SHORTEST_WAIT_SECONDS = 1.0  # where the service does not say how long; doubled until a write is taken
-LONGEST_WAIT_SECONDS = 60.0  # where the service does not say how long, and between two writes
+MIN_WAIT_SECONDS = 1.0  # where the service does not say how long; doubled until a write is taken
+MAX_WAIT_SECONDS = 60.0  # where the service does not say how long, and between two writes
 SLOWER = 0.8  # of the rate, after a refusal
 FASTER = 0.005  # of the rate, with each write that is taken
 GIVE_UP_SECONDS = 600.0
-LONGEST_SLEEP_SECONDS = 1.0  # so that `stop` is heard
+MAX_SLEEP_SECONDS = 1.0  # so that `stop` is heard
 
 
 class Pace:
@@ -40,7 +40,7 @@ class Pace:
         self._began: float | None = None
         self._taken = self._taken_before = 0
         self._rate: float | None = None
-        self._wait = SHORTEST_WAIT_SECONDS
+        self._wait = MIN_WAIT_SECONDS
         self._next = self._slowed_down_at = clock()
         self._refused_since: float | None = None
 
@@ -56,7 +56,7 @@ class Pace:
                     self._next = now + (1 / self._rate if self._rate else 0.0)
                     return now
                 left = self._next - now
-            self._sleep(min(left, LONGEST_SLEEP_SECONDS))
+            self._sleep(min(left, MAX_SLEEP_SECONDS))
 
     def stop(self) -> None:
         """Give nobody a turn any more."""
@@ -66,7 +66,7 @@ class Pace:
         """Go on a little faster: the service did what it was asked."""
         with self._lock:
             self._refused_since = None
-            self._wait = SHORTEST_WAIT_SECONDS
+            self._wait = MIN_WAIT_SECONDS
             self._taken += 1
             if self._rate:
                 self._rate *= 1 + FASTER
@@ -95,7 +95,7 @@ class Pace:
             began = now if self._began is None else self._began
             self._rate = max(self._taken, 1) / max(now - began, 1.0)
         elif self._taken > self._taken_before:
-            self._rate = max(SLOWER * self._rate, 1 / LONGEST_WAIT_SECONDS)
+            self._rate = max(SLOWER * self._rate, 1 / MAX_WAIT_SECONDS)
         else:  # the wait was too short; that says nothing about the rate
-            self._wait = min(2 * self._wait, LONGEST_WAIT_SECONDS)
+            self._wait = min(2 * self._wait, MAX_WAIT_SECONDS)
         self._taken_before = self._taken

@@ -8,9 +8,10 @@ from threading import Lock, Thread
 
 import polars as pl
 
+from ownership.codes import SUCCESSES
 from resources.writeback.journal import Journal, Result
 from resources.writeback.outcomes import Row
-from resources.writeback.writer import SUCCESSES, Writer, WritingEndedError
+from resources.writeback.writer import Writer, WritingEndedError
 
 GRACE_SECONDS = 5
 """How long requests that are under way may take when the run is interrupted; whoever asks a container to end

@@ -10,6 +10,7 @@ from threading import Lock
 
 import polars as pl
 
+from ownership.codes import SUCCESSES
 from resources.errors import (
     AssetOwnersError,
     AuthenticationError,
@@ -33,7 +34,7 @@ from resources.writeback.outcomes import (
 )
 from resources.writeback.pace import GIVE_UP_SECONDS, Pace
 
-LONGEST_WINDOW_SECONDS = 1.0
+MAX_READ_TO_WRITE_SECONDS = 1.0
 """A look whose answer came earlier than this before the request goes out is made again (rules 7.2)."""
 
 STRICT_LOOKS = 2
@@ -53,7 +54,6 @@ READ_BACK = 3
 READ_BACK_WAITS_SECONDS = (0.0, 0.5, 1.5)
 """Waits before each look for what was written: some services show it a moment later."""
 
-SUCCESSES = frozenset({"written", "undone"})
 Decide = Callable[[Values], Values | Result]
 """Called with what a host holds, gives what to send to it, or the result where nothing is to be sent."""
 
@@ -102,9 +102,9 @@ class _Attempt:
 class Writer:
     """Writes host assets of one instance, each guarded by a look at what it holds.
 
-    The request goes out within `LONGEST_WINDOW_SECONDS` of the look's answer, otherwise the host is looked at
-    again; so it is when the session had ended or the service asked to wait. Without `contract.read` the look
-    is the list made before the writing, and the window as long as the writing.
+    The request goes out within `MAX_READ_TO_WRITE_SECONDS` of the look's answer, otherwise the host is looked
+    at again; so it is when the session had ended or the service asked to wait. Without `contract.read` the
+    look is the list made before the writing, and the time between them as long as the writing.
 
     A write whose answer is lost is never sent again: the host is read back to see what it holds. While it
     does not hold the new value the outcome stays `intended`, not yet known, and the next run settles it
@@ -142,7 +142,7 @@ class Writer:
         self._read_back = self._denied = 0
         self._stopped_by: str | None = None
         self._abandoned = False
-        self.longest_window_seconds: float | None = None
+        self.longest_read_to_write_seconds: float | None = None
         """The longest time between the answer of a look and the write that followed it; None: none did."""
         if not self._readable:
             self._relist()
@@ -219,8 +219,9 @@ class Writer:
                 attempt.looks_too_old += 1
                 if attempt.looks_too_old >= LOOKS:
                     return attempt.broken_off(
-                        f"{LOOKS} looks at the host were each older than {LONGEST_WINDOW_SECONDS:g} s when "
-                        "the request could go out, so it was not sent; this machine or its disk is too slow"
+                        f"{LOOKS} looks at the host were each older than {MAX_READ_TO_WRITE_SECONDS:g} s "
+                        "when the request could go out, so it was not sent; this machine or its disk is "
+                        "too slow"
                     )
             except SessionExpiredError as error:
                 attempt.sessions_ended += 1
@@ -266,10 +267,10 @@ class Writer:
             with self._lock:
                 now = self._clock()
                 looked_at = asked_at if attempt.looks_too_old < STRICT_LOOKS else answered_at
-                if self._readable and now - looked_at > LONGEST_WINDOW_SECONDS:
+                if self._readable and now - looked_at > MAX_READ_TO_WRITE_SECONDS:
                     raise _LookTooOldError
                 window = now - answered_at
-                self.longest_window_seconds = max(self.longest_window_seconds or 0.0, window)
+                self.longest_read_to_write_seconds = max(self.longest_read_to_write_seconds or 0.0, window)
             attempt.sent = new
 
         try:

@@ -53,7 +53,7 @@ SETTINGS = {
 }
 THROTTLED, RETRY_AFTER = 6, {"Retry-After": "1"}
 KILLED_AT_WRITE = DELIVERED // 2
-TENTH, MOST_GROWTH, TRIES = 10, 1.2, 4
+TENTH, MAX_GROWTH, TRIES = 10, 1.2, 4
 
 
 @dataclass(frozen=True)
@@ -328,4 +328,4 @@ def check_growth(company, figures):
     for unit, by_day in costs.items():
         figures.update({f"{unit}, day {day}": round(cost) for day, cost in by_day.items()})
     for unit, by_day in costs.items():
-        assert by_day.get(company.life.last, 0) <= MOST_GROWTH * by_day.get(TENTH, 0), unit
+        assert by_day.get(company.life.last, 0) <= MAX_GROWTH * by_day.get(TENTH, 0), unit

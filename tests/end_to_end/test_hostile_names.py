@@ -59,7 +59,7 @@ def normalised(name):
 @pytest.fixture
 def hostile(stand, monkeypatch):
     """A host and a user of each name; pages of two pairs, so that names go out in requests, too."""
-    monkeypatch.setattr("resources.search.client.LARGEST_PAGE", 2)
+    monkeypatch.setattr("resources.search.client.MAX_PAGE", 2)
     people = [
         {"id": f"u-{number}", "directory_user_sam_account_name": name, "user_department": name}
         for number, name in enumerate(NAMES.values())

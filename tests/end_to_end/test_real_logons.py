@@ -34,7 +34,7 @@ DATA_SETS = (
     "evtx_to_mitre_attack",
     "msticpy_testdata",
 )
-LONGEST_GAP_DAYS = 60
+MAX_GAP_DAYS = 60
 BUILT_IN = {"system", "local service", "network service", "anonymous logon", "iusr"}
 LEADERS = {
     "workstation6.theshire.local": ("pgustavo", 4, 6),
@@ -88,8 +88,8 @@ def event(document):
 def windows(events):
     """The stretches of days with events."""
     days = sorted({event.day for event in events})
-    ends = [one for one, following in pairwise(days) if following - one > timedelta(LONGEST_GAP_DAYS)]
-    begins = [following for one, following in pairwise(days) if following - one > timedelta(LONGEST_GAP_DAYS)]
+    ends = [one for one, following in pairwise(days) if following - one > timedelta(MAX_GAP_DAYS)]
+    begins = [following for one, following in pairwise(days) if following - one > timedelta(MAX_GAP_DAYS)]
     return [Window(*ends_of) for ends_of in zip([days[0], *begins], [*ends, days[-1]], strict=True)]
 
 

@@ -90,7 +90,7 @@ def test_a_host_that_somebody_takes_between_listing_and_writing_is_left_alone(st
     assert stand.inventory.state.asset("h-1")["asset_owner"] == "cyd"
     assert stand.written() == {"h-2": WRITTEN["h-2"]}
     assert outcomes(stand, ran)["h-1"] == ("owned_meanwhile", "has got the owner cyd in the meantime")
-    assert "Writes: 1 not sent because the host got an owner in the meantime, 1 written, " in ran.stderr
+    assert "Writes: 1 not sent because the host has an owner by now, 1 written, " in ran.stderr
 
 
 def test_without_a_call_that_reads_one_asset_the_hosts_are_listed_again_before_writing(stand):

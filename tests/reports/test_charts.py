@@ -13,11 +13,11 @@ import polars as pl
 import pytest
 import vl_convert
 
-from assets_defs.metadata import MOST_DAYS
+from assets_defs.metadata import MAX_DAYS
 from ownership.coverage import BRANCHES
 from reports import charts
 
-MOST_BYTES = 30_000
+MAX_BYTES = 30_000
 
 
 def pixels(markdown):
@@ -66,7 +66,7 @@ def stages(*counts):
 
 
 DRAW = random.Random(1)  # noqa: S311  (noise, not secrets)
-NOISE = days(*((DRAW.randrange(10**6), DRAW.choice(["ok", "gap", "not fetched"])) for _ in range(MOST_DAYS)))
+NOISE = days(*((DRAW.randrange(10**6), DRAW.choice(["ok", "gap", "not fetched"])) for _ in range(MAX_DAYS)))
 PLOTS = {
     "funnel": lambda: charts.funnel_plot(stages(339, 313, 168, 25, 16, 6)),
     "empty funnel": lambda: charts.funnel_plot(stages(0, 0, 0, 0, 0, 0)),
@@ -84,7 +84,7 @@ PLOTS = {
 @pytest.mark.parametrize("draw", PLOTS.values(), ids=PLOTS)
 def test_a_plot_is_small_and_readable_on_any_page(draw):
     markdown = charts.as_markdown(draw(), "a plot")
-    assert len(markdown) < MOST_BYTES
+    assert len(markdown) < MAX_BYTES
     rows = pixels(markdown)
     [paper] = {rows[y][x] for y in (0, -1) for x in (0, -1)}
     assert min(paper) > 200, "light"

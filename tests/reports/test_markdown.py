@@ -5,7 +5,7 @@ import polars as pl
 import pytest
 from markdown_it import MarkdownIt
 
-from reports.markdown import LONGEST_TEXT, literal, table
+from reports.markdown import MAX_TEXT, literal, table
 
 
 def shown(markdown):
@@ -49,7 +49,7 @@ def test_a_hostile_name_stays_one_cell_of_plain_text(name):
     ((kind, text),) = row[0]
     assert kind == "code_inline"
     assert text.isprintable()
-    assert len(text) <= 4 * LONGEST_TEXT + 10
+    assert len(text) <= 4 * MAX_TEXT + 10
 
 
 @pytest.mark.parametrize("name", ["pc-0815", r"CORP\alice", "Jürgen Müßig", "名前", "a_b*c", "O'Brien <it>"])

@@ -251,11 +251,10 @@ def test_a_hostile_name_is_nothing_but_text(name):
     (packed,) = (text for tag, text in found.texts if tag == "script" and '"texts":' in text)
     assert not set("<>&") & set(packed)
     assert all(
-        text.isprintable() and len(text) < 10 * page_module.LONGEST_NAME
-        for text in json.loads(packed)["texts"]
+        text.isprintable() and len(text) < 10 * page_module.MAX_NAME for text in json.loads(packed)["texts"]
     )
     assert all(text.isprintable() for tag, text in found.texts if tag == "bdi")
-    assert max(len(text) for tag, text in found.texts if tag == "bdi") < 2 * page_module.LONGEST_NAME
+    assert max(len(text) for tag, text in found.texts if tag == "bdi") < 2 * page_module.MAX_NAME
 
 
 def test_the_page_needs_nothing_else_and_its_policy_allows_its_own_scripts_only():
@@ -288,7 +287,7 @@ def test_without_scripts_a_long_table_is_cut_and_says_so():
 
 def test_a_page_of_too_many_hosts_holds_the_first_and_says_so(monkeypatch):
     for module in (page_module, page_tables):
-        monkeypatch.setattr(module, "MOST_ROWS", 3)
+        monkeypatch.setattr(module, "MAX_ROWS", 3)
     html = report()
     assert [row[0] for row in rows_of(html, "Hosts")] == ["pc-1 h1", "pc-2 h2", "pc-4 h4"]
     assert "The page holds the first 3 of" in html
@@ -442,7 +441,7 @@ def test_each_number_opens_its_rows(opened):
 
 
 def test_of_too_many_logons_each_person_keeps_those_of_most_events_and_the_page_says_so(opened, monkeypatch):
-    monkeypatch.setattr(rows, "MOST_LOGONS", 4)
+    monkeypatch.setattr(rows, "MAX_LOGONS", 4)
     page = opened(report())
     page.evaluate("location.hash = '#person=u1'")
     expect(page.locator("#person")).to_contain_text("the hosts that people use most")

@@ -190,7 +190,7 @@ def kind(value, host="PC", user="ann"):
 def test_kinds_of_logon_are_counted_apart_and_documents_without_one_too(
     engine, client, index, monkeypatch, size
 ):
-    monkeypatch.setattr(search, "LARGEST_PAGE", size)  # the kind, or none, is where a next page begins
+    monkeypatch.setattr(search, "MAX_PAGE", size)  # the kind, or none, is where a next page begins
     documents = [kind("Interactive")] * 3 + [kind("Network"), kind(None), kind(None), kind("Unlock", "FS")]
     documents += [kind(["Interactive", "Unlock"]), kind(None, "FS", ["ann", "bob"]), kind("", "FS")]
     engine.load(index, MAPPING, documents)
@@ -217,7 +217,7 @@ def test_a_kind_that_no_document_tells_leaves_the_counts_as_they_are(engine, cli
 
 
 def test_odd_names_come_back_as_they_are(engine, client, index, monkeypatch):
-    monkeypatch.setattr(search, "LARGEST_PAGE", 4)  # odd names are where a next page begins, too
+    monkeypatch.setattr(search, "MAX_PAGE", 4)  # odd names are where a next page begins, too
     odd = [
         "a\"b'c",
         "a\0b",
@@ -242,7 +242,7 @@ def test_odd_names_come_back_as_they_are(engine, client, index, monkeypatch):
 
 
 def test_fields_of_other_types_are_counted_as_text(engine, client, index, monkeypatch):
-    monkeypatch.setattr(search, "LARGEST_PAGE", 1)  # each value is where a next page begins
+    monkeypatch.setattr(search, "MAX_PAGE", 1)  # each value is where a next page begins
     given = {
         "long": {5: "5", -7: "-7"},
         "unsigned_long": {2**64 - 1: "18446744073709551615", 7: "7"},
@@ -393,7 +393,7 @@ def test_nothing_but_searches_of_the_index_is_asked_for(engine, client, index, s
 def test_pages_follow_each_other_without_gap_or_repetition(
     engine, client, index, sent, monkeypatch, size, pages
 ):
-    monkeypatch.setattr(search, "LARGEST_PAGE", size)
+    monkeypatch.setattr(search, "MAX_PAGE", size)
     documents = [event(f"PC-{host}", f"user-{user}") for host in range(4) for user in range(3)] * 2
     engine.load(index, MAPPING, documents)
     with client() as logons:
@@ -768,7 +768,7 @@ class TestAnswers:
             list(logons.logons([DAY]))
 
     def test_pages_without_end_are_no_evidence(self, monkeypatch):
-        monkeypatch.setattr(search, "LARGEST_PAGE", 1_500)
+        monkeypatch.setattr(search, "MAX_PAGE", 1_500)
         pages = count()
 
         def answer(_):
@@ -842,7 +842,7 @@ class TestAnswers:
         ids=["repeated", "standing", "circling", "repeated under new keys", "overlap", "middle", "one page"],
     )
     def test_pages_that_do_not_move_on_are_no_evidence(self, monkeypatch, pages):
-        monkeypatch.setattr(search, "LARGEST_PAGE", 2)
+        monkeypatch.setattr(search, "MAX_PAGE", 2)
 
         def page(users, after):
             buckets = [{"key": {"hostname": "PC", "username": user}, "doc_count": 1} for user in users]

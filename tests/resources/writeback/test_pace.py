@@ -5,7 +5,7 @@ import itertools
 
 import pytest
 
-from resources.writeback.pace import GIVE_UP_SECONDS, LONGEST_WAIT_SECONDS, Pace
+from resources.writeback.pace import GIVE_UP_SECONDS, MAX_WAIT_SECONDS, Pace
 
 WRITERS = 8
 LOOK_SECONDS, ANSWER_SECONDS = 0.02, 0.02
@@ -147,7 +147,7 @@ def test_without_a_time_the_wait_grows_until_a_write_is_taken(pace, clock):
         while (seconds := held_back(pace)) is not None:
             clock.now += seconds
         waits.append(round(clock.now - before))
-        clock.now += LONGEST_WAIT_SECONDS  # whoever had this turn is done with it
+        clock.now += MAX_WAIT_SECONDS  # whoever had this turn is done with it
     assert waits == [1, 2, 4, 8, 16, 32, 60, 60]
 
 
