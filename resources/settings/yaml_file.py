@@ -140,11 +140,22 @@ def _refused(event: Any, problem: str) -> yaml.MarkedYAMLError:
     return yaml.MarkedYAMLError(problem=problem, problem_mark=event.start_mark)
 
 
+_QUOTED = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\"""")
+_TOKENS = {vars(token).get("id") for token in yaml.tokens.Token.__subclasses__()}
+"""What YAML calls the parts of a text, such as `<stream end>`."""
+
+
+def _of_yaml_itself(quoted: re.Match[str]) -> str:
+    """What a message quotes, where that is YAML's own word or one character; all else may be a secret."""
+    said = quoted[0][1:-1]
+    return quoted[0] if said in _TOKENS or re.fullmatch(r"\\?.", said) else "…"
+
+
 def _yaml_complaint(error: Exception) -> str:
     """Where and why a text is no YAML, without what it says there: that may be a secret in clear text."""
     mark = getattr(error, "problem_mark", None)
     where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
-    problem = re.sub("'[^']*'", "…", getattr(error, "problem", None) or str(error))
+    problem = _QUOTED.sub(_of_yaml_itself, getattr(error, "problem", None) or str(error))
     if isinstance(error, LookupError | AttributeError | TypeError):
         problem = "a value does not fit its tag, such as !!int; leave the tag away"
     return f"{where}is no usable YAML: {problem}"
