@@ -34,14 +34,39 @@ run_monitoring:
 
 
 def dagster_folder(home: Path) -> Path:
-    """Return where Dagster's home is, or would be; DAGSTER_HOME wins."""
-    return Path(os.environ.get("DAGSTER_HOME") or home / "dagster").absolute()
+    """Return where Dagster's home is, or would be; DAGSTER_HOME wins.
+
+    Raises:
+        ConfigurationError: DAGSTER_HOME is no absolute path.
+    """
+    named = os.environ.get("DAGSTER_HOME")
+    if not named:
+        return (home / "dagster").absolute()
+    folder = Path(os.path.expanduser(named))  # noqa: PTH111  (as Dagster does, which leaves an unknown ~user)
+    if not folder.is_absolute():
+        raise ConfigurationError(
+            f"DAGSTER_HOME: {named!r} is no absolute path, and Dagster's own programs take no other; set it "
+            f"to {folder.absolute()}, or leave it out: then it is {home.absolute() / 'dagster'}"
+        )
+    return folder
 
 
 def dagster_home(home: Path) -> Path:
-    """Return Dagster's home, created with our settings when it does not exist; DAGSTER_HOME wins."""
+    """Return Dagster's home, created with our settings when it does not exist; DAGSTER_HOME wins.
+
+    Raises:
+        ConfigurationError: DAGSTER_HOME is no absolute path, or no folder and none can be created there.
+    """
     folder = dagster_folder(home)
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except (FileExistsError, FileNotFoundError, NotADirectoryError, PermissionError) as error:
+        if not os.environ.get("DAGSTER_HOME"):
+            raise  # the setting of the home is what is wrong
+        raise ConfigurationError(
+            f"DAGSTER_HOME: {folder} is no folder and cannot be made one: {error.strerror}; set it to a "
+            f"folder, or one that can be created, or leave it out: then it is {home.absolute() / 'dagster'}"
+        ) from error
     settings = folder / "dagster.yaml"
     if not settings.exists():
         with replacing(settings) as file:
@@ -54,7 +79,7 @@ def dagster_instance(home: Path) -> Generator[dg.DagsterInstance]:
     """Open the Dagster instance that the UI under the same home shows.
 
     Raises:
-        ConfigurationError: Dagster does not take its settings.
+        ConfigurationError: Dagster does not take its settings, or DAGSTER_HOME can be no folder.
     """
     folder = dagster_home(home)
     try:

@@ -20,20 +20,20 @@ def backup(out: Path) -> None:
     """Write a backup of the home into a new file, readable by its owner alone, and say what is not in it.
 
     Raises:
-        ConfigurationError: the file exists, or is a folder.
+        ConfigurationError: the file exists, or is a folder; or a setting of the environment is wrong.
         AssetOwnersError: there is nothing to back up, a run does not end its writing, or a database cannot be
             read.
     """
     require_file("--out", out)
     journal = journal_url()
-    files = back_up(home(), out)
-    print(f"{out} is written: {files:,} files of {home()}")
-    print("Not in it: secrets, dagster.yaml, and the catalogue, which `asset-owners restore` makes again.")
     places = {
         "the tables": tables_location(),
         "the instance files": instances_folder(),
         "Dagster's records": dagster_folder(home()),
     }
+    files = back_up(home(), out)
+    print(f"{out} is written: {files:,} files of {home()}")
+    print("Not in it: secrets, dagster.yaml, and the catalogue, which `asset-owners restore` makes again.")
     for what, place in places.items():
         if not str(place).startswith(f"{home()}/"):
             print(f"Not in it either: {what} in {place}; back them up as well.")

@@ -46,6 +46,28 @@ def test_a_home_that_cannot_be_made_is_named_with_its_setting(call, instance_fil
     assert "ASSET_OWNERS_HOME is /proc/no-home: it must be a folder, or one that can be created" in error
 
 
+@pytest.mark.parametrize("named", ["/dev/null", "/dev/null/deeper", "/proc/no-home"])
+def test_a_home_of_dagster_that_can_be_no_folder_is_named_with_its_setting(
+    call, instance_file, tmp_path, monkeypatch, named
+):
+    monkeypatch.setenv("DAGSTER_HOME", named)
+    error = error_of(run(call, instance_file, monkeypatch), 2)
+    assert error.startswith(f"DAGSTER_HOME: {named} is no folder and cannot be made one: ")
+    assert error.endswith(f"or leave it out: then it is {tmp_path / 'home' / 'dagster'}")
+
+
+def test_a_relative_home_of_dagster_which_its_own_programs_refuse_is_refused(
+    call, stored, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("DAGSTER_HOME", "rel")
+    backup = ("backup", "--out", tmp_path / "home.tar")
+    for error in (error_of(run(call, stored, monkeypatch), 2), error_of(call(*backup), 2)):
+        assert error.startswith("DAGSTER_HOME: 'rel' is no absolute path, and Dagster's own programs take no")
+        assert f"set it to {tmp_path / 'rel'}, or leave it out" in error
+    assert not (tmp_path / "rel").exists()
+    assert not (tmp_path / "home.tar").exists()
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [
