@@ -15,6 +15,7 @@ from pipelines.cli.stored import tables_of
 from resources.errors import ConfigurationError
 from resources.failures import operator_message
 from resources.settings import BrokenInstance, Instance, instances_folder, load_instance, load_instances
+from resources.settings.files import instance_files
 
 _OF_LAST_RUN = {
     "hosts": ("hosts", "Host assets."),
@@ -41,6 +42,10 @@ class Metrics(Collector):
     def collect(self) -> Iterator[Metric]:
         """Give each metric with its values for all instances."""
         instances = [load_instance(self._path)] if self._path else load_instances(instances_folder())
+        # Where the folder is gone, no other series is left to raise an alarm.
+        yield GaugeMetricFamily(
+            "asset_owners_instances", "Instance files that were found.", value=len(instances)
+        )
         readable = _gauge("instance_readable", "Whether instance file and tables can be read: 1, or 0.")
         runs = []
         for instance in instances:
@@ -60,22 +65,34 @@ def metrics(path: Path | None, *, listen: str | None) -> None:
         listen: HOST:PORT to serve them at.
 
     Raises:
-        ConfigurationError: the instance file is wrong; `listen` is no address, or taken.
+        ConfigurationError: the instance file is wrong, or there is none and nothing is served; `listen` is no
+            address, or taken.
     """
+    if listen is None and path is None and not instance_files(folder := instances_folder()):
+        raise ConfigurationError(
+            f"There is no instance file in {folder}, so there is nothing to tell; put one there, or set "
+            "ASSET_OWNERS_HOME, or ASSET_OWNERS_INSTANCES, to where the instance files lie"
+        )
     registry = CollectorRegistry(auto_describe=False)
     registry.register(Metrics(path))
     if listen is None:
         print(generate_latest(registry).decode(), end="")
         return
     host, _, port = listen.rpartition(":")
+    if not (port.isascii() and port.isdecimal() and int(port) < 2**16):
+        raise ConfigurationError(
+            f"--listen: {listen!r} is no address; write it as HOST:PORT, such as 127.0.0.1:9188, with a port "
+            "up to 65535"
+        )
     try:
         server, thread = start_http_server(int(port), host or "127.0.0.1", registry)
-    except (ValueError, OverflowError, OSError) as error:
+    except (ValueError, OSError) as error:  # an OSError, or of a name that is none at all a UnicodeError
         raise ConfigurationError(
             f"--listen: cannot serve at {listen!r}: {error}; write it as 127.0.0.1:9188, with a free port"
         ) from error
     with suppress(KeyboardInterrupt):
-        thread.join()
+        while thread.is_alive():
+            thread.join(1)  # without an end it may not hear of a signal that another thread received
     server.shutdown()
 
 

@@ -311,6 +311,7 @@ def test_metrics_tell_how_each_instance_fares(stand, monkeypatch):
     assert before < found["last_success_timestamp_seconds", "small", "run"] < time.time()
     told = {key: value for key, value in found.items() if "seconds" not in key[0]}
     assert told == {
+        ("instances",): 2,
         ("instance_readable", "small"): 1,
         ("instance_readable", "broken"): 0,
         ("last_run_succeeded", "small"): 1,
@@ -322,7 +323,7 @@ def test_metrics_tell_how_each_instance_fares(stand, monkeypatch):
         ("last_run_write_failures", "small"): 1,
         ("last_run_hosts_left_alone", "small"): 0,
     }
-    steps = {step for name, _, *step in found if name == "last_run_step_seconds" for step in step}
+    steps = {key[2] for key in found if key[0] == "last_run_step_seconds"}
     assert steps >= {"logons", "host_user_shares", "owner_decisions", "sink"}
     assert (
         sum(found["last_run_step_seconds", "small", step] for step in steps)
