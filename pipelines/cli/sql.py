@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout, suppress
 from decimal import Decimal
 from importlib.resources import files
@@ -35,9 +35,11 @@ from reports.exports import without_formulas
 from resources.errors import AssetOwnersError, ConfigurationError
 from resources.failures import damaged_tables
 from resources.settings import (
+    analysts_group,
     command_line,
     home,
     instances_folder,
+    is_slug,
     load_instance,
     load_instances,
     tables_location,
@@ -48,9 +50,11 @@ from resources.store.catalogue import (
     identifier,
     is_in_use,
     quoted,
+    refresh_catalogue,
     register_file_system,
     run_views,
 )
+from resources.store.files import require_bucket
 from resources.store.tables import Tables, short_run_id
 from resources.store.views import VIEWS
 
@@ -97,8 +101,11 @@ def sql(
         )
     with _query_errors(), _own_folder() as folder:
         slug = tables_of(load_instance(instance)).slug if instance else None
+        if location != UPath(home() / "tables"):
+            _take_up_shared(location, slug)
+        schemas = _require_tables(home(), slug)
         scratch = scratch or folder / "scratch.duckdb"
-        runs = _viewed_runs(location, slug, run_id)
+        runs = _viewed_runs(location, schemas if slug is None else {slug}, run_id)
         if run_id is not None:  # which tells the instance
             slug = runs[0].slug
         opening = opening_lines(home(), scratch, slug, runs)
@@ -132,12 +139,7 @@ def opening_lines(
     Raises:
         AssetOwnersError: there are no tables yet, or none of this instance.
     """
-    schemas = _schemas(home)
-    if not schemas or slug not in {None, *schemas}:
-        raise AssetOwnersError(
-            f"There are no tables{f' of {slug}' if slug else ''} in {home} yet; run the instance first "
-            f"({command_line(None, 'run')}), or set ASSET_OWNERS_HOME to the folder that holds them"
-        )
+    schemas = _require_tables(home, slug)
     ordered = sorted(schemas, key=lambda name: (name != slug, name))
     path = ["scratch.main"]
     lines = [
@@ -169,14 +171,18 @@ def _guard(slugs: Sequence[str]) -> Iterator[str]:
     yield f"DROP TABLE {GUARD}.main.{identifier(names)}"
 
 
-def _viewed_runs(location: UPath, slug: str | None, run: str | None) -> list[Tables]:
+def _viewed_runs(location: UPath, slugs: Iterable[str], run: str | None) -> list[Tables]:
     """Views onto the run that is asked for, or onto the last plans of instances where no run published.
+
+    Args:
+        location: what holds the tables of all instances.
+        slugs: of the instances.
+        run: id of a run, or its first characters; None: the last one.
 
     Raises:
         ConfigurationError: there is no such run, or nobody can tell whose it is.
     """
-    schemas = _schemas(home())
-    chosen = [Tables(home(), name, location=location) for name in sorted(schemas) if slug in {None, name}]
+    chosen = [Tables(home(), slug, location=location) for slug in sorted(slugs)]
     if run is None:
         return [view for tables in chosen if (view := viewed(tables, None)).viewed]
     if len(chosen) > 1:
@@ -187,6 +193,55 @@ def _viewed_runs(location: UPath, slug: str | None, run: str | None) -> list[Tab
             "instance with --instance"
         )
     return [viewed(chosen[0], run)]
+
+
+def _take_up_shared(location: UPath, slug: str | None) -> None:
+    """Make the views of instances that have run on another machine only, whose tables lie here as well.
+
+    Where the catalogue has all instances of this machine, the store is not asked.
+
+    Args:
+        location: what holds the tables of all instances.
+        slug: the instance that is asked; None: any.
+
+    Raises:
+        AssetOwnersError: there is no such store.
+    """
+    known = _schemas(home())
+    wanted = {slug} if slug else {instance.slug for instance in load_instances(instances_folder())}
+    if known and wanted <= known:
+        return
+    if not known:
+        require_bucket(location)
+    stored = {folder.name for folder in location.glob("*") if is_slug(folder.name)} - known
+    if not (new := sorted(stored & wanted if known else stored, key=lambda name: (name not in wanted, name))):
+        return
+    try:
+        refresh_catalogue(home(), location / new[0], analysts_group())
+    except PermissionError:
+        if not known or slug is not None:
+            raise
+        # Who may only read the home asks what is there.
+
+
+def _require_tables(home: Path, slug: str | None) -> set[str]:
+    """Return the instances that have tables.
+
+    Raises:
+        AssetOwnersError: there are none, or none of this instance.
+    """
+    schemas = _schemas(home)
+    if schemas and slug in {None, *schemas}:
+        return schemas
+    location, setting = tables_location(), "ASSET_OWNERS_TABLES"
+    require_bucket(location)
+    place: Path | UPath = location
+    if location == UPath(home / "tables"):
+        place, setting = home, "ASSET_OWNERS_HOME"
+    raise AssetOwnersError(
+        f"There are no tables{f' of {slug}' if slug else ''} in {place} yet; run the instance first "
+        f"({command_line(None, 'run')}), or set {setting} to the folder that holds them"
+    )
 
 
 def _schemas(home: Path) -> set[str]:

@@ -11,6 +11,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from upath import UPath
+from upath.implementations.cloud import CloudPath
+
+from resources.errors import AssetOwnersError
 
 TEMPORARY = ".writing-"  # begins the names of the folders that files are written in
 
@@ -39,6 +42,35 @@ def replacing(path: Path | UPath, readers: int | None = None) -> Generator[Path]
     except OSError as error:
         error.filename = error.filename or str(path)  # where a disk is full, the system names no file
         raise
+
+
+def require_bucket(location: UPath) -> None:
+    """Refuse an object store whose bucket does not exist, in which a listing finds nothing and fails not.
+
+    It is a request: ask where nothing was found, and not before.
+
+    Args:
+        location: what holds the folders of all instances.
+
+    Raises:
+        AssetOwnersError: naming the setting and the bucket.
+    """
+    if not isinstance(location, CloudPath):
+        return
+    bucket = location.drive
+    if not bucket:
+        raise AssetOwnersError(
+            f"ASSET_OWNERS_TABLES: {location} names no bucket; write it as {location.protocol}://BUCKET/PREFIX"
+        )
+    try:
+        location.fs.info(bucket)
+    except FileNotFoundError as error:
+        raise AssetOwnersError(
+            f"ASSET_OWNERS_TABLES: {location} cannot be used: there is no bucket {bucket}; create it, or "
+            "correct the address"
+        ) from error
+    except PermissionError:
+        return  # it is there; who may list a part of it alone may not ask for the whole
 
 
 def allow(path: Path, mode: int, readers: int | None) -> None:

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import logging
 import os
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from ownership.declaration import polars_schema
 from ownership.tables import OwnerWrites
 from pipelines.cli import main
 from pipelines.cli.sql import opening_lines
+from resources.settings import tables_location
 from resources.store.tables import Tables
 from tests.ownership.builders import NOW, host, hosts
 
@@ -64,8 +66,8 @@ def as_json(sql):
     return lambda *arguments: json.loads(sql(*arguments, "--format", "json"))
 
 
-def fill(home, slug, *host_ids):
-    tables = Tables(home, slug)
+def fill(home, slug, *host_ids, location=None):
+    tables = Tables(home, slug, location=location)
     tables.prepare()
     tables.write("inventory_hosts", hosts(*(host(host_id) for host_id in host_ids)), run_id="r", publish=True)
     return tables
@@ -219,6 +221,60 @@ def test_before_the_first_run_it_says_what_to_do(sql, tmp_path, monkeypatch):
     assert said == (
         f"asset-owners: There are no tables in {tmp_path / 'none'} yet; run the instance first (asset-owners "
         "run), or set ASSET_OWNERS_HOME to the folder that holds them\n"
+    )
+    assert not (tmp_path / "none").exists()
+
+
+@pytest.fixture
+def second_machine(home, object_store, tmp_path, monkeypatch):  # noqa: ARG001  (where the tables lie)
+    """A home with the instance file alone; on another machine it has run, and has two hosts in the store."""
+    tables = Tables(tmp_path / "first", "head_office", location=tables_location())
+    tables.prepare()
+    tables.write("inventory_hosts", hosts(host("a"), host("b")), run_id="0644f428-first", publish=True)
+    tables.write("inventory_hosts", hosts(host("c")), run_id="0644f428-later", publish=False)
+    home = tmp_path / "second"
+    (home / "instances").mkdir(parents=True)
+    instance_file(home / "instances", "Head office")
+    monkeypatch.setenv("ASSET_OWNERS_HOME", str(home))
+    return home
+
+
+def test_on_a_machine_where_no_run_has_been_the_tables_of_the_store_are_asked(
+    second_machine, as_json, sql, caplog
+):
+    assert not (second_machine / "warehouse.duckdb").exists()
+    caplog.set_level(logging.INFO, "werkzeug")  # a line a request
+    count = "SELECT count(*) AS number FROM head_office.inventory_hosts"
+    assert as_json(count) == [{"number": 2}]
+    assert any("/tables/&" in record.getMessage() for record in caplog.records), "the store is listed"
+    caplog.clear()
+    assert as_json(count, "--instance", "head_office") == [{"number": 2}]
+    assert sql("SELECT 1")
+    asked = [record.getMessage() for record in caplog.records]
+    assert asked, "requests are counted"
+    assert [line for line in asked if "/tables/&" in line] == [], "a catalogue that has all is not compared"
+
+
+def test_on_such_a_machine_a_run_is_found_by_its_id(second_machine, as_json):
+    (second_machine / "instances" / "Head office.yaml").unlink()
+    assert as_json("SELECT host_id FROM inventory_hosts", "--run", "0644f428-later") == [{"host_id": "c"}]
+
+
+def test_an_instance_that_runs_elsewhere_later_is_taken_up_too(second_machine, as_json, tmp_path):
+    count = "SELECT count(*) AS number FROM {}.inventory_hosts"
+    assert as_json(count.format("head_office")) == [{"number": 2}]
+    instance_file(second_machine / "instances", "Branch")
+    fill(tmp_path / "first", "branch", "d", location=tables_location())
+    assert as_json(count.format("branch")) == [{"number": 1}]
+
+
+@pytest.mark.usefixtures("object_store")
+@pytest.mark.parametrize("more", [[], ["--run", "0644f428"]])
+def test_a_store_without_tables_is_named_with_its_setting(sql, tmp_path, monkeypatch, more):
+    monkeypatch.setenv("ASSET_OWNERS_HOME", str(tmp_path / "none"))
+    assert sql("FROM conflicts", *more, status=1) == (
+        f"asset-owners: There are no tables in {tables_location()} yet; run the instance first (asset-owners "
+        "run), or set ASSET_OWNERS_TABLES to the folder that holds them\n"
     )
     assert not (tmp_path / "none").exists()
 
