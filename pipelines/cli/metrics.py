@@ -14,8 +14,16 @@ from prometheus_client.registry import Collector
 from pipelines.cli.stored import tables_of
 from resources.errors import ConfigurationError
 from resources.failures import operator_message
-from resources.settings import BrokenInstance, Instance, instances_folder, load_instance, load_instances
+from resources.settings import (
+    BrokenInstance,
+    Instance,
+    instances_folder,
+    load_instance,
+    load_instances,
+    tables_location,
+)
 from resources.settings.files import instance_files
+from resources.store.files import require_bucket
 
 _OF_LAST_RUN = {
     "hosts": ("hosts", "Host assets."),
@@ -101,11 +109,14 @@ def _runs(instance: Instance | BrokenInstance) -> pl.DataFrame | None:
     if isinstance(instance, BrokenInstance):
         return None
     try:
-        return tables_of(instance).all_runs("runs").collect().sort("started_at")
+        found = tables_of(instance).all_runs("runs").collect().sort("started_at")
+        if found.is_empty():
+            require_bucket(tables_location())
     except Exception as error:
         if operator_message(error) is None:
             raise
         return None
+    return found
 
 
 def _of_runs(runs: Sequence[tuple[str, pl.DataFrame]]) -> Iterator[Metric]:

@@ -14,7 +14,8 @@ from assets_defs.record import result_in_words
 from ownership.names import printable
 from pipelines.cli.stored import tables_of
 from resources.errors import AssetOwnersError
-from resources.settings import load_instance
+from resources.settings import load_instance, tables_location
+from resources.store.files import require_bucket
 from resources.store.tables import short_run_id
 
 STYLES = {"failed": "bold red", "started": "dim"}
@@ -27,11 +28,12 @@ def runs(path: Path, *, limit: int, as_json: bool) -> None:
 
     Raises:
         ConfigurationError: the instance file is wrong, or the tables are another instance's.
-        AssetOwnersError: there was none yet.
+        AssetOwnersError: there was none yet, or the bucket of the tables does not exist.
     """
     instance = load_instance(path)
     tables = tables_of(instance)
     if not tables.has_files("runs"):
+        require_bucket(tables_location())
         raise AssetOwnersError(
             f"{instance.name} has no runs yet; run it first: asset-owners run --instance {path}"
         )

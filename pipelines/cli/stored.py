@@ -5,6 +5,7 @@ from pathlib import Path
 
 from resources.errors import AssetOwnersError, ConfigurationError
 from resources.settings import Instance, command_line, home, load_instance, tables_location
+from resources.store.files import require_bucket
 from resources.store.tables import Tables, short_run_id
 
 SNAPSHOTS = (
@@ -40,11 +41,12 @@ def stored_tables(path: Path, run: str | None = None) -> tuple[Instance, Tables]
     Raises:
         ConfigurationError: the instance file is wrong, the tables are another instance's, or there is no such
             run, or it decided nothing.
-        AssetOwnersError: no run has decided anything yet.
+        AssetOwnersError: no run has decided anything yet, or the bucket of the tables does not exist.
     """
     instance = load_instance(path)
     tables = tables_of(instance)
     if not tables.exist():
+        require_bucket(tables_location())
         raise AssetOwnersError(
             f"{instance.name} has no tables yet; run it first: {command_line(instance, 'run')}"
         )

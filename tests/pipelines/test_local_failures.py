@@ -132,3 +132,29 @@ def test_an_error_in_the_program_shows_its_trace_and_ends_as_a_failure(call, sto
     assert (status, report["instance"], report["run_id"]) == (1, "Head office", None)
     assert report["error"] == "an error in the program: KeyError: 'no such key'"
     assert "Traceback" in err
+
+
+@pytest.mark.usefixtures("object_store")
+@pytest.mark.parametrize(
+    ("url", "says"),
+    [
+        (
+            "s3://nowhere/tables",
+            "ASSET_OWNERS_TABLES: s3://nowhere/tables cannot be used: there is no bucket nowhere",
+        ),
+        ("s3://", "names no bucket; write it as s3://BUCKET/PREFIX"),
+    ],
+)
+def test_a_bucket_that_does_not_exist_is_named_by_each_command_that_reads_it(
+    call, instance_file, monkeypatch, url, says
+):
+    monkeypatch.setenv("ASSET_OWNERS_TABLES", url)
+    of_it = ("--instance", instance_file)
+    for command in (
+        ("runs", *of_it),
+        ("explain", *of_it, "pc-2"),
+        ("report", *of_it),
+        ("sql", "FROM conflicts"),
+    ):
+        assert says in error_of(call(*command)), command
+    assert 'asset_owners_instance_readable{instance="head_office"} 0.0' in call("metrics", *of_it)[1]
