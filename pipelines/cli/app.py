@@ -297,7 +297,8 @@ def report(
 def check(instance: InstanceFile) -> None:
     """Try both services without writing; tell what works and what to fix.
 
-    Exit status: 0 all is well, 1 something is not, 2 the instance file or a secret is wrong.
+    Exit status: 0 all is well, 1 something is not, 2 the instance file, a secret or a setting of the
+    environment is wrong.
     """
     from pipelines.cli import check as command
 

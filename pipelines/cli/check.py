@@ -4,6 +4,7 @@ What is tried is what a run relies on: each service's package knows it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from rich.console import Console
@@ -11,11 +12,25 @@ from rich.table import Table
 from rich.text import Text
 
 from assets_defs.run import today_of, window_of
+from pipelines.cli.stored import tables_of
+from pipelines.dagster_home import dagster_folder
 from resources.findings import Finding, State
 from resources.inventory.adapter import open_inventory
 from resources.search.client import SearchClient
-from resources.settings import journal_url, load_instance, tables_location, without_password
-from resources.store.findings import store_findings
+from resources.settings import (
+    BrokenInstance,
+    Instance,
+    analysts_group,
+    home,
+    instances_folder,
+    journal_url,
+    load_instance,
+    load_instances,
+    logs_as_json,
+    tables_location,
+    without_password,
+)
+from resources.store.findings import folder_findings, store_findings
 from resources.writeback.journals import journal_findings
 
 STYLES: Mapping[State, str] = {"ok": "green", "warning": "yellow", "wrong": "bold red", "not tried": "dim"}
@@ -24,18 +39,25 @@ STYLES: Mapping[State, str] = {"ok": "green", "warning": "yellow", "wrong": "bol
 def check(path: Path) -> int:
     """Try both services and print what was found; return 0, or 1 when something is wrong.
 
-    So too the database of ASSET_OWNERS_JOURNAL and the object store of ASSET_OWNERS_TABLES. Warnings leave it
-    at 0: they do not stop a run either.
+    So too the folders that a run stores in, the database of ASSET_OWNERS_JOURNAL and the object store of
+    ASSET_OWNERS_TABLES. Warnings leave it at 0: they do not stop a run either.
 
     Raises:
-        ConfigurationError: the instance file is wrong, or a secret is not set.
+        ConfigurationError: the instance file is wrong, a secret is not set, a setting of the environment is
+            wrong, or the tables are another instance's.
     """
     instance = load_instance(path)
     instance.require_secrets()
+    analysts_group()  # these a run refuses at its start
+    logs_as_json()
+    dagster_folder(home())
+    with suppress(NotADirectoryError):  # a home that is a file is a finding
+        tables_of(instance)
     window = window_of(instance, today_of(instance))
     with SearchClient(instance) as search, open_inventory(instance) as inventory:
         console = Console(highlight=False)
         sections = {
+            f"This machine, for {instance.name}": _local_findings(instance),
             f"Search service {instance.url}": search.findings(window),
             f"Inventory service {instance.platform.url}": inventory.findings(),
         }
@@ -48,6 +70,21 @@ def check(path: Path) -> int:
     fixes = f"{wrong} to fix" if wrong else "Nothing to fix" if not warnings else "No error"
     console.print(f"{fixes}, {warnings or 'no'} warning{'s' * (warnings != 1)}.")
     return 1 if wrong else 0
+
+
+def _local_findings(instance: Instance) -> Iterator[Finding]:
+    """Tell whether what a run stores can be stored, and the instance is told from others."""
+    dagster, location = dagster_folder(home()), tables_location()
+    yield from folder_findings("ASSET_OWNERS_HOME", home(), "tables", f"tables/{instance.slug}", "dagster")
+    if dagster != home() / "dagster":
+        yield from folder_findings("DAGSTER_HOME", dagster)
+    if isinstance(location, Path) and str(location) != str(home() / "tables"):
+        yield from folder_findings("ASSET_OWNERS_TABLES", Path(location), instance.slug)
+    files = load_instances(instances_folder(), lambda slug: slug == instance.slug)
+    for other in files:
+        # With a file of the same name beside it, Dagster serves neither; of two names, the second is refused.
+        if isinstance(other, BrokenInstance) and instance.file and other.path.samefile(instance.file):
+            yield Finding("wrong", "name", other.message.removeprefix(f"{other.path}: name: "))
 
 
 def _shown(console: Console, heading: str, findings: Iterable[Finding]) -> Iterator[State]:

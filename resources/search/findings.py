@@ -108,9 +108,11 @@ def _collectors(instance: Instance, search: Searched, window: Window) -> Iterato
     collectors = forwarders(rows, exclude_hosts=instance.rules.exclude_hosts)
     if not collectors.is_empty():
         percent = 100 * int(collectors["events"].sum()) / max(matching, 1)
+        number = collectors.height
+        sending = "1 value of agent.name sends" if number == 1 else f"{number} values of agent.name send"
         text = (
-            f"{collectors.height} values of agent.name send for several hosts, {percent:.0f}% of the events "
-            f"of {day}: set hostname_field to host.name, or add the collectors to rules.exclude_hosts"
+            f"{sending} for several hosts, {percent:.0f}% of the events of {day}: set hostname_field to "
+            "host.name, or add the collectors to rules.exclude_hosts"
         )
         yield Finding("wrong" if percent > FORWARDED_LIMIT_PERCENT else "warning", "hostname_field", text)
 

@@ -1,7 +1,11 @@
-"""What a try of the object store finds in which ASSET_OWNERS_TABLES puts the tables."""
+"""What a try finds of where a run stores: folders, and the object store of ASSET_OWNERS_TABLES."""
 
+import errno
+import os
+import tempfile
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 
 from upath import UPath
 
@@ -24,3 +28,33 @@ def store_findings(location: UPath) -> Iterator[Finding]:
     yield from [*attempt(what, try_all)] or [
         Finding("ok", what, "an object could be stored, read and deleted")
     ]
+
+
+def folder_findings(what: str, folder: Path, *inner: str) -> Iterator[Finding]:
+    """Tell whether files can be stored in a folder; of one that is not there yet, whether it can be made.
+
+    Nothing is left behind: neither a file nor a folder.
+
+    Args:
+        what: the setting that names the folder.
+        folder: the folder.
+        inner: folders in it that are used, too.
+    """
+
+    def try_all() -> None:
+        for each in (folder, *(folder / name for name in inner)):
+            _try(each)
+
+    yield from [*attempt(what, try_all)] or [Finding("ok", what, f"files can be stored in {folder}")]
+
+
+def _try(folder: Path) -> None:
+    nearest = next(path for path in (folder, *folder.parents) if os.path.lexists(path))
+    if not nearest.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(nearest))
+    try:
+        with tempfile.TemporaryFile(dir=nearest):
+            pass
+    except OSError as error:
+        error.filename = str(nearest)  # and not the name that the file would have had
+        raise

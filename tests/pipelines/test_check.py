@@ -13,6 +13,7 @@ from starlette.responses import HTMLResponse, JSONResponse
 from pipelines import cli
 from pipelines.cli.check import check
 from resources.errors import ConfigurationError
+from resources.store.tables import Tables
 from sandbox.inventory import InventoryService, InventoryState, ServiceOptions
 from sandbox.inventory_api import envelope
 from sandbox.logons import MAPPING
@@ -357,8 +358,76 @@ def test_names_that_stand_for_collectors_are_told_before_a_run_blocks(checked):
     status, printed = checked({"index": "logs-check-collector"})
     assert status == 1
     assert (
-        "wrong hostname_field: 1 values of agent.name send for several hosts, 100% of the events" in printed
+        "wrong hostname_field: 1 value of agent.name sends for several hosts, 100% of the events" in printed
     )
+
+
+@pytest.fixture
+def run_refuses(instance_file, monkeypatch, capsys):
+    """Tells whether `run` ends with 2, and `check` says the same; gives the message."""
+
+    def refused():
+        said = []
+        for command in ("run", "check"):
+            monkeypatch.setattr(sys, "argv", ["asset-owners", command, "--instance", str(instance_file())])
+            with pytest.raises(SystemExit) as ended:
+                cli.main()
+            assert ended.value.code == 2
+            said.append(capsys.readouterr().err)
+        assert said[0] == said[1]
+        return said[1]
+
+    return refused
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [("ASSET_OWNERS_ANALYSTS", "nosuch"), ("ASSET_OWNERS_LOG", "xml"), ("DAGSTER_HOME", "relative")],
+)
+def test_a_setting_that_a_run_refuses_is_refused_with_the_same_words(
+    run_refuses, monkeypatch, tmp_path, setting, value
+):
+    monkeypatch.setenv("ASSET_OWNERS_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv(setting, value)
+    assert run_refuses().startswith(f"asset-owners: {setting}: ")
+
+
+def test_tables_of_another_instance_are_refused_as_a_run_refuses_them(run_refuses, monkeypatch, tmp_path):
+    monkeypatch.setenv("ASSET_OWNERS_HOME", str(tmp_path / "home"))
+    Tables(tmp_path / "home", "check", name="CHECK").claim()
+    assert "are those of the instance 'CHECK'" in run_refuses()
+
+
+def test_two_files_with_one_slug_are_told(checked, monkeypatch, tmp_path):
+    monkeypatch.setenv("ASSET_OWNERS_INSTANCES", str(tmp_path))
+    status, printed = checked()
+    assert (status, "name:" in printed) == (0, False)
+    text = (tmp_path / "instance.yaml").read_text()
+    (tmp_path / "other.yaml").write_text(text.replace("name: Check", "name: CHECK"))
+    status, printed = checked()
+    assert status == 1
+    words = ("'Check' gives the identifier 'check', as does", "give each instance its own name")
+    assert told(printed, "wrong", "name", words), printed
+
+
+@pytest.mark.parametrize("home", ["file", "file/below", "/proc/no-home"])
+def test_a_home_that_cannot_be_written_is_told(checked, monkeypatch, tmp_path, home):
+    (tmp_path / "file").touch()
+    monkeypatch.delenv("DAGSTER_HOME", raising=False)
+    monkeypatch.setenv("ASSET_OWNERS_HOME", str(tmp_path / home))
+    status, printed = checked()
+    assert status == 1
+    assert told(printed, "wrong", "ASSET_OWNERS_HOME", (str(tmp_path / home).removesuffix("/below"),)), (
+        printed
+    )
+
+
+def test_a_home_that_is_not_there_yet_can_be_made_and_is_not(checked, monkeypatch, tmp_path):
+    monkeypatch.setenv("ASSET_OWNERS_HOME", str(tmp_path / "new" / "home"))
+    status, printed = checked()
+    assert status == 0
+    assert told(printed, "ok", "ASSET_OWNERS_HOME", (f"files can be stored in {tmp_path / 'new'}",)), printed
+    assert not (tmp_path / "new").exists()
 
 
 def test_all_secrets_that_are_missing_are_named_at_once(instance_file):
