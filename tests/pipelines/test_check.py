@@ -130,8 +130,9 @@ def instance_file(search_service, inventory, tmp_path):
 
 
 @pytest.fixture
-def checked(instance_file, capsys):
+def checked(instance_file, capsys, monkeypatch):
     """Runs the check with changes to the instance file; gives exit status and what was printed."""
+    monkeypatch.setenv("COLUMNS", "1000")  # a long path is not parted
 
     def run(changes=None):
         status = check(instance_file(changes))
