@@ -127,13 +127,12 @@ class RunRecord:
         return self._tables.appended("runs", self._run_id)
 
 
-def count_again(tables: Tables, run_id: str, message: str) -> None:
-    """Store anew what came of a run that has ended, perhaps without recording it.
+def count_again(tables: Tables, run_id: str) -> None:
+    """Store anew what came of a run that was cut off amid writing, when a later one has settled its writes.
 
     Args:
         tables: the instance's.
-        run_id: the run; one of before the table runs has no row there.
-        message: why it failed, unless it told.
+        run_id: the earlier run; one of before the table runs has no row there.
     """
     with tables.changing("runs"):
         row = tables.appended("runs", run_id)
@@ -144,7 +143,7 @@ def count_again(tables: Tables, run_id: str, message: str) -> None:
             found |= {
                 "status": "failed",
                 "ended_at": datetime.now(UTC),
-                "message": message,
+                "message": "cut off amid writing; a later run has settled its writes",
             }
         _store(tables, row, found)
 

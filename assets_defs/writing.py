@@ -359,7 +359,7 @@ def _writing(run: InstanceRun, log: logging.Logger, *, dry_run: bool = False) ->
             inventory = run.inventory()
             settled = settle_leftovers(journal, run.tables, inventory.hosts(), run.instance.target, inventory)
             for run_id in cut_off:
-                count_again(run.tables, run_id, "cut off amid writing; a later run has settled its writes")
+                count_again(run.tables, run_id)
             if settled:
                 log.warning(f"{settled} writes of an earlier run that had no known outcome are settled")
         yield journal

@@ -1,6 +1,7 @@
 """`asset-owners run`: the job of an instance as Dagster would run it, recorded where its UI looks."""
 
 import json
+import logging
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
@@ -12,7 +13,7 @@ from zoneinfo import ZoneInfo
 
 import dagster as dg
 
-from assets_defs.record import count_again, plans_only
+from assets_defs.record import RunRecord, plans_only
 from assets_defs.run import failure_message, today_of, window_of
 from ownership.decisions import summary
 from ownership.history import latest
@@ -216,8 +217,15 @@ def execute(
             run_config={**run_config, "loggers": {"console": {}}},
             raise_on_error=False,
         )
-    if not result.success:  # an interrupt may come between what the steps themselves record
-        count_again(tables_of(instance), result.run_id, "it ended early; its log says why")
+        if not result.success:  # an interrupt may come between what the steps themselves record
+            record = RunRecord(
+                tables_of(instance),
+                result.run_id,
+                tag=lambda tags: recorded.add_run_tags(result.run_id, tags),
+                seconds_by_step=dict,
+                log=logging.getLogger(__name__),
+            )
+            record.fail("it ended early; its log says why")
     return result
 
 
