@@ -112,19 +112,20 @@ def scan_run(context: Any, instance: Instance) -> ScanRun:
     """Read the run off the context of an asset, an op or a check; the first to do so begins its record.
 
     Raises:
-        dagster.DagsterUserCodeExecutionError: the tables are another instance's, or the last day is before
-            scan.first_day.
+        dagster.DagsterUserCodeExecutionError: the tables are another instance's, the last day is before
+            scan.first_day, an option is out of bounds, or ASSET_OWNERS_JOURNAL is no address of a database.
     """
     keys = resource_keys(instance)
     options: ScanOptions = getattr(context.resources, keys.scan)
     tables: Tables = getattr(context.resources, keys.tables)
     tags, record = context.run.tags, _record(context, tables)
     with as_dagster_failure():
-        _require_sensible(options)
+        _require_within_bounds(options)
         journal_url()  # a wrong one would end the run when all but the writing is done
         tables.claim()
         # All steps agree on the running day: midnight may pass while the run works.
-        today = today_of(instance, record.started_at())
+        started_at = record.started_at()
+        today = today_of(instance, started_at)
         first, last = (
             date.fromisoformat(tags.get(end) or tags.get(PARTITION) or today.isoformat())
             for end in (RANGE_START, RANGE_END)
@@ -146,8 +147,9 @@ def scan_run(context: Any, instance: Instance) -> ScanRun:
         search=getattr(context.resources, keys.search),
         inventory=getattr(context.resources, keys.inventory),
     )
-    with as_dagster_failure():
-        _begin(context, run)
+    if started_at is None:
+        with as_dagster_failure():
+            _begin(context, run)
     return run
 
 
@@ -221,8 +223,8 @@ def _record(context: Any, tables: Tables) -> RunRecord:
     return RunRecord(tables, context.run.run_id, tag=tag, seconds_by_step=seconds_by_step, log=context.log)
 
 
-def _require_sensible(options: ScanOptions) -> None:
-    """Refuse numbers that the launchpad takes and that are no days or hosts (the command line's own bounds).
+def _require_within_bounds(options: ScanOptions) -> None:
+    """Refuse numbers of days or hosts that the command line refuses, and that the launchpad lets through.
 
     Raises:
         ConfigurationError: one is out of bounds.

@@ -94,13 +94,13 @@ def metrics(path: Path | None, *, listen: str | None) -> None:
         )
     try:
         server, thread = start_http_server(int(port), host or "127.0.0.1", registry)
-    except (ValueError, OSError) as error:  # an OSError, or of a name that is none at all a UnicodeError
+    except (ValueError, OSError) as error:  # a UnicodeError, a ValueError, where HOST cannot be a name
         raise ConfigurationError(
             f"--listen: cannot serve at {listen!r}: {error}; write it as 127.0.0.1:9188, with a free port"
         ) from error
     with suppress(KeyboardInterrupt):
         while thread.is_alive():
-            thread.join(1)  # without an end it may not hear of a signal that another thread received
+            thread.join(1)  # a join without a time limit may miss a signal
     server.shutdown()
 
 

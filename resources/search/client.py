@@ -40,8 +40,8 @@ MAX_KINDS = 1_000
 MAX_PAIRS_PER_DOCUMENT = 1_000  # of host and user, where the fields of a document hold many
 HOSTS_PER_SENDER = 10
 
-BETWEEN = "check for a proxy or cache between this machine and the service"
-"""What may have changed an answer that no search service gives."""
+CHECK_PROXIES = "check for a proxy or cache between this machine and the service"
+"""What to do about an answer that no search service gives."""
 
 _READ = "timed_out,_shards.total,_shards.failed,_clusters,hits.total,aggregations,error,status"
 """What is read of an answer; the service leaves the rest out."""
@@ -369,7 +369,7 @@ class SearchClient:
                 f"The search service at {self._instance.url} counted {found.matching} documents of "
                 f"{found.day}, {found.lacking_user} of them without a user and {found.lacking_host} without "
                 f"a host, but gave pairs of host and user with {counted} of them, the most frequent one with "
-                f"{most}, which is no evidence; {BETWEEN}"
+                f"{most}, which is no evidence; {CHECK_PROXIES}"
             )
 
     def _pages(self, day: date) -> Iterator[_Found[_Page]]:
@@ -411,7 +411,7 @@ class SearchClient:
             if given > matching * MAX_PAIRS_PER_DOCUMENT:
                 raise ProtocolError(
                     f"The search service at {self._instance.url} gives pairs of host and user of {day} "
-                    f"without end: {given} so far, of {matching} documents; {BETWEEN}"
+                    f"without end: {given} so far, of {matching} documents; {CHECK_PROXIES}"
                 )
             ended = {msgspec.structs.astuple(end) for end in (after, buckets[-1].key)}
             if ended & ends:
@@ -421,7 +421,7 @@ class SearchClient:
     def _pages_repeat(self, day: date) -> ProtocolError:
         return ProtocolError(
             f"The search service at {self._instance.url} gave pairs of host and user of {day} twice, which "
-            f"is no evidence; {BETWEEN}"
+            f"is no evidence; {CHECK_PROXIES}"
         )
 
     def _bounds(self, first: date, last: date) -> tuple[int, int]:
@@ -470,7 +470,8 @@ class SearchClient:
         if aggregations and result.aggregations is None and result.shards.total:
             raise ProtocolError(
                 f"The search service at {self._instance.url} searched {result.shards.total} shards and "
-                f"answered without what was to be counted (aggregations), which is no evidence; {BETWEEN}"
+                "answered without what was to be counted (aggregations), which is no evidence; "
+                f"{CHECK_PROXIES}"
             )
         return result
 
@@ -567,7 +568,7 @@ class SearchClient:
         if b'"aggregations"' in answer.body:  # what it said are names of hosts and users
             return ProtocolError(
                 f"The search service at {self._instance.url} gave a response that is no search result "
-                f"({wrong or 'its JSON cannot be read'}); {BETWEEN}"
+                f"({wrong or 'its JSON cannot be read'}); {CHECK_PROXIES}"
             )
         return ProtocolError(
             f"{self._instance.url} does not answer as a search service; url must be the search service "

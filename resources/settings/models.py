@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from datetime import date
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NoReturn
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -81,7 +81,7 @@ def _query_text(value: object) -> object:
     return value
 
 
-def _refuse_constant(name: str) -> None:
+def _refuse_constant(name: str) -> NoReturn:
     """Refuse NaN and Infinity, which Python reads in JSON and no service does."""
     raise ValueError(f"{name} is no number of JSON")
 

@@ -45,7 +45,7 @@ def replacing(path: Path | UPath, readers: int | None = None) -> Generator[Path]
 
 
 def require_bucket(location: UPath) -> None:
-    """Refuse an object store whose bucket does not exist, in which a listing finds nothing and fails not.
+    """Refuse an object store whose bucket does not exist, where a listing finds nothing and does not fail.
 
     It is a request: ask where nothing was found, and not before.
 
