@@ -49,7 +49,7 @@ def resolve(
         run_id: The run that the decisions bear.
     """
     skipped = skipped_by_kind(counts, hosts, users, rules=rules, user_value_field=user_value_field)
-    shares = host_user_shares(counts, rules=rules, last=window.last, skipped=skipped.accounts["username"])
+    shares = host_user_shares(counts, rules=rules, skipped=skipped.accounts["username"])
     matches = username_matches(shares, users, user_value_field=user_value_field)
     decisions = owner_decisions(
         shares.lazy(),

@@ -80,7 +80,7 @@ PEOPLE = users(
 
 
 def shares_of(logons: pl.LazyFrame, rules: Rules) -> pl.DataFrame:
-    return validated(HostUserShares, host_user_shares(logons, rules=rules, last=WINDOW.last))
+    return validated(HostUserShares, host_user_shares(logons, rules=rules))
 
 
 def resolution(
