@@ -14,7 +14,7 @@ import polars as pl
 from ownership.codes import EVIDENCE
 from ownership.coverage import current_owners
 from ownership.names import normalise_hostname, printable
-from ownership.rules import Rules
+from ownership.rules import Rules, least_majority, too_few
 from ownership.shares import ranked
 from reports.remedies import FieldNames, remedies
 from reports.sentences import either, instant, names_of, ownership_sentence, persons, time_of
@@ -212,13 +212,10 @@ def _too_few(decision: Mapping[str, Any], rules: Rules) -> list[str]:
     """The settings that ask for more logons than a host had; none where they do so no more."""
     if decision["evidence"] != "too_few_events":
         return []
-    days = decision["active_days"]
-    if days is None:  # decided by a version before 0.3.0, which asked for events only
+    if decision["active_days"] is None:  # decided by a version before 0.3.0, which asked for events only
         return ["min_events"]
-    asks = {
-        "min_events": decision["total_events"] < rules.min_events,
-        "min_active_days": days < rules.min_active_days,
-    }
+    counts = pl.DataFrame({name: [decision[name]] for name in ("total_events", "active_days")})
+    asks = counts.select(**too_few(rules)).row(0, named=True)
     return [setting for setting, for_more in asks.items() if for_more]
 
 
@@ -312,7 +309,7 @@ def _users_table(decision: Mapping[str, Any]) -> Iterator[str]:
     users, threshold = decision["users"], decision["threshold_percent"]
     total = sum(user["events"] for user in users)
     by_events = decision["evidence_metric"] in {None, "events"} and not decision["logon_type_weights"]
-    enough = f"; more than {threshold}% is {threshold * total // 100 + 1} or more" if by_events else ""
+    enough = f"; more than {threshold}% is {least_majority(threshold, total)} or more" if by_events else ""
     yield f"Logon events on {_shown(decision['hostnames'])}, {total} in all{enough}:"
     rows = [("user", "events", "share", "first seen", "last seen", "user asset", "spelled")]
     rows += [

@@ -4,7 +4,7 @@ What was decided, and why, is explained in `explanations`. All counts are for th
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
@@ -12,7 +12,7 @@ import polars as pl
 
 from ownership.matching import FIELDS
 from ownership.names import fits_any, normalise_hostname, printable
-from ownership.rules import Rules, days_needed, events_needed
+from ownership.rules import Rules, days_of_events_needed, events_needed
 from reports.sentences import either
 
 _NEXT_RUN_WRITES = "The next run that may write sets {owner}."
@@ -181,10 +181,7 @@ def _needed(
         total_events=total_events,
         active_days=pl.lit(active_days, pl.Int64),
     )
-    # Where days count, each event with which a user gets to lead is one on a further day.
-    by_days = events_needed(replace(rules, min_events=1)) if rules.evidence_metric == "days" else 0
-    days = pl.max_horizontal(days_needed(rules), by_days)
-    return row.select(events_needed(rules).alias("events"), days=days).row(0)
+    return row.select(events=events_needed(rules), days=days_of_events_needed(rules)).row(0)
 
 
 def _user_asset(username: str, fields: FieldNames) -> Remedy:

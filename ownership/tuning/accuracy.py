@@ -14,7 +14,7 @@ import polars as pl
 from ownership.codes import SUCCESSES
 from ownership.declaration import polars_schema
 from ownership.evidence import Evidence, leaders, share_band, user_totals, window_before
-from ownership.rules import Rules, first_that_holds, names_somebody
+from ownership.rules import Rules, first_that_holds, names_owner
 from ownership.tables import Accuracy
 from ownership.windows import Window
 
@@ -187,7 +187,7 @@ def accuracy(judged: Judged, users: pl.DataFrame, *, rules: Rules) -> pl.DataFra
     Returns:
         Rows of `accuracy`, sorted by measure, by and value.
     """
-    named = pl.col("eligible") & names_somebody(rules)
+    named = pl.col("eligible") & names_owner(rules)
     departments = users.select(
         resolved_owner="user_id", department=pl.col("user_department").fill_null(NO_DEPARTMENT)
     )

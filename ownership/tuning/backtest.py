@@ -7,7 +7,7 @@ from itertools import product
 import polars as pl
 
 from ownership.declaration import polars_schema
-from ownership.rules import Rules, enough, leads
+from ownership.rules import Rules, names_owner
 from ownership.tables import ThresholdBacktest
 from ownership.tuning.accuracy import Judged, wilson
 
@@ -75,20 +75,17 @@ def _lines(judged: Judged, rules: Rules, tried: Grid) -> pl.DataFrame:
         "future_hosts": pl.col("right_afterwards").is_not_null(),
         "future_right": pl.col("right_afterwards").fill_null(value=False),
     }
-    steps = {
-        "threshold_percent": [leads(replace(rules, share_threshold_percent=t)) for t in tried.thresholds],
-        "min_events": [enough(replace(rules, min_events=e, min_active_days=1)) for e in tried.min_events],
-        "min_active_days": [
-            enough(replace(rules, min_events=1, min_active_days=d)) for d in tried.min_active_days
-        ],
-    }
     lines = pl.DataFrame(
         product(tried.thresholds, tried.min_events, tried.min_active_days),
-        schema=dict.fromkeys(steps, pl.Int64),
+        schema=dict.fromkeys(("threshold_percent", "min_events", "min_active_days"), pl.Int64),
         orient="row",
     ).with_row_index("line")
-    by_band = _by_band(judged.now, lines, steps, counted).join(
-        _by_band(judged.before, lines, steps, compared), on=("line", "share_band"), how="full", coalesce=True
+    chosen = [
+        replace(rules, share_threshold_percent=threshold, min_events=events, min_active_days=days)
+        for _, threshold, events, days in lines.iter_rows()
+    ]
+    by_band = _by_band(judged.now, chosen, counted).join(
+        _by_band(judged.before, chosen, compared), on=("line", "share_band"), how="full", coalesce=True
     )
     by_band = by_band.with_columns(pl.col(*counted, *compared).fill_null(0))
     return (
@@ -101,32 +98,16 @@ def _lines(judged: Judged, rules: Rules, tried: Grid) -> pl.DataFrame:
     )
 
 
-def _by_band(
-    frame: pl.DataFrame,
-    lines: pl.DataFrame,
-    steps: Mapping[str, Sequence[pl.Expr]],
-    counted: Mapping[str, pl.Expr],
-) -> pl.DataFrame:
-    """Count, for each line and share band, the hosts that the line names and each expression holds for.
-
-    Who passes one value of a setting passes all smaller ones. So hosts are counted once, by how many values
-    of each setting they pass, and a line adds up those who pass its own.
-    """
-    passed = {f"{name} passed": pl.sum_horizontal(each).cast(pl.Int64) for name, each in steps.items()}
-    cells = (
-        frame.filter("eligible", pl.col("total_events") > 0)
-        .with_columns(**counted, **passed)
-        .group_by("share_band", *passed)
-        .agg(pl.col(*counted).sum().cast(pl.Int64))
-    )
-    places = {name: pl.col(name).rank("dense").cast(pl.Int64) for name in steps}
-    names = [pl.col(f"{name} passed") >= pl.col(name) for name in steps]
-    return (
-        lines.with_columns(**places)
-        .join(cells, how="cross")
-        .filter(*names)
-        .group_by("line", "share_band")
-        .agg(pl.sum(*counted))
+def _by_band(frame: pl.DataFrame, chosen: Sequence[Rules], counted: Mapping[str, pl.Expr]) -> pl.DataFrame:
+    """Count, by line and share band, the hosts with an owner named for which each expression holds."""
+    hosts = frame.lazy().filter("eligible").with_columns(**counted).collect().lazy()
+    return pl.concat(
+        pl.collect_all(
+            hosts.filter(names_owner(rules))
+            .group_by(pl.lit(line, pl.UInt32).alias("line"), "share_band")
+            .agg(pl.sum(*counted).cast(pl.Int64))
+            for line, rules in enumerate(chosen)
+        )
     )
 
 

@@ -8,7 +8,7 @@ import polars as pl
 from ownership.declaration import polars_schema
 from ownership.evidence import Evidence
 from ownership.kinds import Kinds, nothing_skipped, numbers_of
-from ownership.rules import names_somebody
+from ownership.rules import names_owner
 from ownership.tables import Suggestions
 from ownership.tuning.accuracy import decided
 
@@ -84,7 +84,7 @@ def _members(names: Sequence[str], noun: str) -> str:
 
 def _outcomes(evidence: Evidence, totals: pl.DataFrame) -> pl.DataFrame:
     """What is decided for each host that somebody is named for: subject, matched, conflict, to_write."""
-    named = pl.col("eligible") & names_somebody(evidence.rules)
+    named = pl.col("eligible") & names_owner(evidence.rules)
     outcomes = decided(evidence, totals).filter(named)
     return outcomes.select("subject", "matched", "conflict", "to_write").collect()
 
