@@ -18,7 +18,7 @@ from assets_defs.run import (
     today_of,
     window_of,
 )
-from assets_defs.specs import asset_arguments, asset_key, source_keys, table_metadata
+from assets_defs.specs import asset_arguments, asset_key, source_keys
 from ownership.coverage import events_by_day
 from ownership.declaration import polars_schema
 from ownership.kinds import Kinds, nothing_skipped, skipped_by_kind
@@ -314,9 +314,7 @@ def shares_asset(instance: Instance) -> dg.AssetsDefinition:
             f"Shares: {metadata['users']:,} users on {metadata['hosts']:,} hosts, {metadata['events']:,} "
             f"events from {run.window.first} to {run.window.last}, {run.seconds}"
         )
-        return dg.MaterializeResult(
-            metadata=table_metadata(instance, "host_user_shares", rows=shares.height, **metadata)
-        )
+        return dg.MaterializeResult(metadata={"dagster/row_count": shares.height, **metadata})
 
     return shares_of_users
 

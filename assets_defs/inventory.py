@@ -9,7 +9,7 @@ import polars as pl
 from assets_defs.metadata import hosts_metadata, users_metadata
 from assets_defs.progress import Progress
 from assets_defs.run import as_dagster_failure, resource_keys, scan_run
-from assets_defs.specs import asset_arguments, table_metadata
+from assets_defs.specs import asset_arguments
 from resources.inventory.adapter import Inventory
 from resources.inventory.client import OnProgress
 from resources.settings import Instance
@@ -42,8 +42,6 @@ def _listed(
             run.tables.prepare()
             run.tables.write(table, frame, run_id=run.run_id, publish=run.may_write)
         context.log.info(f"Inventory: {frame.height:,} rows of {table} listed, {run.seconds}")
-        return dg.MaterializeResult(
-            metadata=table_metadata(instance, table, rows=frame.height, **metadata_of(frame))
-        )
+        return dg.MaterializeResult(metadata={"dagster/row_count": frame.height, **metadata_of(frame)})
 
     return listed

@@ -10,7 +10,7 @@ import polars as pl
 from assets_defs.evidence import skipped_kinds
 from assets_defs.metadata import decisions_metadata, matches_metadata
 from assets_defs.run import ScanRun, as_dagster_failure, resource_keys, scan_run
-from assets_defs.specs import asset_arguments, source_keys, table_metadata
+from assets_defs.specs import asset_arguments, source_keys
 from ownership import quality
 from ownership.decisions import owner_decisions
 from ownership.matching import username_matches
@@ -48,9 +48,7 @@ def owner_assets(instance: Instance) -> list[dg.AssetsDefinition]:
         context.log.info(
             f"Matches: {users - unmatched:,} of {users:,} users stand for a user asset, {run.seconds}"
         )
-        return dg.MaterializeResult(
-            metadata=table_metadata(instance, "username_matches", rows=frame.height, **metadata)
-        )
+        return dg.MaterializeResult(metadata={"dagster/row_count": frame.height, **metadata})
 
     @dg.asset(
         **asset_arguments(instance, "owner_decisions", kinds={"polars"}),
@@ -93,9 +91,7 @@ def owner_assets(instance: Instance) -> list[dg.AssetsDefinition]:
         )
         _log_conflicts(run, frame.filter(action="conflict"), new_conflicts, context.log)
         window = {"window_from": run.window.first.isoformat(), "window_to": run.window.last.isoformat()}
-        return dg.MaterializeResult(
-            metadata=table_metadata(instance, "owner_decisions", rows=frame.height, **metadata, **window)
-        )
+        return dg.MaterializeResult(metadata={"dagster/row_count": frame.height, **metadata, **window})
 
     return [matches, decisions]
 

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from assets_defs.metadata import outcomes_metadata, planned_metadata, read_to_write_metadata, writes_metadata
 from assets_defs.run import as_dagster_failure, follow_up_run, resource_keys, scan_run, tag_run
-from assets_defs.specs import asset_arguments, asset_key, table_metadata
+from assets_defs.specs import asset_arguments, asset_key
 from assets_defs.writing import Written, apply_plan, store_plan, undo_run, write_planned
 from resources.settings import Instance, named, slug_of
 
@@ -47,7 +47,7 @@ def sink_asset(instance: Instance) -> dg.AssetsDefinition:
             rows = run.tables.writes().select(pl.len()).collect().item()
         metadata = writes_metadata(written.rows, decisions, may_write=run.may_write)
         metadata |= read_to_write_metadata(written.longest_read_to_write_seconds)
-        context.add_output_metadata(table_metadata(instance, "owner_writes", rows=rows, **metadata))
+        context.add_output_metadata({"dagster/row_count": rows, **metadata})
 
     @dg.graph_asset(
         **asset_arguments(instance, "owner_writes", kinds={"rest"}),

@@ -12,7 +12,7 @@ import polars as pl
 
 from assets_defs.metadata import examples
 from assets_defs.run import as_dagster_failure, resource_keys
-from assets_defs.specs import asset_arguments, asset_key, table_metadata
+from assets_defs.specs import asset_arguments, asset_key
 from ownership.evidence import window_before
 from ownership.tuning.accuracy import HOLDOUT_DAYS
 from ownership.tuning.backtest import WINDOWS
@@ -57,7 +57,7 @@ def tuning_op(instance: Instance) -> dg.OpDefinition:
                 tables.write(table, frame, run_id=context.run.run_id, publish=True)
         shown = {"accuracy": {"precision": examples(made["accuracy"].filter(by="all"))}}
         for table, frame in made.items():
-            metadata = table_metadata(instance, table, rows=frame.height, **shown.get(table, {}))
+            metadata = {"dagster/row_count": frame.height, **shown.get(table, {})}
             yield dg.AssetMaterialization(asset_key(instance, table), metadata=metadata)
         drift = _drift_result(instance, context.instance, made["ownership_drift"])
         if not drift.passed:

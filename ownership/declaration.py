@@ -1,7 +1,7 @@
-"""How a table is declared: columns and what they are made of, grain, layout of its files, and rules for rows.
+"""How a table is declared: columns, grain, layout of its files, the tables it is made of, and rules for rows.
 
-What follows from a declaration is made from it: schema, reader, catalogue, lineage, data dictionary, and what
-Dagster is told. The declarations themselves are in `tables`.
+Schema, reader, catalogue, data dictionary and Dagster's metadata are made from the declaration. The
+declarations themselves are in `tables`.
 """
 
 import inspect
@@ -46,7 +46,7 @@ class Table(pa.DataFrameModel):
     Attributes:
         __key__: The grain: the columns that tell one row from another.
         __layout__: Which files it is kept in.
-        __reads__: Tables that must be there before it, beside those that its columns are made of.
+        __reads__: Tables that it is made of.
         __query__: A first question to it, in lines that the UI shows whole; `{table}` is its name.
     """
 
@@ -61,7 +61,6 @@ def column(
     description: str,
     *,
     codes: Mapping[str, str] | None = None,
-    sources: str = "",
     since: str | None = None,
     **checks: Any,
 ) -> Any:
@@ -70,12 +69,10 @@ def column(
     Args:
         description: What it holds, and in which unit.
         codes: The values that it may hold, each with its meaning; None: whatever the other checks let pass.
-        sources: The stored columns that it is made of, as `table.column`, with blanks between; none for what
-            comes from a service or from the run itself.
         since: The version that brought it, where it came later than its table. Older rows have null there.
         checks: As for `pandera.Field`.
     """
-    metadata = {"sources": tuple(sources.split()), "since": since, "codes": dict(codes or {})}
+    metadata = {"since": since, "codes": dict(codes or {})}
     isin = tuple(codes) if codes else None
     return pa.Field(description=description, metadata=metadata, isin=isin, **checks)
 
@@ -127,20 +124,6 @@ def later_columns(model: type[Table]) -> dict[str, str]:
     """The columns that files of older versions lack, and the version that brought each; they read as null."""
     columns = model.to_schema().columns
     return {name: column.metadata["since"] for name, column in columns.items() if column.metadata["since"]}
-
-
-def lineage(model: type[Table]) -> dict[str, tuple[str, ...]]:
-    """Which stored columns each column is made of, as `table.column`; columns made of none are left out."""
-    columns = model.to_schema().columns
-    return {
-        name: column.metadata["sources"] for name, column in columns.items() if column.metadata["sources"]
-    }
-
-
-def source_tables(model: type[Table]) -> list[str]:
-    """The tables that a table is made of, sorted."""
-    named = {source.split(".")[0] for sources in lineage(model).values() for source in sources}
-    return sorted(named.union(model.__reads__))
 
 
 def empty(model: type[Table]) -> pl.DataFrame:

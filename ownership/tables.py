@@ -1,4 +1,4 @@
-"""The stored tables: what a row is, what each column holds and is made of, and which values are refused.
+"""The stored tables: what a row is, what each column holds, and which values are refused.
 
 Tables are read and written elsewhere; how rows come about stands in the other modules of this package. A new
 table needs its declaration here, and the asset that fills it.
@@ -33,14 +33,7 @@ OwnerValues = Annotated[pl.Struct, {"owner": pl.String, "department": pl.String,
 
 _NOT_EMPTY = {"min_value": 1}
 _PROBLEM = "Why the asset cannot be read whole: field, type found there and setting; null: it can be."
-_EVENTS = "host_user_shares.events host_user_shares.total_events"
-_WEIGHTS = "host_user_shares.weight host_user_shares.total_weight"
-_COUNTED = "logon_counts.events logon_counts.day logon_counts.document_logon_type"
 _OLDER = "null: made by a version before 0.3.0"
-_USER_FIELDS = (
-    "inventory_users.user_value inventory_users.user_email inventory_users.directory_user_sam_account_name "
-    "inventory_users.directory_user_surname"
-)
 
 
 def _null_has_a_reason(*columns: str) -> Any:
@@ -173,46 +166,30 @@ class HostUserShares(Table):
     """A user's part in the logons of a host over the whole look-back window, excluded users left out."""
 
     __key__ = ("hostname", "username")
-    __reads__ = ("logon_days",)
+    __reads__ = ("logon_counts", "logon_days")
     __query__ = """\
 SELECT hostname, username, events,
        total_events, round(share, 2) AS share
 FROM {table}
 WHERE rank = 1 ORDER BY share LIMIT 20;"""
 
-    hostname: pl.String = column(
-        "Normalised host name.", str_length=_NOT_EMPTY, sources="logon_counts.document_hostname"
-    )
-    username: pl.String = column(
-        "Normalised user name.", str_length=_NOT_EMPTY, sources="logon_counts.document_username"
-    )
-    events: pl.Int64 = column(
-        "Logon events of the user on the host in the window.", ge=1, sources="logon_counts.events"
-    )
-    total_events: pl.Int64 = column(
-        "Logon events of all users on the host in the window.", ge=1, sources="logon_counts.events"
-    )
-    share: pl.Float64 = column("weight / total_weight (0 to 1).", gt=0, le=1, sources=_COUNTED)
-    rank: pl.Int64 = column(
-        "1 for the user with the greatest weight; ties by user name.", ge=1, sources=_COUNTED
-    )
-    first_seen: pl.Date = column(
-        "First day with a logon of the user on the host.", sources="logon_counts.day"
-    )
-    last_seen: pl.Date = column("Last day with a logon of the user on the host.", sources="logon_counts.day")
-    username_spellings: Strings = column(
-        "The user's name as this host's documents spell it, sorted.", sources="logon_counts.document_username"
-    )
+    hostname: pl.String = column("Normalised host name.", str_length=_NOT_EMPTY)
+    username: pl.String = column("Normalised user name.", str_length=_NOT_EMPTY)
+    events: pl.Int64 = column("Logon events of the user on the host in the window.", ge=1)
+    total_events: pl.Int64 = column("Logon events of all users on the host in the window.", ge=1)
+    share: pl.Float64 = column("weight / total_weight (0 to 1).", gt=0, le=1)
+    rank: pl.Int64 = column("1 for the user with the greatest weight; ties by user name.", ge=1)
+    first_seen: pl.Date = column("First day with a logon of the user on the host.")
+    last_seen: pl.Date = column("Last day with a logon of the user on the host.")
+    username_spellings: Strings = column("The user's name as this host's documents spell it, sorted.")
     hostname_spellings: Strings = column(
         "The host's name as the documents spell it, those of excluded users included, sorted.",
-        sources="logon_counts.document_hostname",
     )
     active_days: pl.Int64 = column(
         f"Days with a logon of the user on the host; {_OLDER}.",
         ge=1,
         nullable=True,
         since="0.3.0",
-        sources="logon_counts.day",
     )
     weight: pl.Int64 = column(
         f"What the user's logons count for by rules.evidence_metric and rules.logon_type_weights: by default "
@@ -220,14 +197,12 @@ WHERE rank = 1 ORDER BY share LIMIT 20;"""
         ge=1,
         nullable=True,
         since="0.3.0",
-        sources=_COUNTED,
     )
     total_weight: pl.Int64 = column(
         f"What the logons of all users of the host count for; {_OLDER}.",
         ge=1,
         nullable=True,
         since="0.3.0",
-        sources=_COUNTED,
     )
 
     events_within_total = row_rule(
@@ -244,32 +219,26 @@ class UsernameMatches(Table):
     """
 
     __key__ = ("username", "user_id")
+    __reads__ = ("host_user_shares", "inventory_users")
     __query__ = """\
 SELECT username
 FROM {table}
 WHERE user_id IS NULL ORDER BY username;"""
 
-    username: pl.String = column(
-        "Normalised user name of the evidence.", str_length=_NOT_EMPTY, sources="host_user_shares.username"
-    )
+    username: pl.String = column("Normalised user name of the evidence.", str_length=_NOT_EMPTY)
     user_id: pl.String = column(
         "Id of the user asset; null: no user asset has the name.",
         nullable=True,
-        sources="inventory_users.user_id",
     )
-    matched_by: pl.String = column(
-        "Field of the user asset that holds the name.", nullable=True, sources=_USER_FIELDS
-    )
+    matched_by: pl.String = column("Field of the user asset that holds the name.", nullable=True)
     decisive: pl.Boolean = column(
         "Whether the field is the first that gave any match, or the user asset cannot be read "
         "whole: then any of its fields makes the name ambiguous.",
-        sources=f"{_USER_FIELDS} inventory_users.problem",
     )
     problem: pl.String = column(
         "Why the user asset cannot be read whole, so that none is chosen; null: it can be.",
         nullable=True,
         since="0.2.0",
-        sources="inventory_users.problem",
     )
 
     complete = row_rule(
@@ -286,6 +255,7 @@ class OwnerDecisions(Table):
     """
 
     __key__ = ("hostname", "host_id")
+    __reads__ = ("host_user_shares", "username_matches", "inventory_hosts")
     __query__ = """\
 SELECT evidence, match, action, count(*) AS hosts
 FROM {table}
@@ -294,75 +264,46 @@ GROUP BY ALL ORDER BY hosts DESC;"""
     hostname: pl.String = column(
         "First of hostnames, to show; null: the asset has none.",
         nullable=True,
-        sources="inventory_hosts.hostnames host_user_shares.hostname",
     )
-    host_id: pl.String = column(
-        "Id of the host asset; null: no asset has the name.", nullable=True, sources="inventory_hosts.host_id"
-    )
+    host_id: pl.String = column("Id of the host asset; null: no asset has the name.", nullable=True)
     evidence: pl.String = column(
         "What the logons say.",
         codes=EVIDENCE,
-        sources="inventory_hosts.problem inventory_hosts.hostnames host_user_shares.hostname_spellings "
-        f"{_EVENTS}",
     )
     match: pl.String = column(
         "What the user assets say; null: the evidence names nobody.",
         codes=MATCH,
         nullable=True,
-        sources="username_matches.user_id username_matches.decisive username_matches.problem",
     )
     action: pl.String = column(
         "What follows for the host asset.",
         codes=ACTION,
-        sources="username_matches.user_id inventory_hosts.owner_ids inventory_hosts.problem",
     )
     username: pl.String = column(
         "User with the greatest weight, ties by name; null: no logons.",
         nullable=True,
-        sources="host_user_shares.username",
     )
-    events: pl.Int64 = column(
-        "Logon events of that user in the window.", ge=0, sources="host_user_shares.events"
-    )
-    total_events: pl.Int64 = column(
-        "Logon events of all users in the window.", ge=0, sources="host_user_shares.total_events"
-    )
-    share: pl.Float64 = column(
-        "weight / total_weight (0 to 1); null: no logons.", gt=0, le=1, nullable=True, sources=_WEIGHTS
-    )
-    user_count: pl.Int64 = column(
-        "Users with logons in the window.", ge=0, sources="host_user_shares.username"
-    )
-    runner_up_username: pl.String = column(
-        "User with the second greatest weight.", nullable=True, sources="host_user_shares.username"
-    )
-    runner_up_events: pl.Int64 = column(
-        "Logon events of the runner-up.", ge=1, nullable=True, sources="host_user_shares.events"
-    )
-    first_seen: pl.Date = column(
-        "First day with a logon of username.", nullable=True, sources="host_user_shares.first_seen"
-    )
-    last_seen: pl.Date = column(
-        "Last day with a logon of username.", nullable=True, sources="host_user_shares.last_seen"
-    )
-    resolved_owner: pl.String = column(
-        "Id of the user asset found.", nullable=True, sources="username_matches.user_id"
-    )
+    events: pl.Int64 = column("Logon events of that user in the window.", ge=0)
+    total_events: pl.Int64 = column("Logon events of all users in the window.", ge=0)
+    share: pl.Float64 = column("weight / total_weight (0 to 1); null: no logons.", gt=0, le=1, nullable=True)
+    user_count: pl.Int64 = column("Users with logons in the window.", ge=0)
+    runner_up_username: pl.String = column("User with the second greatest weight.", nullable=True)
+    runner_up_events: pl.Int64 = column("Logon events of the runner-up.", ge=1, nullable=True)
+    first_seen: pl.Date = column("First day with a logon of username.", nullable=True)
+    last_seen: pl.Date = column("Last day with a logon of username.", nullable=True)
+    resolved_owner: pl.String = column("Id of the user asset found.", nullable=True)
     matched_by: pl.String = column(
         "Field of the user assets that decided, also where it named several.",
         nullable=True,
-        sources="username_matches.matched_by",
     )
     candidate_ids: Strings = column(
         "Ids of the user assets the deciding field names, and of those that any field names and "
         "that cannot be read whole, sorted.",
-        sources="username_matches.user_id",
     )
     existing_owner: pl.String = column(
         "Owner the host had, several joined with commas; null: none, or, of an asset that cannot "
         "be read, not known.",
         nullable=True,
-        sources="inventory_hosts.owner_ids",
     )
     window_from: pl.Date = column("First day of the look-back window.")
     window_to: pl.Date = column("Last day of the look-back window.")
@@ -375,14 +316,12 @@ GROUP BY ALL ORDER BY hosts DESC;"""
         "Why the host asset cannot be read; null: it can be.",
         nullable=True,
         since="0.2.0",
-        sources="inventory_hosts.problem",
     )
     hostnames: Strings = column(
         "All names of the host as they are compared: join host_user_shares.hostname with these; null: "
         "decided by a version before 0.3.0.",
         nullable=True,
         since="0.3.0",
-        sources="inventory_hosts.hostnames host_user_shares.hostname",
     )
     events_needed: pl.Int64 = column(
         "Further logon events, of this user alone, with which username would be named, on further days as "
@@ -391,7 +330,6 @@ GROUP BY ALL ORDER BY hosts DESC;"""
         ge=0,
         nullable=True,
         since="0.3.0",
-        sources=f"{_EVENTS} {_WEIGHTS} host_user_shares.active_days",
     )
     active_days: pl.Int64 = column(
         "Days with a logon of username on the host, under all its names; null: no logons, or decided by a "
@@ -399,7 +337,6 @@ GROUP BY ALL ORDER BY hosts DESC;"""
         ge=1,
         nullable=True,
         since="0.3.0",
-        sources="host_user_shares.active_days",
     )
     evidence_metric: pl.String = column(
         "What of the logons counted when users were compared; null: decided by a version before 0.3.0, by "
@@ -418,28 +355,24 @@ GROUP BY ALL ORDER BY hosts DESC;"""
         "version before 0.3.0.",
         nullable=True,
         since="0.3.0",
-        sources="inventory_hosts.hostnames host_user_shares.hostname_spellings",
     )
     weight: pl.Int64 = column(
         f"What username's logons count for by evidence_metric and logon_type_weights; {_OLDER}.",
         ge=0,
         nullable=True,
         since="0.3.0",
-        sources="host_user_shares.weight",
     )
     total_weight: pl.Int64 = column(
         f"What the logons of all users count for; {_OLDER}.",
         ge=0,
         nullable=True,
         since="0.3.0",
-        sources="host_user_shares.total_weight",
     )
     runner_up_weight: pl.Int64 = column(
         f"What the runner-up's logons count for; {_OLDER}.",
         ge=1,
         nullable=True,
         since="0.3.0",
-        sources="host_user_shares.weight",
     )
 
     events_within_total = row_rule(
@@ -499,6 +432,7 @@ class OwnerWrites(Table):
 
     __key__ = ("run_id", "host_id")
     __layout__ = Layout.BY_RUN
+    __reads__ = ("owner_decisions", "inventory_hosts", "inventory_users")
     __query__ = """\
 SELECT completed_at, hostname, outcome,
        new_values.owner AS owner, message
@@ -506,18 +440,14 @@ FROM {table}
 ORDER BY completed_at DESC LIMIT 20;"""
 
     run_id: pl.String = column("Id of the run that planned the write.", str_length=_NOT_EMPTY)
-    host_id: pl.String = column(
-        "Id of the host asset.", str_length=_NOT_EMPTY, sources="owner_decisions.host_id"
-    )
-    hostname: pl.String = column("Normalised host name.", sources="owner_decisions.hostname")
+    host_id: pl.String = column("Id of the host asset.", str_length=_NOT_EMPTY)
+    hostname: pl.String = column("Normalised host name.")
     outcome: pl.String = column("What became of the write.", codes=OUTCOME)
     old_values: OwnerValues = column(
         "Owner, department and criticality before.",
-        sources="inventory_hosts.owner_ids inventory_hosts.department inventory_hosts.criticality",
     )
     new_values: OwnerValues = column(
         "Owner, department and criticality to be written; null: the field is not sent.",
-        sources="owner_decisions.resolved_owner inventory_users.user_department inventory_users.criticality",
     )
     message: pl.String = column("What the service said.", nullable=True)
     intended_at: Instant = column("When the write was planned (UTC).")

@@ -1,7 +1,7 @@
 import duckdb
 import pytest
 
-from assets_defs.specs import query, table_metadata
+from assets_defs.specs import query
 from assets_defs.tuning import TABLES_OF_TUNING
 from ownership.tables import TABLES
 from pipelines.definitions import build_definitions
@@ -25,11 +25,10 @@ def test_every_asset_says_what_it_is_whose_it_is_and_where_to_find_it(specs):
         assert all(column.description for column in spec.metadata["dagster/column_schema"].columns)
 
 
-def test_columns_name_their_sources_and_what_they_refuse(specs):
+def test_columns_say_what_they_refuse(specs):
     columns = {
         column.name: column for column in specs["owner_decisions"].metadata["dagster/column_schema"].columns
     }
-    assert columns["existing_owner"].description.endswith("From `inventory_hosts.owner_ids`.")
     assert columns["existing_owner"].constraints.nullable
     assert not columns["evidence"].constraints.nullable
     hosts = specs["inventory_hosts"].metadata["dagster/column_schema"].columns
@@ -46,28 +45,5 @@ def test_every_asset_has_a_query_that_duckdb_runs_on_the_catalogue(specs, tmp_pa
     assert query(sample(), "owner_writes") in specs["owner_writes"].metadata["query"].md_str
 
 
-def test_a_stored_table_tells_its_rows_and_where_its_columns_come_from():
-    instance = sample()
-    metadata = table_metadata(instance, "owner_writes", rows=3, conflicts=1)
-    assert metadata["dagster/row_count"] == 3
-    assert metadata["conflicts"] == 1
-    sources = metadata["dagster/column_lineage"].deps_by_column["new_values"]
-    assert {(source.asset_key.path[-1], source.column_name) for source in sources} == {
-        ("owner_decisions", "resolved_owner"),
-        ("inventory_users", "user_department"),
-        ("inventory_users", "criticality"),
-    }
-    assert "dagster/column_lineage" not in table_metadata(instance, "inventory_hosts", rows=0)
-
-
-def test_sources_lie_upstream_in_the_graph(specs):
-    graph = {table: {dep.asset_key.path[-1] for dep in spec.deps} for table, spec in specs.items()}
-
-    def upstream(table):
-        return set().union(graph[table], *(upstream(parent) for parent in graph[table]))
-
-    for table in specs:
-        lineage = table_metadata(sample(), table, rows=0).get("dagster/column_lineage")
-        for deps in lineage.deps_by_column.values() if lineage else ():
-            assert {dep.asset_key.path[-1] for dep in deps} <= upstream(table)
+def test_every_asset_is_a_declared_table(specs):
     assert set(specs) <= set(TABLES)
