@@ -99,9 +99,9 @@ MEASURE: Mapping[str, str] = MappingProxyType(
         "future": "Who leads the logons of the days that were held back.",
     }
 )
-"""What an owner decided on is compared with to tell whether it is right (rules 9.1, 9.2)."""
+"""What an owner decided on is compared with (rules 9.1, 9.2)."""
 
-PARTED_BY: Mapping[str, str] = MappingProxyType(
+BREAKDOWN: Mapping[str, str] = MappingProxyType(
     {
         "all": "Not at all: all hosts together.",
         "share_band": "The leader's share of the logon events.",
@@ -109,7 +109,7 @@ PARTED_BY: Mapping[str, str] = MappingProxyType(
         "department": "The department of the user asset decided on.",
     }
 )
-"""Which parts accuracy is told for."""
+"""What accuracy is broken down by."""
 
 HOST_KIND: Mapping[str, str] = MappingProxyType(
     {

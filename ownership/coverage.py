@@ -215,7 +215,7 @@ def shares_of_leaders(leaders: pl.DataFrame, *, threshold_percent: int) -> pl.Da
 
 
 def events_by_day(days: Sequence[date], fetched: pl.DataFrame, *, timezone: str) -> pl.DataFrame:
-    """Tell for each day how many logon events were counted, and whether some look lost.
+    """Count the logon events of each day, and mark days on which some look lost.
 
     Args:
         days: The days of interest.

@@ -15,7 +15,7 @@ _WITHOUT_ASSET = pl.when(pl.col("host_id").is_null()).then("hostname")
 _HOST = ("host_id", _WITHOUT_ASSET)
 
 # What a reader would call another decision. Counts and shares move every day, and so does who comes first
-# where nobody wins; neither changes what is known about the owner.
+# where nobody is named; neither changes what is known about the owner.
 _DECISION = (
     *("hostname", "host_id", "evidence", "problem", "match", "action", "resolved_owner", "existing_owner"),
     pl.when(pl.col("evidence").is_in(NAMING)).then("username"),
@@ -45,8 +45,8 @@ def changed_decisions(
 ) -> pl.DataFrame:
     """Find the decisions that differ from those before.
 
-    Another name, evidence, problem, match, action, winner, candidates or owner is another decision; other
-    counts, shares and days are not. Who comes first where nobody wins counts as a count.
+    Another name, evidence, problem, match, action, leader, candidates or owner is another decision; other
+    counts, shares and days are not. The leader of a host where nobody is named is not a decision.
 
     Args:
         before: The state before, as `latest` gives it.

@@ -28,7 +28,7 @@ class Kinds:
 def kinds(
     counts: pl.LazyFrame, hosts: pl.DataFrame, users: pl.DataFrame, *, rules: Rules, user_value_field: str
 ) -> Kinds:
-    """Tell what kind of account each user name is, and what kind of machine each host.
+    """Classify the user names and the hosts of the evidence.
 
     Args:
         counts: Rows of `logon_counts`, those of the look-back window.

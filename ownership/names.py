@@ -45,7 +45,7 @@ def printable_lines(text: str) -> str:
 
 
 def fits_any(name: pl.Expr, patterns: Sequence[str]) -> pl.Expr:
-    """Tell whether a normalised name fits any of the wildcard patterns.
+    """Whether a normalised name fits any of the wildcard patterns.
 
     `*` stands for any characters, `?` for one, everything else for itself. Case is normalised as in names.
     """

@@ -64,7 +64,7 @@ _KIOSK = (
 
 
 def account_profiles(evidence: Evidence, matches: pl.DataFrame) -> pl.DataFrame:
-    """Tell what kind of account each user name is.
+    """Classify the user names.
 
     Args:
         evidence: What was counted, nobody and nothing left out.
@@ -124,7 +124,7 @@ def account_profiles(evidence: Evidence, matches: pl.DataFrame) -> pl.DataFrame:
 
 
 def host_profiles(evidence: Evidence, accounts: pl.DataFrame, *, threshold_percent: int) -> pl.DataFrame:
-    """Tell what kind of machine each host is.
+    """Classify the hosts.
 
     Args:
         evidence: What was counted, nobody and nothing left out.

@@ -111,7 +111,7 @@ def unreadable_assets(assets: pl.DataFrame) -> pl.DataFrame:
 
 
 def too_many_unreadable(unreadable: int, assets: int) -> bool:
-    """Tell single odd assets from a contract or a field name that is wrong (rules 2.7)."""
+    """Distinguish single odd assets from a contract or a field name that is wrong (rules 2.7)."""
     return unreadable > UNREADABLE_LIMIT and 100 * unreadable > UNREADABLE_LIMIT_PERCENT * assets
 
 

@@ -13,6 +13,7 @@ import polars as pl
 from ownership.codes import (
     ACCOUNT_KIND,
     ACTION,
+    BREAKDOWN,
     DRIFT,
     EVIDENCE,
     GONE,
@@ -22,7 +23,6 @@ from ownership.codes import (
     MEASURE,
     METRIC,
     OUTCOME,
-    PARTED_BY,
     STATUS,
     SUGGESTED,
 )
@@ -242,7 +242,7 @@ WHERE user_id IS NULL ORDER BY username;"""
     )
 
     complete = row_rule(
-        "user_id and matched_by come together, and nobody is not decisive",
+        "user_id and matched_by come together, and no row without one is decisive",
         pl.col("user_id").is_null().eq(pl.col("matched_by").is_null())
         & (pl.col("user_id").is_not_null() | ~pl.col("decisive")),
     )
@@ -403,7 +403,7 @@ GROUP BY ALL ORDER BY hosts DESC;"""
 class OwnerDecisionsHistory(OwnerDecisions):
     """A decision that differs from the one before it, as the run that made it stored it.
 
-    A decision holds until the host's next row: another name, evidence, problem, match, action, winner,
+    A decision holds until the host's next row: another name, evidence, problem, match, action, leader,
     candidates or owner make a row, other counts do not. A host that neither inventory nor logons know any
     more gets a last row with the action gone. Rows are kept for keep.history_days, and the older ones that
     still held then.
@@ -485,7 +485,7 @@ SELECT measure, "by", value, hosts, right_hosts,
 FROM {table};"""
 
     measure: pl.String = column("What was compared with.", codes=MEASURE)
-    by: pl.String = column("What the hosts are parted by.", codes=PARTED_BY)
+    by: pl.String = column("What the hosts are grouped by.", codes=BREAKDOWN)
     value: pl.String = column("Which part; of all: all.", str_length=_NOT_EMPTY)
     hosts: pl.Int64 = column("Hosts compared.", ge=0)
     right_hosts: pl.Int64 = column("Of hosts: the owner decided on is the right one.", ge=0)

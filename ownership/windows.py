@@ -49,9 +49,9 @@ def days_of(window: Window) -> list[date]:
 
 
 def is_settled(day: date, fetched_at: datetime, now: datetime, *, timezone: str, late_days: int) -> bool:
-    """Tell whether a day was fetched `late_days` or more after its end: nothing late arrives any more.
+    """Whether a day was fetched `late_days` or more after its end: nothing late arrives any more.
 
-    A day that was fetched in the future was not: whoever wrote that had a wrong clock.
+    A day that was fetched in the future is not settled: the clock was wrong.
     """
     return day_start(day + timedelta(days=1 + late_days), timezone) <= fetched_at <= now
 
@@ -80,7 +80,7 @@ def gaps(days: pl.DataFrame, *, timezone: str) -> list[date]:
 
 
 def is_past(window: Window, today: date, *, late_days: int) -> bool:
-    """Tell whether a window ended more than `late_days` ago: for looking, not for writing (rules 4.2)."""
+    """Whether a window ended more than `late_days` ago: for looking, not for writing (rules 4.2)."""
     return window.last < today - timedelta(days=late_days)
 
 

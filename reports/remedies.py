@@ -134,12 +134,12 @@ def remedies(
 
 def _corrected(kind: str, asset_id: str, problem: str) -> Remedy:
     return Remedy(
-        "mend_asset", f"Correct {kind} asset {_shown(asset_id)} in the inventory: {_shown(problem)}."
+        "correct_asset", f"Correct {kind} asset {_shown(asset_id)} in the inventory: {_shown(problem)}."
     )
 
 
 def _to_win(decision: Mapping[str, Any], matches: pl.DataFrame, rules: Rules) -> Iterator[Remedy]:
-    """What would make one of the two foremost users the winner."""
+    """What would make one of the two foremost users the owner."""
     first, second = decision["username"], decision["runner_up_username"]
     total, events = decision["total_weight"], decision["total_events"]
     weights = {first: decision["weight"], second: decision["runner_up_weight"]}

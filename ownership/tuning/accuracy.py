@@ -143,7 +143,7 @@ def judged(
     last_settled: date,
     holdout_days: int = HOLDOUT_DAYS,
 ) -> dict[int, Judged]:
-    """Decide on windows of several lengths, and tell where both measures agree (rules 9.1, 9.2).
+    """Decide on windows of several lengths, and compare with both measures (rules 9.1, 9.2).
 
     Args:
         evidence: What was counted, over the longest window and the days held back before it.

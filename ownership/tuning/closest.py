@@ -1,4 +1,4 @@
-"""User assets that a user name without one may mean: help for whoever keeps the directory, never written."""
+"""User assets with names like those of users without one: for those who keep the directory, never written."""
 
 from collections.abc import Iterator
 
@@ -17,10 +17,10 @@ SPELLED_AT_ONCE = 50
 """Of these: with 500,000 names to compare with, the similarities take 100 MB."""
 
 MAX_USERS = 3
-"""User assets that are told for a user name."""
+"""Most user assets that are proposed for a user name."""
 
 MIN_ALIKE = 80
-"""Similarity of two names from which on it is told (percent)."""
+"""Least similarity of two names that is proposed (percent)."""
 
 _PARTS = r"[^\p{L}\p{N}]+"
 _NO_PEOPLE = ("computer", "built_in", "service")
@@ -57,7 +57,7 @@ def closest_users(accounts: pl.DataFrame, users: pl.DataFrame) -> pl.DataFrame:
 
 
 def _by_shape(unmatched: pl.DataFrame, known: pl.DataFrame) -> Iterator[pl.DataFrame]:
-    """Join names that are equal once what tells them apart is taken away: the reason says what that was."""
+    """Join names that are equal once a difference is removed; the reason names it."""
     for reason, score, ours, theirs in (
         ("Only numbers at the end differ.", 0.95, _without_number, _without_number),
         ("Only dots, hyphens and the like differ.", 0.95, _joined, _joined),

@@ -1,4 +1,4 @@
-"""The whole way from stored tables to what tuning tells, in one call."""
+"""All tables of tuning from the stored tables, in one call."""
 
 from dataclasses import dataclass
 from datetime import date
@@ -62,12 +62,12 @@ class Inputs:
             user_value_field=self.user_value_field,
         )
 
-    def evidence(self, told: Kinds) -> Evidence:
+    def evidence(self, classes: Kinds) -> Evidence:
         """What was counted on all days, without the kinds that the rules leave out."""
         counted = evidence_by_day(
             self.counts, self.hosts, self.users, rules=self.rules, user_value_field=self.user_value_field
         )
-        return without(counted, told.skipped(self.rules))
+        return without(counted, classes.skipped(self.rules))
 
     def judged(self, evidence: Evidence, tried: Grid) -> dict[int, Judged]:
         """What is decided on each window that is tried."""
@@ -81,26 +81,26 @@ class Inputs:
 
 
 def tuning_tables(stored: Inputs) -> dict[str, pl.DataFrame]:
-    """Tell how often the rules are wrong, and what other settings would have led to.
+    """Compute how often the rules are wrong, and what other settings would have led to.
 
     Returns:
         Rows of each table of tuning, by its name.
     """
     rules, users, window = stored.rules, stored.users, stored.window
-    told = stored.kinds()
-    evidence = stored.evidence(told)
+    classes = stored.kinds()
+    evidence = stored.evidence(classes)
     tried = grid(rules, lookback_days=window.days, stored_days=stored.stored_days)
     windows = stored.judged(evidence, tried)
     return {
         "accuracy": accuracy(windows[window.days], users, rules=rules),
         "threshold_backtest": threshold_backtest(windows, rules=rules, tried=tried),
-        "host_profiles": told.hosts,
-        "account_profiles": told.accounts,
-        "suggestions": suggestions(evidence, user_totals(evidence, window), told),
+        "host_profiles": classes.hosts,
+        "account_profiles": classes.accounts,
+        "suggestions": suggestions(evidence, user_totals(evidence, window), classes),
         "ownership_drift": ownership_drift(
             evidence, stored.decisions, stored.hosts, users, stored.runs, window=window
         ),
-        "closest_users": closest_users(told.accounts, users),
+        "closest_users": closest_users(classes.accounts, users),
     }
 
 

@@ -25,19 +25,19 @@ MAX_NAMED = 5
 """Accounts, or hosts, of a kind that are named."""
 
 
-def suggestions(evidence: Evidence, totals: pl.DataFrame, told: Kinds) -> pl.DataFrame:
+def suggestions(evidence: Evidence, totals: pl.DataFrame, classes: Kinds) -> pl.DataFrame:
     """Try to leave out accounts that are no person's and hosts that are nobody's, and keep what helps.
 
     Args:
         evidence: What counts under the present rules.
         totals: What `user_totals` gives for the look-back window.
-        told: What kinds of accounts and hosts there are.
+        classes: What kinds of accounts and hosts there are.
 
     Returns:
         Rows of `suggestions`, those that settle most first: only values that change a decision.
     """
     now = _outcomes(evidence, totals)
-    rows = [{**row, **_effect(now, evidence, totals, skipped)} for row, skipped in _tried(evidence, told)]
+    rows = [{**row, **_effect(now, evidence, totals, skipped)} for row, skipped in _tried(evidence, classes)]
     effects = ("hosts_resolved", "conflicts_removed", "owners_lost")
     return (
         pl.DataFrame(rows, schema=polars_schema(Suggestions))
@@ -51,12 +51,12 @@ def suggestions(evidence: Evidence, totals: pl.DataFrame, told: Kinds) -> pl.Dat
     )
 
 
-def _tried(evidence: Evidence, told: Kinds) -> Iterator[tuple[dict[str, str], Kinds]]:
+def _tried(evidence: Evidence, classes: Kinds) -> Iterator[tuple[dict[str, str], Kinds]]:
     """Values of settings with what each leaves out: kinds of several members, and members one by one."""
-    counted = told.accounts.filter(
+    counted = classes.accounts.filter(
         pl.col("kind").is_in(NO_PEOPLE), pl.col("username").is_in(evidence.users["username"].implode())
     ).sort("hosts", "username", descending=[True, False])
-    nobodys = told.hosts.filter(pl.col("kind").is_in(NOBODYS), pl.col("hostname").is_not_null()).sort(
+    nobodys = classes.hosts.filter(pl.col("kind").is_in(NOBODYS), pl.col("hostname").is_not_null()).sort(
         "users", "hostname", descending=[True, False]
     )
     nothing = nothing_skipped()

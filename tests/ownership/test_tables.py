@@ -99,7 +99,7 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
     ("host_user_shares", {"first_seen": date(2026, 4, 1)}, "first_seen is not after last_seen"),
     ("host_user_shares", {"username": ""}, "username: str_length(1, None)"),
     ("username_matches", {"user_id": None}, "user_id and matched_by come together"),
-    ("username_matches", {"user_id": None, "matched_by": None, "decisive": True}, "nobody is not decisive"),
+    ("username_matches", {"user_id": None, "matched_by": None, "decisive": True}, "without one is decisive"),
     ("owner_decisions", {"evidence": "rumour"}, "evidence: isin("),
     ("owner_decisions", {"match": "perhaps"}, "match: isin("),
     ("owner_decisions", {"action": "overwrite"}, "action: isin("),
