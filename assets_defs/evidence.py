@@ -12,6 +12,7 @@ from assets_defs.progress import Progress
 from assets_defs.run import (
     ScanRun,
     as_dagster_failure,
+    has_step,
     resource_keys,
     scan_run,
     tag_run,
@@ -69,7 +70,8 @@ def logon_assets(instance: Instance, since: date | None = None) -> dg.AssetsDefi
         tag_run(context, run)
         with as_dagster_failure(run, last=not run.plans):
             _require_kept(run.days_named[0], first)
-            days = sorted({*run.days_named, *(days_of(run.window) if _decides(context, instance) else ())})
+            decides = has_step(context, instance, "host_user_shares")
+            days = sorted({*run.days_named, *(days_of(run.window) if decides else ())})
             wanted, counts = _fetch(context, run, days)
             _describe_days(context, run, days, wanted, counts)
         for table in LOGON_TABLES:
@@ -98,12 +100,6 @@ def _require_kept(day: date, first: date) -> None:
             f"{day} is before the days that are kept, which begin on {first}: set keep.evidence_days to more "
             "days, or, to look at a past window, run asset-owners run --instance FILE --as-of DAY"
         )
-
-
-def _decides(context: dg.AssetExecutionContext, instance: Instance) -> bool:
-    """Tell whether the run goes on to compute shares, for which it needs all days of its window."""
-    chosen = context.run.asset_selection
-    return not chosen or asset_key(instance, "host_user_shares") in chosen
 
 
 def _fetch(

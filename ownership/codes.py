@@ -76,7 +76,7 @@ KIND: Mapping[str, str] = MappingProxyType(
     {
         "run": "Decided about every host, and wrote owners.",
         "dry_run": "Decided about every host, and wrote nothing.",
-        "backfill": "Filled some tables only, such as days of logon events.",
+        "backfill": "Fetched several days, decided and planned; or filled some tables only. Wrote nothing.",
         "apply": "Carried out a stored plan.",
         "undo": "Put back what a run wrote.",
         "dry_run_of_apply": "Looked at what a stored plan would write by then, and wrote nothing.",

@@ -149,7 +149,7 @@ def run_scan(
         instance,
         instance.slug,
         run_config(instance, **options),
-        tags=launch_tags(instance, window, dry_run=dry_run),
+        tags=launch_tags(instance, window),
         since=window.last,
         overrides=overrides,
     )

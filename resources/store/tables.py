@@ -303,6 +303,20 @@ class Tables:
         """A snapshot that the run itself stored; without rows when it did not come so far."""
         return _read_or_empty(table, self._run_file(table, run_id))
 
+    def adopt(self, earlier: str, *, run_id: str) -> None:
+        """Copy what an earlier run worked on for a run that executes it again in part; but not its plan."""
+        folder, own = self._run_folder(earlier), self._run_folder(run_id)
+        for file in folder.rglob("*.parquet"):
+            path = own / file.relative_to(folder)
+            if path.name != "owner_writes.parquet" and not path.exists():
+                with replacing(path) as copy:
+                    file.fs.get_file(file.path, str(copy))
+
+    def append_writes(self, rows: pl.DataFrame, *, run_id: str) -> None:
+        """Store a run's rows of owner_writes, and keep those of other hosts that it had stored before."""
+        before = self.appended("owner_writes", run_id).join(rows, on="host_id", how="anti")
+        self.append("owner_writes", pl.concat([before, rows]), run_id=run_id)
+
     def append(self, table: str, rows: pl.DataFrame, *, run_id: str) -> None:
         """Validate and store a run's rows beside those of other runs."""
         _write(validated(TABLES[table], rows), self._appended_file(table, run_id), self._analysts)
