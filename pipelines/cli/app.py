@@ -415,7 +415,9 @@ def restore(
 
 @app.command()
 def workspace(
-    locations: Annotated[int, typer.Argument(min=1, metavar="NUMBER", help="How many code locations.")],
+    locations: Annotated[
+        int, typer.Argument(min=1, max=1000, metavar="NUMBER", help="How many code locations.")
+    ],
 ) -> None:
     """Print a workspace file for Dagster: several code locations, a process each, share the instances.
 

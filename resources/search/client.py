@@ -537,7 +537,8 @@ class SearchClient:
                         f"keyword, leave that one out of index ({reason})"
                     )
         if kinds & _QUERY_ERRORS:
-            raise ConfigurationError(f"query: {self._instance.query!r} is refused by {where}: {reason}")
+            shown = answer.sanitised(self._instance.query)
+            raise ConfigurationError(f"query: {shown!r} is refused by {where}: {reason}")
         self._transport.raise_if_transient(answer, path)
         if not kinds:
             raise self._not_a_search_service(answer)
