@@ -285,7 +285,7 @@ def report(
 ) -> None:
     """Report on the last run: a page that needs no network, or its decisions and conflicts.
 
-    In CSV an apostrophe stands before each text that a spreadsheet could run as a formula.
+    In CSV an apostrophe stands before whatever a spreadsheet could run as a formula, also after ; or a tab.
     JSON has every name as it is.
     """
     from pipelines.cli import report as command

@@ -26,7 +26,7 @@ from resources.settings.yaml_file import MAX_DEPTH, read_section
 
 MAX_LOOKBACK_DAYS = 3660
 MAX_TEXT = 1000
-"""Characters of a name, a pattern or an address: messages repeat it, and regular expressions are made of it."""
+"""Characters of a name, a pattern or an address: messages repeat it, and it goes into regular expressions."""
 DEFAULT_QUERY = "event.code:4624 AND event.outcome:success AND process.name:svchost.exe"
 
 
