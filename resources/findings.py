@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Literal, TypeVar
 from urllib.parse import urlsplit
 
+from requests import Session
+
 from resources.errors import AssetOwnersError, ConfigurationError, TransientError
 from resources.failures import operator_message
 from resources.http import Answer, Transport
@@ -66,7 +68,8 @@ def reached(
         )
         yield Finding("warning", f"{section}ignore_ssl", text)
     transport = Transport(service, section, url, ignore_ssl=ignore_ssl, ca_file=ca_file)
-    answer = yield from attempt("connection", lambda: _answer(transport, method, path))
+    with transport.new_session() as session:
+        answer = yield from attempt("connection", lambda: _answer(transport, session, method, path))
     if answer is None:
         return False
     trusted = parts.scheme == "https" and not ignore_ssl
@@ -74,10 +77,9 @@ def reached(
     return True
 
 
-def _answer(transport: Transport, method: str, path: str) -> Answer:
+def _answer(transport: Transport, session: Session, method: str, path: str) -> Answer:
     try:
-        with transport.new_session() as session:
-            answer = transport.send(session, method, path)
+        answer = transport.send(session, method, path)
         refused = answer.status == 400 and b"https" in answer.body.lower()  # so nginx, Apache and Go
         if not (refused and _speaks_tls(transport, method, path)):
             return answer

@@ -85,8 +85,8 @@ def metrics(path: Path | None, *, listen: str | None) -> None:
         listen: HOST:PORT to serve them at.
 
     Raises:
-        ConfigurationError: the instance file is wrong, or there is none, and nothing is served; `listen` is no
-            address, or taken.
+        ConfigurationError: the instance file is wrong, or there is none, and nothing is served; `listen` is
+            no address, or taken.
     """
     if listen is None and path is None and not instance_files(folder := instances_folder()):
         raise ConfigurationError(
@@ -109,8 +109,9 @@ def metrics(path: Path | None, *, listen: str | None) -> None:
     try:
         server = _Server(address[1] or address[2] or "127.0.0.1", int(address[3]), registry)
     except (ValueError, OSError) as error:  # a UnicodeError, a ValueError, where HOST cannot be a name
+        said = getattr(error, "strerror", error)
         raise ConfigurationError(
-            f"--listen: cannot serve at {listen!r}: {error}; write it as 127.0.0.1:9188, with a free port"
+            f"--listen: cannot serve at {listen!r}: {said}; write it as 127.0.0.1:9188, with a free port"
         ) from error
     with suppress(KeyboardInterrupt), server:
         server.serve_forever()

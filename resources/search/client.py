@@ -230,9 +230,17 @@ class SearchClient:
         )
 
     def documents(self, first: date, last: date) -> int:
-        """Count all documents from `first` to `last`, matching or not; raises what `logons` raises."""
+        """Count all documents from `first` to `last`, matching or not.
+
+        Raises what `logons` raises, and ConfigurationError where the pattern matches no index.
+        """
         on_days = [self._between(first, last)]
         result = self._search(on_days, {}, _DOCUMENTS, count_documents=True, query={"match_all": {}})
+        if not result.shards.total:
+            raise ConfigurationError(
+                f"index: {self._instance.index!r} matches no index that {self._instance.username} may read "
+                f"at {self._instance.url}; correct the name, or wait for the first events"
+            )
         return result.hits.total.value
 
     def undated(self) -> int:
