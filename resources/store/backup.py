@@ -30,9 +30,9 @@ _CONTENTS = "contents.json"
 """The last file of a backup: what has it is whole."""
 
 _NAMES = re.compile(
-    r"tables/[a-z0-9_]+((/\w[\w.-]*){1,9}|/\.(instance|journal))"
-    r"|instances/[^/.][^/]*\.ya?ml"
-    r"|dagster/(history|schedules)(/\w[\w.-]*){0,9}/\w[\w.-]*\.db",
+    r"tables/[a-z0-9_]{1,200}((/\w[\w.-]{0,254}){1,9}|/\.(instance|journal))"
+    r"|instances/[^/.][^/]{0,249}\.ya?ml"
+    r"|dagster/(history|schedules)(/\w[\w.-]{0,254}){0,9}/\w[\w.-]{0,251}\.db",
     re.ASCII,
 )
 MAX_SHOWN = 200

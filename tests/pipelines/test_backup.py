@@ -215,6 +215,7 @@ def named(name, **attributes):
         named("tables/small/fifo", type=tarfile.FIFOTYPE),
         named("tables/head_office/owner_decisions.parquet"),  # a second one
         named(f"tables/small{'/a' * 3_000}/x.parquet"),
+        named(f"tables/small/{'a' * 3_000}.parquet"),
     ],
 )
 def test_a_file_with_anything_that_no_backup_holds_is_refused(call, made, tmp_path, member):
