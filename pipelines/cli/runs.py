@@ -43,7 +43,7 @@ def runs(path: Path, *, limit: int, as_json: bool) -> None:
     else:
         console = Console(highlight=False)
         if not console.is_terminal:
-            console.width = 200  # lines of a file need not be folded
+            console.width = 100_000  # lines of a file are not folded
         console.print(_table(listed))
 
 
