@@ -254,9 +254,10 @@ class Writer:
         if attempt.was_done(host):  # what it held before the sending stays known
             return attempt.result(done, "confirmed by looking again: the host holds what was sent")
         attempt.held = held
-        values = decide(held)
-        if isinstance(values, Result):
-            return values
+        decided = decide(held)
+        if isinstance(decided, Result):
+            return decided
+        values = {field: value for field, value in decided.items() if field in self._inventory.takes}
         new = {field: values.get(field) for field in held}
         if (held, new) != (attempt.noted or (row["old_values"], row["new_values"])):
             self._journal.sending(row["run_id"], row["host_id"], old_values=held, new_values=new)
@@ -290,7 +291,9 @@ class Writer:
                 raise WritingEndedError(asked_too_long, result) from error
             return result
         except ServiceError as error:
-            return attempt.result("failed", str(error))
+            if attempt.turned_away_at is None:
+                return attempt.result("failed", str(error))
+            return self._after_lost_answer(attempt, lost=str(error), done=done)  # the one before may be done
         self._pace.taken()
         return self._after_yes(attempt, done=done)
 

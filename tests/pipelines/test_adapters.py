@@ -52,10 +52,11 @@ class LogFile:
 
 
 class Shelf:
-    """An inventory in memory."""
+    """An inventory in memory, which takes owners and nothing else."""
 
     where, how_read, how_written = "The shelf", "nothing", "nothing"
     reads_single_hosts = True
+    takes = ("owner",)
 
     def __init__(self, assets):
         self.assets = {row["host_id"]: row for row in assets.to_dicts()}
@@ -110,7 +111,9 @@ def test_owners_come_from_another_source_and_go_into_another_inventory(run):
     inventory = Shelf(hosts(host("h1", "pc-1"), host("h2", "pc-2", owners=("u1",))))
     run, tables = run
     assert run(logons, inventory).success
-    assert inventory.written == {"h1": {"owner": "u1", "department": "Sales"}}
+    assert inventory.written == {"h1": {"owner": "u1"}}
     decisions = tables.read("owner_decisions").collect()
     assert dict(decisions.select("host_id", "action").iter_rows()) == {"h1": "write", "h2": "conflict"}
-    assert tables.writes().collect()["outcome"].to_list() == ["written"]
+    write = tables.writes().collect().row(0, named=True)
+    sent = {"owner": "u1", "department": None, "criticality": None}
+    assert (write["outcome"], write["new_values"]) == ("written", sent)

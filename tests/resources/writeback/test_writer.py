@@ -196,6 +196,7 @@ def test_fields_go_by_the_names_of_instance_and_contract(service, tmp_path, stat
         planned = row("h-x", new=values("u-2", "Sales", "high"))
         result = Writer(seen(inventory, settings, hosts), journal).write(planned)
     assert (result.outcome, result.old_values) == ("written", values(department="Old"))
+    assert result.new_values == values("u-2", "Sales"), "what was sent"
     asset = state.asset("h-x")
     assert (asset["keeper"], asset["user_department"], asset["risk"]) == ("u-2", "Sales", "low")
 
@@ -382,6 +383,22 @@ def test_sessions_that_do_not_last_end_the_writing(state, tmp_path, journal):
     written = {entry.asset_id for entry in state.journal()}
     said = {name for name, outcome in outcomes(journal).items() if outcome in {"written", "intended"}}
     assert written <= said
+
+
+def test_a_refusal_after_a_429_is_no_proof_that_the_first_request_was_not_carried_out(
+    service, state, patient
+):
+    """The first one is carried out late, and keeps the second one from being taken."""
+    answers = [JSONResponse({"status": False, "message": "Slow.", "data": None}, 429)]
+
+    def late(_):
+        if answers:
+            return answers.pop()
+        state.set_field("h-0", "asset_owner", "u-1")
+        return JSONResponse({"status": False, "message": "It has an owner.", "data": None})
+
+    Watch(service, on_update(late))
+    assert patient.write(row()).outcome == "written"
 
 
 @pytest.mark.parametrize("headers", [{}, {"Retry-After": "1"}])
