@@ -319,6 +319,7 @@ class Histories(RuleBasedStateMachine):
             except AssetOwnersError as error:
                 end, failure = "failed", error
         service.hooks.faults = service.hooks.after = None
+        surroundings.finish()
         if circumstances == CALM:
             nothing_to_do = isinstance(failure, ConfigurationError) and not plan
             assert failure is None or nothing_to_do, "an undisturbed run fails"
