@@ -64,6 +64,7 @@ def store_plan(run: ScanRun, log: logging.Logger) -> pl.DataFrame:
         run.tables.read("inventory_hosts", run_id=run.run_id).collect(),
         run.tables.read("inventory_users", run_id=run.run_id).collect(),
         enrich=run.options.enrich,
+        takes=run.inventory().takes,
         run_id=run.run_id,
         target=run.instance.target,
         intended_at=datetime.now(UTC),

@@ -60,7 +60,14 @@ def stored(home: Path, size: Size) -> Path:
     )
     append_changes(tables, decisions.head(1), decided_at=decisions["decided_at"][0], run_id=RUN)
     planned = plan_writes(
-        decisions, hosts, users, enrich=True, run_id=RUN, target="bench", intended_at=LISTED_AT
+        decisions,
+        hosts,
+        users,
+        enrich=True,
+        takes=["owner", "department", "criticality"],
+        run_id=RUN,
+        target="bench",
+        intended_at=LISTED_AT,
     )
     written = planned.with_columns(outcome=pl.lit("written"), completed_at="intended_at")
     tables.append("owner_writes", written, run_id=RUN)

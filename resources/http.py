@@ -227,14 +227,13 @@ class Transport:
     def raise_if_transient(self, answer: Answer, path: str) -> None:
         """Raise TransientError, with the server's Retry-After, for 408, 425, 429 and 5xx.
 
-        A service that asks to come back later (429, and 503 with Retry-After) has not acted; others may have.
+        After 429 the service has not acted; after any other it may have.
         """
         if answer.status in {408, 425, 429} or answer.status >= 500:
-            retry_after = _retry_after_seconds(answer.headers.get("Retry-After"))
             raise TransientError(
                 f"{self.where} answered {path} with HTTP status {answer.status}: {answer.excerpt}",
-                retry_after=retry_after,
-                not_done=answer.status == 429 or (answer.status == 503 and retry_after is not None),
+                retry_after=_retry_after_seconds(answer.headers.get("Retry-After")),
+                not_done=answer.status == 429,
             )
 
 

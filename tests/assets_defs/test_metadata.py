@@ -32,7 +32,9 @@ DECISIONS = decide(counts(*LOGONS), PEOPLE, ASSETS)
 
 
 def writes(*outcomes):
-    planned = plan_writes(DECISIONS, ASSETS, PEOPLE, enrich=False, run_id=RUN, target="t", intended_at=NOW)
+    planned = plan_writes(
+        DECISIONS, ASSETS, PEOPLE, enrich=False, takes=["owner"], run_id=RUN, target="t", intended_at=NOW
+    )
     said = pl.lit("said\n|so|")
     rows = [
         planned.with_columns(host_id=pl.lit(f"h{number}"), outcome=pl.lit(outcome), message=said)

@@ -354,6 +354,7 @@ class Histories(RuleBasedStateMachine):
                 with suppress(AssetOwnersError):
                     act(scan, LOG)
         service.hooks.faults = service.hooks.after = None
+        surroundings.finish()
         if circumstances == CALM:
             nothing_to_do = isinstance(failure, ConfigurationError) and not plan
             assert failure is None or nothing_to_do, "an undisturbed run fails"

@@ -55,10 +55,11 @@ class LogFile:
 
 
 class Shelf:
-    """An inventory in memory."""
+    """An inventory in memory, which takes owners and nothing else."""
 
     where, how_read, how_written = "The shelf", "nothing", "nothing"
     reads_single_hosts = True
+    takes = ("owner",)
 
     def __init__(self, assets):
         self.assets = {row["host_id"]: row for row in assets.to_dicts()}

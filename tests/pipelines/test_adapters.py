@@ -13,7 +13,9 @@ def test_owners_come_from_another_source_and_go_into_another_inventory(tmp_path)
     inventory = Shelf(hosts(host("h1", "pc-1"), host("h2", "pc-2", owners=("u1",))))
     job = Job(instance(scan={"lookback_days": 3, "timezone": "UTC"}), tmp_path, logons, inventory)
     assert job().success
-    assert inventory.written == {"h1": {"owner": "u1", "department": "Sales"}}
+    assert inventory.written == {"h1": {"owner": "u1"}}
     decisions = job.tables.read("owner_decisions").collect()
     assert dict(decisions.select("host_id", "action").iter_rows()) == {"h1": "write", "h2": "conflict"}
-    assert job.tables.writes().collect()["outcome"].to_list() == ["written"]
+    write = job.tables.writes().collect().row(0, named=True)
+    sent = {"owner": "u1", "department": None, "criticality": None}
+    assert (write["outcome"], write["new_values"]) == ("written", sent)

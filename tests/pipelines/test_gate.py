@@ -12,7 +12,7 @@ from tests.ownership.builders import host, hosts
 from tests.pipelines.in_memory import LAST, Job, LogFile, Shelf
 from tests.resources.samples import instance
 
-WRITTEN = {"h1": {"owner": "u1", "department": "Sales"}}
+WRITTEN = {"h1": {"owner": "u1"}}
 
 
 TABLES = ["logon_counts", "logon_days", *SNAPSHOTS, "owner_writes"]
