@@ -159,7 +159,7 @@ STATUS: Mapping[str, str] = MappingProxyType(
     {
         "started": "The run is at work, or was killed.",
         "succeeded": "The run did what it was for; single writes may have failed.",
-        "failed": "The run ended early; message says why.",
+        "failed": "A step failed: message says why. It may have written all the same.",
     }
 )
 """How far a run came."""

@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 
 from assets_defs.run import window_of
+from ownership import quality
 from pipelines.definitions import build_definitions
 from pipelines.schedules import launch_tags, run_config
 from resources.inventory.client import no_progress
@@ -99,6 +100,7 @@ def run(tmp_path):
                 instance=recorded,
                 tags=launch_tags(instance, window, dry_run=False),
                 run_config=run_config(instance, refetch=False),
+                raise_on_error=False,
             )
 
     return run, Tables(tmp_path, instance.slug)
@@ -114,3 +116,25 @@ def test_owners_come_from_another_source_and_go_into_another_inventory(run):
     decisions = tables.read("owner_decisions").collect()
     assert dict(decisions.select("host_id", "action").iter_rows()) == {"h1": "write", "h2": "conflict"}
     assert tables.writes().collect()["outcome"].to_list() == ["written"]
+
+
+@pytest.mark.parametrize(("broken", "written"), [("stale_days", 1), ("forwarders", 0), ("missing_owners", 1)])
+def test_an_error_in_a_check_is_told_with_what_was_written_and_only_the_blocking_one_stops_the_sink(
+    run, monkeypatch, broken, written
+):
+    def fails(*_, **__):
+        raise ZeroDivisionError(broken)
+
+    monkeypatch.setattr(quality, broken, fails)
+    run, tables = run
+    inventory = Shelf(hosts(host("h1", "pc-1")))
+    assert not run(LogFile((LAST, "pc-1", "ann")), inventory).success
+    assert len(inventory.written) == written
+    (row,) = tables.all_runs("runs").collect().to_dicts()
+    assert (row["status"], row["to_write"], row["written"], row["owned_after"]) == (
+        "failed",
+        written,
+        written,
+        written,
+    )
+    assert broken in row["message"]
