@@ -148,9 +148,11 @@ SUGGESTED: Mapping[str, str] = MappingProxyType(
 
 DRIFT: Mapping[str, str] = MappingProxyType(
     {
-        "left": "The owner is no user asset any more, or logged on nowhere for 30 days.",
+        "left": "The owner is no user asset any more; or logged on before the window and nowhere in it, and "
+        "all days of the window are stored.",
+        "never_seen": "No logon of the owner is stored, on any host.",
         "moved": "The logons name somebody else.",
-        "unsupported": "The logons name nobody, and the owner did not log on in the window.",
+        "unsupported": "The logons name nobody, and none of the owner on the host is stored in the window.",
     }
 )
 """Why the evidence no longer supports an owner."""
