@@ -16,9 +16,7 @@ import dagster as dg
 from assets_defs.record import RunRecord, plans_only
 from assets_defs.run import failure_message, today_of, window_of
 from ownership.decisions import summary
-from ownership.history import latest
 from ownership.names import printable, printable_lines
-from ownership.quality import new_conflicts
 from ownership.windows import Window
 from pipelines.cli.errors import message_and_status, print_error
 from pipelines.cli.plans import hosts_of_plan, told_plan, too_large
@@ -38,7 +36,6 @@ from resources.settings import (
     load_instance,
     tables_location,
 )
-from resources.store.history import HISTORY
 from resources.store.tables import Tables, short_run_id
 
 
@@ -305,10 +302,8 @@ def _conflicts(instance: Instance, report: Report) -> Iterator[str]:
     """Yield how many conflicts there are, the first hosts of the new ones, and what lists them."""
     if not report.conflicts or not report.run_id:
         return
-    tables = tables_of(instance)
-    new = new_conflicts(
-        tables.of_run("owner_decisions", report.run_id), latest(tables.all_runs(HISTORY, but=report.run_id))
-    )
+    decisions = tables_of(instance).of_run("owner_decisions", report.run_id)
+    new = decisions.filter("new_conflict").sort("host_id")
     hosts = [printable(f"{name} ({host_id})") for name, host_id in new.select("hostname", "host_id").rows()]
     number = f"{report.conflicts:,} conflict{'s' * (report.conflicts != 1)}"
     queries = ["FROM conflicts"]
