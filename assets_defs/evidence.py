@@ -23,18 +23,15 @@ from assets_defs.specs import asset_arguments, asset_key, source_keys, table_met
 from ownership.coverage import events_by_day
 from ownership.declaration import polars_schema
 from ownership.kinds import Kinds, nothing_skipped, skipped_by_kind
-from ownership.names import fits_any, printable
+from ownership.names import fits_any
 from ownership.shares import host_user_shares
 from ownership.tables import LogonCounts, LogonDays
 from ownership.windows import Window, days_of, days_to_fetch, torn_days
 from resources.errors import AssetOwnersError, ConfigurationError
 from resources.search.client import DayOfLogons
 from resources.search.source import extraction_fingerprint
-from resources.settings import Instance, named
+from resources.settings import Instance, command_line, named
 from resources.store.tables import Tables
-
-MAX_NAMED = 10
-"""Accounts of a kind that the log names when they are left out."""
 
 SECONDS_TOGETHER = 0.5
 MAX_ROWS_TOGETHER = 500_000
@@ -295,16 +292,13 @@ def shares_asset(instance: Instance) -> dg.AssetsDefinition:
                 skipped=skipped["username"],
             )
             run.tables.write("host_user_shares", shares, run_id=run.run_id, publish=run.may_write)
-        for kind, usernames in (
-            skipped.filter(~fits_any(pl.col("username"), instance.rules.exclude_users))
-            .group_by("kind")
-            .agg(pl.col("username").sort())
-            .sort("kind")
-            .iter_rows()
-        ):
+        by_kind = skipped.filter(~fits_any(pl.col("username"), instance.rules.exclude_users))["kind"]
+        numbers = by_kind.value_counts().sort("kind").iter_rows()
+        if left_out := ", ".join(f"{number:,} of kind {kind}" for kind, number in numbers):
+            listed = command_line(instance, "sql", "FROM account_profiles ORDER BY kind")
             context.log.info(
-                f"Left out by rules.skip_account_kinds: {len(usernames):,} of kind {kind}, such as "
-                f"{', '.join(map(printable, usernames[:MAX_NAMED]))}"
+                f"Left out by rules.skip_account_kinds: {left_out}; to list them: "
+                f"{command_line(instance, 'tune')} && {listed}"
             )
         metadata = shares_metadata(shares, threshold_percent=instance.rules.share_threshold_percent)
         context.log.info(

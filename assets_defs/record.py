@@ -110,7 +110,7 @@ class RunRecord:
             return row if row.is_empty() else _store(self._tables, row, found)
 
     def succeed(self) -> None:
-        """Store that the run has done what it was for, unless another step of it has failed."""
+        """Store that the run has done what it was for; if another step has failed, only what came of it."""
         self._end("succeeded", None)
 
     def fail(self, message: str) -> None:
@@ -121,18 +121,21 @@ class RunRecord:
             self._log.warning(f"The table runs does not tell how this run ended: {error}")
 
     def _end(self, status: str, message: str | None) -> None:
-        seconds_by_step = json.dumps(self._seconds_by_step())
+        """Count what came of the run; a step may go on, and write, after another one has failed it."""
+        seconds_by_step = self._seconds_by_step()
         with self._tables.changing("runs"):  # steps may work in several processes
             row = self._row()
-            if row.is_empty() or row["status"].item() == "failed":
+            if row.is_empty():
                 return
             found = {
-                "status": status,
                 "ended_at": datetime.now(UTC),
-                "message": message or row["message"].item(),
-                "seconds_by_step": seconds_by_step,
+                "seconds_by_step": json.dumps(
+                    json.loads(row["seconds_by_step"].item() or "{}") | {**seconds_by_step}
+                ),
                 **_counts(row, self._tables.run_writes(self._run_id)),
             }
+            if row["status"].item() != "failed":
+                found |= {"status": status, "message": message or row["message"].item()}
             row = _store(self._tables, row, found)
         # Short: the list of runs cuts long tags off.
         self._tag({RESULT_TAG: ", ".join(_counts_in_words(row.row(0, named=True)))})
@@ -177,9 +180,10 @@ def _counts(row: pl.DataFrame, writes: pl.DataFrame) -> dict[str, Any]:
     by_outcome = dict(writes["outcome"].value_counts().iter_rows())
     done = sum(by_outcome.get(outcome, 0) for outcome in SUCCESSES)
     failed = by_outcome.get("failed", 0)
-    before, planned = row.select("owned_before", "to_write").row(0)
+    before, planned, of_run = row.select("owned_before", "to_write", "of_run").row(0)
     return {
-        "to_write": writes.height if planned is None else planned,
+        # What follows a run plans fewer than it has rows: hosts that changed are left alone.
+        "to_write": writes.height if planned is None or of_run is None else planned,
         "written": done,
         "failed": failed,
         "left_alone": writes.height - done - failed - by_outcome.get("planned", 0),

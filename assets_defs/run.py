@@ -474,4 +474,5 @@ def failure_message(error: Any) -> str:
     """
     if error is None or error.cls_name != dg.DagsterUserCodeExecutionError.__name__:
         return ""
-    return error.message.split(": ", 1)[1].strip()
+    # Python puts the name of the class before a message, and nothing after it where there is none.
+    return error.message.partition(f"{error.cls_name}: ")[2].strip()

@@ -16,7 +16,7 @@ from bench.resolution import Size, product
 from bench.results import Experiment, Figure
 from bench.timing import ASSET_OWNERS, Contender, alternate, function
 from ownership.plan import plan_writes
-from resources.store.history import append_changes
+from resources.store.history import store_decisions
 from resources.store.tables import Tables
 
 SEARCHES = ("desktop-0001234", "anna garcia1", "several users threshold", "1", "nobody-has-this-name")
@@ -58,7 +58,9 @@ def stored(home: Path, size: Size) -> Path:
     decisions, hosts, users = (
         tables.read(name).collect() for name in ("owner_decisions", "inventory_hosts", "inventory_users")
     )
-    append_changes(tables, decisions.head(1), decided_at=decisions["decided_at"][0], run_id=RUN)
+    at = decisions["decided_at"][0]
+    store_decisions(tables, decisions.head(1), decided_at=at, run_id=RUN, publish=True)
+    tables.write("owner_decisions", decisions, run_id=RUN, publish=True)
     planned = plan_writes(
         decisions,
         hosts,

@@ -148,9 +148,11 @@ SUGGESTED: Mapping[str, str] = MappingProxyType(
 
 DRIFT: Mapping[str, str] = MappingProxyType(
     {
-        "left": "The owner is no user asset any more, or logged on nowhere for 30 days.",
+        "left": "The owner is no user asset any more; or logged on before the window and nowhere in it, and "
+        "all days of the window are stored.",
+        "never_seen": "No logon of the owner is stored, on any host.",
         "moved": "The logons name somebody else.",
-        "unsupported": "The logons name nobody, and the owner did not log on in the window.",
+        "unsupported": "The logons name nobody, and none of the owner on the host is stored in the window.",
     }
 )
 """Why the evidence no longer supports an owner."""
@@ -159,7 +161,7 @@ STATUS: Mapping[str, str] = MappingProxyType(
     {
         "started": "The run is at work, or was killed.",
         "succeeded": "The run did what it was for; single writes may have failed.",
-        "failed": "The run ended early; message says why.",
+        "failed": "A step failed: message says why. It may have written all the same.",
     }
 )
 """How far a run came."""

@@ -2,6 +2,9 @@
 
 from datetime import timedelta
 
+import pytest
+
+from ownership import quality
 from tests.ownership.builders import host, hosts
 from tests.pipelines.in_memory import LAST, Job, LogFile, Shelf
 from tests.resources.samples import instance
@@ -19,3 +22,21 @@ def test_owners_come_from_another_source_and_go_into_another_inventory(tmp_path)
     write = job.tables.writes().collect().row(0, named=True)
     sent = {"owner": "u1", "department": None, "criticality": None}
     assert (write["outcome"], write["new_values"]) == ("written", sent)
+
+
+@pytest.mark.parametrize(("broken", "written"), [("stale_days", 1), ("forwarders", 0), ("missing_owners", 1)])
+def test_an_error_in_a_check_is_told_with_what_was_written_and_only_the_blocking_one_stops_the_sink(
+    tmp_path, monkeypatch, broken, written
+):
+    def fails(*_, **__):
+        raise ZeroDivisionError(broken)
+
+    monkeypatch.setattr(quality, broken, fails)
+    inventory = Shelf(hosts(host("h1", "pc-1")))
+    job = Job(instance(scan={"lookback_days": 3}), tmp_path, LogFile((LAST, "pc-1", "ann")), inventory)
+    assert not job().success
+    assert len(inventory.written) == written
+    (row,) = job.tables.all_runs("runs").collect().to_dicts()
+    counts = ("to_write", "written", "owned_after")
+    assert (row["status"], *(row[count] for count in counts)) == ("failed", *[written] * 3)
+    assert broken in row["message"]

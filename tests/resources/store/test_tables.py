@@ -24,7 +24,7 @@ from resources.errors import AssetOwnersError, ConfigurationError
 from resources.store import tables as module
 from resources.store.catalogue import catalogue_path
 from resources.store.files import replacing
-from resources.store.history import append_changes, delete_outdated_writes
+from resources.store.history import delete_outdated_writes, store_decisions
 from resources.store.tables import Tables
 
 ROOT = Path(__file__).parents[3]
@@ -640,7 +640,9 @@ def test_what_is_no_run_id_names_no_file(tables, run_id):
         lambda run: tables.append("owner_writes", writes("a", "written"), run_id=run),
         lambda run: tables.write("inventory_hosts", hosts("a"), run_id=run, publish=False),
         lambda run: tables.write_days([logons()], run_id=run),
-        lambda run: append_changes(tables, empty(OwnerDecisions), decided_at=datetime.now(UTC), run_id=run),
+        lambda run: store_decisions(
+            tables, empty(OwnerDecisions), decided_at=datetime.now(UTC), run_id=run, publish=True
+        ),
     ):
         with pytest.raises(ConfigurationError, match=r"^RUN_ID: .* is no run id"):
             use(run_id)
