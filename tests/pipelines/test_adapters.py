@@ -10,9 +10,11 @@ import pytest
 from assets_defs.run import window_of
 from pipelines.definitions import build_definitions
 from pipelines.schedules import launch_tags, run_config
+from resources.errors import AssetOwnersError
 from resources.inventory.client import no_progress
 from resources.search.source import DayOfLogons
 from resources.store.tables import Tables
+from resources.writeback.journals import open_journal
 from tests.ownership.builders import PEOPLE, host, hosts
 from tests.resources.samples import instance as sample
 
@@ -101,7 +103,7 @@ def run(tmp_path):
                 run_config=run_config(instance, refetch=False),
             )
 
-    return run, Tables(tmp_path, instance.slug)
+    return run, Tables(tmp_path, instance.slug, name=instance.name)
 
 
 def test_owners_come_from_another_source_and_go_into_another_inventory(run):
@@ -114,3 +116,13 @@ def test_owners_come_from_another_source_and_go_into_another_inventory(run):
     decisions = tables.read("owner_decisions").collect()
     assert dict(decisions.select("host_id", "action").iter_rows()) == {"h1": "write", "h2": "conflict"}
     assert tables.writes().collect()["outcome"].to_list() == ["written"]
+
+
+@pytest.mark.parametrize("made", [Tables.claim, lambda tables: open_journal(tables).__enter__()])
+def test_a_run_of_a_program_older_than_what_it_finds_asks_nobody(run, newer_program, made):
+    run, tables = run
+    tables.prepare()
+    with newer_program():
+        made(tables)
+    with pytest.raises(AssetOwnersError, match=r"asset-owners 99\.0 has been here"):
+        run(None, None)
