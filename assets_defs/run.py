@@ -28,6 +28,7 @@ from resources.search.source import EvidenceSource
 from resources.settings import MAX_LOOKBACK_DAYS, Instance, command_line, journal_url, named
 from resources.store.tables import Tables
 from resources.writeback.journal import Journal
+from resources.writeback.journals import try_journal
 from resources.writeback.writer import Writer
 
 PARTITION = "dagster/partition"
@@ -169,6 +170,9 @@ def scan_run(context: Any, instance: Instance) -> ScanRun:
     if started_at is None:
         with as_dagster_failure():
             _begin(context, run)
+        with as_dagster_failure(run):
+            if plans:
+                try_journal(tables)
     return run
 
 

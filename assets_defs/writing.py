@@ -386,7 +386,7 @@ def _writing(run: InstanceRun, log: logging.Logger, *, dry_run: bool = False) ->
     """
     # Everybody waits for the instance first, then for the target, so that no two wait for each other.
     with (
-        run.tables.writing(),
+        run.tables.writing(run.run_id),
         open_journal(run.tables) as journal,
         one_writer(run.instance.platform, journal),
     ):

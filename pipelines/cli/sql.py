@@ -25,7 +25,6 @@ from typing import Any, Literal
 
 import duckdb
 import polars as pl
-from filelock import FileLock, Timeout
 from upath import UPath
 
 from ownership.names import printable, printable_lines
@@ -34,7 +33,9 @@ from pipelines.cli.stored import note, tables_of, viewed
 from reports.exports import without_formulas
 from resources.errors import AssetOwnersError, ConfigurationError
 from resources.failures import damaged_tables
+from resources.locks import locked
 from resources.settings import (
+    Instance,
     analysts_group,
     command_line,
     home,
@@ -100,7 +101,9 @@ def sql(
             "itself; give a query: asset-owners sql 'FROM conflicts'"
         )
     with _query_errors(), _own_folder() as folder:
-        slug = tables_of(load_instance(instance)).slug if instance else None
+        chosen = [load_instance(instance)] if instance else load_instances(instances_folder())
+        own = [tables_of(each) for each in chosen if isinstance(each, Instance)]
+        slug = own[0].slug if instance else None
         if location != UPath(home() / "tables"):
             _take_up_shared(location, slug)
         schemas = _require_tables(home(), slug)
@@ -235,6 +238,13 @@ def _require_tables(home: Path, slug: str | None) -> set[str]:
         return schemas
     location, setting = tables_location(), "ASSET_OWNERS_TABLES"
     require_bucket(location)
+    names = [slug] if slug else [folder.name for folder in location.glob("*") if is_slug(folder.name)]
+    if older := [name for name in names if Tables(home, name, location=location).have_runs()]:
+        raise AssetOwnersError(
+            f"The tables of {', '.join(sorted(older))} in {location} were made by an older version; the next "
+            f"run lets them be asked ({command_line(None, 'run')}). Until then their last run is told by "
+            f"{command_line(None, 'report')} and {command_line(None, 'explain')}"
+        )
     place: Path | UPath = location
     if location == UPath(home / "tables"):
         place, setting = home, "ASSET_OWNERS_HOME"
@@ -261,11 +271,11 @@ def _own_folder() -> Generator[Path]:
     """A folder that ends with the session; those of sessions that were killed are removed first."""
     for left in Path(tempfile.gettempdir()).glob(f"{FOLDER_PREFIX}*"):
         # In a folder that was just made the lock may still be to come; those of others cannot be entered.
-        with suppress(OSError, Timeout):
+        with suppress(OSError, AssetOwnersError):
             if time.time() - left.stat().st_mtime > NEW_SECONDS:
-                with FileLock(left / "lock", timeout=0):
+                with locked(left / "lock", str(left), timeout_seconds=0):
                     shutil.rmtree(left)
-    with tempfile.TemporaryDirectory(prefix=FOLDER_PREFIX) as folder, FileLock(Path(folder) / "lock"):
+    with tempfile.TemporaryDirectory(prefix=FOLDER_PREFIX) as folder, locked(Path(folder) / "lock", folder):
         yield Path(folder)
 
 

@@ -216,6 +216,11 @@ class Platform(Section):
         host = parts.netloc.lower().removesuffix(f":{port}")
         return f"{parts.scheme}://{host}{parts.path}"
 
+    @property
+    def place(self) -> str:
+        """The inventory that is meant, whoever signs in: its address and the tenant."""
+        return f"{self.address}, tenant {self.tenant_id}"
+
 
 class ScanSettings(Section):
     """Which days are looked at, when, and what is done with the owners found."""

@@ -1,6 +1,6 @@
 """What analysts ask most, as views beside the stored tables: columns, what they mean, and the SQL.
 
-The SQL is DuckDB's, of version 1.0; it names the tables of its own instance without their schema.
+The SQL is DuckDB's, of version 1.2; it names the tables of its own instance without their schema.
 """
 
 from collections.abc import Iterable, Mapping
@@ -89,9 +89,9 @@ WITH decisions AS (
     WHERE outcome IN ('written', 'undone') AND new_values.owner IS NOT NULL
 ), owner_changes AS (
     SELECT greatest(CAST(instant AT TIME ZONE 'UTC' AS DATE), (SELECT day FROM beginning)) AS day,
-           CAST(has_owner AS INTEGER) - lag(CAST(has_owner AS INTEGER), 1, 0) OVER (
+           CAST(has_owner AS INTEGER) - coalesce(lag(CAST(has_owner AS INTEGER)) OVER (
                PARTITION BY host_id ORDER BY instant, step
-           ) AS change
+           ), 0) AS change
     FROM owner_states
 ), by_day AS (
     SELECT day,

@@ -1,5 +1,6 @@
 """Each check on tables that a run stored: what it says when the property is broken, and when it holds."""
 
+from types import SimpleNamespace
 from datetime import UTC, date, datetime, timedelta
 
 import dagster as dg
@@ -93,7 +94,10 @@ class Stored:
         definitions = build_definitions(
             [self.instance],
             self.tables.home,
-            resource_overrides={f"{self.instance.slug}__search": _found(self.search)},
+            resource_overrides={
+                f"{self.instance.slug}__search": _found(self.search),
+                f"{self.instance.slug}__inventory": _found(SimpleNamespace(takes=("owner",))),
+            },
         )
         job = dg.define_asset_job("tried", selection=selection)
         return (

@@ -94,7 +94,7 @@ class Job:
 
     @property
     def tables(self) -> Tables:
-        return Tables(self.home, self.instance.slug)
+        return Tables(self.home, self.instance.slug, name=self.instance.name)
 
     def definitions(self) -> dg.Definitions:
         keys = resource_keys(self.instance)

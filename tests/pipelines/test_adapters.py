@@ -5,6 +5,8 @@ from datetime import timedelta
 import pytest
 
 from ownership import quality
+from resources.store.tables import Tables
+from resources.writeback.journals import open_journal
 from tests.ownership.builders import host, hosts
 from tests.pipelines.in_memory import LAST, Job, LogFile, Shelf
 from tests.resources.samples import instance
@@ -40,3 +42,16 @@ def test_an_error_in_a_check_is_told_with_what_was_written_and_only_the_blocking
     counts = ("to_write", "written", "owned_after")
     assert (row["status"], *(row[count] for count in counts)) == ("failed", *[written] * 3)
     assert broken in row["message"]
+
+
+@pytest.mark.parametrize("made", [Tables.claim, lambda tables: open_journal(tables).__enter__()])
+def test_a_run_of_a_program_older_than_what_it_finds_asks_nobody(tmp_path, newer_program, made):
+    job = Job(instance(), tmp_path, LogFile(), Shelf(hosts()))
+    job.tables.prepare()
+    with newer_program():
+        made(job.tables)
+    job.logons = job.inventory = None
+    result = job()
+    assert not result.success
+    messages = {failure.step_failure_data.error.message for failure in result.get_step_failure_events()}
+    assert all("asset-owners 99.0 has been here" in message for message in messages)

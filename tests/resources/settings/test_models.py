@@ -554,6 +554,13 @@ def test_paths_are_relative_to_the_file_that_names_them(write, tmp_path, monkeyp
     assert load_instance(Path("instance.yaml")).ca_file == settings.ca_file
 
 
+@pytest.mark.parametrize("part", ["q?x", "p%41x", "b\\x"])
+def test_a_home_that_databases_misread_is_refused_by_name(monkeypatch, part):
+    monkeypatch.setenv("ASSET_OWNERS_HOME", f"/srv/{part}/home")
+    with pytest.raises(ConfigurationError, match="ASSET_OWNERS_HOME: the path /srv/"):
+        home()
+
+
 def test_home_and_instances_folder_come_from_the_environment(tmp_path, monkeypatch):
     for name in ("ASSET_OWNERS_HOME", "ASSET_OWNERS_INSTANCES"):
         monkeypatch.delenv(name, raising=False)
