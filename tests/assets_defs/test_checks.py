@@ -1,7 +1,8 @@
 """Each check on tables that a run stored: what it says when the property is broken, and when it holds."""
 
-from types import SimpleNamespace
+import itertools
 from datetime import UTC, date, datetime, timedelta
+from types import SimpleNamespace
 
 import dagster as dg
 import polars as pl
@@ -137,7 +138,8 @@ def _found(search):
 
 @pytest.fixture
 def stored(tmp_path):
-    return lambda **settings: Stored(tmp_path, **settings)
+    homes = itertools.count()
+    return lambda **settings: Stored(tmp_path / str(next(homes)), **settings)
 
 
 def shown(verdict):
