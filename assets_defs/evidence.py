@@ -288,7 +288,6 @@ def shares_asset(instance: Instance) -> dg.AssetsDefinition:
             shares = host_user_shares(
                 run.tables.logon_counts(run.window, run_id=run.run_id),
                 rules=instance.rules.as_rules(),
-                last=run.window.last,
                 skipped=skipped["username"],
             )
             run.tables.write("host_user_shares", shares, run_id=run.run_id, publish=run.may_write)

@@ -89,7 +89,6 @@ METRIC: Mapping[str, str] = MappingProxyType(
     {
         "events": "Each logon event counts one.",
         "days": "Each day with a logon of the user on the host counts one.",
-        "recency": "Each logon event counts 1,000, and half as much for each half-life before the last day.",
     }
 )
 """What of the logons counts when users are compared: `rules.evidence_metric`."""

@@ -5,10 +5,10 @@ from datetime import datetime
 import polars as pl
 
 from ownership.declaration import polars_schema
-from ownership.resolution import Resolution
 from ownership.tables import Runs
 from resources.store.history import store_decisions
 from resources.store.tables import Tables
+from sandbox.resolution import Resolution
 
 
 def store_run(

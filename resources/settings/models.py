@@ -279,10 +279,7 @@ class RuleSettings(Section):
     )
     evidence_metric: EvidenceMetric = Field(
         Rules.evidence_metric,
-        description="what counts when users are compared: logon events, days with one, or recent events more",
-    )
-    half_life_days: int = Field(
-        Rules.half_life_days, ge=1, le=3660, description="age that halves an event's weight by `recency`"
+        description="what counts when users are compared: logon events, or days with one",
     )
     logon_type_weights: dict[LogonType, Weight] = Field(
         {},

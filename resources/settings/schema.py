@@ -66,8 +66,7 @@ rules:
   exclude_hosts: ["kiosk-*", "ts-??"]
   min_events: 5
   min_active_days: 3
-  evidence_metric: recency
-  half_life_days: 30
+  evidence_metric: days
   logon_type_weights: {2: 10, 7: 5, 11: 10}
   skip_account_kinds: [service, computer]
   skip_host_kinds: [kiosk, server]

@@ -11,13 +11,13 @@ import pytest
 from assets_defs import checks
 from assets_defs.run import RANGE_END, RANGE_START
 from assets_defs.tuning import DRIFT_CHECK
-from ownership.resolution import resolve
 from ownership.tables import LogonCounts, LogonDays
 from pipelines.cli.run import errors
 from pipelines.definitions import build_definitions
 from resources.errors import TransientError
 from resources.search.source import extraction_fingerprint
 from resources.store.tables import Tables
+from sandbox.resolution import resolve
 from sandbox.stored_run import store_run
 from tests.ownership.builders import NOW, WINDOW, counts, decide, host, hosts, plan, table, user, users
 from tests.resources.samples import instance as sample

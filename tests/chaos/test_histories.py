@@ -393,7 +393,7 @@ class Histories(RuleBasedStateMachine):
 
     def look_at_logons(self):
         logons = counts(*((host, user, 5) for host, user in self.evidence.items()))
-        self.logons, self.shares = logons, host_user_shares(logons, rules=Rules(), last=WINDOW.last)
+        self.logons, self.shares = logons, host_user_shares(logons, rules=Rules())
 
     def check_end(self, run, home, planned, circumstances):
         """A run that came to its end has a row for each planned host, and none of earlier runs is open."""

@@ -8,7 +8,6 @@ import polars as pl
 
 from ownership.declaration import Table, polars_schema, validated
 from ownership.plan import plan_writes
-from ownership.resolution import Resolution, resolve
 from ownership.rules import Rules
 from ownership.shares import host_user_shares
 from ownership.tables import (
@@ -21,6 +20,7 @@ from ownership.tables import (
     UsernameMatches,
 )
 from ownership.windows import Window
+from sandbox.resolution import Resolution, resolve
 
 DAY = date(2026, 3, 2)
 WINDOW = Window(date(2026, 3, 1), date(2026, 3, 30))
@@ -81,7 +81,7 @@ PEOPLE = users(
 
 
 def shares_of(logons: pl.LazyFrame, rules: Rules) -> pl.DataFrame:
-    return validated(HostUserShares, host_user_shares(logons, rules=rules, last=WINDOW.last))
+    return validated(HostUserShares, host_user_shares(logons, rules=rules))
 
 
 def resolution(

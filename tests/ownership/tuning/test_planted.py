@@ -10,7 +10,6 @@ import pytest
 from ownership.declaration import empty, validated
 from ownership.evidence import evidence_by_day, user_totals
 from ownership.kinds import kinds
-from ownership.resolution import resolve
 from ownership.rules import Rules
 from ownership.tables import InventoryHosts, InventoryUsers, LogonCounts, OwnerWrites, Runs
 from ownership.tuning.accuracy import accuracy, judged, owners_set_by_hand
@@ -28,6 +27,7 @@ from sandbox.planted import (
     people_precision,
     planted,
 )
+from sandbox.resolution import resolve
 
 SEEDS = range(100)
 RULES = Rules(exclude_users=LEFT_OUT)

@@ -72,7 +72,6 @@ DEFAULTS = {
     "rules.min_events": 1,
     "rules.min_active_days": 1,
     "rules.evidence_metric": "events",
-    "rules.half_life_days": 14,
     "rules.logon_type_weights": {},
     "rules.skip_account_kinds": (),
     "rules.skip_host_kinds": (),
