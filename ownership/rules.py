@@ -81,6 +81,10 @@ def exceeds_threshold(
     return 100 * pl.col(part) > threshold_percent * pl.col(whole)
 
 
+MAX_EVENTS_A_DAY = 10_000_000_000
+"""Most logon events of a day: 3,660 such days, with weights of 1,000 and times 100, fit in 64 bits."""
+
+
 def day_weight(rules: Rules) -> pl.Expr:
     """What a user's logons on a host on one day count for (rules 1.7), from their rows of `logon_counts`."""
     weights = rules.logon_type_weights
