@@ -8,17 +8,9 @@ from types import MappingProxyType
 import polars as pl
 
 from ownership.leaders import left_out, subjects_of
+from ownership.logons import SPELLINGS, logons_by_day, logons_by_user, normalised_names
 from ownership.matching import candidates, username_matches
-from ownership.rules import (
-    Rules,
-    exceeds_threshold,
-    first_that_holds,
-    of_a_day,
-    summed,
-    weighed,
-    weight,
-)
-from ownership.shares import numbered_hosts, numbered_users
+from ownership.rules import Rules, exceeds_threshold, first_that_holds
 from ownership.windows import Window
 
 SHARE_BANDS: Mapping[str, int] = MappingProxyType(
@@ -34,8 +26,7 @@ class Evidence:
     """What was counted, by day, and what the inventory says about the hosts and users.
 
     Attributes:
-        days: day, subject, user, events; one row for each day, host and user with a logon. Where kinds of
-            logon have weights, also weighted and greatest (`ownership.rules.weighed`).
+        days: day, subject, user, events, weight; one row for each day, host and user with a logon.
         subjects: subject, host_id, hostname, owner_ids, eligible (whether logons may name an owner of it).
         users: user, username, resolved_owner (null: no user asset, or several).
         rules: The rules under which they count.
@@ -64,40 +55,35 @@ def evidence_by_day(
         rules: The instance's rules; what they exclude is left out.
         user_value_field: Name of the field that `user_value` of the users holds.
     """
-    columns = ("document_hostname", "document_username")
-    spelled = (
-        counts.select(*columns, "day", "events", **weighed(rules))
-        .with_columns(pl.col(*columns).cast(pl.Categorical))
-        .collect(engine="streaming")
-    )
-    host_numbers = numbered_hosts(spelled["document_hostname"].unique(), rules=rules)
-    user_numbers = numbered_users(spelled["document_username"].unique(), rules=rules)
-    by_name = (
-        spelled.lazy()
-        .join(host_numbers.lazy().select("document_hostname", "host"), on="document_hostname")
-        .join(user_numbers.lazy().select("document_username", "user"), on="document_username")
-        .drop("document_hostname", "document_username")
-        .collect(engine="streaming")
+    pairs = counts.select(SPELLINGS).unique().collect(engine="streaming")
+    names = normalised_names(pairs, rules=rules)
+    # Host names of which excluded users alone have logons are none of the evidence.
+    with_logons = (
+        names.hosts.lazy()
+        .join(names.of(pairs.lazy()), on="hostname", how="semi")
+        .select("document_hostname", pl.col("hostname").cast(pl.String))
+        .collect()
         .lazy()
     )
-    # Host names of which excluded users alone have logons are none of the evidence.
-    with_logons = host_numbers.lazy().join(by_name.select("host").unique(), on="host", how="semi")
-    hostnames = with_logons.select("hostname", "host").unique()
-    subjects = subjects_of(hostnames.select("hostname"), hosts.lazy(), short=rules.short_hostnames).collect()
-    names = subjects.lazy().explode("hostnames").select("subject", hostname="hostnames")
-    spellings = with_logons.select(full=pl.concat_list(pl.col("document_hostname").cast(pl.String)))
-    barred = names.join(
-        left_out(spellings, hosts.lazy(), short=rules.short_hostnames, exclude_hosts=rules.exclude_hosts),
-        on="hostname",
+    short = rules.short_hostnames
+    subjects = subjects_of(with_logons.select("hostname").unique(), hosts.lazy(), short=short).collect()
+    of_subjects = subjects.lazy().explode("hostnames").select("subject", hostname="hostnames")
+    spellings = with_logons.select(full=pl.concat_list("document_hostname"))
+    barred = of_subjects.join(
+        left_out(spellings, hosts.lazy(), short=short, exclude_hosts=rules.exclude_hosts), on="hostname"
     ).collect()["subject"]
+    known = pl.col("hostname").cast(names.hosts.schema["hostname"], strict=False)
+    user = pl.col("username").to_physical().alias("user")
     days = (
-        by_name.join(names.join(hostnames, on="hostname").select("subject", "host"), on="host")
-        .group_by("day", "subject", "user")
-        .agg(of_a_day(rules))
+        names.of(counts)
+        .join(of_subjects.with_columns(known), on="hostname")
+        .with_columns(user)
+        .pipe(logons_by_day, "subject", "user", rules=rules)
         .collect(engine="streaming")
     )
-    matches = username_matches(user_numbers, users, user_value_field=user_value_field)
-    resolved = candidates(matches.lazy()).select("username", "resolved_owner")
+    usernames = names.users.select(user, pl.col("username").cast(pl.String)).unique()
+    matches = username_matches(usernames, users, user_value_field=user_value_field)
+    resolved = candidates(matches.lazy()).select("username", "resolved_owner").collect()
     return Evidence(
         days,
         subjects.select(
@@ -109,36 +95,15 @@ def evidence_by_day(
             & pl.col("hostname").is_not_null()
             & ~pl.col("subject").is_in(barred.implode()),
         ),
-        user_numbers.lazy()
-        .select("user", "username")
-        .unique()
-        .join(resolved, on="username", how="left")
-        .sort("user")
-        .collect(),
+        usernames.join(resolved, on="username", how="left").sort("user"),
         rules,
     )
 
 
 def user_totals(evidence: Evidence, window: Window) -> pl.DataFrame:
-    """What the logons of each user on each host add up to over a window (rules 1.7).
-
-    Returns:
-        subject, user, events, active_days, weight.
-    """
-    rules = evidence.rules
-    return (
-        evidence.days.lazy()
-        .filter(pl.col("day").is_between(window.first, window.last))
-        .group_by("subject", "user")
-        .agg(
-            pl.sum("events"),
-            active_days=pl.len().cast(pl.Int64),
-            **({"weighted_days": pl.sum("greatest")} if rules.logon_type_weights else {}),
-            **summed(rules),
-        )
-        .with_columns(weight=weight(rules))
-        .collect(engine="streaming")
-    )
+    """Add up the logons of each user on each host over a window: as `logons_by_user`, by subject and user."""
+    in_window = pl.col("day").is_between(window.first, window.last)
+    return evidence.days.lazy().filter(in_window).pipe(logons_by_user, "subject", "user").collect()
 
 
 def leaders(totals: pl.DataFrame) -> pl.DataFrame:

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from ownership.days import counted_days, day_bits
+from ownership.logons import SPELLINGS, logons_by_day, logons_by_user
 from ownership.names import fits_any, normalise_hostname
-from ownership.rules import Rules, weighed, weight
+from ownership.rules import Rules
 from ownership.shares import ranked
 
 
@@ -69,39 +69,11 @@ def _with_leaders_under_all_names(
 ) -> pl.LazyFrame:
     """Add to subjects with several names who leads when the logons under all of them are added up."""
     names = subjects.select("subject", hostname="hostnames").explode("hostname")
-    # Few hosts have several names: here and below, other rows are left out before anything is joined.
-    on_names = (
+    # Few hosts have several names: other rows are left out before anything is joined.
+    spellings = (
         shares.filter(pl.col("hostname").is_in(names["hostname"].implode()))
         .join(names.lazy(), on="hostname")
-        .collect(engine="streaming")
-    )
-    together = (
-        on_names.lazy()
-        .group_by("subject", "username")
-        .agg(pl.sum("events", "weight"), pl.min("first_seen"), pl.max("last_seen"), pl.first("active_days"))
-    )
-    # A day with logons under two names is one day, so days are not added up.
-    under_several = on_names.filter(pl.len().over("subject", "username") > 1)
-    if not under_several.is_empty():
-        anew = ("active_days", *(["weight"] if rules.evidence_metric == "days" else []))
-        days = _days_under_all_names(under_several, counts, rules).select("subject", "username", *anew)
-        together = together.join(days, on=("subject", "username"), how="left", suffix=" anew").with_columns(
-            pl.coalesce(f"{name} anew", name).alias(name) for name in anew
-        )
-    leaders = _leaders(ranked(together, by="subject"), of="subject")
-    return subjects.lazy().join(leaders, on="subject", how="left")
-
-
-def _days_under_all_names(on_names: pl.DataFrame, counts: pl.LazyFrame, rules: Rules) -> pl.LazyFrame:
-    """Count the days with a logon anew: subject, username, active_days, and the weight where days count.
-
-    Args:
-        on_names: Rows of `host_user_shares`, with the subject that has the host name.
-        counts: Rows of `logon_counts` that the shares are made of.
-        rules: The instance's rules.
-    """
-    spellings = (
-        on_names.select(
+        .select(
             "subject",
             "username",
             document_hostname="hostname_spellings",
@@ -109,17 +81,17 @@ def _days_under_all_names(on_names: pl.DataFrame, counts: pl.LazyFrame, rules: R
         )
         .explode("document_hostname")
         .explode("document_username")
+        .collect(engine="streaming")
     )
-    hostnames = spellings["document_hostname"].unique().implode()
-    days = (
-        counts.filter(pl.col("document_hostname").is_in(hostnames))
-        .with_columns(**weighed(rules))
-        .join(spellings.lazy(), on=("document_hostname", "document_username"))
-        .group_by("subject", "username")
-        .agg(**day_bits(counts, rules))
-        .with_columns(**counted_days(rules))
+    host_and_user = ("subject", "username")
+    users = (
+        counts.filter(pl.col("document_hostname").is_in(spellings["document_hostname"].unique().implode()))
+        .join(spellings.lazy(), on=SPELLINGS)
+        .pipe(logons_by_day, *host_and_user, rules=rules)
+        .pipe(logons_by_user, *host_and_user)
     )
-    return days.with_columns(weight=weight(rules)) if rules.evidence_metric == "days" else days
+    leaders = _leaders(ranked(users, by="subject"), of="subject")
+    return subjects.lazy().join(leaders, on="subject", how="left")
 
 
 def subjects_of(logons: pl.LazyFrame, hosts: pl.LazyFrame, *, short: bool) -> pl.LazyFrame:

@@ -81,37 +81,16 @@ def exceeds_threshold(
     return 100 * pl.col(part) > threshold_percent * pl.col(whole)
 
 
-def weight(rules: Rules) -> pl.Expr:
-    """What a user's logons on a host count for, of rows with events, days and `summed` (rules 1.7).
-
-    The days are active_days and, where kinds of logon have weights, weighted_days.
-    """
-    plain = {"events": "events", "days": "active_days"}
-    by_kind = {"events": "weighted", "days": "weighted_days"}
-    return pl.col((by_kind if rules.logon_type_weights else plain)[rules.evidence_metric])
+MAX_EVENTS_A_DAY = 10_000_000_000
+"""Most logon events of a day: 3,660 such days, with weights of 1,000 and times 100, fit in 64 bits."""
 
 
-def summed(rules: Rules) -> dict[str, pl.Expr]:
-    """What `weight` needs beside events and days, to be added up over the rows of a user on a host."""
-    return {"weighted": pl.sum("weighted")} if rules.logon_type_weights else {}
-
-
-def weighed(rules: Rules) -> dict[str, pl.Expr]:
-    """What the kinds of logon make of rows of `logon_counts` (rules 1.7); nothing where none has a weight.
-
-    `weighted` are the events times the weight of their kind; `greatest` is that weight.
-    """
-    if not rules.logon_type_weights:
-        return {}
-    kind, weights = pl.col("document_logon_type"), rules.logon_type_weights
-    of_one = kind.replace_strict(weights, default=1, return_dtype=pl.Int64).fill_null(1)
-    return {"weighted": pl.col("events") * of_one, "greatest": of_one}
-
-
-def of_a_day(rules: Rules) -> list[pl.Expr]:
-    """How rows with events and `weighed` become one for each day of a user on a host."""
-    by_kind = [pl.sum("weighted"), pl.max("greatest")] if rules.logon_type_weights else []
-    return [pl.sum("events"), *by_kind]
+def day_weight(rules: Rules) -> pl.Expr:
+    """What a user's logons on a host on one day count for (rules 1.7), from their rows of `logon_counts`."""
+    weights = rules.logon_type_weights
+    of_kind = pl.col("document_logon_type").replace_strict(weights, default=1, return_dtype=pl.Int64)
+    one = of_kind.fill_null(1) if weights else pl.lit(1, pl.Int64)
+    return one.max() if rules.evidence_metric == "days" else (pl.col("events") * one).sum()
 
 
 def events_needed(rules: Rules) -> pl.Expr:

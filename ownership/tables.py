@@ -27,7 +27,7 @@ from ownership.codes import (
     SUGGESTED,
 )
 from ownership.declaration import Instant, Layout, Strings, Table, column, row_rule, table_name
-from ownership.rules import NAMING
+from ownership.rules import MAX_EVENTS_A_DAY, NAMING
 
 OwnerValues = Annotated[pl.Struct, {"owner": pl.String, "department": pl.String, "criticality": pl.String}]
 
@@ -69,7 +69,7 @@ GROUP BY day ORDER BY day DESC LIMIT 30;"""
     day: pl.Date = column("Calendar day in the instance's time zone.")
     document_hostname: pl.String = column("Host name as the documents spell it.")
     document_username: pl.String = column("User name as the documents spell it.")
-    events: pl.Int64 = column("Logon events that day (documents).", ge=1)
+    events: pl.Int64 = column("Logon events that day (documents).", ge=1, le=MAX_EVENTS_A_DAY)
     document_logon_type: pl.String = column(
         "Kind of logon as the documents have it in logon_type_field; null: they have none there, or the "
         "setting is off.",
@@ -102,6 +102,11 @@ ORDER BY day DESC LIMIT 30;"""
         str_length=_NOT_EMPTY,
     )
 
+    sums_fit = row_rule(
+        f"counted is at most {MAX_EVENTS_A_DAY:,}, so that sums of weighted events are exact; narrow the "
+        "setting query or index",
+        pl.col("counted") <= MAX_EVENTS_A_DAY,
+    )
     lacking_within_matching = row_rule(
         "lacking_user and lacking_host are at most matching",
         pl.max_horizontal("lacking_user", "lacking_host") <= pl.col("matching"),

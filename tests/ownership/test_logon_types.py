@@ -8,9 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ownership.rules import Rules
+from ownership.declaration import InvalidTableError
+from ownership.rules import MAX_EVENTS_A_DAY, Rules, first_that_holds, strength_of_leader
+from ownership.tables import LogonDays
+from resources.settings import MAX_LOOKBACK_DAYS
 from tests import examples
-from tests.ownership.builders import PEOPLE, WINDOW, counts, decide, host, hosts
+from tests.ownership.builders import NOW, PEOPLE, WINDOW, counts, decide, host, hosts, table
 
 LAST, BEFORE = WINDOW.last, WINDOW.last - timedelta(days=14)
 INTERACTIVE, NETWORK = "2", "3"
@@ -116,3 +119,24 @@ def test_weights_are_those_that_a_few_loops_find(rows, metric, weights):
     decisions = decide(counts(*rows), PEOPLE, ASSETS, rules)
     expected = {host_id: total[host_id] for host_id in ("h1", "h2")}
     assert dict(decisions.select("host_id", "total_weight").iter_rows()) == expected
+
+
+@pytest.mark.parametrize(("more", "evidence"), [(0, "no_majority"), (1, "majority")])
+def test_shares_are_exact_where_days_hold_as_many_events_as_are_taken(more, evidence):
+    """Rules 1.7: the longest window, the greatest weight."""
+    ann = MAX_EVENTS_A_DAY * 6 // 10
+    total = MAX_LOOKBACK_DAYS * MAX_EVENTS_A_DAY
+    weights = {"weight": 1000 * (MAX_LOOKBACK_DAYS * ann + more), "total_weight": 1000 * total}
+    frame = pl.DataFrame({"total_events": [total], "user_count": 2, "active_days": 1} | weights)
+    cases = strength_of_leader(Rules(logon_type_weights={INTERACTIVE: 1000}))
+    assert frame.select(first_that_holds(cases.items())).item() == evidence
+
+
+def test_a_day_with_more_events_is_refused():
+    numbers = dict.fromkeys(("matching", "lacking_user", "lacking_host"), 0)
+    day = numbers | {"day": LAST, "fetched_at": NOW, "settings_fingerprint": "x"}
+    table(LogonDays, day | {"counted": MAX_EVENTS_A_DAY})
+    with pytest.raises(InvalidTableError, match=r"counted is at most 10,000,000,000.*query"):
+        table(LogonDays, day | {"counted": MAX_EVENTS_A_DAY + 1})
+    with pytest.raises(InvalidTableError, match="events"):
+        counts(("ws1", "ann", MAX_EVENTS_A_DAY + 1))
