@@ -7,8 +7,7 @@ import polars as pl
 from ownership.declaration import polars_schema
 from ownership.evidence import Evidence
 from ownership.matching import username_matches
-from ownership.rules import Rules
-from ownership.shares import numbered_users
+from ownership.names import normalise_username
 from ownership.tables import OwnershipDrift
 from ownership.windows import Window
 
@@ -27,11 +26,10 @@ def last_logons(counts: pl.LazyFrame, users: pl.DataFrame, *, user_value_field: 
         owner, last_anywhere.
     """
     days = counts.group_by("document_username").agg(last=pl.max("day")).collect(engine="streaming")
-    names = numbered_users(days["document_username"], rules=Rules())
-    matches = username_matches(names, users, user_value_field=user_value_field)
+    named = days.with_columns(username=normalise_username(pl.col("document_username"))).drop_nulls()
+    usernames = named.select("username").unique()
     return (
-        days.join(names, on="document_username")
-        .join(matches, on="username")
+        named.join(username_matches(usernames, users, user_value_field=user_value_field), on="username")
         .drop_nulls("user_id")
         .group_by(owner="user_id")
         .agg(last_anywhere=pl.max("last"))
