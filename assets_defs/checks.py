@@ -115,6 +115,8 @@ def _checks(
                 context.log.warning(f"Check {spec.name}: {result.description}")
             if blocking and result.severity is dg.AssetCheckSeverity.ERROR and not result.passed:
                 run.record.fail(printable(result.description or spec.name))
+            elif blocking:
+                run.tables.note_check(run.run_id)
             yield result._replace(asset_key=spec.asset_key, check_name=spec.name)
 
     return step_of_checks

@@ -59,10 +59,15 @@ class RunRecord:
         return next(iter(self._row()["of_run"]), None)
 
     def evidence_since(self) -> datetime:
-        """When the run began, or the one that it executes again: its inputs are not older than that."""
+        """When the run began, or the one that it executes again: its inputs are not older than that.
+
+        The first day of the calendar where that is not known any more.
+        """
         row = self._row()
         while (earlier := next(iter(row["of_run"]), None)) is not None:
             row = self._tables.appended("runs", earlier)
+            if row.is_empty():
+                return datetime.min.replace(tzinfo=UTC)
         return next(iter(row["started_at"]), datetime.now(UTC))
 
     def begin(

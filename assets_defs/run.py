@@ -4,6 +4,8 @@ What an operator chooses in the launchpad is `ScanOptions`; which days a run nam
 window ends, follows from its partitions. What is done with them is up to the assets.
 """
 
+import hashlib
+import json
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -24,7 +26,7 @@ from resources.errors import AssetOwnersError, ConfigurationError
 from resources.failures import operator_message
 from resources.inventory.adapter import Inventory, open_inventory
 from resources.search.client import SearchClient
-from resources.search.source import EvidenceSource
+from resources.search.source import EvidenceSource, extraction_fingerprint
 from resources.settings import MAX_LOOKBACK_DAYS, Instance, command_line, journal_url, named
 from resources.store.tables import Tables
 from resources.writeback.journal import Journal
@@ -34,6 +36,7 @@ from resources.writeback.writer import Writer
 PARTITION = "dagster/partition"
 RANGE_START = "dagster/asset_partition_range_start"
 RANGE_END = "dagster/asset_partition_range_end"
+BACKFILL = "dagster/backfill"
 WINDOW_TAG = "asset_owners/window"
 
 INPUTS = (
@@ -109,14 +112,15 @@ class ScanRun(InstanceRun):
     `only_plans` says why the run sends nothing to the inventory (None: it may write); such a run publishes
     nothing that it made. The days that it fetched are what the index holds, so it publishes those; but a dry
     run changes no table that analysts look at (rules 4.2, 7.6) and keeps them as `own_days`, the run's id.
-    `days_named` are those of its partitions, or today where it has none. A run that does not go on to plan
-    writes fills some tables only.
+    `left_out` are the steps that a plan rests on and that the run lacks. `days_named` are those of its
+    partitions, or today where it has none. A run that does not go on to plan writes fills some tables only.
     """
 
     options: ScanOptions
     days_named: Sequence[date]
     window: Window
     only_plans: str | None
+    left_out: Sequence[str]
     own_days: str | None
     plans: bool
     search: Callable[[], EvidenceSource]
@@ -153,6 +157,7 @@ def scan_run(context: Any, instance: Instance) -> ScanRun:
     days_named = days_of(Window(first, last))
     # A run that only fetches days is no dry run of anything.
     plans = has_step(context, instance, "owner_writes")
+    left_out = [step for step in INPUTS if plans and not has_step(context, instance, step)]
     run = ScanRun(
         instance=instance,
         options=options,
@@ -160,7 +165,16 @@ def scan_run(context: Any, instance: Instance) -> ScanRun:
         record=record,
         days_named=days_named,
         window=window,
-        only_plans=_why_only_planned(context, instance, options, days_named, window, today, plans=plans),
+        only_plans=_why_only_planned(
+            instance,
+            options,
+            window,
+            today,
+            left_out=left_out,
+            days_named=len(days_named) if plans else 1,
+            one_of_many=plans and BACKFILL in tags,
+        ),
+        left_out=left_out,
         own_days=context.run.run_id if options.dry_run and plans else None,
         plans=plans,
         tables=tables,
@@ -177,29 +191,30 @@ def scan_run(context: Any, instance: Instance) -> ScanRun:
 
 
 def _why_only_planned(
-    context: Any,
     instance: Instance,
     options: ScanOptions,
-    days_named: Sequence[date],
     window: Window,
     today: date,
     *,
-    plans: bool,
+    left_out: Sequence[str],
+    days_named: int,
+    one_of_many: bool,
 ) -> str | None:
     """Why a run sends nothing to the inventory, as its first log line says it; None where it may write."""
     if options.dry_run:
         return "Dry run: nothing is sent to the inventory"
-    if plans and (left_out := _left_out(context, instance)):
+    if left_out:
         return (
             f"Nothing is sent to the inventory: this run lacks the steps {', '.join(left_out)}, and what "
             f"other runs made may be out of date. A run that may write: {command_line(instance, 'run')}"
         )
     if options.force:
         return None
-    if plans and len(days_named) > 1:
+    if days_named > 1 or one_of_many:
+        days = f"of {days_named} days" if days_named > 1 else "with a run for each day"
         return (
-            f"Backfill of {len(days_named)} days: it fetches, decides and plans. Nothing is sent to the "
-            "inventory, because `force` is off"
+            f"Backfill {days}: it fetches, decides and plans. Nothing is sent to the inventory, because "
+            "`force` is off"
         )
     if is_past(window, today, late_days=instance.scan.late_days):
         return (
@@ -207,11 +222,6 @@ def _why_only_planned(
             f"{instance.scan.late_days} days ago, and `force` is off"
         )
     return None
-
-
-def _left_out(context: Any, instance: Instance) -> list[str]:
-    """The steps that a plan rests on and that were not chosen for a run."""
-    return [step for step in INPUTS if not has_step(context, instance, step)]
 
 
 def has_step(context: Any, instance: Instance, step: str) -> bool:
@@ -227,7 +237,7 @@ def _begin(context: Any, run: ScanRun) -> None:
     begun = run.record.begin(
         _kind(run),
         window=run.window,
-        options=_chosen(context, run),
+        options=_chosen(run),
         of_run=_adopted(context, run),
         message=run.only_plans,
     )
@@ -238,25 +248,36 @@ def _begin(context: Any, run: ScanRun) -> None:
 def _kind(run: ScanRun) -> str:
     if run.may_write:
         return "run"
-    return "backfill" if len(run.days_named) > 1 and not run.options.dry_run else "dry_run"
+    return "backfill" if run.only_plans and run.only_plans.startswith("Backfill") else "dry_run"
 
 
 def _adopted(context: Any, run: ScanRun) -> str | None:
     """Take over the tables of the run that this one executes again in part; return its id, if there is one.
 
-    What it had made for another window is left where it is; the sink then misses it.
+    What it had made for another window, or by other settings, is left where it is; the plan then misses it.
     """
+    run.tables.note_settings(run.run_id, settings := _settings_fingerprint(run.instance))
     parent = context.run.parent_run_id
     if not parent or not context.run.step_keys_to_execute:
         return None
     row = run.tables.appended("runs", parent)
     if row.select("window_from", "window_to").rows() != [(run.window.first, run.window.last)]:
         return None
+    if run.tables.settings_of(parent) != settings:
+        return None
     run.tables.adopt(parent, run_id=run.run_id)
     return parent
 
 
-def _chosen(context: Any, run: ScanRun) -> dict[str, Any]:
+def _settings_fingerprint(instance: Instance) -> str:
+    """What tells settings apart by which a run decides otherwise about the same inventory."""
+    fields = instance.platform_user_value_field, instance.platform_hostname_field
+    rules = instance.rules.model_dump_json()
+    told = [*fields, rules, instance.target, extraction_fingerprint(instance)]
+    return hashlib.sha256(json.dumps(told).encode()).hexdigest()
+
+
+def _chosen(run: ScanRun) -> dict[str, Any]:
     """The options of a run that differ from what the instance file says, and what was left out of it."""
     defaults = scan_options(run.instance)
     chosen = {name: getattr(run.options, name) for name in ScanOptions.model_fields}
@@ -264,8 +285,7 @@ def _chosen(context: Any, run: ScanRun) -> dict[str, Any]:
         del chosen["lookback_days"]  # the command line names what the window has
     del chosen["refetch"]  # it says how days are looked at, not what comes of the run
     differing = {name: value for name, value in chosen.items() if value != getattr(defaults, name)}
-    left_out = _left_out(context, run.instance)
-    return differing | ({LEFT_OUT: left_out} if left_out else {})
+    return differing | ({LEFT_OUT: run.left_out} if run.left_out else {})
 
 
 def follow_up_run(

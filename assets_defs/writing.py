@@ -24,7 +24,7 @@ from resources.errors import AssetOwnersError, ConfigurationError, ServiceError
 from resources.inventory.adapter import Inventory
 from resources.settings import Instance, command_line, journal_url
 from resources.store.history import delete_outdated_changes, delete_outdated_writes
-from resources.store.tables import short_run_id
+from resources.store.tables import BLOCKING_CHECK, short_run_id
 from resources.writeback.journal import Journal, Result
 from resources.writeback.journals import has_journal, open_journal, take_over
 from resources.writeback.leftovers import runs_on_target, settle_leftovers, without_changed_hosts
@@ -40,6 +40,7 @@ MAX_RUN_TIME = timedelta(hours=12)
 """How long ago the oldest input of a plan may have been made; `run_monitoring` ends a run after as long."""
 
 SNAPSHOTS = ("inventory_hosts", "inventory_users", "host_user_shares", "username_matches", "owner_decisions")
+MADE = (*SNAPSHOTS, BLOCKING_CHECK)
 """What a plan rests on besides the days of its window."""
 
 
@@ -54,10 +55,14 @@ class Written:
 def store_plan(run: ScanRun, log: logging.Logger) -> pl.DataFrame:
     """Plan the writes of new owners from what this run decided; store and return rows of owner_writes.
 
+    The rows bear the time from which on the run has made what the plan rests on, by which a plan is too old.
+
     Raises:
-        AssetOwnersError: the run has decided nothing.
+        AssetOwnersError: the run has not made that itself; of a run that lacks steps, the decisions.
     """
-    if not run.tables.holds("owner_decisions", run.run_id):
+    if not run.left_out:
+        _require_own_inputs(run)
+    elif not run.tables.holds("owner_decisions", run.run_id):
         raise AssetOwnersError(_not_made_by_this_run(run, ["owner_decisions"]))
     planned = plan_writes(
         run.tables.of_run("owner_decisions", run.run_id),
@@ -67,7 +72,7 @@ def store_plan(run: ScanRun, log: logging.Logger) -> pl.DataFrame:
         takes=run.inventory().takes,
         run_id=run.run_id,
         target=run.instance.target,
-        intended_at=datetime.now(UTC),
+        intended_at=run.record.evidence_since(),
     )
     planned = planned.head(planned.height if run.options.limit is None else run.options.limit)
     run.tables.write("owner_writes", planned, run_id=run.run_id, publish=False)
@@ -111,11 +116,10 @@ def _written_before(run: InstanceRun, log: logging.Logger) -> Written | None:
 
     A run may be resumed under its own id, and a queue may deliver a step twice.
     """
-    rows = run.tables.appended("owner_writes", run.run_id)
-    if rows.is_empty():
+    if not run.tables.has_written(run.run_id):
         return None
     log.warning("This run was started before: its writes have their rows, and the next run writes the rest")
-    return Written(rows)
+    return Written(run.tables.appended("owner_writes", run.run_id))
 
 
 def _require_own_inputs(run: ScanRun) -> None:
@@ -124,9 +128,9 @@ def _require_own_inputs(run: ScanRun) -> None:
     Made by this run is what the run made that it executes again, too, for as long as a run may take.
 
     Raises:
-        AssetOwnersError: naming what is missing or old, and how to go on. The plan is kept.
+        AssetOwnersError: naming what is missing or old, and how to go on.
     """
-    missing = [table for table in SNAPSHOTS if not run.tables.holds(table, run.run_id)]
+    missing = [table for table in MADE if not run.tables.holds(table, run.run_id)]
     since = run.record.evidence_since()
     days = days_of(run.window)
     fetched = run.tables.logon_days(run.window, run_id=run.run_id)
@@ -401,7 +405,7 @@ def _writing(run: InstanceRun, log: logging.Logger, *, dry_run: bool = False) ->
         if not dry_run and (cut_off := runs_on_target(journal, run.instance.target)):
             inventory = run.inventory()
             settled = settle_leftovers(journal, run.tables, inventory.hosts(), run.instance.target, inventory)
-            for run_id in cut_off:
+            for run_id in set(cut_off) - {run.run_id}:
                 count_again(run.tables, run_id)
             if settled:
                 log.warning(f"{settled} writes of an earlier run that had no known outcome are settled")

@@ -59,8 +59,10 @@ def check(path: Path, *, as_json: bool = False) -> int:
     analysts_group()  # these a run refuses at its start
     logs_as_json()
     dagster_folder(home())
-    with suppress(NotADirectoryError):  # a home that is a file is a finding
-        tables_of(instance)
+    in_store = not isinstance(location := tables_location(), Path)
+    if not in_store:  # of an object store it is asked once that is known to answer
+        with suppress(NotADirectoryError):  # a home that is a file is a finding
+            tables_of(instance)
     window = window_of(instance, today_of(instance))
     with SearchClient(instance) as search, open_inventory(instance) as inventory:
         console = Console(highlight=False, quiet=as_json)
@@ -73,7 +75,7 @@ def check(path: Path, *, as_json: bool = False) -> int:
         }
         if url := journal_url():
             sections[f"Journal of writes {without_password(url)}"] = journal_findings(url)
-        if not isinstance(location := tables_location(), Path):
+        if in_store:
             sections[f"Tables {location}"] = store_findings(location)
         found: list[dict[str, Any]] = []
         for heading, findings in sections.items():
@@ -81,6 +83,8 @@ def check(path: Path, *, as_json: bool = False) -> int:
             for finding in findings:
                 console.print(_line(finding))
                 found.append({"section": heading, **asdict(finding)})
+        if in_store and found[-1]["state"] == "ok":
+            tables_of(instance)
     wrong, warnings = (sum(one["state"] == state for one in found) for state in ("wrong", "warning"))
     if as_json:
         print(

@@ -47,6 +47,10 @@ from resources.store.files import TEMPORARY, allow, create, replacing
 
 EMPTY = "empty.parquet"
 CARRIED_OVER = "carried-over.parquet"
+BLOCKING_CHECK = "blocking_check"
+"""The file in a run's folder that says that the check has passed."""
+SETTINGS = "settings"
+"""The file in a run's folder that says by which settings it decides."""
 RUN_ID = re.compile("[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 SHORT_RUN_ID = 8
 """Characters at the beginning of a run id that are enough to name the run."""
@@ -365,6 +369,24 @@ class Tables:
     def of_run(self, table: str, run_id: str) -> pl.DataFrame:
         """A snapshot that the run itself stored; without rows when it did not come so far."""
         return _read_or_empty(table, self._run_file(table, run_id))
+
+    def note_settings(self, run_id: str, fingerprint: str) -> None:
+        """Store by which settings a run decides, beside what it works on."""
+        with replacing(self._run_folder(run_id) / SETTINGS) as path:
+            path.write_text(fingerprint, encoding="utf-8")
+
+    def settings_of(self, run_id: str) -> str | None:
+        """By which settings a run decided; None where that is not known."""
+        file = self._run_folder(run_id) / SETTINGS
+        return file.read_text(encoding="utf-8") if file.exists() else None
+
+    def note_check(self, run_id: str) -> None:
+        """Store that the check which blocks the sink did not stop the run."""
+        _write(pl.DataFrame(), self._run_file(BLOCKING_CHECK, run_id))
+
+    def has_written(self, run_id: str) -> bool:
+        """Tell whether the writes of a run have their rows, also where there were none."""
+        return self._appended_file("owner_writes", run_id).exists()
 
     def adopt(self, earlier: str, *, run_id: str) -> None:
         """Copy what an earlier run worked on for a run that executes it again in part; but not its plan."""

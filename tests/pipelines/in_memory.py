@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
@@ -113,6 +113,7 @@ class Job:
         ops: Any = None,
         asset_selection: Sequence[dg.AssetKey] | None = None,
         checks: Sequence[dg.AssetCheckKey] | None = None,
+        run_id: str | None = None,
     ) -> dg.ExecuteInProcessResult:
         """Run the job, or another one of the instance, as Dagster would; `options` are those of a scan."""
         job = self.definitions().resolve_job_def(name or self.instance.slug)
@@ -125,4 +126,19 @@ class Job:
             tags={} if name else tags or launch_tags(self.instance, window),
             run_config={"ops": ops} if name else run_config(self.instance, refetch=False, **(options or {})),
             raise_on_error=False,
+            run_id=run_id,
         )
+
+
+JOBS: list[Job] = []
+
+
+def rebuildable(job: Job) -> Any:
+    """What Dagster makes the job from as it is now: for a run that executes another one again."""
+    JOBS.append(replace(job))
+    return dg.build_reconstructable_job(__name__, "rebuilt", (len(JOBS) - 1,))
+
+
+def rebuilt(number: int) -> dg.JobDefinition:
+    job = JOBS[number]
+    return job.definitions().resolve_job_def(job.instance.slug)

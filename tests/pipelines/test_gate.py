@@ -1,15 +1,18 @@
 """Whichever way Dagster knows to the sink: what is written rests on what the same run has made."""
 
 import json
+import uuid
 from datetime import timedelta
 
 import dagster as dg
+import polars as pl
 import pytest
 
-from assets_defs.run import RANGE_END, RANGE_START
+from assets_defs.run import BACKFILL, RANGE_END, RANGE_START, window_of
 from assets_defs.writing import SNAPSHOTS
+from pipelines.schedules import launch_tags
 from tests.ownership.builders import host, hosts
-from tests.pipelines.in_memory import LAST, Job, LogFile, Shelf
+from tests.pipelines.in_memory import LAST, Job, LogFile, Shelf, rebuildable
 from tests.resources.samples import instance
 
 WRITTEN = {"h1": {"owner": "u1"}}
@@ -107,4 +110,71 @@ def test_what_is_old_is_not_written(job, monkeypatch):
     result = job()
     assert not result.success
     assert job.inventory.written == {}
-    assert record(job, result)["to_write"] == 1
+    assert "hours ago" in record(job, result)["message"]
+
+
+def test_one_run_for_each_day_of_a_backfill_only_plans_as_well(job):
+    tags = launch_tags(job.instance, window_of(job.instance, LAST)) | {BACKFILL: "abc"}
+    result = job(tags=tags)
+    assert (record(job, result)["kind"], job.inventory.written) == ("backfill", {})
+
+
+class Collector(LogFile):
+    """Sends the events of three hosts."""
+
+    def senders(self, day):  # noqa: ARG002
+        row = {"document_hostname": "pc-1", "events": 9, "host_names": ["pc-1", "pc-2", "pc-3"]}
+        return 9, pl.DataFrame([row])
+
+
+@pytest.fixture
+def again(job):
+    """Runs the job, then its last steps anew, as "Re-execute selected" does."""
+
+    def again(between=lambda: None):
+        tags = launch_tags(job.instance, window_of(job.instance, LAST))
+        slug = job.instance.slug
+        steps = [f"{slug}__owner_writes.{slug}__{step}" for step in ("plan", "sink")]
+        with dg.instance_for_test() as recorded:
+            with dg.execute_job(rebuildable(job), recorded, tags=tags) as first:
+                pass
+            between()
+            chosen = dg.ReexecutionOptions(first.run_id, step_selection=steps)
+            with dg.execute_job(rebuildable(job), recorded, tags=tags, reexecution_options=chosen) as second:
+                return first, second
+
+    return again
+
+
+def test_what_the_blocking_check_has_stopped_is_not_written_by_the_last_steps_alone(job, again):
+    job.logons = Collector((LAST, "pc-1", "ann"))
+    first, second = again()
+    assert not first.success
+    assert not second.success
+    assert "did not make blocking_check" in record(job, second)["message"]
+    assert job.inventory.written == {}
+
+
+def test_what_was_decided_by_other_rules_is_not_written_by_the_last_steps_alone(job, again):
+    def exclude_ann():
+        job.instance = instance(scan={"lookback_days": 3}, rules={"exclude_users": ["ann"]})
+        job.inventory = Shelf(hosts(host("h1", "pc-1")))
+
+    first, second = again(exclude_ann)
+    assert first.success
+    assert not second.success
+    assert job.inventory.written == {}
+
+
+def test_a_sink_that_is_started_again_under_its_id_writes_nothing_more_and_loses_no_row(job):
+    """As a queue delivers a step twice, or a run is resumed; also where there is nothing to write."""
+    for owners, written in ((), 1), (("u1",), 0):
+        job.inventory = Shelf(hosts(host("h1", "pc-1", owners=owners)))
+        run_id = str(uuid.uuid4())
+        result = job(run_id=run_id)
+        rows = job.tables.run_writes(result.run_id)
+        job.inventory = Shelf(hosts(host("h1", "pc-1")))
+        assert job(run_id=run_id).success
+        assert job.inventory.written == {}
+        assert job.tables.run_writes(result.run_id).equals(rows)
+        assert (rows.height, record(job, result)["written"]) == (written, written)
