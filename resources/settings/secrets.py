@@ -3,7 +3,7 @@
 import os
 from collections.abc import Mapping
 
-from pydantic import Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from resources.errors import ConfigurationError
 from resources.settings.section import FilePath, Section, read_text, secret_error
@@ -12,6 +12,7 @@ from resources.settings.section import FilePath, Section, read_text, secret_erro
 class Secret(Section):
     """Where a secret lies: `{env: VARIABLE}` or `{file: PATH}`."""
 
+    model_config = ConfigDict(json_schema_extra={"oneOf": [{"required": ["env"]}, {"required": ["file"]}]})
     env: str | None = Field(
         None,
         min_length=1,
