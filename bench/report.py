@@ -103,13 +103,7 @@ def _use(page: Page, file: Path) -> dict[str, float]:
 
 
 def measure(home: Path, size: Size, repetitions: int) -> Experiment:
-    """Make the page, and use it.
-
-    Args:
-        home: folder for the evidence, which is kept.
-        size: how much there is.
-        repetitions: tries of each.
-    """
+    """Make the page, and use it."""
     folder = home / f"report-{size.hosts}"
     page = (folder / "report.html").resolve()
     command = [ASSET_OWNERS, "report", "--instance", str(stored(folder, size)), "--out", str(page)]

@@ -60,13 +60,7 @@ def _inputs(home: str) -> Inputs:
 
 
 def measure(home: Path, size: resolution.Size, repetitions: int) -> Experiment:
-    """Tune on evidence of this size.
-
-    Args:
-        home: folder for the evidence, which is kept.
-        size: how much there is.
-        repetitions: tries.
-    """
+    """Tune on evidence of this size."""
     folder = home / f"tuning-{size.rows}"
     prepare(folder, rows=size.rows, hosts=size.hosts, users=size.users, window=STORED)
     tables = Tables(folder, SLUG)
