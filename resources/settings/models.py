@@ -358,11 +358,7 @@ class Instance(Section):
         return slug_of(self.name)
 
     def require_secrets(self) -> None:
-        """Resolve every secret once, so that all that are missing are named at once.
-
-        Raises:
-            ConfigurationError: naming each setting, and its variable or file.
-        """
+        """Resolve every secret once, so that all that are missing are named at once."""
         secrets = {"password": self.password, "platform.password": self.platform.password}
         secrets |= {f"cookies.{name}": value for name, value in self.cookies.items()}
         if self.platform.mfa_secret:

@@ -34,11 +34,7 @@ class Secret(Section):
         return value
 
     def resolve(self, setting: str) -> str:
-        """Read the secret.
-
-        Raises:
-            ConfigurationError: the variable is not set, or the file cannot be read or is empty.
-        """
+        """Read the secret."""
         if self.env is not None:
             value = os.environ.get(self.env, "").rstrip("\r\n")
             if not value:
