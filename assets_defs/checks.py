@@ -12,11 +12,12 @@ from typing import Any, Protocol
 import dagster as dg
 import polars as pl
 
-from assets_defs.metadata import examples
+from assets_defs.metadata import CONFLICT, examples
 from assets_defs.run import ScanRun, as_dagster_failure, resource_keys, scan_run
 from assets_defs.specs import asset_key
 from ownership import quality
 from ownership.coverage import events_by_day
+from ownership.history import with_new_conflicts
 from ownership.names import printable
 from ownership.quality import FORWARDED_LIMIT_PERCENT, LACKING_LIMIT_PERCENT
 from ownership.windows import days_of
@@ -303,7 +304,7 @@ def conflicts_do_not_grow(context: dg.AssetCheckExecutionContext, run: ScanRun) 
     return _result(
         passed=conflicts <= earlier,
         said=f"{conflicts} conflicts, {earlier} in run {before['run_id'][0]}",
-        rows=quality.new_conflicts(decisions, before),
+        rows=with_new_conflicts(decisions, before).filter("new_conflict").sort("host_id").select(CONFLICT),
         count=conflicts,
         count_before=earlier,
     )

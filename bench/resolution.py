@@ -102,7 +102,7 @@ def product_shares(home: str) -> Callable[[], dict[str, Any]]:
 
 def _shares(tables: Tables) -> pl.DataFrame:
     counts = tables.logon_counts(WINDOW, run_id=RUN)
-    return host_user_shares(counts, rules=Rules(exclude_users=EXCLUDED), last=WINDOW.last)
+    return host_user_shares(counts, rules=Rules(exclude_users=EXCLUDED))
 
 
 def duckdb_statement(home: str, file: str, counted: str) -> Callable[[], dict[str, Any]]:

@@ -24,7 +24,8 @@ def product(home: str) -> Callable[[], dict[str, Any]]:
     """Make the tables of tuning, as the job does; they are not stored."""
 
     def tune() -> dict[str, Any]:
-        made = tuning_tables(_inputs(home))
+        stored = _inputs(home)
+        made = tuning_tables(stored, stored.counts)
         return {"lines": made["threshold_backtest"].height, "accounts": made["account_profiles"].height}
 
     return tune

@@ -134,7 +134,7 @@ def user_totals(evidence: Evidence, window: Window) -> pl.DataFrame:
             pl.sum("events"),
             active_days=pl.len().cast(pl.Int64),
             **({"weighted_days": pl.sum("greatest")} if rules.logon_type_weights else {}),
-            **summed(rules, window.last),
+            **summed(rules),
         )
         .with_columns(weight=weight(rules))
         .collect(engine="streaming")

@@ -5,12 +5,11 @@ Who is counted, and what follows from a name, is decided in the other modules of
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import date
 from typing import Literal
 
 import polars as pl
 
-EvidenceMetric = Literal["events", "days", "recency"]
+EvidenceMetric = Literal["events", "days"]
 AccountKind = Literal["person", "administrator", "service", "computer", "built_in", "unknown"]
 HostKind = Literal["personal", "shared", "kiosk", "server", "collector", "unknown"]
 
@@ -26,7 +25,6 @@ class Rules:
     min_events: int = 1
     min_active_days: int = 1
     evidence_metric: EvidenceMetric = "events"
-    half_life_days: int = 14
     logon_type_weights: Mapping[str, int] = field(default_factory=dict)
     skip_account_kinds: tuple[AccountKind, ...] = ()
     skip_host_kinds: tuple[HostKind, ...] = ()
@@ -83,39 +81,19 @@ def exceeds_threshold(
     return 100 * pl.col(part) > threshold_percent * pl.col(whole)
 
 
-RECENT = 1_000
-"""What an event of the window's last day weighs where recency counts."""
-
-
 def weight(rules: Rules) -> pl.Expr:
     """What a user's logons on a host count for, of rows with events, days and `summed` (rules 1.7).
 
     The days are active_days and, where kinds of logon have weights, weighted_days.
     """
-    plain = {"events": "events", "days": "active_days", "recency": "recent"}
-    by_kind = {"events": "weighted", "days": "weighted_days", "recency": "recent"}
+    plain = {"events": "events", "days": "active_days"}
+    by_kind = {"events": "weighted", "days": "weighted_days"}
     return pl.col((by_kind if rules.logon_type_weights else plain)[rules.evidence_metric])
 
 
-def summed(rules: Rules, last: date) -> dict[str, pl.Expr]:
-    """What `weight` needs beside events and days, to be added up over the rows of a user on a host.
-
-    Of rows with day, events and `weighed`.
-    """
-    if rules.evidence_metric == "recency":
-        return {"recent": recent(rules, last).sum()}
+def summed(rules: Rules) -> dict[str, pl.Expr]:
+    """What `weight` needs beside events and days, to be added up over the rows of a user on a host."""
     return {"weighted": pl.sum("weighted")} if rules.logon_type_weights else {}
-
-
-def recent(rules: Rules, last: date) -> pl.Expr:
-    """What the events of a day count for by recency: half as much for each half-life before the last day.
-
-    Of rows with day and events (where kinds of logon have weights, weighted). A whole number, in thousandths
-    of an event, at least one for each.
-    """
-    age = (pl.lit(last) - pl.col("day")).dt.total_days()
-    of_one = (RECENT * pl.lit(0.5).pow(age / rules.half_life_days)).round().cast(pl.Int64)
-    return pl.col("weighted" if rules.logon_type_weights else "events") * pl.max_horizontal(of_one, 1)
 
 
 def weighed(rules: Rules) -> dict[str, pl.Expr]:
@@ -142,15 +120,14 @@ def events_needed(rules: Rules) -> pl.Expr:
     Of rows with weight and active_days (of the user on the host, at least 0), total_weight and total_events
     (of all users there): the smallest number of further events, nobody else's, that make the user the only
     one or give it more than the threshold, and the host enough; 0 where that is so already. As many of them
-    as `days_needed` are on a further day each. Where days count, each event is one on a further day; where
-    recency counts, each weighs as much as one on the last day. Where kinds of logon have weights, each is of
-    a kind that has none.
+    as `days_needed` are on a further day each. Where days count, each event is one on a further day. Where
+    kinds of logon have weights, each is of a kind that has none.
     """
     own, total, events = (pl.col(name).cast(pl.Int64) for name in ("weight", "total_weight", "total_events"))
-    threshold, of_one = rules.share_threshold_percent, RECENT if rules.evidence_metric == "recency" else 1
+    threshold = rules.share_threshold_percent
     to_begin = max(rules.min_events, 1) - events
-    # The smallest k with 100 * (own + k * of_one) > threshold * (total + k * of_one).
-    to_lead = (threshold * total - 100 * own) // ((100 - threshold) * of_one) + 1
+    # The smallest k with 100 * (own + k) > threshold * (total + k).
+    to_lead = (threshold * total - 100 * own) // (100 - threshold) + 1
     to_lead = pl.when(own == total).then(0).otherwise(to_lead)
     return pl.max_horizontal(to_lead, to_begin, days_needed(rules), 0)
 

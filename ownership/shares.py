@@ -3,7 +3,6 @@
 Who owns the host is not decided here.
 """
 
-from datetime import date
 from itertools import count
 
 import polars as pl
@@ -14,7 +13,7 @@ from ownership.names import fits_any, normalise_hostname, normalise_name, normal
 from ownership.rules import Rules, summed, weighed, weight
 from ownership.tables import HostUserShares
 
-_SUMS = pl.selectors.by_name("events", "recent", "weighted", require_all=False)
+_SUMS = pl.selectors.by_name("events", "weighted", require_all=False)
 
 _HOST_WEIGHT_USER = (
     pl.col("host").cast(pl.UInt128) * 2**96
@@ -24,16 +23,13 @@ _HOST_WEIGHT_USER = (
 """The order of `ranked` as one number, 32 + 64 + 32 bits: sorted in half the time that three columns take."""
 
 
-def host_user_shares(
-    counts: pl.LazyFrame, *, rules: Rules, last: date, skipped: pl.Series | None = None
-) -> pl.DataFrame:
+def host_user_shares(counts: pl.LazyFrame, *, rules: Rules, skipped: pl.Series | None = None) -> pl.DataFrame:
     r"""Compute each user's share of each host's logons (rules 1.1 to 1.4, 1.6 to 1.8).
 
     Args:
         counts: Rows of `logon_counts`, those of the look-back window.
         rules: The instance's rules. Users whom `exclude_users` fits, by name (`svc_*`) or whole spelling
             (`corp\adm*`), do not count.
-        last: The last day of the window.
         skipped: Normalised user names that do not count, either, for their kind.
 
     Returns:
@@ -47,7 +43,7 @@ def host_user_shares(
             pl.sum("events"),
             first_seen=pl.min("day"),
             last_seen=pl.max("day"),
-            **summed(rules, last),
+            **summed(rules),
             **day_bits(counts, rules),
         )
         .collect(engine="streaming")

@@ -44,7 +44,6 @@ _TOO_FEW_THEN = (
 _UNITS = {
     "events": "logon events",
     "days": "days on which a user logged on",
-    "recency": "logon events, of which recent ones count more",
 }
 _MATCH = {
     "matched": "{username} is the user asset {resolved_owner}, found by {matched_by}.",

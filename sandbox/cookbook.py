@@ -21,16 +21,16 @@ import polars as pl
 from assets_defs.tuning import tuned
 from ownership.declaration import polars_schema
 from ownership.plan import plan_writes
-from ownership.resolution import resolve
 from ownership.tables import LogonCounts, LogonDays
 from ownership.windows import Window, days_of, look_back_window
 from pipelines.cli.sql import opening_lines, print_table
 from pipelines.cli.tune import told
-from resources.inventory.records import host_form, host_rows, user_rows
+from resources.inventory.records import host_form, host_rows, taken_fields, user_rows
 from resources.search.source import extraction_fingerprint
 from resources.settings import Instance
 from resources.store.tables import Tables
 from sandbox.company import DEMO_RULES, Company, generate
+from sandbox.resolution import resolve
 from sandbox.stored_run import store_run
 
 PAGE = Path(__file__).parents[1] / "docs" / "cookbook.md"
@@ -163,6 +163,7 @@ def _run(
         hosts,
         users,
         enrich=scan.enrich,
+        takes=taken_fields(_INSTANCE),
         run_id=run_id,
         target=_INSTANCE.target,
         intended_at=now,

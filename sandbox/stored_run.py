@@ -5,10 +5,10 @@ from datetime import datetime
 import polars as pl
 
 from ownership.declaration import polars_schema
-from ownership.resolution import Resolution
 from ownership.tables import Runs
-from resources.store.history import append_changes
+from resources.store.history import store_decisions
 from resources.store.tables import Tables
+from sandbox.resolution import Resolution
 
 
 def store_run(
@@ -27,12 +27,11 @@ def store_run(
         "inventory_users": users,
         "host_user_shares": resolution.shares,
         "username_matches": resolution.matches,
-        "owner_decisions": resolution.decisions,
     }
     for table, frame in snapshots.items():
         tables.write(table, frame, run_id=run_id, publish=True)
     tables.append("runs", _run(resolution, run_id, decided_at, writes), run_id=run_id)
-    append_changes(tables, resolution.decisions, decided_at=decided_at, run_id=run_id)
+    store_decisions(tables, resolution.decisions, decided_at=decided_at, run_id=run_id, publish=True)
     if writes is not None:
         tables.append("owner_writes", writes, run_id=run_id)
 

@@ -14,8 +14,9 @@ from pipelines.cli.stored import tables_of
 from resources.errors import ConfigurationError
 from resources.settings import Instance, command_line, instances_folder, load_instances
 
-DOCS = Path(__file__).parents[2] / "docs"
-EXAMPLE = DOCS / "examples" / "instance.yaml"
+ROOT = Path(__file__).parents[2]
+EXAMPLE = ROOT / "resources" / "settings" / "example.yaml"
+SCHEMA = ROOT / "docs" / "instance.schema.json"
 
 
 def init(path: Path) -> None:
@@ -29,7 +30,10 @@ def init(path: Path) -> None:
     excluded = yaml.safe_load(text)["rules"]["exclude_users"]
     lines = [f"    - {json.dumps(user):<17} # {printable(why)}\n" for user, why in _suggested_users(excluded)]
     text = re.sub("(exclude_users:\n(?: +- .*\n)+)", lambda found: found[0] + "".join(lines), text)
-    text = text.replace("../instance.schema.json", (DOCS / "instance.schema.json").as_uri(), 1)
+    if SCHEMA.exists():
+        text = text.replace("../../docs/instance.schema.json", SCHEMA.as_uri(), 1)
+    else:  # installed without the documents
+        text = re.sub("# yaml-language-server.*\n#\n", "", text, count=1)
     text = text.replace("asset-owners check --instance FILE", check, 1)
     if path == Path("-"):
         print(text, end="")

@@ -29,6 +29,7 @@ from reports.exports import without_formulas
 from resources.errors import AssetOwnersError, ConfigurationError
 from resources.failures import damaged_tables
 from resources.settings import (
+    Instance,
     analysts_group,
     command_line,
     home,
@@ -77,7 +78,9 @@ def sql(
             "itself; give a query: asset-owners sql 'FROM conflicts'"
         )
     with _query_errors():
-        slug = tables_of(load_instance(instance)).slug if instance else None
+        chosen = [load_instance(instance)] if instance else load_instances(instances_folder())
+        own = [tables_of(each) for each in chosen if isinstance(each, Instance)]
+        slug = own[0].slug if instance else None
         schemas = _require_tables(location, slug)
         runs = _viewed_runs(location, schemas if slug is None else {slug}, run_id)
         if run_id is not None:  # which tells the instance
@@ -162,6 +165,13 @@ def _require_tables(location: UPath, slug: str | None) -> set[str]:
                 known = _schemas(home())
     if known and slug in {None, *known}:
         return known
+    names = [slug] if slug else [folder.name for folder in location.glob("*") if is_slug(folder.name)]
+    if older := [name for name in names if Tables(home(), name, location=location).have_runs()]:
+        raise AssetOwnersError(
+            f"The tables of {', '.join(sorted(older))} in {location} were made by an older version; the next "
+            f"run lets them be asked ({command_line(None, 'run')}). Until then their last run is told by "
+            f"{command_line(None, 'report')} and {command_line(None, 'explain')}"
+        )
     place, setting = (location, "ASSET_OWNERS_TABLES") if shared else (home(), "ASSET_OWNERS_HOME")
     raise AssetOwnersError(
         f"There are no tables{f' of {slug}' if slug else ''} in {place} yet; run the instance first "

@@ -121,6 +121,12 @@ def instance_files(folder: Path) -> list[Path]:
     return sorted(path for ending in ("*.yaml", "*.yml") for path in folder.glob(ending))
 
 
+def instance_or_broken(path: Path) -> Instance | BrokenInstance:
+    """What an instance file holds; a broken one under the slug that its line of the name still gives."""
+    found = instance_or_complaint(path)
+    return BrokenInstance(path, found, _slug_told(path)) if isinstance(found, str) else found
+
+
 def instance_or_complaint(path: Path) -> Instance | str:
     """What an instance file holds, or the message for its author."""
     try:

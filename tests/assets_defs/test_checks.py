@@ -1,6 +1,8 @@
 """Each check on tables that a run stored: what it says when the property is broken, and when it holds."""
 
+import itertools
 from datetime import UTC, date, datetime, timedelta
+from types import SimpleNamespace
 
 import dagster as dg
 import polars as pl
@@ -9,13 +11,13 @@ import pytest
 from assets_defs import checks
 from assets_defs.run import RANGE_END, RANGE_START
 from assets_defs.tuning import DRIFT_CHECK
-from ownership.resolution import resolve
 from ownership.tables import LogonCounts, LogonDays
 from pipelines.cli.run import errors
 from pipelines.definitions import build_definitions
 from resources.errors import TransientError
 from resources.search.source import extraction_fingerprint
 from resources.store.tables import Tables
+from sandbox.resolution import resolve
 from sandbox.stored_run import store_run
 from tests.ownership.builders import NOW, WINDOW, counts, decide, host, hosts, plan, table, user, users
 from tests.resources.samples import instance as sample
@@ -93,7 +95,10 @@ class Stored:
         definitions = build_definitions(
             [self.instance],
             self.tables.home,
-            resource_overrides={f"{self.instance.slug}__search": _found(self.search)},
+            resource_overrides={
+                f"{self.instance.slug}__search": _found(self.search),
+                f"{self.instance.slug}__inventory": _found(SimpleNamespace(takes=("owner",))),
+            },
         )
         job = dg.define_asset_job("tried", selection=selection)
         return (
@@ -133,7 +138,8 @@ def _found(search):
 
 @pytest.fixture
 def stored(tmp_path):
-    return lambda **settings: Stored(tmp_path, **settings)
+    homes = itertools.count()
+    return lambda **settings: Stored(tmp_path / str(next(homes)), **settings)
 
 
 def shown(verdict):

@@ -1,5 +1,6 @@
 """Small tables for tests: name what matters, the rest is filled in."""
 
+from collections.abc import Collection
 from datetime import UTC, date, datetime
 from typing import Any
 
@@ -7,7 +8,6 @@ import polars as pl
 
 from ownership.declaration import Table, polars_schema, validated
 from ownership.plan import plan_writes
-from ownership.resolution import Resolution, resolve
 from ownership.rules import Rules
 from ownership.shares import host_user_shares
 from ownership.tables import (
@@ -20,6 +20,7 @@ from ownership.tables import (
     UsernameMatches,
 )
 from ownership.windows import Window
+from sandbox.resolution import Resolution, resolve
 
 DAY = date(2026, 3, 2)
 WINDOW = Window(date(2026, 3, 1), date(2026, 3, 30))
@@ -80,7 +81,7 @@ PEOPLE = users(
 
 
 def shares_of(logons: pl.LazyFrame, rules: Rules) -> pl.DataFrame:
-    return validated(HostUserShares, host_user_shares(logons, rules=rules, last=WINDOW.last))
+    return validated(HostUserShares, host_user_shares(logons, rules=rules))
 
 
 def resolution(
@@ -110,7 +111,14 @@ def decide(
 
 
 def plan(
-    decisions: pl.DataFrame, people: pl.DataFrame, assets: pl.DataFrame, *, enrich: bool = True
+    decisions: pl.DataFrame,
+    people: pl.DataFrame,
+    assets: pl.DataFrame,
+    *,
+    enrich: bool = True,
+    takes: Collection[str] = ("owner", "department", "criticality"),
 ) -> pl.DataFrame:
-    writes = plan_writes(decisions, assets, people, enrich=enrich, run_id=RUN, target=TARGET, intended_at=NOW)
+    writes = plan_writes(
+        decisions, assets, people, enrich=enrich, takes=takes, run_id=RUN, target=TARGET, intended_at=NOW
+    )
     return validated(OwnerWrites, writes)

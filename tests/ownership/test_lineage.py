@@ -16,6 +16,7 @@ OF_THE_RUN = {
         "run_id",
         "evidence_metric",
         "logon_type_weights",
+        "new_conflict",
     },
     "owner_writes": {"run_id", "outcome", "message", "intended_at", "completed_at", "target", "undoes"},
 }

@@ -1,9 +1,9 @@
 """The winning rule and its inverse say the same, whatever counts."""
 
+from dataclasses import asdict
 from datetime import timedelta
 
 import polars as pl
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -82,45 +82,28 @@ def test_by_days_a_day_with_logons_under_two_names_of_a_host_is_one():
     assert (row["weight"], row["total_weight"], row["evidence"]) == (1, 2, "no_majority")
 
 
-def test_by_recency_an_event_counts_half_after_each_half_life():
-    """Rules 1.7."""
-    logons = logons_of(("bob", 20, 28), ("bob", 2, 14), ("ann", 12, 0))
-    assert decided(logons)["username"] == "bob"
-    row = decided(logons, evidence_metric="recency", half_life_days=14)
-    assert (row["username"], row["weight"], row["runner_up_weight"]) == ("ann", 12_000, 6_000)
-    assert row["evidence"] == "majority"
-    assert decided(logons, evidence_metric="recency", half_life_days=3660)["username"] == "bob"
-
-
-def test_by_recency_the_oldest_event_counts_a_little():
-    row = decided(logons_of(("bob", 7, 29)), evidence_metric="recency", half_life_days=1)
-    assert (row["weight"], row["evidence"]) == (7, "single_user")
-
-
-@examples(4)
-@pytest.mark.parametrize("metric", ["days", "recency"])
+@examples(8)
 @given(
     others=st.dictionaries(st.integers(0, 20), st.integers(1, 9), min_size=1, max_size=5),
     own=st.integers(1, 9),
     threshold=THRESHOLDS,
 )
-def test_so_many_further_days_or_recent_events_are_lacking(metric, others, own, threshold):
-    rules = {"evidence_metric": metric, "share_threshold_percent": threshold}
+def test_so_many_further_days_are_lacking(others, own, threshold):
+    rules = Rules(evidence_metric="days", share_threshold_percent=threshold)
     before = [("ann", own, 25), *(("bob", events, age) for age, events in others.items())]
 
     def wins(further):
-        ages = range(further) if metric == "days" else [0] * further
-        more = pl.concat([logons_of(*before), *(logons_of(("ann", 1, age)) for age in ages)])
+        more = pl.concat([logons_of(*before), *(logons_of(("ann", 1, age)) for age in range(further))])
         counted = more.group_by(pl.exclude("events")).agg(pl.sum("events"))
-        row = decided(counted, **rules)
+        row = decided(counted, **asdict(rules))
         return row["evidence"] in NAMING and row["username"] == "ann"
 
-    row = decided(logons_of(*before), **rules)
+    row = decided(logons_of(*before), **asdict(rules))
     weight = row["weight"] if row["username"] == "ann" else row["runner_up_weight"]
     totals = {name: row[name] for name in ("total_weight", "total_events")}
     of_ann = pl.select(weight=weight, active_days=1, **totals)
-    lacking = of_ann.select(events_needed(Rules(**rules))).item()
-    if metric == "days" and lacking > 25:
+    lacking = of_ann.select(events_needed(rules)).item()
+    if lacking > 25:
         return
     assert wins(lacking)
     assert lacking == 0 or not wins(lacking - 1)

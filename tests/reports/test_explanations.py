@@ -462,12 +462,11 @@ KINDS = counts(
     [
         ("events", "alice has 5 of 27 logon events, weighed by kind of logon (73.8%), over 60%."),
         ("days", "alice has 10 of 11 days on which a user logged on, weighed by kind of logon (90.9%), over"),
-        ("recency", "alice has 5 of 27 logon events, of which recent ones count more, weighed by kind of"),
     ],
 )
 def test_weights_by_kind_of_logon_are_told_beside_exact_counts(metric, said):
     weights = {"2": 20} if metric != "days" else {"2": 10}
-    rules = Rules(logon_type_weights=weights, evidence_metric=metric, half_life_days=3660)
+    rules = Rules(logon_type_weights=weights, evidence_metric=metric)
     text = told(KINDS, hosts(host("h1", "ws1")), rules=rules)
     assert said in text
     assert f"  Weights by kind of logon: 2: {weights['2']}; all others 1." in text

@@ -12,12 +12,12 @@ import pytest
 
 from ownership.declaration import polars_schema, validated
 from ownership.matching import FIELDS
-from ownership.resolution import resolve
 from ownership.rules import Rules
 from ownership.tables import InventoryHosts, InventoryUsers, LogonCounts
 from ownership.windows import Window
 from resources.inventory.records import owner_ids
 from sandbox.company import DEMO_RULES, MAPPING, generate
+from sandbox.resolution import resolve
 
 FRIDAY = date(2025, 11, 21)
 COMBINATIONS = """

@@ -142,7 +142,7 @@ ASSETS = hosts(
     least=st.sampled_from([1, 3, 10]),
     least_days=st.sampled_from([1, 3]),
     short=st.booleans(),
-    metric=st.sampled_from(["events", "days", "recency"]),
+    metric=st.sampled_from(["events", "days"]),
     weights=st.sampled_from([{}, {"2": 7, "10": 3}]),
 )
 def test_each_line_counts_what_a_run_with_these_settings_decides(

@@ -140,6 +140,17 @@ def test_an_unknown_key_names_the_nearest_known_one(write, key, nearest):
         ("rules.hostname_match", "fuzzy", "'fuzzy' should be 'exact' or 'short'"),
         ("rules.exclude_users", "svc_*", "'svc_*' should be a list"),
         ("rules.exclude_users", ["svc_*", ""], "'' should have at least 1 character"),
+        ("scan.first_day", "1969-12-31", "'1969-12-31' should be greater than or equal to 1970-01-01"),
+        ("scan.first_day", "9999-12-31", "'9999-12-31' should be less than or equal to 2999-12-31"),
+        ("rules.exclude_users", ["?" * 200_000], f"'{'?' * 199}… should have at most 1000 characters"),
+        ("index", "?" * 200_000, f"'{'?' * 199}… should have at most 1000 characters"),
+        (
+            "platform.url",
+            "https://inventory/api/v1",
+            "is the address of the service itself; write it without",
+        ),
+        ("platform.url", "https://inventory/p/api/v1/", "is the address of the service itself; write it"),
+        ("url", f"https://search/{'a' * 1000}", "is longer than any address"),
         ("query", "{term: x}", "'{term: x}' starts with { and is no JSON"),
         ("query", '{"n": NaN}', "'{\"n\": NaN}' starts with { and is no JSON"),
         ("query", {"range": {"n": {"gt": math.inf}}}, "holds a number that JSON does not know"),
@@ -430,6 +441,13 @@ def test_paths_are_relative_to_the_file_that_names_them(write, tmp_path, monkeyp
     assert settings.cookies["a"].file == Path("/home/ann/cookie")
     monkeypatch.chdir(tmp_path)
     assert load_instance(Path("instance.yaml")).ca_file == settings.ca_file
+
+
+@pytest.mark.parametrize("part", ["q?x", "p%41x", "b\\x"])
+def test_a_home_that_databases_misread_is_refused_by_name(monkeypatch, part):
+    monkeypatch.setenv("ASSET_OWNERS_HOME", f"/srv/{part}/home")
+    with pytest.raises(ConfigurationError, match="ASSET_OWNERS_HOME: the path /srv/"):
+        home()
 
 
 def test_home_and_instances_folder_come_from_the_environment(tmp_path, monkeypatch):

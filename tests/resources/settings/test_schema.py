@@ -15,7 +15,7 @@ from resources.settings.schema import instance_schema_text
 
 ROOT = Path(__file__).parents[3]
 STORED = ROOT / "docs" / "instance.schema.json"
-EXAMPLE = (ROOT / "docs" / "examples" / "instance.yaml").read_text(encoding="utf-8")
+EXAMPLE = (ROOT / "resources" / "settings" / "example.yaml").read_text(encoding="utf-8")
 EVERY_KEY = re.sub(r"(?m)^( *)#(?=\S)", r"\1", EXAMPLE)
 PAGE = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
 

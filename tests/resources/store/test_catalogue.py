@@ -15,7 +15,6 @@ from ownership.coverage import current_owners, funnel, owned_percent
 from ownership.declaration import column_descriptions
 from ownership.plan import plan_writes
 from ownership.quality import names_without_user
-from ownership.resolution import resolve
 from ownership.rules import Rules
 from ownership.tables import TABLES, OwnerWrites
 from ownership.windows import Window
@@ -23,6 +22,7 @@ from resources.store.catalogue import catalogue_path
 from resources.store.history import delete_outdated_changes
 from resources.store.tables import Tables
 from resources.store.views import VIEWS
+from sandbox.resolution import resolve
 from sandbox.stored_run import store_run
 from tests.ownership.builders import TARGET, counts, host, hosts, table, user, users
 
@@ -400,6 +400,7 @@ def test_the_write_history_shows_before_and_after_the_last_first(tables):
             hosts(*ASSETS),
             PEOPLE,
             enrich=True,
+            takes=["owner", "department", "criticality"],
             run_id=f"run-{day}",
             target=TARGET,
             intended_at=instant(day),

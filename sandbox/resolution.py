@@ -1,7 +1,4 @@
-"""The whole way from counts to decisions, for whoever does not store what lies between.
-
-The assets do, and call the same three stages one by one.
-"""
+"""From counts to decisions in one call: what the assets do one by one, storing each table."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -36,20 +33,9 @@ def resolve(
     decided_at: datetime,
     run_id: str,
 ) -> Resolution:
-    """Decide about every host.
-
-    Args:
-        counts: Rows of `logon_counts`, those of the window.
-        hosts: Rows of `inventory_hosts`.
-        users: Rows of `inventory_users`.
-        rules: The instance's rules.
-        user_value_field: Name of the field that `user_value` of the users holds.
-        window: The look-back window.
-        decided_at: The instant that the decisions bear.
-        run_id: The run that the decisions bear.
-    """
+    """Decide about every host from rows of `logon_counts` of the window, and of both inventory tables."""
     skipped = skipped_by_kind(counts, hosts, users, rules=rules, user_value_field=user_value_field)
-    shares = host_user_shares(counts, rules=rules, last=window.last, skipped=skipped.accounts["username"])
+    shares = host_user_shares(counts, rules=rules, skipped=skipped.accounts["username"])
     matches = username_matches(shares, users, user_value_field=user_value_field)
     decisions = owner_decisions(
         shares.lazy(),
