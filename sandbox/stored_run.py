@@ -21,17 +21,7 @@ def store_run(
     users: pl.DataFrame,
     writes: pl.DataFrame | None = None,
 ) -> None:
-    """Publish what a run listed, resolved and wrote.
-
-    Args:
-        tables: Prepared; they hold the days already.
-        resolution: Of the run.
-        run_id: The run.
-        decided_at: When it decided.
-        hosts: Rows of `inventory_hosts`.
-        users: Rows of `inventory_users`.
-        writes: Rows of `owner_writes`; None: the run wrote nothing.
-    """
+    """Publish what a run listed, resolved and wrote."""
     snapshots = {
         "inventory_hosts": hosts,
         "inventory_users": users,

@@ -377,7 +377,7 @@ def sql(
         typer.Option(
             metavar="FILE",
             help="The DuckDB file that new tables go into.",
-            show_default="one that is deleted at the end",
+            show_default="in memory, until the end",
         ),
     ] = None,
     form: Annotated[

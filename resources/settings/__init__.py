@@ -1,6 +1,6 @@
 """The instance file and the environment: what operators set.
 
-`models` says which keys there are, `files` reads them, `schema` and `page` tell authors about them.
+`models` says which keys there are, `files` reads them, `schema` tells editors about them.
 """
 
 from resources.settings.commands import command_line, instance_path

@@ -22,7 +22,7 @@ from resources.errors import ConfigurationError
 from resources.settings.names import MAX_NAME, slug_of
 from resources.settings.secrets import Secret
 from resources.settings.section import FilePath, Section, beside_the_file, secret_error
-from resources.settings.yaml_file import MAX_DEPTH, read_section
+from resources.settings.yaml_file import read_section
 
 MAX_LOOKBACK_DAYS = 3660
 MAX_TEXT = 1000
@@ -83,22 +83,15 @@ def _query_text(value: object) -> object:
             raise ValueError("holds a number that JSON does not know, .nan or .inf") from error
     if isinstance(value, str) and value.lstrip().startswith("{"):
         try:
-            content = json.loads(value, parse_constant=_refuse_constant)
+            json.loads(value, parse_constant=_refuse_constant)
         except (ValueError, RecursionError) as error:
             raise ValueError(f"starts with {{ and is no JSON: {error}") from error
-        if _is_deeper(content, MAX_DEPTH):
-            raise ValueError(f"is nested more than {MAX_DEPTH} levels deep")
     return value
 
 
 def _refuse_constant(name: str) -> NoReturn:
     """Refuse NaN and Infinity, which Python reads in JSON and no service does."""
     raise ValueError(f"{name} is no number of JSON")
-
-
-def _is_deeper(value: object, levels: int) -> bool:
-    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return levels == 0 or any(_is_deeper(each, levels - 1) for each in inner)
 
 
 def _cookie_names(value: object) -> object:
@@ -128,7 +121,7 @@ def _id_text(value: object) -> object:
 Url = Annotated[str, AfterValidator(_service_url)]
 Text = Annotated[str, Field(min_length=1, max_length=MAX_TEXT)]
 FieldName = Text
-LogonType = Annotated[Text, BeforeValidator(_id_text)]
+IdText = Annotated[Text, BeforeValidator(_id_text, json_schema_input_type=Text | int)]
 Weight = Annotated[int, Field(ge=1, le=1000, strict=True)]
 ApiPath = Annotated[str, Field(pattern="^/[^/]", max_length=MAX_TEXT)]
 """A path below the base URL; anything else could lead to another service."""
@@ -138,7 +131,7 @@ class ListCall(Section):
     """A listing endpoint: its path and the parameters that choose what it lists."""
 
     path: ApiPath
-    params: dict[str, Annotated[str, BeforeValidator(_id_text)]] = Field({})
+    params: dict[str, Annotated[str, BeforeValidator(_id_text, json_schema_input_type=str | int)]] = Field({})
 
 
 class ItemCall(Section):
@@ -200,12 +193,14 @@ class Platform(Section):
     email: Text = Field(description="account that signs in")
     password: Secret = Field(description="its password")
     mfa_secret: Secret | None = Field(None, description="its TOTP secret (base32), where MFA applies")
-    tenant_id: Annotated[Text, BeforeValidator(_id_text)] = Field(description="tenant that holds the assets")
+    tenant_id: IdText = Field(description="tenant that holds the assets")
     ignore_ssl: bool = Field(False, description="skip certificate checks; prefer ca_file")
     ca_file: FilePath | None = Field(None, description="PEM file with the certificate authority to trust")
-    contract: Annotated[Contract, BeforeValidator(_contract_file)] = Field(
-        Contract(),
-        description="what the specification does not show, or the path of a YAML file with it",
+    contract: Annotated[Contract, BeforeValidator(_contract_file, json_schema_input_type=Contract | Text)] = (
+        Field(
+            Contract(),
+            description="what the specification does not show, or the path of a YAML file with it",
+        )
     )
 
     @property
@@ -281,7 +276,7 @@ class RuleSettings(Section):
         Rules.evidence_metric,
         description="what counts when users are compared: logon events, or days with one",
     )
-    logon_type_weights: dict[LogonType, Weight] = Field(
+    logon_type_weights: dict[IdText, Weight] = Field(
         {},
         description="what a logon counts for (1 to 1000) by its value in `logon_type_field`; others count 1",
     )
@@ -337,7 +332,7 @@ class Instance(Section):
         {}, description="extra cookies added to search requests, name: value"
     )
     index: Text = Field("logs-*", description="index pattern to search")
-    query: Annotated[str, BeforeValidator(_query_text)] = Field(
+    query: Annotated[str, BeforeValidator(_query_text, json_schema_input_type=str | dict[str, Any])] = Field(
         DEFAULT_QUERY,
         min_length=1,
         description="logon events: Lucene query-string syntax, or query DSL when it starts with {",
@@ -383,11 +378,7 @@ class Instance(Section):
         return slug_of(self.name)
 
     def require_secrets(self) -> None:
-        """Resolve every secret once, so that all that are missing are named at once.
-
-        Raises:
-            ConfigurationError: naming each setting, and its variable or file.
-        """
+        """Resolve every secret once, so that all that are missing are named at once."""
         secrets = {"password": self.password, "platform.password": self.platform.password}
         secrets |= {f"cookies.{name}": value for name, value in self.cookies.items()}
         if self.platform.mfa_secret:
