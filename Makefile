@@ -63,8 +63,6 @@ ui: setup
 docs: setup
 	$(BIN)/python -c 'from resources.store.dictionary import data_dictionary as page; print(page(), end="")' \
 	  > docs/data_dictionary.md
-	$(BIN)/python -c 'from resources.settings.page import configuration_page as page; print(page(), end="")' \
-	  > docs/configuration.md
 	$(BIN)/python -c 'from resources.settings.schema import instance_schema_text as page; print(page(), end="")' \
 	  > docs/instance.schema.json
 	$(BIN)/python -c 'from sandbox.cookbook import refresh; refresh()'

@@ -12,11 +12,12 @@ from typing import Any, Protocol
 import dagster as dg
 import polars as pl
 
-from assets_defs.metadata import examples
+from assets_defs.metadata import CONFLICT, examples
 from assets_defs.run import ScanRun, as_dagster_failure, resource_keys, scan_run
 from assets_defs.specs import asset_key
 from ownership import quality
 from ownership.coverage import events_by_day
+from ownership.history import with_new_conflicts
 from ownership.names import printable
 from ownership.quality import FORWARDED_LIMIT_PERCENT, LACKING_LIMIT_PERCENT
 from ownership.windows import days_of
@@ -114,6 +115,8 @@ def _checks(
                 context.log.warning(f"Check {spec.name}: {result.description}")
             if blocking and result.severity is dg.AssetCheckSeverity.ERROR and not result.passed:
                 run.record.fail(printable(result.description or spec.name))
+            elif blocking:
+                run.tables.note_check(run.run_id)
             yield result._replace(asset_key=spec.asset_key, check_name=spec.name)
 
     return step_of_checks
@@ -303,7 +306,7 @@ def conflicts_do_not_grow(context: dg.AssetCheckExecutionContext, run: ScanRun) 
     return _result(
         passed=conflicts <= earlier,
         said=f"{conflicts} conflicts, {earlier} in run {before['run_id'][0]}",
-        rows=quality.new_conflicts(decisions, before),
+        rows=with_new_conflicts(decisions, before).filter("new_conflict").sort("host_id").select(CONFLICT),
         count=conflicts,
         count_before=earlier,
     )

@@ -12,6 +12,7 @@ from assets_defs.progress import Progress
 from assets_defs.run import (
     ScanRun,
     as_dagster_failure,
+    has_step,
     resource_keys,
     scan_run,
     tag_run,
@@ -22,18 +23,15 @@ from assets_defs.specs import asset_arguments, asset_key, source_keys
 from ownership.coverage import events_by_day
 from ownership.declaration import polars_schema
 from ownership.kinds import Kinds, nothing_skipped, skipped_by_kind
-from ownership.names import fits_any, printable
+from ownership.names import fits_any
 from ownership.shares import host_user_shares
 from ownership.tables import LogonCounts, LogonDays
 from ownership.windows import Window, days_of, days_to_fetch, torn_days
 from resources.errors import AssetOwnersError, ConfigurationError
 from resources.search.client import DayOfLogons
 from resources.search.source import extraction_fingerprint
-from resources.settings import Instance, named
+from resources.settings import Instance, command_line, named
 from resources.store.tables import Tables
-
-MAX_NAMED = 10
-"""Accounts of a kind that the log names when they are left out."""
 
 SECONDS_TOGETHER = 0.5
 MAX_ROWS_TOGETHER = 500_000
@@ -69,7 +67,8 @@ def logon_assets(instance: Instance, since: date | None = None) -> dg.AssetsDefi
         tag_run(context, run)
         with as_dagster_failure(run, last=not run.plans):
             _require_kept(run.days_named[0], first)
-            days = sorted({*run.days_named, *(days_of(run.window) if _decides(context, instance) else ())})
+            decides = has_step(context, instance, "host_user_shares")
+            days = sorted({*run.days_named, *(days_of(run.window) if decides else ())})
             wanted, counts = _fetch(context, run, days)
             _describe_days(context, run, days, wanted, counts)
         for table in LOGON_TABLES:
@@ -98,12 +97,6 @@ def _require_kept(day: date, first: date) -> None:
             f"{day} is before the days that are kept, which begin on {first}: set keep.evidence_days to more "
             "days, or, to look at a past window, run asset-owners run --instance FILE --as-of DAY"
         )
-
-
-def _decides(context: dg.AssetExecutionContext, instance: Instance) -> bool:
-    """Tell whether the run goes on to compute shares, for which it needs all days of its window."""
-    chosen = context.run.asset_selection
-    return not chosen or asset_key(instance, "host_user_shares") in chosen
 
 
 def _fetch(
@@ -298,16 +291,13 @@ def shares_asset(instance: Instance) -> dg.AssetsDefinition:
                 skipped=skipped["username"],
             )
             run.tables.write("host_user_shares", shares, run_id=run.run_id, publish=run.may_write)
-        for kind, usernames in (
-            skipped.filter(~fits_any(pl.col("username"), instance.rules.exclude_users))
-            .group_by("kind")
-            .agg(pl.col("username").sort())
-            .sort("kind")
-            .iter_rows()
-        ):
+        by_kind = skipped.filter(~fits_any(pl.col("username"), instance.rules.exclude_users))["kind"]
+        numbers = by_kind.value_counts().sort("kind").iter_rows()
+        if left_out := ", ".join(f"{number:,} of kind {kind}" for kind, number in numbers):
+            listed = command_line(instance, "sql", "FROM account_profiles ORDER BY kind")
             context.log.info(
-                f"Left out by rules.skip_account_kinds: {len(usernames):,} of kind {kind}, such as "
-                f"{', '.join(map(printable, usernames[:MAX_NAMED]))}"
+                f"Left out by rules.skip_account_kinds: {left_out}; to list them: "
+                f"{command_line(instance, 'tune')} && {listed}"
             )
         metadata = shares_metadata(shares, threshold_percent=instance.rules.share_threshold_percent)
         context.log.info(

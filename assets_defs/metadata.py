@@ -14,6 +14,9 @@ from ownership.coverage import funnel, owned_percent
 from ownership.decisions import summary
 from reports.markdown import table
 
+CONFLICT = ("hostname", "host_id", "existing_owner", "resolved_owner")
+"""Columns of decisions that tell a conflict."""
+
 MAX_EXAMPLES = 8
 MAX_DAYS = 400
 """Days in one plot: more would be narrower than a dot of the screen."""
@@ -103,19 +106,17 @@ def shares_metadata(shares: pl.DataFrame, *, threshold_percent: int) -> dict[str
     }
 
 
-def decisions_metadata(
-    decisions: pl.DataFrame, new_conflicts: pl.DataFrame, *, events: int
-) -> dict[str, Any]:
+def decisions_metadata(decisions: pl.DataFrame, *, events: int) -> dict[str, Any]:
     """The way from events to owners, as a table and a plot, and what to watch over time.
 
     Args:
         decisions: Rows of `owner_decisions`.
-        new_conflicts: As `ownership.quality.new_conflicts` finds them.
         events: Logon events that they rest on.
     """
     from reports.charts import as_markdown, funnel_plot
 
     stages = funnel(decisions)
+    new = decisions.filter("new_conflict").sort("host_id")
     plot = as_markdown(funnel_plot(stages), "Hosts from evidence to owner")
     unbroken = stages.with_columns(pl.col("stage").str.replace_all(" ", "\u00a0"))
     words = table(unbroken, own_words=("stage", "left_out"))
@@ -127,8 +128,8 @@ def decisions_metadata(
         "hosts_to_write": decisions.filter(action="write").height,
         "conflicts": decisions.filter(action="conflict").height,
         "decisions": summary(decisions),
-        "new_conflicts": new_conflicts.height,
-        **({} if new_conflicts.is_empty() else {"first_new_conflicts": examples(new_conflicts)}),
+        "new_conflicts": new.height,
+        **({} if new.is_empty() else {"first_new_conflicts": examples(new.select(CONFLICT))}),
     }
 
 

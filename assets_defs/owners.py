@@ -11,12 +11,11 @@ from assets_defs.evidence import skipped_kinds
 from assets_defs.metadata import decisions_metadata, matches_metadata
 from assets_defs.run import ScanRun, as_dagster_failure, resource_keys, scan_run
 from assets_defs.specs import asset_arguments, source_keys
-from ownership import quality
 from ownership.decisions import owner_decisions
 from ownership.matching import username_matches
 from ownership.names import printable
 from resources.settings import Instance, command_line
-from resources.store.history import append_changes
+from resources.store.history import store_decisions
 from resources.store.tables import short_run_id
 
 MAX_WARNINGS = 10
@@ -71,37 +70,35 @@ def owner_assets(instance: Instance) -> list[dg.AssetsDefinition]:
                 run_id=run.run_id,
                 skipped=skipped_kinds(run, instance.rules.skip_host_kinds).hosts,
             )
-            new_conflicts = quality.new_conflicts(frame, run.tables.read("owner_decisions").collect())
-            run.tables.write("owner_decisions", frame, run_id=run.run_id, publish=run.may_write)
-            if run.may_write:
-                append_changes(run.tables, frame, decided_at=decided_at, run_id=run.run_id)
+            frame = store_decisions(
+                run.tables, frame, decided_at=decided_at, run_id=run.run_id, publish=run.may_write
+            )
             run.record.add(
                 hosts=frame["host_id"].count(),
                 conflicts=frame.filter(action="conflict").height,
-                new_conflicts=new_conflicts.height,
+                new_conflicts=frame["new_conflict"].sum(),
                 owned_before=frame.filter(pl.col("host_id").is_not_null())["existing_owner"].count(),
             )
-        metadata = decisions_metadata(
-            frame, new_conflicts, events=shares.select(pl.sum("events")).collect().item()
-        )
+        metadata = decisions_metadata(frame, events=shares.select(pl.sum("events")).collect().item())
         context.log.info(
             f"Decisions: {frame.height:,} hosts, {metadata['hosts_to_write']:,} to write, "
             f"{metadata['conflicts']:,} conflicts, {metadata['hosts_owned_percent']}% have an owner, "
             f"{run.seconds}"
         )
-        _log_conflicts(run, frame.filter(action="conflict"), new_conflicts, context.log)
+        _log_conflicts(run, frame.filter(action="conflict"), context.log)
         window = {"window_from": run.window.first.isoformat(), "window_to": run.window.last.isoformat()}
         return dg.MaterializeResult(metadata={"dagster/row_count": frame.height, **metadata, **window})
 
     return [matches, decisions]
 
 
-def _log_conflicts(run: ScanRun, conflicts: pl.DataFrame, new: pl.DataFrame, log: logging.Logger) -> None:
+def _log_conflicts(run: ScanRun, conflicts: pl.DataFrame, log: logging.Logger) -> None:
     """Warn of the first conflicts that are new; the run's log keeps all, below what a terminal shows."""
 
     def listed(query: str) -> str:
         return command_line(run.instance, "sql", "--run", short_run_id(run.run_id), query)
 
+    new = conflicts.filter("new_conflict").sort("host_id")
     if not new.is_empty():
         log.warning("\n".join(_conflicts(new.head(MAX_WARNINGS))))
         more = f"the first {MAX_WARNINGS} of {new.height:,}" if new.height > MAX_WARNINGS else "these"

@@ -54,6 +54,22 @@ class RunRecord:
         """When the run's first step began, if one has."""
         return next(iter(self._row()["started_at"]), None)
 
+    def executes_again(self) -> str | None:
+        """The run whose tables this one has taken over, because it executes it again in part."""
+        return next(iter(self._row()["of_run"]), None)
+
+    def evidence_since(self) -> datetime:
+        """When the run began, or the one that it executes again: its inputs are not older than that.
+
+        The first day of the calendar where that is not known any more.
+        """
+        row = self._row()
+        while (earlier := next(iter(row["of_run"]), None)) is not None:
+            row = self._tables.appended("runs", earlier)
+            if row.is_empty():
+                return datetime.min.replace(tzinfo=UTC)
+        return next(iter(row["started_at"]), datetime.now(UTC))
+
     def begin(
         self,
         kind: str,
@@ -61,6 +77,7 @@ class RunRecord:
         window: Window | None = None,
         options: Mapping[str, Any] | None = None,
         of_run: str | None = None,
+        message: str | None = None,
     ) -> bool:
         """Store that the run has begun; tell whether this is its first step.
 
@@ -68,7 +85,8 @@ class RunRecord:
             kind: as in `ownership.codes.KIND`.
             window: the days that it looks at.
             options: those chosen for this run.
-            of_run: the run whose plan it carries out, or whose writes it undoes.
+            of_run: the run whose plan it carries out, whose writes it undoes, or that it executes again.
+            message: why it only plans.
         """
         with self._tables.changing("runs"):
             if not self._row().is_empty():
@@ -82,6 +100,7 @@ class RunRecord:
                 "window_to": window and window.last,
                 "options": json.dumps(options or {}),
                 "of_run": of_run,
+                "message": message,
             }
             schema = polars_schema(Runs)
             frame = pl.DataFrame([dict.fromkeys(schema.names()) | row], schema=schema)
@@ -96,7 +115,7 @@ class RunRecord:
             return row if row.is_empty() else _store(self._tables, row, found)
 
     def succeed(self) -> None:
-        """Store that the run has done what it was for, unless another step of it has failed."""
+        """Store that the run has done what it was for; if another step has failed, only what came of it."""
         self._end("succeeded", None)
 
     def fail(self, message: str) -> None:
@@ -107,18 +126,21 @@ class RunRecord:
             self._log.warning(f"The table runs does not tell how this run ended: {error}")
 
     def _end(self, status: str, message: str | None) -> None:
-        seconds_by_step = json.dumps(self._seconds_by_step())
+        """Count what came of the run; a step may go on, and write, after another one has failed it."""
+        seconds_by_step = self._seconds_by_step()
         with self._tables.changing("runs"):  # steps may work in several processes
             row = self._row()
-            if row.is_empty() or row["status"].item() == "failed":
+            if row.is_empty():
                 return
             found = {
-                "status": status,
                 "ended_at": datetime.now(UTC),
-                "message": message,
-                "seconds_by_step": seconds_by_step,
+                "seconds_by_step": json.dumps(
+                    json.loads(row["seconds_by_step"].item() or "{}") | {**seconds_by_step}
+                ),
                 **_counts(row, self._tables.run_writes(self._run_id)),
             }
+            if row["status"].item() != "failed":
+                found |= {"status": status, "message": message or row["message"].item()}
             row = _store(self._tables, row, found)
         # Short: the list of runs cuts long tags off.
         self._tag({RESULT_TAG: ", ".join(_counts_in_words(row.row(0, named=True)))})
@@ -158,14 +180,15 @@ def _store(tables: Tables, row: pl.DataFrame, found: Mapping[str, Any]) -> pl.Da
 
 def _counts(row: pl.DataFrame, writes: pl.DataFrame) -> dict[str, Any]:
     """What became of the writes of a run, as columns of `runs`."""
-    if row["kind"].item() == "backfill":
+    if row["kind"].item() == "backfill" and row["hosts"].item() is None:
         return {}
     by_outcome = dict(writes["outcome"].value_counts().iter_rows())
     done = sum(by_outcome.get(outcome, 0) for outcome in SUCCESSES)
     failed = by_outcome.get("failed", 0)
-    before, planned = row.select("owned_before", "to_write").row(0)
+    before, planned, of_run = row.select("owned_before", "to_write", "of_run").row(0)
     return {
-        "to_write": writes.height if planned is None else planned,
+        # What follows a run plans fewer than it has rows: hosts that changed are left alone.
+        "to_write": writes.height if planned is None or of_run is None else planned,
         "written": done,
         "failed": failed,
         "left_alone": writes.height - done - failed - by_outcome.get("planned", 0),
@@ -203,7 +226,7 @@ def _counts_in_words(row: Mapping[str, Any]) -> Iterator[str]:
     if row["kind"] == "backfill" and row["status"] == "succeeded":
         yield f"{(row['window_to'] - row['window_from']).days + 1:,} days"
     back = row["kind"].endswith("undo")
-    if plans_only(row):
+    if plans_only(row) and (row["kind"] != "backfill" or row["to_write"] is not None):
         yield f"{row['to_write'] or 0:,} to {'put back' if back else 'write'}"
     elif row["to_write"] is not None:
         yield f"{row['written']:,} {'put back' if back else 'written'}"
@@ -216,4 +239,4 @@ def plans_only(row: Mapping[str, Any]) -> bool:
     Args:
         row: Of `runs`.
     """
-    return row["kind"].startswith("dry_run")
+    return row["kind"].startswith("dry_run") or row["kind"] == "backfill"

@@ -4,6 +4,8 @@ What an operator chooses in the launchpad is `ScanOptions`; which days a run nam
 window ends, follows from its partitions. What is done with them is up to the assets.
 """
 
+import hashlib
+import json
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -24,17 +26,31 @@ from resources.errors import AssetOwnersError, ConfigurationError
 from resources.failures import operator_message
 from resources.inventory.adapter import Inventory, open_inventory
 from resources.search.client import SearchClient
-from resources.search.source import EvidenceSource
-from resources.settings import MAX_LOOKBACK_DAYS, Instance, journal_url, named
+from resources.search.source import EvidenceSource, extraction_fingerprint
+from resources.settings import MAX_LOOKBACK_DAYS, Instance, command_line, journal_url, named
 from resources.store.tables import Tables
 from resources.writeback.journal import Journal
+from resources.writeback.journals import try_journal
 from resources.writeback.writer import Writer
 
 PARTITION = "dagster/partition"
 RANGE_START = "dagster/asset_partition_range_start"
 RANGE_END = "dagster/asset_partition_range_end"
+BACKFILL = "dagster/backfill"
 WINDOW_TAG = "asset_owners/window"
-DRY_RUN_TAG = "asset_owners/dry_run"
+
+INPUTS = (
+    "logons",
+    "inventory_hosts",
+    "inventory_users",
+    "host_user_shares",
+    "username_matches",
+    "owner_decisions",
+    "blocking_check",
+)
+"""The steps that a plan rests on: a run that may write has all of them."""
+LEFT_OUT = "left_out"
+"""In the options of a run: the steps among `INPUTS` that were not chosen."""
 
 
 class ScanOptions(dg.ConfigurableResource):
@@ -51,7 +67,8 @@ class ScanOptions(dg.ConfigurableResource):
         default=True, description="Fetch every day named; off: only those missing or not settled."
     )
     force: bool = Field(
-        default=False, description="Write although the last day is more than scan.late_days ago."
+        default=False,
+        description="Write although the run names several days, or a last day long past (scan.late_days).",
     )
     limit: int | None = Field(default=None, description="Write the first so many hosts of the plan only.")
 
@@ -92,20 +109,26 @@ class InstanceRun:
 class ScanRun(InstanceRun):
     """A run of one instance over one look-back window.
 
-    `may_write` is false for a dry run and for a window of the past that is not forced; such a run publishes
-    nothing that it made. The days that it fetched are what the index holds, so the run over a past window
-    publishes those; a dry run changes no table that analysts look at (rules 4.2, 7.6) and keeps them as
-    `own_days`, the run's id. `days_named` are those of its partitions, or today where it has none.
-    A run that does not go on to plan writes fills some tables only.
+    `only_plans` says why the run sends nothing to the inventory (None: it may write); such a run publishes
+    nothing that it made. The days that it fetched are what the index holds, so it publishes those; but a dry
+    run changes no table that analysts look at (rules 4.2, 7.6) and keeps them as `own_days`, the run's id.
+    `left_out` are the steps that a plan rests on and that the run lacks. `days_named` are those of its
+    partitions, or today where it has none. A run that does not go on to plan writes fills some tables only.
     """
 
     options: ScanOptions
     days_named: Sequence[date]
     window: Window
-    may_write: bool
+    only_plans: str | None
+    left_out: Sequence[str]
     own_days: str | None
     plans: bool
     search: Callable[[], EvidenceSource]
+
+    @property
+    def may_write(self) -> bool:
+        """Whether the run publishes its tables and may write owners."""
+        return self.only_plans is None
 
 
 def scan_run(context: Any, instance: Instance) -> ScanRun:
@@ -131,16 +154,27 @@ def scan_run(context: Any, instance: Instance) -> ScanRun:
             for end in (RANGE_START, RANGE_END)
         )
         window = window_of(instance, last, lookback_days=options.lookback_days)
-    past = is_past(window, today, late_days=instance.scan.late_days)
-    plans = _plans(context, instance)
+    days_named = days_of(Window(first, last))
+    # A run that only fetches days is no dry run of anything.
+    plans = has_step(context, instance, "owner_writes")
+    left_out = [step for step in INPUTS if plans and not has_step(context, instance, step)]
     run = ScanRun(
         instance=instance,
         options=options,
         run_id=context.run.run_id,
         record=record,
-        days_named=days_of(Window(first, last)),
+        days_named=days_named,
         window=window,
-        may_write=not options.dry_run and (options.force or not past),
+        only_plans=_why_only_planned(
+            instance,
+            options,
+            window,
+            today,
+            left_out=left_out,
+            days_named=len(days_named) if plans else 1,
+            one_of_many=plans and BACKFILL in tags,
+        ),
+        left_out=left_out,
         own_days=context.run.run_id if options.dry_run and plans else None,
         plans=plans,
         tables=tables,
@@ -150,7 +184,49 @@ def scan_run(context: Any, instance: Instance) -> ScanRun:
     if started_at is None:
         with as_dagster_failure():
             _begin(context, run)
+        with as_dagster_failure(run):
+            if plans:
+                try_journal(tables)
     return run
+
+
+def _why_only_planned(
+    instance: Instance,
+    options: ScanOptions,
+    window: Window,
+    today: date,
+    *,
+    left_out: Sequence[str],
+    days_named: int,
+    one_of_many: bool,
+) -> str | None:
+    """Why a run sends nothing to the inventory, as its first log line says it; None where it may write."""
+    if options.dry_run:
+        return "Dry run: nothing is sent to the inventory"
+    if left_out:
+        return (
+            f"Nothing is sent to the inventory: this run lacks the steps {', '.join(left_out)}, and what "
+            f"other runs made may be out of date. A run that may write: {command_line(instance, 'run')}"
+        )
+    if options.force:
+        return None
+    if days_named > 1 or one_of_many:
+        days = f"of {days_named} days" if days_named > 1 else "with a run for each day"
+        return (
+            f"Backfill {days}: it fetches, decides and plans. Nothing is sent to the inventory, because "
+            "`force` is off"
+        )
+    if is_past(window, today, late_days=instance.scan.late_days):
+        return (
+            f"Nothing is sent to the inventory: the window ended on {window.last}, more than "
+            f"{instance.scan.late_days} days ago, and `force` is off"
+        )
+    return None
+
+
+def has_step(context: Any, instance: Instance, step: str) -> bool:
+    """Tell whether a step was chosen for a run, by whichever selection of assets, checks or ops."""
+    return context.job_def.has_node_named(named(instance, step))
 
 
 def _begin(context: Any, run: ScanRun) -> None:
@@ -158,28 +234,58 @@ def _begin(context: Any, run: ScanRun) -> None:
     if not run.plans:
         run.record.begin("backfill", window=Window(run.days_named[0], run.days_named[-1]))
         return
-    kind = "run" if run.may_write else "dry_run"
-    if not run.record.begin(kind, window=run.window, options=_chosen(run)):
-        return
+    begun = run.record.begin(
+        _kind(run),
+        window=run.window,
+        options=_chosen(run),
+        of_run=_adopted(context, run),
+        message=run.only_plans,
+    )
+    if begun:
+        context.log.info(run.only_plans or f"Owners are written to {run.instance.platform.address}")
+
+
+def _kind(run: ScanRun) -> str:
     if run.may_write:
-        context.log.info(f"Owners are written to {run.instance.platform.address}")
-    elif run.options.dry_run:
-        context.log.info("Dry run: nothing is sent to the inventory")
-    else:
-        context.log.info(
-            f"Nothing is sent to the inventory: the window ended on {run.window.last}, more than "
-            f"{run.instance.scan.late_days} days ago, and `force` is off"
-        )
+        return "run"
+    return "backfill" if run.only_plans and run.only_plans.startswith("Backfill") else "dry_run"
+
+
+def _adopted(context: Any, run: ScanRun) -> str | None:
+    """Take over the tables of the run that this one executes again in part; return its id, if there is one.
+
+    What it had made for another window, or by other settings, is left where it is; the plan then misses it.
+    """
+    run.tables.note_settings(run.run_id, settings := _settings_fingerprint(run.instance))
+    parent = context.run.parent_run_id
+    if not parent or not context.run.step_keys_to_execute:
+        return None
+    row = run.tables.appended("runs", parent)
+    if row.select("window_from", "window_to").rows() != [(run.window.first, run.window.last)]:
+        return None
+    if run.tables.settings_of(parent) != settings:
+        return None
+    run.tables.adopt(parent, run_id=run.run_id)
+    return parent
+
+
+def _settings_fingerprint(instance: Instance) -> str:
+    """What tells settings apart by which a run decides otherwise about the same inventory."""
+    fields = instance.platform_user_value_field, instance.platform_hostname_field
+    rules = instance.rules.model_dump_json()
+    told = [*fields, rules, instance.target, extraction_fingerprint(instance)]
+    return hashlib.sha256(json.dumps(told).encode()).hexdigest()
 
 
 def _chosen(run: ScanRun) -> dict[str, Any]:
-    """The options of a run that differ from what the instance file says."""
+    """The options of a run that differ from what the instance file says, and what was left out of it."""
     defaults = scan_options(run.instance)
     chosen = {name: getattr(run.options, name) for name in ScanOptions.model_fields}
     if run.window == window_of(run.instance, run.window.last):
         del chosen["lookback_days"]  # the command line names what the window has
     del chosen["refetch"]  # it says how days are looked at, not what comes of the run
-    return {name: value for name, value in chosen.items() if value != getattr(defaults, name)}
+    differing = {name: value for name, value in chosen.items() if value != getattr(defaults, name)}
+    return differing | ({LEFT_OUT: run.left_out} if run.left_out else {})
 
 
 def follow_up_run(
@@ -259,32 +365,20 @@ def window_of(instance: Instance, last: date, *, lookback_days: int | None = Non
 
 def tag_run(context: Any, run: ScanRun) -> None:
     """Give a run the tags by which an operator finds it, where whoever launched it did not."""
-    tags = scan_tags(run.instance, run.window, dry_run=run.options.dry_run)
+    tags = scan_tags(run.instance, run.window)
     if not tags.items() <= context.run.tags.items():
         with as_dagster_failure(run):
             context.instance.add_run_tags(run.run_id, tags)
 
 
-def scan_tags(instance: Instance, window: Window, *, dry_run: bool) -> dict[str, str]:
+def scan_tags(instance: Instance, window: Window) -> dict[str, str]:
     """The tags of a run over a window, by which an operator finds it."""
-    return {
-        **run_tags(instance),
-        WINDOW_TAG: f"{window.first}/{window.last}",
-        DRY_RUN_TAG: str(dry_run),
-    }
+    return {**run_tags(instance), WINDOW_TAG: f"{window.first}/{window.last}"}
 
 
 def run_tags(instance: Instance) -> dict[str, str]:
     """The tags by which an operator finds the runs of an instance, and those of a sensor."""
     return {"asset_owners/instance": instance.name, "asset_owners/sensor": instance.sensor}
-
-
-def _plans(context: Any, instance: Instance) -> bool:
-    """Tell whether the run goes on to plan writes; one that only fetches days is no dry run of anything."""
-    chosen = context.run.asset_selection
-    if not chosen:
-        return not context.run.asset_check_selection
-    return dg.AssetKey([instance.slug, "owner_writes"]) in chosen
 
 
 def resource_keys(instance: Instance) -> ResourceKeys:
@@ -404,4 +498,5 @@ def failure_message(error: Any) -> str:
     """
     if error is None or error.cls_name != dg.DagsterUserCodeExecutionError.__name__:
         return ""
-    return error.message.split(": ", 1)[1].strip()
+    # Python puts the name of the class before a message, and nothing after it where there is none.
+    return error.message.partition(f"{error.cls_name}: ")[2].strip()

@@ -127,7 +127,10 @@ def tuned(instance: Instance, tables: Tables) -> dict[str, pl.DataFrame]:
         AssetOwnersError: no run has decided anything yet.
     """
     run_id = tables.last_unpublished_run()
-    return tuning_tables(stored_inputs(instance, tables if run_id is None else tables.view(run_id)))
+    tables = tables if run_id is None else tables.view(run_id)
+    inputs = stored_inputs(instance, tables)
+    kept = window_before(inputs.window.last, instance.keep.evidence_days)
+    return tuning_tables(inputs, tables.logon_counts(kept, run_id=tables.viewed))
 
 
 def stored_inputs(instance: Instance, tables: Tables) -> Inputs:

@@ -4,6 +4,7 @@ Whoever writes is the only one to do so for the target and the instance, and fir
 cut off left open.
 """
 
+import json
 import logging
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -12,16 +13,18 @@ from datetime import UTC, datetime, timedelta
 
 import polars as pl
 
+from assets_defs.evidence import unsettled
 from assets_defs.progress import Progress
 from assets_defs.record import count_again
-from assets_defs.run import InstanceRun, ScanRun, today_of
+from assets_defs.run import LEFT_OUT, InstanceRun, ScanRun, today_of
 from ownership.codes import OUTCOME_IN_LOG
 from ownership.plan import limit_exceeded, plan_undo, plan_writes
-from ownership.windows import gaps
+from ownership.windows import days_of, gaps
 from resources.errors import AssetOwnersError, ConfigurationError, ServiceError
+from resources.inventory.adapter import Inventory
 from resources.settings import Instance, command_line, journal_url
 from resources.store.history import delete_outdated_changes, delete_outdated_writes
-from resources.store.tables import short_run_id
+from resources.store.tables import BLOCKING_CHECK, short_run_id
 from resources.writeback.journal import Journal, Result
 from resources.writeback.journals import has_journal, open_journal, take_over
 from resources.writeback.leftovers import runs_on_target, settle_leftovers, without_changed_hosts
@@ -31,7 +34,14 @@ from resources.writeback.run import write_all
 from resources.writeback.writer import OWNED_HOSTS_READ, Writer
 
 CLOCK_SKEW = timedelta(minutes=5)
-"""How far in the future a plan may seem to be made, where two machines share a home."""
+"""How far apart the clocks of two machines that share a home may be."""
+
+MAX_RUN_TIME = timedelta(hours=12)
+"""How long ago the oldest input of a plan may have been made; `run_monitoring` ends a run after as long."""
+
+SNAPSHOTS = ("inventory_hosts", "inventory_users", "host_user_shares", "username_matches", "owner_decisions")
+MADE = (*SNAPSHOTS, BLOCKING_CHECK)
+"""What a plan rests on besides the days of its window."""
 
 
 @dataclass(frozen=True)
@@ -45,23 +55,24 @@ class Written:
 def store_plan(run: ScanRun, log: logging.Logger) -> pl.DataFrame:
     """Plan the writes of new owners from what this run decided; store and return rows of owner_writes.
 
+    The rows bear the time from which on the run has made what the plan rests on, by which a plan is too old.
+
     Raises:
-        AssetOwnersError: the run has decided nothing.
+        AssetOwnersError: the run has not made that itself; of a run that lacks steps, the decisions.
     """
-    if not run.tables.holds("owner_decisions", run.run_id):
-        raise AssetOwnersError(
-            "This run has decided nothing itself, and what another run decided is not written: owners may "
-            f"have changed since. Launch the whole job {run.instance.slug} again (all steps, not from "
-            f"failure), or carry out a plan that a run stored: {command_line(run.instance, 'apply')} RUN_ID"
-        )
+    if not run.left_out:
+        _require_own_inputs(run)
+    elif not run.tables.holds("owner_decisions", run.run_id):
+        raise AssetOwnersError(_not_made_by_this_run(run, ["owner_decisions"]))
     planned = plan_writes(
         run.tables.of_run("owner_decisions", run.run_id),
         run.tables.read("inventory_hosts", run_id=run.run_id).collect(),
         run.tables.read("inventory_users", run_id=run.run_id).collect(),
         enrich=run.options.enrich,
+        takes=run.inventory().takes,
         run_id=run.run_id,
         target=run.instance.target,
-        intended_at=datetime.now(UTC),
+        intended_at=run.record.evidence_since(),
     )
     planned = planned.head(planned.height if run.options.limit is None else run.options.limit)
     run.tables.write("owner_writes", planned, run_id=run.run_id, publish=False)
@@ -73,8 +84,8 @@ def write_planned(run: ScanRun, log: logging.Logger) -> Written:
     """Write what the run planned, where it may.
 
     Raises:
-        AssetOwnersError: the plan is too large, the window has gaps, or the run has decided nothing; nothing
-            was written.
+        AssetOwnersError: the run has not made itself what the plan rests on, the plan is too large, or the
+            window has gaps; nothing was written.
         ServiceError: the writing ended early; the rest is left for the next run.
     """
     if run.tables.holds("owner_writes", run.run_id):
@@ -84,29 +95,66 @@ def write_planned(run: ScanRun, log: logging.Logger) -> Written:
     _report_other_targets(run, log)
     # What a plan rests on is kept as long as the plan may be applied: each copy is as large as the tables.
     run.tables.delete_inputs_before(datetime.now(UTC) - timedelta(days=run.instance.writes.plan_days))
-    if not run.may_write:
-        late = run.instance.scan.late_days
-        log.info(
-            "This is a dry run: nothing is written."
-            if run.options.dry_run
-            else f"Nothing is written: the window ended more than scan.late_days ({late}) days ago, and "
-            "`force` is off."
-        )
+    if run.only_plans:
+        log.info(run.only_plans)
         return Written(planned)
-    _require_complete_window(run)
-    hosts = run.tables.read("inventory_hosts", run_id=run.run_id).collect()
-    _require_within_limits(
-        run,
-        planned,
-        hosts.height,
-        what="owners",
-        allowed=None,
-        command=("apply", run.run_id),
-    )
     with _writing(run, log) as journal:
-        written = _carry_out(run, log, journal, planned, hosts, Writer.write)
+        if (written := _written_before(run, log)) is not None:
+            return written
+        _require_own_inputs(run)
+        _require_complete_window(run)
+        plan = _Plan(planned, Writer.write, "owners", f"The plan of run {run.run_id}", ("apply", run.run_id))
+        if not run.record.executes_again():  # otherwise its list may be some hours old
+            plan.hosts = run.tables.of_run("inventory_hosts", run.run_id)
+        written = _carry_out(run, log, journal, plan)
     _delete_outdated(run, log)
     return written
+
+
+def _written_before(run: InstanceRun, log: logging.Logger) -> Written | None:
+    """What this very run wrote when it was started before; hosts with a row are not planned again under it.
+
+    A run may be resumed under its own id, and a queue may deliver a step twice.
+    """
+    if not run.tables.has_written(run.run_id):
+        return None
+    log.warning("This run was started before: its writes have their rows, and the next run writes the rest")
+    return Written(run.tables.appended("owner_writes", run.run_id))
+
+
+def _require_own_inputs(run: ScanRun) -> None:
+    """Refuse to write from what other runs made: owners, hosts and people may have changed since.
+
+    Made by this run is what the run made that it executes again, too, for as long as a run may take.
+
+    Raises:
+        AssetOwnersError: naming what is missing or old, and how to go on.
+    """
+    missing = [table for table in MADE if not run.tables.holds(table, run.run_id)]
+    since = run.record.evidence_since()
+    days = days_of(run.window)
+    fetched = run.tables.logon_days(run.window, run_id=run.run_id)
+    fetched = fetched.filter(pl.col("fetched_at") >= since - CLOCK_SKEW)["day"].to_list()
+    stale = set(unsettled(run.instance, run.tables, days, run_id=run.run_id)) - set(fetched)
+    if stale:
+        missing.append(f"logon_counts ({len(stale)} days that are not settled, the first {min(stale)})")
+    if missing:
+        raise AssetOwnersError(_not_made_by_this_run(run, missing))
+    if datetime.now(UTC) - since > MAX_RUN_TIME:
+        raise AssetOwnersError(
+            f"Nothing was written: what the plan rests on was made from {since:%Y-%m-%d %H:%M} UTC on, more "
+            f"than {MAX_RUN_TIME // timedelta(hours=1)} hours ago. Run again: "
+            f"{command_line(run.instance, 'run')}"
+        )
+
+
+def _not_made_by_this_run(run: ScanRun, missing: list[str]) -> str:
+    return (
+        f"Nothing was written: this run did not make {', '.join(missing)} itself, and what other runs made "
+        "may be out of date. Launch the whole job again (all steps, not from failure): "
+        f"{command_line(run.instance, 'run')}; or carry out a plan that a run stored: "
+        f"{command_line(run.instance, 'apply')} RUN_ID"
+    )
 
 
 def apply_plan(
@@ -122,8 +170,8 @@ def apply_plan(
         dry_run: only tell what would be written.
 
     Raises:
-        ConfigurationError: the earlier run planned nothing, or to put back what another one wrote, or it
-            planned for another target or too long ago.
+        ConfigurationError: the earlier run planned nothing, or to put back what another one wrote, or from
+            what other runs had made, or it planned for another target or too long ago.
         AssetOwnersError: the plan is too large; nothing was written.
         ServiceError: the writing ended early; the rest is left for the next run.
     """
@@ -138,24 +186,32 @@ def apply_plan(
         raise ConfigurationError(
             f"Run {plan_id} of {run.instance.name} stored no plan with anything to write"
         )
-    _require_own_target(run.instance, planned, f"The plan of run {plan_id}", old_rows_are_own=False)
-    _require_recent(run.instance, planned, plan_id)
+    _require_whole_run(run, plan_id)
     with _writing(run, log, dry_run=dry_run) as journal:
-        planned = planned.with_columns(run_id=pl.lit(run.run_id))
-        planned = _without_vanished_owners(planned, run.inventory().users())
-        planned = without_changed_hosts(planned, hosts := run.inventory().hosts())
-        to_write = _store_follow_up(run, log, planned, hosts, f"hosts of run {plan_id} to write")
-        if dry_run:
-            return Written(planned)
-        _require_within_limits(
-            run,
-            to_write,
-            hosts.height,
-            what="owners",
+        plan = _Plan(
+            planned.with_columns(run_id=pl.lit(run.run_id)),
+            Writer.apply,
+            "owners",
+            f"The plan of run {plan_id}",
+            ("apply", plan_id),
             allowed=allow_writes,
-            command=("apply", plan_id),
+            dry_run=dry_run,
         )
-        return _carry_out(run, log, journal, planned, hosts, Writer.apply)
+        return _written_before(run, log) or _carry_out(run, log, journal, plan)
+
+
+def _require_whole_run(run: InstanceRun, plan_id: str) -> None:
+    """Refuse the plan of a run that did not make itself what the plan rests on.
+
+    Raises:
+        ConfigurationError: naming what it did not make.
+    """
+    for options in run.tables.appended("runs", plan_id)["options"]:
+        if left_out := json.loads(options).get(LEFT_OUT):
+            raise ConfigurationError(
+                f"Run {plan_id} lacked the steps {', '.join(left_out)}, so its plan may be out of date; "
+                f"nothing was written. Make a new plan: {command_line(run.instance, 'run', '--dry-run')}"
+            )
 
 
 def undo_run(
@@ -180,8 +236,11 @@ def undo_run(
     _log_that_runs_only_plan(run.instance, log, "undo", dry_run=dry_run)
     # Under the lock: what a run wrote is known once it has ended and its leftovers are settled.
     with _writing(run, log, dry_run=dry_run) as journal:
+        if (written := _written_before(run, log)) is not None:
+            return written
         writes = run.tables.run_writes(undone_id)
-        _require_own_target(run.instance, writes, f"What run {undone_id} wrote", old_rows_are_own=True)
+        whose = f"What run {undone_id} wrote"
+        _require_own_target(run.instance, writes, whose, old_rows_are_own=True)
         if dry_run and undone_id in journal.targets():
             raise ConfigurationError(
                 f"Run {short_run_id(undone_id)} was cut off amid writing; what it wrote is not known yet. "
@@ -198,19 +257,16 @@ def undo_run(
         if planned.is_empty():
             refused = _of_an_undo(run, undone_id, writes)
             raise ConfigurationError(refused or _nothing_to_undo(run, undone_id, writes))
-        planned = without_changed_hosts(planned, hosts := run.inventory().hosts())
-        to_write = _store_follow_up(run, log, planned, hosts, "hosts to put back")
-        if dry_run:
-            return Written(planned)
-        _require_within_limits(
-            run,
-            to_write,
-            hosts.height,
-            what="hosts to put back",
+        plan = _Plan(
+            planned,
+            Writer.undo,
+            "hosts to put back",
+            whose,
+            ("undo", undone_id),
             allowed=allow_writes,
-            command=("undo", undone_id),
+            dry_run=dry_run,
         )
-        return _carry_out(run, log, journal, planned, hosts, Writer.undo)
+        return _carry_out(run, log, journal, plan)
 
 
 def _of_an_undo(run: InstanceRun, run_id: str, rows: pl.DataFrame) -> str | None:
@@ -244,18 +300,6 @@ def _nothing_to_undo(run: InstanceRun, undone_id: str, writes: pl.DataFrame) -> 
     return f"{whose} only planned; its plan was carried out by run {meant}. To undo that: {undo}"
 
 
-def _store_follow_up(
-    run: InstanceRun, log: logging.Logger, planned: pl.DataFrame, hosts: pl.DataFrame, what: str
-) -> pl.DataFrame:
-    """Store what apply or undo plans; return the rows that are to be written, the others being left alone."""
-    run.tables.write("owner_writes", planned, run_id=run.run_id, publish=False)
-    to_write = planned.filter(outcome="planned")
-    owned = hosts.filter(pl.col("owner_ids").list.len() > 0)
-    run.record.add(hosts=hosts.height, owned_before=owned.height, to_write=to_write.height)
-    log.info(f"Plan: {to_write.height:,} of {planned.height:,} {what}")
-    return to_write
-
-
 def _log_that_runs_only_plan(instance: Instance, log: logging.Logger, what: str, *, dry_run: bool) -> None:
     """Say that a person's explicit word goes beyond what runs do (rules 7.7)."""
     if instance.writes.dry_run and not dry_run:
@@ -285,28 +329,31 @@ def _require_own_target(
             )
 
 
-def _require_recent(instance: Instance, planned: pl.DataFrame, plan_id: str) -> None:
+def _require_recent(instance: Instance, planned: pl.DataFrame, whose: str) -> None:
     """Refuse a plan that is older than writes.plan_days.
 
     Raises:
         ConfigurationError: with the command that makes a new plan.
     """
+    if planned.is_empty():
+        return
     made_at, now = planned["intended_at"].min(), datetime.now(UTC)
     limit = instance.writes.plan_days
     if not isinstance(made_at, datetime) or not now - timedelta(days=limit) <= made_at <= now + CLOCK_SKEW:
         raise ConfigurationError(
-            f"The plan of run {plan_id} was made at {made_at:%Y-%m-%d %H:%M} UTC, and plans older than "
+            f"{whose} was made at {made_at:%Y-%m-%d %H:%M} UTC, and plans older than "
             f"writes.plan_days ({limit}) or of the future are not carried out; nothing was written. Make a "
             f"new one: {command_line(instance, 'run', '--dry-run')}"
         )
 
 
-def _without_vanished_owners(planned: pl.DataFrame, users: pl.DataFrame) -> pl.DataFrame:
+def _without_vanished_owners(planned: pl.DataFrame, inventory: Inventory) -> pl.DataFrame:
     """Leave hosts alone whose planned owner is no user asset any more."""
     owner = pl.col("new_values").struct.field("owner")
-    vanished = (
-        (pl.col("outcome") == "planned") & (owner != "") & ~owner.is_in(users["user_id"].implode())
-    ).fill_null(value=False)
+    given = ((pl.col("outcome") == "planned") & (owner != "")).fill_null(value=False)
+    if planned.filter(given).is_empty():
+        return planned
+    vanished = given & ~owner.is_in(inventory.users()["user_id"].implode())
     reason = pl.format("left alone: {} is no user asset any more", owner)
     return planned.with_columns(
         outcome=pl.when(vanished).then(pl.lit("not_written")).otherwise("outcome"),
@@ -343,7 +390,7 @@ def _writing(run: InstanceRun, log: logging.Logger, *, dry_run: bool = False) ->
     """
     # Everybody waits for the instance first, then for the target, so that no two wait for each other.
     with (
-        run.tables.writing(),
+        run.tables.writing(run.run_id),
         open_journal(run.tables) as journal,
         one_writer(run.instance.platform, journal),
     ):
@@ -358,14 +405,61 @@ def _writing(run: InstanceRun, log: logging.Logger, *, dry_run: bool = False) ->
         if not dry_run and (cut_off := runs_on_target(journal, run.instance.target)):
             inventory = run.inventory()
             settled = settle_leftovers(journal, run.tables, inventory.hosts(), run.instance.target, inventory)
-            for run_id in cut_off:
+            for run_id in set(cut_off) - {run.run_id}:
                 count_again(run.tables, run_id)
             if settled:
                 log.warning(f"{settled} writes of an earlier run that had no known outcome are settled")
         yield journal
 
 
-def _carry_out(
+@dataclass
+class _Plan:
+    """What is to be written: rows of owner_writes of this run, how, and what messages call it.
+
+    `command` of the command line carries it out: its name, and the run that it is about. `allowed` hosts may
+    be written in spite of the limits. `hosts` are the inventory_hosts that it was made from, where this run
+    has listed them; otherwise hosts and users are listed anew.
+    """
+
+    rows: pl.DataFrame
+    method: Callable[[Writer, Row], Result]
+    what: str
+    whose: str
+    command: tuple[str, str]
+    allowed: int | None = None
+    dry_run: bool = False
+    hosts: pl.DataFrame | None = None
+
+
+def _carry_out(run: InstanceRun, log: logging.Logger, journal: Journal, plan: _Plan) -> Written:
+    """Check a plan against its target, its age, the inventory and the limits, then write it.
+
+    The only way to the writer: of a run, of one that is executed again or resumed, of apply and undo.
+
+    Raises:
+        ConfigurationError: the plan is for another target, or too old.
+        AssetOwnersError: the plan is too large.
+        ServiceError: the look that guards the writes shows no owners, and nothing was written; or the writing
+            ended early, and the rest is left for the next run.
+    """
+    _require_own_target(run.instance, plan.rows, plan.whose, old_rows_are_own=False)
+    _require_recent(run.instance, plan.rows, plan.whose)
+    planned, hosts = plan.rows, plan.hosts
+    if hosts is None:
+        planned = _without_vanished_owners(planned, run.inventory())
+        planned = without_changed_hosts(planned, hosts := run.inventory().hosts())
+        log.info(f"Plan: {planned.filter(outcome='planned').height:,} of {planned.height:,} {plan.what}")
+    run.tables.write("owner_writes", planned, run_id=run.run_id, publish=False)
+    to_write = planned.filter(outcome="planned")
+    owned = hosts.filter(pl.col("owner_ids").list.len() > 0)
+    run.record.add(hosts=hosts.height, owned_before=owned.height, to_write=to_write.height)
+    if plan.dry_run:
+        return Written(planned)
+    _require_within_limits(run, to_write.height, hosts.height, plan)
+    return _write(run, log, journal, planned, hosts, plan.method)
+
+
+def _write(
     run: InstanceRun,
     log: logging.Logger,
     journal: Journal,
@@ -373,12 +467,7 @@ def _carry_out(
     hosts: pl.DataFrame,
     method: Callable[[Writer, Row], Result],
 ) -> Written:
-    """Write the planned hosts; `hosts` are the rows of inventory_hosts that this run has listed.
-
-    Raises:
-        ServiceError: the look that guards the writes shows no owners, and nothing was written; or the writing
-            ended early, and the rest is left for the next run.
-    """
+    """Write the planned hosts; `hosts` are the rows of inventory_hosts that this run has listed."""
     limits = run.instance.writes
     writer = run.writer(run.inventory(), journal)
     if "planned" in planned["outcome"]:
@@ -395,7 +484,7 @@ def _carry_out(
         )
     finally:  # also where the run was interrupted: what it did is reported
         written = journal.rows(run.run_id)
-        run.tables.append("owner_writes", written, run_id=run.run_id)
+        run.tables.append_writes(written, run_id=run.run_id)
     if "intended" not in written["outcome"]:
         journal.delete(run.run_id)
     outcomes = _outcome_counts(written)
@@ -460,44 +549,28 @@ def _require_complete_window(run: ScanRun) -> None:
         )
 
 
-def _require_within_limits(
-    run: InstanceRun,
-    planned: pl.DataFrame,
-    hosts: int,
-    *,
-    what: str,
-    allowed: int | None,
-    command: tuple[str, str],
-) -> None:
+def _require_within_limits(run: InstanceRun, to_write: int, hosts: int, plan: _Plan) -> None:
     """Refuse a plan that is too large to carry out unseen.
-
-    Args:
-        run: this run, which has stored the plan.
-        planned: the hosts to write.
-        hosts: how many the inventory has.
-        what: what is planned, in the plural.
-        allowed: so many hosts may be written in spite of the limits.
-        command: of the command line, carries the plan out: its name, and the run that it is about.
 
     Raises:
         AssetOwnersError: saying how to look at the plan and how to carry it out.
     """
-    if allowed is not None and planned.height <= allowed:
+    if plan.allowed is not None and to_write <= plan.allowed:
         return
     limits = run.instance.writes
     reason = limit_exceeded(
-        planned.height,
+        to_write,
         hosts,
-        what=what,
+        what=plan.what,
         max_writes=limits.max_writes,
         max_write_percent=limits.max_write_percent,
     )
     if reason:
-        name, about = command
+        name, about = plan.command
         look = command_line(run.instance, "sql", "--run", short_run_id(run.run_id), "FROM write_history")
-        allow = ("--allow-writes", str(planned.height))
+        allow = ("--allow-writes", str(to_write))
         carry_out = command_line(run.instance, name, short_run_id(about), *allow)
-        not_enough = f", and more than were allowed ({allowed})" if allowed is not None else ""
+        not_enough = f", and more than were allowed ({plan.allowed})" if plan.allowed is not None else ""
         raise AssetOwnersError(
             f"{reason}{not_enough}; nothing was written. Look at the plan ({look}), then carry it out: "
             f"{carry_out}"

@@ -12,9 +12,7 @@ from bench import (
     daily,
     extraction,
     first_run,
-    instances,
     inventory,
-    night,
     overhead,
     report,
     resolution,
@@ -55,7 +53,7 @@ def experiments_of(
     """What is measured, by name: at the sizes of the goals, or under five minutes together."""
     size = 10 if long else 1
     events = extraction.Size(MILLION // 5 * size, 2_000 * (5 if long else 1))
-    hosts = extraction.Size(2 * MILLION, 50_000, over_composites=(5, 9), over_reading=None)
+    hosts = extraction.Size(2 * MILLION, 50_000)
     goals = {"most_seconds": 6, "most_gb": 4} if long else {}
     rows = resolution.Size(2 * MILLION * size, 50_000 * size, 40_000 * size, **goals)
     tuning_goals = {"most_seconds": 60, "most_gb": 6} if long else {}
@@ -63,7 +61,6 @@ def experiments_of(
     tries = 5 if long else 3
     only_long = {
         "extraction, many hosts": lambda: extraction.measure(sandbox().engine, hosts, 3),
-        "night": lambda: night.measure(sandbox().engine, folder / "night", 200, 5, goals=True),
         "slope": lambda: resolution.measure_slope(HOME, slope, 2),
     }
     return {
@@ -80,9 +77,6 @@ def experiments_of(
         ),
         "report": lambda: report.measure(
             HOME, resolution.Size(200_000 * size, 5_000 * size, 4_000 * size), tries
-        ),
-        "instances": lambda: instances.measure(
-            folder / "instances", [1, 10, 50, 200] if long else [1, 20], 3 if long else 1, goals=long
         ),
         **(only_long if long else {}),
     }

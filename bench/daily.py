@@ -19,14 +19,7 @@ SCHEDULED_HOUR = 5
 
 
 def measure(sandbox: Sandbox, home: Path, *, events: int, hosts: int) -> Experiment:
-    """Run over 30 days as if yesterday, then today; what the engine did is told by its own counters.
-
-    Args:
-        sandbox: both services.
-        home: an empty folder for the runs.
-        events: matching events of the 30 days.
-        hosts: hosts in them; none is an asset, so nothing is written.
-    """
+    """Run over 30 days as if yesterday, then today; what the engine did is told by its own counters."""
     today = datetime.now(UTC).date()
     days = days_from(today - timedelta(days=30), 31)
     load(

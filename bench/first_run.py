@@ -18,11 +18,7 @@ MAX_TIMES = 1.6
 def measure(sandbox: Sandbox, folder: Path, size: extraction.Size, repetitions: int) -> Experiment:
     """Run in an empty home, run again, and send the bare requests for the days on one connection.
 
-    Args:
-        sandbox: both services.
-        folder: for the homes.
-        size: how much there is; no host is an asset, so nothing is written.
-        repetitions: tries of each.
+    No host is an asset, so nothing is written.
     """
     engine = sandbox.engine
     days = days_from(FIRST_DAY, size.days)

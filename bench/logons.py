@@ -36,17 +36,7 @@ def load(
     days: Sequence[date],
     hours_of_last_day: int = 24,
 ) -> None:
-    """Make the index anew with so many matching events, spread evenly over the days.
-
-    Args:
-        engine: it runs.
-        index: its name.
-        events: matching events.
-        hosts: hosts.
-        users: users.
-        days: days with events.
-        hours_of_last_day: how far the last day has got.
-    """
+    """Make the index anew with so many matching events, spread evenly over the days."""
     engine.request("DELETE", index, params={"ignore_unavailable": "true"})
     engine.request("PUT", index, json={**MAPPING, "settings": {"index": _SETTINGS}})
     hours = [24] * (len(days) - 1) + [hours_of_last_day]

@@ -16,13 +16,7 @@ CHECKS = 16
 
 
 def measure(sandbox: Sandbox, home: Path, repetitions: int) -> Experiment:
-    """Time `--help`, and a run over the demo's up-to-date store.
-
-    Args:
-        sandbox: both services with the demo's data.
-        home: ASSET_OWNERS_HOME of the demo; below it lie those of the bare jobs.
-        repetitions: tries of each.
-    """
+    """Time `--help`, and a run over the demo's up-to-date store."""
     environment = {"ASSET_OWNERS_HOME": str(home), "DAGSTER_HOME": ""}
     command = [ASSET_OWNERS, "run", "--instance", str(sandbox.instance_file)]
     run = Contender("asset-owners run, everything up to date", command, environment)

@@ -16,7 +16,7 @@ from bench.resolution import Size, product
 from bench.results import Experiment, Figure
 from bench.timing import ASSET_OWNERS, Contender, alternate, function
 from ownership.plan import plan_writes
-from resources.store.history import append_changes
+from resources.store.history import store_decisions
 from resources.store.tables import Tables
 
 SEARCHES = ("desktop-0001234", "anna garcia1", "several users threshold", "1", "nobody-has-this-name")
@@ -58,9 +58,18 @@ def stored(home: Path, size: Size) -> Path:
     decisions, hosts, users = (
         tables.read(name).collect() for name in ("owner_decisions", "inventory_hosts", "inventory_users")
     )
-    append_changes(tables, decisions.head(1), decided_at=decisions["decided_at"][0], run_id=RUN)
+    at = decisions["decided_at"][0]
+    store_decisions(tables, decisions.head(1), decided_at=at, run_id=RUN, publish=True)
+    tables.write("owner_decisions", decisions, run_id=RUN, publish=True)
     planned = plan_writes(
-        decisions, hosts, users, enrich=True, run_id=RUN, target="bench", intended_at=LISTED_AT
+        decisions,
+        hosts,
+        users,
+        enrich=True,
+        takes=["owner", "department", "criticality"],
+        run_id=RUN,
+        target="bench",
+        intended_at=LISTED_AT,
     )
     written = planned.with_columns(outcome=pl.lit("written"), completed_at="intended_at")
     tables.append("owner_writes", written, run_id=RUN)
@@ -103,13 +112,7 @@ def _use(page: Page, file: Path) -> dict[str, float]:
 
 
 def measure(home: Path, size: Size, repetitions: int) -> Experiment:
-    """Make the page, and use it.
-
-    Args:
-        home: folder for the evidence, which is kept.
-        size: how much there is.
-        repetitions: tries of each.
-    """
+    """Make the page, and use it."""
     folder = home / f"report-{size.hosts}"
     page = (folder / "report.html").resolve()
     command = [ASSET_OWNERS, "report", "--instance", str(stored(folder, size)), "--out", str(page)]

@@ -126,43 +126,8 @@ def duckdb_statement(home: str, file: str, counted: str) -> Callable[[], dict[st
     return resolve
 
 
-def polars_pairs(home: str) -> Callable[[], dict[str, Any]]:
-    """The floor in Polars: read the counts and add them up by host and user, names as they are spelled."""
-    tables = Tables(Path(home), SLUG)
-
-    def add_up() -> dict[str, Any]:
-        pairs = (
-            tables.logon_counts(WINDOW, run_id=RUN)
-            .group_by("document_hostname", "document_username")
-            .agg(pl.sum("events"), first_seen=pl.min("day"), last_seen=pl.max("day"))
-        )
-        return {"pairs": pairs.collect(engine="streaming").height}
-
-    return add_up
-
-
-def duckdb_pairs(home: str) -> Callable[[], dict[str, Any]]:
-    """The same floor in DuckDB."""
-    days = Tables(Path(home), SLUG).folder / "logon_counts" / "*.parquet"
-    connection = duckdb.connect()
-
-    def add_up() -> dict[str, Any]:
-        names = "document_hostname, document_username"
-        counted = "sum(events) AS events, min(day) AS first_seen, max(day) AS last_seen"
-        connection.read_parquet(str(days)).aggregate(f"{names}, {counted}", names).create("pairs")
-        return {"pairs": connection.table("pairs").shape[0]}
-
-    return add_up
-
-
 def measure(home: Path, size: Size, repetitions: int) -> Experiment:
-    """Resolve in all ways.
-
-    Args:
-        home: folder for the evidence, which is kept.
-        size: how much there is.
-        repetitions: tries of each.
-    """
+    """Resolve in all ways."""
     folder = home / f"evidence-{size.rows}"
     prepare(folder, rows=size.rows, hosts=size.hosts, users=size.users)
 
@@ -172,8 +137,6 @@ def measure(home: Path, size: Size, repetitions: int) -> Experiment:
     decided = [
         contender("owner_decisions, validated and stored", "product"),
         contender("one DuckDB statement", "duckdb_statement", file="resolution.sql", counted="decisions"),
-        contender("floor: counts added up by Polars", "polars_pairs"),
-        contender("floor: counts added up by DuckDB", "duckdb_pairs"),
     ]
     shared = [
         contender("host_user_shares, validated and stored", "product_shares"),
@@ -185,12 +148,11 @@ def measure(home: Path, size: Size, repetitions: int) -> Experiment:
     of_shares = alternate(shared, repetitions, same="shares")
     if unequal := differences(folder):
         raise ValueError(f"The contenders decide differently: {unequal}")
-    ours, statement, floor, _ = timings
+    ours, statement = timings
     name = f"{size.rows:,} rows"
     figures = [
         ratio(3, f"{name}: over one DuckDB statement", ours, statement, "≤", 1),
         Figure(3, f"{name}: the same, processor time", ours.cpu / statement.cpu, None, "times"),
-        ratio(3, f"{name}: over adding the counts up in Polars", ours, floor),
         ratio(
             3, f"{name}: host_user_shares over a DuckDB statement that makes this table", *of_shares, "≤", 1
         ),
@@ -206,7 +168,6 @@ def measure(home: Path, size: Size, repetitions: int) -> Experiment:
         [
             ours.where,
             "The first statement stores decisions alone: not validated, without the tables in between.",
-            "The floors only read the counts and add them up by host and user, as they are spelled.",
         ],
     )
 

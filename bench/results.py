@@ -22,7 +22,7 @@ LIBRARIES = ("dagster", "duckdb", "pandera", "polars", "requests")
 
 AREAS = {
     "Extraction": {1},
-    "Runs, by the command line and among many instances": {2, 5, 8},
+    "Runs by the command line": {2, 5},
     "Resolution and tuning": {3, 7},
     "Inventory": {4},
     "Report": {6},
@@ -41,16 +41,9 @@ verdicts come from the fastest tries; the medians stand beside them.
 
 @dataclass(frozen=True)
 class Figure:
-    """A measured value and the goal it is held against.
+    """A measured value, and what is asked for by the goal of that number, if anything.
 
-    Args:
-        goal: number of the goal.
-        what: in words.
-        value: from the fastest tries.
-        typical: from the medians; None where there is but one value.
-        unit: `times`, `s`, `MB` or `GB`.
-        sense: whether `bound` is the most or the least that is asked for.
-        bound: what is asked for; None: nothing.
+    `value` is from the fastest tries, `typical` from the medians: None where there is but one value.
     """
 
     goal: int
@@ -72,14 +65,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Experiment:
-    """What was measured of one kind.
-
-    Args:
-        title: of its section, with the sizes.
-        timings: the contenders.
-        figures: what follows from them.
-        notes: sentences below the table.
-    """
+    """What was measured of one kind."""
 
     title: str
     timings: Sequence[Timing]

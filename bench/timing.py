@@ -112,14 +112,7 @@ def instance_of(password: str, platform: Mapping[str, Any], **settings: Any) -> 
 def alternate(contenders: Sequence[Contender], repetitions: int, *, same: str = "") -> list[Timing]:
     """Run each contender `repetitions` times, in turns, every other round in reverse.
 
-    Args:
-        contenders: what is compared.
-        repetitions: tries of each.
-        same: what all of them that count it have to count alike.
-
-    Raises:
-        RuntimeError: a contender failed; its output is in the message.
-        ValueError: they counted differently.
+    Those that count `same` have to count it alike.
     """
     samples: dict[str, list[Sample]] = {one.name: [] for one in contenders}
     for number in range(repetitions):
@@ -135,11 +128,7 @@ def alternate(contenders: Sequence[Contender], repetitions: int, *, same: str = 
 
 
 def run_once(one: Contender) -> Sample:
-    """Run a contender in a process of its own.
-
-    Raises:
-        RuntimeError: it failed.
-    """
+    """Run a contender in a process of its own."""
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
         began = time.perf_counter()
         process = subprocess.Popen(  # noqa: S603  (our own command)

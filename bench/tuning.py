@@ -24,7 +24,8 @@ def product(home: str) -> Callable[[], dict[str, Any]]:
     """Make the tables of tuning, as the job does; they are not stored."""
 
     def tune() -> dict[str, Any]:
-        made = tuning_tables(_inputs(home))
+        stored = _inputs(home)
+        made = tuning_tables(stored, stored.counts)
         return {"lines": made["threshold_backtest"].height, "accounts": made["account_profiles"].height}
 
     return tune
@@ -60,13 +61,7 @@ def _inputs(home: str) -> Inputs:
 
 
 def measure(home: Path, size: resolution.Size, repetitions: int) -> Experiment:
-    """Tune on evidence of this size.
-
-    Args:
-        home: folder for the evidence, which is kept.
-        size: how much there is.
-        repetitions: tries.
-    """
+    """Tune on evidence of this size."""
     folder = home / f"tuning-{size.rows}"
     prepare(folder, rows=size.rows, hosts=size.hosts, users=size.users, window=STORED)
     tables = Tables(folder, SLUG)

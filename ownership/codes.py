@@ -76,7 +76,7 @@ KIND: Mapping[str, str] = MappingProxyType(
     {
         "run": "Decided about every host, and wrote owners.",
         "dry_run": "Decided about every host, and wrote nothing.",
-        "backfill": "Filled some tables only, such as days of logon events.",
+        "backfill": "Fetched several days, decided and planned; or filled some tables only. Wrote nothing.",
         "apply": "Carried out a stored plan.",
         "undo": "Put back what a run wrote.",
         "dry_run_of_apply": "Looked at what a stored plan would write by then, and wrote nothing.",
@@ -147,9 +147,11 @@ SUGGESTED: Mapping[str, str] = MappingProxyType(
 
 DRIFT: Mapping[str, str] = MappingProxyType(
     {
-        "left": "The owner is no user asset any more, or logged on nowhere for 30 days.",
+        "left": "The owner is no user asset any more; or logged on before the window and nowhere in it, and "
+        "all days of the window are stored.",
+        "never_seen": "No logon of the owner is stored, on any host.",
         "moved": "The logons name somebody else.",
-        "unsupported": "The logons name nobody, and the owner did not log on in the window.",
+        "unsupported": "The logons name nobody, and none of the owner on the host is stored in the window.",
     }
 )
 """Why the evidence no longer supports an owner."""
@@ -158,7 +160,7 @@ STATUS: Mapping[str, str] = MappingProxyType(
     {
         "started": "The run is at work, or was killed.",
         "succeeded": "The run did what it was for; single writes may have failed.",
-        "failed": "The run ended early; message says why.",
+        "failed": "A step failed: message says why. It may have written all the same.",
     }
 )
 """How far a run came."""

@@ -40,6 +40,21 @@ def latest(history: pl.LazyFrame) -> pl.DataFrame:
     )
 
 
+def with_new_conflicts(decisions: pl.DataFrame, before: pl.DataFrame) -> pl.DataFrame:
+    """Mark the conflicts that earlier decisions did not have: another host, or another person named for it.
+
+    Args:
+        decisions: Rows of `owner_decisions`.
+        before: The decisions to compare with; those last published, as `latest` gives them.
+    """
+    known = before.filter(action="conflict").select("host_id", "resolved_owner", known=pl.lit(value=True))
+    return (
+        decisions.join(known, on=["host_id", "resolved_owner"], how="left", maintain_order="left")
+        .with_columns(new_conflict=(pl.col("action") == "conflict") & pl.col("known").is_null())
+        .drop("known")
+    )
+
+
 def changed_decisions(
     before: pl.DataFrame, decisions: pl.DataFrame, *, decided_at: datetime, run_id: str
 ) -> pl.DataFrame:

@@ -3,6 +3,7 @@
 Writing itself, and reading the host once more before, is done elsewhere.
 """
 
+from collections.abc import Collection
 from datetime import datetime
 
 import polars as pl
@@ -18,6 +19,7 @@ def plan_writes(
     users: pl.DataFrame,
     *,
     enrich: bool,
+    takes: Collection[str],
     run_id: str,
     target: str,
     intended_at: datetime,
@@ -29,6 +31,7 @@ def plan_writes(
         hosts: Rows of `inventory_hosts` that the decisions were made from.
         users: Rows of `inventory_users` that the decisions were made from.
         enrich: Whether the owner's department and criticality, where not empty, are written as well.
+        takes: What the inventory takes, of owner, department and criticality.
         run_id: The run that the rows bear.
         target: The inventory that the rows are for (`Instance.target`).
         intended_at: The instant that the rows bear.
@@ -37,13 +40,14 @@ def plan_writes(
         Rows of `owner_writes`, `planned`, sorted by hostname and host_id; a null in `new_values` is not
         sent.
     """
+    copied = {"department": _copied("user_department"), "criticality": _copied("criticality")}
     owners = users.lazy().select(
-        owner="user_id", new_department=_copied("user_department"), new_criticality=_copied("criticality")
+        owner="user_id",
+        **{
+            f"new_{field}": value if enrich and field in takes else pl.lit(None, pl.String)
+            for field, value in copied.items()
+        },
     )
-    if not enrich:
-        owners = owners.with_columns(
-            pl.lit(None, pl.String).alias(name) for name in ("new_department", "new_criticality")
-        )
     return (
         decisions.lazy()
         .filter(pl.col("action") == "write")
@@ -132,6 +136,7 @@ def _put_back(history: pl.DataFrame) -> pl.DataFrame:
     return (
         history.filter(outcome="undone")
         .drop_nulls("undoes")
+        .sort("completed_at")
         .group_by("host_id", "undoes")
         .agg(put_back_by=pl.last("run_id"))
     )

@@ -241,25 +241,6 @@ def names_without_user(shares: pl.DataFrame, matches: pl.DataFrame) -> pl.DataFr
     )
 
 
-def new_conflicts(decisions: pl.DataFrame, before: pl.DataFrame) -> pl.DataFrame:
-    """Find conflicts that earlier decisions did not have: another host, or another person named for it.
-
-    Args:
-        decisions: Rows of `owner_decisions`.
-        before: Rows of `owner_decisions` of the run to compare with.
-
-    Returns:
-        hostname, host_id, existing_owner, resolved_owner; by host_id.
-    """
-    columns = ["hostname", "host_id", "existing_owner", "resolved_owner"]
-    return (
-        decisions.filter(action="conflict")
-        .select(columns)
-        .join(before.filter(action="conflict"), on=["host_id", "resolved_owner"], how="anti")
-        .sort("host_id")
-    )
-
-
 def missing_owners(hosts: pl.DataFrame, users: pl.DataFrame) -> pl.DataFrame:
     """Find owners of hosts that are no user asset any more.
 

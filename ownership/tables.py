@@ -374,6 +374,12 @@ GROUP BY ALL ORDER BY hosts DESC;"""
         nullable=True,
         since="0.3.0",
     )
+    new_conflict: pl.Boolean = column(
+        "Whether this is a conflict that the last published decisions before the run did not have, for the "
+        f"host and with this resolved_owner; {_OLDER}.",
+        nullable=True,
+        since="0.3.0",
+    )
 
     events_within_total = row_rule(
         "events is at most total_events", pl.col("events") <= pl.col("total_events")

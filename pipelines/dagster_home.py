@@ -7,9 +7,10 @@ from pathlib import Path
 
 import dagster as dg
 import yaml
-from filelock import FileLock
 
 from resources.errors import ConfigurationError
+from resources.locks import locked
+from resources.settings import plain_folder
 from resources.store.files import replacing
 
 # No telemetry, and no sign-up dialog over the first page. What the daemon starts waits for its turn: so many
@@ -37,7 +38,7 @@ def dagster_folder(home: Path) -> Path:
     """Return where Dagster's home is, or would be; DAGSTER_HOME wins.
 
     Raises:
-        ConfigurationError: DAGSTER_HOME is no absolute path.
+        ConfigurationError: DAGSTER_HOME is no absolute path, or one that databases misread.
     """
     named = os.environ.get("DAGSTER_HOME")
     if not named:
@@ -48,7 +49,7 @@ def dagster_folder(home: Path) -> Path:
             f"DAGSTER_HOME: {named!r} is no absolute path, and Dagster's own programs take no other; set it "
             f"to {folder.absolute()}, or leave it out: then it is {home.absolute() / 'dagster'}"
         )
-    return folder
+    return plain_folder("DAGSTER_HOME", folder)
 
 
 def dagster_home(home: Path) -> Path:
@@ -83,7 +84,8 @@ def dagster_instance(home: Path) -> Generator[dg.DagsterInstance]:
     """
     folder = dagster_home(home)
     try:
-        with FileLock(folder / ".opening.lock"):  # Dagster makes its files at its start: of two, one fails
+        # Dagster makes its files at its start: of two, one fails.
+        with locked(folder / ".opening.lock", f"Dagster's home {folder}"):
             opened = dg.DagsterInstance.from_config(str(folder))
     except (yaml.YAMLError, dg.DagsterInvalidConfigError) as error:
         words, _, _ = str(error).partition("\n\nStack Trace:")

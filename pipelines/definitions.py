@@ -129,6 +129,7 @@ def build_definitions(
                 home,
                 instance.slug,
                 name=instance.name,
+                target=instance.platform.place,
                 file=instance.file,
                 location=location,
                 analysts=analysts,

@@ -39,6 +39,9 @@ written; on a terminal, `asset-owners runs` names the run, and `asset-owners rep
 3. *Materialize all…*, *Latest*, *Launch 1 run*. The run fetches the days of its window itself.
 4. *Automation* in the menu switches the schedule on.
 
+A run over several days is a backfill: it fetches, decides and plans, and writes only with `force`. A run of
+some of the assets only plans, too. The first line of a run's log says whether it writes.
+
 The job `{named(instance, "apply")}` carries out a stored plan, `{named(instance, "undo")}` takes back what a
 run wrote.
 

@@ -26,7 +26,7 @@ def scan_schedule(instance: Instance) -> dg.ScheduleDefinition:
     )
     def schedule(context: dg.ScheduleEvaluationContext) -> dg.RunRequest:
         today = context.scheduled_execution_time.astimezone(ZoneInfo(instance.scan.timezone)).date()
-        tags = launch_tags(instance, window_of(instance, today), dry_run=instance.writes.dry_run)
+        tags = launch_tags(instance, window_of(instance, today))
         return dg.RunRequest(tags=tags, run_config=run_config(instance, refetch=False))
 
     return schedule
@@ -47,9 +47,9 @@ def tuning_schedule(instance: Instance) -> dg.ScheduleDefinition:
     )
 
 
-def launch_tags(instance: Instance, window: Window, *, dry_run: bool) -> dict[str, str]:
+def launch_tags(instance: Instance, window: Window) -> dict[str, str]:
     """The tags that make a run of the job look at a window: it names the last day and fetches what lacks."""
-    return {PARTITION: window.last.isoformat(), **scan_tags(instance, window, dry_run=dry_run)}
+    return {PARTITION: window.last.isoformat(), **scan_tags(instance, window)}
 
 
 def run_config(instance: Instance, **options: Any) -> dict[str, Any]:

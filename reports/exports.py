@@ -4,7 +4,7 @@ import json
 
 import polars as pl
 
-_FORMULA = r"^(?:[\s\p{C}]*[=+\-@＝＋－＠]|[\t\r\n'])"  # noqa: RUF001  (wide signs are formulas, too)
+_FORMULA = r"(^|[;\t\r\n])([\s\p{C}\"--[\t\r\n]]*[=+\-@＝＋－＠]|')"  # noqa: RUF001  (wide signs are formulas, too)
 
 
 def decisions_csv(decisions: pl.DataFrame) -> str:
@@ -27,11 +27,12 @@ def decisions_csv(decisions: pl.DataFrame) -> str:
 def without_formulas(text: pl.Expr) -> pl.Expr:
     """Write texts so that no spreadsheet runs them: a name in a log may look like a formula.
 
-    An apostrophe goes before each text that starts like one (`=`, `+`, `-`, `@`, a tab, a line break), and
-    before a text that starts with an apostrophe, so that whoever takes the first apostrophe of a cell away
-    has the name as it was.
+    Where the list separator is `;` or a tab, quotes within a line do not count, and a cell begins after each
+    separator and each line break. An apostrophe goes before each such part that starts like a formula
+    (`=`, `+`, `-`, `@`) or with an apostrophe, so that whoever takes the first one of each part away has the
+    name as it was.
     """
-    return pl.when(text.str.contains(_FORMULA)).then("'" + text).otherwise(text)
+    return text.str.replace_all(_FORMULA, "$1'$2")
 
 
 def decisions_json(decisions: pl.DataFrame, *, instance: str) -> str:

@@ -63,13 +63,19 @@ class TransientError(ServiceError):
     """May go well when tried again.
 
     `retry_after` is the wait the server asked for, in seconds. `not_done` is true where the service said that
-    it has not acted; otherwise it may have.
+    it has not acted (429), and what changes something may be sent again after another look; otherwise it may
+    have acted: a proxy says 503 with Retry-After while the service goes on.
     """
 
     def __init__(self, message: str, retry_after: float | None = None, *, not_done: bool = False) -> None:
         super().__init__(message)
         self.retry_after = retry_after
         self.not_done = not_done
+
+    @property
+    def asks_to_wait(self) -> bool:
+        """Whether the service, or a proxy in front of it, asked for fewer calls."""
+        return self.not_done or self.retry_after is not None
 
 
 class ProtocolError(ServiceError):

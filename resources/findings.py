@@ -1,14 +1,17 @@
 """What a try of a service finds: `asset-owners check` prints it, each service's package makes it."""
 
 from collections.abc import Callable, Generator, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Literal, TypeVar
 from urllib.parse import urlsplit
 
+from requests import Session
+
+from resources.errors import AssetOwnersError, ConfigurationError, TransientError
 from resources.failures import operator_message
-from resources.http import Transport
+from resources.http import Answer, Transport
 
 State = Literal["ok", "warning", "wrong", "not tried"]
 T = TypeVar("T")
@@ -66,11 +69,36 @@ def reached(
         yield Finding("warning", f"{section}ignore_ssl", text)
     transport = Transport(service, section, url, ignore_ssl=ignore_ssl, ca_file=ca_file)
     with transport.new_session() as session:
-        answer = yield from attempt("connection", lambda: transport.send(session, method, path))
+        answer = yield from attempt("connection", lambda: _answer(transport, session, method, path))
     if answer is None:
         return False
     trusted = parts.scheme == "https" and not ignore_ssl
     yield Finding("ok", "connection", "answers, and its certificate is trusted" if trusted else "answers")
+    return True
+
+
+def _answer(transport: Transport, session: Session, method: str, path: str) -> Answer:
+    try:
+        answer = transport.send(session, method, path)
+        refused = answer.status == 400 and b"https" in answer.body.lower()  # so nginx, Apache and Go
+        if not (refused and _speaks_tls(transport, method, path)):
+            return answer
+    except TransientError:
+        if not _speaks_tls(transport, method, path):
+            raise
+    raise ConfigurationError(f"{transport.where} speaks TLS; write https:// in {transport.section}url")
+
+
+def _speaks_tls(transport: Transport, method: str, path: str) -> bool:
+    """Tell whether an address that was written with http:// answers with https://."""
+    if not transport.url.startswith("http:"):
+        return False
+    tls = replace(transport, url=transport.url.replace("http", "https", 1), ignore_ssl=True)
+    try:
+        with tls.new_session() as session:
+            tls.send(session, method, path)
+    except AssetOwnersError:
+        return False
     return True
 
 

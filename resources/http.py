@@ -8,6 +8,7 @@ import email.utils
 import http.client
 import io
 import random
+import re
 import socket
 import ssl
 import time
@@ -209,26 +210,30 @@ class Transport:
             )
         if isinstance(error, requests.exceptions.InvalidURL):
             return ConfigurationError(f"{self.section}url: {self.url} is not a usable address: {cause}")
+        if isinstance(cause, ssl.SSLError) and cause.reason == "WRONG_VERSION_NUMBER":
+            return TransientError(
+                f"{self.where} speaks HTTP without TLS; write http:// in {self.section}url, or the port "
+                "that speaks TLS"
+            )
         if isinstance(error, requests.exceptions.ProxyError):
             return TransientError(
-                f"{self.where} was not reached through the proxy: {cause}; "
+                f"{self.where} was not reached through the proxy: {_in_words(cause)}; "
                 "check HTTPS_PROXY, HTTP_PROXY and NO_PROXY"
             )
         return TransientError(
-            f"{self.where} did not answer {call}: {cause}; check {self.section}url and the network"
+            f"{self.where} did not answer {call}: {_in_words(cause)}; check {self.section}url and the network"
         )
 
     def raise_if_transient(self, answer: Answer, path: str) -> None:
         """Raise TransientError, with the server's Retry-After, for 408, 425, 429 and 5xx.
 
-        A service that asks to come back later (429, and 503 with Retry-After) has not acted; others may have.
+        After 429 the service has not acted; after any other it may have.
         """
         if answer.status in {408, 425, 429} or answer.status >= 500:
-            retry_after = _retry_after_seconds(answer.headers.get("Retry-After"))
             raise TransientError(
                 f"{self.where} answered {path} with HTTP status {answer.status}: {answer.excerpt}",
-                retry_after=retry_after,
-                not_done=answer.status == 429 or (answer.status == 503 and retry_after is not None),
+                retry_after=_retry_after_seconds(answer.headers.get("Retry-After")),
+                not_done=answer.status == 429,
             )
 
 
@@ -281,10 +286,21 @@ def _secrets_of(headers: Mapping[str, str]) -> Iterator[str]:
 def _root_cause(error: BaseException) -> BaseException:
     """The innermost error: requests and urllib3 wrap the operating system's message in theirs."""
     while True:
-        inner = getattr(error, "reason", None) or (error.args[0] if error.args else None)
-        if not isinstance(inner, BaseException):
+        parts = [getattr(error, "reason", None), *reversed(error.args)]
+        inner = next((part for part in parts if isinstance(part, BaseException)), None)
+        if inner is None:
             return error
         error = inner
+
+
+def _in_words(cause: BaseException) -> str:
+    """What failed, without what Python calls connections and errors."""
+    if isinstance(cause, http.client.IncompleteRead):
+        return "the answer broke off"
+    if isinstance(cause, http.client.BadStatusLine) and not isinstance(cause, ConnectionError):
+        return "what came is no HTTP"
+    said = cause.strerror if isinstance(cause, OSError) and cause.strerror else str(cause)
+    return re.sub(r"^\w+\(host=.*?\): |\[Errno -?\d+\] ", "", said)
 
 
 class _Session(requests.Session):
@@ -295,8 +311,8 @@ class _Session(requests.Session):
         return None
 
 
-class _BoundedReader(io.RawIOBase):
-    """What http.client reads an answer from: a connection, until a deadline.
+class BoundedReader(io.RawIOBase):
+    """What http.client reads an answer from, and http.server a request: a connection, until a deadline.
 
     The time-out of a socket is for each read alone. A service that sends a byte at a time, in headers, in
     `100 Continue` or in trailers, would keep http.client reading for as long as it likes.
@@ -311,13 +327,13 @@ class _BoundedReader(io.RawIOBase):
         """Give the file that http.client asks a socket for."""
         return io.BufferedReader(self)
 
-    def readable(self) -> bool:
+    def readable(self) -> bool:  # noqa: D102
         return True
 
-    def readinto(self, buffer: Any) -> int | None:
+    def readinto(self, buffer: Any) -> int | None:  # noqa: D102
         left = self._deadline - time.monotonic()
         if left <= 0:
-            raise TimeoutError("the answer came too slowly")
+            raise TimeoutError("it came too slowly")
         patience = self._connection.gettimeout()
         self._connection.settimeout(left if patience is None else min(left, patience))
         try:
@@ -325,7 +341,7 @@ class _BoundedReader(io.RawIOBase):
         finally:
             self._connection.settimeout(patience)
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: D102
         self._file.close()
         super().close()
 
@@ -361,7 +377,7 @@ def _pools(answer_seconds: float) -> dict[str, type[urllib3.HTTPConnectionPool]]
 
     class Response(http.client.HTTPResponse):
         def __init__(self, sock: socket.socket, *args: Any, **kwargs: Any) -> None:
-            bounded: Any = _BoundedReader(sock, answer_seconds)
+            bounded: Any = BoundedReader(sock, answer_seconds)
             super().__init__(bounded, *args, **kwargs)
 
     class Plain(_Announcing, HTTPConnection):

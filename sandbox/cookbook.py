@@ -25,7 +25,7 @@ from ownership.tables import LogonCounts, LogonDays
 from ownership.windows import Window, days_of, look_back_window
 from pipelines.cli.sql import opening_lines, print_table
 from pipelines.cli.tune import told
-from resources.inventory.records import host_form, host_rows, user_rows
+from resources.inventory.records import host_form, host_rows, taken_fields, user_rows
 from resources.search.source import extraction_fingerprint
 from resources.settings import Instance
 from resources.store.tables import Tables
@@ -163,6 +163,7 @@ def _run(
         hosts,
         users,
         enrich=scan.enrich,
+        takes=taken_fields(_INSTANCE),
         run_id=run_id,
         target=_INSTANCE.target,
         intended_at=now,

@@ -87,15 +87,8 @@ class Engine:
     On Linux the engine is also ended when the thread that entered the block ends, so that a killed program
     leaves nothing behind: enter it in a thread that lives as long as the engine is wanted.
 
-    Args:
-        data: a folder for this engine alone; made when missing.
-        cache: where downloads are kept (`sandbox.engine_files.default_cache` when None).
-        port: of HTTP; 0 for a free one.
-        heap_mb: Java heap.
-        index_pattern: what `reader` may read.
-        optimized: compile what runs often as well as Java can, which pays off within the hour; without it
-            the engine takes half the processor time to start and to load its documents.
-        progress: told in one line at a time what is being waited for.
+    `optimized` compiles what runs often as well as Java can, which pays off within the hour; without it the
+    engine takes half the processor time to start and to load its documents.
     """
 
     url: str
@@ -127,11 +120,7 @@ class Engine:
         self._lock = FileLock(self._data / "lock")
 
     def __enter__(self) -> Self:
-        """Fetch what is missing, start the engine and wait until it answers.
-
-        Raises:
-            EngineError: a download failed, another engine uses the folder, or OpenSearch did not start.
-        """
+        """Fetch what is missing, start the engine and wait until it answers."""
         self._cache.mkdir(parents=True, exist_ok=True)
         if self._user and not others_may_enter(self._cache):
             raise EngineError(
@@ -161,11 +150,7 @@ class Engine:
         self._stop()
 
     def request(self, method: str, path: str, *, timeout: float = 60, **kwargs: Any) -> Any:
-        """Send a request as admin and give the JSON of the answer; `kwargs` are those of `requests.request`.
-
-        Raises:
-            EngineError: the answer is not a success.
-        """
+        """Send a request as admin and give the JSON of the answer; the rest is for `requests.request`."""
         url = f"{self.url}/{path.lstrip('/')}"
         response = self._session.request(method, url, timeout=timeout, **kwargs)
         if not response.ok:
@@ -173,16 +158,7 @@ class Engine:
         return response.json()
 
     def load(self, index: str, mapping: Mapping[str, Any], documents: Iterable[Mapping[str, Any]]) -> int:
-        """Make `index` anew with these documents, ready to be searched, and give their number.
-
-        Args:
-            index: its name; an index of that name is deleted first.
-            mapping: the body of the create-index request (`{"mappings": …, "settings": …}`).
-            documents: what to index, as JSON objects.
-
-        Raises:
-            EngineError: the mapping or a document was refused.
-        """
+        """Make `index` anew with these documents, ready to be searched, and give their number."""
         self.request("DELETE", index, params={"ignore_unavailable": "true"})
         self.request("PUT", index, json=mapping)
         count = 0
@@ -324,11 +300,7 @@ class Engine:
 
     @property
     def process_id(self) -> int:
-        """Of the running engine.
-
-        Raises:
-            EngineError: it does not run.
-        """
+        """Of the running engine."""
         if self._process is None:
             raise EngineError("OpenSearch does not run")
         return self._process.pid

@@ -103,9 +103,6 @@ def install(cache: Path, progress: Callable[[str], None], *, pins: Path = PINS) 
     """Fetch what is missing into `cache` and give the paths; about 100 MB of downloads, 200 MB on disk.
 
     Several processes may ask at once: one fetches, the others wait. Whole files of a killed one are kept.
-
-    Raises:
-        EngineError: a file cannot be fetched, or its SHA-256 is not the pinned one (it is then removed).
     """
     wanted = pins.read_text(encoding="utf-8")
     home = cache / f"opensearch-{VERSION}-{hashlib.sha256(wanted.encode()).hexdigest()[:12]}"

@@ -44,15 +44,7 @@ def running_sandbox(
     today: date | None = None,
     optimized: bool = False,
 ) -> Generator[Sandbox]:
-    """Run both services while the block lasts.
-
-    Args:
-        home: ASSET_OWNERS_HOME.
-        fresh: begin with the demo's data; otherwise go on with what there is, if anything.
-        progress: told what is being done.
-        today: last day of the demo's logons; today in UTC when not given.
-        optimized: as for `Engine`.
-    """
+    """Run both services while the block lasts."""
     folder = home / "sandbox"
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     loaded = folder / "engine" / "loaded"  # gone when the engine's data are

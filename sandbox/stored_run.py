@@ -6,7 +6,7 @@ import polars as pl
 
 from ownership.declaration import polars_schema
 from ownership.tables import Runs
-from resources.store.history import append_changes
+from resources.store.history import store_decisions
 from resources.store.tables import Tables
 from sandbox.resolution import Resolution
 
@@ -21,28 +21,17 @@ def store_run(
     users: pl.DataFrame,
     writes: pl.DataFrame | None = None,
 ) -> None:
-    """Publish what a run listed, resolved and wrote.
-
-    Args:
-        tables: Prepared; they hold the days already.
-        resolution: Of the run.
-        run_id: The run.
-        decided_at: When it decided.
-        hosts: Rows of `inventory_hosts`.
-        users: Rows of `inventory_users`.
-        writes: Rows of `owner_writes`; None: the run wrote nothing.
-    """
+    """Publish what a run listed, resolved and wrote."""
     snapshots = {
         "inventory_hosts": hosts,
         "inventory_users": users,
         "host_user_shares": resolution.shares,
         "username_matches": resolution.matches,
-        "owner_decisions": resolution.decisions,
     }
     for table, frame in snapshots.items():
         tables.write(table, frame, run_id=run_id, publish=True)
     tables.append("runs", _run(resolution, run_id, decided_at, writes), run_id=run_id)
-    append_changes(tables, resolution.decisions, decided_at=decided_at, run_id=run_id)
+    store_decisions(tables, resolution.decisions, decided_at=decided_at, run_id=run_id, publish=True)
     if writes is not None:
         tables.append("owner_writes", writes, run_id=run_id)
 

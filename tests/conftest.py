@@ -4,7 +4,8 @@ import logging
 import shutil
 import tempfile
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ import requests
 from hypothesis import settings
 from playwright.sync_api import Browser, sync_playwright
 
+from resources import formats
 from sandbox.engine import Engine
 from tests.plots import draw_nothing
 from tests.postgres import PostgresServer, programs
@@ -64,6 +66,20 @@ def postgres() -> Iterator[PostgresServer]:
         PostgresServer(Path(data), folder) as running,
     ):
         yield running
+
+
+@pytest.fixture
+def newer_program() -> Callable[[], AbstractContextManager[None]]:
+    """Whatever runs within its context is a newer version of the program, with another format."""
+
+    @contextmanager
+    def newer() -> Generator[None]:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(formats, "FORMAT", formats.FORMAT + 1)
+            patch.setattr(formats, "program_version", lambda: "99.0")
+            yield
+
+    return newer
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from ownership.tuning.accuracy import (
 )
 from ownership.tuning.backtest import Grid, grid, threshold_backtest
 from ownership.tuning.closest import closest_users
-from ownership.tuning.drift import ownership_drift
+from ownership.tuning.drift import last_logons, ownership_drift
 from ownership.tuning.suggestions import suggestions
 from ownership.windows import Window
 
@@ -80,8 +80,12 @@ class Inputs:
         )
 
 
-def tuning_tables(stored: Inputs) -> dict[str, pl.DataFrame]:
+def tuning_tables(stored: Inputs, all_counts: pl.LazyFrame) -> dict[str, pl.DataFrame]:
     """Compute how often the rules are wrong, and what other settings would have led to.
+
+    Args:
+        stored: What it rests on.
+        all_counts: Rows of `logon_counts` of all stored days up to the last one of the window.
 
     Returns:
         Rows of each table of tuning, by its name.
@@ -98,7 +102,14 @@ def tuning_tables(stored: Inputs) -> dict[str, pl.DataFrame]:
         "account_profiles": classes.accounts,
         "suggestions": suggestions(evidence, user_totals(evidence, window), classes),
         "ownership_drift": ownership_drift(
-            evidence, stored.decisions, stored.hosts, users, stored.runs, window=window
+            evidence,
+            last_logons(all_counts, users, user_value_field=stored.user_value_field),
+            stored.decisions,
+            stored.hosts,
+            users,
+            stored.runs,
+            window=window,
+            stored_days=stored.stored_days,
         ),
         "closest_users": closest_users(classes.accounts, users),
     }

@@ -3,6 +3,7 @@
 Those modules are imported when their command is called: Dagster and Polars take seconds, `--help` must not.
 """
 
+import sys
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -52,6 +53,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    rich_markup_mode="rich" if sys.stderr.isatty() else None,  # its boxes fold the lines of a pipe
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
@@ -285,7 +287,7 @@ def report(
 ) -> None:
     """Report on the last run: a page that needs no network, or its decisions and conflicts.
 
-    In CSV an apostrophe stands before each text that a spreadsheet could run as a formula.
+    In CSV an apostrophe stands before whatever a spreadsheet could run as a formula, also after ; or a tab.
     JSON has every name as it is.
     """
     from pipelines.cli import report as command
@@ -294,15 +296,18 @@ def report(
 
 
 @app.command()
-def check(instance: InstanceFile) -> None:
+def check(instance: InstanceFile, as_json: Json = False) -> None:
     """Try both services without writing; tell what works and what to fix.
+
+    With --json: `instance`, `wrong` and `warnings` (how many), and `findings`, each with `section`, `state`
+    (ok, warning, wrong, not tried), `what` and `text`; only `error` where the exit status is 2.
 
     Exit status: 0 all is well, 1 something is not, 2 the instance file, a secret or a setting of the
     environment is wrong.
     """
     from pipelines.cli import check as command
 
-    raise typer.Exit(command.check(instance))
+    raise typer.Exit(command.check(instance, as_json=as_json))
 
 
 @app.command()
@@ -372,7 +377,7 @@ def sql(
         typer.Option(
             metavar="FILE",
             help="The DuckDB file that new tables go into.",
-            show_default="one that is deleted at the end",
+            show_default="in memory, until the end",
         ),
     ] = None,
     form: Annotated[
@@ -415,7 +420,9 @@ def restore(
 
 @app.command()
 def workspace(
-    locations: Annotated[int, typer.Argument(min=1, metavar="NUMBER", help="How many code locations.")],
+    locations: Annotated[
+        int, typer.Argument(min=1, max=1000, metavar="NUMBER", help="How many code locations.")
+    ],
 ) -> None:
     """Print a workspace file for Dagster: several code locations, a process each, share the instances.
 

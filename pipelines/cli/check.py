@@ -3,9 +3,12 @@
 What is tried is what a run relies on: each service's package knows it.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+import json
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -36,9 +39,14 @@ from resources.writeback.journals import journal_findings
 STYLES: Mapping[State, str] = {"ok": "green", "warning": "yellow", "wrong": "bold red", "not tried": "dim"}
 
 
-def check(path: Path) -> int:
+UNFOLDED = 100_000
+"""Columns of a file or a pipe: no line is folded there."""
+
+
+def check(path: Path, *, as_json: bool = False) -> int:
     """Try both services and print what was found; return 0, or 1 when something is wrong.
 
+    As JSON it is one object: the instance, how much is wrong, how many warnings, and all findings.
     So too the folders that a run stores in, the database of ASSET_OWNERS_JOURNAL and the object store of
     ASSET_OWNERS_TABLES. Warnings leave it at 0: they do not stop a run either.
 
@@ -51,11 +59,15 @@ def check(path: Path) -> int:
     analysts_group()  # these a run refuses at its start
     logs_as_json()
     dagster_folder(home())
-    with suppress(NotADirectoryError):  # a home that is a file is a finding
-        tables_of(instance)
+    in_store = not isinstance(location := tables_location(), Path)
+    if not in_store:  # of an object store it is asked once that is known to answer
+        with suppress(NotADirectoryError):  # a home that is a file is a finding
+            tables_of(instance)
     window = window_of(instance, today_of(instance))
     with SearchClient(instance) as search, open_inventory(instance) as inventory:
-        console = Console(highlight=False)
+        console = Console(highlight=False, quiet=as_json)
+        if not console.is_terminal:
+            console.width = UNFOLDED
         sections = {
             f"This machine, for {instance.name}": _local_findings(instance),
             f"Search service {instance.url}": search.findings(window),
@@ -63,10 +75,21 @@ def check(path: Path) -> int:
         }
         if url := journal_url():
             sections[f"Journal of writes {without_password(url)}"] = journal_findings(url)
-        if not isinstance(location := tables_location(), Path):
+        if in_store:
             sections[f"Tables {location}"] = store_findings(location)
-        states = [state for section in sections.items() for state in _shown(console, *section)]
-    wrong, warnings = states.count("wrong"), states.count("warning")
+        found: list[dict[str, Any]] = []
+        for heading, findings in sections.items():
+            console.print(Text(heading, style="bold"))
+            for finding in findings:
+                console.print(_line(finding))
+                found.append({"section": heading, **asdict(finding)})
+        if in_store and found[-1]["state"] == "ok":
+            tables_of(instance)
+    wrong, warnings = (sum(one["state"] == state for one in found) for state in ("wrong", "warning"))
+    if as_json:
+        print(
+            json.dumps({"instance": instance.name, "wrong": wrong, "warnings": warnings, "findings": found})
+        )
     fixes = f"{wrong} to fix" if wrong else "Nothing to fix" if not warnings else "No error"
     console.print(f"{fixes}, {warnings or 'no'} warning{'s' * (warnings != 1)}.")
     return 1 if wrong else 0
@@ -87,18 +110,14 @@ def _local_findings(instance: Instance) -> Iterator[Finding]:
             yield Finding("wrong", "name", other.message.removeprefix(f"{other.path}: name: "))
 
 
-def _shown(console: Console, heading: str, findings: Iterable[Finding]) -> Iterator[State]:
-    """Print findings as they come, and give how each went."""
-    console.print(Text(heading, style="bold"))
-    for finding in findings:
-        line = Table.grid(padding=(0, 2))
-        line.add_column(width=11)
-        line.add_column(overflow="fold")
-        # The words of a service may hold line breaks and what a terminal obeys; as Text they are no markup.
-        words = " ".join("".join(letter if letter.isprintable() else " " for letter in finding.text).split())
-        line.add_row(
-            Text(f"  {finding.state}", style=STYLES[finding.state]),
-            Text.assemble((finding.what, "bold"), ": ", words),
-        )
-        console.print(line)
-        yield finding.state
+def _line(finding: Finding) -> Table:
+    line = Table.grid(padding=(0, 2))
+    line.add_column(width=11)
+    line.add_column(overflow="fold")
+    # The words of a service may hold line breaks and what a terminal obeys; as Text they are no markup.
+    words = " ".join("".join(letter if letter.isprintable() else " " for letter in finding.text).split())
+    line.add_row(
+        Text(f"  {finding.state}", style=STYLES[finding.state]),
+        Text.assemble((finding.what, "bold"), ": ", words),
+    )
+    return line

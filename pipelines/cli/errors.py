@@ -5,10 +5,16 @@ import sys
 import traceback
 from pathlib import Path
 
+import polars as pl
+
+from ownership.codes import SUCCESSES
 from ownership.names import printable_lines
 from pipelines.log_lines import json_line
 from resources.errors import ConfigurationError
 from resources.failures import operator_message
+from resources.settings import Instance, command_line
+from resources.store.tables import Tables, short_run_id
+from resources.writeback.journals import has_journal, open_journal
 
 
 def message_and_status(error: Exception) -> tuple[str, int]:
@@ -25,6 +31,41 @@ def print_error(message: str) -> None:
     as_json = os.environ.get("ASSET_OWNERS_LOG") == "json"
     line = json_line(message, level="error") if as_json else printable_lines(f"asset-owners: {message}")
     print(line, file=sys.stderr)
+
+
+def how_it_ended(instance: Instance, tables: Tables, run_id: str, *again: str) -> str:
+    """Tell of a run that failed what it wrote and what it did not, and how to go on.
+
+    Args:
+        instance: whose run it is.
+        tables: of the instance.
+        run_id: the run.
+        again: the command that settles what is not known, and does the rest.
+    """
+    told = f"Run {short_run_id(run_id)} failed."
+    try:
+        outcomes = _writes(tables, run_id)["outcome"].to_list()
+    except Exception as error:  # noqa: BLE001  (the reason why the run failed must be told all the same)
+        why = operator_message(error) or f"{type(error).__name__}: {error}"
+        return f"{told} What it wrote cannot be read: {why}. Next: {command_line(instance, *again)}"
+    done, unknown = sum(map(outcomes.count, SUCCESSES)), outcomes.count("intended")
+    if not done and not unknown:
+        return f"{told} Nothing was written. Next: {command_line(instance, 'runs')}"
+    what = "Put back" if again[0] == "undo" else "Written"
+    return (
+        f"{told} {what}: {done:,}; not known yet: {unknown:,}; "
+        f"not written: {len(outcomes) - done - unknown:,}. "
+        f"Next: {command_line(instance, *again)} (settles the rest)"
+    )
+
+
+def _writes(tables: Tables, run_id: str) -> pl.DataFrame:
+    """The writes of a run, from the journal where it still has them: their table may not have been stored."""
+    if has_journal(tables):
+        with open_journal(tables) as journal:
+            if not (rows := journal.rows(run_id)).is_empty():
+                return rows
+    return tables.run_writes(run_id)
 
 
 def require_file(argument: str, path: Path) -> None:

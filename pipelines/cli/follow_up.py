@@ -9,7 +9,7 @@ import polars as pl
 
 from ownership.codes import OUTCOME, SUCCESSES
 from ownership.names import printable
-from pipelines.cli.errors import print_error
+from pipelines.cli.errors import how_it_ended, print_error
 from pipelines.cli.plans import hosts_of_plan, told_plan, too_large
 from pipelines.cli.run import NO_OVERRIDES, Overrides, errors, execute
 from pipelines.cli.stored import tables_of
@@ -53,8 +53,9 @@ def follow_up(
     ops = {named(instance, OPS[job]): {"config": config}}
     result = execute(instance, named(instance, job), {"ops": ops}, overrides=overrides or NO_OVERRIDES)
     told = list(errors(result))
-    for error in told:
-        print_error(error)
+    if not result.success:
+        allowed = [] if allow_writes is None else ["--allow-writes", str(allow_writes)]
+        told.append(how_it_ended(instance, tables, result.run_id, job, short_run_id(run_id), *allowed))
     writes = tables.run_writes(result.run_id)
     plan = None
     if dry_run or "planned" in writes["outcome"]:
@@ -68,6 +69,8 @@ def follow_up(
             _print(writes, instance, result.run_id, job)
         if plan is not None:
             print(told_plan(instance, tables, result.run_id, plan, command=job, about=run_id))
+    if told:
+        print_error("\n".join(told))
     return 0 if result.success else 1
 
 

@@ -1,19 +1,25 @@
 """`asset-owners metrics`: how each instance fares, in the form that Prometheus reads."""
 
+import io
 import json
+import re
+import socket
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from http.server import ThreadingHTTPServer
 from pathlib import Path
+from threading import BoundedSemaphore
 from typing import Any
 
 import polars as pl
-from prometheus_client import CollectorRegistry, generate_latest, start_http_server
+from prometheus_client import CollectorRegistry, MetricsHandler, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from pipelines.cli.stored import tables_of
 from resources.errors import ConfigurationError
 from resources.failures import operator_message
+from resources.http import BoundedReader
 from resources.settings import (
     BrokenInstance,
     Instance,
@@ -22,7 +28,7 @@ from resources.settings import (
     load_instances,
     tables_location,
 )
-from resources.settings.files import instance_files
+from resources.settings.files import instance_files, instance_or_broken
 from resources.store.files import require_bucket
 
 _OF_LAST_RUN = {
@@ -35,6 +41,12 @@ _OF_LAST_RUN = {
     "left_alone": ("hosts_left_alone", "Hosts not written, or not known to be."),
 }
 """Columns of `runs`: name and meaning as metrics."""
+
+MAX_REQUESTS = 32
+"""Answered at a time; others wait until their turn comes."""
+
+REQUEST_SECONDS = 5
+"""In which a request must have come whole."""
 
 
 class Metrics(Collector):
@@ -49,7 +61,7 @@ class Metrics(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Give each metric with its values for all instances."""
-        instances = [load_instance(self._path)] if self._path else load_instances(instances_folder())
+        instances = [instance_or_broken(self._path)] if self._path else load_instances(instances_folder())
         # Where the folder is gone, no other series is left to raise an alarm.
         yield GaugeMetricFamily(
             "asset_owners_instances", "Instance files that were found.", value=len(instances)
@@ -73,8 +85,8 @@ def metrics(path: Path | None, *, listen: str | None) -> None:
         listen: HOST:PORT to serve them at.
 
     Raises:
-        ConfigurationError: the instance file is wrong, or there is none and nothing is served; `listen` is no
-            address, or taken.
+        ConfigurationError: the instance file is wrong, or there is none, and nothing is served; `listen` is
+            no address, or taken.
     """
     if listen is None and path is None and not instance_files(folder := instances_folder()):
         raise ConfigurationError(
@@ -84,24 +96,52 @@ def metrics(path: Path | None, *, listen: str | None) -> None:
     registry = CollectorRegistry(auto_describe=False)
     registry.register(Metrics(path))
     if listen is None:
+        if path:
+            load_instance(path)
         print(generate_latest(registry).decode(), end="")
         return
-    host, _, port = listen.rpartition(":")
-    if not (port.isascii() and port.isdecimal() and int(port) < 2**16):
+    address = re.fullmatch(r"(?:\[(.*)\]|([^\[\]]*)):([0-9]{1,5})", listen)
+    if not address or int(address[3]) >= 2**16:
         raise ConfigurationError(
             f"--listen: {listen!r} is no address; write it as HOST:PORT, such as 127.0.0.1:9188, with a port "
             "up to 65535"
         )
     try:
-        server, thread = start_http_server(int(port), host or "127.0.0.1", registry)
+        server = _Server(address[1] or address[2] or "127.0.0.1", int(address[3]), registry)
     except (ValueError, OSError) as error:  # a UnicodeError, a ValueError, where HOST cannot be a name
+        said = getattr(error, "strerror", error)
         raise ConfigurationError(
-            f"--listen: cannot serve at {listen!r}: {error}; write it as 127.0.0.1:9188, with a free port"
+            f"--listen: cannot serve at {listen!r}: {said}; write it as 127.0.0.1:9188, with a free port"
         ) from error
-    with suppress(KeyboardInterrupt):
-        while thread.is_alive():
-            thread.join(1)  # a join without a time limit may miss a signal
-    server.shutdown()
+    with suppress(KeyboardInterrupt), server:
+        server.serve_forever()
+
+
+class _Handler(MetricsHandler):
+    timeout = REQUEST_SECONDS  # of a client that does not take the answer
+
+    def setup(self) -> None:
+        super().setup()
+        self.rfile = io.BufferedReader(BoundedReader(self.connection, REQUEST_SECONDS))
+
+
+class _Server(ThreadingHTTPServer):
+    """A server of metrics that answers so many requests at a time."""
+
+    def __init__(self, host: str, port: int, registry: CollectorRegistry) -> None:
+        self._free = BoundedSemaphore(MAX_REQUESTS)
+        self.address_family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        super().__init__((host, port), _Handler.factory(registry))
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        self._free.acquire()
+        super().process_request(request, client_address)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._free.release()
 
 
 def _runs(instance: Instance | BrokenInstance) -> pl.DataFrame | None:

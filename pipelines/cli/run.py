@@ -16,11 +16,9 @@ import dagster as dg
 from assets_defs.record import RunRecord, plans_only
 from assets_defs.run import failure_message, today_of, window_of
 from ownership.decisions import summary
-from ownership.history import latest
 from ownership.names import printable, printable_lines
-from ownership.quality import new_conflicts
 from ownership.windows import Window
-from pipelines.cli.errors import message_and_status, print_error
+from pipelines.cli.errors import how_it_ended, message_and_status, print_error
 from pipelines.cli.plans import hosts_of_plan, told_plan, too_large
 from pipelines.cli.stored import tables_of
 from pipelines.dagster_home import dagster_instance
@@ -38,7 +36,6 @@ from resources.settings import (
     load_instance,
     tables_location,
 )
-from resources.store.history import HISTORY
 from resources.store.tables import Tables, short_run_id
 
 
@@ -149,7 +146,7 @@ def run_scan(
         instance,
         instance.slug,
         run_config(instance, **options),
-        tags=launch_tags(instance, window, dry_run=dry_run),
+        tags=launch_tags(instance, window),
         since=window.last,
         overrides=overrides,
     )
@@ -163,12 +160,10 @@ def _shown(window: Window) -> dict[str, str | int]:
 
 
 def _report(instance: Instance, tables: Tables, window: Window, result: dg.ExecuteInProcessResult) -> Report:
-    report = Report(
-        instance=instance.name,
-        run_id=result.run_id,
-        window=_shown(window),
-        error="\n".join(dict.fromkeys(errors(result))) or None,
-    )
+    report = Report(instance=instance.name, run_id=result.run_id, window=_shown(window))
+    if not result.success:
+        ended = how_it_ended(instance, tables, result.run_id, "run")
+        report.error = "\n".join(dict.fromkeys([*errors(result), ended]))
     decisions = tables.of_run("owner_decisions", result.run_id)
     report.decisions = summary(decisions)
     report.conflicts = decisions.filter(action="conflict").height
@@ -245,10 +240,7 @@ def errors(result: dg.ExecuteInProcessResult) -> Iterator[str]:
         elif description := checked.get(event.step_key):
             yield description
         elif failure.error and failure.error.cls_name == "DagsterExecutionInterruptedError":
-            yield (
-                "the run was interrupted. If it had begun to write, owner_writes has what it wrote, and the "
-                "next run settles the rest"
-            )
+            yield "the run was interrupted"
         elif failure.error:
             print(printable_lines(failure.error.to_string()), file=sys.stderr)
             message = (failure.error.cause or failure.error).message.strip()
@@ -305,10 +297,8 @@ def _conflicts(instance: Instance, report: Report) -> Iterator[str]:
     """Yield how many conflicts there are, the first hosts of the new ones, and what lists them."""
     if not report.conflicts or not report.run_id:
         return
-    tables = tables_of(instance)
-    new = new_conflicts(
-        tables.of_run("owner_decisions", report.run_id), latest(tables.all_runs(HISTORY, but=report.run_id))
-    )
+    decisions = tables_of(instance).of_run("owner_decisions", report.run_id)
+    new = decisions.filter("new_conflict").sort("host_id")
     hosts = [printable(f"{name} ({host_id})") for name, host_id in new.select("hostname", "host_id").rows()]
     number = f"{report.conflicts:,} conflict{'s' * (report.conflicts != 1)}"
     queries = ["FROM conflicts"]

@@ -14,7 +14,7 @@ from assets_defs.record import result_in_words
 from ownership.names import printable
 from pipelines.cli.stored import tables_of
 from resources.errors import AssetOwnersError
-from resources.settings import load_instance, tables_location
+from resources.settings import command_line, load_instance, tables_location
 from resources.store.files import require_bucket
 from resources.store.tables import short_run_id
 
@@ -34,6 +34,11 @@ def runs(path: Path, *, limit: int, as_json: bool) -> None:
     tables = tables_of(instance)
     if not tables.has_files("runs"):
         require_bucket(tables_location())
+        if tables.have_runs():
+            raise AssetOwnersError(
+                f"{instance.name} was run by an older version, which kept no list of its runs; the next run "
+                f"is listed. What the last one decided and wrote: {command_line(instance, 'report')}"
+            )
         raise AssetOwnersError(
             f"{instance.name} has no runs yet; run it first: asset-owners run --instance {path}"
         )
@@ -43,7 +48,7 @@ def runs(path: Path, *, limit: int, as_json: bool) -> None:
     else:
         console = Console(highlight=False)
         if not console.is_terminal:
-            console.width = 200  # lines of a file need not be folded
+            console.width = 100_000  # lines of a file are not folded
         console.print(_table(listed))
 
 

@@ -24,7 +24,14 @@ def tables_of(instance: Instance) -> Tables:
     Raises:
         ConfigurationError: there are tables of another instance.
     """
-    tables = Tables(home(), instance.slug, name=instance.name, file=instance.file, location=tables_location())
+    tables = Tables(
+        home(),
+        instance.slug,
+        name=instance.name,
+        target=instance.platform.place,
+        file=instance.file,
+        location=tables_location(),
+    )
     tables.require_own()
     return tables
 

@@ -4,7 +4,7 @@
 it turns the instance's contract into these calls. Another service is another adapter, with its settings.
 """
 
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any, Protocol
@@ -17,7 +17,7 @@ from resources.errors import ProtocolError
 from resources.findings import Finding
 from resources.inventory.client import InventoryClient, OnProgress, no_progress
 from resources.inventory.findings import inventory_findings
-from resources.inventory.records import AssetRows, host_form, host_rows, user_rows
+from resources.inventory.records import AssetRows, host_form, host_rows, taken_fields, user_rows
 from resources.settings import Instance, ListCall
 
 Values = Mapping[str, str | None]
@@ -34,12 +34,14 @@ class Inventory(Protocol):
     Attributes:
         where: The service and its address, to begin a message with.
         reads_single_hosts: Whether `host` may be called; otherwise `hosts` is the only look there is.
+        takes: What a write may set, of owner, department and criticality.
         how_read: The settings that say how a host is read, for messages.
         how_written: The settings that say how a host is written, for messages.
     """
 
     where: str
     reads_single_hosts: bool
+    takes: Collection[str]
     how_read: str
     how_written: str
 
@@ -76,6 +78,7 @@ class AssetInventory:
         self._client = client
         self._host_rows = host_rows(instance)
         self.where = client.where
+        self.takes: Collection[str] = taken_fields(instance)
         self.reads_single_hosts = contract.read is not None
         self.how_read = (
             f"platform.contract.read ({contract.read.path if contract.read else 'null'}), "

@@ -210,11 +210,16 @@ def host_rows(instance: Instance) -> AssetRows:
     return AssetRows("host_id", columns)
 
 
+def taken_fields(instance: Instance) -> dict[str, str]:
+    """The inventory's names of what a write may set: the owner, and what `enrich_fields` names."""
+    fields = host_fields(instance)
+    return {name: field for name in ("owner", "department", "criticality") if (field := fields[name].name)}
+
+
 def host_form(instance: Instance, values: Mapping[str, str | None]) -> dict[str, str]:
     """What is sent to set these values of a host, by the inventory's fields; an empty text clears one."""
-    fields = host_fields(instance)
-    named = {fields[name].name: value or "" for name, value in values.items()}
-    return {field: value for field, value in named.items() if field}
+    fields = taken_fields(instance)
+    return {fields[name]: value or "" for name, value in values.items()}
 
 
 def user_rows(instance: Instance) -> AssetRows:

@@ -230,9 +230,17 @@ class SearchClient:
         )
 
     def documents(self, first: date, last: date) -> int:
-        """Count all documents from `first` to `last`, matching or not; raises what `logons` raises."""
+        """Count all documents from `first` to `last`, matching or not.
+
+        Raises what `logons` raises, and ConfigurationError where the pattern matches no index.
+        """
         on_days = [self._between(first, last)]
         result = self._search(on_days, {}, _DOCUMENTS, count_documents=True, query={"match_all": {}})
+        if not result.shards.total:
+            raise ConfigurationError(
+                f"index: {self._instance.index!r} matches no index that {self._instance.username} may read "
+                f"at {self._instance.url}; correct the name, or wait for the first events"
+            )
         return result.hits.total.value
 
     def undated(self) -> int:
@@ -537,7 +545,8 @@ class SearchClient:
                         f"keyword, leave that one out of index ({reason})"
                     )
         if kinds & _QUERY_ERRORS:
-            raise ConfigurationError(f"query: {self._instance.query!r} is refused by {where}: {reason}")
+            shown = answer.sanitised(self._instance.query)
+            raise ConfigurationError(f"query: {shown!r} is refused by {where}: {reason}")
         self._transport.raise_if_transient(answer, path)
         if not kinds:
             raise self._not_a_search_service(answer)

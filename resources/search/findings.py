@@ -118,9 +118,10 @@ def _collectors(instance: Instance, search: Searched, window: Window) -> Iterato
 
 
 def _nothing_matches(instance: Instance, search: Searched, window: Window) -> Iterator[Finding]:
-    """Tell documents without a time from a query that matches nothing and from days without documents.
+    """Tell documents without a time, and a missing index, from a query that matches nothing and empty days.
 
-    The first stops a run, the others do not (rules 3.4).
+    The first two are wrong, though a run stops at documents without a time only: an index may be deleted
+    when its events are stored (rules 3.4, 4.4).
     """
     if undated := (yield from attempt("time_field", search.undated)):
         text = (
@@ -129,7 +130,7 @@ def _nothing_matches(instance: Instance, search: Searched, window: Window) -> It
         )
         yield Finding("wrong", "time_field", text)
         return
-    documents = yield from attempt("query", lambda: search.documents(window.first, window.last))
+    documents = yield from attempt("index", lambda: search.documents(window.first, window.last))
     if documents is None:
         return
     remedy = (

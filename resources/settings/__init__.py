@@ -1,6 +1,6 @@
 """The instance file and the environment: what operators set.
 
-`models` says which keys there are, `files` reads them, `schema` and `page` tell authors about them.
+`models` says which keys there are, `files` reads them, `schema` tells editors about them.
 """
 
 from resources.settings.commands import command_line, instance_path
@@ -10,6 +10,7 @@ from resources.settings.environment import (
     instances_folder,
     journal_url,
     logs_as_json,
+    plain_folder,
     tables_location,
     without_password,
 )
@@ -47,6 +48,7 @@ __all__ = [
     "load_instances",
     "logs_as_json",
     "named",
+    "plain_folder",
     "slug_of",
     "slug_of_part",
     "tables_location",

@@ -18,11 +18,7 @@ PROGRAM = "asset-owners"
 def instance_path(given: str | None = None) -> Path:
     """Return the instance file that is meant: a path, or a name, a slug or a file of the instances folder.
 
-    Args:
-        given: what the user wrote; None: nothing, which means the only file of the folder.
-
-    Raises:
-        ConfigurationError: several are meant, or none; it names those that there are.
+    Where nothing is given, it is the only file of the folder.
     """
     folder = instances_folder()
     if given is None:
@@ -68,13 +64,7 @@ def _known(files: Iterable[Path]) -> str:
 
 
 def command_line(instance: Instance | None, command: str, *arguments: str) -> str:
-    """Write a command of ours so that it can be pasted into a shell as it stands.
-
-    Args:
-        instance: whose `--instance` the command needs, where it needs one; None: it takes none.
-        command: its name.
-        arguments: what follows.
-    """
+    """Write a command of ours so that it can be pasted into a shell as it stands."""
     words = [command, *(_option(instance) if instance else ()), *arguments]
     return f"{shlex.quote(_program())} {shlex.join(words)}"
 

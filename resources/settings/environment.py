@@ -15,22 +15,52 @@ _DATABASE = re.compile(
 )
 
 
+_MISREAD = re.compile(r"[?\\]|%[0-9A-Fa-f]{2}")
+"""What databases read as something else in the path of a file."""
+
+_NO_STORES = {"memory", "http", "https", "data", "github"}
+"""What fsspec can read and several processes cannot write."""
+
+
 def home() -> Path:
-    """Return the folder of catalogue, journals and Dagster's own home: ASSET_OWNERS_HOME, default ./var."""
-    return Path(os.environ.get("ASSET_OWNERS_HOME") or "var").absolute()
+    """Return the folder of catalogue, journals and Dagster's own home: ASSET_OWNERS_HOME, default ./var.
+
+    Raises:
+        ConfigurationError: its path is one that databases misread.
+    """
+    return plain_folder("ASSET_OWNERS_HOME", Path(os.environ.get("ASSET_OWNERS_HOME") or "var"))
+
+
+def plain_folder(setting: str, folder: Path) -> Path:
+    """Return the absolute path of a folder for databases.
+
+    Raises:
+        ConfigurationError: naming the setting and the characters that databases misread.
+    """
+    if found := _MISREAD.search(str(folder.absolute())):
+        raise ConfigurationError(
+            f"{setting}: the path {folder.absolute()} holds {found[0]!r}, which SQLite or DuckDB read as "
+            "something else; name a folder without ?, \\ and % before two digits or letters"
+        )
+    return folder.absolute()
 
 
 def tables_location() -> UPath:
     """Return where the tables lie: ASSET_OWNERS_TABLES, a folder or a URL; default `tables` under the home.
 
     Raises:
-        ConfigurationError: nothing that is installed can reach the URL.
+        ConfigurationError: nothing that is installed can reach the URL, or nothing can be stored there.
     """
     named = os.environ.get("ASSET_OWNERS_TABLES") or home() / "tables"
     try:
         location = UPath(named)
-        if isinstance(location, Path):
-            return location.absolute()
+        if isinstance(location, Path) or location.protocol in {"file", "local"}:
+            return UPath(location.path).absolute()
+        if location.protocol in _NO_STORES:
+            raise ConfigurationError(
+                f"ASSET_OWNERS_TABLES: {named} is no place where runs can store and others find it; name a "
+                "folder, or the URL of an object store such as s3://BUCKET/PREFIX"
+            )
         # What s3fs reads in several requests, a large object, may be of two versions.
         at_once: dict[str, Any] = {"max_concurrency": 1} if location.protocol in {"s3", "s3a"} else {}
         location = UPath(named, use_listings_cache=False, **at_once)  # others write there as well

@@ -37,11 +37,7 @@ def slug_of_part(name: str) -> str:
 
 
 def load_instance(path: Path) -> Instance:
-    """Read and check one instance file.
-
-    Raises:
-        ConfigurationError: naming every key that is wrong, its value (never a secret's) and the remedy.
-    """
+    """Read and check one instance file."""
     instance = read_section(path, Instance)
     if len(instance.slug) > MAX_NAME:
         raise ConfigurationError(
@@ -88,11 +84,8 @@ def load_instances(
 ) -> list[Instance | BrokenInstance]:
     """Read every `*.yaml` and `*.yml` of a folder; a broken file does not hide the others.
 
-    Two files whose names give the same slug are both broken. A folder that does not exist holds none.
-
-    Args:
-        folder: where the files are.
-        only: tells by its slug whether an instance is wanted; of other files the name alone is read.
+    Two files whose names give the same slug are both broken. A folder that does not exist holds none. Where
+    `only` does not want a slug, the name alone is read.
     """
     files = [path for path in instance_files(folder) if only is None or only(_slug_told(path))]
     loaded = {path: instance_or_complaint(path) for path in files}
@@ -126,6 +119,12 @@ def _slug_told(path: Path) -> str:
 def instance_files(folder: Path) -> list[Path]:
     """The files of a folder that are read as instance files, sorted."""
     return sorted(path for ending in ("*.yaml", "*.yml") for path in folder.glob(ending))
+
+
+def instance_or_broken(path: Path) -> Instance | BrokenInstance:
+    """What an instance file holds; a broken one under the slug that its line of the name still gives."""
+    found = instance_or_complaint(path)
+    return BrokenInstance(path, found, _slug_told(path)) if isinstance(found, str) else found
 
 
 def instance_or_complaint(path: Path) -> Instance | str:

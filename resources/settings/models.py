@@ -22,9 +22,11 @@ from resources.errors import ConfigurationError
 from resources.settings.names import MAX_NAME, slug_of
 from resources.settings.secrets import Secret
 from resources.settings.section import FilePath, Section, beside_the_file, secret_error
-from resources.settings.yaml_file import MAX_DEPTH, read_section
+from resources.settings.yaml_file import read_section
 
 MAX_LOOKBACK_DAYS = 3660
+MAX_TEXT = 1000
+"""Characters of a name, a pattern or an address: messages repeat it, and it goes into regular expressions."""
 DEFAULT_QUERY = "event.code:4624 AND event.outcome:success AND process.name:svchost.exe"
 
 
@@ -42,7 +44,15 @@ def _service_url(value: str) -> str:
         raise secret_error("holds a user or password; write them under username and password")
     if parts.query or parts.fragment:
         raise secret_error("has a query or fragment; write https://HOST:PORT and, if need be, a path")
+    if len(value) > MAX_TEXT:
+        raise secret_error("is longer than any address; write https://HOST:PORT and, if need be, a path")
     return value.rstrip("/")
+
+
+def _without_api(value: str) -> str:
+    if re.search("/api/v1(/|$)", urlsplit(value).path):
+        raise secret_error("is the address of the service itself; write it without /api/v1")
+    return value
 
 
 def _known_timezone(value: str) -> str:
@@ -73,22 +83,15 @@ def _query_text(value: object) -> object:
             raise ValueError("holds a number that JSON does not know, .nan or .inf") from error
     if isinstance(value, str) and value.lstrip().startswith("{"):
         try:
-            content = json.loads(value, parse_constant=_refuse_constant)
+            json.loads(value, parse_constant=_refuse_constant)
         except (ValueError, RecursionError) as error:
             raise ValueError(f"starts with {{ and is no JSON: {error}") from error
-        if _is_deeper(content, MAX_DEPTH):
-            raise ValueError(f"is nested more than {MAX_DEPTH} levels deep")
     return value
 
 
 def _refuse_constant(name: str) -> NoReturn:
     """Refuse NaN and Infinity, which Python reads in JSON and no service does."""
     raise ValueError(f"{name} is no number of JSON")
-
-
-def _is_deeper(value: object, levels: int) -> bool:
-    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return levels == 0 or any(_is_deeper(each, levels - 1) for each in inner)
 
 
 def _cookie_names(value: object) -> object:
@@ -116,11 +119,11 @@ def _id_text(value: object) -> object:
 
 
 Url = Annotated[str, AfterValidator(_service_url)]
-FieldName = Annotated[str, Field(min_length=1)]
-Text = Annotated[str, Field(min_length=1)]
-LogonType = Annotated[Text, BeforeValidator(_id_text)]
+Text = Annotated[str, Field(min_length=1, max_length=MAX_TEXT)]
+FieldName = Text
+IdText = Annotated[Text, BeforeValidator(_id_text, json_schema_input_type=Text | int)]
 Weight = Annotated[int, Field(ge=1, le=1000, strict=True)]
-ApiPath = Annotated[str, Field(pattern="^/[^/]")]
+ApiPath = Annotated[str, Field(pattern="^/[^/]", max_length=MAX_TEXT)]
 """A path below the base URL; anything else could lead to another service."""
 
 
@@ -128,7 +131,7 @@ class ListCall(Section):
     """A listing endpoint: its path and the parameters that choose what it lists."""
 
     path: ApiPath
-    params: dict[str, Annotated[str, BeforeValidator(_id_text)]] = Field({})
+    params: dict[str, Annotated[str, BeforeValidator(_id_text, json_schema_input_type=str | int)]] = Field({})
 
 
 class ItemCall(Section):
@@ -171,7 +174,9 @@ class Contract(Section):
     update: ItemCall = Field(
         ItemCall(path="/api/v1/assets/update"), description="sets fields of one asset; they go beside its id"
     )
-    fields_in: str = Field("", description="dotted path inside an item to its fields; empty = beside its id")
+    fields_in: str = Field(
+        "", max_length=MAX_TEXT, description="dotted path inside an item to its fields; empty = beside its id"
+    )
     page_size: int = Field(1000, ge=1, description="items asked for in a page; the service may give fewer")
     enrich_fields: EnrichFields = Field(EnrichFields(), description="user asset's field: host asset's field")
 
@@ -184,16 +189,18 @@ def _contract_file(value: object, info: ValidationInfo) -> object:
 class Platform(Section):
     """The asset-inventory service."""
 
-    url: Url = Field(description="base URL, without /api/v1")
+    url: Annotated[Url, AfterValidator(_without_api)] = Field(description="base URL, without /api/v1")
     email: Text = Field(description="account that signs in")
     password: Secret = Field(description="its password")
     mfa_secret: Secret | None = Field(None, description="its TOTP secret (base32), where MFA applies")
-    tenant_id: Annotated[Text, BeforeValidator(_id_text)] = Field(description="tenant that holds the assets")
+    tenant_id: IdText = Field(description="tenant that holds the assets")
     ignore_ssl: bool = Field(False, description="skip certificate checks; prefer ca_file")
     ca_file: FilePath | None = Field(None, description="PEM file with the certificate authority to trust")
-    contract: Annotated[Contract, BeforeValidator(_contract_file)] = Field(
-        Contract(),
-        description="what the specification does not show, or the path of a YAML file with it",
+    contract: Annotated[Contract, BeforeValidator(_contract_file, json_schema_input_type=Contract | Text)] = (
+        Field(
+            Contract(),
+            description="what the specification does not show, or the path of a YAML file with it",
+        )
     )
 
     @property
@@ -203,6 +210,11 @@ class Platform(Section):
         port = {"http": 80, "https": 443}[parts.scheme]
         host = parts.netloc.lower().removesuffix(f":{port}")
         return f"{parts.scheme}://{host}{parts.path}"
+
+    @property
+    def place(self) -> str:
+        """The inventory that is meant, whoever signs in: its address and the tenant."""
+        return f"{self.address}, tenant {self.tenant_id}"
 
 
 class ScanSettings(Section):
@@ -218,7 +230,12 @@ class ScanSettings(Section):
     timezone: Annotated[str, AfterValidator(_known_timezone)] = Field(
         "UTC", description="time zone of the days"
     )
-    first_day: date = Field(date(2020, 1, 1), description="earliest day that is ever looked at")
+    first_day: date = Field(
+        date(2020, 1, 1),
+        ge=date(1970, 1, 1),
+        le=date(2999, 12, 31),
+        description="earliest day that is ever looked at, in 1970 or later",
+    )
     late_days: int = Field(
         2, ge=0, le=60, description="days after its end during which a day may still receive events"
     )
@@ -259,7 +276,7 @@ class RuleSettings(Section):
         Rules.evidence_metric,
         description="what counts when users are compared: logon events, or days with one",
     )
-    logon_type_weights: dict[LogonType, Weight] = Field(
+    logon_type_weights: dict[IdText, Weight] = Field(
         {},
         description="what a logon counts for (1 to 1000) by its value in `logon_type_field`; others count 1",
     )
@@ -303,8 +320,10 @@ class KeepSettings(Section):
 class Instance(Section):
     """One integration instance of type `search_asset_owner` (rules 6.1)."""
 
-    name: Text = Field(
-        max_length=MAX_NAME, description="label; its slug names job, schedule, schema and folder"
+    name: str = Field(
+        min_length=1,
+        max_length=MAX_NAME,
+        description="label; its slug names job, schedule, schema and folder",
     )
     url: Url = Field(description="base URL of the search service")
     username: Text = Field(description="search-service user")
@@ -313,8 +332,9 @@ class Instance(Section):
         {}, description="extra cookies added to search requests, name: value"
     )
     index: Text = Field("logs-*", description="index pattern to search")
-    query: Annotated[Text, BeforeValidator(_query_text)] = Field(
+    query: Annotated[str, BeforeValidator(_query_text, json_schema_input_type=str | dict[str, Any])] = Field(
         DEFAULT_QUERY,
+        min_length=1,
         description="logon events: Lucene query-string syntax, or query DSL when it starts with {",
     )
     user_field: FieldName = Field("user.name", description="document field holding the username")
@@ -358,11 +378,7 @@ class Instance(Section):
         return slug_of(self.name)
 
     def require_secrets(self) -> None:
-        """Resolve every secret once, so that all that are missing are named at once.
-
-        Raises:
-            ConfigurationError: naming each setting, and its variable or file.
-        """
+        """Resolve every secret once, so that all that are missing are named at once."""
         secrets = {"password": self.password, "platform.password": self.platform.password}
         secrets |= {f"cookies.{name}": value for name, value in self.cookies.items()}
         if self.platform.mfa_secret:

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Mapping
 
-from pydantic import Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from resources.errors import ConfigurationError
 from resources.settings.section import FilePath, Section, read_text, secret_error
@@ -12,6 +12,7 @@ from resources.settings.section import FilePath, Section, read_text, secret_erro
 class Secret(Section):
     """Where a secret lies: `{env: VARIABLE}` or `{file: PATH}`."""
 
+    model_config = ConfigDict(json_schema_extra={"oneOf": [{"required": ["env"]}, {"required": ["file"]}]})
     env: str | None = Field(
         None,
         min_length=1,
@@ -33,11 +34,7 @@ class Secret(Section):
         return value
 
     def resolve(self, setting: str) -> str:
-        """Read the secret.
-
-        Raises:
-            ConfigurationError: the variable is not set, or the file cannot be read or is empty.
-        """
+        """Read the secret."""
         if self.env is not None:
             value = os.environ.get(self.env, "").rstrip("\r\n")
             if not value:

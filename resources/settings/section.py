@@ -29,12 +29,7 @@ class Section(BaseModel):
 
 
 def read_text(path: Path) -> str:
-    """Read a file of which nobody knows what it is: only a regular one, which ends, and only so much of it.
-
-    Raises:
-        OSError: it cannot be read, is something else, or holds more.
-        ValueError: it is no UTF-8, or the path is none.
-    """
+    """Read a file that may be anything: only a regular one, which ends, and only so much of it."""
     if not stat.S_ISREG(path.stat().st_mode):  # to open a pipe would wait for whoever writes into it
         raise OSError("it is no regular file; name a file on a disk")
     with path.open(encoding="utf-8") as file:

@@ -30,11 +30,13 @@ _CONTENTS = "contents.json"
 """The last file of a backup: what has it is whole."""
 
 _NAMES = re.compile(
-    r"tables/[a-z0-9_]+((/\w[\w.-]*)+|/\.(instance|journal))"
-    r"|instances/[^/.][^/]*\.ya?ml"
-    r"|dagster/(history|schedules)(/\w[\w.-]*)*/\w[\w.-]*\.db",
+    r"tables/[a-z0-9_]{1,200}((/\w[\w.-]{0,254}){1,9}|/\.(instance|journal))"
+    r"|instances/[^/.][^/]{0,249}\.ya?ml"
+    r"|dagster/(history|schedules)(/\w[\w.-]{0,254}){0,9}/\w[\w.-]{0,251}\.db",
     re.ASCII,
 )
+MAX_SHOWN = 200
+"""Characters of a name in a message."""
 _DATABASES = {".sqlite", ".db"}
 _LOCKED_SECONDS = 60
 
@@ -117,7 +119,7 @@ def _expected(stored: tarfile.TarFile) -> list[tarfile.TarInfo]:
     names = set()
     for member in members:
         if not member.isreg() or not _NAMES.fullmatch(member.name) or member.name in names:
-            raise ValueError(f"it holds {member.name!r}, which no backup does")
+            raise ValueError(f"it holds {member.name[:MAX_SHOWN]!r}, which no backup does")
         names.add(member.name)
     return members
 

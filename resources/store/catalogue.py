@@ -11,7 +11,6 @@ from pathlib import Path
 
 import duckdb
 import polars as pl
-from filelock import FileLock
 from fsspec.implementations.memory import MemoryFileSystem
 from upath import UPath
 
@@ -25,12 +24,13 @@ from ownership.declaration import (
     polars_schema,
 )
 from ownership.tables import TABLES
+from resources.locks import locked
 from resources.settings import is_slug
 from resources.store.dictionary import duckdb_type
 from resources.store.files import replacing
 from resources.store.views import VIEWS
 
-OLDEST_READER = "v1.0.0"  # analysts' DuckDB is often older than ours, and 1.x cannot open what 2.0 writes
+OLDEST_READER = "v1.2.0"  # analysts' DuckDB is often older than ours, and 1.x cannot open what 2.0 writes
 
 
 def catalogue_path(home: Path) -> Path:
@@ -54,7 +54,7 @@ def refresh_catalogue(home: Path, folder: UPath, analysts: int | None = None) ->
         analysts: id of the group that may read the catalogue.
     """
     catalogue, listed = catalogue_path(home), home / ".warehouse-views.json"
-    with FileLock(home / ".warehouse.lock"):
+    with locked(home / ".warehouse.lock", f"The catalogue {catalogue}"):
         recorded = _recorded(listed) if catalogue.exists() else {}
         wanted = dict(_schemas(home, folder, recorded))
         # To open it takes longer the more instances there are, and most runs find it as it was left.

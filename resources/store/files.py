@@ -44,6 +44,21 @@ def replacing(path: Path | UPath, readers: int | None = None) -> Generator[Path]
         raise
 
 
+def create(path: UPath, content: bytes) -> None:
+    """Store an object unless there is one; of those who come at once, the store lets one through.
+
+    A store that cannot do that has the object of whoever came last: look again afterwards.
+    """
+    try:
+        path.fs.pipe_file(path.path, content, mode="create")
+    except Exception as error:  # each store's library has errors of its own
+        if path.exists():
+            return
+        if not isinstance(error, TypeError) and "NotImplemented" not in str(error):
+            raise
+        path.fs.pipe_file(path.path, content)
+
+
 def require_bucket(location: UPath) -> None:
     """Refuse an object store whose bucket does not exist, where a listing finds nothing and does not fail.
 

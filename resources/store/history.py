@@ -7,7 +7,7 @@ from datetime import datetime
 
 import polars as pl
 
-from ownership.history import changed_decisions, latest
+from ownership.history import changed_decisions, latest, with_new_conflicts
 from ownership.tuning.accuracy import writes_that_hold
 from resources.store.tables import Tables
 
@@ -15,12 +15,22 @@ HISTORY = "owner_decisions_history"
 WRITES = "owner_writes"
 
 
-def append_changes(tables: Tables, decisions: pl.DataFrame, *, decided_at: datetime, run_id: str) -> None:
-    """Store what a run decided otherwise than the one before; of decisions that are published."""
+def store_decisions(
+    tables: Tables, decisions: pl.DataFrame, *, decided_at: datetime, run_id: str, publish: bool
+) -> pl.DataFrame:
+    """Store what a run decided and, where it is published, what differs from what was published before.
+
+    Returns:
+        The decisions, with the conflicts marked that those published before did not have.
+    """
     with tables.changing(HISTORY):
         before = latest(tables.all_runs(HISTORY, but=run_id))
-        changed = changed_decisions(before, decisions, decided_at=decided_at, run_id=run_id)
-        tables.append(HISTORY, changed, run_id=run_id)
+        decisions = with_new_conflicts(decisions, before)
+        tables.write("owner_decisions", decisions, run_id=run_id, publish=publish)
+        if publish:
+            changed = changed_decisions(before, decisions, decided_at=decided_at, run_id=run_id)
+            tables.append(HISTORY, changed, run_id=run_id)
+    return decisions
 
 
 def delete_outdated_changes(tables: Tables, *, before: datetime) -> int:

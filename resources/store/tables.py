@@ -9,12 +9,13 @@ Below ASSET_OWNERS_HOME:
                                                 each run decided otherwise than the one before
     tables/<slug>/runs/<run>.parquet            what came of each run, dry runs among them
     tables/<slug>/runs/<run>/                   what one run works on; a dry run leaves all it has here
-    tables/<slug>/.instance                     the name of the instance whose tables these are
+    tables/<slug>/.instance                     whose tables these are: the instance's name and its inventory,
+                                                and their format
     tables/<slug>/.journal                      which rows are theirs in a journal that machines share
 
-ASSET_OWNERS_TABLES moves the tables elsewhere, such as to an object store; the journal of writes, the locks
-and the instance's name need a disk and stay. A reader sees the old or the new file and never a part
-(`resources.store.files`). What the columns mean is in `ownership.tables`; the catalogue is made by
+ASSET_OWNERS_TABLES moves the tables elsewhere, such as to an object store, with these two files beside them;
+the journal of writes and the locks need a disk and stay. A reader sees the old or the new file and never a
+part (`resources.store.files`). What the columns mean is in `ownership.tables`; the catalogue is made by
 `resources.store.catalogue`.
 """
 
@@ -24,32 +25,36 @@ import shutil
 import time
 import uuid
 from collections import defaultdict
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, suppress
 from copy import copy
 from datetime import date, datetime
 from io import BytesIO
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import polars as pl
-from filelock import FileLock, Timeout
 from upath import UPath
 
 from ownership.declaration import Layout, empty, later_columns, polars_schema, validated
 from ownership.tables import TABLES, LogonCounts, LogonDays
 from ownership.windows import Window, days_of
+from resources import formats
 from resources.errors import AssetOwnersError, ConfigurationError
+from resources.locks import locked
 from resources.store.catalogue import catalogue_path, refresh_catalogue
-from resources.store.files import TEMPORARY, allow, replacing
+from resources.store.files import TEMPORARY, allow, create, replacing
 
 EMPTY = "empty.parquet"
 CARRIED_OVER = "carried-over.parquet"
+BLOCKING_CHECK = "blocking_check"
+"""The file in a run's folder that says that the check has passed."""
+SETTINGS = "settings"
+"""The file in a run's folder that says by which settings it decides."""
 RUN_ID = re.compile("[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 SHORT_RUN_ID = 8
 """Characters at the beginning of a run id that are enough to name the run."""
 NO_RUNS = {Path(EMPTY).stem, Path(CARRIED_OVER).stem}  # files beside those that runs name
-LOCK_TIMEOUT_SECONDS = 600
 LEFTOVER_SECONDS = 24 * 3600
 ROW_GROUP = 128 * 1024
 """Rows that Parquet keeps together; the names of twice as many took a fifth longer to write."""
@@ -61,7 +66,8 @@ class Tables:
     Args:
         home: ASSET_OWNERS_HOME.
         slug: the instance's; names its folder and its schema in the catalogue.
-        name: the instance's, which nobody else's tables in the home may be of; None: whoever's they are.
+        name: the instance's, which nobody else's tables may be of; None: whoever's they are.
+        target: the inventory that it writes to, by address and tenant, which is no other one either.
         file: the instance's, where it was read from one.
         location: what holds the folders of all instances; None: `tables` in the home.
         analysts: id of the group that may read tables and catalogue; None: their owner alone may.
@@ -73,6 +79,7 @@ class Tables:
         slug: str,
         *,
         name: str | None = None,
+        target: str | None = None,
         file: Path | None = None,
         location: UPath | None = None,
         analysts: int | None = None,
@@ -80,6 +87,7 @@ class Tables:
         self.home = home
         self.slug = slug
         self.name = name
+        self.target = target
         self.file = file
         self.folder = (location or UPath(home / "tables")) / slug
         self.disk = home / "tables" / slug
@@ -98,6 +106,10 @@ class Tables:
     def exist(self) -> bool:
         """Tell whether a run has ever decided anything."""
         return self._snapshot("owner_decisions").exists()
+
+    def have_runs(self) -> bool:
+        """Tell whether a run has decided or written here, also one of a version that kept no list of them."""
+        return self.exist() and any((self.folder / "runs").glob("*/*.parquet"))
 
     def run_id(self, given: str) -> str:
         """Return the id of the run that is meant by an id or its first characters.
@@ -164,62 +176,116 @@ class Tables:
     def claim(self) -> None:
         """Record whose tables these are; the first to come has them, also where an older version made them.
 
+        The record lies with the tables, so that another machine finds it, and this one after it was rebuilt.
+
         Raises:
             ConfigurationError: they are those of another instance, whose name gives the same slug.
+            AssetOwnersError: a newer version of the program has been here, or a process hangs that is here.
         """
         self.disk.mkdir(parents=True, exist_ok=True, mode=0o700)
-        if self.name is not None:
-            with FileLock(self.disk / ".instance.lock"):
-                if not self._owner_file.exists():
-                    self._record_owner()
-                self.require_own()
-                if self.file and self._recorded().get("file") != str(self.file):
-                    self._record_owner()
+        folder = self.disk
+        if isinstance(self.folder, Path):
+            folder = Path(self.folder)
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with locked(folder / ".instance.lock", f"{self._claim_file}, which tells whose tables lie there"):
+            self._claim()
+        if self.file and _text(self._file_used) != str(self.file):
+            with replacing(self._file_used, self._analysts) as path:
+                path.write_text(str(self.file), encoding="utf-8")
 
-    def _record_owner(self) -> None:
-        record = {"name": self.name} | ({"file": str(self.file)} if self.file else {})
-        with replacing(self._owner_file, self._analysts) as path:
-            path.write_text(json.dumps(record), encoding="utf-8")
-
-    def _recorded(self) -> dict[str, str]:
-        return json.loads(self._owner_file.read_text(encoding="utf-8"))
+    def _claim(self) -> None:
+        recorded = self.require_own()
+        if self.name is None:
+            return
+        target, found = recorded.get("target") or self.target, recorded.get("format", 0)
+        if found == formats.FORMAT and target == recorded.get("target"):
+            return
+        number, version = formats.own_format()
+        record = {"name": self.name, "target": target, "format": number, "version": version}
+        content = json.dumps(record).encode()
+        if isinstance(self.folder, Path) or found:  # in an object store no older version had it
+            with replacing(self._claim_file, self._analysts) as path:
+                path.write_bytes(content)
+        else:
+            create(self._claim_file, content)
+            self.require_own()  # another machine may have come first
+        if self._claim_file != UPath(self._earlier_claim):
+            self._earlier_claim.unlink(missing_ok=True)
 
     def file_is_gone(self) -> bool:
         """Tell whether the instance file that was used last is deleted, as far as this user can see."""
         try:
-            file = Path(self._recorded()["file"])
-            return file.parent.is_dir() and not file.exists()
+            named = _text(self._file_used) or json.loads(_text(self._earlier_claim) or "{}")["file"]
+            return Path(named).parent.is_dir() and not Path(named).exists()
         except (OSError, ValueError, KeyError, TypeError):
             return False
 
-    def require_own(self) -> None:
+    def require_own(self) -> dict[str, Any]:
         """Refuse the tables of another instance; nothing is recorded, so that a look changes nothing.
+
+        Returns:
+            What is recorded of them.
 
         Raises:
             ConfigurationError: they are those of another instance, whose name gives the same slug.
+            AssetOwnersError: a newer version of the program has been here.
         """
+        place, recorded = self._recorded()
         try:
-            owner = self._recorded()["name"]
-        except FileNotFoundError:
-            return
-        except PermissionError:  # an analyst's look, where the tables themselves lie elsewhere
-            return
-        except (ValueError, KeyError, TypeError) as error:
+            owner, target = recorded["name"], recorded.get("target")
+            found, version = recorded.get("format", 0), recorded.get("version", "")
+            formats.require_known_format(found, version, str(self.folder))
+        except (KeyError, TypeError, AttributeError) as error:
+            if recorded == {}:
+                return {}
             raise ConfigurationError(
-                f"{self._owner_file} is damaged: it must name the instance whose tables lie beside it. "
+                f"{place} is damaged: it must name the instance whose tables lie beside it. "
                 "Delete it and run that instance, which writes it again"
             ) from error
-        if self.name is not None and self.name != owner:
+        if self.name is None:
+            return recorded
+        if self.name != owner:
             raise ConfigurationError(
-                f"name: {self.name!r} gives the identifier {self.slug!r}, and the tables of that identifier "
-                f"in {self.home} are those of the instance {owner!r}. Give this instance another name, or "
-                "set ASSET_OWNERS_HOME to a home of its own; if it is the same instance and you renamed it, "
-                f"delete {self._owner_file}"
+                f"name: {self.name!r} gives the identifier {self.slug!r}, and the tables of that "
+                f"identifier in {self.folder.parent} are those of the instance {owner!r}"
+                f"{f', which writes to {target}' if target else ''}. Give this instance another name, or set "
+                "ASSET_OWNERS_HOME and ASSET_OWNERS_TABLES to places of its own; if it is the same instance "
+                f"and you renamed it, delete {place}"
             )
+        if target and self.target and self.target != target:
+            raise ConfigurationError(
+                f"platform: {owner!r} writes to {self.target}, and the tables in {self.folder} are those "
+                f"of an instance {owner!r} that writes to {target}. Give this instance another name; if it "
+                f"is the same one and its inventory has moved, delete {place}"
+            )
+        return recorded
+
+    def _recorded(self) -> tuple[UPath | Path, Any]:
+        """The record of whose tables these are, and where it lies; an empty one where there is none."""
+        for place in (self._claim_file, self._earlier_claim):
+            try:
+                return place, json.loads(place.read_bytes())
+            except FileNotFoundError:
+                continue
+            except PermissionError:  # an analyst's look
+                break
+            except ValueError:
+                return place, None
+        return self._claim_file, {}
 
     @property
-    def _owner_file(self) -> Path:
+    def _claim_file(self) -> UPath:
+        return self.folder / ".instance"
+
+    @property
+    def _earlier_claim(self) -> Path:
+        """Where the record lay up to 0.2.0, also when the tables lay elsewhere."""
         return self.disk / ".instance"
+
+    @property
+    def _file_used(self) -> Path:
+        """Names the instance file that this machine used last."""
+        return self.disk / ".file"
 
     def _remove_leftovers(self) -> None:
         """Delete what killed writers left behind; no write takes a day."""
@@ -232,11 +298,12 @@ class Tables:
         """Let analysts read what is theirs to read, also what was stored before there was such a group."""
         if self._analysts is not None:
             allow(self.home, 0o710, self._analysts)
-        folders, files = [], [catalogue_path(self.home), self._owner_file]
+        folders, files = [], [catalogue_path(self.home), self._file_used]
         if isinstance(self.folder, Path):  # who may read an object, its store says
             tables = [Path(self.folder, table) for table in _of_layout(Layout.BY_DAY, Layout.BY_RUN)]
             folders = [Path(self.folder.parent), Path(self.folder), *tables]
             files += [file for folder in folders[1:] for file in folder.glob("*.parquet")]
+            files.append(Path(self.folder, ".instance"))
         for folder in folders:
             allow(folder, 0o700 if self._analysts is None else 0o750, self._analysts)
         for file in files:
@@ -302,6 +369,38 @@ class Tables:
     def of_run(self, table: str, run_id: str) -> pl.DataFrame:
         """A snapshot that the run itself stored; without rows when it did not come so far."""
         return _read_or_empty(table, self._run_file(table, run_id))
+
+    def note_settings(self, run_id: str, fingerprint: str) -> None:
+        """Store by which settings a run decides, beside what it works on."""
+        with replacing(self._run_folder(run_id) / SETTINGS) as path:
+            path.write_text(fingerprint, encoding="utf-8")
+
+    def settings_of(self, run_id: str) -> str | None:
+        """By which settings a run decided; None where that is not known."""
+        file = self._run_folder(run_id) / SETTINGS
+        return file.read_text(encoding="utf-8") if file.exists() else None
+
+    def note_check(self, run_id: str) -> None:
+        """Store that the check which blocks the sink did not stop the run."""
+        _write(pl.DataFrame(), self._run_file(BLOCKING_CHECK, run_id))
+
+    def has_written(self, run_id: str) -> bool:
+        """Tell whether the writes of a run have their rows, also where there were none."""
+        return self._appended_file("owner_writes", run_id).exists()
+
+    def adopt(self, earlier: str, *, run_id: str) -> None:
+        """Copy what an earlier run worked on for a run that executes it again in part; but not its plan."""
+        folder, own = self._run_folder(earlier), self._run_folder(run_id)
+        for file in folder.rglob("*.parquet"):
+            path = own / file.relative_to(folder)
+            if path.name != "owner_writes.parquet" and not path.exists():
+                with replacing(path) as copy:
+                    file.fs.get_file(file.path, str(copy))
+
+    def append_writes(self, rows: pl.DataFrame, *, run_id: str) -> None:
+        """Store a run's rows of owner_writes, and keep those of other hosts that it had stored before."""
+        before = self.appended("owner_writes", run_id).join(rows, on="host_id", how="anti")
+        self.append("owner_writes", pl.concat([before, rows]), run_id=run_id)
 
     def append(self, table: str, rows: pl.DataFrame, *, run_id: str) -> None:
         """Validate and store a run's rows beside those of other runs."""
@@ -440,25 +539,17 @@ class Tables:
     def _key_file(self) -> UPath:
         return self.folder / ".journal"
 
-    @contextmanager
-    def writing(self) -> Generator[None]:
-        """Let one run of the instance write at a time; a lock that a dead process held does not block.
+    def writing(self, run_id: str | None = None) -> AbstractContextManager[None]:
+        """Let one run of the instance write at a time; entering fails where another one does not end.
 
-        Raises:
-            AssetOwnersError: another run has been writing for `LOCK_TIMEOUT_SECONDS`.
+        Args:
+            run_id: the run, for those who wait for it.
         """
-        try:
-            with FileLock(self.disk / ".writing.lock", timeout=LOCK_TIMEOUT_SECONDS):
-                yield
-        except Timeout as error:
-            raise AssetOwnersError(
-                f"Another run of {self.slug} has been writing for {LOCK_TIMEOUT_SECONDS} s; wait for its end "
-                "and run again"
-            ) from error
+        return locked(self.disk / ".writing.lock", f"The writing of {self.slug}", run_id=run_id)
 
-    def changing(self, table: str) -> FileLock:
+    def changing(self, table: str) -> AbstractContextManager[None]:
         """Keep runs that end together from comparing with files that the other one deletes."""
-        return FileLock(self.disk / f".{table}.lock")
+        return locked(self.disk / f".{table}.lock", f"The table {table} of {self.slug}")
 
     def _read_days(self, table: str, days: Window | Sequence[date], run_id: str | None) -> pl.LazyFrame:
         """A file for each day: the run's own where it has one, otherwise the published one."""
@@ -522,7 +613,7 @@ def _read(table: str, source: UPath | Sequence[UPath]) -> pl.LazyFrame:
 
     Without the schema Polars would open the first file twice, for its columns and for its rows; an object it
     would fetch in several requests. Where it was replaced in between, the reading failed or gave rows that
-    no file ever held. Columns that a file of an older version lacks are null.
+    no file ever held. Columns that a file of an older version lacks are null, those of a newer one left out.
     """
     files: list[IO[bytes]] | list[str]
     paths = [source] if isinstance(source, UPath) else source
@@ -536,8 +627,14 @@ def _read(table: str, source: UPath | Sequence[UPath]) -> pl.LazyFrame:
         files,
         schema=polars_schema(model),
         missing_columns="insert" if later_columns(model) else "raise",
+        extra_columns="ignore",
         glob=False,
     )
+
+
+def _text(path: Path) -> str | None:
+    """What a small file holds; None where it is missing."""
+    return path.read_text(encoding="utf-8") if path.exists() else None
 
 
 def _changed_at(path: UPath) -> float:

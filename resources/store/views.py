@@ -1,6 +1,6 @@
 """What analysts ask most, as views beside the stored tables: columns, what they mean, and the SQL.
 
-The SQL is DuckDB's, of version 1.0; it names the tables of its own instance without their schema.
+The SQL is DuckDB's, of version 1.2; it names the tables of its own instance without their schema.
 """
 
 from collections.abc import Iterable, Mapping
@@ -89,9 +89,9 @@ WITH decisions AS (
     WHERE outcome IN ('written', 'undone') AND new_values.owner IS NOT NULL
 ), owner_changes AS (
     SELECT greatest(CAST(instant AT TIME ZONE 'UTC' AS DATE), (SELECT day FROM beginning)) AS day,
-           CAST(has_owner AS INTEGER) - lag(CAST(has_owner AS INTEGER), 1, 0) OVER (
+           CAST(has_owner AS INTEGER) - coalesce(lag(CAST(has_owner AS INTEGER)) OVER (
                PARTITION BY host_id ORDER BY instant, step
-           ) AS change
+           ), 0) AS change
     FROM owner_states
 ), by_day AS (
     SELECT day,
@@ -182,7 +182,7 @@ CONFLICTS = View(
             *_from("owner_decisions", "matched_by events total_events share user_count"),
             *_from("owner_decisions", "runner_up_username runner_up_events first_seen last_seen"),
             ("since", "When a run first decided so (UTC), as far as the history reaches."),
-            ("is_new", "Whether the last published decisions before did not have this conflict."),
+            ("is_new", "Whether it is new: new_conflict of owner_decisions."),
         ]
     ),
     looks_back=True,
@@ -194,21 +194,20 @@ WITH people AS (
     FROM (SELECT host_id, unnest(owner_ids) AS user_id FROM inventory_hosts) JOIN people USING (user_id)
     GROUP BY host_id
 ), earlier AS (
-    SELECT host_id, max(history.decided_at) AS decided_at,
-           arg_max(history.action = 'conflict', history.decided_at) AS was_conflict,
-           arg_max(history.resolved_owner, history.decided_at) AS resolved_owner
+    SELECT host_id, max(history.decided_at) AS decided_at
     FROM owner_decisions_history AS history JOIN owner_decisions AS decisions USING (host_id)
     WHERE history.decided_at < decisions.decided_at GROUP BY host_id
 ), found AS (
-    SELECT decisions.*, earlier.decided_at AS decided_before,
-           coalesce(NOT was_conflict OR earlier.resolved_owner <> decisions.resolved_owner, true) AS is_new
+    SELECT decisions.*, new_conflict AS is_new,
+           CASE WHEN new_conflict THEN decisions.decided_at
+                ELSE coalesce(earlier.decided_at, decisions.decided_at) END AS since
     FROM owner_decisions AS decisions LEFT JOIN earlier USING (host_id)
     WHERE action = 'conflict'
 )
 SELECT hostname, host_id, existing_owner, owners.email AS existing_owner_email,
        username, resolved_owner, people.email AS resolved_owner_email, matched_by,
        events, total_events, share, user_count, runner_up_username, runner_up_events,
-       first_seen, last_seen, CASE WHEN is_new THEN decided_at ELSE decided_before END AS since, is_new
+       first_seen, last_seen, since, is_new
 FROM found
 LEFT JOIN owners USING (host_id)
 LEFT JOIN people ON people.user_id = resolved_owner

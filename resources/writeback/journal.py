@@ -19,6 +19,7 @@ import polars as pl
 
 from ownership.declaration import polars_schema
 from ownership.tables import OwnerWrites
+from resources import formats
 from resources.errors import AssetOwnersError
 from resources.inventory.adapter import Values
 
@@ -53,6 +54,8 @@ class Journal:
         self.place = str(path)
         self._lock = threading.Lock()
         self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        self._execute("CREATE TABLE IF NOT EXISTS format (number INTEGER NOT NULL, version TEXT NOT NULL)")
+        self._require_known_format()
         self._execute("PRAGMA journal_mode = WAL")
         self._execute(
             "CREATE TABLE IF NOT EXISTS writes (run_id TEXT, host_id TEXT, hostname TEXT, outcome TEXT,"
@@ -64,6 +67,14 @@ class Journal:
                 self._connection.execute("BEGIN IMMEDIATE")
                 for name in self._lacking():  # of rows of an older version it is not known, which is null
                     self._connection.execute(f"ALTER TABLE writes ADD COLUMN {name} {_LATER_COLUMNS[name]}")
+
+    def _require_known_format(self) -> None:
+        """Refuse the journal of a newer program before it is changed, and let older ones refuse this one."""
+        found = self._execute("SELECT number, version FROM format ORDER BY number DESC LIMIT 1")
+        for number, version in found:
+            formats.require_known_format(number, version, f"The journal of writes ({self.place})")
+        if not found or found[0][0] < formats.FORMAT:
+            self._execute("INSERT INTO format (number, version) VALUES (?, ?)", *formats.own_format())
 
     def _lacking(self) -> list[str]:
         """Columns that came later and that a file of an older version lacks."""

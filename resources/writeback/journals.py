@@ -39,6 +39,17 @@ def has_journal(tables: Tables) -> bool:
     return tables.has_journal_key() if journal_url() else tables.journal.exists()
 
 
+def try_journal(tables: Tables) -> None:
+    """Open the journal, where there is one, so that a run that may not use it ends before it asks anybody.
+
+    Raises:
+        AssetOwnersError: a newer version of the program has been here, or the journal cannot be used.
+    """
+    if has_journal(tables):
+        with open_journal(tables):
+            pass
+
+
 def take_over(journal: Journal, tables: Tables) -> None:
     """Move what runs left in the file of the home into the journal in use, where that is another one.
 

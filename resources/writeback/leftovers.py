@@ -56,7 +56,7 @@ def settle_leftovers(
             journal.complete(result, run_id=run_id, completed_at=datetime.now(UTC))
             settled += 1
         rows = journal.rows(run_id)
-        tables.append("owner_writes", rows, run_id=run_id)
+        tables.append_writes(rows, run_id=run_id)
         if "intended" not in rows["outcome"]:
             journal.delete(run_id)
     return settled

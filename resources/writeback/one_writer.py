@@ -3,26 +3,23 @@
 import errno
 import hashlib
 import socket
+import struct
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from filelock import FileLock, Timeout
-
-from resources.errors import AssetOwnersError
+from resources.locks import locked, process_in_words, wait_until
 from resources.settings import Platform
 from resources.writeback.journal import Journal
 
-TIMEOUT_SECONDS = 600
-SECONDS_BETWEEN_TRIES = 0.2
+MOST_WAITING = 4096
 
 
 @contextmanager
 def one_writer(
-    platform: Platform, journal: Journal, *, timeout_seconds: float = TIMEOUT_SECONDS
+    platform: Platform, journal: Journal, *, timeout_seconds: float | None = None
 ) -> Generator[None]:
     """Keep other writers from the platform's tenant; a process that dies lets them in.
 
@@ -31,44 +28,49 @@ def one_writer(
     Raises:
         AssetOwnersError: somebody else has been writing for `timeout_seconds`.
     """
-    name = hashlib.sha256(f"{platform.address} {platform.tenant_id}".encode()).hexdigest()[:32]
-    deadline = time.monotonic() + timeout_seconds
-
-    def wait_until(claimed: Callable[[], bool]) -> None:
-        while not claimed():
-            if time.monotonic() > deadline:
-                holder = journal.holder(name)
-                raise AssetOwnersError(
-                    f"Another run{f', {holder},' if holder else ''} has been writing to {platform.address}, "
-                    f"tenant {platform.tenant_id}, for {timeout_seconds:g} s; wait for its end and run again"
-                )
-            time.sleep(SECONDS_BETWEEN_TRIES)
-
+    key = hashlib.sha256(f"{platform.address} {platform.tenant_id}".encode()).hexdigest()[:32]
+    name, what = f"asset-owners-{key}", f"The writing to {platform.place}"
     with ExitStack() as held:
         # Everybody waits for the machine first, then for the others, so that no two wait for each other.
-        wait_until(lambda: _claimed(f"asset-owners-{name}", held))
-        wait_until(lambda: journal.claim(name))
+        if sys.platform == "linux":
+            wait_until(lambda: _claimed(name, held), lambda: _holder(name), what, timeout_seconds)
+        else:
+            path = Path(tempfile.gettempdir()) / f"{name}.lock"
+            held.enter_context(locked(path, what, timeout_seconds=timeout_seconds))
+        wait_until(lambda: journal.claim(key), lambda: journal.holder(key), what, timeout_seconds)
         yield
 
 
 def _claimed(name: str, held: ExitStack) -> bool:
-    """Take the name for this process unless another one has it."""
-    if sys.platform == "linux":
-        # A socket's name without a file: all users and homes of the machine share the names, no rights and no
-        # leftovers are in the way, and the kernel gives the name back when the process ends.
-        claim = socket.socket(socket.AF_UNIX)
-        try:
-            claim.bind(f"\0{name}")
-        except OSError as error:
-            claim.close()
-            if error.errno != errno.EADDRINUSE:
-                raise
-            return False
-        held.enter_context(claim)
-        return True
-    lock = FileLock(Path(tempfile.gettempdir()) / f"{name}.lock", timeout=0)
+    """Take the name for this process unless another one has it.
+
+    A socket's name without a file: all users and homes of the machine share the names, no rights and no
+    leftovers are in the way, and the kernel gives the name back when the process ends. Who listens is known.
+    """
+    claim = socket.socket(socket.AF_UNIX)
     try:
-        held.enter_context(lock)
-    except Timeout:
+        claim.bind(f"\0{name}")
+        claim.listen(MOST_WAITING)
+    except OSError as error:
+        claim.close()
+        if error.errno != errno.EADDRINUSE:
+            raise
         return False
+    held.enter_context(claim)
     return True
+
+
+def _holder(name: str) -> str:
+    """Who has the name, as the kernel tells."""
+    with socket.socket(socket.AF_UNIX) as asking:
+        asking.settimeout(1)
+        try:
+            asking.connect(f"\0{name}")
+        except OSError:
+            return (
+                "a process that is no run of this version of asset-owners, and may be none at all "
+                f"(`sudo ss -xap | grep {name}` shows it)"
+            )
+        credentials = asking.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    pid, uid, _ = struct.unpack("3i", credentials)
+    return process_in_words(pid, uid)

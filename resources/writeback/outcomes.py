@@ -16,8 +16,9 @@ Row = Mapping[str, Any]
 def was_done(row: Row, host: Row) -> bool:
     """Tell from what a host holds whether a write reached it.
 
-    A write gives an owner. An undo puts back, in one request, each field that still holds what was written:
-    after it none does, though somebody else may have set some of them.
+    A write gives an owner; the service may spell other values in its own way. An undo puts back, in one
+    request, each field that still holds what was written: after it none does, though somebody else may have
+    set some of them.
     """
     if not is_undo(row):
         return row["new_values"]["owner"] in host["owner_ids"]
@@ -57,17 +58,6 @@ def changed_fields(row: Row) -> list[str]:
         for field, value in row["new_values"].items()
         if value is not None and (value or None) != row["old_values"][field]
     ]
-
-
-def holds(held: Values, sent: Values) -> bool:
-    """Tell whether a host holds what was sent to it.
-
-    An owner who was given tells by itself: the service may spell other values in its own way. What is put
-    back is spelled as the service had it.
-    """
-    values = {field: value for field, value in sent.items() if value is not None}
-    telling = {"owner"} if values.get("owner") else values.keys()
-    return all(held[field] == (values[field] or None) for field in telling)
 
 
 def has_name(host: Row, hostname: str) -> bool:

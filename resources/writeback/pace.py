@@ -1,7 +1,7 @@
 """How fast writers go: together, as fast as the inventory lets them.
 
-The service says that it is asked too much (HTTP status 429, or 503 with Retry-After). Then all writers of the
-run wait, go on more slowly, and speed up again a little with each write that is taken.
+The service says that it is asked too much (HTTP status 429, or any other with Retry-After). Then all writers
+of the run wait, go on more slowly, and speed up again a little with each write that is taken.
 """
 
 import time

@@ -9,7 +9,7 @@ import hashlib
 import os
 import re
 import socket
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, LiteralString, TypeVar, cast
 
@@ -54,7 +54,8 @@ ANSWER_SECONDS = 120
 _LAST_ANSWER_SECONDS = 5
 """The same once the run is over, or was told to end."""
 
-_SCHEMA = """\
+_SCHEMA: Mapping[str, LiteralString] = {
+    "asset_owners.writes": """\
 CREATE SCHEMA IF NOT EXISTS asset_owners;
 CREATE TABLE asset_owners.all_writes (
     journal TEXT NOT NULL DEFAULT current_setting('asset_owners.journal'),
@@ -68,8 +69,13 @@ SELECT run_id, host_id, hostname, outcome, old_values, new_values, message, inte
     sent, boot, target, undoes, rowid
 FROM asset_owners.all_writes
 WHERE journal = current_setting('asset_owners.journal');
-"""
-"""All statements use the view, so that none can touch rows of another journal."""
+""",
+    "asset_owners.format": """\
+CREATE TABLE asset_owners.format (number INTEGER NOT NULL, version TEXT NOT NULL);
+""",
+}
+"""What is made where it is missing. All statements use the view, so that none can touch rows of another
+journal."""
 
 _MISTAKES = (psycopg.IntegrityError, psycopg.ProgrammingError)
 """What PostgreSQL says of a program that uses it wrongly, but for rights that are missing."""
@@ -128,6 +134,7 @@ class PostgresJournal(Journal):
         )
         own = self._done(lambda: self._made_by_one(key))
         self._execute("SELECT set_config('asset_owners.journal', ?, false)", own)
+        self._require_known_format()
 
     def _made_by_one(self, key: Callable[[], str]) -> str:
         """Make the tables, and the key, where they are missing; of those who come at once one does."""
@@ -135,9 +142,10 @@ class PostgresJournal(Journal):
             self._connected.execute(
                 "SELECT pg_advisory_xact_lock(%s)", [_number("the tables of asset-owners")]
             )
-            [(view,)] = self._connected.execute("SELECT to_regclass('asset_owners.writes')").fetchall()
-            if view is None:
-                self._connected.execute(_SCHEMA)
+            for made, statements in _SCHEMA.items():
+                [(found,)] = self._connected.execute("SELECT to_regclass(%s)", [made]).fetchall()
+                if found is None:
+                    self._connected.execute(statements)
             return key()
 
     def __exit__(self, *_: object) -> None:

@@ -25,7 +25,6 @@ from resources.writeback.journal import Journal, Result
 from resources.writeback.outcomes import (
     Row,
     has_name,
-    holds,
     other_name_message,
     still_held,
     unless_owned,
@@ -74,11 +73,13 @@ class _LookTooOldError(Exception):
 class _Attempt:
     """A write under way: the last look at the host, what was sent after it, and when that was turned away.
 
-    `sent` is None again where the service said that it has not acted. `stored`: the journal knows that a
-    request may go out; `noted`: the old and new values that it knows, where they are not the planned ones.
+    `sent` stays, whatever the service says: it may have done what it turned away. `turn` is when the writer's
+    turn began. `stored`: the journal knows that a request may go out; `noted`: the old and new values that it
+    knows, where they are not the planned ones.
     """
 
     row: Row
+    turn: float = 0.0
     held: Values | None = None
     sent: Values | None = None
     stored: bool = False
@@ -86,6 +87,10 @@ class _Attempt:
     turned_away_at: float | None = None
     sessions_ended: int = 0
     looks_too_old: int = 0
+
+    def was_done(self, host: Row) -> bool:
+        """Tell from what a host holds whether what was sent has reached it."""
+        return bool(self.sent) and was_done({"old_values": self.held, "new_values": self.sent}, host)
 
     def result(self, outcome: str, message: str | None = None) -> Result:
         return Result(self.row["host_id"], outcome, message, self.held, self.sent)
@@ -106,9 +111,9 @@ class Writer:
     at again; so it is when the session had ended or the service asked to wait. Without `contract.read` the
     look is the list made before the writing, and the time between them as long as the writing.
 
-    A write whose answer is lost is never sent again: the host is read back to see what it holds. While it
-    does not hold the new value the outcome stays `intended`, not yet known, and the next run settles it
-    (rules 7.3).
+    Only after 401 and 429 is a write sent again, and only after another look. After any other answer that is
+    no clear refusal the host is read back to see what it holds. While it does not hold the new value the
+    outcome stays `intended`, not yet known, and the next run settles it (rules 7.3).
 
     Every method raises WritingEndedError when no session is to be had any more, when the service has refused
     all writes for long, or when it says yes and sets nothing.
@@ -210,6 +215,7 @@ class Writer:
             turn = self._pace.wait()
             if turn is None:
                 return attempt.left(f"the run ended before this host's turn: {self._stopped_by}")
+            attempt.turn = turn
             if not attempt.stored:
                 self._journal.attempting(row["run_id"], row["host_id"])
                 attempt.stored = True
@@ -231,11 +237,10 @@ class Writer:
             except AuthenticationError as error:
                 raise WritingEndedError(str(error), attempt.broken_off(str(error))) from error
             except TransientError as error:
-                if not error.not_done:
+                if not error.asks_to_wait:
                     return attempt.broken_off(str(error))
-                if not self._pace.refused(turn=turn, retry_after=error.retry_after):
-                    message = f"the service asks to wait for longer than {GIVE_UP_SECONDS:g} s: {error}"
-                    raise WritingEndedError(message, attempt.left(message)) from error
+                if asked_too_long := self._slow_down(attempt, error):
+                    raise WritingEndedError(asked_too_long, attempt.left(asked_too_long)) from error
             except ServiceError as error:
                 return attempt.broken_off(str(error))
 
@@ -246,18 +251,17 @@ class Writer:
         host = self._look(row, not_before=attempt.turned_away_at)
         answered_at = self._clock() if self._readable else self._listed_at
         held = values_of(host)
-        if attempt.sent and holds(held, attempt.sent):  # what it held before the sending stays known
+        if attempt.was_done(host):  # what it held before the sending stays known
             return attempt.result(done, "confirmed by looking again: the host holds what was sent")
         attempt.held = held
-        values = decide(held)
-        if isinstance(values, Result):
-            return values
+        decided = decide(held)
+        if isinstance(decided, Result):
+            return decided
+        values = {field: value for field, value in decided.items() if field in self._inventory.takes}
         new = {field: values.get(field) for field in held}
         if (held, new) != (attempt.noted or (row["old_values"], row["new_values"])):
             self._journal.sending(row["run_id"], row["host_id"], old_values=held, new_values=new)
             attempt.noted = held, new
-
-        sent_before = attempt.sent
 
         def right_before() -> None:
             if self._abandoned:
@@ -280,16 +284,24 @@ class Writer:
             raise
         except TransientError as error:
             attempt.turned_away_at = self._clock()
-            if error.not_done:
-                attempt.sent = sent_before
+            if error.not_done or attempt.sent is None:
                 raise
-            if attempt.sent is None:
-                raise
-            return self._after_lost_answer(attempt, lost=str(error), done=done)
+            result = self._after_lost_answer(attempt, lost=str(error), done=done)
+            if error.asks_to_wait and (asked_too_long := self._slow_down(attempt, error)):
+                raise WritingEndedError(asked_too_long, result) from error
+            return result
         except ServiceError as error:
-            return attempt.result("failed", str(error))
+            if attempt.turned_away_at is None:
+                return attempt.result("failed", str(error))
+            return self._after_lost_answer(attempt, lost=str(error), done=done)  # the one before may be done
         self._pace.taken()
         return self._after_yes(attempt, done=done)
+
+    def _slow_down(self, attempt: _Attempt, error: TransientError) -> str | None:
+        """Let all writers wait as the service asks; return why that makes no sense any more."""
+        if self._pace.refused(turn=attempt.turn, retry_after=error.retry_after):
+            return None
+        return f"the service asks to wait for longer than {GIVE_UP_SECONDS:g} s: {error}"
 
     def _after_lost_answer(self, attempt: _Attempt, *, lost: str, done: str) -> Result:
         """Tell from what the host holds now whether a write with a lost answer was done.
@@ -298,12 +310,11 @@ class Writer:
         the outcome stays open until the next run has listed the inventory.
         """
         try:
-            done_all_the_same = self._readable and holds(
-                values_of(self._look(attempt.row)), attempt.sent or {}
-            )
+            done_all_the_same = self._readable and attempt.was_done(self._look(attempt.row))
         except ServiceError:
             done_all_the_same = False
         if done_all_the_same:
+            self._pace.taken()
             return attempt.result(done, f"confirmed by reading back; the answer was lost: {lost}")
         return attempt.result("intended", lost)
 
@@ -318,15 +329,15 @@ class Writer:
             if not self._readable or (self._read_back >= READ_BACK and self._denied < self._read_back):
                 return result
         try:
-            now = self._read_back_values(attempt)
+            host = self._look_for_what_was_sent(attempt)
         except AuthenticationError as error:
             raise WritingEndedError(str(error), result) from error
         except ServiceError:
             return result  # the service said yes, and nothing says no
         sent = [field for field, value in (attempt.sent or {}).items() if value is not None]
         sent = ["owner"] if "owner" in sent else sent  # a service may set the other fields and not the owner
+        now, held = values_of(host), attempt.was_done(host)
         unchanged = all(now[field] == (attempt.held or {}).get(field) for field in sent)
-        held = holds(now, attempt.sent or {})
         denied = unchanged and not held
         if not held and not denied:
             return result  # somebody has changed it since, which tells nothing of the service
@@ -343,16 +354,16 @@ class Writer:
             raise WritingEndedError(self._ineffective(self._denied), result)
         return result
 
-    def _read_back_values(self, attempt: _Attempt) -> Values:
-        """What the host holds after a yes; some services show a change a moment later."""
-        now: Values = {}
+    def _look_for_what_was_sent(self, attempt: _Attempt) -> Row:
+        """The host after a yes; some services show a change a moment later."""
+        host: Row = {}
         for seconds in READ_BACK_WAITS_SECONDS:
             if seconds:
                 self._sleep(seconds)
-            now = values_of(self._look(attempt.row))
-            if holds(now, attempt.sent or {}):
+            host = self._look(attempt.row)
+            if attempt.was_done(host):
                 break
-        return now
+        return host
 
     def check_effect(self, written: pl.DataFrame) -> tuple[str | None, list[Result]]:
         """Tell at the end whether the service said yes and set nothing.

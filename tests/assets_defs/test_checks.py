@@ -1,6 +1,8 @@
 """Each check on tables that a run stored: what it says when the property is broken, and when it holds."""
 
+import itertools
 from datetime import UTC, date, datetime, timedelta
+from types import SimpleNamespace
 
 import dagster as dg
 import polars as pl
@@ -93,7 +95,10 @@ class Stored:
         definitions = build_definitions(
             [self.instance],
             self.tables.home,
-            resource_overrides={f"{self.instance.slug}__search": _found(self.search)},
+            resource_overrides={
+                f"{self.instance.slug}__search": _found(self.search),
+                f"{self.instance.slug}__inventory": _found(SimpleNamespace(takes=("owner",))),
+            },
         )
         job = dg.define_asset_job("tried", selection=selection)
         return (
@@ -133,7 +138,8 @@ def _found(search):
 
 @pytest.fixture
 def stored(tmp_path):
-    return lambda **settings: Stored(tmp_path, **settings)
+    homes = itertools.count()
+    return lambda **settings: Stored(tmp_path / str(next(homes)), **settings)
 
 
 def shown(verdict):

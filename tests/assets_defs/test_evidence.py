@@ -264,6 +264,14 @@ def test_a_day_that_is_not_kept_any_more_is_refused_in_words(fetch):
     assert "--as-of" in told
 
 
+def test_accounts_left_out_by_their_kind_are_counted_and_not_named(fetch, capsys):
+    search = Search({DAYS[0]: {("pc-1", "svc_backup"): 3, ("pc-1", "ann"): 1}})
+    assert fetch(search, lookback_days=5, rules={"skip_account_kinds": ["service"]}).success
+    told = capsys.readouterr().err
+    assert "Left out by rules.skip_account_kinds: 1 of kind service; to list them: " in told
+    assert "svc_backup" not in told
+
+
 @pytest.mark.parametrize(
     ("settings", "days"),
     [

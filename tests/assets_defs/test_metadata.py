@@ -13,9 +13,9 @@ from assets_defs.metadata import (
     users_metadata,
     writes_metadata,
 )
+from ownership.history import with_new_conflicts
 from ownership.matching import username_matches
 from ownership.plan import plan_writes
-from ownership.quality import new_conflicts
 from ownership.rules import Rules
 from tests.ownership.builders import NOW, RUN, counts, decide, host, hosts, shares_of, user, users
 
@@ -32,7 +32,9 @@ DECISIONS = decide(counts(*LOGONS), PEOPLE, ASSETS)
 
 
 def writes(*outcomes):
-    planned = plan_writes(DECISIONS, ASSETS, PEOPLE, enrich=False, run_id=RUN, target="t", intended_at=NOW)
+    planned = plan_writes(
+        DECISIONS, ASSETS, PEOPLE, enrich=False, takes=["owner"], run_id=RUN, target="t", intended_at=NOW
+    )
     said = pl.lit("said\n|so|")
     rows = [
         planned.with_columns(host_id=pl.lit(f"h{number}"), outcome=pl.lit(outcome), message=said)
@@ -51,7 +53,7 @@ def is_plot(value):
 
 
 def test_decisions_tell_the_way_from_events_to_owners():
-    found = decisions_metadata(DECISIONS, new_conflicts(DECISIONS, DECISIONS.clear()), events=26)
+    found = decisions_metadata(with_new_conflicts(DECISIONS, DECISIONS.clear()), events=26)
     assert found["new_conflicts"] == 1
     assert "`h4`" in md(found["first_new_conflicts"])
     assert md(found["funnel"]).splitlines()[:5] == [
@@ -110,7 +112,7 @@ def test_an_index_without_logons_is_told_as_well():
     nothing = shares_of(counts(), Rules())
     assert shares_metadata(nothing, threshold_percent=60)["hosts"] == 0
     nothing = decide(counts(), PEOPLE, hosts())
-    found = decisions_metadata(nothing, new_conflicts(nothing, nothing), events=0)
+    found = decisions_metadata(nothing, events=0)
     assert (found["hosts_owned_percent"], found["new_conflicts"]) == (0, 0)
     assert "first_new_conflicts" not in found
 

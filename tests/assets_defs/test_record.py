@@ -30,3 +30,12 @@ def test_a_step_that_fails_while_another_one_ends_the_run_fails_it(tables):
     ending.begin("run")
     ending.succeed()
     assert tables.appended("runs", "run-1").select("status", "message").rows() == [("failed", "disk full")]
+
+
+def test_the_first_reason_stays_and_so_do_the_seconds_of_steps_when_the_command_line_ends_the_run(tables):
+    first = record(tables, seconds_by_step=lambda: {"plan": 1.5})
+    first.begin("run")
+    first.fail("disk full")
+    record(tables).fail("it ended early")
+    row = tables.appended("runs", "run-1").select("message", "seconds_by_step")
+    assert row.rows() == [("disk full", '{"plan": 1.5}')]

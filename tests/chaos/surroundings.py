@@ -20,6 +20,7 @@ HOST_NAMES = {f"h-{number}": f"pc-{number}" for number in range(1, 6)}
 MADE_ANEW = "made anew"
 """Told in an owner's place: the host is no more, and another one, nobody's, has got its id."""
 
+RETRY_AFTER = {"Retry-After": "1"}
 LASTING = {"outage", "only says yes", "only asks to wait"}
 TROUBLES = [
     "session expires",
@@ -31,6 +32,9 @@ TROUBLES = [
     "asks to wait",
     "asks to wait so long",
     "asks to wait with 503",
+    "done, then 429",
+    "done, then 503",
+    "503, done later",
     "says yes",
     *sorted(LASTING),
 ]
@@ -44,7 +48,7 @@ class Circumstances:
     A request is told by its path and its number among those of this path. A visit is when somebody sets a
     host's owner between its listing and our look at it. Between that look and our write there is no promise:
     the service has no conditional write. A follower comes once the service has handled our write or turned
-    it away, and before we hear of it.
+    it away: before we hear of it, or late where the write is late.
     """
 
     last_instant: int | None = None
@@ -69,6 +73,7 @@ class Surroundings:
         self._lasting: str | None = None
         self._visits = dict(circumstances.visits)
         self._followers = dict(circumstances.followers)
+        self._late: list[dict[str, str]] = []
         self._numbers: Counter[str] = Counter()
         self._lock = threading.Lock()
         self.planned = False
@@ -90,8 +95,11 @@ class Surroundings:
                 self._lasting = self._lasting or (trouble if trouble in LASTING else None)
                 trouble = trouble or self._lasting
                 self._let_in(request)
-                if trouble and path == UPDATE:
-                    self.befell[trouble] += 1
+                if path == UPDATE:
+                    self._carry_out_late()
+                    self.befell.update([trouble] if trouble else [])
+                    if trouble == "503, done later":
+                        self._late.append(dict(request.state.parameters))
         request.state.trouble = trouble
         if trouble == "session expires":
             self._state.accounts.expire_sessions()
@@ -110,8 +118,26 @@ class Surroundings:
             "asks to wait": lambda: JSONResponse(slow, 429),
             "only asks to wait": lambda: JSONResponse(slow, 429),
             "asks to wait so long": lambda: JSONResponse(slow, 429, {"Retry-After": "3"}),
-            "asks to wait with 503": lambda: JSONResponse(slow, 503, {"Retry-After": "1"}),
+            "asks to wait with 503": lambda: JSONResponse(slow, 503, RETRY_AFTER),
+            "503, done later": lambda: JSONResponse(slow, 503, RETRY_AFTER),
         }.get(trouble, lambda: None)()
+
+    def finish(self):
+        """The run is over, and what the service had put off is carried out."""
+        with self._lock:
+            self._carry_out_late()
+
+    def _carry_out_late(self):
+        while self._late:
+            form = self._late.pop()
+            host_id = form["id"]
+            values = {name: form[name] or None for name in form.keys() - {"id", "tenant_id"}}
+            self._state.update_asset(host_id, values, Origin("proxy", UPDATE, f"late-{id(form)}"))
+            self._follow(host_id)
+
+    def _follow(self, host_id):
+        if host_id in self._followers:
+            change(self._state, host_id, self._followers.pop(host_id))
 
     def _let_in(self, request):
         if request.url.path == ASSETS_LIST:
@@ -129,15 +155,15 @@ class Surroundings:
             told = BrokenOff()
         elif trouble == "bad gateway":
             told = HTMLResponse("<h1>Bad Gateway</h1>", 502)
-        elif trouble == "done, then 401":
-            told = JSONResponse(envelope(status=False, message="Sign in to continue."), 401)
+        elif (trouble or "").startswith("done, then "):
+            told = JSONResponse(envelope(status=False, message="Not now."), int(trouble[-3:]), RETRY_AFTER)
         if self.planned and request.url.path == UPDATE:
             host_id = request.state.parameters.get("id")
             with self._lock:
-                if told or isinstance(response, BrokenOff) or response.status_code == 401:
+                if told or isinstance(response, BrokenOff) or response.status_code in {401, 429, 503}:
                     self.doubtful.add(host_id)
-                if host_id in self._followers:
-                    change(self._state, host_id, self._followers.pop(host_id))
+                if trouble != "503, done later":
+                    self._follow(host_id)
         return told
 
 

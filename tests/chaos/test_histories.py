@@ -9,29 +9,32 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from itertools import count
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
+from assets_defs.evidence import day_tables
 from assets_defs.record import RunRecord
 from assets_defs.run import ScanOptions, ScanRun
-from assets_defs.writing import apply_plan, store_plan, undo_run, write_planned
+from assets_defs.writing import MADE, SNAPSHOTS, apply_plan, store_plan, undo_run, write_planned
 from ownership.decisions import owner_decisions
 from ownership.matching import username_matches
 from ownership.rules import Rules
 from ownership.shares import host_user_shares
-from ownership.windows import Window
+from ownership.windows import Window, days_of
 from resources.errors import AssetOwnersError, ConfigurationError
 from resources.inventory.adapter import AssetInventory
 from resources.inventory.client import InventoryClient
+from resources.search.source import DayOfLogons, extraction_fingerprint
 from resources.store.tables import Tables
 from resources.writeback.journal import Journal
 from resources.writeback.writer import Writer
@@ -234,10 +237,22 @@ class Histories(RuleBasedStateMachine):
         circumstances=circumstances,
         home=seldom,
         inventory=seldom,
+        again=seldom,
     )
-    def run(self, kind, limit, circumstances, home, inventory):
+    def run(self, kind, limit, circumstances, home, inventory, again=0):
         where = {"home": self.homes[home], "inventory": inventory}
-        self.attempt(kind, circumstances, write_planned, plan=True, limit=limit, **where)
+        self.attempt(kind, circumstances, write_planned, plan=True, limit=limit, again=again, **where)
+
+    @rule(table=st.sampled_from(MADE), home=seldom)
+    def run_on_what_another_run_made(self, table, home):
+        """Some tables alone are materialized: the run may write by its options, and must not."""
+
+        def without_a_table(scan, log):
+            (self.homes[home].tables.disk / "runs" / scan.run_id / f"{table}.parquet").unlink()
+            with pytest.raises(AssetOwnersError, match=f"did not make {table}"):
+                write_planned(scan, log)
+
+        self.attempt("partial", CALM, without_a_table, home=self.homes[home], inventory=0, plan=True)
 
     @rule(number=numbers, circumstances=circumstances, home=seldom, inventory=seldom)
     def apply(self, number, circumstances, home, inventory):
@@ -268,8 +283,23 @@ class Histories(RuleBasedStateMachine):
 
         self.attempt("dry" if dry_run else "undo", circumstances, undo, undone_id=undone_id, **where)
 
-    def attempt(self, kind, circumstances, act, *, home, inventory, plan=False, undone_id=None, limit=None):
-        """One run, undisturbed or not; then the checker looks. Gives what was planned, if it came so far."""
+    def attempt(
+        self,
+        kind,
+        circumstances,
+        act,
+        *,
+        home,
+        inventory,
+        plan=False,
+        undone_id=None,
+        limit=None,
+        again=False,
+    ):
+        """One run, undisturbed or not; then the checker looks. Gives what was planned, if it came so far.
+
+        `again`: its last step is started once more under the same id, as a queue or a resumed run does.
+        """
         service, other = self.services[inventory], self.services[1 - inventory]
         instance = self.instances[inventory]
         home.used.add(inventory)
@@ -290,8 +320,9 @@ class Histories(RuleBasedStateMachine):
         )
         with (
             InventoryClient(instance.platform, clock=clock, sleep=clock.sleep) as client,
-            dying_at(circumstances.last_instant),
+            ExitStack() as life,
         ):
+            life.enter_context(dying_at(circumstances.last_instant))
             scan = ScanRun(
                 instance=instance,
                 options=options,
@@ -299,7 +330,8 @@ class Histories(RuleBasedStateMachine):
                 record=RunRecord(home.tables, run_id, tag=lambda _: None, seconds_by_step=dict, log=LOG),
                 days_named=(),
                 window=WINDOW,
-                may_write=kind != "dry",
+                only_plans="dry run" if kind == "dry" else None,
+                left_out=(),
                 own_days=None,
                 plans=True,
                 tables=home.tables,
@@ -318,7 +350,12 @@ class Histories(RuleBasedStateMachine):
                 end = "were killed"
             except AssetOwnersError as error:
                 end, failure = "failed", error
+            if again and surroundings.planned:
+                life.close()
+                with suppress(AssetOwnersError):
+                    act(scan, LOG)
         service.hooks.faults = service.hooks.after = None
+        surroundings.finish()
         if circumstances == CALM:
             nothing_to_do = isinstance(failure, ConfigurationError) and not plan
             assert failure is None or nothing_to_do, "an undisturbed run fails"
@@ -330,7 +367,7 @@ class Histories(RuleBasedStateMachine):
         if home.tables.plan_file(run_id).exists():
             home.plans.append(run_id)
         planned = home.tables.of_run("owner_writes", run_id)
-        if kind != "dry" and end == "came to their end":
+        if kind in {"write", "apply", "undo"} and end == "came to their end":
             self.check_end(run, home, planned, circumstances)
         return planned
 
@@ -338,9 +375,10 @@ class Histories(RuleBasedStateMachine):
         """What the assets before the sink do, from evidence made by hand; stored unchecked, to be fast."""
         inventory = scan.inventory()
         hosts, users = inventory.hosts(), inventory.users()
+        matches = username_matches(self.shares, users, user_value_field="user_email")
         decisions = owner_decisions(
             self.shares.lazy(),
-            username_matches(self.shares, users, user_value_field="user_email"),
+            matches,
             hosts,
             self.logons,
             rules=Rules(),
@@ -350,9 +388,10 @@ class Histories(RuleBasedStateMachine):
         )
         folder = home.tables.disk / "runs" / scan.run_id
         folder.mkdir(parents=True)
-        hosts.write_parquet(folder / "inventory_hosts.parquet")
-        users.write_parquet(folder / "inventory_users.parquet")
-        decisions.write_parquet(folder / "owner_decisions.parquet")
+        made = hosts, users, self.shares, matches, decisions
+        for table, frame in zip(SNAPSHOTS, made, strict=True):
+            frame.write_parquet(folder / f"{table}.parquet")
+        home.tables.note_check(scan.run_id)
 
     def look_at_logons(self):
         logons = counts(*((host, user, 5) for host, user in self.evidence.items()))
@@ -391,7 +430,13 @@ class World:
 def world(tmp_path, figures, monkeypatch):
     monkeypatch.setattr("os.fsync", lambda _: None)  # here no power is lost
     template = tmp_path / "template"
-    Tables(template, SLUG).prepare()
+    tables, days = Tables(template, SLUG), days_of(WINDOW)
+    tables.prepare()
+    none = pl.DataFrame(
+        schema={"document_hostname": pl.String, "document_username": pl.String, "events": int}
+    )
+    fetched = [DayOfLogons(day, datetime.now(UTC), 0, 0, 0, none) for day in days]
+    tables.write_days([day_tables(day, extraction_fingerprint(instance())) for day in fetched])
     password = tmp_path / "password"
     password.write_text(ADMIN.password)
     with ExitStack() as running:

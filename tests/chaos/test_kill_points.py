@@ -25,7 +25,7 @@ from resources.writeback.journal import Journal
 from sandbox.inventory import BrokenOff
 from tests.chaos.company import SETTINGS, WRITTEN, start
 
-VOLATILE = ["run_id", "decided_at", "fetched_at", "listed_at", "intended_at", "completed_at"]
+VOLATILE = ["new_conflict", "run_id", "decided_at", "fetched_at", "listed_at", "intended_at", "completed_at"]
 TORN, KILLED, LEFT_OPEN = "torn tables", "processes killed", "writes that they left open, settled"
 PLANNED, WROTE = "Plan: ", "Writes: "
 """How the lines begin that a run logs before and after its writes."""

@@ -96,7 +96,8 @@ def tables_of_a_good_run(open_stand, tmp_path_factory):
 @pytest.fixture
 def seeded(stand, tables_of_a_good_run):
     """The small company after a good run, whose owners somebody has cleared since."""
-    shutil.copytree(tables_of_a_good_run, stand.tables.folder)
+    others = shutil.ignore_patterns(".instance")  # it names the inventory service of that run
+    shutil.copytree(tables_of_a_good_run, stand.tables.folder, ignore=others)
     return stand
 
 

@@ -202,8 +202,13 @@ class Stand:
         return merged(base, changes or {})
 
     def instance_file(self, changes: Mapping[str, Any] | None = None) -> Path:
-        path = self.home / f"instance-{next(self.numbers)}.yaml"
-        path.write_text(yaml.safe_dump(self.instance(changes), allow_unicode=True), encoding="utf-8")
+        """Write an instance file; where it names another inventory, the record of the earlier one goes."""
+        path, content = self.home / f"instance-{next(self.numbers)}.yaml", self.instance(changes)
+        place = f"{content['platform']['url']}, tenant {content['platform']['tenant_id']}"
+        record = self.home / "tables" / "small" / ".instance"
+        if record.exists() and place not in record.read_text():
+            record.unlink()
+        path.write_text(yaml.safe_dump(content, allow_unicode=True), encoding="utf-8")
         return path
 
     def run(self, changes: Mapping[str, Any] | None = None, *options: str, as_of: str | None = None) -> Ran:

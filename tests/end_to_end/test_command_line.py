@@ -330,7 +330,7 @@ def test_metrics_tell_how_each_instance_fares(stand, monkeypatch):
         < found["last_run_seconds", "small"]
     )
 
-    stand.run({"platform": {"tenant_id": "t-9"}})
+    stand.run({"index": "lacking"})
     later = samples(stand.call("metrics", "--instance", folder / "small.yaml").stdout)
     success = "last_success_timestamp_seconds", "small", "run"
     assert (later["last_run_succeeded", "small"], later[success]) == (0, found[success])

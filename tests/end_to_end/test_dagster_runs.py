@@ -11,11 +11,12 @@ from assets_defs.run import PARTITION, RANGE_END, RANGE_START, failure_message, 
 from pipelines.dagster_home import dagster_instance
 from pipelines.definitions import build_definitions
 from resources.settings import load_instance
-from tests.end_to_end.stand import HOSTS, TODAY, USERS, WRITTEN
+from tests.end_to_end.stand import TODAY, WRITTEN
 
 DAYS = [TODAY - timedelta(days=age) for age in (3, 2, 1, 0)]
 LOGONS = [dg.AssetKey(["small", table]) for table in ("logon_counts", "logon_days")]
 RANGE = {RANGE_START: DAYS[0].isoformat(), RANGE_END: DAYS[-1].isoformat()}
+LATEST = {PARTITION: TODAY.isoformat()}
 
 
 @pytest.fixture
@@ -38,12 +39,13 @@ def fetched(stand):
     return dict(frame.select("day", "fetched_at").iter_rows())
 
 
-def test_a_range_of_days_is_one_run_that_materializes_each_day(recorded_stand, launched):
+def test_a_range_of_days_is_one_run_that_materializes_each_day_and_writes_nothing(recorded_stand, launched):
     result, recorded = launched(tags=RANGE)
     assert [run.run_id for run in recorded.get_runs()] == [result.run_id]
     for key in LOGONS:
         assert recorded.get_materialized_partitions(key) == {str(day) for day in DAYS}
-    assert recorded_stand.written() == WRITTEN
+    assert recorded_stand.written() == {}
+    assert recorded_stand.tables.run_writes(result.run_id)["outcome"].to_list() == ["planned"] * len(WRITTEN)
 
 
 def test_the_schedule_leaves_settled_days_and_a_backfill_fetches_what_it_names(recorded_stand, launched):
@@ -63,7 +65,7 @@ def test_the_schedule_leaves_settled_days_and_a_backfill_fetches_what_it_names(r
     assert {day for day in DAYS if third[day] > second[day]} == {DAYS[0]}
 
 
-@pytest.mark.parametrize("tags", [{PARTITION: str(TODAY)}, {}], ids=["Latest", "no day named"])
+@pytest.mark.parametrize("tags", [LATEST, {}], ids=["Latest", "no day named"])
 def test_the_first_run_of_all_tables_fetches_its_window_and_shows_each_day(recorded_stand, launched, tags):
     """What "Materialize all…" launches for the latest day, on an empty home."""
     _, recorded = launched(tags=tags)
@@ -83,7 +85,7 @@ def test_days_that_a_failed_run_has_stored_are_shown_by_the_next_one(recorded_st
     for key in LOGONS:
         recorded.wipe_assets([key])
     before = fetched(recorded_stand)
-    launched(tags={PARTITION: str(TODAY)})
+    launched(tags=LATEST)
     assert fetched(recorded_stand)[DAYS[0]] == before[DAYS[0]]
     for key in LOGONS:
         assert recorded.get_materialized_partitions(key) == {str(day) for day in DAYS}
@@ -91,9 +93,9 @@ def test_days_that_a_failed_run_has_stored_are_shown_by_the_next_one(recorded_st
 
 def test_shares_by_themselves_decide_nothing_with_days_that_were_never_fetched(recorded_stand, launched):
     shares = [dg.AssetKey(["small", "host_user_shares"])]
-    launched(tags={PARTITION: str(TODAY)}, asset_selection=LOGONS)
+    launched(tags=LATEST, asset_selection=LOGONS)
     assert set(fetched(recorded_stand)) == {TODAY}, "a run that only fetches, fetches what it names"
-    result, _ = launched(tags={PARTITION: str(TODAY)}, asset_selection=shares, expect_success=False)
+    result, _ = launched(tags=LATEST, asset_selection=shares, expect_success=False)
     (message,) = told(result)
     assert (
         f"3 of 4 days of the look-back window were never fetched with present settings, the first {DAYS[0]}"
@@ -115,17 +117,6 @@ def told(result):
     return [failure_message(failure.step_failure_data.error) for failure in result.get_step_failure_events()]
 
 
-def test_owner_writes_by_itself_writes_nothing_on_older_decisions(recorded_stand, launched):
-    launched(tags=RANGE)
-    recorded_stand.begin(HOSTS, USERS)
-    writes = [dg.AssetKey(["small", "owner_writes"])]
-    result, _ = launched(tags=RANGE, asset_selection=writes, expect_success=False)
-    (message,) = told(result)
-    assert message.startswith("This run has decided nothing itself")
-    assert "Launch the whole job small again" in message
-    assert recorded_stand.written() == {}
-
-
 @pytest.mark.parametrize(
     ("option", "wrong", "says"),
     [
@@ -141,7 +132,7 @@ def test_the_launchpad_takes_no_number_that_means_something_else(
     """As with the command line; `limit: -1` wrote all hosts of the plan but one."""
     keys = resource_keys(load_instance(recorded_stand.instance_file()))
     options = {"resources": {keys.scan: {"config": {option: wrong}}}}
-    result, _ = launched(tags=RANGE, run_config=options, expect_success=False)
+    result, _ = launched(tags=LATEST, run_config=options, expect_success=False)
     assert all(message.startswith(says) for message in told(result))
     assert recorded_stand.written() == {}
 
@@ -152,19 +143,36 @@ def small_job():
     return build_definitions([instance], Path(os.environ["ASSET_OWNERS_HOME"])).resolve_job_def("small")
 
 
-def test_a_run_that_is_executed_again_from_failure_writes_nothing_on_the_first_ones_decisions(
-    recorded_stand, monkeypatch
-):
-    """The brake ended the first one; meanwhile somebody has given the hosts owners."""
+def test_a_run_that_is_executed_again_from_failure_looks_at_the_inventory_anew(recorded_stand, monkeypatch):
+    """The brake ended the first one; meanwhile somebody has given a host an owner."""
     monkeypatch.setenv("SMALL", str(recorded_stand.instance_file({"writes": {"max_writes": 1}})))
     job = dg.reconstructable(small_job)
     with dagster_instance(recorded_stand.home) as recorded:
-        with dg.execute_job(job, recorded, tags=RANGE, raise_on_error=False) as first:
+        with dg.execute_job(job, recorded, tags=LATEST, raise_on_error=False) as first:
             assert "2 owners are planned" in told(first)[0]
         monkeypatch.setenv("SMALL", str(recorded_stand.instance_file()))
+        recorded_stand.inventory.state.set_field("h-2", "asset_owner", "cyd")
         again = dg.ReexecutionOptions.from_failure(first.run_id, recorded)
         with dg.execute_job(
-            job, recorded, tags=RANGE, reexecution_options=again, raise_on_error=False
+            job, recorded, tags=LATEST, reexecution_options=again, raise_on_error=False
         ) as second:
-            assert told(second)[0].startswith("This run has decided nothing itself")
+            assert second.success
+    rows = recorded_stand.tables.run_writes(second.run_id)
+    assert dict(rows.select("host_id", "outcome").iter_rows()) == {"h-1": "written", "h-2": "owned_meanwhile"}
+    assert recorded_stand.written() == {"h-1": WRITTEN["h-1"]}
+
+
+def test_a_run_that_is_executed_again_too_late_writes_nothing(recorded_stand, monkeypatch):
+    monkeypatch.setenv("SMALL", str(recorded_stand.instance_file({"writes": {"max_writes": 1}})))
+    job = dg.reconstructable(small_job)
+    with dagster_instance(recorded_stand.home) as recorded:
+        with dg.execute_job(job, recorded, tags=LATEST, raise_on_error=False) as first:
+            assert not first.success
+        monkeypatch.setenv("SMALL", str(recorded_stand.instance_file()))
+        monkeypatch.setattr("assets_defs.writing.MAX_RUN_TIME", timedelta())
+        again = dg.ReexecutionOptions.from_failure(first.run_id, recorded)
+        with dg.execute_job(
+            job, recorded, tags=LATEST, reexecution_options=again, raise_on_error=False
+        ) as second:
+            assert "hours ago" in told(second)[0]
     assert recorded_stand.written() == {}

@@ -193,7 +193,7 @@ def test_a_dry_run_from_the_launchpad_plans_and_changes_nothing(dagster, dry_run
         >= {
             "asset_owners/instance": "Demo",
             "asset_owners/sensor": "test-sensor",
-            "asset_owners/dry_run": "True",
+            "asset_owners/kind": "dry_run",
             "asset_owners/window": f"{WINDOW[-3]}/{WINDOW[-1]}",
         }.items()
     )
@@ -232,7 +232,7 @@ def test_the_schedule_s_run_fetches_what_is_not_settled_and_writes_the_owners(da
     assert (
         scheduled["tags"].items()
         >= {
-            "asset_owners/dry_run": "False",
+            "asset_owners/kind": "run",
             "asset_owners/window": f"{WINDOW[0]}/{WINDOW[-1]}",
             "dagster/schedule_name": "demo",
         }.items()
@@ -416,7 +416,7 @@ def test_a_check_that_failed_shows_the_first_rows(page, picture):
 def test_runs_are_found_by_their_tags_and_read_like_a_report(page, picture, scheduled):
     page.goto("/runs")
     shows(
-        page, "asset_owners/instance: Demo", "asset_owners/sensor: test-sensor", "asset_owners/dry_run: True"
+        page, "asset_owners/instance: Demo", "asset_owners/sensor: test-sensor", "asset_owners/kind: dry_run"
     )
     picture(page, "runs")
     page.goto(f"/runs/{scheduled['runId']}?logs=Decisions")

@@ -6,15 +6,36 @@
 import os
 
 import pytest
+import yaml
 from playwright.sync_api import expect
 
-from bench.instances import home_with
 from pipelines.dagster_home import dagster_home
 from tests.end_to_end.webserver import SECONDS, Webserver, free_url, opened, serving, shows
 
 NUMBER = int(os.environ.get("INSTANCES", "20"))
 JOBS = ("", "__apply", "__tuning", "__undo")
 pytestmark = pytest.mark.timeout(3 * SECONDS)
+
+
+def home_with(home, number):
+    """Write so many instance files, as small as they get."""
+    (home / "instances").mkdir()
+    for one in range(number):
+        content = {
+            "name": f"Customer {one:03}",
+            "url": "https://search.invalid",
+            "username": "asset-owners",
+            "password": {"env": "SEARCH_PASSWORD"},
+            "sensor": f"sensor-{one:03}",
+            "platform": {
+                "url": f"https://inventory-{one:03}.invalid",
+                "email": "integration@corp.example",
+                "password": {"env": "INVENTORY_PASSWORD"},
+                "tenant_id": f"t-{one:03}",
+            },
+        }
+        (home / "instances" / f"{one:03}.yaml").write_text(yaml.safe_dump(content), encoding="utf-8")
+    return home
 
 
 @pytest.fixture(scope="module")

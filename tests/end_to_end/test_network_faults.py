@@ -34,6 +34,7 @@ LOST = {
 """The service has applied the request, and its answer does not arrive."""
 
 OF_THE_RUN = {
+    "new_conflict",
     "run_id",
     "decided_at",
     "listed_at",

@@ -1,5 +1,6 @@
 """Small tables for tests: name what matters, the rest is filled in."""
 
+from collections.abc import Collection
 from datetime import UTC, date, datetime
 from typing import Any
 
@@ -110,7 +111,14 @@ def decide(
 
 
 def plan(
-    decisions: pl.DataFrame, people: pl.DataFrame, assets: pl.DataFrame, *, enrich: bool = True
+    decisions: pl.DataFrame,
+    people: pl.DataFrame,
+    assets: pl.DataFrame,
+    *,
+    enrich: bool = True,
+    takes: Collection[str] = ("owner", "department", "criticality"),
 ) -> pl.DataFrame:
-    writes = plan_writes(decisions, assets, people, enrich=enrich, run_id=RUN, target=TARGET, intended_at=NOW)
+    writes = plan_writes(
+        decisions, assets, people, enrich=enrich, takes=takes, run_id=RUN, target=TARGET, intended_at=NOW
+    )
     return validated(OwnerWrites, writes)

@@ -133,7 +133,7 @@ def test_the_leader_is_told_whatever_the_evidence_says():
         "hostnames": ["kiosk-1"], "events_needed": 5, "active_days": 1,
         "evidence_metric": "events", "weight": 5, "total_weight": 11, "runner_up_weight": 5,
         "excluded_by": "exclude_hosts: kiosk-*", "logon_type_weights": None,
-        "decided_at": NOW, "run_id": RUN, "problem": None,
+        "decided_at": NOW, "run_id": RUN, "problem": None, "new_conflict": None,
     }  # fmt: skip
 
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ownership.declaration import empty, validated
-from ownership.history import changed_decisions, changes_of, latest
+from ownership.history import changed_decisions, changes_of, latest, with_new_conflicts
 from ownership.rules import Rules
 from ownership.tables import OwnerDecisionsHistory
 from tests import examples
@@ -185,3 +185,21 @@ def test_changes_are_told_beside_what_was_decided_before():
     ]
     assert changes_of(history, "2").select(shown).rows() == [("ws3", None, "no_host", None, None)]
     assert changes_of(history, "9").is_empty()
+
+
+def test_a_conflict_is_new_with_another_host_or_another_person():
+    people = users(user("u1", "alice@corp.example"), user("u2", "bob@corp.example"))
+    assets = hosts(host("h1", "ws1", owners=("u9",)), host("h2", "ws2", owners=("u9",)), host("h3", "ws3"))
+    before = decide(counts(("ws1", "alice", 1)), people, assets)
+    same = decide(counts(("ws1", "alice", 9), ("ws3", "bob", 1)), people, assets)
+    more = decide(counts(("ws1", "alice", 1), ("ws2", "bob", 1)), people, assets)
+    other = decide(counts(("ws1", "bob", 1)), people, assets)
+
+    def new(decisions, before):
+        marked = with_new_conflicts(decisions, before).filter("new_conflict")
+        return marked.select("hostname", "host_id", "existing_owner", "resolved_owner").rows()
+
+    assert new(same, before) == []
+    assert new(more, before) == [("ws2", "h2", "u9", "u2")]
+    assert new(other, before) == [("ws1", "h1", "u9", "u2")]
+    assert new(before, before.clear()) == [("ws1", "h1", "u9", "u1")]

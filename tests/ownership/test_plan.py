@@ -48,6 +48,13 @@ def test_without_enrichment_only_the_owner_is_sent():
     assert {tuple(write["new_values"].values()) for write in planned(enrich=False)} == {("u1", None, None)}
 
 
+def test_what_the_inventory_does_not_take_is_not_planned():
+    """Rules 2.6."""
+    assert {tuple(write["new_values"].values()) for write in planned(takes=["owner", "department"])} == {
+        ("u1", "Sales", None)
+    }
+
+
 @pytest.mark.parametrize("empty", [None, "", "  "])
 def test_empty_values_are_not_copied(empty):
     """Rules 2.6."""
@@ -109,6 +116,19 @@ def test_what_was_put_back_is_known_whatever_the_clocks_say(written):
     again = undo(written, back)
     assert {row["outcome"] for row in again.values()} == {"not_written"}
     assert again["h1"]["message"] == "left alone: put back since, by run undo"
+
+
+def test_of_several_undos_the_last_one_is_named_in_whatever_order_they_are_stored(written):
+    backs = [
+        done(
+            plan_undo(written, written, run_id="undo", target=TARGET, intended_at=NOW),
+            "undone",
+            run_id=f"undo-{hour}",
+            at=WRITTEN_AT - timedelta(hours=hour),
+        )
+        for hour in (1, 2)
+    ]
+    assert undo(written, *backs)["h1"]["message"] == "left alone: put back since, by run undo-1"
 
 
 @pytest.mark.parametrize("outcome", ["failed", "owned_meanwhile", "not_written", "intended"])

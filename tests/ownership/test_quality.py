@@ -8,7 +8,7 @@ from ownership import quality
 from ownership.matching import username_matches
 from ownership.rules import Rules
 from ownership.tables import LogonDays, OwnerWrites
-from tests.ownership.builders import counts, decide, host, hosts, shares_of, table, user, users
+from tests.ownership.builders import counts, host, hosts, shares_of, table, user, users
 
 NOW = datetime(2026, 3, 10, 12, tzinfo=UTC)
 ODD = {"problem": "its field x holds a dict"}
@@ -222,19 +222,6 @@ def test_an_inventory_without_hosts_has_lost_no_owner():
     assert quality.lost_owners(
         table(OwnerWrites, wrote("h1", "u1")).lazy(), hosts(), target=TARGET
     ).is_empty()
-
-
-def test_a_conflict_is_new_with_another_host_or_another_person():
-    people = users(user("u1", "alice@corp.example"), user("u2", "bob@corp.example"))
-    assets = hosts(host("h1", "ws1", owners=("u9",)), host("h2", "ws2", owners=("u9",)), host("h3", "ws3"))
-    before = decide(counts(("ws1", "alice", 1)), people, assets)
-    same = decide(counts(("ws1", "alice", 9), ("ws3", "bob", 1)), people, assets)
-    more = decide(counts(("ws1", "alice", 1), ("ws2", "bob", 1)), people, assets)
-    other = decide(counts(("ws1", "bob", 1)), people, assets)
-    assert quality.new_conflicts(same, before).rows() == []
-    assert quality.new_conflicts(more, before).rows() == [("ws2", "h2", "u9", "u2")]
-    assert quality.new_conflicts(other, before).rows() == [("ws1", "h1", "u9", "u2")]
-    assert quality.new_conflicts(before, before.clear()).rows() == [("ws1", "h1", "u9", "u1")]
 
 
 def test_owners_that_are_no_user_asset():

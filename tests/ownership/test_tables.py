@@ -60,7 +60,8 @@ VALID: dict[str, pl.DataFrame] = {
             counts=LOGONS, hosts=OWNED, users=PEOPLE, writes=empty(OwnerWrites), rules=Rules(), window=WINDOW,
             decisions=decide(LOGONS, PEOPLE, OWNED), runs=empty(Runs), user_value_field="user_email",
             stored_days=30, last_settled=WINDOW.last,
-        )
+        ),
+        LOGONS,
     ),
 }  # fmt: skip
 

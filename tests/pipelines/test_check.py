@@ -1,4 +1,5 @@
 import copy
+import json
 import re
 import socket
 import sys
@@ -65,7 +66,8 @@ def search_service(engine):
     properties = MAPPING["mappings"]["properties"] | {"user": {"properties": {"name": {"type": "text"}}}}
     text = {"mappings": {"properties": properties}}
     engine.load("logs-check-text", text, [event | agent | user])
-    engine.load("other-check", MAPPING, [])
+    for empty in ("other-check", "logs-check-empty"):
+        engine.load(empty, MAPPING, [])
     return engine
 
 
@@ -130,9 +132,8 @@ def instance_file(search_service, inventory, tmp_path):
 
 
 @pytest.fixture
-def checked(instance_file, capsys, monkeypatch):
+def checked(instance_file, capsys):
     """Runs the check with changes to the instance file; gives exit status and what was printed."""
-    monkeypatch.setenv("COLUMNS", "1000")  # a long path is not parted
 
     def run(changes=None):
         status = check(instance_file(changes))
@@ -201,6 +202,7 @@ NOWHERE = f"127.0.0.1:{closed_port()}"
     ("user", {"username": "nobody"}, "search", "log-in is refused", "check username and password"),
     ("privilege", {"index": "other-check"}, "search", "reader may not search other-check", "grant read"),
     ("index", {"index": "logs-check-typo"}, "search", "index: 'logs-check-typo' names an index", "not have"),
+    ("pattern", {"index": "logs-check-no-*"}, "index", "'logs-check-no-*' matches no index", "correct the"),
     ("query", {"query": "event.code:("}, "search", "query: 'event.code:(' is refused"),
     ("text", {"index": "logs-check-text"}, "search", "user_field: 'user.name' is a text field", "keyword"),
     ("user field", {"user_field": "user.nick"}, "user_field", "none of the logon events carries user.nick"),
@@ -214,6 +216,11 @@ def test_a_fault_of_the_search_is_told_and_the_inventory_tried_all_the_same(chec
     assert told(printed, "wrong", what, words), printed
     assert "1 to fix, no warnings." in printed
     assert "ok log-in: admin@corp.example is signed in" in printed
+
+
+def test_no_line_is_folded_in_a_pipe(instance_file, capsys):
+    check(instance_file({"index": f"logs-check-no-{'x' * 200}"}))
+    assert max(map(len, capsys.readouterr().out.splitlines())) > 400
 
 
 def test_kinds_of_logon_are_told_and_weights_of_none_of_them_warned_of(checked):
@@ -316,7 +323,7 @@ DEPARTMENT = "platform.contract.enrich_fields.user_department"
 
 
 @cases(
-    ("pattern", {"index": "logs-check-no-*"}, "query", "found; there is no document at all", "check index"),
+    ("empty", {"index": "logs-check-empty*"}, "query", "found; there is no document at all", "check index"),
     ("query", {"query": "event.code:9999"}, "query", "so no owner is found; 21 documents", "check query"),
     ("certificate", {"ignore_ssl": True}, "ignore_ssl", "is on", "better set ca_file"),
     ("owner", {"platform_user_field": "owned_by"}, "platform_user_field", "has owned_by", "check the name"),
@@ -537,11 +544,20 @@ def test_a_wrong_instance_file_or_secret_is_no_finding(instance_file, changes, w
         check(instance_file(changes))
 
 
+@pytest.mark.parametrize("json_asked", [False, True])
 @pytest.mark.parametrize(
     ("changes", "status"), [({}, 0), ({"user_field": "user.nick"}, 1), ({"password": {"env": "NOT_SET"}}, 2)]
 )
-def test_exit_status_of_the_command(instance_file, monkeypatch, changes, status):
-    monkeypatch.setattr(sys, "argv", ["asset-owners", "check", "--instance", str(instance_file(changes))])
+def test_exit_status_of_the_command_and_its_object(
+    instance_file, monkeypatch, capsys, changes, status, json_asked
+):
+    command = ["asset-owners", "check", "--instance", str(instance_file(changes)), *["--json"] * json_asked]
+    monkeypatch.setattr(sys, "argv", command)
     with pytest.raises(SystemExit) as ended:
         cli.main()
     assert ended.value.code == status
+    if json_asked:
+        told = json.loads(capsys.readouterr().out)
+        states = [finding["state"] for finding in told.get("findings", [])]
+        assert told.get("wrong", 0) == states.count("wrong") == (status == 1)
+        assert ("error" in told) == (status == 2)

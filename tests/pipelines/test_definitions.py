@@ -357,6 +357,11 @@ def test_runs_bear_the_sensor_that_runs_the_instance(instances):
         assert job.run_tags["asset_owners/instance"] == "Head office"
 
 
+@pytest.mark.parametrize("number", [0, 1_000_000])
+def test_a_workspace_of_no_sensible_size_is_refused(call, number):
+    assert call("workspace", number)[:2] == (2, "")
+
+
 def test_the_workspace_and_the_project_name_the_same_definitions():
     """A [tool.dagster] table makes Dagster ignore workspace.yaml when it is started in this folder."""
     (loaded,) = yaml.safe_load((PROJECT / "workspace.yaml").read_text())["load_from"]

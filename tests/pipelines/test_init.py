@@ -11,9 +11,9 @@ import pytest
 from ownership.names import fits_any, normalise_username
 from ownership.tables import Suggestions
 from pipelines.cli import main
-from pipelines.cli.init import EXCLUDED_USERS
+from pipelines.cli.init import EXAMPLE
 from pipelines.cli.stored import tables_of
-from resources.settings import Instance, load_instance
+from resources.settings import load_instance
 from tests.ownership.builders import table
 
 
@@ -37,30 +37,8 @@ def file(init):
     return Path("instance.yaml")
 
 
-def test_the_file_is_accepted_as_written_and_sets_what_is_required_and_the_excluded_users(file):
-    instance = load_instance(file)
-    required = {name for name, field in Instance.model_fields.items() if field.is_required()}
-    assert instance.model_fields_set == required | {"rules"}
-    assert instance.platform.model_fields_set == {"url", "email", "password", "tenant_id"}
-    assert instance.rules.model_fields_set == {"exclude_users"}
-
-
-def test_every_other_setting_works_once_its_hash_is_taken_away(file):
-    file.write_text(re.sub(r"(?m)^( *)#(?=\S)", r"\1", file.read_text(encoding="utf-8")), encoding="utf-8")
-    instance = load_instance(file)
-    sections = (instance.platform, instance.scan, instance.rules, instance.writes, instance.keep)
-    for section in (instance, instance.platform.contract, *sections):
-        assert section.model_fields_set == set(type(section).model_fields)
-    assert instance.scan == type(instance.scan)()
-    assert instance.keep == type(instance.keep)()
-    assert instance.query == Instance.model_fields["query"].default
-
-
-def test_every_setting_has_its_meaning_above_it(file):
-    lines = file.read_text(encoding="utf-8").splitlines()
-    settings = [number for number, line in enumerate(lines) if re.match(r" *#?\w+:", line)]
-    assert [lines[number] for number in settings if not re.match(r" *# \S", lines[number - 1])] == []
-    assert "  # Look-back window in calendar days, the running one included (1 to 3660 days)" in lines
+def test_the_file_is_accepted_as_written(file):
+    assert load_instance(file).name == "Head office"
 
 
 def test_its_first_line_leads_editors_to_the_schema(file):
@@ -143,5 +121,7 @@ def test_accounts_that_tuning_suggests_to_leave_out_are_excluded_with_the_reason
     tables.write("suggestions", rows, run_id="a-run", publish=True)
     assert init("two.yaml") == 0
     text = Path("two.yaml").read_text(encoding="utf-8")
-    assert re.search(r"- push +# suggested for .*: It logs on to 40 hosts\.", text)
-    assert {"push"} == set(load_instance(Path("two.yaml")).rules.exclude_users) - set(EXCLUDED_USERS)
+    assert re.search(r'- "push" +# suggested for .*: It logs on to 40 hosts\.', text)
+    assert {"push"} == set(load_instance(Path("two.yaml")).rules.exclude_users) - set(
+        load_instance(EXAMPLE).rules.exclude_users
+    )

@@ -226,3 +226,14 @@ def test_days_that_a_dry_run_fetched_stand_in_the_place_of_the_published_ones(ca
         {"matching": 99, "days": 1},
     ]
     assert asked(call, query) == [{"matching": 31, "days": 30}]
+
+
+@pytest.mark.parametrize("command", [["runs"], ["sql", "FROM conflicts"]], ids=" ".join)
+def test_a_home_that_was_just_upgraded_says_what_is_there(call, stored, tmp_path, command):
+    """Its version kept no table of runs, and its catalogue is not that of this version."""
+    (tmp_path / "home" / "warehouse.duckdb").unlink()
+    for row in (tmp_path / "home" / "tables" / "head_office" / "runs").glob("*.parquet"):
+        row.unlink()
+    status, _, told = call(command[0], "--instance", stored, *command[1:])
+    assert (status, "older version" in told, "report" in told) == (1, True, True)
+    assert call("explain", "--instance", stored, "pc-2")[0] == 0

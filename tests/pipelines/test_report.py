@@ -11,7 +11,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from resources.store.history import append_changes
+from resources.store.history import store_decisions
 from resources.store.tables import Tables
 from tests.ownership.builders import NOW, RUN
 
@@ -37,8 +37,8 @@ def test_the_page_tells_what_has_changed_since_the_run_before(call, stored, tmp_
     before = decisions.filter(pl.col("hostname") != "=cmd()").with_columns(
         decided_at=pl.lit(yesterday).cast(decisions.schema["decided_at"]), run_id=pl.lit("run-0")
     )
-    append_changes(tables, before, decided_at=yesterday, run_id="run-0")
-    append_changes(tables, decisions, decided_at=NOW, run_id=RUN)
+    store_decisions(tables, before, decided_at=yesterday, run_id="run-0", publish=True)
+    store_decisions(tables, decisions, decided_at=NOW, run_id=RUN, publish=True)
     assert call("report", "--instance", stored)[0] == 0
     html = Path("head_office-report.html").read_text(encoding="utf-8")
     assert "<b>1st</b> run" not in html

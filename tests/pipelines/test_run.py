@@ -1,4 +1,4 @@
-"""The window of a run of the command line."""
+"""The window of a run of the command line, and how it ends where it fails."""
 
 import os
 from datetime import date, datetime, timedelta
@@ -6,9 +6,15 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from ownership.codes import OUTCOME
+from ownership.tables import OwnerWrites
+from pipelines.cli.errors import how_it_ended
 from pipelines.cli.run import chosen_window
 from resources.errors import ConfigurationError
 from resources.settings import Instance
+from resources.store.tables import Tables
+from resources.writeback.journals import open_journal
+from tests.ownership.builders import NOW, RUN, table
 
 BERLIN = ZoneInfo("Europe/Berlin")
 
@@ -69,6 +75,48 @@ def test_a_day_that_cannot_be_looked_at_is_refused(as_of, words):
     with pytest.raises(ConfigurationError) as caught:
         chosen_window(instance(), as_of, None)
     assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "again", "told"),
+    [
+        ([], ["run"], "Nothing was written. Next: asset-owners runs --instance small"),
+        (["planned"], ["run"], "Nothing was written. Next: asset-owners runs --instance small"),
+        (
+            ["written", "written", "intended", "failed", "not_written"],
+            ["run"],
+            "Written: 2; not known yet: 1; not written: 2. Next: asset-owners run --instance small",
+        ),
+        (
+            ["undone", "not_written"],
+            ["undo", "run-0"],
+            "Put back: 1; not known yet: 0; not written: 1. Next: asset-owners undo --instance small run-0",
+        ),
+    ],
+)
+@pytest.mark.parametrize("stored_in", ["the table", "the journal alone"])
+def test_a_run_that_failed_ends_with_what_it_wrote_and_the_next_command(
+    tmp_path, monkeypatch, outcomes, again, told, stored_in
+):
+    """The table may be out of reach when the writing ends."""
+    monkeypatch.setattr("resources.settings.commands._program", lambda: "asset-owners")
+    tables = Tables(tmp_path, "small")
+    values = {"owner": "u1", "department": None, "criticality": None}
+    row = {"run_id": RUN, "hostname": "pc", "old_values": values, "new_values": values, "intended_at": NOW}
+    completed = {outcome: NOW for outcome in OUTCOME if outcome not in {"planned", "intended"}}
+    rows = table(
+        OwnerWrites,
+        *(
+            row | {"host_id": f"h{number}", "outcome": outcome, "completed_at": completed.get(outcome)}
+            for number, outcome in enumerate(outcomes)
+        ),
+    )
+    if stored_in == "the table":
+        tables.append("owner_writes", rows, run_id=RUN)
+    else:
+        with open_journal(tables) as journal:
+            journal.intend(rows)
+    assert how_it_ended(instance(), tables, RUN, *again).startswith(f"Run {RUN[:8]} failed. {told}")
 
 
 @pytest.mark.timeout(60)

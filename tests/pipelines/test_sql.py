@@ -4,10 +4,8 @@ import csv
 import io
 import json
 import logging
-import os
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 
@@ -16,7 +14,7 @@ import pytest
 import yaml
 
 from ownership.declaration import polars_schema
-from ownership.tables import OwnerWrites
+from ownership.tables import OwnerDecisions, OwnerWrites
 from pipelines.cli import main
 from pipelines.cli.sql import opening_lines
 from resources.settings import tables_location
@@ -36,26 +34,17 @@ def home(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def temporary(tmp_path, monkeypatch):
-    """Where sessions keep their files."""
-    folder = tmp_path / "temporary"
-    folder.mkdir()
-    monkeypatch.setenv("TMPDIR", str(folder))
-    monkeypatch.setattr(tempfile, "tempdir", str(folder))
-    return folder
-
-
-@pytest.fixture
-def sql(home, temporary, monkeypatch, capsys):  # noqa: ARG001  (the tables that are asked)
+def sql(home, monkeypatch, capsys):  # noqa: ARG001  (the tables that are asked)
     """Call the command as a shell would; return what it prints, or says when it ends with another status."""
 
-    def call(*arguments, status=0, stdin=""):
+    def call(*arguments, status=0, stdin="", told=""):
         monkeypatch.setattr(sys, "argv", ["asset-owners", "sql", *arguments])
         monkeypatch.setattr(sys, "stdin", io.StringIO(stdin))
         with pytest.raises(SystemExit) as ended:
             main()
         out, err = capsys.readouterr()
         assert (ended.value.code or 0) == status, err
+        assert told in err
         return err if status else out
 
     return call
@@ -95,33 +84,24 @@ def test_a_table_is_found_with_and_without_its_schema(as_json):
 
 def test_rows_come_as_a_box_as_csv_and_as_json(sql, as_json):
     query = (
-        "SELECT 1 AS number, NULL AS nothing, [1, 2] AS list, 'a,\"b\"' AS text, DATE '2026-03-31' AS day, "
-        "true AS yes"
+        "SELECT '007' AS id, 'a,\"b\"\n' AS text, '' AS empty, NULL AS nothing, 7 AS number, true AS yes, "
+        "-1.50::DECIMAL(4, 2) AS exact, [1, 2] AS list, DATE '2026-03-31' AS day, 'nan'::DOUBLE AS share"
     )
     box = sql(query)
     assert "│ number │" in box
     assert "│ [1, 2] " in box
-    assert list(csv.reader(sql(query, "--format", "csv").splitlines())) == [
-        ["number", "nothing", "list", "text", "day", "yes"],
-        ["1", "", "[1, 2]", 'a,"b"', "2026-03-31", "true"],
-    ]
-    assert as_json(query) == [
-        {"number": 1, "nothing": None, "list": [1, 2], "text": 'a,"b"', "day": "2026-03-31", "yes": True}
-    ]
-    empty = "SELECT host_id FROM inventory_hosts WHERE false"
-    assert "host_id" in sql(empty)
-    assert sql(empty, "--format", "csv") == '"host_id"\n'
-
-
-def test_csv_has_every_text_in_quotes_and_no_number(sql):
-    query = (
-        "SELECT '007' AS id, '1e5' AS name, 'a\nb' AS lines, '' AS empty, NULL AS nothing, 7 AS number, "
-        "-1.50::DECIMAL(4, 2) AS exact, 0.1::DOUBLE AS share, true AS yes, DATE '2026-03-31' AS day"
-    )
     assert sql(query, "--format", "csv") == (
-        '"id","name","lines","empty","nothing","number","exact","share","yes","day"\n'
-        '"007","1e5","a\nb","",,7,-1.50,0.1,"true","2026-03-31"\n'
+        '"id","text","empty","nothing","number","yes","exact","list","day","share"\n'
+        '"007","a,""b""\n","",,7,"true",-1.50,"[1, 2]","2026-03-31",nan\n'
     )
+    assert as_json(query) == [
+        {
+            "id": "007", "text": 'a,"b"\n', "empty": "", "nothing": None, "number": 7, "yes": True,
+            "exact": "-1.50", "list": [1, 2], "day": "2026-03-31", "share": None,
+        }
+    ]  # fmt: skip
+    empty = "SELECT host_id FROM inventory_hosts WHERE false"
+    assert (sql(empty, "--format", "csv"), as_json(empty)) == ('"host_id"\n', [])
 
 
 def test_what_acts_on_a_terminal_is_escaped_there_and_goes_into_files_as_it_is(sql, monkeypatch):
@@ -135,12 +115,6 @@ def test_what_acts_on_a_terminal_is_escaped_there_and_goes_into_files_as_it_is(s
     assert not any(line.startswith("asset-owners: all") for line in refused.splitlines())
 
 
-def test_what_json_has_no_number_for_is_null(sql):
-    query = "SELECT 'nan'::DOUBLE AS share, {'a': ['-inf'::DOUBLE, 1.5]} AS parts"
-    assert sql(query, "--format", "json") == '[\n{"share": null, "parts": {"a": [null, 1.5]}}\n]\n'
-    assert list(csv.reader(sql(query, "--format", "csv").splitlines()))[1] == ["nan", '{"a": [null, 1.5]}']
-
-
 def test_no_text_in_csv_is_a_formula(sql, as_json):
     query = "SELECT '=cmd()' AS name, -1 AS number, ['=cmd()'] AS list, 'pc-1' AS \"@head\""
     assert list(csv.reader(sql(query, "--format", "csv").splitlines())) == [
@@ -150,45 +124,31 @@ def test_no_text_in_csv_is_a_formula(sql, as_json):
     assert as_json(query)[0]["name"] == "=cmd()", "as it is, for programs"
 
 
-def test_columns_of_the_same_name_are_all_there_and_numbered_as_in_a_table(sql, as_json, tmp_path):
-    query = (
-        "SELECT d.run_id, w.run_id, 3 AS run_id_1, 4 AS Run_ID "
-        "FROM (SELECT 1 AS run_id) d, (SELECT 2 AS run_id) w"
-    )
-    (row,) = as_json(query)
-    assert [*row.items()] == [("run_id", 1), ("run_id_1", 2), ("run_id_1_1", 3), ("Run_ID_2", 4)]
-    kept = as_json(f"CREATE TABLE kept AS {query}; FROM kept", "--scratch", str(tmp_path / "kept.duckdb"))
-    assert kept == [row]
-    assert sql(query, "--format", "csv") == '"run_id","run_id_1","run_id_1_1","Run_ID_2"\n1,2,3,4\n'
-    assert "│ run_id │ run_id │ run_id_1 │ Run_ID │" in sql(query), "a box has room for the names as they are"
+@pytest.mark.parametrize("end", ["", ";", "; -- done"])
+def test_columns_of_the_same_name_are_all_there(sql, as_json, end):
+    query = f"SELECT 1 AS run_id, 2 AS run_id, 3 AS Run_ID ORDER BY ALL{end}"
+    assert as_json(query) == [{"run_id": 1, "run_id_1": 2, "Run_ID_2": 3}]
+    assert sql(query, "--format", "csv") == '"run_id","run_id_1","Run_ID_2"\n1,2,3\n'
+    assert "│ run_id │ run_id │ Run_ID │" in sql(query)
 
 
 def test_what_is_not_for_a_screen_is_whole(sql, as_json):
-    query = "SELECT range AS number, repeat('x', 300) AS text, 0 AS c, 0 AS d FROM range(2500)"
-    box = sql(query)
-    assert box.count("x" * 300) == 2500
+    query = "SELECT range AS number, repeat('x', 300) AS text FROM range(2500) ORDER BY number DESC"
+    assert sql(query).count("x" * 300) == 2500
     assert len(sql(query, "--format", "csv").splitlines()) == 2501
-    assert len(as_json(query)) == 2500
-
-
-def test_names_that_act_on_a_terminal_are_escaped(sql):
-    box = sql("SELECT 'pc' || chr(27) || '[2J' || chr(8238) || 'x' AS name")
-    assert "\x1b" not in box
-    assert "\u202e" not in box
-    assert "[2J" in box
+    assert [row["number"] for row in as_json(query)] == [*range(2499, -1, -1)]
 
 
 def test_a_query_may_come_from_standard_input_and_have_several_statements(sql):
     query = "CREATE TABLE mine AS SELECT 1;\n INSERT INTO mine VALUES (2);\nSELECT count(*) AS n FROM mine;"
     assert json.loads(sql("--format", "json", stdin=query)) == [{"n": 2}]
     assert sql(stdin="") == ""
-    assert sql(" ", status=2).startswith("asset-owners: The query is empty; write one, such as: ")
+    assert "The query is empty" in sql(" ", status=2)
 
 
-def test_new_tables_are_the_sessions_own_unless_the_scratch_file_is_named(sql, as_json, temporary, tmp_path):
+def test_new_tables_are_the_sessions_own_unless_the_scratch_file_is_named(sql, as_json, tmp_path):
     sql("CREATE TABLE mine AS FROM inventory_hosts")
     assert "mine does not exist" in sql("FROM mine", status=2)
-    assert list(temporary.iterdir()) == []
     kept = ("--scratch", str(tmp_path / "it's mine.duckdb"))
     sql("CREATE TABLE mine AS FROM inventory_hosts", *kept)
     assert as_json("SELECT count(*) AS n FROM mine", *kept) == [{"n": 2}]
@@ -197,9 +157,9 @@ def test_new_tables_are_the_sessions_own_unless_the_scratch_file_is_named(sql, a
 @pytest.mark.parametrize(
     ("query", "says"),
     [
-        ("FROM nowhere", "The query is wrong: Catalog Error: Table with name nowhere does not exist"),
-        ("SELEC 1", 'The query is wrong: Parser Error: syntax error at or near "SELEC"'),
-        ("SELECT hots FROM inventory_hosts", "The query is wrong: Binder Error"),
+        ("FROM nowhere", "nowhere does not exist"),
+        ("SELEC 1", 'near "SELEC"'),
+        ("SELECT hots FROM inventory_hosts", "Binder Error"),
         ("DROP VIEW head_office.inventory_hosts", "read-only"),
         ("CREATE TABLE warehouse.head_office.mine AS SELECT 1", "read-only"),
     ],
@@ -218,10 +178,8 @@ def test_a_query_that_fails_on_its_way_is_no_wrong_argument(sql):
 def test_before_the_first_run_it_says_what_to_do(sql, tmp_path, monkeypatch):
     monkeypatch.setenv("ASSET_OWNERS_HOME", str(tmp_path / "none"))
     said = sql("FROM conflicts", status=1)
-    assert said == (
-        f"asset-owners: There are no tables in {tmp_path / 'none'} yet; run the instance first (asset-owners "
-        "run), or set ASSET_OWNERS_HOME to the folder that holds them\n"
-    )
+    assert f"no tables in {tmp_path / 'none'} yet" in said
+    assert "ASSET_OWNERS_HOME" in said
     assert not (tmp_path / "none").exists()
 
 
@@ -272,19 +230,16 @@ def test_an_instance_that_runs_elsewhere_later_is_taken_up_too(second_machine, a
 @pytest.mark.parametrize("more", [[], ["--run", "0644f428"]])
 def test_a_store_without_tables_is_named_with_its_setting(sql, tmp_path, monkeypatch, more):
     monkeypatch.setenv("ASSET_OWNERS_HOME", str(tmp_path / "none"))
-    assert sql("FROM conflicts", *more, status=1) == (
-        f"asset-owners: There are no tables in {tables_location()} yet; run the instance first (asset-owners "
-        "run), or set ASSET_OWNERS_TABLES to the folder that holds them\n"
-    )
+    said = sql("FROM conflicts", *more, status=1)
+    assert f"no tables in {tables_location()} yet" in said
+    assert "ASSET_OWNERS_TABLES" in said
     assert not (tmp_path / "none").exists()
 
 
 def test_of_several_instances_one_is_named_or_chosen(sql, as_json, home, tmp_path):
     fill(home, "branch", "c")
-    assert sql("SELECT host_id FROM inventory_hosts", status=2) == (
-        "asset-owners: The query is wrong: a table's name without an instance: write branch.NAME (branch, "
-        "head_office), or choose one with --instance\n"
-    )
+    said = sql("SELECT host_id FROM inventory_hosts", status=2)
+    assert "branch.inventory_hosts" in said, "DuckDB names tables that are near"
     assert as_json("SELECT host_id FROM branch.inventory_hosts") == [{"host_id": "c"}]
     both = "SELECT host_id FROM {} UNION SELECT host_id FROM branch.inventory_hosts ORDER BY ALL"
     for name in ("head_office.inventory_hosts", "warehouse.head_office.inventory_hosts"):
@@ -304,27 +259,31 @@ def test_a_run_tells_which_of_several_instances_is_meant(as_json, home):
     assert as_json("FROM conflicts", "--run", "of-branch") == []
 
 
-def test_new_tables_go_into_the_scratch_file_whatever_instances_there_are(as_json, home, tmp_path):
+def test_of_several_instances_new_tables_need_the_name_of_the_scratch_file(as_json, sql, home, tmp_path):
     fill(home, "branch", "c")
     kept = ("--scratch", str(tmp_path / "kept.duckdb"))
-    assert as_json("CREATE TABLE mine AS FROM branch.inventory_hosts; SELECT host_id FROM mine", *kept) == [
-        {"host_id": "c"}
-    ]
+    assert as_json("CREATE TABLE scratch.mine AS FROM branch.inventory_hosts; FROM mine", *kept)
     assert as_json("SELECT count(*) AS n FROM scratch.mine", *kept) == [{"n": 1}]
-    own = "CREATE TABLE conflicts AS SELECT 1 AS mine; FROM conflicts"
-    assert as_json(own, *kept) == [{"mine": 1}], "a table of one's own needs no schema"
+    assert "read-only" in sql("CREATE TABLE mine AS SELECT 1", status=2)
+
+
+def test_of_several_instances_those_that_only_planned_are_told(sql, home):
+    tables = fill(home, "branch", "c")
+    frame = pl.DataFrame(schema=polars_schema(OwnerDecisions))
+    tables.write("owner_decisions", frame, run_id="planned", publish=False)
+    sql("FROM branch.inventory_hosts", told="branch has only planned so far")
 
 
 def test_an_instance_whose_file_is_deleted_is_left_out_where_others_remain(as_json, sql, home, tmp_path):
     branch = Path(instance_file(tmp_path, "Branch"))
     fill(home, "branch", "c")
     Tables(home, "branch", name="Branch", file=branch).claim()
-    assert "without an instance" in sql("FROM inventory_hosts", status=2)
+    assert "Did you mean" in sql("FROM inventory_hosts", status=2)
     branch.unlink()
     assert as_json(HOSTS) == [{"host_id": "a"}, {"host_id": "b"}]
     assert as_json("SELECT host_id FROM warehouse.branch.inventory_hosts") == [{"host_id": "c"}]
     Tables(home, "head_office", name="Head office", file=tmp_path / "gone.yaml").claim()
-    assert "without an instance" in sql("FROM inventory_hosts", status=2), "of none the file is left"
+    assert "Did you mean" in sql("FROM inventory_hosts", status=2), "of none the file is left"
 
 
 def test_the_rows_of_every_statement_are_printed(sql):
@@ -333,9 +292,6 @@ def test_the_rows_of_every_statement_are_printed(sql):
     assert told.index("│ first │") < told.index("│ second │")
     assert sql("--format", "csv", stdin=query) == '"first"\n1\n\n"second"\n4\n'
     assert json.loads(sql("--format", "json", stdin=query)) == [{"second": 4}], "JSON is one document"
-    assert sql("--format", "json", "INSERT INTO mine VALUES (1)", status=2).startswith(
-        "asset-owners: The query"
-    )
 
 
 def test_each_query_of_the_guide_is_answered(sql, home):
@@ -419,7 +375,7 @@ class Person:
 TELLS_ITS_COLOURS = "\x1b]11;rgb:0000/0000/0000\x07\x1b[?1;2c"
 
 
-def test_at_a_terminal_duckdbs_shell_starts(as_json, temporary, tmp_path, monkeypatch):
+def test_at_a_terminal_duckdbs_shell_starts(as_json, tmp_path, monkeypatch):
     monkeypatch.setenv("TERM", "dumb")
     monkeypatch.setenv("HOME", str(tmp_path))  # the shell's history goes there
     scratch = tmp_path / "kept.duckdb"
@@ -438,36 +394,18 @@ def test_at_a_terminal_duckdbs_shell_starts(as_json, temporary, tmp_path, monkey
             "CREATE TABLE mine AS FROM inventory_hosts;\nDROP VIEW warehouse.head_office.conflicts;\n"
         )
         person.sees("read-only")
-        assert len(list(temporary.iterdir())) == 1, "Ctrl-C ended a query, not the session"
         person.types(".exit 3\n")
         assert person.ends() == 3
-    assert list(temporary.iterdir()) == []
     kept = ("--scratch", str(scratch))
     assert as_json("SELECT count(*) AS n FROM mine", *kept) == [{"n": 2}]
 
 
-@pytest.mark.usefixtures("home", "temporary")
+@pytest.mark.usefixtures("home")
 def test_tables_in_an_object_store_are_asked_with_a_query(monkeypatch):
     monkeypatch.setenv("ASSET_OWNERS_TABLES", "s3://bucket/asset-owners")
     with Person() as person:
         person.sees("give a query: asset-owners sql")
         assert person.ends() == 2
-
-
-def test_what_a_killed_session_left_is_removed_by_the_next_one_and_what_one_uses_is_not(temporary, sql):
-    endless = "SELECT count(*) FROM range(1000000000000)"
-    with subprocess.Popen([ASSET_OWNERS, "sql", endless]) as session:  # noqa: S603  (our own program)
-        while not (scratch := list(temporary.glob("*/scratch.duckdb"))):
-            assert session.poll() is None
-            time.sleep(0.05)
-        folder = scratch[0].parent
-        os.utime(folder, (0, 0))
-        sql(HOSTS)
-        assert list(temporary.iterdir()) == [folder]
-        session.kill()
-    os.utime(folder, (0, 0))
-    sql(HOSTS)
-    assert list(temporary.iterdir()) == []
 
 
 def test_a_table_of_another_shape_keeps_its_types_for_a_program(as_json, home):

@@ -1,5 +1,6 @@
 import contextlib
 import gzip
+import re
 import socket
 import ssl
 import threading
@@ -201,14 +202,15 @@ def test_silence_ends_with_the_read_time_out():
 )
 def test_a_broken_answer_may_go_well_next_time(headers, written):
     reply = Reply(headers=headers, write=lambda wfile: wfile.write(written))
-    with Stub(lambda _: reply) as stub, pytest.raises(TransientError):
+    with Stub(lambda _: reply) as stub, pytest.raises(TransientError) as told:
         send(stub.url)
+    assert not re.search(r"\w\(", str(told.value)), "no Python objects"
 
 
 def test_a_refused_connection_may_go_well_next_time():
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
-    with pytest.raises(TransientError, match=f"127.0.0.1:{port} did not answer.*refused"):
+    with pytest.raises(TransientError, match=f"127.0.0.1:{port} did not answer[^()]*refused"):
         send(f"http://127.0.0.1:{port}")
 
 
@@ -312,7 +314,7 @@ def test_proxies_come_from_the_environment(monkeypatch):
 
 def test_a_proxy_that_is_not_there_is_named(monkeypatch):
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
-    with pytest.raises(TransientError, match="HTTP_PROXY"):
+    with pytest.raises(TransientError, match=r"^[^()]*HTTP_PROXY"):
         send("http://inventory.example")
 
 
@@ -363,14 +365,13 @@ def retry_after(header):
     [
         (429, None, True),
         (429, "7", True),
-        (503, "7", True),
+        (503, "7", False),
         (503, None, False),
-        (503, "soon", False),
         (502, "7", False),
         (408, None, False),
     ],
 )
-def test_a_service_that_asks_to_come_back_later_has_not_acted(status, header, not_done):
+def test_only_429_says_that_nothing_was_done(status, header, not_done):
     headers = http.CaseInsensitiveDict({"Retry-After": header} if header else {})
     with pytest.raises(TransientError) as raised:
         transport("http://x").raise_if_transient(Answer(status, headers, b""), "/path")

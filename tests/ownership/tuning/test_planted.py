@@ -14,7 +14,7 @@ from ownership.rules import Rules
 from ownership.tables import InventoryHosts, InventoryUsers, LogonCounts, OwnerWrites, Runs
 from ownership.tuning.accuracy import accuracy, judged, owners_set_by_hand
 from ownership.tuning.backtest import THRESHOLDS, Grid, threshold_backtest
-from ownership.tuning.drift import ownership_drift
+from ownership.tuning.drift import last_logons, ownership_drift
 from ownership.tuning.suggestions import suggestions
 from ownership.windows import Window
 from reports.tuning import best_line
@@ -171,7 +171,14 @@ def test_each_suggestion_has_exactly_the_effect_that_deciding_again_shows():
 def test_owners_who_left_are_told_with_the_day():
     company = planted(0)
     drift = ownership_drift(
-        evidence_of(company), decide(company), company.hosts, company.users, empty(Runs), window=WINDOW
+        evidence_of(company),
+        last_logons(company.counts.lazy(), company.users, user_value_field="user_email"),
+        decide(company),
+        company.hosts,
+        company.users,
+        empty(Runs),
+        window=WINDOW,
+        stored_days=WINDOW.days,
     )
     left = drift.filter(reason="left").select("hostname", pl.col("since") - timedelta(days=1))
     assert dict(left.iter_rows()) == company.left

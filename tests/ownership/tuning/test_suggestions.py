@@ -4,13 +4,14 @@ from dataclasses import replace
 from datetime import timedelta
 
 import polars as pl
+import pytest
 
 from ownership.declaration import polars_schema, validated
 from ownership.evidence import evidence_by_day, user_totals
 from ownership.kinds import kinds, without
 from ownership.rules import Rules
 from ownership.tables import OwnershipDrift, Runs, Suggestions
-from ownership.tuning.drift import ownership_drift
+from ownership.tuning.drift import last_logons, ownership_drift
 from ownership.tuning.suggestions import suggestions
 from tests.ownership.builders import PEOPLE, WINDOW, counts, decide, host, hosts
 
@@ -83,11 +84,17 @@ def runs(*last_days, kind="run", status="succeeded"):
     return pl.DataFrame(days, schema=polars_schema(Runs))
 
 
-def drift_of(logons, assets, decided=None):
+def drift_of(logons, assets, decided=None, *, stored_days=WINDOW.days, rules=RULES):
     decisions = decide(logons.filter(pl.col("day").is_between(WINDOW.first, WINDOW.last)), PEOPLE, assets)
-    evidence = evidence_of(logons, assets)
     drift = ownership_drift(
-        evidence, decisions, assets, PEOPLE, runs() if decided is None else decided, window=WINDOW
+        evidence_of(logons, assets, rules),
+        last_logons(logons, PEOPLE, user_value_field="user_email"),
+        decisions,
+        assets,
+        PEOPLE,
+        runs() if decided is None else decided,
+        window=WINDOW,
+        stored_days=stored_days,
     )
     return validated(OwnershipDrift, drift)
 
@@ -127,7 +134,29 @@ def test_owners_whom_the_evidence_no_longer_supports_are_told_with_the_reason():
     }  # fmt: skip
 
 
-def test_an_owner_who_logs_on_nowhere_has_left():
-    logons = counts(("pc-1", "ann", 5, WINDOW.first - timedelta(days=1)), ("pc-2", "bob", 5, WINDOW.last))
-    rows = drift_of(logons, hosts(host("h1", "pc-1", owners=("u1",))))
-    assert rows["reason"].to_list() == ["left"]
+@pytest.mark.parametrize(
+    ("seen", "stored_days", "reason"),
+    [
+        ("before", WINDOW.days, "left"),
+        ("before", 4, "unsupported"),
+        ("elsewhere", WINDOW.days, "unsupported"),
+        ("under an excluded name", WINDOW.days, "unsupported"),
+        ("never", WINDOW.days, "never_seen"),
+        ("never", 4, "never_seen"),
+    ],
+)
+def test_an_owner_has_left_who_was_seen_before_a_window_that_is_stored_whole(seen, stored_days, reason):
+    """Of days that are not stored nothing is claimed."""
+    logons = {
+        "before": [("pc-1", "ann", 5, WINDOW.first - timedelta(days=1))],
+        "elsewhere": [("pc-3", "ann", 1, WINDOW.last)],
+        "under an excluded name": [("pc-3", "ann", 1, WINDOW.last)],
+        "never": [],
+    }[seen]
+    rows = drift_of(
+        counts(*logons, ("pc-2", "bob", 5, WINDOW.last)),
+        hosts(host("h1", "pc-1", owners=("u1",))),
+        stored_days=stored_days,
+        rules=Rules(exclude_users=("ann",)) if "excluded" in seen else RULES,
+    )
+    assert rows["reason"].to_list() == [reason]

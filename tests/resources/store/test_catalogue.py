@@ -400,6 +400,7 @@ def test_the_write_history_shows_before_and_after_the_last_first(tables):
             hosts(*ASSETS),
             PEOPLE,
             enrich=True,
+            takes=["owner", "department", "criticality"],
             run_id=f"run-{day}",
             target=TARGET,
             intended_at=instant(day),

@@ -234,17 +234,20 @@ def test_a_store_that_refuses_is_told_with_the_setting(monkeypatch, tmp_path, wa
         ("gs://bucket/tables", "gcsfs"),
         ("nonsense://x", "nonsense"),
         ("ftp://127.0.0.1:1/x", "Connection refused"),  # this driver connects as it is made
+        ("memory://tables", "no place where runs can store"),
+        ("https://store.example/tables", "no place where runs can store"),
     ],
 )
-def test_a_url_that_nothing_can_reach_is_told(monkeypatch, url, says):
+def test_a_url_where_nothing_can_be_stored_is_told(monkeypatch, url, says):
     monkeypatch.setenv("ASSET_OWNERS_TABLES", url)
     with pytest.raises(ConfigurationError, match=f"ASSET_OWNERS_TABLES: .*{says}"):
         tables_location()
 
 
-def test_a_folder_may_be_named_as_well(monkeypatch, tmp_path):
+@pytest.mark.parametrize("named", ["elsewhere", "file://{}/elsewhere"])
+def test_a_folder_may_be_named_as_well(monkeypatch, tmp_path, named):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("ASSET_OWNERS_TABLES", "elsewhere")
+    monkeypatch.setenv("ASSET_OWNERS_TABLES", named.format(tmp_path))
     tables = Tables(tmp_path / "home", "corp", location=tables_location())
     tables.prepare()
     tables.write_days([logons(DAY, events=4)])

@@ -20,11 +20,12 @@ import pytest
 from ownership.declaration import InvalidTableError, Layout, empty, polars_schema
 from ownership.tables import TABLES, InventoryHosts, LogonDays, OwnerDecisions, OwnerWrites, Runs
 from ownership.windows import Window, days_to_fetch
+from resources import locks
 from resources.errors import AssetOwnersError, ConfigurationError
 from resources.store import tables as module
 from resources.store.catalogue import catalogue_path
 from resources.store.files import replacing
-from resources.store.history import append_changes, delete_outdated_writes
+from resources.store.history import delete_outdated_writes, store_decisions
 from resources.store.tables import Tables
 
 ROOT = Path(__file__).parents[3]
@@ -439,10 +440,10 @@ def test_a_home_may_have_any_name(tmp_path, name):
 
 @pytest.mark.usefixtures("tables")
 def test_older_duckdb_can_open_the_catalogue(home):
-    """The file's header names its storage version: 64 is read by every DuckDB since 0.10."""
+    """The file's header names its storage version: 65 is read by every DuckDB since 1.2."""
     header = catalogue_path(home).read_bytes()[:20]
     assert header[8:12] == b"DUCK"
-    assert int.from_bytes(header[12:20], "little") == 64
+    assert int.from_bytes(header[12:20], "little") == 65
 
 
 ANALYST = """
@@ -514,7 +515,7 @@ with Tables(Path(sys.argv[1]), "corp").writing():
 
 
 def test_one_run_of_an_instance_writes_at_a_time(tables, home, monkeypatch):
-    monkeypatch.setattr(module, "LOCK_TIMEOUT_SECONDS", 0.2)
+    monkeypatch.setattr(locks, "TIMEOUT_SECONDS", 0.2)
     other = Tables(home, "other")
     other.prepare()
     holder = subprocess.Popen(  # noqa: S603  (ours)
@@ -526,7 +527,7 @@ def test_one_run_of_an_instance_writes_at_a_time(tables, home, monkeypatch):
     )
     assert holder.stdout is not None
     assert holder.stdout.readline() == "writing\n"
-    with pytest.raises(AssetOwnersError, match="Another run of corp has been writing"), tables.writing():
+    with pytest.raises(AssetOwnersError, match=f"of corp: held by process {holder.pid} "), tables.writing():
         pytest.fail("two runs write")
     with other.writing():
         pass
@@ -596,6 +597,13 @@ def test_tables_are_their_owners_alone_or_a_groups_to_read(home, shared):
     assert stat.S_IMODE((tables.folder / "runs" / RUN).stat().st_mode) == 0o700, "plans are not for readers"
 
 
+def test_a_column_of_a_newer_version_is_left_out(tables):
+    tables.append("owner_writes", writes("a", "written"), run_id=RUN)
+    file = tables.folder / "owner_writes" / f"{RUN}.parquet"
+    pl.read_parquet(file).with_columns(later=1).write_parquet(file)
+    assert tables.writes().collect()["host_id"].to_list() == ["a"]
+
+
 def test_of_those_who_come_at_once_one_has_the_tables(home):
     names = [f"Corp{'!' * number}" for number in range(8)]
 
@@ -640,7 +648,9 @@ def test_what_is_no_run_id_names_no_file(tables, run_id):
         lambda run: tables.append("owner_writes", writes("a", "written"), run_id=run),
         lambda run: tables.write("inventory_hosts", hosts("a"), run_id=run, publish=False),
         lambda run: tables.write_days([logons()], run_id=run),
-        lambda run: append_changes(tables, empty(OwnerDecisions), decided_at=datetime.now(UTC), run_id=run),
+        lambda run: store_decisions(
+            tables, empty(OwnerDecisions), decided_at=datetime.now(UTC), run_id=run, publish=True
+        ),
     ):
         with pytest.raises(ConfigurationError, match=r"^RUN_ID: .* is no run id"):
             use(run_id)

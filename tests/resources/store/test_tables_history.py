@@ -11,7 +11,7 @@ import pytest
 from ownership.declaration import polars_schema
 from ownership.tables import OwnerDecisions
 from resources.store.catalogue import catalogue_path
-from resources.store.history import append_changes, delete_outdated_changes
+from resources.store.history import delete_outdated_changes, store_decisions
 from resources.store.tables import Tables
 
 DAY = date(2026, 3, 2)
@@ -39,10 +39,26 @@ def decisions(run_id, at, **winners):
     return pl.DataFrame(rows, schema=polars_schema(OwnerDecisions))
 
 
+def test_a_new_conflict_is_one_that_was_not_published_before_the_run(tables):
+    """So for a dry run, too, and for a run that decides twice, as a step that is tried again does."""
+
+    def new(run, *, publish):
+        at = LATER + timedelta(days=run)
+        frame = decisions(f"run-{run}", at, ws1="ann").with_columns(
+            host_id=pl.lit("h1"), match=pl.lit("matched"), action=pl.lit("conflict"),
+            resolved_owner=pl.lit("u1"), existing_owner=pl.lit("u9"),
+        )  # fmt: skip
+        marked = store_decisions(tables, frame, decided_at=at, run_id=f"run-{run}", publish=publish)
+        return marked["new_conflict"].item()
+
+    runs = [(1, False), (2, False), (3, True), (3, True), (4, False), (5, True)]
+    assert [new(run, publish=publish) for run, publish in runs] == [True, True, True, True, False, False]
+
+
 def decide(tables, day, **winners):
     """Store what a run decided so many days after `LATER`, as old as it would be."""
     at, run_id = LATER + timedelta(days=day), f"run-{day}"
-    append_changes(tables, decisions(run_id, at, **winners), decided_at=at, run_id=run_id)
+    store_decisions(tables, decisions(run_id, at, **winners), decided_at=at, run_id=run_id, publish=True)
     os.utime(
         tables.folder / "owner_decisions_history" / f"{run_id}.parquet", (at.timestamp(), at.timestamp())
     )

@@ -11,6 +11,7 @@ from unittest import mock
 
 import pytest
 
+from resources import locks
 from resources.errors import AssetOwnersError
 from resources.settings import journal_url
 from resources.writeback import one_writer as module
@@ -66,7 +67,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch):
     clock = Clock()
-    monkeypatch.setattr(module, "time", clock)
+    monkeypatch.setattr(locks, "time", clock)
     return clock
 
 
@@ -85,7 +86,7 @@ def system(request, monkeypatch, tmp_path):
 def test_a_second_writer_to_the_target_gives_up_with_a_message(clock):
     with (
         writing(),
-        pytest.raises(AssetOwnersError, match=r"inventory\.example.*, tenant t-1, for 600 s; wait"),
+        pytest.raises(AssetOwnersError, match=r"inventory\.example.*, tenant t-1: held by .* waited for 600"),
         writing(),
     ):
         pytest.fail("two at once")
@@ -142,12 +143,25 @@ def test_a_killed_writer_lets_the_next_one_in():
             assert holder.stdout.readline() == b"writing\n"
             with pytest.raises(AssetOwnersError) as told, writing(timeout_seconds=0):
                 pytest.fail("two at once")
-            if journal_url():
-                assert f"Another run, asset-owners {holder.pid} on {socket.gethostname()}" in str(told.value)
+            machine = f"asset-owners {holder.pid} on {socket.gethostname()}"
+            process = f"process {holder.pid} (python"
+            assert f"held by {machine if journal_url() else process}" in str(told.value)
         finally:
             os.kill(holder.pid, signal.SIGKILL)
         holder.wait()
         with writing(timeout_seconds=1):
+            pass
+
+
+def test_who_only_binds_the_name_is_no_run_of_ours(monkeypatch):
+    names = []
+    monkeypatch.setattr(module, "_claimed", lambda name, _: names.append(name))
+    with pytest.raises(AssetOwnersError), writing(timeout_seconds=0):
+        pass
+    monkeypatch.undo()
+    with socket.socket(socket.AF_UNIX) as squatter:
+        squatter.bind(f"\0{names[0]}")
+        with pytest.raises(AssetOwnersError, match="no run of this version"), writing(timeout_seconds=0):
             pass
 
 

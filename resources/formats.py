@@ -1,0 +1,40 @@
+"""The format of what is stored: a program leaves alone what a newer one has made."""
+
+from importlib.metadata import version
+
+from resources.errors import AssetOwnersError
+
+FORMAT = 1
+"""Of tables and journal: raised with each change that an older program could not read, or would undo.
+
+What bears no number is older than 1.
+"""
+
+
+def program_version() -> str:
+    """The version of this program."""
+    return version("asset-owners")
+
+
+def own_format() -> tuple[int, str]:
+    """The format that this program makes, and its version."""
+    return FORMAT, program_version()
+
+
+def require_known_format(found: int, made_by: str, place: str) -> None:
+    """Refuse what a newer version of the program has made.
+
+    Args:
+        found: the format that was found.
+        made_by: the version that made it.
+        place: what bears it, for the message.
+
+    Raises:
+        AssetOwnersError: naming both versions.
+    """
+    if found > FORMAT:
+        raise AssetOwnersError(
+            f"{place}: asset-owners {made_by} has been here (format {found}), and this is asset-owners "
+            f"{program_version()} (format {FORMAT}). Nothing was changed; install {made_by} or a newer one "
+            "on this machine, too"
+        )

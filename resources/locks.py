@@ -1,0 +1,99 @@
+"""Locks between processes: whoever waits is told for whom, and gives up in the end."""
+
+import fcntl
+import logging
+import os
+import pwd
+import socket
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+from resources.errors import AssetOwnersError
+
+TIMEOUT_SECONDS = 600
+WARN_SECONDS = 5
+SECONDS_BETWEEN_TRIES = 0.05
+
+log = logging.getLogger(__name__)
+
+
+@contextmanager
+def locked(
+    path: Path, what: str, *, run_id: str | None = None, timeout_seconds: float | None = None
+) -> Generator[None]:
+    """Hold the lock of a file, which says who holds it; a process that dies lets it go.
+
+    Args:
+        path: the file; it stays.
+        what: what nobody else may use meanwhile, for messages.
+        run_id: the run that holds it.
+        timeout_seconds: None: `TIMEOUT_SECONDS`.
+
+    Raises:
+        AssetOwnersError: somebody else has held it for that long.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        wait_until(lambda: _taken(descriptor), lambda: _said(path), what, timeout_seconds)
+        run = f", run {run_id}" if run_id else ""
+        holder = f"{process_in_words(os.getpid(), os.geteuid())} on {socket.gethostname()}{run}"
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"{holder}, since {datetime.now(UTC):%F %T} UTC".encode(), 0)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def wait_until(
+    taken: Callable[[], bool],
+    holder: Callable[[], str | None],
+    what: str,
+    timeout_seconds: float | None = None,
+) -> None:
+    """Try to take a lock until that succeeds, and warn of whoever holds it after `WARN_SECONDS`.
+
+    Raises:
+        AssetOwnersError: somebody else has held it for `timeout_seconds`; None: for `TIMEOUT_SECONDS`.
+    """
+    limit = TIMEOUT_SECONDS if timeout_seconds is None else timeout_seconds
+    began, warned = time.monotonic(), False
+    while not taken():
+        waited = time.monotonic() - began
+        if waited >= limit:
+            raise AssetOwnersError(
+                f"{what}: held by {holder() or 'another process'}, and this process has waited for {limit:g} "
+                "s. Wait for its end, or end it where it hangs, and run again"
+            )
+        if waited >= WARN_SECONDS and not warned:
+            warned = True
+            log.warning(f"{what}: waiting for {holder() or 'another process'}, for {limit:g} s at most")
+        time.sleep(SECONDS_BETWEEN_TRIES)
+
+
+def process_in_words(pid: int, uid: int) -> str:
+    """Name a process of this machine, its program and its user."""
+    try:
+        user = pwd.getpwuid(uid).pw_name
+    except KeyError:
+        user = str(uid)
+    try:
+        program = f" ({Path(f'/proc/{pid}/comm').read_text(encoding='utf-8', errors='replace').strip()})"
+    except OSError:
+        program = ""
+    return f"process {pid}{program} of user {user}"
+
+
+def _taken(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _said(path: Path) -> str:
+    """What the holder of a lock wrote into its file."""
+    return path.read_text(encoding="utf-8", errors="replace")

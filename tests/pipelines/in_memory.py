@@ -1,0 +1,144 @@
+"""A source of logons and an inventory that a test holds in its hands, and a job that runs on them."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import polars as pl
+
+from assets_defs.run import resource_keys, window_of
+from pipelines.definitions import build_definitions
+from pipelines.schedules import launch_tags, run_config
+from resources.inventory.client import no_progress
+from resources.search.source import DayOfLogons
+from resources.settings import Instance
+from resources.store.tables import Tables
+from tests.ownership.builders import PEOPLE, hosts
+
+LAST = datetime.now(UTC).date()
+
+
+class LogFile:
+    """Logons as a program of the company's own might keep them."""
+
+    def __init__(self, *logons: tuple[date, str, str]) -> None:
+        self.logons_of = Counter(logons)
+
+    def logons(self, days):
+        for day in days:
+            rows = [(pc, who, n) for (at, pc, who), n in self.logons_of.items() if at == day]
+            schema = {"document_hostname": pl.String, "document_username": pl.String, "events": pl.Int64}
+            counts = pl.DataFrame(rows, schema=schema, orient="row")
+            yield DayOfLogons(day, datetime.now(UTC), sum(n for *_, n in rows), 0, 0, counts)
+
+    def totals(self, first, last):
+        return sum(n for (day, *_), n in self.logons_of.items() if first <= day <= last), 0, 0
+
+    def undated(self):
+        return 0
+
+    def senders(self, day):  # noqa: ARG002
+        return 0, pl.DataFrame(
+            schema={
+                "document_hostname": pl.String,
+                "events": pl.Int64,
+                "host_names": pl.List(pl.String),
+            }
+        )
+
+    def findings(self, window):  # noqa: ARG002
+        return iter(())
+
+
+class Shelf:
+    """An inventory in memory, which takes owners and nothing else."""
+
+    where, how_read, how_written = "The shelf", "nothing", "nothing"
+    reads_single_hosts = True
+    takes = ("owner",)
+
+    def __init__(self, assets):
+        self.assets = {row["host_id"]: row for row in assets.to_dicts()}
+        self.written = {}
+
+    def hosts(self, on_progress=no_progress):  # noqa: ARG002
+        return hosts(*self.assets.values()).with_columns(listed_at=datetime.now(UTC))
+
+    def users(self, on_progress=no_progress):  # noqa: ARG002
+        return PEOPLE.with_columns(listed_at=datetime.now(UTC))
+
+    def host(self, host_id):
+        return self.assets[host_id]
+
+    def write(self, host_id, values, *, right_before):
+        right_before()
+        self.written[host_id] = dict(values)
+        self.assets[host_id]["owner_ids"] = [values["owner"]] if values["owner"] else []
+
+    def findings(self):
+        return iter(())
+
+
+@dataclass
+class Job:
+    """The job of an instance whose services are these."""
+
+    instance: Instance
+    home: Path
+    logons: LogFile
+    inventory: Shelf
+
+    @property
+    def tables(self) -> Tables:
+        return Tables(self.home, self.instance.slug, name=self.instance.name)
+
+    def definitions(self) -> dg.Definitions:
+        keys = resource_keys(self.instance)
+        given = {keys.search: self.logons, keys.inventory: self.inventory}
+        hold = dg.ResourceDefinition.hardcoded_resource
+        overrides = {key: hold(lambda part=part: part) for key, part in given.items()}
+        return build_definitions([self.instance], self.home, resource_overrides=overrides)
+
+    def __call__(
+        self,
+        name: str = "",
+        *,
+        recorded: dg.DagsterInstance | None = None,
+        tags: Mapping[str, str] | None = None,
+        options: Mapping[str, Any] | None = None,
+        ops: Any = None,
+        asset_selection: Sequence[dg.AssetKey] | None = None,
+        checks: Sequence[dg.AssetCheckKey] | None = None,
+        run_id: str | None = None,
+    ) -> dg.ExecuteInProcessResult:
+        """Run the job, or another one of the instance, as Dagster would; `options` are those of a scan."""
+        job = self.definitions().resolve_job_def(name or self.instance.slug)
+        if asset_selection:
+            chosen = None if checks is None else frozenset(checks)
+            job = job.get_subset(asset_selection=frozenset(asset_selection), asset_check_selection=chosen)
+        window = window_of(self.instance, LAST)
+        return job.execute_in_process(
+            instance=recorded,
+            tags={} if name else tags or launch_tags(self.instance, window),
+            run_config={"ops": ops} if name else run_config(self.instance, refetch=False, **(options or {})),
+            raise_on_error=False,
+            run_id=run_id,
+        )
+
+
+JOBS: list[Job] = []
+
+
+def rebuildable(job: Job) -> Any:
+    """What Dagster makes the job from as it is now: for a run that executes another one again."""
+    JOBS.append(replace(job))
+    return dg.build_reconstructable_job(__name__, "rebuilt", (len(JOBS) - 1,))
+
+
+def rebuilt(number: int) -> dg.JobDefinition:
+    job = JOBS[number]
+    return job.definitions().resolve_job_def(job.instance.slug)

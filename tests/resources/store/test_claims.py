@@ -1,0 +1,107 @@
+"""Whose tables lie in a place, which machines with homes of their own may share."""
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from upath import UPath
+
+from resources.errors import AssetOwnersError, ConfigurationError
+from resources.formats import program_version
+from resources.settings import tables_location
+from resources.store.files import create
+from resources.store.tables import Tables
+
+HERE, THERE = "https://inventory.example, tenant t-1", "https://inventory.example, tenant t-2"
+
+
+@pytest.fixture(params=["disk", "object store"])
+def on(request, monkeypatch, tmp_path):
+    """Gives an instance's tables on a machine; they lie in one place."""
+    if request.param == "disk":
+        monkeypatch.setenv("ASSET_OWNERS_TABLES", str(tmp_path / "shared"))
+    else:
+        request.getfixturevalue("object_store")
+
+    def tables(machine, name="Corp", target=HERE, **options):
+        return Tables(
+            tmp_path / machine, "corp", name=name, target=target, location=tables_location(), **options
+        )
+
+    return tables
+
+
+def refused(use):
+    with pytest.raises(ConfigurationError) as told:
+        use()
+    return str(told.value)
+
+
+def test_of_machines_that_come_at_once_one_has_the_tables(on):
+    machines = [on(f"m-{number}", target=f"inventory {number}") for number in range(8)]
+
+    def came_first(tables):
+        try:
+            tables.claim()
+        except ConfigurationError:
+            return False
+        return True
+
+    with ThreadPoolExecutor(len(machines)) as pool:
+        outcomes = list(pool.map(came_first, machines))
+    assert sum(outcomes) == 1
+    machines[outcomes.index(True)].require_own()
+
+
+@pytest.mark.parametrize("way", [Tables.claim, Tables.prepare, Tables.require_own])
+def test_a_rebuilt_machine_gets_in_and_another_instance_does_not(on, way):
+    on("a").prepare()
+    way(on("a-rebuilt"))
+    claim = str(on("a").folder / ".instance")
+    for name, target in (("CORP", HERE), ("Corp", THERE)):
+        said = refused(lambda name=name, target=target: way(on("b", name, target)))
+        assert all(word in said for word in (repr(name), "'Corp'", HERE, f"delete {claim}"))
+    (on("a").folder / ".instance").unlink()
+    way(on("b", target=THERE))
+
+
+def test_a_record_of_an_older_version_in_the_home_is_taken_up(on, tmp_path):
+    """It held no inventory, and lay in the home also where the tables lay elsewhere."""
+    tables = on("a", file=tmp_path / "file.yaml")
+    tables.disk.mkdir(parents=True)
+    old = tables.disk / ".instance"
+    old.write_text(json.dumps({"name": "Corp", "file": str(tmp_path / "gone.yaml")}))
+    assert tables.file_is_gone()
+    assert f"delete {old}" in refused(on("a", "CORP").claim)
+    tables.claim()
+    assert not old.exists()
+    (tmp_path / "file.yaml").touch()
+    assert not tables.file_is_gone()
+    assert THERE in refused(on("b", target=THERE).claim)
+
+
+def test_a_program_older_than_the_tables_leaves_them_alone(on, newer_program):
+    on("a").prepare()
+    with newer_program():
+        on("a").claim()
+    for way in (Tables.claim, Tables.prepare, Tables.require_own):
+        for machine in (on("a"), on("b"), on("c", name=None)):
+            with pytest.raises(AssetOwnersError, match=rf"99\.0 .*{program_version()}"):
+                way(machine)
+
+
+@pytest.mark.parametrize(
+    "error", [TypeError("mode"), OSError("An error occurred (NotImplemented) when calling PutObject")]
+)
+def test_what_a_store_cannot_do_on_condition_it_does_without(monkeypatch, error):
+    path = UPath("memory://claims/claim")
+    done = path.fs.pipe_file
+
+    def pipe_file(name, content, **condition):
+        if condition:
+            raise error
+        done(name, content)
+
+    monkeypatch.setattr(path.fs, "pipe_file", pipe_file)
+    create(path, b"x")
+    assert path.read_bytes() == b"x"
