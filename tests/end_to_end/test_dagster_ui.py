@@ -276,10 +276,14 @@ ASSETS = {
         "Ids of the user assets that own",
     ),
     "inventory_users": ("A user asset as the inventory listed it.", "rest", "Department of the user."),
-    "host_user_shares": ("A user's part in the logons of a host", "Polars", "logon_counts.document_username"),
-    "username_matches": ("A user asset that a user name", "Polars", "inventory_users.directory_user_surname"),
-    "owner_decisions": ("What was decided for a host, and why.", "Polars", "inventory_hosts.owner_ids"),
-    "owner_writes": ("An intended write of one host asset", "rest", "owner_decisions.resolved_owner"),
+    "host_user_shares": ("A user's part in the logons of a host", "Polars", "Normalised user name."),
+    "username_matches": (
+        "A user asset that a user name",
+        "Polars",
+        "Field of the user asset that holds the name.",
+    ),
+    "owner_decisions": ("What was decided for a host, and why.", "Polars", "What the logons say."),
+    "owner_writes": ("An intended write of one host asset", "rest", "What became of the write."),
 }
 
 
