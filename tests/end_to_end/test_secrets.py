@@ -381,6 +381,7 @@ def test_a_group_of_analysts_may_read_tables_and_catalogue_and_nothing_else(stan
         "tables": "r-x---",
         "tables/small": "r-x---",
         "tables/small/.instance": "r-----",  # whose tables these are, which each command looks at
+        "tables/small/.file": "r-----",  # whether the instance is still there, likewise
         **{path: "r-----" if path.endswith(".parquet") else "r-x---" for path in theirs},
     }
 
