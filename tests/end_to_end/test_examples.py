@@ -47,7 +47,7 @@ def ecs(host, user, action, process=None, *, category="authentication", outcome=
 
 def test_all_examples_are_valid_and_told():
     files = sorted(path.name for path in EXAMPLES.iterdir())
-    assert len(files) == 5
+    assert len(files) == 4
     page = (EXAMPLES.parent / "configuration.md").read_text(encoding="utf-8")
     for name in files:
         load_instance(EXAMPLES / name)

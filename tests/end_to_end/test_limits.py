@@ -573,7 +573,7 @@ def test_a_dry_run_leaves_of_older_ones_their_decisions_and_plans(stand):
     left = {
         run: {path.stem for path in (stand.tables.folder / "runs" / run).iterdir()} for run in (first, second)
     }
-    assert left[first] == {"owner_decisions", "owner_writes"}
+    assert left[first] == {"owner_decisions", "owner_writes", "blocking_check", "settings"}
     assert left[second] > {"logon_counts", "logon_days", "inventory_hosts", "host_user_shares"}
     shown = stand.call("sql", "--instance", stand.instance_file(), "--run", first, "FROM owner_decisions")
     assert (shown.exit_code, "pc-1" in shown.stdout) == (0, True), shown.stderr
