@@ -1,0 +1,56 @@
+"""The manifests of deploy/kubernetes fit the schemas of Kubernetes."""
+
+import kubernetes_validate
+import pytest
+import yaml
+
+from tests.deploy.machine import DEPLOY
+
+KUBERNETES = "1.31"
+FOLDER = DEPLOY / "kubernetes"
+
+
+def code_server():
+    values = yaml.safe_load((FOLDER / "values.yaml").read_text())
+    return values["dagster-user-deployments"]["deployments"][0]
+
+
+@pytest.mark.parametrize("file", ["cronjob.yaml", "policies.yaml"])
+def test_a_manifest_is_valid(file):
+    for manifest in yaml.safe_load_all((FOLDER / file).read_text()):
+        kubernetes_validate.validate(manifest, KUBERNETES, strict=True)
+
+
+def test_what_the_chart_puts_into_the_pods_is_valid():
+    server = code_server()
+    container = {
+        "name": "dagster",
+        "image": "program",
+        "env": server["env"],
+        "envFrom": [{"secretRef": one} for one in server["envSecrets"]],
+        "resources": server["resources"],
+        "securityContext": server["securityContext"],
+        "volumeMounts": server["volumeMounts"],
+        "startupProbe": {
+            "exec": {"command": ["true"]},
+            **{name: value for name, value in server["startupProbe"].items() if name != "enabled"},
+        },
+    }
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "run"},
+        "spec": {
+            "containers": [container],
+            "volumes": server["volumes"],
+            "securityContext": server["podSecurityContext"],
+        },
+    }
+    kubernetes_validate.validate(pod, KUBERNETES, strict=True)
+
+
+def test_a_key_that_kubernetes_does_not_know_is_found():
+    (_, job) = yaml.safe_load_all((FOLDER / "cronjob.yaml").read_text())
+    job["spec"]["jobTemplates"] = job["spec"].pop("jobTemplate")
+    with pytest.raises(kubernetes_validate.ValidationError):
+        kubernetes_validate.validate(job, KUBERNETES, strict=True)

@@ -1,0 +1,70 @@
+"""The units of deploy/systemd start what they name, under their restrictions, and stop it in time."""
+
+import shlex
+import shutil
+
+import pytest
+
+from tests.deploy.machine import DEPLOY, SERVICE, needs_bwrap, on_machine
+
+pytestmark = [pytest.mark.slow, needs_bwrap]
+
+UNITS = {
+    "asset-owners.service": "http://127.0.0.1:3000/server_info",
+    "asset-owners-metrics.service": "http://127.0.0.1:9188/metrics",
+}
+
+
+def settings(text):
+    """Name and value of each line, the last of a name wins; lines of Environment= as one dictionary."""
+    pairs = [line.partition("=")[::2] for line in text.splitlines() if "=" in line and line[0] != "#"]
+    environment = dict(value.partition("=")[::2] for name, value in pairs if name == "Environment")
+    return dict(pairs), environment
+
+
+@pytest.mark.parametrize(("unit", "url"), UNITS.items())
+def test_a_unit_starts_as_its_user_with_a_read_only_root_and_stops_within_ten_seconds(unit, url, tmp_path):
+    unit, environment = settings((DEPLOY / "systemd" / unit).read_text())
+    secrets, _ = settings((DEPLOY / "systemd" / "environment").read_text())
+    instances = tmp_path / "instances"
+    shutil.copytree(DEPLOY.parent / "docs" / "examples", instances)
+    state = tmp_path / "state"
+    state.mkdir()
+    python = "/opt/asset-owners/.venv/bin/python"
+    said = on_machine(
+        *(python, "-c", SERVICE, url, *shlex.split(unit["ExecStart"])),
+        state=state,
+        installed={"/etc/asset-owners/instances": instances},
+        env={**environment, **secrets},
+    )
+    assert (
+        "asset_owners_instances 4" in said if "metrics" in url else (state / "dagster/dagster.yaml").exists()
+    )
+
+
+@pytest.mark.skipif(
+    not shutil.which("systemd-analyze"), reason="systemd-analyze (Debian: systemd) is missing"
+)
+def test_systemd_understands_the_units_and_finds_little_that_they_could_harm(tmp_path):
+    units = [f"/opt/asset-owners/deploy/systemd/{unit}" for unit in UNITS]
+    said = on_machine("systemd-analyze", "verify", *units, state=tmp_path)
+    assert "asset-owners" not in said, said
+    said = on_machine(
+        "systemd-analyze", "security", "--offline=true", "--threshold=25", *units, state=tmp_path
+    )
+    assert said.count("OK") >= len(UNITS)
+
+
+def test_the_command_line_runs_as_the_service_does():
+    """`systemd-run` is not here: what it would be asked for is what the unit has."""
+    unit, environment = settings((DEPLOY / "systemd/asset-owners.service").read_text())
+    asked = (DEPLOY / "systemd/asset-owners").read_text()
+    for name, value in environment.items():
+        assert f"--setenv={name}={value}" in asked
+    for name in ("EnvironmentFile", "UMask"):
+        assert f"--property={name}={unit[name]}" in asked
+    program, _, _ = unit["ExecStart"].partition(" ")
+    assert f'-- {program} "$@"' in asked
+    assert (
+        f"--uid={unit['User']} --gid={unit['Group']} --working-directory={unit['WorkingDirectory']}" in asked
+    )
