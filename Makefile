@@ -17,10 +17,12 @@ $(INSTALLED): requirements.lock pyproject.toml
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	touch $@
 
-# Renews the lock; needs uv. No package host is written into it.
+# Renews both locks, of a checkout and of an image; needs uv. No package host is written into them.
+COMPILE := uv pip compile pyproject.toml --universal --generate-hashes --no-emit-index-url --no-annotate --python-version 3.11
+DEPLOYED := --extra postgres --extra s3 --extra celery --extra kubernetes --group build
 lock:
-	uv pip compile --universal --generate-hashes --no-emit-index-url --python-version 3.11 \
-	  --all-extras --group dev --upgrade pyproject.toml --output-file requirements.lock
+	$(COMPILE) --all-extras --group dev --upgrade --output-file requirements.lock
+	$(COMPILE) $(DEPLOYED) --constraint requirements.lock --output-file deploy/requirements.lock
 
 PYTEST := $(BIN)/pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
@@ -36,18 +38,23 @@ lint: setup
 unit: setup
 	$(PYTEST) -m "not slow"
 
-# Everything; the last lines say what was skipped, and why.
+# Everything but what is nightly (`make chaos`); the last lines say what was skipped, and why.
 test: lint
 	$(PYTEST)
 
-# Tries much more at random than `make test`: most of an hour.
+NEWEST ?= python3.13
+
+# What takes too long for `make test`, and much more at random: a night on two cores. Then the tests that need no
+# service on the newest Python that the packages support, where the machine has it.
 chaos: setup
-	$(BIN)/pytest tests/chaos tests/ownership --chaos 100 --hypothesis-profile thorough --timeout 7200
-	INSTANCES=20 $(BIN)/pytest tests/end_to_end/test_workers.py
+	$(PYTEST) -m nightly --ignore tests/chaos --ignore tests/end_to_end/test_workers.py
+	INSTANCES=20 $(BIN)/pytest -m nightly tests/end_to_end/test_workers.py
+	$(BIN)/pytest -m "nightly or not nightly" tests/chaos tests/ownership --chaos 100 --hypothesis-profile thorough --timeout 7200
+	! command -v $(NEWEST) || $(MAKE) unit PYTHON=$(NEWEST) VENV=.venv-newest
 
 # Lets a company live through 60 days in one home: under ten minutes on two cores.
 soak: setup
-	$(BIN)/pytest tests/chaos/test_soak.py --soak-days 60 --timeout 3600
+	$(BIN)/pytest -m nightly tests/chaos/test_soak.py --soak-days 60 --timeout 3600
 
 # Measures and writes bench/results.md: under five minutes; LONG=1 at full sizes, an hour and a half.
 bench: setup
@@ -63,14 +70,14 @@ ui: setup
 docs: setup
 	$(BIN)/python -c 'from resources.store.dictionary import data_dictionary as page; print(page(), end="")' \
 	  > docs/data_dictionary.md
-	$(BIN)/python -c 'from resources.settings.schema import instance_schema_text as page; print(page(), end="")' \
+	$(BIN)/python -c 'from resources.settings.models import instance_schema_text as page; print(page(), end="")' \
 	  > docs/instance.schema.json
 	$(BIN)/python -c 'from sandbox.cookbook import refresh; refresh()'
 
 # Takes the pictures of the documents anew, among all that the browser tests take (in var/screenshots, to look at).
 images: setup
-	SCREENSHOTS=var/screenshots $(BIN)/pytest tests/end_to_end/test_dagster_ui.py
-	SCREENSHOTS=var/screenshots INSTANCES=200 $(BIN)/pytest tests/end_to_end/test_many_instances.py
+	SCREENSHOTS=var/screenshots $(BIN)/pytest -m "slow or nightly" tests/end_to_end/test_dagster_ui.py
+	SCREENSHOTS=var/screenshots INSTANCES=200 $(BIN)/pytest -m nightly tests/end_to_end/test_many_instances.py
 	mkdir -p docs/images
 	cp $(PICTURES:%=var/screenshots/%.png) docs/images
 

@@ -5,8 +5,8 @@ are found by `ownership.quality`.
 """
 
 import inspect
-from collections.abc import Iterator
-from datetime import UTC, date, datetime
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from typing import Any, Protocol
 
 import dagster as dg
@@ -17,73 +17,56 @@ from assets_defs.run import ScanRun, as_dagster_failure, resource_keys, scan_run
 from assets_defs.specs import asset_key
 from ownership import quality
 from ownership.coverage import events_by_day
-from ownership.history import with_new_conflicts
 from ownership.names import printable
 from ownership.quality import FORWARDED_LIMIT_PERCENT, LACKING_LIMIT_PERCENT
 from ownership.windows import days_of
 from resources.errors import AssetOwnersError
 from resources.findings import is_this_machine
-from resources.search.source import extraction_fingerprint
-from resources.settings import Instance, named
+from resources.settings import Instance, command_line, named
 
 MATCHED_LIMIT_PERCENT = 50
 """Share of the events that must lead to one user asset; below it the settings are more likely wrong."""
 
-
 MAX_DAYS_NAMED = 10
+WARN, ERROR = dg.AssetCheckSeverity.WARN, dg.AssetCheckSeverity.ERROR
 
 
 class CheckFunction(Protocol):
-    """A check as this module writes it: its name and first words are what the UI shows."""
+    """A check as this module writes it: the UI shows its name and its docstring."""
 
     __name__: str
 
-    def __call__(self, context: dg.AssetCheckExecutionContext, run: ScanRun, /) -> dg.AssetCheckResult:
+    def __call__(self, run: ScanRun, /) -> dg.AssetCheckResult:
         """Look at the tables of a run."""
         ...
 
 
+STEPS: dict[str, dict[CheckFunction, str]] = {}
+"""The checks by step, each with its table. A step costs more than a check: checks of tables that are made
+together share one."""
+
+BLOCKING = "blocking_check"
+"""The step of the check that blocks, for which the sink waits."""
+
+
+def check(step: str, table: str) -> Callable[[CheckFunction], CheckFunction]:
+    """Make a function one of the checks."""
+
+    def added(look: CheckFunction) -> CheckFunction:
+        STEPS.setdefault(step, {})[look] = table
+        return look
+
+    return added
+
+
 def asset_checks(instance: Instance) -> list[dg.AssetChecksDefinition]:
-    """Define the checks of an instance's tables.
-
-    Each definition is a step of a run, which costs more than what a check does there: checks whose tables are
-    made at about the same time share one. The check that blocks has a step of its own, for the sink waits for
-    that step.
-    """
-    return [
-        _checks(
-            instance,
-            "logon_checks",
-            logon_days=[days_are_fresh, no_gaps, documents_carry_both_fields],
-            logon_counts=[search_certificate_is_verified],
-        ),
-        _checks(
-            instance,
-            "inventory_checks",
-            inventory_hosts=[
-                inventory_certificate_is_verified,
-                hosts_are_readable,
-                host_names_are_unique,
-                owners_exist,
-            ],
-            inventory_users=[users_are_readable, identities_are_unique, users_have_a_department],
-        ),
-        _checks(
-            instance,
-            "owner_checks",
-            host_user_shares=[users_are_of_one_domain],
-            username_matches=[most_evidence_is_matched],
-            owner_decisions=[conflicts_do_not_grow, written_owners_hold],
-        ),
-        _checks(instance, "blocking_check", blocking=True, owner_decisions=[hosts_send_their_own_events]),
-    ]
+    """Define the checks of an instance's tables, of which single ones can be chosen in the UI."""
+    return [_step_of_checks(instance, step) for step in STEPS]
 
 
-def _checks(
-    instance: Instance, step: str, *, blocking: bool = False, **looks_at: list[CheckFunction]
-) -> dg.AssetChecksDefinition:
-    """Define the checks of some tables as one step, of which single checks can be chosen in the UI."""
-    looks = {look.__name__: look for table in looks_at.values() for look in table}
+def _step_of_checks(instance: Instance, step: str) -> dg.AssetChecksDefinition:
+    blocking = step == BLOCKING
+    looks = {look.__name__: look for look in STEPS[step]}
     specs = [
         dg.AssetCheckSpec(
             look.__name__,
@@ -91,8 +74,7 @@ def _checks(
             description=inspect.getdoc(look),
             blocking=blocking,
         )
-        for table, looks_at_it in looks_at.items()
-        for look in looks_at_it
+        for look, table in STEPS[step].items()
     ]
 
     @dg.multi_asset_check(
@@ -107,40 +89,36 @@ def _checks(
             if spec.key not in context.selected_asset_check_keys:
                 continue
             with as_dagster_failure(run, last=not run.plans):
-                try:
-                    result = looks[spec.name](context, run)
-                except AssetOwnersError as error:
-                    result = _result(passed=False, said=f"Could not be looked at: {printable(str(error))}")
+                result = evaluate(looks[spec.name], run, blocking=blocking)
             if not result.passed:
                 context.log.warning(f"Check {spec.name}: {result.description}")
-            if blocking and result.severity is dg.AssetCheckSeverity.ERROR and not result.passed:
-                run.record.fail(printable(result.description or spec.name))
-            elif blocking:
-                run.tables.note_check(run.run_id)
             yield result._replace(asset_key=spec.asset_key, check_name=spec.name)
 
     return step_of_checks
 
 
-def days_are_fresh(_: dg.AssetCheckExecutionContext, run: ScanRun) -> dg.AssetCheckResult:
-    """Each day of the window was fetched with present settings, after its last events or within a day."""
-    stale = quality.stale_days(
-        days_of(run.window),
-        run.tables.logon_days(run.window, run_id=run.run_id),
-        fingerprint=extraction_fingerprint(run.instance),
-        timezone=run.instance.scan.timezone,
-        late_days=run.instance.scan.late_days,
-        now=datetime.now(UTC),
-    )
-    return _none(
-        stale,
-        f"{stale.height} of {run.window.days} days of the window are missing or out of date; materialize "
-        "logon_counts over them",
-        own_words=("reason",),
-    )
+def evaluate(look: CheckFunction, run: ScanRun, *, blocking: bool) -> dg.AssetCheckResult:
+    """Carry out a check; one that blocks says in the run's record whether the sink may write (rules 7.10).
+
+    A service that does not answer fails the check: of one that blocks nobody knows what it would have found.
+    """
+    try:
+        result = look(run)
+    except AssetOwnersError as error:
+        said = f"Could not be carried out: {printable(str(error))}"
+        if blocking:
+            said += f". Nothing is written without it; run again: {command_line(run.instance, 'run')}"
+        result = _result(passed=False, said=said, severity=ERROR if blocking else WARN)
+    if blocking:
+        stopped = not result.passed and result.severity is ERROR
+        run.record.add(checked_at=None if stopped else datetime.now(UTC))
+        if stopped:
+            run.record.fail(printable(result.description or look.__name__))
+    return result
 
 
-def no_gaps(_: dg.AssetCheckExecutionContext, run: ScanRun) -> dg.AssetCheckResult:
+@check("logon_checks", "logon_days")
+def no_gaps(run: ScanRun) -> dg.AssetCheckResult:
     """The window has logon events, and no day of it lacks them or has less than a tenth of the median.
 
     An error where the instance asks for a complete window; the sink then writes nothing and keeps the plan.
@@ -161,11 +139,12 @@ def no_gaps(_: dg.AssetCheckExecutionContext, run: ScanRun) -> dg.AssetCheckResu
         gaps,
         f"{gaps.height} of {run.window.days} days have no logon events, or hardly any ({named}); fetch them "
         "again once their events are back",
-        severity=dg.AssetCheckSeverity.ERROR if strict else dg.AssetCheckSeverity.WARN,
+        severity=ERROR if strict else WARN,
     )
 
 
-def documents_carry_both_fields(_: dg.AssetCheckExecutionContext, run: ScanRun) -> dg.AssetCheckResult:
+@check("logon_checks", "logon_days")
+def documents_carry_both_fields(run: ScanRun) -> dg.AssetCheckResult:
     """On no day of the window do more than 10% of the documents lack the user or the host name."""
     days = run.tables.logon_days(run.window, run_id=run.run_id)
     lacking = quality.days_lacking_fields(days, limit_percent=LACKING_LIMIT_PERCENT)
@@ -178,12 +157,14 @@ def documents_carry_both_fields(_: dg.AssetCheckExecutionContext, run: ScanRun) 
     )
 
 
-def search_certificate_is_verified(_: dg.AssetCheckExecutionContext, run: ScanRun) -> dg.AssetCheckResult:
+@check("logon_checks", "logon_counts")
+def search_certificate_is_verified(run: ScanRun) -> dg.AssetCheckResult:
     """The password goes only to a search service whose certificate was checked."""
     return _verified("", run.instance.url, ignore_ssl=run.instance.ignore_ssl)
 
 
-def inventory_certificate_is_verified(_: dg.AssetCheckExecutionContext, run: ScanRun) -> dg.AssetCheckResult:
+@check("inventory_checks", "inventory_hosts")
+def inventory_certificate_is_verified(run: ScanRun) -> dg.AssetCheckResult:
     """The password goes only to an inventory service whose certificate was checked."""
     platform = run.instance.platform
     return _verified("platform.", platform.url, ignore_ssl=platform.ignore_ssl)
@@ -201,38 +182,31 @@ def _verified(section: str, url: str, *, ignore_ssl: bool) -> dg.AssetCheckResul
     return _result(passed=True, said="The certificate is checked")
 
 
-def hosts_are_readable(_: dg.AssetCheckExecutionContext, run: ScanRun) -> dg.AssetCheckResult:
+@check("inventory_checks", "inventory_hosts")
+def hosts_are_readable(run: ScanRun) -> dg.AssetCheckResult:
     """Each host asset can be read whole; one that cannot is left alone."""
-    hosts = _table(run, "inventory_hosts")
-    if hosts.is_empty():
-        return _nothing_listed("host", "platform.contract.hosts")
-    odd = quality.unreadable_assets(hosts)
-    return _none(
-        odd,
-        f"{odd.height} of {hosts.height:,} host assets cannot be read and are left alone; correct them in "
-        "the inventory",
-    )
+    return _readable(run, "host", "are left alone")
 
 
-def users_are_readable(_: dg.AssetCheckExecutionContext, run: ScanRun) -> dg.AssetCheckResult:
+@check("inventory_checks", "inventory_users")
+def users_are_readable(run: ScanRun) -> dg.AssetCheckResult:
     """Each user asset can be read whole; one that cannot owns nothing, and its names are ambiguous."""
-    users = _table(run, "inventory_users")
-    if users.is_empty():
-        return _nothing_listed("user", "platform.contract.users")
-    odd = quality.unreadable_assets(users)
-    return _none(
-        odd,
-        f"{odd.height} of {users.height:,} user assets cannot be read and get no host, nor does anybody of "
-        "their names; correct them in the inventory",
-    )
+    return _readable(run, "user", "get no host, nor does anybody of their names")
 
 
-def _nothing_listed(kind: str, setting: str) -> dg.AssetCheckResult:
-    text = f"The inventory lists no {kind} asset; check {setting} and platform.tenant_id"
-    return _result(passed=False, said=text)
+def _readable(run: ScanRun, kind: str, follows: str) -> dg.AssetCheckResult:
+    assets = _table(run, f"inventory_{kind}s")
+    if assets.is_empty():
+        setting = f"platform.contract.{kind}s"
+        said = f"The inventory lists no {kind} asset; check {setting} and platform.tenant_id"
+        return _result(passed=False, said=said)
+    odd = quality.unreadable_assets(assets)
+    counts = f"{odd.height} of {assets.height:,} {kind} assets cannot be read"
+    return _none(odd, f"{counts} and {follows}; correct them in the inventory")
 
 
-def host_names_are_unique(_: dg.AssetCheckExecutionContext, run: ScanRun) -> dg.AssetCheckResult:
+@check("inventory_checks", "inventory_hosts")
+def host_names_are_unique(run: ScanRun) -> dg.AssetCheckResult:
     """No two host assets have one name; where they do, the logons of that name count for each of them."""
     shared = quality.shared_hostnames(
         _table(run, "inventory_hosts"), short=run.instance.rules.as_rules().short_hostnames
@@ -240,7 +214,8 @@ def host_names_are_unique(_: dg.AssetCheckExecutionContext, run: ScanRun) -> dg.
     return _none(shared, quality.shared_hostnames_text(shared.height))
 
 
-def owners_exist(_: dg.AssetCheckExecutionContext, run: ScanRun) -> dg.AssetCheckResult:
+@check("inventory_checks", "inventory_hosts")
+def owners_exist(run: ScanRun) -> dg.AssetCheckResult:
     """Each owner of a host is a user asset; one that was deleted keeps the host from getting another."""
     missing = quality.missing_owners(_table(run, "inventory_hosts"), _table(run, "inventory_users"))
     hosts = missing["host_id"].n_unique()
@@ -249,7 +224,8 @@ def owners_exist(_: dg.AssetCheckExecutionContext, run: ScanRun) -> dg.AssetChec
     )
 
 
-def identities_are_unique(_: dg.AssetCheckExecutionContext, run: ScanRun) -> dg.AssetCheckResult:
+@check("inventory_checks", "inventory_users")
+def identities_are_unique(run: ScanRun) -> dg.AssetCheckResult:
     """No two user assets have one account name or address; where they do, none is chosen."""
     shared = quality.shared_identities(
         _table(run, "inventory_users"), user_value_field=run.instance.platform_user_value_field
@@ -257,14 +233,8 @@ def identities_are_unique(_: dg.AssetCheckExecutionContext, run: ScanRun) -> dg.
     return _none(shared, quality.shared_identities_text(shared.height))
 
 
-def users_have_a_department(_: dg.AssetCheckExecutionContext, run: ScanRun) -> dg.AssetCheckResult:
-    """Each user asset has a department, which hosts get with their owner."""
-    users = _table(run, "inventory_users")
-    lacking = quality.users_without_department(users)
-    return _none(lacking, f"{lacking.height} of {users.height} user assets have no department to copy")
-
-
-def users_are_of_one_domain(_: dg.AssetCheckExecutionContext, run: ScanRun) -> dg.AssetCheckResult:
+@check("owner_checks", "host_user_shares")
+def users_are_of_one_domain(run: ScanRun) -> dg.AssetCheckResult:
     """On no host does one user name come from several domains; where it does, it counts as one user."""
     doubtful = quality.users_of_unlike_domains(_table(run, "host_user_shares"))
     number = doubtful.height
@@ -275,7 +245,8 @@ def users_are_of_one_domain(_: dg.AssetCheckExecutionContext, run: ScanRun) -> d
     )
 
 
-def most_evidence_is_matched(_: dg.AssetCheckExecutionContext, run: ScanRun) -> dg.AssetCheckResult:
+@check("owner_checks", "username_matches")
+def most_evidence_is_matched(run: ScanRun) -> dg.AssetCheckResult:
     """At least half of the logon events are of users who stand for one user asset."""
     shares = _table(run, "host_user_shares")
     nobody = quality.names_without_user(shares, _table(run, "username_matches"))
@@ -293,26 +264,17 @@ def most_evidence_is_matched(_: dg.AssetCheckExecutionContext, run: ScanRun) -> 
     )
 
 
-def conflicts_do_not_grow(context: dg.AssetCheckExecutionContext, run: ScanRun) -> dg.AssetCheckResult:
-    """There are no more conflicts than in the run before."""
+@check("owner_checks", "owner_decisions")
+def conflicts_do_not_grow(run: ScanRun) -> dg.AssetCheckResult:
+    """There is no conflict that the decisions published before did not have."""
     decisions = _table(run, "owner_decisions")
     conflicts = decisions.filter(action="conflict").height
-    before = decisions if decisions.is_empty() else _decisions_before(context, run, decisions)
-    if before.is_empty():
-        return _result(
-            passed=True, said=f"{conflicts} conflicts, and no earlier run to compare with", count=conflicts
-        )
-    earlier = before.filter(action="conflict").height
-    return _result(
-        passed=conflicts <= earlier,
-        said=f"{conflicts} conflicts, {earlier} in run {before['run_id'][0]}",
-        rows=with_new_conflicts(decisions, before).filter("new_conflict").sort("host_id").select(CONFLICT),
-        count=conflicts,
-        count_before=earlier,
-    )
+    new = decisions.filter("new_conflict").sort("host_id").select(CONFLICT)
+    return _none(new, f"{conflicts} conflicts, {new.height} of them new", conflicts=conflicts)
 
 
-def written_owners_hold(_: dg.AssetCheckExecutionContext, run: ScanRun) -> dg.AssetCheckResult:
+@check("owner_checks", "owner_decisions")
+def written_owners_hold(run: ScanRun) -> dg.AssetCheckResult:
     """Each host still shows the owner whom an earlier run wrote.
 
     Where several do not, the service may not keep what it is sent, or something else sets owners as well.
@@ -331,34 +293,8 @@ def written_owners_hold(_: dg.AssetCheckExecutionContext, run: ScanRun) -> dg.As
     )
 
 
-def _decisions_before(
-    context: dg.AssetCheckExecutionContext, run: ScanRun, decisions: pl.DataFrame
-) -> pl.DataFrame:
-    """The last decisions before these about a window as long, and as late as can be.
-
-    A look at the past, or at a few days, is no measure.
-    """
-    key = asset_key(run.instance, "owner_decisions")
-    made = [
-        (
-            record.run_id,
-            *(record.asset_materialization.metadata[end].value for end in ("window_from", "window_to")),
-        )
-        for record in context.instance.fetch_materializations(key, limit=20).records  # the newest first
-        if record.asset_materialization and "window_to" in record.asset_materialization.metadata
-    ]
-    run_id, first, last = decisions.select("run_id", "window_from", "window_to").row(0)
-    own = next((number for number, (maker, *_) in enumerate(made) if maker == run_id), -1)
-    earlier = [
-        (maker, day)
-        for maker, since, day in made[own + 1 :]
-        if day <= str(last) and date.fromisoformat(day) - date.fromisoformat(since) == last - first
-    ]
-    before, _ = max(earlier, key=lambda run: run[1], default=("none", ""))
-    return run.tables.of_run("owner_decisions", before)
-
-
-def hosts_send_their_own_events(_: dg.AssetCheckExecutionContext, run: ScanRun) -> dg.AssetCheckResult:
+@check(BLOCKING, "owner_decisions")
+def hosts_send_their_own_events(run: ScanRun) -> dg.AssetCheckResult:
     """No `agent.name` sends for several hosts, as a collector does: it would get the owner of other hosts.
 
     Looked at on the last day with events. When most events come from collectors, the decisions are about
@@ -382,7 +318,7 @@ def hosts_send_their_own_events(_: dg.AssetCheckExecutionContext, run: ScanRun) 
         forwarders,
         f"{collectors} for several hosts, {percent:.0f}% of the events of {day}: set "
         "hostname_field to host.name, or add the collectors to rules.exclude_hosts",
-        severity=dg.AssetCheckSeverity.ERROR if blocks else dg.AssetCheckSeverity.WARN,
+        severity=ERROR if blocks else WARN,
         forwarded_percent=round(percent, 1),
     )
 
@@ -392,23 +328,12 @@ def _table(run: ScanRun, name: str) -> pl.DataFrame:
 
 
 def _none(
-    rows: pl.DataFrame,
-    fault: str,
-    *,
-    severity: dg.AssetCheckSeverity = dg.AssetCheckSeverity.WARN,
-    own_words: tuple[str, ...] = (),
-    **numbers: float,
+    rows: pl.DataFrame, fault: str, *, severity: dg.AssetCheckSeverity = WARN, **numbers: float
 ) -> dg.AssetCheckResult:
     """Passed when there are no rows that break the property."""
-    return _result(
-        passed=rows.is_empty(),
-        said=None if rows.is_empty() else fault,
-        rows=rows,
-        severity=severity,
-        own_words=own_words,
-        count=rows.height,
-        **numbers,
-    )
+    passed = rows.is_empty()
+    said = None if passed else fault
+    return _result(passed=passed, said=said, rows=rows, severity=severity, count=rows.height, **numbers)
 
 
 def _result(
@@ -416,11 +341,10 @@ def _result(
     passed: bool,
     said: str | None,
     rows: pl.DataFrame | None = None,
-    severity: dg.AssetCheckSeverity = dg.AssetCheckSeverity.WARN,
-    own_words: tuple[str, ...] = (),
+    severity: dg.AssetCheckSeverity = WARN,
     **numbers: float,
 ) -> dg.AssetCheckResult:
     metadata: dict[str, Any] = dict(numbers)
     if rows is not None and not rows.is_empty():
-        metadata["examples"] = examples(rows, own_words=own_words)
+        metadata["examples"] = examples(rows)
     return dg.AssetCheckResult(passed=passed, severity=severity, description=said, metadata=metadata)

@@ -15,64 +15,65 @@ from assets_defs.run import (
     has_step,
     resource_keys,
     scan_run,
-    tag_run,
     today_of,
     window_of,
 )
 from assets_defs.specs import asset_arguments, asset_key, source_keys
 from ownership.coverage import events_by_day
 from ownership.declaration import polars_schema
-from ownership.kinds import Kinds, nothing_skipped, skipped_by_kind
-from ownership.names import fits_any
+from ownership.kinds import NONE_SKIPPED, Kinds, skipped_by_kind
 from ownership.shares import host_user_shares
 from ownership.tables import LogonCounts, LogonDays
 from ownership.windows import Window, days_of, days_to_fetch, torn_days
 from resources.errors import AssetOwnersError, ConfigurationError
-from resources.search.client import DayOfLogons
-from resources.search.source import extraction_fingerprint
-from resources.settings import Instance, command_line, named
+from resources.search.source import DayOfLogons, extraction_fingerprint
+from resources.settings import Instance, named
 from resources.store.tables import Tables
 
 SECONDS_TOGETHER = 0.5
 MAX_ROWS_TOGETHER = 500_000
 """Days are stored together that arrive within so long, and have fewer rows than that before the last."""
 
-LOGON_TABLES = ("logon_counts", "logon_days")
-
 
 def logon_assets(instance: Instance, since: date | None = None) -> dg.AssetsDefinition:
-    """Define logon_counts with logon_days: one partition a day, a range of days is one run.
+    """Define logon_counts, with one partition a day, and logon_days; a range of days is one run.
 
-    Args:
-        instance: its settings.
-        since: a day of the past that a run is to look at, where the partitions would begin later.
+    The partitions begin no later than with `since`, a day of the past that a run is to look at.
     """
-    first = min(first_partition(instance), since or date.max)
+    partitions = dg.DailyPartitionsDefinition(
+        start_date=min(first_partition(instance), since or date.max).isoformat(),
+        timezone=instance.scan.timezone,
+        end_offset=1,  # the running day is looked at, too
+    )
 
     @dg.multi_asset(
         name=named(instance, "logons"),
         specs=[
-            dg.AssetSpec(**asset_arguments(instance, table, kinds={"opensearch"})) for table in LOGON_TABLES
+            dg.AssetSpec(
+                **asset_arguments(instance, "logon_counts", kinds={"opensearch"}), partitions_def=partitions
+            ),
+            dg.AssetSpec(**asset_arguments(instance, "logon_days", kinds={"opensearch"})),
         ],
-        partitions_def=dg.DailyPartitionsDefinition(
-            start_date=first.isoformat(),
-            timezone=instance.scan.timezone,
-            end_offset=1,  # the running day is looked at, too
-        ),
+        can_subset=True,  # Dagster asks for it where partitions differ
         backfill_policy=dg.BackfillPolicy.single_run(),
         required_resource_keys={*resource_keys(instance)},
     )
     def logons(context: dg.AssetExecutionContext) -> Iterator[dg.MaterializeResult]:
         run = scan_run(context, instance)
-        tag_run(context, run)
         with as_dagster_failure(run, last=not run.plans):
-            _require_kept(run.days_named[0], first)
             decides = has_step(context, instance, "host_user_shares")
             days = sorted({*run.days_named, *(days_of(run.window) if decides else ())})
             wanted, counts = _fetch(context, run, days)
-            _describe_days(context, run, days, wanted, counts)
-        for table in LOGON_TABLES:
-            yield dg.MaterializeResult(asset_key=asset_key(instance, table))
+            _describe_days(context, run, days, wanted)
+            shown = Window(min(run.window.first, days[0]), days[-1])
+            by_day = events_by_day(
+                days_of(shown),
+                run.tables.logon_days(shown, run_id=run.run_id),
+                timezone=instance.scan.timezone,
+            )
+        metadata = {asset_key(instance, "logon_days"): {**counts, **days_metadata(by_day)}}
+        for key in sorted(context.selected_asset_keys):
+            yield dg.MaterializeResult(asset_key=key, metadata=metadata.get(key, {}))
 
     return logons
 
@@ -86,19 +87,6 @@ def first_partition(instance: Instance) -> date:
     )
 
 
-def _require_kept(day: date, first: date) -> None:
-    """Refuse a day that has left the partitions since it was named: Dagster knows it no more.
-
-    Raises:
-        ConfigurationError: with what to do.
-    """
-    if day < first:
-        raise ConfigurationError(
-            f"{day} is before the days that are kept, which begin on {first}: set keep.evidence_days to more "
-            "days, or, to look at a past window, run asset-owners run --instance FILE --as-of DAY"
-        )
-
-
 def _fetch(
     context: dg.AssetExecutionContext, run: ScanRun, days: list[date]
 ) -> tuple[list[date], dict[str, int]]:
@@ -108,46 +96,44 @@ def _fetch(
     """
     run.tables.prepare()
     stored = run.tables.logon_days(days, run_id=run.run_id)
-    settings = extraction_fingerprint(run.instance)
     again = run.days_named if run.options.refetch else []
     wanted = sorted({*again, *unsettled(run.instance, run.tables, days, run_id=run.run_id)})
-    of_other_settings = stored.filter(
-        pl.col("day").is_in(wanted), pl.col("counted") > 0, pl.col("settings_fingerprint") != settings
-    )
-    if not of_other_settings.is_empty():
-        # Counts that may never be had again are not given up for a field that nothing carries.
-        _require_fields(run.instance, wanted[0], wanted[-1], *run.search().totals(wanted[0], wanted[-1]))
-    # Counts that do not tell kinds of logon apart are as exact, and all that is left of a deleted index.
-    alike = [settings, extraction_fingerprint(run.instance, by_kind=False)]
-    held_events = set(
-        stored.filter(pl.col("matching") > 0, pl.col("settings_fingerprint").is_in(alike))["day"]
-    )
-    torn = torn_days(stored, _stored_events(run.tables, wanted, run_id=run.run_id)) & held_events
-    if wanted and not held_events:
-        _require_time_field(run)
+    settings = extraction_fingerprint(run.instance)
+    held, torn = _kept_counts(run, stored, wanted, settings)
     if run.instance.ignore_ssl:
         context.log.warning("ignore_ssl is on: the certificate of the search service is not checked")
-    done, events, emptied, lost = 0, 0, [], []
-    progress = Progress(context.log.info, "Days fetched")
-    for some in arriving_together(run.search().logons(wanted)):
-        to_store = []
-        for fetched in some:
-            if not fetched.matching and fetched.day in torn:
+    events, emptied, lost = 0, [], []
+    arrived: list[tuple[pl.DataFrame, pl.DataFrame]] = []
+
+    def store() -> None:
+        together, arrived[:] = arrived[:], []
+        if together:
+            run.tables.write_days(together, run_id=run.own_days)
+
+    progress, since = Progress(context.log.info, "Days fetched"), time.monotonic()
+    try:
+        for done, fetched in enumerate(run.search().logons(wanted), 1):
+            if fetched.matching or fetched.day not in held:
+                arrived.append(day_tables(fetched, settings))
+            elif fetched.day in torn:
                 lost.append(fetched.day.isoformat())
-            elif not fetched.matching and fetched.day in held_events:
+                continue
+            else:
                 emptied.append(fetched.day.isoformat())
                 row = stored.filter(day=fetched.day).with_columns(
                     fetched_at=pl.lit(fetched.fetched_at), settings_fingerprint=pl.lit(settings)
                 )
                 counts = run.tables.logon_counts([fetched.day], run_id=run.run_id).collect()
-                to_store.append((row, counts))
-            else:
-                to_store.append(day_tables(fetched, settings))
-        if to_store:
-            run.tables.write_days(to_store, run_id=run.own_days)
-        events += sum(row["counted"].item() for row, _ in to_store)
-        done += len(some)
-        progress(done, len(wanted))
+                arrived.append((row, counts))
+            events += arrived[-1][0]["counted"].item()
+            # To check each day alone takes as long as to read it.
+            rows = sum(counts.height for _, counts in arrived)
+            if time.monotonic() - since >= SECONDS_TOGETHER or rows >= MAX_ROWS_TOGETHER:
+                store()
+                since = time.monotonic()
+            progress(done, len(wanted))
+    finally:  # also days that came before a failure
+        store()
     if emptied:
         context.log.warning(f"Days that came back empty and keep their counts: {', '.join(emptied)}")
     if lost:
@@ -160,12 +146,36 @@ def _fetch(
     context.log.info(
         f"Logons: {len(wanted):,} of {len(days):,} days fetched, {events:,} events, {run.seconds}"
     )
-    return wanted, {
-        "days_in_run": len(days),
-        "days_fetched": len(wanted),
-        "days_emptied": len(emptied),
-        "events_fetched": events,
-    }
+    numbers = {"days_in_run": len(days), "days_fetched": len(wanted), "days_emptied": len(emptied)}
+    return wanted, {**numbers, "events_fetched": events}
+
+
+def _kept_counts(
+    run: ScanRun, stored: pl.DataFrame, wanted: list[date], settings: str
+) -> tuple[set[date], set[date]]:
+    """The days whose counts stay when the index has no events of them any more; of these, the torn ones.
+
+    Raises:
+        ConfigurationError: a field or the time is in no document, so that each day would look empty.
+    """
+    of_other_settings = stored.filter(
+        pl.col("day").is_in(wanted),
+        pl.col("counted") > 0,
+        pl.col("settings_fingerprint").ne_missing(settings),
+    )
+    if not of_other_settings.is_empty():
+        # Counts that may never be had again are not given up for a field that nothing carries.
+        _require_fields(run.instance, wanted[0], wanted[-1], *run.search().totals(wanted[0], wanted[-1]))
+    # Counts that do not tell kinds of logon apart are as exact, and all that is left of a deleted index.
+    alike = [settings, extraction_fingerprint(run.instance, by_kind=False)]
+    with_events = stored.filter(pl.col("matching") > 0, pl.col("settings_fingerprint").is_in(alike))
+    held = set(with_events["day"])
+    if wanted and not held and (undated := run.search().undated()):
+        raise ConfigurationError(
+            f"time_field: none of the {undated} documents that match the query carries the field "
+            f"{run.instance.time_field!r}; name the field that holds the time of the logon"
+        )
+    return held, held & torn_days(stored, _stored_events(run.tables, wanted, run_id=run.run_id))
 
 
 def unsettled(instance: Instance, tables: Tables, days: Sequence[date], *, run_id: str) -> list[date]:
@@ -187,70 +197,26 @@ def _stored_events(tables: Tables, days: Window | Sequence[date], *, run_id: str
 
 
 def _describe_days(
-    context: dg.AssetExecutionContext,
-    run: ScanRun,
-    days: list[date],
-    wanted: list[date],
-    counts: dict[str, int],
+    context: dg.AssetExecutionContext, run: ScanRun, days: list[date], wanted: list[date]
 ) -> None:
-    """Give each day's materialization a few numbers of its own, and the last day's the plot of the window.
+    """Give the event of each day a few numbers.
 
     The days that a run names are recorded by Dagster itself. Others are recorded here: those that were
     fetched, and those that Dagster does not know, as where an earlier run failed at a later day.
-
-    A range of days is one run with an event for each day and table, and what is said of the whole asset is
-    copied into each of them: a plot of 10 KB makes a year of days 21 MB of event log, where the numbers alone
-    make 6. The event of the last day is the one that the UI shows on the asset's page.
     """
-    tables, run_id = run.tables, run.run_id
-    partitioned = context.has_partition_key or context.has_partition_key_range  # not, where no day is chosen
-    rows = tables.logon_counts(days, run_id=run_id).group_by("day").len().collect()
-    totals = tables.logon_days(days, run_id=run_id).join(rows, on="day", how="left")
-    for table in LOGON_TABLES:
-        key = asset_key(run.instance, table)
-        known = context.instance.get_materialized_partitions(key)
-        for row in totals.iter_rows(named=True):
-            day, partition = row["day"], row["day"].isoformat()
-            if table == "logon_counts":
-                metadata = {"dagster/partition_row_count": row["len"] or 0, "events": row["counted"]}
-            else:
-                numbers = {name: row[name] for name in ("matching", "lacking_user", "lacking_host")}
-                metadata = {"dagster/partition_row_count": 1, **numbers}
-            if partitioned and day in run.days_named:
-                context.add_asset_metadata(metadata, key, partition)
-            elif day in wanted or partition not in known:
-                context.log_event(dg.AssetMaterialization(key, metadata=metadata, partition=partition))
-    shown = Window(min(run.window.first, days[0]), days[-1])
-    by_day = events_by_day(
-        days_of(shown), tables.logon_days(shown, run_id=run_id), timezone=run.instance.scan.timezone
-    )
-    context.add_asset_metadata(
-        {**counts, **days_metadata(by_day)},
-        asset_key(run.instance, "logon_counts"),
-        days[-1].isoformat() if partitioned else None,
-    )
-
-
-def arriving_together(days: Iterator[DayOfLogons]) -> Iterator[list[DayOfLogons]]:
-    """Group days that arrive within half a second or so: to check each day alone takes as long as to read it.
-
-    Days that came before a failure are given before it is raised, so that they are stored.
-    """
-    group: list[DayOfLogons] = []
-    began = time.monotonic()
-    try:
-        for day in days:
-            group.append(day)
-            rows = sum(one.counts.height for one in group)
-            if time.monotonic() - began >= SECONDS_TOGETHER or rows >= MAX_ROWS_TOGETHER:
-                yield group
-                group, began = [], time.monotonic()
-    except Exception:
-        if group:
-            yield group
-        raise
-    if group:
-        yield group
+    key = asset_key(run.instance, "logon_counts")
+    named = run.days_named if context.has_partition_key or context.has_partition_key_range else []
+    known = context.instance.get_materialized_partitions(key)
+    rows = run.tables.logon_counts(days, run_id=run.run_id).group_by("day").len().collect()
+    totals = run.tables.logon_days(days, run_id=run.run_id).join(rows, on="day", how="left")
+    for row in totals.iter_rows(named=True):
+        day, partition = row["day"], row["day"].isoformat()
+        numbers = {name: row[name] for name in ("matching", "lacking_user", "lacking_host")}
+        metadata = {"dagster/partition_row_count": row["len"] or 0, "events": row["counted"], **numbers}
+        if day in named and key in context.selected_asset_keys:
+            context.add_asset_metadata(metadata, key, partition)
+        elif day in wanted or partition not in known:
+            context.log_event(dg.AssetMaterialization(key, metadata=metadata, partition=partition))
 
 
 def day_tables(fetched: DayOfLogons, settings_fingerprint: str) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -284,21 +250,13 @@ def shares_asset(instance: Instance) -> dg.AssetsDefinition:
         run = scan_run(context, instance)
         with as_dagster_failure(run, last=not run.plans):
             require_evidence(run)
-            skipped = skipped_kinds(run, instance.rules.skip_account_kinds).accounts
+            skipped = skipped_kinds(run) if instance.rules.skip_account_kinds else NONE_SKIPPED
             shares = host_user_shares(
                 run.tables.logon_counts(run.window, run_id=run.run_id),
                 rules=instance.rules.as_rules(),
-                skipped=skipped["username"],
+                skipped=skipped.accounts["username"],
             )
             run.tables.write("host_user_shares", shares, run_id=run.run_id, publish=run.may_write)
-        by_kind = skipped.filter(~fits_any(pl.col("username"), instance.rules.exclude_users))["kind"]
-        numbers = by_kind.value_counts().sort("kind").iter_rows()
-        if left_out := ", ".join(f"{number:,} of kind {kind}" for kind, number in numbers):
-            listed = command_line(instance, "sql", "FROM account_profiles ORDER BY kind")
-            context.log.info(
-                f"Left out by rules.skip_account_kinds: {left_out}; to list them: "
-                f"{command_line(instance, 'tune')} && {listed}"
-            )
         metadata = shares_metadata(shares, threshold_percent=instance.rules.share_threshold_percent)
         context.log.info(
             f"Shares: {metadata['users']:,} users on {metadata['hosts']:,} hosts, {metadata['events']:,} "
@@ -315,15 +273,8 @@ def _inventory(instance: Instance) -> list[dg.AssetKey]:
     return [asset_key(instance, table) for table in tables]
 
 
-def skipped_kinds(run: ScanRun, named: Sequence[str]) -> Kinds:
-    """Find what a run leaves out by its kind; nothing where the setting names no kind.
-
-    Args:
-        run: The run.
-        named: The kinds that the setting names.
-    """
-    if not named:
-        return nothing_skipped()
+def skipped_kinds(run: ScanRun) -> Kinds:
+    """Find what a run leaves out by its kind (rules 1.8)."""
     return skipped_by_kind(
         run.tables.logon_counts(run.window, run_id=run.run_id),
         run.tables.read("inventory_hosts", run_id=run.run_id).collect(),
@@ -341,18 +292,13 @@ def require_evidence(run: ScanRun) -> None:
     """
     instance, window = run.instance, run.window
     days = run.tables.logon_days(window, run_id=run.run_id)
-    fetched = days.filter(settings_fingerprint=extraction_fingerprint(instance))
-    if missing := [day for day in days_of(window) if day not in set(fetched["day"])]:
+    fetched = set(days.filter(settings_fingerprint=extraction_fingerprint(instance))["day"])
+    whole = fetched - torn_days(days, _stored_events(run.tables, window, run_id=run.run_id))
+    if missing := [day for day in days_of(window) if day not in whole]:
         raise ConfigurationError(
             f"{len(missing)} of {window.days} days of the look-back window were never fetched with present "
-            f"settings, the first {missing[0]}: materialize logon_counts over {window.first} to "
-            f"{window.last}, or choose a smaller lookback_days"
-        )
-    if torn := torn_days(days, _stored_events(run.tables, window, run_id=run.run_id)):
-        raise ConfigurationError(
-            f"{len(torn)} of {window.days} days of the look-back window are incomplete, the first "
-            f"{min(torn)}: their rows of logon_counts are missing or do not add up to logon_days.counted; "
-            f"materialize logon_counts over {window.first} to {window.last}"
+            f"settings, or are incomplete, the first {missing[0]}: materialize logon_counts over "
+            f"{window.first} to {window.last}, or choose a smaller lookback_days"
         )
     totals = days.select(pl.sum("matching", "lacking_user", "lacking_host"))
     if not days["counted"].sum():  # a document with users `-` and bob lacks one and is counted
@@ -365,19 +311,6 @@ def require_evidence(run: ScanRun) -> None:
                 f"to {window.last} carries the field {instance.logon_type_field!r}; name the field that "
                 "does, or take logon_type_field and rules.logon_type_weights out"
             )
-
-
-def _require_time_field(run: ScanRun) -> None:
-    """Refuse documents of which none has a time: each day would look empty (rules 3.4).
-
-    Raises:
-        ConfigurationError: naming the setting to fix.
-    """
-    if undated := run.search().undated():
-        raise ConfigurationError(
-            f"time_field: none of the {undated} documents that match the query carries the field "
-            f"{run.instance.time_field!r}; name the field that holds the time of the logon"
-        )
 
 
 def _require_fields(

@@ -1,12 +1,10 @@
 """The inventory: host assets and user assets as the service lists them, odd ones among them."""
 
 from collections.abc import Callable
-from typing import Any
 
 import dagster as dg
 import polars as pl
 
-from assets_defs.metadata import hosts_metadata, users_metadata
 from assets_defs.progress import Progress
 from assets_defs.run import as_dagster_failure, resource_keys, scan_run
 from assets_defs.specs import asset_arguments
@@ -18,8 +16,8 @@ from resources.settings import Instance
 def inventory_assets(instance: Instance) -> list[dg.AssetsDefinition]:
     """Define inventory_hosts and inventory_users."""
     return [
-        _listed(instance, "inventory_hosts", lambda inventory: inventory.hosts, hosts_metadata),
-        _listed(instance, "inventory_users", lambda inventory: inventory.users, users_metadata),
+        _listed(instance, "inventory_hosts", lambda inventory: inventory.hosts),
+        _listed(instance, "inventory_users", lambda inventory: inventory.users),
     ]
 
 
@@ -27,7 +25,6 @@ def _listed(
     instance: Instance,
     table: str,
     listing: Callable[[Inventory], Callable[[OnProgress], pl.DataFrame]],
-    metadata_of: Callable[[pl.DataFrame], dict[str, Any]],
 ) -> dg.AssetsDefinition:
     @dg.asset(
         **asset_arguments(instance, table, kinds={"rest"}),
@@ -42,6 +39,6 @@ def _listed(
             run.tables.prepare()
             run.tables.write(table, frame, run_id=run.run_id, publish=run.may_write)
         context.log.info(f"Inventory: {frame.height:,} rows of {table} listed, {run.seconds}")
-        return dg.MaterializeResult(metadata={"dagster/row_count": frame.height, **metadata_of(frame)})
+        return dg.MaterializeResult(metadata={"dagster/row_count": frame.height})
 
     return listed

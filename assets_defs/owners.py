@@ -8,10 +8,11 @@ import dagster as dg
 import polars as pl
 
 from assets_defs.evidence import skipped_kinds
-from assets_defs.metadata import decisions_metadata, matches_metadata
+from assets_defs.metadata import decisions_metadata
 from assets_defs.run import ScanRun, as_dagster_failure, resource_keys, scan_run
 from assets_defs.specs import asset_arguments, source_keys
 from ownership.decisions import owner_decisions
+from ownership.evidence import evidence_by_day
 from ownership.matching import username_matches
 from ownership.names import printable
 from resources.settings import Instance, command_line
@@ -42,12 +43,12 @@ def owner_assets(instance: Instance) -> list[dg.AssetsDefinition]:
                 user_value_field=instance.platform_user_value_field,
             )
             run.tables.write("username_matches", frame, run_id=run.run_id, publish=run.may_write)
-        metadata = matches_metadata(frame)
-        users, unmatched = metadata["users"], metadata["unmatched_users"]
+        users, unmatched = frame["username"].n_unique(), frame["user_id"].null_count()
         context.log.info(
             f"Matches: {users - unmatched:,} of {users:,} users stand for a user asset, {run.seconds}"
         )
-        return dg.MaterializeResult(metadata={"dagster/row_count": frame.height, **metadata})
+        numbers = {"dagster/row_count": frame.height, "users": users, "unmatched_users": unmatched}
+        return dg.MaterializeResult(metadata=numbers)
 
     @dg.asset(
         **asset_arguments(instance, "owner_decisions", kinds={"polars"}),
@@ -59,17 +60,16 @@ def owner_assets(instance: Instance) -> list[dg.AssetsDefinition]:
         decided_at = datetime.now(UTC)
         with as_dagster_failure(run, last=not run.plans):
             shares = run.tables.read("host_user_shares", run_id=run.run_id)
-            frame = owner_decisions(
-                shares,
-                run.tables.read("username_matches", run_id=run.run_id).collect(),
-                run.tables.read("inventory_hosts", run_id=run.run_id).collect(),
+            skipped = skipped_kinds(run)
+            evidence = evidence_by_day(
                 run.tables.logon_counts(run.window, run_id=run.run_id),
+                run.tables.read("inventory_hosts", run_id=run.run_id).collect(),
                 rules=instance.rules.as_rules(),
-                window=run.window,
-                decided_at=decided_at,
-                run_id=run.run_id,
-                skipped=skipped_kinds(run, instance.rules.skip_host_kinds).hosts,
+                skipped_users=skipped.accounts["username"],
+                skipped_hosts=skipped.hosts,
             )
+            matches = run.tables.read("username_matches", run_id=run.run_id).collect()
+            frame = owner_decisions(evidence, matches, decided_at=decided_at, run_id=run.run_id)
             frame = store_decisions(
                 run.tables, frame, decided_at=decided_at, run_id=run.run_id, publish=run.may_write
             )

@@ -9,10 +9,7 @@ SECONDS_BETWEEN_LINES = 10
 class Progress:
     """Called with what is done and what there is to do; logs every ten seconds, a short step never.
 
-    Args:
-        log: takes a line.
-        what: what is counted, as the line begins: "Hosts written".
-        clock: seconds that only go forward.
+    `what` is counted, as the line begins: "Hosts written".
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""What a run tells of itself: its row in the table `runs`, and the tags by which an operator finds it.
+"""The row of a run in the table `runs`, and the tags by which an operator finds the run.
 
 The row is stored when the first step begins, and again whenever a step knows more: a run that was killed
 stays `started`, until a later one has settled the writes that it left open.
@@ -6,57 +6,38 @@ stays `started`, until a later one has settled the writes that it left open.
 
 import json
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+import dagster as dg
 import polars as pl
 
 from ownership.codes import SUCCESSES
 from ownership.declaration import polars_schema
+from ownership.rules import Rules
 from ownership.tables import Runs
 from ownership.windows import Window
 from resources.store.tables import Tables
 
 KIND_TAG = "asset_owners/kind"
 RESULT_TAG = "asset_owners/result"
-_TROUBLE = {"failed": "failed", "left_alone": "left alone"}
-"""Columns of `runs` that count hosts which were not written, and their words."""
 
 
 class RunRecord:
-    """The row of one run.
-
-    Args:
-        tables: the instance's.
-        run_id: the run.
-        tag: gives the run tags.
-        seconds_by_step: tells how long each step has taken.
-        log: hears when the row cannot be stored.
-    """
+    """The row of one run; `recorded` has its tags and its steps, where Dagster runs it."""
 
     def __init__(
-        self,
-        tables: Tables,
-        run_id: str,
-        *,
-        tag: Callable[[Mapping[str, str]], None],
-        seconds_by_step: Callable[[], Mapping[str, float]],
-        log: logging.Logger,
+        self, tables: Tables, run_id: str, recorded: dg.DagsterInstance | None, log: logging.Logger
     ) -> None:
         self._tables = tables
         self._run_id = run_id
-        self._tag = tag
-        self._seconds_by_step = seconds_by_step
+        self._recorded = recorded
         self._log = log
 
-    def started_at(self) -> datetime | None:
-        """When the run's first step began, if one has."""
-        return next(iter(self._row()["started_at"]), None)
-
-    def executes_again(self) -> str | None:
-        """The run whose tables this one has taken over, because it executes it again in part."""
-        return next(iter(self._row()["of_run"]), None)
+    def get(self, column: str) -> Any:
+        """What the row holds in a column; None before the run has begun."""
+        return next(iter(self._row()[column]), None)
 
     def evidence_since(self) -> datetime:
         """When the run began, or the one that it executes again: its inputs are not older than that.
@@ -75,20 +56,12 @@ class RunRecord:
         kind: str,
         *,
         window: Window | None = None,
+        rules: Rules | None = None,
         options: Mapping[str, Any] | None = None,
-        of_run: str | None = None,
-        message: str | None = None,
+        **known: Any,
     ) -> bool:
-        """Store that the run has begun; tell whether this is its first step.
-
-        Args:
-            kind: as in `ownership.codes.KIND`.
-            window: the days that it looks at.
-            options: those chosen for this run.
-            of_run: the run whose plan it carries out, whose writes it undoes, or that it executes again.
-            message: why it only plans.
-        """
-        with self._tables.changing("runs"):
+        """Store that the run has begun, and what is known of it by column; return whether it had not."""
+        with self._tables.changing():
             if not self._row().is_empty():
                 return False
             row = {
@@ -98,21 +71,21 @@ class RunRecord:
                 "started_at": datetime.now(UTC),
                 "window_from": window and window.first,
                 "window_to": window and window.last,
+                "rules": rules and rules.as_json(),
                 "options": json.dumps(options or {}),
-                "of_run": of_run,
-                "message": message,
             }
             schema = polars_schema(Runs)
-            frame = pl.DataFrame([dict.fromkeys(schema.names()) | row], schema=schema)
+            frame = pl.DataFrame([dict.fromkeys(schema.names()) | row | known], schema=schema)
             self._tables.append("runs", frame, run_id=self._run_id)
         self._tag({KIND_TAG: kind})
         return True
 
-    def add(self, **found: Any) -> pl.DataFrame:
-        """Store what is known of the run by now, by column of `runs`; return its row."""
-        with self._tables.changing("runs"):
+    def add(self, **found: Any) -> None:
+        """Store what is known of the run by now, by column of `runs`."""
+        with self._tables.changing():
             row = self._row()
-            return row if row.is_empty() else _store(self._tables, row, found)
+            if not row.is_empty():
+                _store(self._tables, row, found)
 
     def succeed(self) -> None:
         """Store that the run has done what it was for; if another step has failed, only what came of it."""
@@ -123,40 +96,59 @@ class RunRecord:
         try:
             self._end("failed", message)
         except Exception as error:  # noqa: BLE001  (what made the run fail matters more, and may be the same)
-            self._log.warning(f"The table runs does not tell how this run ended: {error}")
+            self._log.warning(f"How this run ended could not be stored in the table runs: {error}")
 
     def _end(self, status: str, message: str | None) -> None:
         """Count what came of the run; a step may go on, and write, after another one has failed it."""
-        seconds_by_step = self._seconds_by_step()
-        with self._tables.changing("runs"):  # steps may work in several processes
+        steps = self._recorded.get_run_step_stats(self._run_id) if self._recorded else []
+        with self._tables.changing():  # steps may work in several processes
             row = self._row()
             if row.is_empty():
                 return
+            before = json.loads(row["seconds_by_step"].item() or "{}")
             found = {
                 "ended_at": datetime.now(UTC),
-                "seconds_by_step": json.dumps(
-                    json.loads(row["seconds_by_step"].item() or "{}") | {**seconds_by_step}
-                ),
+                "seconds_by_step": json.dumps(before | self._seconds_of(steps)),
                 **_counts(row, self._tables.run_writes(self._run_id)),
             }
             if row["status"].item() != "failed":
                 found |= {"status": status, "message": message or row["message"].item()}
+            elif status == "succeeded" and _all_done_again(steps):
+                found |= {"status": status, "message": None}
             row = _store(self._tables, row, found)
         # Short: the list of runs cuts long tags off.
         self._tag({RESULT_TAG: ", ".join(_counts_in_words(row.row(0, named=True)))})
+
+    def _seconds_of(self, steps: Sequence[Any]) -> dict[str, float]:
+        """How long each step has taken, by its name without the instance's."""
+        now = datetime.now(UTC).timestamp()
+        prefix = f"{self._tables.slug}__"
+        return {
+            step.step_key.removeprefix(prefix): round((step.end_time or now) - step.start_time, 3)
+            for step in steps
+            if step.start_time
+        }
+
+    def _tag(self, tags: Mapping[str, str]) -> None:
+        if self._recorded:
+            self._recorded.add_run_tags(self._run_id, tags)
 
     def _row(self) -> pl.DataFrame:
         return self._tables.appended("runs", self._run_id)
 
 
-def count_again(tables: Tables, run_id: str) -> None:
-    """Store anew what came of a run that was cut off amid writing, when a later one has settled its writes.
+def _all_done_again(steps: Sequence[Any]) -> bool:
+    """Whether whatever step had failed a run was started again under the run's id, and went well.
 
-    Args:
-        tables: the instance's.
-        run_id: the earlier run; one of before the table runs has no row there.
+    The step that asks is at work; another one that is may have failed the run, too.
     """
-    with tables.changing("runs"):
+    states = [step.status.value for step in steps if step.status]
+    return states.count("IN_PROGRESS") == 1 and "FAILURE" not in states
+
+
+def count_again(tables: Tables, run_id: str) -> None:
+    """Count anew what came of a run that was cut off, when a later one has settled its writes."""
+    with tables.changing():
         row = tables.appended("runs", run_id)
         if row.is_empty():
             return
@@ -199,24 +191,20 @@ def _counts(row: pl.DataFrame, writes: pl.DataFrame) -> dict[str, Any]:
 def _owners_gained(writes: pl.DataFrame) -> int:
     """How many more hosts have an owner after these writes than before."""
     old, new = (pl.col(values).struct.field("owner") for values in ("old_values", "new_values"))
-    has_one = [(owner.fill_null("") != "").cast(pl.Int64).sum() for owner in (old, pl.coalesce(new, old))]
-    done = writes.filter(pl.col("outcome").is_in(SUCCESSES))
-    return done.select(has_one[1] - has_one[0]).item()
+    before, after = (
+        (owner.fill_null("") != "").cast(pl.Int64).sum() for owner in (old, pl.coalesce(new, old))
+    )
+    return writes.filter(pl.col("outcome").is_in(SUCCESSES)).select(after - before).item()
 
 
 def result_in_words(row: Mapping[str, Any]) -> str:
-    """What came of a run, in a few words.
-
-    Args:
-        row: Of `runs`.
-    """
+    """What came of a run, a row of `runs`, in a few words."""
     if row["status"] == "started":
         return "running, or ended without recording a result"
-    conflicts = []
-    if row["conflicts"]:
-        said = f"{row['conflicts']:,} conflict{'s' * (row['conflicts'] != 1)}"
-        conflicts.append(f"{said} ({row['new_conflicts'] or 0:,} new)")
-    return ", ".join([*_counts_in_words(row), *conflicts])
+    words = list(_counts_in_words(row))
+    if number := row["conflicts"]:
+        words.append(f"{number:,} conflict{'s' * (number != 1)} ({row['new_conflicts'] or 0:,} new)")
+    return ", ".join(words)
 
 
 def _counts_in_words(row: Mapping[str, Any]) -> Iterator[str]:
@@ -230,13 +218,11 @@ def _counts_in_words(row: Mapping[str, Any]) -> Iterator[str]:
         yield f"{row['to_write'] or 0:,} to {'put back' if back else 'write'}"
     elif row["to_write"] is not None:
         yield f"{row['written']:,} {'put back' if back else 'written'}"
-    yield from (f"{row[name]:,} {words}" for name, words in _TROUBLE.items() if row[name])
+    for column in ("failed", "left_alone"):
+        if row[column]:
+            yield f"{row[column]:,} {column.replace('_', ' ')}"
 
 
 def plans_only(row: Mapping[str, Any]) -> bool:
-    """Tell whether a run sends nothing.
-
-    Args:
-        row: Of `runs`.
-    """
+    """Whether a run, a row of `runs`, sends nothing."""
     return row["kind"].startswith("dry_run") or row["kind"] == "backfill"

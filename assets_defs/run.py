@@ -9,14 +9,14 @@ import json
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, date, datetime
+from enum import StrEnum
 from functools import cache
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
 import dagster as dg
-from pydantic import Field, create_model
 
 from assets_defs.record import RunRecord
 from ownership.declaration import InvalidTableError
@@ -25,7 +25,7 @@ from ownership.windows import Window, days_of, is_past, look_back_window
 from resources.errors import AssetOwnersError, ConfigurationError
 from resources.failures import operator_message
 from resources.inventory.adapter import Inventory, open_inventory
-from resources.search.client import SearchClient
+from resources.search import open_source
 from resources.search.source import EvidenceSource, extraction_fingerprint
 from resources.settings import MAX_LOOKBACK_DAYS, Instance, command_line, journal_url, named
 from resources.store.tables import Tables
@@ -39,38 +39,43 @@ RANGE_END = "dagster/asset_partition_range_end"
 BACKFILL = "dagster/backfill"
 WINDOW_TAG = "asset_owners/window"
 
-INPUTS = (
-    "logons",
-    "inventory_hosts",
-    "inventory_users",
-    "host_user_shares",
-    "username_matches",
-    "owner_decisions",
-    "blocking_check",
-)
-"""The steps that a plan rests on: a run that may write has all of them."""
+SNAPSHOTS = ("inventory_hosts", "inventory_users", "host_user_shares", "username_matches", "owner_decisions")
+INPUTS = ("logons", *SNAPSHOTS, "blocking_check")
+"""The steps that a plan rests on: a run that writes has all of them."""
+SINK = "owner_writes"
 LEFT_OUT = "left_out"
-"""In the options of a run: the steps among `INPUTS` that were not chosen."""
+"""In the options of a run: the steps that were not chosen, of `INPUTS` and the sink."""
 
 
-class ScanOptions(dg.ConfigurableResource):
-    """What an operator may choose for one run; the defaults come from the instance file."""
+class Kind(StrEnum):
+    """What a scan is, as in the table `runs`."""
 
-    lookback_days: int = Field(
-        description="Look-back window: calendar days that end with the last day of the run, or today."
-    )
-    enrich: bool = Field(
-        description="Enrich host information by asset owner: copy the owner's department and criticality."
-    )
-    dry_run: bool = Field(description="Plan only: decide and store what would be written, write nothing.")
-    refetch: bool = Field(
-        default=True, description="Fetch every day named; off: only those missing or not settled."
-    )
-    force: bool = Field(
-        default=False,
-        description="Write although the run names several days, or a last day long past (scan.late_days).",
-    )
-    limit: int | None = Field(default=None, description="Write the first so many hosts of the plan only.")
+    RUN = "run"
+    DRY_RUN = "dry_run"
+    BACKFILL = "backfill"
+
+
+@dataclass(frozen=True)
+class ScanOptions:
+    """What an operator may choose for one run."""
+
+    lookback_days: int
+    enrich: bool
+    dry_run: bool
+    refetch: bool = True
+    force: bool = False
+    limit: int | None = None
+
+
+OPTIONS = {
+    "lookback_days": "Look-back window: calendar days that end with the last day of the run, or today.",
+    "enrich": "Enrich host information by asset owner: copy the owner's department and criticality.",
+    "dry_run": "Plan only: decide and store what would be written, write nothing.",
+    "refetch": "Fetch every day named; off: only those missing or not settled.",
+    "force": "Write although the run names several days, or a last day long past (scan.late_days).",
+    "limit": "Write the first so many hosts of the plan only.",
+}
+"""The options as the launchpad describes them."""
 
 
 class ResourceKeys(NamedTuple):
@@ -109,16 +114,17 @@ class InstanceRun:
 class ScanRun(InstanceRun):
     """A run of one instance over one look-back window.
 
-    `only_plans` says why the run sends nothing to the inventory (None: it may write); such a run publishes
-    nothing that it made. The days that it fetched are what the index holds, so it publishes those; but a dry
-    run changes no table that analysts look at (rules 4.2, 7.6) and keeps them as `own_days`, the run's id.
-    `left_out` are the steps that a plan rests on and that the run lacks. `days_named` are those of its
-    partitions, or today where it has none. A run that does not go on to plan writes fills some tables only.
+    `only_plans` says why the run sends nothing to the inventory and publishes no table (None: it may). Days
+    that it fetched are what the index holds, so they are published, but for those of a dry run, which changes
+    no table that analysts look at (rules 4.2, 7.6): it keeps them as `own_days`, the run's id. `left_out` are
+    the steps that it lacks. `days_named` are those of its partitions, or today where it has none. `plans` is
+    false where the sink was not chosen.
     """
 
     options: ScanOptions
     days_named: Sequence[date]
     window: Window
+    kind: Kind
     only_plans: str | None
     left_out: Sequence[str]
     own_days: str | None
@@ -141,13 +147,14 @@ def scan_run(context: Any, instance: Instance) -> ScanRun:
     keys = resource_keys(instance)
     options: ScanOptions = getattr(context.resources, keys.scan)
     tables: Tables = getattr(context.resources, keys.tables)
-    tags, record = context.run.tags, _record(context, tables)
+    record = RunRecord(tables, context.run.run_id, context.instance, context.log)
+    tags = context.run.tags
     with as_dagster_failure():
         _require_within_bounds(options)
         journal_url()  # a wrong one would end the run when all but the writing is done
         tables.claim()
         # All steps agree on the running day: midnight may pass while the run works.
-        started_at = record.started_at()
+        started_at = record.get("started_at")
         today = today_of(instance, started_at)
         first, last = (
             date.fromisoformat(tags.get(end) or tags.get(PARTITION) or today.isoformat())
@@ -155,9 +162,18 @@ def scan_run(context: Any, instance: Instance) -> ScanRun:
         )
         window = window_of(instance, last, lookback_days=options.lookback_days)
     days_named = days_of(Window(first, last))
-    # A run that only fetches days is no dry run of anything.
-    plans = has_step(context, instance, "owner_writes")
-    left_out = [step for step in INPUTS if plans and not has_step(context, instance, step)]
+    chosen = {step for step in (*INPUTS, SINK) if has_step(context, instance, step)}
+    plans = SINK in chosen
+    # A run that only fetches days, or looks at tables, lacks nothing.
+    left_out = [step for step in (*INPUTS, SINK) if chosen & {*SNAPSHOTS, SINK} and step not in chosen]
+    kind, only_plans = _restriction(
+        instance,
+        options,
+        left_out=left_out,
+        days_named=len(days_named),
+        one_of_many=BACKFILL in tags,
+        ended=window.last if is_past(window, today, late_days=instance.scan.late_days) else None,
+    )
     run = ScanRun(
         instance=instance,
         options=options,
@@ -165,15 +181,8 @@ def scan_run(context: Any, instance: Instance) -> ScanRun:
         record=record,
         days_named=days_named,
         window=window,
-        only_plans=_why_only_planned(
-            instance,
-            options,
-            window,
-            today,
-            left_out=left_out,
-            days_named=len(days_named) if plans else 1,
-            one_of_many=plans and BACKFILL in tags,
-        ),
+        kind=kind if plans else Kind.BACKFILL,
+        only_plans=only_plans if left_out or plans else None,
         left_out=left_out,
         own_days=context.run.run_id if options.dry_run and plans else None,
         plans=plans,
@@ -190,117 +199,108 @@ def scan_run(context: Any, instance: Instance) -> ScanRun:
     return run
 
 
-def _why_only_planned(
+def _restriction(
     instance: Instance,
     options: ScanOptions,
-    window: Window,
-    today: date,
     *,
     left_out: Sequence[str],
     days_named: int,
     one_of_many: bool,
-) -> str | None:
-    """Why a run sends nothing to the inventory, as its first log line says it; None where it may write."""
+    ended: date | None,
+) -> tuple[Kind, str | None]:
+    """What a run is, and why it sends nothing to the inventory, as its first log line says it."""
     if options.dry_run:
-        return "Dry run: nothing is sent to the inventory"
+        return Kind.DRY_RUN, "Dry run: nothing is sent to the inventory"
     if left_out:
-        return (
-            f"Nothing is sent to the inventory: this run lacks the steps {', '.join(left_out)}, and what "
-            f"other runs made may be out of date. A run that may write: {command_line(instance, 'run')}"
+        return Kind.DRY_RUN, (
+            f"Nothing is sent to the inventory, and no table is published: this run lacks the steps "
+            f"{', '.join(left_out)}, and what other runs made may be out of date. A run that may write: "
+            f"{command_line(instance, 'run')}"
         )
     if options.force:
-        return None
+        return Kind.RUN, None
     if days_named > 1 or one_of_many:
         days = f"of {days_named} days" if days_named > 1 else "with a run for each day"
-        return (
+        return Kind.BACKFILL, (
             f"Backfill {days}: it fetches, decides and plans. Nothing is sent to the inventory, because "
             "`force` is off"
         )
-    if is_past(window, today, late_days=instance.scan.late_days):
-        return (
-            f"Nothing is sent to the inventory: the window ended on {window.last}, more than "
+    if ended:
+        return Kind.DRY_RUN, (
+            f"Nothing is sent to the inventory: the window ended on {ended}, more than "
             f"{instance.scan.late_days} days ago, and `force` is off"
         )
-    return None
+    return Kind.RUN, None
 
 
 def has_step(context: Any, instance: Instance, step: str) -> bool:
-    """Tell whether a step was chosen for a run, by whichever selection of assets, checks or ops."""
+    """Whether a step was chosen for a run, by whichever selection of assets, checks or ops."""
     return context.job_def.has_node_named(named(instance, step))
 
 
 def _begin(context: Any, run: ScanRun) -> None:
     """Begin the record of a run, and say in its first line whether it writes."""
-    if not run.plans:
-        run.record.begin("backfill", window=Window(run.days_named[0], run.days_named[-1]))
+    context.instance.add_run_tags(run.run_id, scan_tags(run.instance, run.window))
+    if not run.plans and not run.left_out:
+        run.record.begin(run.kind.value, window=Window(run.days_named[0], run.days_named[-1]))
         return
+    settings = _settings_fingerprint(run.instance)
     begun = run.record.begin(
-        _kind(run),
+        run.kind.value,
         window=run.window,
+        rules=run.instance.rules.as_rules(),
         options=_chosen(run),
-        of_run=_adopted(context, run),
         message=run.only_plans,
+        settings_fingerprint=settings,
+        **_adopted(context, run, settings),
     )
     if begun:
         context.log.info(run.only_plans or f"Owners are written to {run.instance.platform.address}")
 
 
-def _kind(run: ScanRun) -> str:
-    if run.may_write:
-        return "run"
-    return "backfill" if run.only_plans and run.only_plans.startswith("Backfill") else "dry_run"
+def _adopted(context: Any, run: ScanRun, settings: str) -> dict[str, Any]:
+    """Take over what the run has made that this one executes again in part; return what `runs` holds of it.
 
-
-def _adopted(context: Any, run: ScanRun) -> str | None:
-    """Take over the tables of the run that this one executes again in part; return its id, if there is one.
-
-    What it had made for another window, or by other settings, is left where it is; the plan then misses it.
+    What that one made for another window, or by other settings, is left where it is; the plan then lacks it.
     """
-    run.tables.note_settings(run.run_id, settings := _settings_fingerprint(run.instance))
     parent = context.run.parent_run_id
     if not parent or not context.run.step_keys_to_execute:
-        return None
-    row = run.tables.appended("runs", parent)
-    if row.select("window_from", "window_to").rows() != [(run.window.first, run.window.last)]:
-        return None
-    if run.tables.settings_of(parent) != settings:
-        return None
+        return {}
+    row = next(run.tables.appended("runs", parent).iter_rows(named=True), {})
+    made_for = [row.get(name) for name in ("window_from", "window_to", "settings_fingerprint")]
+    if made_for != [run.window.first, run.window.last, settings]:
+        return {}
     run.tables.adopt(parent, run_id=run.run_id)
-    return parent
+    return {"of_run": parent, "checked_at": row["checked_at"]}
 
 
 def _settings_fingerprint(instance: Instance) -> str:
     """What tells settings apart by which a run decides otherwise about the same inventory."""
     fields = instance.platform_user_value_field, instance.platform_hostname_field
     rules = instance.rules.model_dump_json()
-    told = [*fields, rules, instance.target, extraction_fingerprint(instance)]
-    return hashlib.sha256(json.dumps(told).encode()).hexdigest()
+    parts = [*fields, rules, instance.target, extraction_fingerprint(instance)]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
 def _chosen(run: ScanRun) -> dict[str, Any]:
     """The options of a run that differ from what the instance file says, and what was left out of it."""
-    defaults = scan_options(run.instance)
-    chosen = {name: getattr(run.options, name) for name in ScanOptions.model_fields}
+    chosen = asdict(run.options).items() - asdict(default_options(run.instance)).items()
+    differing = dict(sorted(chosen))
+    differing.pop("refetch", None)  # it says how days are looked at, not what comes of the run
     if run.window == window_of(run.instance, run.window.last):
-        del chosen["lookback_days"]  # the command line names what the window has
-    del chosen["refetch"]  # it says how days are looked at, not what comes of the run
-    differing = {name: value for name, value in chosen.items() if value != getattr(defaults, name)}
+        differing.pop("lookback_days", None)  # the command line names what the window has
     return differing | ({LEFT_OUT: run.left_out} if run.left_out else {})
 
 
 def follow_up_run(
     context: dg.OpExecutionContext, instance: Instance, kind: str, of_run: str, options: Mapping[str, Any]
 ) -> InstanceRun:
-    """Read the run off the context of an op that follows a scan, and begin its record.
-
-    Raises:
-        dagster.DagsterUserCodeExecutionError: the tables are another instance's.
-    """
+    """Read the run off the context of an op that follows a scan, and begin its record."""
     keys = resource_keys(instance)
     tables: Tables = getattr(context.resources, keys.tables)
     with as_dagster_failure():
         tables.claim()
-        record = _record(context, tables)
+        record = RunRecord(tables, context.run.run_id, context.instance, context.log)
         record.begin(kind, of_run=of_run, options=options)
     return InstanceRun(
         instance=instance,
@@ -311,30 +311,8 @@ def follow_up_run(
     )
 
 
-def _record(context: Any, tables: Tables) -> RunRecord:
-    def tag(tags: Mapping[str, str]) -> None:
-        context.instance.add_run_tags(context.run.run_id, tags)
-
-    def seconds_by_step() -> dict[str, float]:
-        now, steps = time.time(), context.instance.get_run_step_stats(context.run.run_id)
-        return {
-            # The op of a graph has the graph before it; `named` put the instance before its name.
-            one.step_key.rpartition(".")[2].partition("__")[2]: round(
-                (one.end_time or now) - one.start_time, 3
-            )
-            for one in steps
-            if one.start_time
-        }
-
-    return RunRecord(tables, context.run.run_id, tag=tag, seconds_by_step=seconds_by_step, log=context.log)
-
-
 def _require_within_bounds(options: ScanOptions) -> None:
-    """Refuse numbers of days or hosts that the command line refuses, and that the launchpad lets through.
-
-    Raises:
-        ConfigurationError: one is out of bounds.
-    """
+    """Refuse numbers of days or hosts that the command line refuses, and that the launchpad lets through."""
     if not 1 <= options.lookback_days <= MAX_LOOKBACK_DAYS:
         raise ConfigurationError(
             f"lookback_days: {options.lookback_days} is no number of days; give 1 to {MAX_LOOKBACK_DAYS:,}"
@@ -363,14 +341,6 @@ def window_of(instance: Instance, last: date, *, lookback_days: int | None = Non
         raise ConfigurationError(str(error)) from error
 
 
-def tag_run(context: Any, run: ScanRun) -> None:
-    """Give a run the tags by which an operator finds it, where whoever launched it did not."""
-    tags = scan_tags(run.instance, run.window)
-    if not tags.items() <= context.run.tags.items():
-        with as_dagster_failure(run):
-            context.instance.add_run_tags(run.run_id, tags)
-
-
 def scan_tags(instance: Instance, window: Window) -> dict[str, str]:
     """The tags of a run over a window, by which an operator finds it."""
     return {**run_tags(instance), WINDOW_TAG: f"{window.first}/{window.last}"}
@@ -391,57 +361,55 @@ def scan_resources(instance: Instance, tables: Tables) -> dict[str, Any]:
     """The Dagster resources of an instance, by key."""
     keys = resource_keys(instance)
     return {
-        keys.scan: scan_options(instance),
+        keys.scan: _options_resource(instance),
         keys.tables: tables,
-        keys.search: opened_once(lambda: _with_all_secrets(instance, SearchClient)),
-        keys.inventory: opened_once(lambda: _with_all_secrets(instance, open_inventory)),
+        keys.search: opened_once(instance, open_source),
+        keys.inventory: opened_once(instance, open_inventory),
     }
 
 
-@contextmanager
-def _with_all_secrets(
+def default_options(instance: Instance) -> ScanOptions:
+    """The options as the instance file has them."""
+    scan = instance.scan
+    return ScanOptions(scan.lookback_days, enrich=scan.enrich, dry_run=instance.writes.dry_run)
+
+
+def _options_resource(instance: Instance) -> dg.ResourceDefinition:
+    """The options of a run, chosen once for all of its steps."""
+    defaults = asdict(default_options(instance))
+    fields = {
+        name: dg.Field(
+            dg.Noneable(int) if name == "limit" else type(defaults[name]),
+            default_value=defaults[name],
+            description=description,
+        )
+        for name, description in OPTIONS.items()
+    }
+    return dg.ResourceDefinition(lambda context: ScanOptions(**context.resource_config), fields)
+
+
+def opened_once(
     instance: Instance, client: Callable[[Instance], AbstractContextManager[Any]]
-) -> Generator[Any]:
-    """Open a client; where a secret is missing, name the other missing ones of the instance, too."""
-    with ExitStack() as opening:
-        try:
-            opened = opening.enter_context(client(instance))
-        except ConfigurationError:
-            instance.require_secrets()
-            raise
-        yield opened
-
-
-def scan_options(instance: Instance) -> ScanOptions:
-    """The options with the defaults of the instance file.
-
-    They are defaults of the class: those of an object would be lost where a launchpad sets another option.
-    """
-    return _options_by_default(instance.scan.lookback_days, instance.scan.enrich, instance.writes.dry_run)
-
-
-@cache  # a class takes long to make, and most instances have the same defaults
-def _options_by_default(lookback_days: int, enrich: bool, dry_run: bool) -> ScanOptions:  # noqa: FBT001
-    settings = {"lookback_days": lookback_days, "enrich": enrich, "dry_run": dry_run}
-    fields: dict[str, Any] = {
-        name: (field.annotation, Field(default=settings[name], description=field.description))
-        for name, field in ScanOptions.model_fields.items()
-        if name in settings
-    }
-    return create_model("ScanOptions", __base__=ScanOptions, **fields)()
-
-
-def opened_once(client: Callable[[], AbstractContextManager[Any]]) -> dg.ResourceDefinition:
+) -> dg.ResourceDefinition:
     """A function that opens a client at its first call and gives the same one afterwards.
 
     The assets of a run share the client, and with it one log-in. It is opened by the asset that needs it
-    first, so that a secret that is not set fails a step with a message, not the run with a stack trace.
+    first, so that a secret that is not set fails a step with a message, which names all that are missing.
     """
 
     @dg.resource
     def client_resource(_: dg.InitResourceContext) -> Generator[Callable[[], Any]]:
         with ExitStack() as open_clients:
-            yield cache(lambda: open_clients.enter_context(client()))
+
+            @cache
+            def opened() -> Any:
+                try:
+                    return open_clients.enter_context(client(instance))
+                except ConfigurationError:
+                    instance.require_secrets()
+                    raise
+
+            yield opened
 
     return client_resource
 
@@ -452,9 +420,7 @@ def as_dagster_failure(run: InstanceRun | None = None, *, last: bool = False) ->
 
     Names in it come from outside: none acts on a terminal, or makes a line of its own in a log.
 
-    Args:
-        run: its record is told why it failed.
-        last: when the step goes well, so has the run.
+    The record of `run` gets the reason; where the step is its `last`, also that all went well.
     """
     try:
         yield
@@ -491,11 +457,7 @@ def failure(message: str) -> dg.DagsterUserCodeExecutionError:
 
 
 def failure_message(error: Any) -> str:
-    """The message of a step that failed with one; nothing for an error in the program.
-
-    Args:
-        error: What Dagster keeps of the error of a step.
-    """
+    """The message in what Dagster keeps of the error of a step; nothing for an error in the program."""
     if error is None or error.cls_name != dg.DagsterUserCodeExecutionError.__name__:
         return ""
     # Python puts the name of the class before a message, and nothing after it where there is none.

@@ -13,13 +13,13 @@ import polars as pl
 from assets_defs.metadata import examples
 from assets_defs.run import as_dagster_failure, resource_keys
 from assets_defs.specs import asset_arguments, asset_key
-from ownership.evidence import window_before
 from ownership.tuning.accuracy import HOLDOUT_DAYS
 from ownership.tuning.backtest import WINDOWS
-from ownership.tuning.report import Inputs, tuning_tables
-from ownership.windows import Window, is_settled
+from ownership.tuning.inputs import Inputs, tuning_tables
+from ownership.windows import Window, is_settled, window_before
 from resources.errors import AssetOwnersError
 from resources.settings import Instance, named
+from resources.store.history import decided_with
 from resources.store.tables import Tables
 
 DRIFT_CHECK = "drift_does_not_grow"
@@ -88,7 +88,7 @@ def drift_check(instance: Instance) -> dg.AssetChecksDefinition:
     def drift_does_not_grow(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
         tables: Tables = getattr(context.resources, resource)
         with as_dagster_failure():
-            drift = tables.of_tuning("ownership_drift")
+            drift = tables.read("ownership_drift").collect()
         return _drift_result(instance, context.instance, drift)
 
     return drift_does_not_grow
@@ -134,11 +134,7 @@ def tuned(instance: Instance, tables: Tables) -> dict[str, pl.DataFrame]:
 
 
 def stored_inputs(instance: Instance, tables: Tables) -> Inputs:
-    """Gather what tuning rests on.
-
-    Args:
-        instance: whose tables they are.
-        tables: as they are published, or as a run saw them.
+    """Gather what tuning rests on, from the tables as they are published, or as a run saw them.
 
     Raises:
         AssetOwnersError: no run has decided anything yet.
@@ -148,7 +144,7 @@ def stored_inputs(instance: Instance, tables: Tables) -> Inputs:
         raise AssetOwnersError(
             f"{instance.name} has no decisions yet, from which to tell what would change; run it first"
         )
-    window = Window(*decisions.select("window_from", "window_to").row(0))
+    window, _ = decided_with(tables, decisions["run_id"].item(0), instance.rules.as_rules())
     longest = max(*WINDOWS, window.days) + HOLDOUT_DAYS
     days = tables.logon_days(window_before(window.last, longest), run_id=tables.viewed)
     last_settled = _last_settled(instance, days, window.last)
@@ -162,7 +158,6 @@ def stored_inputs(instance: Instance, tables: Tables) -> Inputs:
         # What other instances of this home write to the same inventory is not set by hand, either.
         writes=tables.writes_to(instance.target).collect(),
         decisions=decisions,
-        runs=tables.all_runs("runs").collect(),
         rules=instance.rules.as_rules(),
         user_value_field=instance.platform_user_value_field,
         window=window,

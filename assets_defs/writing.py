@@ -6,25 +6,26 @@ cut off left open.
 
 import json
 import logging
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Collection, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
+from typing import Literal
 
 import polars as pl
 
 from assets_defs.evidence import unsettled
 from assets_defs.progress import Progress
 from assets_defs.record import count_again
-from assets_defs.run import LEFT_OUT, InstanceRun, ScanRun, today_of
+from assets_defs.run import LEFT_OUT, SNAPSHOTS, InstanceRun, ScanRun, today_of
 from ownership.codes import OUTCOME_IN_LOG
 from ownership.plan import limit_exceeded, plan_undo, plan_writes
 from ownership.windows import days_of, gaps
 from resources.errors import AssetOwnersError, ConfigurationError, ServiceError
 from resources.inventory.adapter import Inventory
-from resources.settings import Instance, command_line, journal_url
-from resources.store.history import delete_outdated_changes, delete_outdated_writes
-from resources.store.tables import BLOCKING_CHECK, short_run_id
+from resources.settings import command_line, journal_url
+from resources.store.history import delete_inputs, delete_outdated
+from resources.store.tables import short_run_id
 from resources.writeback.journal import Journal, Result
 from resources.writeback.journals import has_journal, open_journal, take_over
 from resources.writeback.leftovers import runs_on_target, settle_leftovers, without_changed_hosts
@@ -39,29 +40,39 @@ CLOCK_SKEW = timedelta(minutes=5)
 MAX_RUN_TIME = timedelta(hours=12)
 """How long ago the oldest input of a plan may have been made; `run_monitoring` ends a run after as long."""
 
-SNAPSHOTS = ("inventory_hosts", "inventory_users", "host_user_shares", "username_matches", "owner_decisions")
-MADE = (*SNAPSHOTS, BLOCKING_CHECK)
-"""What a plan rests on besides the days of its window."""
+
+METHODS = {"run": Writer.write, "apply": Writer.apply, "undo": Writer.undo}
 
 
 @dataclass(frozen=True)
-class Written:
-    """What became of a plan: rows of owner_writes, and the longest time between a look and its write."""
+class _Plan:
+    """What is to be written: rows of owner_writes of this run, by which command, and about which run.
+
+    The limits do not hold for up to `allowed` hosts. `hosts` are the inventory_hosts that it was made from,
+    where this run has listed them; otherwise hosts and users are listed anew.
+    """
 
     rows: pl.DataFrame
-    longest_read_to_write_seconds: float | None = None
+    command: Literal["run", "apply", "undo"]
+    about: str
+    allowed: int | None = None
+    hosts: pl.DataFrame | None = None
+
+    @property
+    def what(self) -> str:
+        return "hosts to put back" if self.command == "undo" else "owners"
 
 
 def store_plan(run: ScanRun, log: logging.Logger) -> pl.DataFrame:
     """Plan the writes of new owners from what this run decided; store and return rows of owner_writes.
 
-    The rows bear the time from which on the run has made what the plan rests on, by which a plan is too old.
+    A plan is as old as the start of the run that made what it rests on.
 
     Raises:
         AssetOwnersError: the run has not made that itself; of a run that lacks steps, the decisions.
     """
     if not run.left_out:
-        _require_own_inputs(run)
+        _require_own_inputs(run, days=_days_of_other_runs(run))
     elif not run.tables.holds("owner_decisions", run.run_id):
         raise AssetOwnersError(_not_made_by_this_run(run, ["owner_decisions"]))
     planned = plan_writes(
@@ -80,8 +91,10 @@ def store_plan(run: ScanRun, log: logging.Logger) -> pl.DataFrame:
     return planned
 
 
-def write_planned(run: ScanRun, log: logging.Logger) -> Written:
-    """Write what the run planned, where it may.
+def write_planned(run: ScanRun, log: logging.Logger) -> pl.DataFrame:
+    """Write what the run planned, where it may; return its rows of owner_writes.
+
+    A run that is started again under its own id has planned already.
 
     Raises:
         AssetOwnersError: the run has not made itself what the plan rests on, the plan is too large, or the
@@ -94,58 +107,71 @@ def write_planned(run: ScanRun, log: logging.Logger) -> Written:
         planned = store_plan(run, log)
     _report_other_targets(run, log)
     # What a plan rests on is kept as long as the plan may be applied: each copy is as large as the tables.
-    run.tables.delete_inputs_before(datetime.now(UTC) - timedelta(days=run.instance.writes.plan_days))
+    delete_inputs(run.tables, before=datetime.now(UTC) - timedelta(days=run.instance.writes.plan_days))
     if run.only_plans:
         log.info(run.only_plans)
-        return Written(planned)
-    with _writing(run, log) as journal:
-        if (written := _written_before(run, log)) is not None:
-            return written
+        return planned
+
+    def own_plan(_: Journal) -> _Plan:
         _require_own_inputs(run)
         _require_complete_window(run)
-        plan = _Plan(planned, Writer.write, "owners", f"The plan of run {run.run_id}", ("apply", run.run_id))
-        if not run.record.executes_again():  # otherwise its list may be some hours old
-            plan.hosts = run.tables.of_run("inventory_hosts", run.run_id)
-        written = _carry_out(run, log, journal, plan)
+        # Of a run that is executed again the list may be some hours old.
+        again = run.record.get("of_run")
+        hosts = None if again else run.tables.of_run("inventory_hosts", run.run_id)
+        return _Plan(planned, "run", run.run_id, hosts=hosts)
+
+    written = _carry_out(run, log, own_plan)
     _delete_outdated(run, log)
     return written
 
 
-def _written_before(run: InstanceRun, log: logging.Logger) -> Written | None:
+def _written_before(run: InstanceRun, log: logging.Logger) -> pl.DataFrame | None:
     """What this very run wrote when it was started before; hosts with a row are not planned again under it.
 
     A run may be resumed under its own id, and a queue may deliver a step twice.
+
+    Raises:
+        AssetOwnersError: it failed then, and has done no more since.
     """
     if not run.tables.has_written(run.run_id):
         return None
+    if run.record.get("status") == "failed":
+        raise AssetOwnersError(run.record.get("message"))
     log.warning("This run was started before: its writes have their rows, and the next run writes the rest")
-    return Written(run.tables.appended("owner_writes", run.run_id))
+    return run.tables.appended("owner_writes", run.run_id)
 
 
-def _require_own_inputs(run: ScanRun) -> None:
-    """Refuse to write from what other runs made: owners, hosts and people may have changed since.
+def _require_own_inputs(run: ScanRun, *, days: Collection[date] = ()) -> None:
+    """Refuse to write from what other runs made: hosts and people may have changed since (rules 7.11).
 
-    Made by this run is what the run made that it executes again, too, for as long as a run may take.
+    What a run made that this one executes again is its own, too, for as long as a run may take. `days` are
+    those of its window that others fetched; they are looked for once, before the plan is made.
 
     Raises:
         AssetOwnersError: naming what is missing or old, and how to go on.
     """
-    missing = [table for table in MADE if not run.tables.holds(table, run.run_id)]
-    since = run.record.evidence_since()
-    days = days_of(run.window)
-    fetched = run.tables.logon_days(run.window, run_id=run.run_id)
-    fetched = fetched.filter(pl.col("fetched_at") >= since - CLOCK_SKEW)["day"].to_list()
-    stale = set(unsettled(run.instance, run.tables, days, run_id=run.run_id)) - set(fetched)
-    if stale:
-        missing.append(f"logon_counts ({len(stale)} days that are not settled, the first {min(stale)})")
+    missing = [table for table in SNAPSHOTS if not run.tables.holds(table, run.run_id)]
+    if not run.record.get("checked_at"):
+        missing.append("blocking_check")
+    if days:
+        missing.append(f"logon_counts ({len(days)} days that are not settled, the first {min(days)})")
     if missing:
         raise AssetOwnersError(_not_made_by_this_run(run, missing))
+    since = run.record.evidence_since()
     if datetime.now(UTC) - since > MAX_RUN_TIME:
         raise AssetOwnersError(
             f"Nothing was written: what the plan rests on was made from {since:%Y-%m-%d %H:%M} UTC on, more "
             f"than {MAX_RUN_TIME // timedelta(hours=1)} hours ago. Run again: "
             f"{command_line(run.instance, 'run')}"
         )
+
+
+def _days_of_other_runs(run: ScanRun) -> set[date]:
+    """Days of the window that were missing, torn or not settled, and that the run has not fetched itself."""
+    since = run.record.evidence_since() - CLOCK_SKEW
+    fetched = run.tables.logon_days(run.window, run_id=run.run_id).filter(pl.col("fetched_at") >= since)
+    open_days = unsettled(run.instance, run.tables, days_of(run.window), run_id=run.run_id)
+    return set(open_days) - set(fetched["day"])
 
 
 def _not_made_by_this_run(run: ScanRun, missing: list[str]) -> str:
@@ -159,25 +185,13 @@ def _not_made_by_this_run(run: ScanRun, missing: list[str]) -> str:
 
 def apply_plan(
     run: InstanceRun, log: logging.Logger, plan_id: str, *, allow_writes: int | None, dry_run: bool
-) -> Written:
-    """Carry out the plan that an earlier run stored; it becomes the plan of this run.
+) -> pl.DataFrame:
+    """Carry out the plan that an earlier run stored; it becomes the plan of this run. Raises as `_carry_out`.
 
-    Args:
-        run: this run.
-        log: receives what is done.
-        plan_id: the earlier run, or the first characters of its id.
-        allow_writes: hosts that may be written in spite of writes.max_writes and max_write_percent.
-        dry_run: only tell what would be written.
-
-    Raises:
-        ConfigurationError: the earlier run planned nothing, or to put back what another one wrote, or from
-            what other runs had made, or it planned for another target or too long ago.
-        AssetOwnersError: the plan is too large; nothing was written.
-        ServiceError: the writing ended early; the rest is left for the next run.
+    `plan_id` may be the first characters of its id. The limits do not hold for a plan of up to
+    `allow_writes` hosts.
     """
-    plan_id = run.tables.run_id(plan_id)
-    run.record.add(of_run=plan_id)
-    _log_that_runs_only_plan(run.instance, log, "apply", dry_run=dry_run)
+    plan_id = _about(run, log, "apply", plan_id, dry_run=dry_run)
     stored = run.tables.of_run("owner_writes", plan_id)
     if refused := _of_an_undo(run, plan_id, run.tables.run_writes(plan_id)):
         raise ConfigurationError(refused)
@@ -186,61 +200,25 @@ def apply_plan(
         raise ConfigurationError(
             f"Run {plan_id} of {run.instance.name} stored no plan with anything to write"
         )
-    _require_whole_run(run, plan_id)
-    with _writing(run, log, dry_run=dry_run) as journal:
-        plan = _Plan(
-            planned.with_columns(run_id=pl.lit(run.run_id)),
-            Writer.apply,
-            "owners",
-            f"The plan of run {plan_id}",
-            ("apply", plan_id),
-            allowed=allow_writes,
-            dry_run=dry_run,
-        )
-        return _written_before(run, log) or _carry_out(run, log, journal, plan)
-
-
-def _require_whole_run(run: InstanceRun, plan_id: str) -> None:
-    """Refuse the plan of a run that did not make itself what the plan rests on.
-
-    Raises:
-        ConfigurationError: naming what it did not make.
-    """
     for options in run.tables.appended("runs", plan_id)["options"]:
         if left_out := json.loads(options).get(LEFT_OUT):
             raise ConfigurationError(
                 f"Run {plan_id} lacked the steps {', '.join(left_out)}, so its plan may be out of date; "
                 f"nothing was written. Make a new plan: {command_line(run.instance, 'run', '--dry-run')}"
             )
+    plan = _Plan(planned.with_columns(run_id=pl.lit(run.run_id)), "apply", plan_id, allow_writes)
+    return _carry_out(run, log, lambda _: plan, dry_run=dry_run)
 
 
 def undo_run(
     run: InstanceRun, log: logging.Logger, undone_id: str, *, allow_writes: int | None, dry_run: bool
-) -> Written:
-    """Put back what an earlier run wrote, also one that was cut off.
+) -> pl.DataFrame:
+    """Put back what an earlier run wrote, also one that was cut off; otherwise as `apply_plan`."""
+    undone_id = _about(run, log, "undo", undone_id, dry_run=dry_run)
 
-    Args:
-        run: this run.
-        log: receives what is done.
-        undone_id: the earlier run, or the first characters of its id.
-        allow_writes: hosts that may be written in spite of writes.max_writes and max_write_percent.
-        dry_run: only plan.
-
-    Raises:
-        ConfigurationError: the earlier run wrote nothing, or to another target.
-        AssetOwnersError: the plan is too large; nothing was written.
-        ServiceError: the writing ended early.
-    """
-    undone_id = run.tables.run_id(undone_id)
-    run.record.add(of_run=undone_id)
-    _log_that_runs_only_plan(run.instance, log, "undo", dry_run=dry_run)
-    # Under the lock: what a run wrote is known once it has ended and its leftovers are settled.
-    with _writing(run, log, dry_run=dry_run) as journal:
-        if (written := _written_before(run, log)) is not None:
-            return written
+    def undoing(journal: Journal) -> _Plan:
         writes = run.tables.run_writes(undone_id)
-        whose = f"What run {undone_id} wrote"
-        _require_own_target(run.instance, writes, whose, old_rows_are_own=True)
+        _require_own_target(run, writes, f"What run {undone_id} wrote")
         if dry_run and undone_id in journal.targets():
             raise ConfigurationError(
                 f"Run {short_run_id(undone_id)} was cut off amid writing; what it wrote is not known yet. "
@@ -257,93 +235,76 @@ def undo_run(
         if planned.is_empty():
             refused = _of_an_undo(run, undone_id, writes)
             raise ConfigurationError(refused or _nothing_to_undo(run, undone_id, writes))
-        plan = _Plan(
-            planned,
-            Writer.undo,
-            "hosts to put back",
-            whose,
-            ("undo", undone_id),
-            allowed=allow_writes,
-            dry_run=dry_run,
+        return _Plan(planned, "undo", undone_id, allow_writes)
+
+    # What a run wrote is known once it has ended and its leftovers are settled.
+    return _carry_out(run, log, undoing, dry_run=dry_run)
+
+
+def _about(run: InstanceRun, log: logging.Logger, command: str, given: str, *, dry_run: bool) -> str:
+    """Return the whole id of the run that another one follows, and record it.
+
+    A person's explicit word goes beyond what runs do (rules 7.7), which is said first.
+    """
+    run_id = run.tables.run_id(given)
+    run.record.add(of_run=run_id)
+    if run.instance.writes.dry_run and not dry_run:
+        log.info(
+            f"writes.dry_run is on: runs of {run.instance.name} only plan. This {command} writes all the same"
         )
-        return _carry_out(run, log, journal, plan)
+    return run_id
 
 
 def _of_an_undo(run: InstanceRun, run_id: str, rows: pl.DataFrame) -> str | None:
     """Say of a run that put something back, or was to, what to do instead of naming it; None for others."""
-    if not any(map(is_undo, rows.head(1).iter_rows(named=True))):
+    if rows.is_empty() or not is_undo(rows.row(0, named=True)):
         return None
-    undone = next(iter(rows["undoes"].drop_nulls()), None)  # versions before 0.3.0 did not store it
-    whose, what = short_run_id(run_id), f"run {short_run_id(undone)}" if undone else "an earlier run"
+    undone = short_run_id(rows["undoes"].item(0))
     if "undone" in rows["outcome"]:
-        return (
-            f"Run {whose} put back what {what} wrote. There is nothing in it to apply or to undo; nothing "
-            f"was written. A run writes these owners again: {command_line(run.instance, 'run')}"
-        )
-    undo = command_line(run.instance, "undo", short_run_id(undone) if undone else "RUN_ID")
+        did = f"put back what run {undone} wrote"
+        instead = f"A run writes these owners again: {command_line(run.instance, 'run')}"
+    else:
+        did = f"is an undo of run {undone} that put nothing back"
+        instead = f"To put back what run {undone} wrote: {command_line(run.instance, 'undo', undone)}"
     return (
-        f"Run {whose} is an undo of {what} that put nothing back. There is nothing in it to apply or to "
-        f"undo; nothing was written. To put back what {what} wrote: {undo}"
+        f"Run {short_run_id(run_id)} {did}. There is nothing in it to apply or to undo; nothing was written. "
+        f"{instead}"
     )
 
 
 def _nothing_to_undo(run: InstanceRun, undone_id: str, writes: pl.DataFrame) -> str:
     """Say why there is nothing to undo of a run, and which run was meant where that is known."""
     whose = f"Run {short_run_id(undone_id)} of {run.instance.name}"
-    if "planned" not in writes["outcome"]:
-        return f"{whose} wrote nothing, so there is nothing to undo"
-    carried_out_by = run.tables.carried_out_by(undone_id)
-    if carried_out_by is None:
-        return f"{whose} only planned and wrote nothing, so there is nothing to undo"
-    meant = short_run_id(carried_out_by)
-    undo = command_line(run.instance, "undo", meant)
-    return f"{whose} only planned; its plan was carried out by run {meant}. To undo that: {undo}"
+    did = "only planned" if "planned" in writes["outcome"] else "wrote nothing"
+    said = f"{whose} {did}, so there is nothing to undo"
+    if meant := run.tables.carried_out_by(undone_id):
+        undo = command_line(run.instance, "undo", short_run_id(meant))
+        said += f"; its plan was carried out by run {short_run_id(meant)}. To undo that: {undo}"
+    return said
 
 
-def _log_that_runs_only_plan(instance: Instance, log: logging.Logger, what: str, *, dry_run: bool) -> None:
-    """Say that a person's explicit word goes beyond what runs do (rules 7.7)."""
-    if instance.writes.dry_run and not dry_run:
-        log.info(f"writes.dry_run is on: runs of {instance.name} only plan. This {what} writes all the same")
-
-
-def _require_own_target(
-    instance: Instance, rows: pl.DataFrame, whose: str, *, old_rows_are_own: bool
-) -> None:
-    """Refuse rows of owner_writes that are for another inventory, or for one that is not known.
-
-    Raises:
-        ConfigurationError: naming both targets, and how to go on.
-    """
-    for target in rows["target"].unique():
-        if target is None and not old_rows_are_own:
-            raise ConfigurationError(
-                f"{whose} was made by a version before 0.2.0 and does not say for which inventory; nothing "
-                f"was written. Make a new plan: {command_line(instance, 'run', '--dry-run')}"
-            )
-        if target not in {None, instance.target}:
-            raise ConfigurationError(
-                f"{whose} is for {target}, and {instance.name} now points to {instance.target}: another "
-                "platform.url, platform.tenant_id, platform.contract or name of a host field. Nothing was "
-                "written. Point the instance there again, or make a new plan: "
-                f"{command_line(instance, 'run', '--dry-run')}"
-            )
-
-
-def _require_recent(instance: Instance, planned: pl.DataFrame, whose: str) -> None:
-    """Refuse a plan that is older than writes.plan_days.
-
-    Raises:
-        ConfigurationError: with the command that makes a new plan.
-    """
-    if planned.is_empty():
-        return
-    made_at, now = planned["intended_at"].min(), datetime.now(UTC)
-    limit = instance.writes.plan_days
-    if not isinstance(made_at, datetime) or not now - timedelta(days=limit) <= made_at <= now + CLOCK_SKEW:
+def _require_own_target(run: InstanceRun, rows: pl.DataFrame, whose: str) -> None:
+    """Refuse rows of owner_writes for another inventory, naming both."""
+    instance = run.instance
+    for target in set(rows["target"]) - {instance.target}:
         raise ConfigurationError(
-            f"{whose} was made at {made_at:%Y-%m-%d %H:%M} UTC, and plans older than "
-            f"writes.plan_days ({limit}) or of the future are not carried out; nothing was written. Make a "
-            f"new one: {command_line(instance, 'run', '--dry-run')}"
+            f"{whose} is for {target}, and {instance.name} now points to {instance.target}: another "
+            "platform.url, platform.tenant_id, platform.contract or name of a host field. Nothing was "
+            "written. Point the instance there again, or make a new plan: "
+            f"{command_line(instance, 'run', '--dry-run')}"
+        )
+
+
+def _require_recent(run: InstanceRun, plan: _Plan) -> None:
+    """Refuse a plan that is older than writes.plan_days, with the command that makes a new one."""
+    limit, now = run.instance.writes.plan_days, datetime.now(UTC)
+    oldest, newest = now - timedelta(days=limit), now + CLOCK_SKEW
+    made_at = plan.rows["intended_at"]
+    if not made_at.is_between(oldest, newest).all():
+        raise ConfigurationError(
+            f"The plan of run {plan.about} was made at {made_at.min():%Y-%m-%d %H:%M} UTC, and plans older "
+            f"than writes.plan_days ({limit}) or of the future are not carried out; nothing was written. "
+            f"Make a new one: {command_line(run.instance, 'run', '--dry-run')}"
         )
 
 
@@ -354,13 +315,13 @@ def _without_vanished_owners(planned: pl.DataFrame, inventory: Inventory) -> pl.
     if planned.filter(given).is_empty():
         return planned
     vanished = given & ~owner.is_in(inventory.users()["user_id"].implode())
-    reason = pl.format("left alone: {} is no user asset any more", owner)
+    changes = {
+        "outcome": pl.lit("not_written"),
+        "message": pl.format("left alone: {} is no user asset any more", owner),
+        "completed_at": pl.lit(datetime.now(UTC), pl.Datetime("us", "UTC")),
+    }
     return planned.with_columns(
-        outcome=pl.when(vanished).then(pl.lit("not_written")).otherwise("outcome"),
-        message=pl.when(vanished).then(reason).otherwise("message"),
-        completed_at=pl.when(vanished)
-        .then(pl.lit(datetime.now(UTC), pl.Datetime("us", "UTC")))
-        .otherwise("completed_at"),
+        pl.when(vanished).then(value).otherwise(column).alias(column) for column, value in changes.items()
     )
 
 
@@ -380,13 +341,10 @@ def _report_other_targets(run: InstanceRun, log: logging.Logger) -> None:
 
 
 @contextmanager
-def _writing(run: InstanceRun, log: logging.Logger, *, dry_run: bool = False) -> Generator[Journal]:
-    """Give the journal while nobody else writes, with nothing open from earlier runs on the target.
+def _writing(run: InstanceRun, log: logging.Logger, *, dry_run: bool) -> Generator[Journal]:
+    """Open the journal while nobody else writes, with nothing open from earlier runs on the target.
 
     A dry run settles nothing: it changes no table that analysts look at.
-
-    Raises:
-        AssetOwnersError: another run does not come to its end.
     """
     # Everybody waits for the instance first, then for the target, so that no two wait for each other.
     with (
@@ -394,69 +352,66 @@ def _writing(run: InstanceRun, log: logging.Logger, *, dry_run: bool = False) ->
         open_journal(run.tables) as journal,
         one_writer(run.instance.platform, journal),
     ):
-        if not dry_run:
-            take_over(journal, run.tables)
         if not journal_url() and run.tables.has_journal_key():
             log.warning(
                 "ASSET_OWNERS_JOURNAL is not set, and earlier runs of this instance kept their journal in a "
                 "database: writes that are open there are not settled, and other machines are not kept from "
                 "writing at the same time"
             )
-        if not dry_run and (cut_off := runs_on_target(journal, run.instance.target)):
-            inventory = run.inventory()
-            settled = settle_leftovers(journal, run.tables, inventory.hosts(), run.instance.target, inventory)
-            for run_id in set(cut_off) - {run.run_id}:
-                count_again(run.tables, run_id)
-            if settled:
-                log.warning(f"{settled} writes of an earlier run that had no known outcome are settled")
+        if not dry_run:
+            take_over(journal, run.tables)
+            _settle(run, log, journal)
         yield journal
 
 
-@dataclass
-class _Plan:
-    """What is to be written: rows of owner_writes of this run, how, and what messages call it.
-
-    `command` of the command line carries it out: its name, and the run that it is about. `allowed` hosts may
-    be written in spite of the limits. `hosts` are the inventory_hosts that it was made from, where this run
-    has listed them; otherwise hosts and users are listed anew.
-    """
-
-    rows: pl.DataFrame
-    method: Callable[[Writer, Row], Result]
-    what: str
-    whose: str
-    command: tuple[str, str]
-    allowed: int | None = None
-    dry_run: bool = False
-    hosts: pl.DataFrame | None = None
+def _settle(run: InstanceRun, log: logging.Logger, journal: Journal) -> None:
+    """Find out what became of the writes of runs that were cut off on this target."""
+    cut_off = runs_on_target(journal, run.instance.target)
+    if not cut_off:
+        return
+    inventory = run.inventory()
+    settled = settle_leftovers(journal, run.tables, inventory.hosts(), run.instance.target, inventory)
+    for run_id in set(cut_off) - {run.run_id}:
+        count_again(run.tables, run_id)
+    if settled:
+        log.warning(f"{settled} writes of an earlier run that had no known outcome are settled")
 
 
-def _carry_out(run: InstanceRun, log: logging.Logger, journal: Journal, plan: _Plan) -> Written:
-    """Check a plan against its target, its age, the inventory and the limits, then write it.
+def _carry_out(
+    run: InstanceRun, log: logging.Logger, plan_of: Callable[[Journal], _Plan], *, dry_run: bool = False
+) -> pl.DataFrame:
+    """Make a plan while nobody else writes, check it against target, age, inventory and limits, and write.
 
     The only way to the writer: of a run, of one that is executed again or resumed, of apply and undo.
 
     Raises:
         ConfigurationError: the plan is for another target, or too old.
-        AssetOwnersError: the plan is too large.
+        AssetOwnersError: the plan is too large, or another run does not come to its end.
         ServiceError: the look that guards the writes shows no owners, and nothing was written; or the writing
             ended early, and the rest is left for the next run.
     """
-    _require_own_target(run.instance, plan.rows, plan.whose, old_rows_are_own=False)
-    _require_recent(run.instance, plan.rows, plan.whose)
-    planned, hosts = plan.rows, plan.hosts
-    if hosts is None:
-        planned = _without_vanished_owners(planned, run.inventory())
-        planned = without_changed_hosts(planned, hosts := run.inventory().hosts())
-        log.info(f"Plan: {planned.filter(outcome='planned').height:,} of {planned.height:,} {plan.what}")
-    run.tables.write("owner_writes", planned, run_id=run.run_id, publish=False)
-    to_write = planned.filter(outcome="planned")
-    owned = hosts.filter(pl.col("owner_ids").list.len() > 0)
-    run.record.add(hosts=hosts.height, owned_before=owned.height, to_write=to_write.height)
-    if plan.dry_run:
-        return Written(planned)
-    _require_within_limits(run, to_write.height, hosts.height, plan)
-    return _write(run, log, journal, planned, hosts, plan.method)
+    with _writing(run, log, dry_run=dry_run) as journal:
+        if (written := _written_before(run, log)) is not None:
+            return written
+        plan = plan_of(journal)
+        _require_own_target(run, plan.rows, f"The plan of run {plan.about}")
+        _require_recent(run, plan)
+        planned, hosts = plan.rows, plan.hosts
+        if hosts is None:
+            planned = _without_vanished_owners(planned, run.inventory())
+            planned = without_changed_hosts(planned, hosts := run.inventory().hosts())
+            log.info(f"Plan: {planned.filter(outcome='planned').height:,} of {planned.height:,} {plan.what}")
+            run.tables.write("owner_writes", planned, run_id=run.run_id, publish=False)
+        to_write = planned.filter(outcome="planned").height
+        owned = hosts.filter(pl.col("owner_ids").list.len() > 0).height
+        run.record.add(hosts=hosts.height, owned_before=owned, to_write=to_write)
+        if dry_run:
+            return planned
+        _require_within_limits(run, to_write, hosts.height, plan)
+        writer = run.writer(run.inventory(), journal)
+        if to_write:
+            _require_visible_owners(run, writer, hosts)
+        return _write(run, log, journal, planned, writer, METHODS[plan.command])
 
 
 def _write(
@@ -464,14 +419,11 @@ def _write(
     log: logging.Logger,
     journal: Journal,
     planned: pl.DataFrame,
-    hosts: pl.DataFrame,
+    writer: Writer,
     method: Callable[[Writer, Row], Result],
-) -> Written:
-    """Write the planned hosts; `hosts` are the rows of inventory_hosts that this run has listed."""
+) -> pl.DataFrame:
+    """Write the planned hosts and store what became of each."""
     limits = run.instance.writes
-    writer = run.writer(run.inventory(), journal)
-    if "planned" in planned["outcome"]:
-        _require_visible_owners(run, writer, hosts)
     try:
         ended_by = write_all(
             planned,
@@ -487,7 +439,7 @@ def _write(
         run.tables.append_writes(written, run_id=run.run_id)
     if "intended" not in written["outcome"]:
         journal.delete(run.run_id)
-    outcomes = _outcome_counts(written)
+    outcomes = dict(written["outcome"].value_counts().sort("outcome").iter_rows())
     counts = ", ".join(f"{number:,} {OUTCOME_IN_LOG[outcome]}" for outcome, number in outcomes.items())
     log.info(f"Writes: {counts or 'nothing to write'}, {run.seconds}")
     longest = writer.longest_read_to_write_seconds
@@ -501,16 +453,13 @@ def _write(
         raise ServiceError(
             f"{ended_by}; the run ended, the rest is left for the next run. The messages are in owner_writes"
         )
-    return Written(written, longest)
+    return written
 
 
 def _require_visible_owners(run: InstanceRun, writer: Writer, hosts: pl.DataFrame) -> None:
     """Refuse to write when the look that guards each write shows no owner where the list shows one.
 
     A list of some time ago may be out of date, so that one made now has the last word.
-
-    Raises:
-        ServiceError: naming the setting to fix.
     """
     inventory = run.inventory()
     if not inventory.reads_single_hosts:
@@ -531,11 +480,7 @@ def _require_visible_owners(run: InstanceRun, writer: Writer, hosts: pl.DataFram
 
 
 def _require_complete_window(run: ScanRun) -> None:
-    """Refuse to write from days that look like lost events; the check `no_gaps` warns of them.
-
-    Raises:
-        AssetOwnersError: the window has gaps and scan.require_complete_window is on.
-    """
+    """Refuse to write from days that look like lost events, where scan.require_complete_window is on."""
     if not run.instance.scan.require_complete_window:
         return
     days = gaps(run.tables.logon_days(run.window, run_id=run.run_id), timezone=run.instance.scan.timezone)
@@ -550,11 +495,7 @@ def _require_complete_window(run: ScanRun) -> None:
 
 
 def _require_within_limits(run: InstanceRun, to_write: int, hosts: int, plan: _Plan) -> None:
-    """Refuse a plan that is too large to carry out unseen.
-
-    Raises:
-        AssetOwnersError: saying how to look at the plan and how to carry it out.
-    """
+    """Refuse a plan that is too large to carry out unseen."""
     if plan.allowed is not None and to_write <= plan.allowed:
         return
     limits = run.instance.writes
@@ -566,10 +507,10 @@ def _require_within_limits(run: InstanceRun, to_write: int, hosts: int, plan: _P
         max_write_percent=limits.max_write_percent,
     )
     if reason:
-        name, about = plan.command
+        name = "undo" if plan.command == "undo" else "apply"
         look = command_line(run.instance, "sql", "--run", short_run_id(run.run_id), "FROM write_history")
         allow = ("--allow-writes", str(to_write))
-        carry_out = command_line(run.instance, name, short_run_id(about), *allow)
+        carry_out = command_line(run.instance, name, short_run_id(plan.about), *allow)
         not_enough = f", and more than were allowed ({plan.allowed})" if plan.allowed is not None else ""
         raise AssetOwnersError(
             f"{reason}{not_enough}; nothing was written. Look at the plan ({look}), then carry it out: "
@@ -580,18 +521,11 @@ def _require_within_limits(run: InstanceRun, to_write: int, hosts: int, plan: _P
 def _delete_outdated(run: ScanRun, log: logging.Logger) -> None:
     """Delete what the instance does not keep, never a day of the run's own window."""
     keep, now = run.instance.keep, datetime.now(UTC)
-    run.tables.delete_inputs(run.run_id)
-    history_before = now - timedelta(days=keep.history_days)
-    deleted = run.tables.delete_outdated(
+    delete_inputs(run.tables, of_run=run.run_id)
+    deleted = delete_outdated(
+        run.tables,
         evidence_before=min(today_of(run.instance) - timedelta(days=keep.evidence_days), run.window.first),
-        history_before=history_before,
+        history_before=now - timedelta(days=keep.history_days),
     )
-    deleted += delete_outdated_changes(run.tables, before=history_before)
-    deleted += delete_outdated_writes(run.tables, before=history_before)
     if deleted:
         log.info(f"Deleted {deleted} files and folders that are older than keep allows")
-
-
-def _outcome_counts(writes: pl.DataFrame) -> dict[str, int]:
-    """Count rows of owner_writes by outcome, sorted."""
-    return dict(writes["outcome"].value_counts().sort("outcome").iter_rows())

@@ -18,7 +18,7 @@ from bench import (
     resolution,
     tuning,
 )
-from bench.results import Experiment, keep, measured, standing
+from bench.results import Experiment, keep
 from bench.timing import HOME, tell
 from sandbox.stand import Sandbox, running_sandbox
 
@@ -44,7 +44,6 @@ def main() -> None:
         for name in options.names or experiments:
             tell(name)
             keep("long" if options.long else "short", name, experiments[name]())
-    tell("At full sizes, as they were measured last:\n" + "\n".join(standing(measured())))
 
 
 def experiments_of(
@@ -57,16 +56,13 @@ def experiments_of(
     goals = {"most_seconds": 6, "most_gb": 4} if long else {}
     rows = resolution.Size(2 * MILLION * size, 50_000 * size, 40_000 * size, **goals)
     tuning_goals = {"most_seconds": 60, "most_gb": 6} if long else {}
-    slope = [number * MILLION for number in (1, 2, 5, 10, 20, 60)]
     tries = 5 if long else 3
     only_long = {
         "extraction, many hosts": lambda: extraction.measure(sandbox().engine, hosts, 3),
-        "slope": lambda: resolution.measure_slope(HOME, slope, 2),
     }
     return {
         "overhead": lambda: overhead.measure(sandbox(), DEMO, tries),
         "extraction": lambda: extraction.measure(sandbox().engine, events, 3),
-        "sparse": lambda: extraction.measure_sparse(sandbox().engine, tries),
         "first run": lambda: first_run.measure(sandbox(), folder / "first", events, tries),
         "daily": lambda: daily.measure(sandbox(), folder, events=MILLION // 10 * size, hosts=1_000 * size),
         "listing": lambda: inventory.measure_listing(10_000 * size, 7 if long else 3),

@@ -8,7 +8,6 @@ import pandera.backends.polars.builtin_checks  # noqa: F401  (imported because a
 
 from pipelines.cli import app, run  # noqa: F401  (imported because a run does)
 from pipelines.dagster_home import dagster_instance
-from reports import charts  # noqa: F401  (imported because a run does)
 
 ASSETS = 8
 

@@ -13,9 +13,9 @@ from unittest.mock import patch
 import pandera.backends.polars.builtin_checks  # noqa: F401  (else the first check would import it)
 import requests
 
-from assets_defs.evidence import arriving_together, day_tables
+from assets_defs.evidence import day_tables
 from bench.logons import FIRST_DAY, days_from, load
-from bench.results import Experiment, ratio, seconds
+from bench.results import Experiment, ratio
 from bench.timing import Contender, alternate, function, instance_of, run_once
 from resources.http import Answer, Transport
 from resources.search.client import SearchClient
@@ -27,8 +27,6 @@ INDEX = "logs-bench"
 PASSWORD = "BENCH_SEARCH_PASSWORD"  # noqa: S105  (the name of a variable)
 WARM_UPS = 3
 """Tries that are not timed: the engine compiles what it runs often, which the first tries would pay for."""
-SPARSE_DAYS = 3000
-SPARSE_DAYS_WITH_EVENTS = 40
 
 
 @dataclass(frozen=True)
@@ -70,50 +68,17 @@ def measure(engine: Engine, size: Size, repetitions: int) -> Experiment:
     )
 
 
-def measure_sparse(engine: Engine, repetitions: int) -> Experiment:
-    """Read a long range of which few days hold events."""
-    every = SPARSE_DAYS // SPARSE_DAYS_WITH_EVENTS
-    days = _days(SPARSE_DAYS)[::every]
-    load(engine, f"{INDEX}-sparse", events=100 * len(days), hosts=100, users=100, days=days)
-    where = {
-        "url": engine.url,
-        "ca_file": str(engine.ca_file),
-        "days": SPARSE_DAYS,
-        "index": f"{INDEX}-sparse",
-    }
-    name = f"{SPARSE_DAYS:,} days, {len(days)} with events"
-    (ours,) = alternate(
-        [function(f"client: {name}", f"{__name__}:client", {PASSWORD: engine.admin.password}, **where)],
-        repetitions,
-    )
-    return Experiment(f"Sparse range: {name}", [ours], [seconds(1, f"{name}, read by the client", ours, 5)])
-
-
-def client(url: str, ca_file: str, days: int, index: str) -> Callable[[], dict[str, Any]]:
-    """The client alone, nothing stored."""
-    instance = instance_of(PASSWORD, {}, url=url, ca_file=ca_file, index=index)
-
-    def read() -> dict[str, Any]:
-        with SearchClient(instance) as search:
-            found = [one for one in search.logons(_days(days)) if one.matching]
-        return {"days": len(found), "events": sum(one.matching for one in found)}
-
-    return read
-
-
 def product(url: str, ca_file: str, days: int) -> Callable[[], dict[str, Any]]:
     """What the asset logon_counts does, without Dagster."""
     instance = instance_of(PASSWORD, {}, url=url, ca_file=ca_file, index=INDEX)
 
     def extract() -> dict[str, Any]:
-        rows = events = 0
         with TemporaryDirectory() as folder, SearchClient(instance) as search:
             tables = Tables(Path(folder), instance.slug)
-            for found in arriving_together(search.logons(_days(days))):
-                made = [day_tables(day, extraction_fingerprint(instance)) for day in found]
-                tables.write_days(made)
-                rows += sum(counts.height for _, counts in made)
-                events += sum(row["counted"].item() for row, _ in made)
+            made = [day_tables(day, extraction_fingerprint(instance)) for day in search.logons(_days(days))]
+            tables.write_days(made)
+            rows = sum(counts.height for _, counts in made)
+            events = sum(row["counted"].item() for row, _ in made)
         return {"rows": rows, "events": events}
 
     return extract
@@ -128,8 +93,9 @@ def floor(url: str, ca_file: str, days: int, connections: int = 2) -> Callable[[
             sent.append((path, arguments["params"], arguments["json"]))
             return super().send(session, method, path, **arguments)
 
-    with patch("resources.search.client.Transport", Recorder):
-        client(url, ca_file, days, INDEX)()
+    instance = instance_of(PASSWORD, {}, url=url, ca_file=ca_file, index=INDEX)
+    with patch("resources.search.client.Transport", Recorder), SearchClient(instance) as search:
+        assert [*search.logons(_days(days))]  # noqa: S101  (read for what it sends)
     of_days = [one for one in sent if "pairs" in one[2]["aggs"]]
     session = _session(ca_file)
 

@@ -1,7 +1,5 @@
-"""Resolution: from the stored counts and assets to owner_decisions, against one SQL statement."""
+"""Resolution: from stored counts and assets to owner_decisions; the shares against one SQL statement."""
 
-import math
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -12,9 +10,10 @@ import duckdb
 import polars as pl
 
 from bench.evidence import RUN, SLUG, WINDOW, prepare
-from bench.results import Experiment, Figure, memory, ratio, seconds
+from bench.results import Experiment, memory, ratio, seconds
 from bench.timing import Contender, alternate, function
 from ownership.decisions import owner_decisions
+from ownership.evidence import evidence_by_day
 from ownership.matching import username_matches
 from ownership.rules import Rules
 from ownership.shares import host_user_shares
@@ -44,46 +43,27 @@ class Size:
 def product(home: str) -> Callable[[], dict[str, Any]]:
     """What the assets host_user_shares, username_matches and owner_decisions do, one after the other."""
     tables = Tables(Path(home), SLUG)
-    parts: dict[str, float] = {}
-
-    def done(part: str, since: float) -> float:
-        now = time.perf_counter()
-        parts[part] = now - since
-        return now
 
     def resolve() -> dict[str, Any]:
-        at = time.perf_counter()
-        shares = _shares(tables)
-        at = done("shares made", at)
-        tables.write("host_user_shares", shares, run_id=RUN, publish=True)
-        del shares
-        at = done("shares validated and stored", at)
+        tables.write("host_user_shares", _shares(tables), run_id=RUN, publish=True)
         usernames = tables.read("host_user_shares", run_id=RUN).select("username").collect()
         users = tables.read("inventory_users", run_id=RUN).collect()
-        at = done("user names and assets read", at)
         matches = username_matches(usernames, users, user_value_field="user_email")
-        at = done("matches made", at)
         tables.write("username_matches", matches, run_id=RUN, publish=True)
         del usernames, users, matches
-        at = done("matches validated and stored", at)
-        shares = tables.read("host_user_shares", run_id=RUN)
-        matches = tables.read("username_matches", run_id=RUN).collect()
-        hosts = tables.read("inventory_hosts", run_id=RUN).collect()
-        at = done("matches and hosts read", at)
-        decisions = owner_decisions(
-            shares,
-            matches,
-            hosts,
+        evidence = evidence_by_day(
             tables.logon_counts(WINDOW, run_id=RUN),
+            tables.read("inventory_hosts", run_id=RUN).collect(),
             rules=Rules(exclude_users=EXCLUDED),
-            window=WINDOW,
+        )
+        decisions = owner_decisions(
+            evidence,
+            tables.read("username_matches", run_id=RUN).collect(),
             decided_at=DECIDED_AT,
             run_id=RUN,
         )
-        at = done("decisions made", at)
         tables.write("owner_decisions", decisions, run_id=RUN, publish=True)
-        done("decisions validated and stored", at)
-        return {"decisions": decisions.height, "parts": parts}
+        return {"decisions": decisions.height}
 
     return resolve
 
@@ -105,54 +85,40 @@ def _shares(tables: Tables) -> pl.DataFrame:
     return host_user_shares(counts, rules=Rules(exclude_users=EXCLUDED))
 
 
-def duckdb_statement(home: str, file: str, counted: str) -> Callable[[], dict[str, Any]]:
-    """The same rules in a file of SQL, which stores one table, unchecked."""
+def duckdb_shares(home: str) -> Callable[[], dict[str, Any]]:
+    """The same table by one SQL statement, unchecked."""
     folder = Tables(Path(home), SLUG).folder
-    statement = Path(__file__).with_name(file).read_text(encoding="utf-8")
-    for name, value in {
-        "$home": folder,
-        "$first": WINDOW.first,
-        "$last": WINDOW.last,
-        "$decided_at": DECIDED_AT.isoformat(),
-    }.items():
+    statement = Path(__file__).with_name("shares.sql").read_text(encoding="utf-8")
+    for name, value in {"$home": folder, "$first": WINDOW.first}.items():
         statement = statement.replace(name, str(value))
     connection = duckdb.connect()
     connection.execute(MACROS)
 
     def resolve() -> dict[str, Any]:
         connection.execute(statement)
-        return {counted: connection.fetchall()[0][0]}
+        return {"shares": connection.fetchall()[0][0]}
 
     return resolve
 
 
 def measure(home: Path, size: Size, repetitions: int) -> Experiment:
-    """Resolve in all ways."""
+    """Resolve whole, and make the shares in both ways."""
     folder = home / f"evidence-{size.rows}"
     prepare(folder, rows=size.rows, hosts=size.hosts, users=size.users)
 
-    def contender(name: str, of: str, **arguments: Any) -> Contender:
-        return function(name, f"{__name__}:{of}", home=str(folder), **arguments)
+    def contender(name: str, of: str) -> Contender:
+        return function(name, f"{__name__}:{of}", home=str(folder))
 
-    decided = [
-        contender("owner_decisions, validated and stored", "product"),
-        contender("one DuckDB statement", "duckdb_statement", file="resolution.sql", counted="decisions"),
-    ]
+    (ours,) = alternate([contender("owner_decisions, validated and stored", "product")], repetitions)
     shared = [
         contender("host_user_shares, validated and stored", "product_shares"),
-        contender(
-            "the same table by one DuckDB statement", "duckdb_statement", file="shares.sql", counted="shares"
-        ),
+        contender("the same table by one DuckDB statement", "duckdb_shares"),
     ]
-    timings = alternate(decided, repetitions, same="decisions")
     of_shares = alternate(shared, repetitions, same="shares")
     if unequal := differences(folder):
-        raise ValueError(f"The contenders decide differently: {unequal}")
-    ours, statement = timings
+        raise ValueError(f"The contenders differ: {unequal}")
     name = f"{size.rows:,} rows"
     figures = [
-        ratio(3, f"{name}: over one DuckDB statement", ours, statement, "≤", 1),
-        Figure(3, f"{name}: the same, processor time", ours.cpu / statement.cpu, None, "times"),
         ratio(
             3, f"{name}: host_user_shares over a DuckDB statement that makes this table", *of_shares, "≤", 1
         ),
@@ -161,53 +127,18 @@ def measure(home: Path, size: Size, repetitions: int) -> Experiment:
         figures.append(seconds(3, f"{name}: from Parquet to stored decisions", ours, size.most_seconds))
     if size.most_gb:
         figures.append(memory(3, f"{name}: peak memory", ours, size.most_gb))
-    return Experiment(
-        f"Resolution: {name}, {size.hosts:,} hosts, {size.users:,} users",
-        [*timings, *of_shares],
-        figures,
-        [
-            ours.where,
-            "The first statement stores decisions alone: not validated, without the tables in between.",
-        ],
-    )
-
-
-def measure_slope(home: Path, rows: list[int], repetitions: int) -> Experiment:
-    """Resolve ever more rows, a fortieth as many hosts and a fiftieth as many users."""
-    timings = []
-    for number in rows:
-        folder = home / f"evidence-{number}"
-        prepare(folder, rows=number, hosts=number // 40, users=number // 50)
-        contender = function(f"{number:,} rows", f"{__name__}:product", home=str(folder))
-        timings += alternate([contender], repetitions)
-
-    def growth(less: int, more: int) -> float:
-        """What twice the rows cost, between two of the sizes."""
-        took = [timings[number].minimum for number in (less, more)]
-        return (took[1] / took[0]) ** (1 / math.log2(rows[more] / rows[less]))
-
-    mean = growth(0, len(rows) - 1)
-    steepest = max(growth(number, number + 1) for number in range(len(rows) - 1))
-    return Experiment(
-        f"Resolution: {rows[0]:,} to {rows[-1]:,} rows",
-        timings,
-        [
-            Figure(3, f"twice the rows, from {rows[0]:,} to {rows[-1]:,}", mean, None, "times", "≤", 2.2),
-            Figure(3, "twice the rows, the steepest step", steepest, None, "times", "≤", 2.2),
-            memory(3, f"{rows[-1]:,} rows: peak memory", timings[-1], 8),
-        ],
-        [timing.where for timing in timings[-2:]],
-    )
+    title = f"Resolution: {name}, {size.hosts:,} hosts, {size.users:,} users"
+    return Experiment(title, [ours, *of_shares], figures)
 
 
 def differences(home: Path) -> list[str]:
     """Names of columns in which the contenders' tables differ; they must not."""
     folder = home / "tables" / SLUG
-    pairs = (("owner_decisions", "decisions_of_duckdb"), ("host_user_shares", "shares_of_duckdb"))
+    ours, other = (
+        pl.read_parquet(folder / f"{name}.parquet") for name in ("host_user_shares", "shares_of_duckdb")
+    )
     return [
         column
-        for names in pairs
-        for ours, other in [[pl.read_parquet(folder / f"{name}.parquet") for name in names]]
         for column in other.columns
         if not other[column].cast(ours[column].dtype).equals(ours[column], null_equal=True)
     ]

@@ -20,15 +20,6 @@ PAGE = Path(__file__).with_name("results.md")
 SCALES = {"long": "Full sizes (`make bench LONG=1`)", "short": "Short run (`make bench`)"}
 LIBRARIES = ("dagster", "duckdb", "pandera", "polars", "requests")
 
-AREAS = {
-    "Extraction": {1},
-    "Runs by the command line": {2, 5},
-    "Resolution and tuning": {3, 7},
-    "Inventory": {4},
-    "Report": {6},
-}
-"""Numbers of goals, by what they are about: each area is one of the lines at the top of the page."""
-
 _HEAD = """\
 # Benchmarks
 
@@ -128,25 +119,7 @@ def machine() -> str:
 def page(stored: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> str:
     """The whole page as Markdown."""
     sections = (line for scale in SCALES if scale in stored for line in _scale(scale, stored[scale]))
-    return "\n".join([_HEAD, *standing(stored), "", *sections])
-
-
-def standing(stored: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> list[str]:
-    """A line for each area: which goals are missed, and by what; the areas with most misses first."""
-    figures = [Figure(**figure) for found in stored.get("long", {}).values() for figure in found["figures"]]
-    lines = []
-    for area, goals in AREAS.items():
-        judged = [figure for figure in figures if figure.goal in goals and figure.verdict]
-        missed = [
-            f"{figure.what} {figure.value:.2f} {figure.unit} ({figure.sense} {figure.bound:g})"
-            for figure in judged
-            if figure.verdict != "met"
-        ]
-        misses = f", not met: {'; '.join(missed)}" if missed else ""
-        lines.append(
-            (len(missed), f"- **{area}**: {len(judged) - len(missed)} of {len(judged)} goals met{misses}.")
-        )
-    return [line for _, line in sorted(lines, key=lambda counted: -counted[0])]
+    return "\n".join([_HEAD, *sections])
 
 
 def _scale(scale: str, experiments: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:

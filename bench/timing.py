@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -94,12 +94,6 @@ class Timing:
         """What the last try counted."""
         return self.samples[-1].counts
 
-    @property
-    def where(self) -> str:
-        """Where the time of the fastest try goes, as a note."""
-        parts = ", ".join(f"{part} {seconds:.2f} s" for part, seconds in self.fastest.parts.items())
-        return f"Where the time of “{self.name}” goes: {parts}."
-
 
 def instance_of(password: str, platform: Mapping[str, Any], **settings: Any) -> Instance:
     """An instance with what a contender needs of it; the password of both services is in that variable."""
@@ -109,17 +103,26 @@ def instance_of(password: str, platform: Mapping[str, Any], **settings: Any) -> 
     return Instance.model_validate({**both, **settings, "platform": {**unused, **platform}})
 
 
-def alternate(contenders: Sequence[Contender], repetitions: int, *, same: str = "") -> list[Timing]:
-    """Run each contender `repetitions` times, in turns, every other round in reverse.
+def alternate(
+    contenders: Sequence[Contender],
+    repetitions: int,
+    *,
+    same: str = "",
+    before: Callable[[], object] = lambda: None,
+) -> list[Timing]:
+    """Run each contender `repetitions` times, in turns, every other round in reverse; `before` precedes each.
 
-    Those that count `same` have to count it alike.
+    Those that count `same` have to count it alike in all tries.
     """
     samples: dict[str, list[Sample]] = {one.name: [] for one in contenders}
     for number in range(repetitions):
         for one in contenders if number % 2 == 0 else reversed(contenders):
+            before()
             samples[one.name].append(run_once(one))
-    found = {name: tries[-1].counts[same] for name, tries in samples.items() if same in tries[-1].counts}
-    if len(set(found.values())) > 1:
+    found = {
+        name: {one.counts[same] for one in tries if same in one.counts} for name, tries in samples.items()
+    }
+    if len(set().union(*found.values())) > 1:
         raise ValueError(f"The contenders differ in {same}: {found}")
     timings = [Timing(name, tries) for name, tries in samples.items()]
     for timing in timings:

@@ -1,4 +1,4 @@
-"""Tuning: from the stored counts of 97 days to the back-test, and to all its tables."""
+"""Tuning: from the stored counts of 67 days to the back-test, and to all its tables."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -9,11 +9,10 @@ from bench import resolution
 from bench.evidence import RUN, SLUG, WINDOW, prepare
 from bench.results import Experiment, memory, seconds
 from bench.timing import alternate, function
-from ownership.kinds import nothing_skipped
 from ownership.rules import Rules
 from ownership.tuning.accuracy import HOLDOUT_DAYS
 from ownership.tuning.backtest import WINDOWS, grid, threshold_backtest
-from ownership.tuning.report import Inputs, tuning_tables
+from ownership.tuning.inputs import Inputs, tuning_tables
 from ownership.windows import Window
 from resources.store.tables import Tables
 
@@ -37,8 +36,10 @@ def back_test(home: str) -> Callable[[], dict[str, Any]]:
     def test() -> dict[str, Any]:
         stored = _inputs(home)
         tried = grid(stored.rules, lookback_days=stored.window.days, stored_days=stored.stored_days)
-        windows = stored.judged(stored.evidence(nothing_skipped()), tried)
-        return {"lines": threshold_backtest(windows, rules=stored.rules, tried=tried).height}
+        classes = stored.kinds()
+        evidence = stored.evidence(classes.skipped(stored.rules))
+        decided = stored.compared(evidence, stored.matches(evidence), classes, tried)
+        return {"lines": threshold_backtest(decided, rules=stored.rules, tried=tried).height}
 
     return test
 
@@ -51,7 +52,6 @@ def _inputs(home: str) -> Inputs:
         users=tables.read("inventory_users").collect(),
         writes=tables.writes().collect(),
         decisions=tables.read("owner_decisions").collect(),
-        runs=tables.all_runs("runs").collect(),
         rules=Rules(exclude_users=resolution.EXCLUDED),
         user_value_field="user_email",
         window=WINDOW,
@@ -62,7 +62,7 @@ def _inputs(home: str) -> Inputs:
 
 def measure(home: Path, size: resolution.Size, repetitions: int) -> Experiment:
     """Tune on evidence of this size."""
-    folder = home / f"tuning-{size.rows}"
+    folder = home / f"tuning-{size.rows}-{STORED.days}"
     prepare(folder, rows=size.rows, hosts=size.hosts, users=size.users, window=STORED)
     tables = Tables(folder, SLUG)
     tables.prepare()
@@ -87,5 +87,5 @@ def measure(home: Path, size: resolution.Size, repetitions: int) -> Experiment:
         f"Tuning: {name} over {STORED.days} days, {size.hosts:,} hosts, {size.users:,} users",
         [one, every],
         figures,
-        [f"The back-test has {lines:,} lines: each with each of thresholds, windows and smallest counts."],
+        [f"The back-test has {lines:,} lines: each combination of the settings that are tried."],
     )

@@ -12,9 +12,11 @@ EVIDENCE: Mapping[str, str] = MappingProxyType(
         "no_logons": "Nobody logged on to the host in the window.",
         "too_few_events": "The host has fewer logon events than min_events, or logons of its leading user on "
         "fewer days than min_active_days.",
+        "no_majority": "None of several users has more than the threshold of the logon events.",
+        "not_primary_device": "The leading user has more days with a logon on as many other hosts as "
+        "primary_devices allows.",
         "single_user": "Only one user logged on to the host.",
         "majority": "One of several users has more than the threshold of the logon events.",
-        "no_majority": "None of several users has more than the threshold of the logon events.",
     }
 )
 """What the logons of a host say, the first that applies (rules 2.3)."""
@@ -97,6 +99,7 @@ MEASURE: Mapping[str, str] = MappingProxyType(
     {
         "people": "Owners that were set by hand.",
         "future": "Who leads the logons of the days that were held back.",
+        "corrected": "Owners that we wrote: right where nobody has changed them since.",
     }
 )
 """What an owner decided on is compared with (rules 9.1, 9.2)."""
@@ -138,7 +141,6 @@ ACCOUNT_KIND: Mapping[str, str] = MappingProxyType(
 SUGGESTED: Mapping[str, str] = MappingProxyType(
     {
         "rules.exclude_users": "User names that do not count.",
-        "rules.exclude_hosts": "Host names that get no owner.",
         "rules.skip_account_kinds": "Kinds of accounts that do not count.",
         "rules.skip_host_kinds": "Kinds of hosts that get no owner.",
     }
@@ -147,9 +149,8 @@ SUGGESTED: Mapping[str, str] = MappingProxyType(
 
 DRIFT: Mapping[str, str] = MappingProxyType(
     {
-        "left": "The owner is no user asset any more; or logged on before the window and nowhere in it, and "
-        "all days of the window are stored.",
         "never_seen": "No logon of the owner is stored, on any host.",
+        "left": "The owner logged on before the window and nowhere in it, and all days of it are stored.",
         "moved": "The logons name somebody else.",
         "unsupported": "The logons name nobody, and none of the owner on the host is stored in the window.",
     }

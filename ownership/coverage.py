@@ -50,15 +50,7 @@ _OWNER_KNOWN = (pl.col("evidence") != "unreadable_asset") | pl.col("existing_own
 
 
 def funnel(decisions: pl.DataFrame) -> pl.DataFrame:
-    """Count the hosts that come through each stage, and why the others did not.
-
-    Args:
-        decisions: Rows of `owner_decisions`.
-
-    Returns:
-        stage, hosts, left_out: a row for each of `STAGES`. left_out counts the values of evidence or match
-        that end here, most hosts first; null where none do.
-    """
+    """Count the hosts that come through each of `STAGES`: stage, hosts, left_out (why others did not)."""
     left = left_behind(decisions)
     rows = [
         (stage, decisions.filter(holds).height, _counted(left.filter(stage=stage)))
@@ -70,15 +62,7 @@ def funnel(decisions: pl.DataFrame) -> pl.DataFrame:
 
 
 def left_behind(decisions: pl.DataFrame) -> pl.DataFrame:
-    """Count the hosts that come to a stage and not to the next one, by the reason.
-
-    Args:
-        decisions: Rows of `owner_decisions`.
-
-    Returns:
-        stage (of the first three of `STAGES`), reason (a value of evidence or match), hosts; by stage, most
-        hosts first.
-    """
+    """Count the hosts that come to a stage and not to the next: stage, reason, hosts, most hosts first."""
     stages = list(STAGES.items())
     return pl.concat(
         decisions.filter(holds & ~further)
@@ -95,13 +79,9 @@ def _counted(reasons: pl.DataFrame) -> str | None:
 
 
 def owned_percent(decisions: pl.DataFrame, *, written: int = 0) -> float:
-    """Share of the host assets that had an owner when the inventory was listed (percent); 0 without any.
+    """Share of the host assets that have an owner, with `written` ones more (percent).
 
     An asset that cannot be read, and of which no owner is known, counts neither way.
-
-    Args:
-        decisions: Rows of `owner_decisions`.
-        written: Hosts that got an owner since.
     """
     hosts = decisions.drop_nulls("host_id").filter(_OWNER_KNOWN)
     return 100 * (hosts["existing_owner"].count() + written) / max(hosts.height, 1)
@@ -110,13 +90,8 @@ def owned_percent(decisions: pl.DataFrame, *, written: int = 0) -> float:
 def current_owners(hosts: pl.DataFrame, writes: pl.LazyFrame) -> pl.DataFrame:
     """Find who owns each host asset now: as listed, with what was written and undone since.
 
-    Args:
-        hosts: Rows of `inventory_hosts`.
-        writes: Rows of `owner_writes` of all runs.
-
-    Returns:
-        host_id, owner_ids (null: not known), department, criticality, source, since and run_id, as in the
-        view of that name: `source` is `asset-owners` where its last write is what holds.
+    The columns of the view of that name, but for names and addresses; a planned row that looks written
+    counts.
     """
     since = pl.col("since_listed")
     last = (
@@ -159,16 +134,10 @@ def current_owners(hosts: pl.DataFrame, writes: pl.LazyFrame) -> pl.DataFrame:
 
 
 def owned_by_department(decisions: pl.DataFrame, owners: pl.DataFrame) -> pl.DataFrame:
-    """Count the host assets of each department that had an owner when the run decided, and that have one now.
+    """Count the host assets of each department with an owner when the run decided, and now.
 
-    An asset that cannot be read, and of which no owner is known, is left out.
-
-    Args:
-        decisions: Rows of `owner_decisions`.
-        owners: As `current_owners` finds them.
-
-    Returns:
-        department (null: none), hosts, owned, owned_after; most hosts first.
+    `owners` is what `current_owners` finds. department (null: none), hosts, owned, owned_after; most hosts
+    first.
     """
     return (
         decisions.drop_nulls("host_id")
@@ -185,23 +154,15 @@ def owned_by_department(decisions: pl.DataFrame, owners: pl.DataFrame) -> pl.Dat
 
 
 def shares_of_leaders(leaders: pl.DataFrame, *, threshold_percent: int) -> pl.DataFrame:
-    """Count the hosts by how strong their leading user is, in steps of `SHARE_STEP_PERCENT`.
+    """Count the hosts by how strong their leading user is: upper_percent, strength (of `STRENGTHS`), hosts.
 
-    Args:
-        leaders: weight, total_weight, events, total_events of the first user of each host; counts, so that a
-            share of exactly the threshold falls on its proper side.
-        threshold_percent: The share to exceed where a host has several users.
-
-    Returns:
-        upper_percent (a share of exactly 60% belongs to the step that ends at 60), strength (of `STRENGTHS`),
-        hosts; sorted, without steps that nobody reaches.
+    From weight and total_weight of the first user of each host; a share of exactly 60% belongs to the step
+    that ends at 60.
     """
     own, total = pl.col("weight"), pl.col("total_weight")
     weak, strong, alone = map(pl.lit, STRENGTHS)
     return (
-        # Of versions before 0.3.0, by events alone.
-        leaders.with_columns(own.fill_null(pl.col("events")), total.fill_null(pl.col("total_events")))
-        .group_by(
+        leaders.group_by(
             upper_percent=-(-100 * own // (SHARE_STEP_PERCENT * total)) * SHARE_STEP_PERCENT,
             strength=pl.when(own == total)
             .then(alone)
@@ -215,16 +176,7 @@ def shares_of_leaders(leaders: pl.DataFrame, *, threshold_percent: int) -> pl.Da
 
 
 def events_by_day(days: Sequence[date], fetched: pl.DataFrame, *, timezone: str) -> pl.DataFrame:
-    """Count the logon events of each day, and mark days on which some look lost.
-
-    Args:
-        days: The days of interest.
-        fetched: Rows of `logon_days` for those of them that were fetched.
-        timezone: Of the days.
-
-    Returns:
-        day, events (null: never fetched), state: `ok`, `gap` as in `ownership.windows.gaps`, `not fetched`.
-    """
+    """Tell of each day its events (null: never fetched), and its state: `ok`, `gap` or `not fetched`."""
     return (
         pl.DataFrame({"day": days}, schema={"day": pl.Date})
         .join(fetched.select("day", events="counted"), on="day", how="left", maintain_order="left")

@@ -64,13 +64,9 @@ def column(
     since: str | None = None,
     **checks: Any,
 ) -> Any:
-    """Declare a column.
+    """Declare a column: what it holds, the codes that it may hold, and checks as for `pandera.Field`.
 
-    Args:
-        description: What it holds, and in which unit.
-        codes: The values that it may hold, each with its meaning; None: whatever the other checks let pass.
-        since: The version that brought it, where it came later than its table. Older rows have null there.
-        checks: As for `pandera.Field`.
+    `since` is the version that brought it, where it came later than its table: older rows have null there.
     """
     metadata = {"since": since, "codes": dict(codes or {})}
     isin = tuple(codes) if codes else None
@@ -132,11 +128,7 @@ def empty(model: type[Table]) -> pl.DataFrame:
 
 
 def validated(model: type[Table], frame: pl.DataFrame) -> pl.DataFrame:
-    """Return `frame` unchanged when it is a valid table.
-
-    Raises:
-        InvalidTableError: names every differing column and every broken rule with its first rows.
-    """
+    """Return `frame` unchanged when it is a valid table; an error names what differs and the bad rows."""
     problems = list(_differing_columns(polars_schema(model), frame.schema))
     if not problems:
         try:

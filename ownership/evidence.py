@@ -1,144 +1,220 @@
-"""Logon counts by day with names as numbers, so that many windows and rules can be tried on one reading."""
+"""What is decided about, and who leads its logons: for the decisions of a run, and for tuning.
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import date, timedelta
-from types import MappingProxyType
+A subject is a host asset with all its names, or a host name of the documents that no asset has. What follows
+for it is decided in `decisions`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import polars as pl
 
-from ownership.leaders import left_out, subjects_of
-from ownership.logons import SPELLINGS, logons_by_day, logons_by_user, normalised_names
-from ownership.matching import candidates, username_matches
-from ownership.rules import Rules, exceeds_threshold, first_that_holds
+from ownership.names import fits_any, normalise_hostname
+from ownership.rules import Rules
+from ownership.shares import SPELLINGS, logons_by_day, logons_by_user, normalised_names
 from ownership.windows import Window
-
-SHARE_BANDS: Mapping[str, int] = MappingProxyType(
-    {"up to 60%": 60, "60 to 70%": 70, "70 to 80%": 80, "80 to 90%": 90, "over 90%": 100}
-)
-"""Bands of the leader's share where a host has several users, and the share (percent) that each ends with."""
-
-ONLY_USER = "only user"
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """What was counted, by day, and what the inventory says about the hosts and users.
+    """What was counted, by day, and the hosts that it is about.
 
-    Attributes:
-        days: day, subject, user, events, weight; one row for each day, host and user with a logon.
-        subjects: subject, host_id, hostname, owner_ids, eligible (whether logons may name an owner of it).
-        users: user, username, resolved_owner (null: no user asset, or several).
-        rules: The rules under which they count.
+    `days` has day, subject, username (an Enum), events and what they count for by each metric: a row for each
+    day, host and user with a logon. `subjects` has subject, host_id (null where no asset has the name),
+    owner_ids, problem, hostnames (as compared), hostname (the first), excluded_by (the setting and value that
+    leave it out, or null) and collides.
     """
 
-    days: pl.DataFrame
+    days: pl.LazyFrame
     subjects: pl.DataFrame
-    users: pl.DataFrame
     rules: Rules
+
+    def collected(self) -> "Evidence":
+        """The same, counted once for many questions."""
+        return replace(self, days=self.days.collect(engine="streaming").lazy())
+
+    def within(self, window: Window) -> "Evidence":
+        """What was counted on the days of a window."""
+        return replace(self, days=self.days.filter(pl.col("day").is_between(window.first, window.last)))
 
 
 def evidence_by_day(
     counts: pl.LazyFrame,
     hosts: pl.DataFrame,
-    users: pl.DataFrame,
     *,
     rules: Rules,
-    user_value_field: str,
+    skipped_users: pl.Series | None = None,
+    skipped_hosts: pl.DataFrame | None = None,
 ) -> Evidence:
-    """Count the logons by day, host and user, under the names that the rules compare (rules 1.3 to 1.6).
+    """Count the logons by day, host and user, under the names that the rules compare (rules 1.3 to 1.8).
 
-    Args:
-        counts: Rows of `logon_counts`.
-        hosts: Rows of `inventory_hosts`.
-        users: Rows of `inventory_users`.
-        rules: The instance's rules; what they exclude is left out.
-        user_value_field: Name of the field that `user_value` of the users holds.
+    `counts` are rows of `logon_counts`, `hosts` of `inventory_hosts`; `skipped_users` are user names and
+    `skipped_hosts` rows of `host_profiles` that are left out for their kind.
     """
     pairs = counts.select(SPELLINGS).unique().collect(engine="streaming")
-    names = normalised_names(pairs, rules=rules)
+    names = normalised_names(pairs, rules=rules, skipped=skipped_users)
     # Host names of which excluded users alone have logons are none of the evidence.
     with_logons = (
         names.hosts.lazy()
         .join(names.of(pairs.lazy()), on="hostname", how="semi")
         .select("document_hostname", pl.col("hostname").cast(pl.String))
-        .collect()
-        .lazy()
     )
-    short = rules.short_hostnames
-    subjects = subjects_of(with_logons.select("hostname").unique(), hosts.lazy(), short=short).collect()
-    of_subjects = subjects.lazy().explode("hostnames").select("subject", hostname="hostnames")
-    spellings = with_logons.select(full=pl.concat_list("document_hostname"))
-    barred = of_subjects.join(
-        left_out(spellings, hosts.lazy(), short=short, exclude_hosts=rules.exclude_hosts), on="hostname"
-    ).collect()["subject"]
+    subjects = _subjects(with_logons, hosts.lazy(), rules)
+    if skipped_hosts is not None and not skipped_hosts.is_empty():
+        by_kind = skipped_hosts.select("host_id", "hostname", by=pl.format("skip_host_kinds: {}", "kind"))
+        subjects = subjects.join(by_kind, on=("host_id", "hostname"), how="left", nulls_equal=True)
+        subjects = subjects.with_columns(pl.coalesce("excluded_by", "by")).drop("by")
+    of_subjects = subjects.lazy().select("subject", hostname="hostnames").explode("hostname")
     known = pl.col("hostname").cast(names.hosts.schema["hostname"], strict=False)
-    user = pl.col("username").to_physical().alias("user")
     days = (
         names.of(counts)
         .join(of_subjects.with_columns(known), on="hostname")
-        .with_columns(user)
-        .pipe(logons_by_day, "subject", "user", rules=rules)
-        .collect(engine="streaming")
+        .pipe(logons_by_day, "subject", "username", rules=rules)
     )
-    usernames = names.users.select(user, pl.col("username").cast(pl.String)).unique()
-    matches = username_matches(usernames, users, user_value_field=user_value_field)
-    resolved = candidates(matches.lazy()).select("username", "resolved_owner").collect()
-    return Evidence(
-        days,
-        subjects.select(
-            "subject",
-            "host_id",
-            "hostname",
-            "owner_ids",
-            eligible=pl.col("problem").is_null()
-            & pl.col("hostname").is_not_null()
-            & ~pl.col("subject").is_in(barred.implode()),
-        ),
-        usernames.join(resolved, on="username", how="left").sort("user"),
-        rules,
-    )
+    return Evidence(days, subjects, rules)
 
 
-def user_totals(evidence: Evidence, window: Window) -> pl.DataFrame:
-    """Add up the logons of each user on each host over a window: as `logons_by_user`, by subject and user."""
-    in_window = pl.col("day").is_between(window.first, window.last)
-    return evidence.days.lazy().filter(in_window).pipe(logons_by_user, "subject", "user").collect()
+def leaders(evidence: Evidence) -> pl.DataFrame:
+    """Find who leads the logons of each subject (rules 1.2).
 
-
-def leaders(totals: pl.DataFrame) -> pl.DataFrame:
-    """Who leads the logons of each host (rules 1.2).
-
-    Args:
-        totals: As `user_totals` gives them.
-
-    Returns:
-        subject; the leader's user, events, weight, active_days; total_events, total_weight, user_count, tied
-        (whether another user has the same weight); hosts without logons are left out.
+    The columns of `subjects`; the leader's username, events, weight, share, first_seen, last_seen and
+    active_days; total_events, total_weight, user_count; username, events and weight of the runner_up;
+    primary_hostnames (where the rules ask for primary devices) and primary_rank. Without logons counts are 0
+    and the rest is null.
     """
-    return (
+    totals = evidence.days.pipe(logons_by_user, "subject", "username", rules=evidence.rules).collect(
+        engine="streaming"
+    )
+    of_subject = (
         totals.lazy()
-        .sort("subject", "weight", "user", descending=[False, True, False])
+        .sort("subject", "weight", "username", descending=[False, True, False])
         .group_by("subject", maintain_order=True)
         .agg(
-            pl.first("user", "active_days"),
-            events=pl.first("events"),
+            pl.first("username", "events", "weight", "active_days", "first_seen", "last_seen"),
+            pl.col("username", "events", "weight").get(1, null_on_oob=True).name.prefix("runner_up_"),
             total_events=pl.sum("events"),
-            weight=pl.first("weight"),
             total_weight=pl.sum("weight"),
             user_count=pl.len().cast(pl.Int64),
-            tied=(pl.col("weight").get(1, null_on_oob=True) == pl.first("weight")).fill_null(value=False),
         )
-        .collect(engine="streaming")
+    )
+    return (
+        evidence.subjects.lazy()
+        .join(of_subject, on="subject", how="left", maintain_order="left")
+        .join(_primary_devices(totals, evidence), on=("subject", "username"), how="left")
+        .with_columns(
+            pl.col("username", "runner_up_username").cast(pl.String),
+            pl.col("events", "total_events", "weight", "total_weight", "user_count").fill_null(0),
+            share=pl.col("weight") / pl.col("total_weight"),
+        )
+        .collect()
     )
 
 
-def share_band() -> pl.Expr:
-    """The band of the leader's share; of rows with weight, total_weight and user_count."""
-    bands = [(name, ~exceeds_threshold(upper)) for name, upper in SHARE_BANDS.items()]
-    return first_that_holds([(ONLY_USER, pl.col("user_count") == 1), *bands]).alias("share_band")
+def _primary_devices(totals: pl.DataFrame, evidence: Evidence) -> pl.LazyFrame:
+    """Rank the hosts of each user by days with a logon (rules 1.9): subject, username, primary_rank, names.
+
+    Hosts that are left out are none of the user's devices; assets that share a name share its rank.
+    """
+    order = ("active_days", "events", "last_seen")
+    device = pl.struct(*order, "hostname")
+    counted = evidence.subjects.filter(pl.col("excluded_by").is_null())
+    ranked = (
+        totals.lazy()
+        .join(counted.lazy().select("subject", "hostname"), on="subject")
+        .sort("username", *order, "hostname", descending=[False, True, True, True, False])
+        .select("subject", "username", "hostname", primary_rank=device.rle_id().over("username") + 1)
+    )
+    best = ranked.filter(pl.col("primary_rank") <= (evidence.rules.primary_devices or 0))
+    names = best.group_by("username").agg(primary_hostnames=pl.col("hostname").unique(maintain_order=True))
+    return ranked.drop("hostname").join(names, on="username", how="left")
 
 
-def window_before(last: date, days: int) -> Window:
-    """The window of so many days that ends with a day."""
-    return Window(last - timedelta(days=days - 1), last)
+def _subjects(with_logons: pl.LazyFrame, hosts: pl.LazyFrame, rules: Rules) -> pl.DataFrame:
+    """Number the subjects, and say which are left out and which collide.
+
+    `with_logons` has hostname, normalised, and document_hostname of the hosts with logons.
+    """
+    short = rules.short_hostnames
+    normalised = normalise_hostname(pl.element(), short=short)
+    names = pl.col("hostnames").list.eval(normalised.drop_nulls().unique(maintain_order=True))
+    assets = hosts.select(
+        "host_id",
+        "owner_ids",
+        "problem",
+        hostnames=names.fill_null([]),  # names that cannot be read are none to compare
+    )
+    listed = assets.select(hostname="hostnames").explode("hostname")
+    without_asset = (
+        with_logons.select("hostname")
+        .unique(maintain_order=True)
+        .join(listed, on="hostname", how="anti")
+        .select(
+            host_id=pl.lit(None, pl.String),
+            owner_ids=pl.lit([], pl.List(pl.String)),
+            problem=pl.lit(None, pl.String),
+            hostnames=pl.concat_list("hostname"),
+        )
+    )
+    subjects = pl.concat([assets, without_asset]).with_row_index("subject")
+    barred = _left_out(with_logons, hosts, short=short, exclude_hosts=rules.exclude_hosts)
+    of_subject = (
+        subjects.select("subject", hostname="hostnames")
+        .explode("hostname")
+        .join(barred, on="hostname")
+        .group_by("subject")
+        .agg(pl.min("pattern"), pl.any("collides"))
+    )
+    pattern = pl.col("pattern").replace_strict(
+        dict(enumerate(rules.exclude_hosts)), default=None, return_dtype=pl.String
+    )
+    return (
+        subjects.join(of_subject, on="subject", how="left", maintain_order="left")
+        .with_columns(
+            pl.col("collides").fill_null(value=False),
+            hostname=pl.col("hostnames").list.first(),
+            excluded_by=pl.format("exclude_hosts: {}", pattern),
+        )
+        .drop("pattern")
+        .collect()
+    )
+
+
+def _left_out(
+    with_logons: pl.LazyFrame, hosts: pl.LazyFrame, *, short: bool, exclude_hosts: Sequence[str]
+) -> pl.LazyFrame:
+    """Find host names that must not name an owner: hostname, number of the first wildcard, collides.
+
+    Names collide when the documents, or the assets, hold two with a domain part that shorten to one; a bare
+    name beside one with a domain part is no second host (rules 1.4). Whole names never collide.
+    """
+    if not short and not exclude_hosts:
+        return pl.LazyFrame(schema={"hostname": pl.String, "pattern": pl.UInt32, "collides": pl.Boolean})
+    assets = hosts.select(pl.lit("assets").alias("side"), full="hostnames").explode("full")
+    documents = with_logons.select(pl.lit("documents").alias("side"), full="document_hostname")
+    names = (
+        pl.concat([assets, documents])
+        .with_columns(normalise_hostname(pl.col("full")))
+        .with_columns(short=normalise_hostname(pl.col("full"), short=True))
+        .with_columns(hostname="short" if short else "full")
+    )
+
+    def fits(patterns: Sequence[str]) -> pl.Expr:
+        return fits_any(pl.col("full"), patterns) | fits_any(pl.col("short"), patterns)
+
+    numbers = (pl.when(fits([one])).then(pl.lit(at, pl.UInt32)) for at, one in enumerate(exclude_hosts))
+    excluded = (
+        names.filter(fits(exclude_hosts))
+        .group_by("hostname")
+        .agg(pattern=pl.coalesce(*numbers, pl.lit(None, pl.UInt32)).min())
+    )
+    in_domain = pl.when(pl.col("full") != pl.col("short")).then("full")
+    colliding = (
+        names.group_by("side", "hostname")
+        .agg(collides=in_domain.min() != in_domain.max())
+        .filter("collides")
+        .select("hostname", "collides")
+        .unique()
+    )
+    return excluded.join(colliding, on="hostname", how="full", coalesce=True).with_columns(
+        pl.col("collides").fill_null(value=False)
+    )

@@ -7,7 +7,7 @@ from datetime import datetime
 
 import polars as pl
 
-from ownership.codes import GONE
+from ownership.codes import GONE, SUCCESSES
 from ownership.rules import NAMING
 
 # A host asset is known by its id, whatever its name; a name that no asset has, by itself.
@@ -25,11 +25,7 @@ _DECISION = (
 
 
 def latest(history: pl.LazyFrame) -> pl.DataFrame:
-    """Return the state that a history ends with: the last row of each host that is not gone.
-
-    Args:
-        history: Rows of `owner_decisions_history`; of two alike, one counts.
-    """
+    """Return the state that a history ends with: the last row of each host that is not gone."""
     rows = history.with_row_index("row")
     last = rows.group_by("host_id", without_asset=_WITHOUT_ASSET).agg(pl.col("row").max_by("decided_at"))
     return (
@@ -40,12 +36,30 @@ def latest(history: pl.LazyFrame) -> pl.DataFrame:
     )
 
 
+def last_writes(hosts: pl.DataFrame, writes: pl.LazyFrame) -> pl.LazyFrame:
+    """The last success of each host in rows of `owner_writes`, and whether the inventory shows what it set.
+
+    `hosts` are rows of `inventory_hosts`: `holds` says whether the owner listed there is the one written.
+    """
+    # What was written or put back after the inventory was listed says nothing of the owners in that list.
+    rows = (
+        writes.with_row_index("row")
+        .filter(pl.col("outcome").is_in(SUCCESSES))
+        .join(hosts.lazy().select("host_id", "owner_ids", "listed_at"), on="host_id")
+        .filter(pl.col("completed_at") <= pl.col("listed_at"))
+    )
+    listed, owner = pl.col("owner_ids"), pl.col("new_values").struct.field("owner")
+    return (
+        rows.join(rows.group_by("host_id").agg(pl.col("row").max_by("completed_at")), on="row", how="semi")
+        .with_columns(holds=(listed.list.len() == 1) & (listed.list.first() == owner))
+        .drop("row", "owner_ids", "listed_at")
+    )
+
+
 def with_new_conflicts(decisions: pl.DataFrame, before: pl.DataFrame) -> pl.DataFrame:
     """Mark the conflicts that earlier decisions did not have: another host, or another person named for it.
 
-    Args:
-        decisions: Rows of `owner_decisions`.
-        before: The decisions to compare with; those last published, as `latest` gives them.
+    `before` is what `latest` gives of the decisions published last.
     """
     known = before.filter(action="conflict").select("host_id", "resolved_owner", known=pl.lit(value=True))
     return (
@@ -58,20 +72,11 @@ def with_new_conflicts(decisions: pl.DataFrame, before: pl.DataFrame) -> pl.Data
 def changed_decisions(
     before: pl.DataFrame, decisions: pl.DataFrame, *, decided_at: datetime, run_id: str
 ) -> pl.DataFrame:
-    """Find the decisions that differ from those before.
+    """Find the decisions that differ from those before, which `latest` gives.
 
     Another name, evidence, problem, match, action, leader, candidates or owner is another decision; other
-    counts, shares and days are not. The leader of a host where nobody is named is not a decision.
-
-    Args:
-        before: The state before, as `latest` gives it.
-        decisions: Rows of `owner_decisions`.
-        decided_at: The instant that the decisions bear.
-        run_id: The run that the decisions bear.
-
-    Returns:
-        Rows of `owner_decisions_history`, sorted by hostname and host_id: decisions that are new or changed,
-        and for each host that there is no decision about any more its last row, with the action `gone`.
+    counts, shares and days are not. The leader of a host where nobody is named is not a decision. Of a host
+    that there is no decision about any more the last row comes again, with the action `gone`.
     """
     now, then = decisions.lazy(), before.lazy()
     changed = now.join(then, on=_DECISION, how="anti", nulls_equal=True)
@@ -80,24 +85,13 @@ def changed_decisions(
         decided_at=pl.lit(decided_at, pl.Datetime("us", "UTC")),
         run_id=pl.lit(run_id),
     )
-    return (
-        pl.concat([changed, gone.drop("carried_over")])
-        .with_columns(carried_over=pl.lit(value=False))
-        .sort("hostname", "host_id", nulls_last=True)
-        .collect(engine="streaming")
-    )
+    return pl.concat([changed, gone]).sort("hostname", "host_id", nulls_last=True).collect(engine="streaming")
 
 
 def changes_of(history: pl.LazyFrame, run_id: str) -> pl.DataFrame:
-    """Set what a run decided otherwise beside what was decided before.
+    """Set what a run decided otherwise beside what was decided before: its rows, with columns `…_before`.
 
-    Args:
-        history: Rows of `owner_decisions_history`.
-        run_id: The run.
-
-    Returns:
-        The run's rows, with evidence_before, match_before, action_before, resolved_owner_before and
-        existing_owner_before (evidence_before null: the host is new); sorted by hostname and host_id.
+    evidence_before is null where the host is new.
     """
     now = history.filter(run_id=run_id).with_columns(without_asset=_WITHOUT_ASSET).collect()
     decided_at = pl.lit(now["decided_at"].min(), pl.Datetime("us", "UTC"))

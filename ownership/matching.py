@@ -14,12 +14,8 @@ FIELDS = ("user_email", "directory_user_sam_account_name", "directory_user_surna
 def candidates(matches: pl.LazyFrame) -> pl.LazyFrame:
     """Gather the user assets that each user name may stand for (rules 2.1).
 
-    Args:
-        matches: Rows of `username_matches`.
-
-    Returns:
-        username, matched_by, candidate_ids (sorted), readable (whether all of them are), resolved_owner (the
-        one, if there is one and it can be read).
+    username, matched_by, candidate_ids (sorted), readable (whether all of them are), resolved_owner (the one,
+    if there is one and it can be read).
     """
     readable = pl.col("problem").is_null()
     ids = pl.col("candidate_ids")
@@ -38,20 +34,11 @@ def candidates(matches: pl.LazyFrame) -> pl.LazyFrame:
 
 
 def username_matches(shares: pl.DataFrame, users: pl.DataFrame, *, user_value_field: str) -> pl.DataFrame:
-    """Look every user name of the evidence up in the user assets (rules 2.1, 2.7).
+    """Look every user name of `shares` up in the user assets (rules 2.1, 2.7): rows of `username_matches`.
 
-    The instance's user value field is asked first, then `FIELDS`, each once; the first field that
-    knows the name decides, and what later fields say is kept beside it. A user asset that cannot be read
-    whole matches nobody: whatever field of it knows the name, the name is ambiguous.
-
-    Args:
-        shares: Rows of `host_user_shares`; their usernames alone will do.
-        users: Rows of `inventory_users`.
-        user_value_field: Name of the field that `user_value` holds.
-
-    Returns:
-        Rows of `username_matches`, one for each username and candidate, found by the first field that knows
-        the name; sorted by username, then fields in the order asked, then by user_id.
+    The instance's user value field is asked first, then `FIELDS`, each once; the first field that knows the
+    name decides, and what later fields say is kept beside it. A user asset that cannot be read whole matches
+    nobody: whatever field of it knows the name, the name is ambiguous.
     """
     columns = {user_value_field: "user_value"} | {name: name for name in FIELDS if name != user_value_field}
     known = pl.concat(

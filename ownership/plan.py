@@ -24,21 +24,10 @@ def plan_writes(
     target: str,
     intended_at: datetime,
 ) -> pl.DataFrame:
-    """Plan the writes of new owners (rules 2.2, 2.5, 2.6).
+    """Plan the writes of new owners (rules 2.2, 2.5, 2.6): rows of `owner_writes`, `planned`.
 
-    Args:
-        decisions: Rows of `owner_decisions`.
-        hosts: Rows of `inventory_hosts` that the decisions were made from.
-        users: Rows of `inventory_users` that the decisions were made from.
-        enrich: Whether the owner's department and criticality, where not empty, are written as well.
-        takes: What the inventory takes, of owner, department and criticality.
-        run_id: The run that the rows bear.
-        target: The inventory that the rows are for (`Instance.target`).
-        intended_at: The instant that the rows bear.
-
-    Returns:
-        Rows of `owner_writes`, `planned`, sorted by hostname and host_id; a null in `new_values` is not
-        sent.
+    With `enrich` the department and criticality of the owner, where not empty, are written as well, as far as
+    the inventory `takes` them. A null in `new_values` is not sent.
     """
     copied = {"department": _copied("user_department"), "criticality": _copied("criticality")}
     owners = users.lazy().select(
@@ -78,19 +67,9 @@ def plan_undo(
 ) -> pl.DataFrame:
     """Plan to put back what a run wrote: its new values become the old ones, and the other way round.
 
-    A run is undone once: a host that was put back since, or written by a later run, is left alone.
-
-    Args:
-        writes: Rows of `owner_writes` of the run to undo.
-        history: Rows of `owner_writes` of all runs on the same target.
-        run_id: The run that the rows bear.
-        target: The inventory that the rows are for (`Instance.target`).
-        intended_at: The instant that the rows bear.
-
-    Returns:
-        Rows of `owner_writes`, one for each host that was written, in the same order: `planned`, and
-        `not_written` with the reason for a host that is left alone. In `new_values` an empty text clears the
-        field, and null stands for a field that was not written.
+    A run is undone once: a host that was put back since, or written by a later run, is left alone:
+    `not_written` with the reason. `history` has the rows of all runs on the same target. In `new_values` an
+    empty text clears the field, and null stands for a field that was not written.
     """
 
     def put_back(field: str) -> pl.Expr:
@@ -155,15 +134,7 @@ def _last_changes(history: pl.DataFrame) -> pl.DataFrame:
 def limit_exceeded(
     planned: int, hosts: int, *, what: str, max_writes: int, max_write_percent: float | None
 ) -> str | None:
-    """Tell why a plan is too large for a run to carry out unseen, naming the setting; None when it is not.
-
-    Args:
-        planned: Hosts to write.
-        hosts: Hosts in the inventory.
-        what: What is planned for each of them, in the plural.
-        max_writes: Most hosts that a run may write.
-        max_write_percent: Largest share of the hosts that a run may write (percent); None: any.
-    """
+    """Tell why a plan is too large for a run to carry out unseen, naming the setting; None when it is not."""
     if planned > max_writes:
         return f"{planned} {what} are planned, more than writes.max_writes ({max_writes})"
     if max_write_percent is not None and 100 * planned > max_write_percent * hosts:

@@ -4,18 +4,12 @@ No rows, no fault. How grave a fault is, and who hears of it, is decided elsewhe
 """
 
 from collections.abc import Sequence
-from datetime import date, datetime, timedelta
 
 import polars as pl
 
 from ownership.codes import SUCCESSES
 from ownership.matching import FIELDS
-from ownership.names import fits_any, normalise_hostname, normalise_username
-from ownership.shares import users_with_several_domains
-from ownership.windows import days_to_fetch
-
-FRESH_FOR = timedelta(hours=24)
-"""How long a day whose events may still come counts as fresh after it was fetched."""
+from ownership.names import fits_any, normalise_hostname, normalise_name, normalise_username
 
 UNREADABLE_LIMIT = 10
 """So many assets of a list may be odd, whatever their share."""
@@ -30,66 +24,8 @@ FORWARDED_LIMIT_PERCENT = 50
 """Share of the events that come from collectors above which the decisions are about collectors, not hosts."""
 
 
-def stale_days(
-    days: Sequence[date],
-    fetched: pl.DataFrame,
-    *,
-    fingerprint: str,
-    timezone: str,
-    late_days: int,
-    now: datetime,
-) -> pl.DataFrame:
-    """Find days whose stored counts are missing or out of date (rules 4.3).
-
-    Args:
-        days: The days of interest.
-        fetched: Rows of `logon_days` for those of them that were fetched.
-        fingerprint: The present extraction settings, as in settings_fingerprint.
-        timezone: Of the days.
-        late_days: Days after its end during which a day may still receive events.
-        now: The present instant.
-
-    Returns:
-        day, fetched_at, reason (never fetched, fetched with other settings, events may have come since).
-    """
-    wanted = days_to_fetch(
-        days,
-        fetched,
-        fetched.select("day", events="counted"),  # no run goes on to decide with a day that is torn
-        now=now,
-        fingerprint=fingerprint,
-        timezone=timezone,
-        late_days=late_days,
-    )
-    other_settings = pl.col("settings_fingerprint") != fingerprint
-    return (
-        pl.DataFrame({"day": wanted}, schema={"day": pl.Date})
-        .join(fetched, on="day", how="left")
-        .select(
-            "day",
-            "fetched_at",
-            reason=pl.when(pl.col("fetched_at").is_null())
-            .then(pl.lit("never fetched"))
-            .when(other_settings)
-            .then(pl.lit("fetched with other settings"))
-            .when(pl.col("fetched_at") < now - FRESH_FOR)
-            .then(pl.lit("events may have come since")),
-        )
-        .drop_nulls("reason")
-        .sort("day")
-    )
-
-
 def days_lacking_fields(days: pl.DataFrame, *, limit_percent: int) -> pl.DataFrame:
-    """Find days on which too many matching documents lack the user field or the hostname field.
-
-    Args:
-        days: Rows of `logon_days`.
-        limit_percent: Share of a day's documents that may lack either field.
-
-    Returns:
-        day, matching, lacking_user, lacking_host; by day.
-    """
+    """Find days on which more documents than the limit lack the user field or the hostname field."""
     lacking = pl.max_horizontal("lacking_user", "lacking_host")
     return (
         days.filter(100 * lacking > limit_percent * pl.col("matching"))
@@ -99,14 +35,7 @@ def days_lacking_fields(days: pl.DataFrame, *, limit_percent: int) -> pl.DataFra
 
 
 def unreadable_assets(assets: pl.DataFrame) -> pl.DataFrame:
-    """Find assets that cannot be read whole.
-
-    Args:
-        assets: Rows of `inventory_hosts` or `inventory_users`.
-
-    Returns:
-        host_id or user_id, problem; by id.
-    """
+    """Find assets of either kind that cannot be read whole: id and problem, by id."""
     return assets.select(pl.col("^(host|user)_id$"), "problem").drop_nulls("problem").sort(pl.first())
 
 
@@ -116,15 +45,7 @@ def too_many_unreadable(unreadable: int, assets: int) -> bool:
 
 
 def shared_hostnames(hosts: pl.DataFrame, *, short: bool) -> pl.DataFrame:
-    """Find host names that several host assets have; each of them is decided about (rules 1.5).
-
-    Args:
-        hosts: Rows of `inventory_hosts`.
-        short: Whether host names are compared without their domain part.
-
-    Returns:
-        hostname (as compared), host_ids (sorted); by hostname.
-    """
+    """Find host names that several host assets have (rules 1.5): hostname (as compared), host_ids."""
     return _shared(
         hosts.lazy()
         .explode("hostnames")
@@ -148,16 +69,9 @@ def shared_identities_text(number: int) -> str:
 
 
 def shared_identities(users: pl.DataFrame, *, user_value_field: str) -> pl.DataFrame:
-    """Find account names and addresses that several user assets have; they name nobody (rules 2.1).
+    """Find account names and addresses that several user assets have (rules 2.1): field, username, user_ids.
 
     Surnames are left out, for people do share them, unless they are what the instance matches first.
-
-    Args:
-        users: Rows of `inventory_users`.
-        user_value_field: Name of the field that `user_value` holds.
-
-    Returns:
-        field, username (as compared), user_ids (sorted); by field and username.
     """
     columns = {name: name for name in FIELDS if name != "directory_user_surname"}
     columns[user_value_field] = "user_value"
@@ -185,48 +99,38 @@ def _shared(named: pl.LazyFrame, *by: str, ids: str) -> pl.DataFrame:
     )
 
 
-def users_without_department(users: pl.DataFrame) -> pl.DataFrame:
-    """Find user assets that have no department to copy (rules 2.6): user_id, sorted."""
-    lacking = pl.col("user_department").fill_null("").str.strip_chars() == ""
-    return users.filter(lacking).select("user_id").sort("user_id")
-
-
 def users_of_unlike_domains(shares: pl.DataFrame) -> pl.DataFrame:
-    r"""Find users whom one host's documents place in domains that are not plainly one.
+    r"""Find users whom one host's documents place in domains that are not plainly one (rules 1.3).
 
     `CORP\alice` beside `alice@corp.example` is no doubt: a short name is the first part of the long one.
-
-    Args:
-        shares: Rows of `host_user_shares`.
-
-    Returns:
-        hostname, username, domains (sorted).
+    hostname, username, domains (sorted), from rows of `host_user_shares`.
     """
     by = ("hostname", "username")
+    spelling, domain = pl.col("username_spellings"), pl.col("domain")
+    named = pl.coalesce(spelling.str.extract(r"(?s)^(.*)\\"), spelling.str.extract(r"(?s)^[^@]*@(.*)$"))
     return (
-        users_with_several_domains(shares)
-        .explode("domains")
+        shares.lazy()
+        .filter(spelling.list.len() > 1)
+        .explode("username_spellings")
+        .select(*by, domain=normalise_name(named))
+        .drop_nulls()
+        .unique()
         .with_columns(
-            label=pl.col("domains").str.split(".").list.first(),
-            is_short=~pl.col("domains").str.contains(".", literal=True),
+            label=domain.str.split(".").list.first(), is_short=~domain.str.contains(".", literal=True)
         )
         .filter(~(pl.col("is_short") & ~pl.col("is_short").all().over(*by, "label")))
         .group_by(by)
-        .agg(pl.col("domains").sort())
+        .agg(domains=domain.sort())
         .filter(pl.col("domains").list.len() > 1)
         .sort(by)
+        .collect()
     )
 
 
 def names_without_user(shares: pl.DataFrame, matches: pl.DataFrame) -> pl.DataFrame:
     """Find user names of the evidence that stand for no user asset, for several, or for an unreadable one.
 
-    Args:
-        shares: Rows of `host_user_shares`.
-        matches: Rows of `username_matches` for them.
-
-    Returns:
-        username, hosts, events, user_assets (1: it cannot be read whole); most events first, ties by name.
+    username, hosts, events, user_assets (1: it cannot be read whole); most events first, ties by name.
     """
     candidates = matches.group_by("username").agg(
         user_assets=pl.col("decisive").sum(), readable=pl.col("problem").is_null().all()
@@ -242,15 +146,7 @@ def names_without_user(shares: pl.DataFrame, matches: pl.DataFrame) -> pl.DataFr
 
 
 def missing_owners(hosts: pl.DataFrame, users: pl.DataFrame) -> pl.DataFrame:
-    """Find owners of hosts that are no user asset any more.
-
-    Args:
-        hosts: Rows of `inventory_hosts`.
-        users: Rows of `inventory_users`.
-
-    Returns:
-        host_id, owner_id; sorted.
-    """
+    """Find owners of hosts that are no user asset any more: host_id, owner_id, sorted."""
     return (
         hosts.select("host_id", owner_id="owner_ids")
         .explode("owner_id")
@@ -261,24 +157,16 @@ def missing_owners(hosts: pl.DataFrame, users: pl.DataFrame) -> pl.DataFrame:
 
 
 def lost_owners(writes: pl.LazyFrame, hosts: pl.DataFrame, *, target: str) -> pl.DataFrame:
-    """Find hosts that do not show any more the owner whom a run wrote.
+    """Find hosts that do not show any more the owner whom a run wrote to the target that was listed.
 
     The last row counts that tells who owned a host: one that was written, undone or `owned_meanwhile`. Hosts
-    that are not listed any more, or whose owner cannot be read, are left out.
-
-    Args:
-        writes: Rows of `owner_writes` of all runs.
-        hosts: Rows of `inventory_hosts`; what was written since they were listed is left out.
-        target: The inventory that was listed (`Instance.target`); rows without one count as its own.
-
-    Returns:
-        host_id, written_owner, present_owner (several joined with commas; null: none), written_at; by host.
+    that are not listed any more, or whose owner cannot be read, are left out. host_id, written_owner,
+    present_owner (several joined with commas; null: none), written_at.
     """
     listed_at = pl.lit(hosts["listed_at"].min(), hosts.schema["listed_at"])
     last_known = (
         writes.filter(pl.col("outcome").is_in([*SUCCESSES, "owned_meanwhile"]))
-        .filter(pl.col("target").is_null() | (pl.col("target") == target))
-        .filter(pl.col("completed_at") < listed_at)
+        .filter(pl.col("target") == target, pl.col("completed_at") < listed_at)
         .group_by("host_id")
         .agg(
             pl.col("outcome").max_by("completed_at"),
@@ -300,16 +188,10 @@ def lost_owners(writes: pl.LazyFrame, hosts: pl.DataFrame, *, target: str) -> pl
 
 
 def forwarders(senders: pl.DataFrame, *, exclude_hosts: Sequence[str]) -> pl.DataFrame:
-    """Find names that stand for the collector of other hosts' events, not for one host.
+    """Find names that stand for the collector of other hosts' events, not for one host; most events first.
 
-    Spellings of one host (`WS1`, `ws1.corp.example`) are one.
-
-    Args:
-        senders: document_hostname, events, host_names (list): which hosts' events come under a name.
-        exclude_hosts: Wildcards for whole or short host names that get no owner anyway.
-
-    Returns:
-        document_hostname, events, host_names (normalised, short, sorted); most events first.
+    `senders` has document_hostname, events and host_names (list): which hosts' events come under a name.
+    Spellings of one host (`WS1`, `ws1.corp.example`) are one, and excluded hosts none.
     """
     one_host = normalise_hostname(pl.element(), short=True)
     names = (normalise_hostname(pl.col("document_hostname"), short=short) for short in (False, True))

@@ -3,9 +3,10 @@
 Who is counted, and what follows from a name, is decided in the other modules of this package.
 """
 
+import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Literal
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Literal, Self
 
 import polars as pl
 
@@ -16,7 +17,7 @@ HostKind = Literal["personal", "shared", "kiosk", "server", "collector", "unknow
 
 @dataclass(frozen=True)
 class Rules:
-    """The settings that a decision depends on, with their defaults (rules 1.2, 1.4, 1.6 to 1.8)."""
+    """The settings that a decision depends on, with their defaults (rules 1.2, 1.4, 1.6 to 1.9)."""
 
     share_threshold_percent: int = 60
     hostname_match: Literal["exact", "short"] = "exact"
@@ -25,6 +26,7 @@ class Rules:
     min_events: int = 1
     min_active_days: int = 1
     evidence_metric: EvidenceMetric = "events"
+    primary_devices: int | None = None
     logon_type_weights: Mapping[str, int] = field(default_factory=dict)
     skip_account_kinds: tuple[AccountKind, ...] = ()
     skip_host_kinds: tuple[HostKind, ...] = ()
@@ -33,6 +35,18 @@ class Rules:
     def short_hostnames(self) -> bool:
         """Whether host names are compared without their domain part."""
         return self.hostname_match == "short"
+
+    def as_json(self) -> str:
+        """The settings as the table `runs` keeps them."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """The settings that `as_json` wrote."""
+        values: dict[str, Any] = json.loads(text)
+        for name, value in values.items():
+            values[name] = tuple(value) if isinstance(value, list) else value
+        return cls(**values)
 
 
 NAMING = ("single_user", "majority")
@@ -44,18 +58,24 @@ def first_that_holds(cases: Iterable[tuple[str, pl.Expr]]) -> pl.Expr:
     return pl.coalesce(pl.when(holds).then(pl.lit(name)) for name, holds in cases)
 
 
-def strength_of_leader(rules: Rules) -> dict[str, pl.Expr]:
-    """What a host's counts say about the user with the greatest weight: the first that holds (rules 2.3).
+def evidence_of_host(rules: Rules) -> dict[str, pl.Expr]:
+    """What the logons of a host say, the first that holds, of rows of `evidence.leaders` (rules 2.3).
 
-    Of rows with total_events, total_weight, user_count, and weight and active_days of that user. A new value
-    of evidence is added here, to `ownership.codes.EVIDENCE`, and, if it names an owner, to `NAMING`.
+    A new value of evidence is added here, to `ownership.codes.EVIDENCE`, and, if it names an owner, to
+    `NAMING`.
     """
+    several = pl.col("user_count") > 1
     return {
+        "unreadable_asset": pl.col("problem").is_not_null(),
+        "no_hostname": pl.col("hostname").is_null(),
+        "excluded_host": pl.col("excluded_by").is_not_null(),
+        "hostname_collision": pl.col("collides"),
         "no_logons": pl.col("total_events") == 0,
         "too_few_events": pl.any_horizontal(*too_few(rules).values()),
-        "single_user": pl.col("user_count") == 1,
-        "majority": exceeds_threshold(rules.share_threshold_percent),
-        "no_majority": pl.lit(value=True),
+        "no_majority": several & ~exceeds_threshold(rules.share_threshold_percent),
+        "not_primary_device": pl.col("primary_rank") > (rules.primary_devices or MAX_PRIMARY_DEVICES),
+        "single_user": ~several,
+        "majority": several,
     }
 
 
@@ -63,7 +83,7 @@ def names_owner(rules: Rules) -> pl.Expr:
     """Whether that evidence names an owner."""
     # Answers instead of names: a tenth of the time, and the back-test asks for hundreds of rules.
     return pl.coalesce(
-        pl.when(holds).then(pl.lit(name in NAMING)) for name, holds in strength_of_leader(rules).items()
+        pl.when(holds).then(pl.lit(name in NAMING)) for name, holds in evidence_of_host(rules).items()
     )
 
 
@@ -90,16 +110,19 @@ def least_majority(threshold_percent: int, total: int) -> int:
     return threshold_percent * total // 100 + 1
 
 
+MAX_PRIMARY_DEVICES = 1_000_000_000
+"""More hosts than any user has: so many are asked for where `primary_devices` is null."""
+
 MAX_EVENTS_A_DAY = 10_000_000_000
 """Most logon events of a day: 3,660 such days, with weights of 1,000 and times 100, fit in 64 bits."""
 
 
-def day_weight(rules: Rules) -> pl.Expr:
-    """What a user's logons on a host on one day count for (rules 1.7), from their rows of `logon_counts`."""
+def day_weights(rules: Rules) -> dict[EvidenceMetric, pl.Expr]:
+    """What a user's logons on a host on one day count for, by metric (rules 1.7), from `logon_counts`."""
     weights = rules.logon_type_weights
     of_kind = pl.col("document_logon_type").replace_strict(weights, default=1, return_dtype=pl.Int64)
     one = of_kind.fill_null(1) if weights else pl.lit(1, pl.Int64)
-    return one.max() if rules.evidence_metric == "days" else (pl.col("events") * one).sum()
+    return {"events": (pl.col("events") * one).sum(), "days": one.max()}
 
 
 def events_needed(rules: Rules) -> pl.Expr:

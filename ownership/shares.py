@@ -1,37 +1,87 @@
-"""Logon shares: each user's part of each host's logon events. Counts by spelling in, shares by name out.
+"""Logons under the names that the rules compare: counts by spelling in, counts and shares by name out.
 
 Who owns the host is not decided here.
 """
 
+from dataclasses import dataclass
+
 import polars as pl
 
 from ownership.declaration import polars_schema
-from ownership.logons import SPELLINGS, logons_by_day, logons_by_user, normalised_names
-from ownership.names import normalise_name
-from ownership.rules import Rules
+from ownership.names import fits_any, normalise_hostname, normalise_name, normalise_username
+from ownership.rules import Rules, day_weights
 from ownership.tables import HostUserShares
+
+SPELLINGS = ("document_hostname", "document_username")
+
+
+@dataclass(frozen=True)
+class Names:
+    """The spellings that count, each with its normalised name (rules 1.3, 1.4, 1.6, 1.8).
+
+    `hosts` has document_hostname and hostname, `users` document_username and username.
+    """
+
+    hosts: pl.DataFrame
+    users: pl.DataFrame
+
+    def of(self, rows: pl.LazyFrame) -> pl.LazyFrame:
+        """Add hostname and username to rows with `SPELLINGS`, and leave out those that do not count."""
+        return rows.join(self.hosts.lazy(), on="document_hostname").join(
+            self.users.lazy(), on="document_username"
+        )
+
+
+def normalised_names(pairs: pl.DataFrame, *, rules: Rules, skipped: pl.Series | None = None) -> Names:
+    r"""Normalise each spelling of `pairs` once.
+
+    `exclude_users` fits names (`svc_*`) or spellings (`corp\adm*`); `skipped` are further normalised user
+    names that do not count.
+    """
+    host, user, username = pl.col("document_hostname"), pl.col("document_username"), pl.col("username")
+    users = _with_names(pairs, user, username=normalise_username(user)).filter(
+        ~fits_any(username.cast(pl.String), rules.exclude_users),
+        ~fits_any(normalise_name(user), rules.exclude_users),
+    )
+    if skipped is not None:
+        users = users.filter(~username.cast(pl.String).is_in(skipped.implode()))
+    return Names(
+        _with_names(pairs, host, hostname=normalise_hostname(host, short=rules.short_hostnames)), users
+    )
+
+
+def _with_names(pairs: pl.DataFrame, spelling: pl.Expr, **name: pl.Expr) -> pl.DataFrame:
+    named = pairs.lazy().select(spelling.unique()).with_columns(**name).drop_nulls().collect()
+    # Values of an Enum are numbers in the order of names: to group and sort them takes half as long as text.
+    return named.with_columns(pl.col(each).cast(pl.Enum(named[each].unique().sort())) for each in name)
+
+
+def logons_by_day(rows: pl.LazyFrame, *by: str, rules: Rules) -> pl.LazyFrame:
+    """Add up rows of `logon_counts`: day, `by`, events, and what they count for by each metric."""
+    weights = {f"weight_by_{metric}": weight for metric, weight in day_weights(rules).items()}
+    return rows.group_by("day", *by).agg(pl.sum("events"), **weights)
+
+
+def logons_by_user(days: pl.LazyFrame, *by: str, rules: Rules) -> pl.LazyFrame:
+    """Add up the days of `logons_by_day`: `by`, events, weight, active_days, first_seen and last_seen."""
+    return days.group_by(*by).agg(
+        pl.sum("events"),
+        weight=pl.sum(f"weight_by_{rules.evidence_metric}"),
+        active_days=pl.len().cast(pl.Int64),
+        first_seen=pl.min("day"),
+        last_seen=pl.max("day"),
+    )
 
 
 def host_user_shares(counts: pl.LazyFrame, *, rules: Rules, skipped: pl.Series | None = None) -> pl.DataFrame:
     """Compute each user's share of each host's logons (rules 1.1 to 1.4, 1.6 to 1.8).
 
-    Args:
-        counts: Rows of `logon_counts`, those of the look-back window.
-        rules: Which names are one, who is left out, and what counts.
-        skipped: Normalised user names that are left out, too, for their kind.
-
-    Returns:
-        Rows of `host_user_shares`, sorted by hostname and rank.
+    `skipped` are user names that are left out for their kind. Rows of `host_user_shares`, sorted by hostname
+    and rank.
     """
     pairs = counts.select(SPELLINGS).unique().collect(engine="streaming")
     names = normalised_names(pairs, rules=rules, skipped=skipped)
     host_and_user = ("hostname", "username")
-    totals = (
-        names.of(counts)
-        .pipe(logons_by_day, *host_and_user, rules=rules)
-        .pipe(logons_by_user, *host_and_user)
-        .collect(engine="streaming")
-    )
     username_spellings = (
         names.of(pairs.lazy())
         .select(*host_and_user, username_spellings="document_username")
@@ -45,7 +95,11 @@ def host_user_shares(counts: pl.LazyFrame, *, rules: Rules, skipped: pl.Series |
         names.hosts.sort("document_hostname").group_by("hostname").agg(hostname_spellings="document_hostname")
     )
     return (
-        totals.lazy()
+        names.of(counts)
+        .pipe(logons_by_day, *host_and_user, rules=rules)
+        .pipe(logons_by_user, *host_and_user, rules=rules)
+        .collect(engine="streaming")
+        .lazy()
         .join(username_spellings.lazy(), on=host_and_user)
         .join(hostname_spellings.lazy(), on="hostname")
         .pipe(ranked, by="hostname")
@@ -65,28 +119,4 @@ def ranked(users: pl.LazyFrame, *, by: str) -> pl.LazyFrame:
             rank=pl.col(by).cum_count().over(by).cast(pl.Int64),
         )
         .with_columns(share=pl.col("weight") / pl.col("total_weight"))
-    )
-
-
-def users_with_several_domains(shares: pl.DataFrame) -> pl.DataFrame:
-    r"""Find users whom one host's documents place in several domains, as in `CORP\alice` and `LAB\alice`.
-
-    They were counted as one user (rules 1.3); whether they are is for a person to say.
-
-    Returns:
-        hostname, username, domains (sorted); a row for each user in doubt on each host.
-    """
-    spelling = pl.col("username_spellings")
-    domain = pl.coalesce(spelling.str.extract(r"(?s)^(.*)\\"), spelling.str.extract(r"(?s)^[^@]*@(.*)$"))
-    return (
-        shares.lazy()
-        .filter(spelling.list.len() > 1)
-        .explode("username_spellings")
-        .select("hostname", "username", domains=normalise_name(domain))
-        .drop_nulls("domains")
-        .group_by("hostname", "username")
-        .agg(pl.col("domains").unique().sort())
-        .filter(pl.col("domains").list.len() > 1)
-        .sort("hostname", "username")
-        .collect()
     )

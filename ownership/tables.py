@@ -33,7 +33,6 @@ OwnerValues = Annotated[pl.Struct, {"owner": pl.String, "department": pl.String,
 
 _NOT_EMPTY = {"min_value": 1}
 _PROBLEM = "Why the asset cannot be read whole: field, type found there and setting; null: it can be."
-_OLDER = "null: made by a version before 0.3.0"
 
 
 def _null_has_a_reason(*columns: str) -> Any:
@@ -67,7 +66,6 @@ GROUP BY day ORDER BY day DESC LIMIT 30;"""
         "Kind of logon as the documents have it in logon_type_field; null: they have none there, or the "
         "setting is off.",
         nullable=True,
-        since="0.3.0",
     )
 
 
@@ -91,8 +89,10 @@ ORDER BY day DESC LIMIT 30;"""
     lacking_host: pl.Int64 = column("Matching documents without a host name.", ge=0)
     fetched_at: Instant = column("When the day was fetched (UTC).")
     settings_fingerprint: pl.String = column(
-        "Hash of the settings the day was fetched with (URL, index, query, fields, time zone).",
+        "Hash of the settings the day was fetched with (URL, index, query, fields, time zone); null: its "
+        "counts are being replaced, or were when a run was cut off.",
         str_length=_NOT_EMPTY,
+        nullable=True,
     )
 
     sums_fit = row_rule(
@@ -128,7 +128,7 @@ GROUP BY department ORDER BY hosts DESC;"""
     )
     department: pl.String = column("Department of the host.", nullable=True)
     criticality: pl.String = column("Criticality of the host.", nullable=True)
-    problem: pl.String = column(_PROBLEM, nullable=True, since="0.2.0")
+    problem: pl.String = column(_PROBLEM, nullable=True)
     listed_at: Instant = column("When the inventory was listed (UTC).")
 
     null_has_a_reason = _null_has_a_reason("hostnames", "owner_ids")
@@ -154,7 +154,7 @@ GROUP BY user_department ORDER BY users DESC;"""
     directory_user_surname: Strings = column("Surnames; null: cannot be read.", nullable=True)
     user_department: pl.String = column("Department of the user.", nullable=True)
     criticality: pl.String = column("Criticality of the user.", nullable=True)
-    problem: pl.String = column(_PROBLEM, nullable=True, since="0.2.0")
+    problem: pl.String = column(_PROBLEM, nullable=True)
     listed_at: Instant = column("When the inventory was listed (UTC).")
 
     null_has_a_reason = _null_has_a_reason(
@@ -183,27 +183,15 @@ WHERE rank = 1 ORDER BY share LIMIT 20;"""
     last_seen: pl.Date = column("Last day with a logon of the user on the host.")
     username_spellings: Strings = column("The user's name as this host's documents spell it, sorted.")
     hostname_spellings: Strings = column(
-        "The host's name as the documents spell it, those of excluded users included, sorted.",
+        "The host's name as the documents spell it, those of excluded users included, sorted."
     )
-    active_days: pl.Int64 = column(
-        f"Days with a logon of the user on the host; {_OLDER}.",
-        ge=1,
-        nullable=True,
-        since="0.3.0",
-    )
+    active_days: pl.Int64 = column("Days with a logon of the user on the host.", ge=1)
     weight: pl.Int64 = column(
-        f"What the user's logons count for by rules.evidence_metric and rules.logon_type_weights: by default "
-        f"events; {_OLDER}.",
+        "What the user's logons count for by rules.evidence_metric and rules.logon_type_weights: by default "
+        "events.",
         ge=1,
-        nullable=True,
-        since="0.3.0",
     )
-    total_weight: pl.Int64 = column(
-        f"What the logons of all users of the host count for; {_OLDER}.",
-        ge=1,
-        nullable=True,
-        since="0.3.0",
-    )
+    total_weight: pl.Int64 = column("What the logons of all users of the host count for.", ge=1)
 
     events_within_total = row_rule(
         "events is at most total_events", pl.col("events") <= pl.col("total_events")
@@ -226,19 +214,14 @@ FROM {table}
 WHERE user_id IS NULL ORDER BY username;"""
 
     username: pl.String = column("Normalised user name of the evidence.", str_length=_NOT_EMPTY)
-    user_id: pl.String = column(
-        "Id of the user asset; null: no user asset has the name.",
-        nullable=True,
-    )
+    user_id: pl.String = column("Id of the user asset; null: no user asset has the name.", nullable=True)
     matched_by: pl.String = column("Field of the user asset that holds the name.", nullable=True)
     decisive: pl.Boolean = column(
         "Whether the field is the first that gave any match, or the user asset cannot be read "
-        "whole: then any of its fields makes the name ambiguous.",
+        "whole: then any of its fields makes the name ambiguous."
     )
     problem: pl.String = column(
-        "Why the user asset cannot be read whole, so that none is chosen; null: it can be.",
-        nullable=True,
-        since="0.2.0",
+        "Why the user asset cannot be read whole, so that none is chosen; null: it can be.", nullable=True
     )
 
     complete = row_rule(
@@ -261,27 +244,15 @@ SELECT evidence, match, action, count(*) AS hosts
 FROM {table}
 GROUP BY ALL ORDER BY hosts DESC;"""
 
-    hostname: pl.String = column(
-        "First of hostnames, to show; null: the asset has none.",
-        nullable=True,
-    )
+    hostname: pl.String = column("First of hostnames, to show; null: the asset has none.", nullable=True)
     host_id: pl.String = column("Id of the host asset; null: no asset has the name.", nullable=True)
-    evidence: pl.String = column(
-        "What the logons say.",
-        codes=EVIDENCE,
-    )
+    evidence: pl.String = column("What the logons say.", codes=EVIDENCE)
     match: pl.String = column(
-        "What the user assets say; null: the evidence names nobody.",
-        codes=MATCH,
-        nullable=True,
+        "What the user assets say; null: the evidence names nobody.", codes=MATCH, nullable=True
     )
-    action: pl.String = column(
-        "What follows for the host asset.",
-        codes=ACTION,
-    )
+    action: pl.String = column("What follows for the host asset.", codes=ACTION)
     username: pl.String = column(
-        "User with the greatest weight, ties by name; null: no logons.",
-        nullable=True,
+        "User with the greatest weight, ties by name; null: no logons.", nullable=True
     )
     events: pl.Int64 = column("Logon events of that user in the window.", ge=0)
     total_events: pl.Int64 = column("Logon events of all users in the window.", ge=0)
@@ -293,92 +264,51 @@ GROUP BY ALL ORDER BY hosts DESC;"""
     last_seen: pl.Date = column("Last day with a logon of username.", nullable=True)
     resolved_owner: pl.String = column("Id of the user asset found.", nullable=True)
     matched_by: pl.String = column(
-        "Field of the user assets that decided, also where it named several.",
-        nullable=True,
+        "Field of the user assets that decided, also where it named several.", nullable=True
     )
     candidate_ids: Strings = column(
         "Ids of the user assets the deciding field names, and of those that any field names and "
-        "that cannot be read whole, sorted.",
+        "that cannot be read whole, sorted."
     )
     existing_owner: pl.String = column(
         "Owner the host had, several joined with commas; null: none, or, of an asset that cannot "
         "be read, not known.",
         nullable=True,
     )
-    window_from: pl.Date = column("First day of the look-back window.")
-    window_to: pl.Date = column("Last day of the look-back window.")
-    threshold_percent: pl.Int64 = column(
-        "Share that a leader among several users must exceed (percent).", ge=50, le=99
-    )
     decided_at: Instant = column("When the run decided (UTC).")
     run_id: pl.String = column("Id of the run that decided.")
-    problem: pl.String = column(
-        "Why the host asset cannot be read; null: it can be.",
-        nullable=True,
-        since="0.2.0",
-    )
+    problem: pl.String = column("Why the host asset cannot be read; null: it can be.", nullable=True)
     hostnames: Strings = column(
-        "All names of the host as they are compared: join host_user_shares.hostname with these; null: "
-        "decided by a version before 0.3.0.",
-        nullable=True,
-        since="0.3.0",
+        "All names of the host as they are compared: join host_user_shares.hostname with these."
     )
     events_needed: pl.Int64 = column(
         "Further logon events, of this user alone, with which username would be named, on further days as "
-        "far as rules.min_active_days asks for them; 0: enough; null: no logons, or decided by a version "
-        "before 0.3.0.",
+        "far as rules.min_active_days asks for them; 0: enough; null: no logons.",
         ge=0,
         nullable=True,
-        since="0.3.0",
     )
     active_days: pl.Int64 = column(
-        "Days with a logon of username on the host, under all its names; null: no logons, or decided by a "
-        "version before 0.3.0.",
+        "Days with a logon of username on the host, under all its names; null: no logons.",
         ge=1,
         nullable=True,
-        since="0.3.0",
-    )
-    evidence_metric: pl.String = column(
-        "What of the logons counted when users were compared; null: decided by a version before 0.3.0, by "
-        "events.",
-        codes=METRIC,
-        nullable=True,
-        since="0.3.0",
-    )
-    logon_type_weights: pl.String = column(
-        "What a logon of a kind counted for, as in `2: 10, 7: 5`; any other counted 1. Null: all counted 1.",
-        nullable=True,
-        since="0.3.0",
     )
     excluded_by: pl.String = column(
-        "The setting that leaves the host out, and which of its values; null: none does, or decided by a "
-        "version before 0.3.0.",
-        nullable=True,
-        since="0.3.0",
+        "The setting that leaves the host out, and which of its values; null: none does.", nullable=True
     )
     weight: pl.Int64 = column(
-        f"What username's logons count for by evidence_metric and logon_type_weights; {_OLDER}.",
-        ge=0,
-        nullable=True,
-        since="0.3.0",
+        "What username's logons count for by rules.evidence_metric and rules.logon_type_weights.", ge=0
     )
-    total_weight: pl.Int64 = column(
-        f"What the logons of all users count for; {_OLDER}.",
-        ge=0,
+    total_weight: pl.Int64 = column("What the logons of all users count for.", ge=0)
+    runner_up_weight: pl.Int64 = column("What the runner-up's logons count for.", ge=1, nullable=True)
+    primary_hostnames: Strings = column(
+        "Hosts on which username has most days with a logon, the best first, as many as "
+        "rules.primary_devices allows; null: no logons, or the setting is off.",
         nullable=True,
-        since="0.3.0",
-    )
-    runner_up_weight: pl.Int64 = column(
-        f"What the runner-up's logons count for; {_OLDER}.",
-        ge=1,
-        nullable=True,
-        since="0.3.0",
+        since="1.0.0",
     )
     new_conflict: pl.Boolean = column(
         "Whether this is a conflict that the last published decisions before the run did not have, for the "
-        f"host and with this resolved_owner; {_OLDER}.",
-        nullable=True,
-        since="0.3.0",
+        "host and with this resolved_owner."
     )
 
     events_within_total = row_rule(
@@ -425,9 +355,6 @@ class OwnerDecisionsHistory(OwnerDecisions):
             GONE: "The host is decided about no more; the rest of the row is what was known last.",
         },
     )
-    carried_over: pl.Boolean = column(
-        "Whether older rows were deleted and this one stayed, because it still held."
-    )
 
 
 class OwnerWrites(Table):
@@ -449,25 +376,20 @@ ORDER BY completed_at DESC LIMIT 20;"""
     host_id: pl.String = column("Id of the host asset.", str_length=_NOT_EMPTY)
     hostname: pl.String = column("Normalised host name.")
     outcome: pl.String = column("What became of the write.", codes=OUTCOME)
-    old_values: OwnerValues = column(
-        "Owner, department and criticality before.",
-    )
+    old_values: OwnerValues = column("Owner, department and criticality before.")
     new_values: OwnerValues = column(
-        "Owner, department and criticality to be written; null: the field is not sent.",
+        "Owner, department and criticality to be written; null: the field is not sent."
     )
     message: pl.String = column("What the service said.", nullable=True)
     intended_at: Instant = column("When the write was planned (UTC).")
     completed_at: Instant = column("When the outcome was known (UTC).", nullable=True)
     target: pl.String = column(
         "Inventory that the write is for: platform URL, tenant, and a fingerprint of these, the "
-        "contract and the names of the host fields; null: planned by a version before 0.2.0.",
+        "contract and the names of the host fields; null: not known.",
         nullable=True,
-        since="0.2.0",
     )
     undoes: pl.String = column(
-        "Id of the run whose write this row puts back; null: it gives an owner, or is older than 0.3.0.",
-        nullable=True,
-        since="0.3.0",
+        "Id of the run whose write this row puts back; null: it gives an owner.", nullable=True
     )
 
 
@@ -507,20 +429,28 @@ class ThresholdBacktest(Table):
     accuracy, among the hosts that these settings name somebody for.
     """
 
-    __key__ = ("window_days", "threshold_percent", "min_events", "min_active_days")
+    __key__ = ("window_days", "threshold_percent", "min_active_days", "evidence_metric", "primary_devices")
     __reads__ = ("logon_counts", "inventory_hosts", "inventory_users", "owner_decisions", "owner_writes")
     __query__ = """\
 SELECT threshold_percent, min_active_days, to_write, conflict,
        people_precision, future_precision
 FROM {table}
-WHERE window_days = 30 AND min_events = 1 ORDER BY ALL;"""
+WHERE window_days = 30 AND evidence_metric = 'days' AND primary_devices IS NULL ORDER BY ALL;"""
 
     window_days: pl.Int64 = column("Look-back window (days).", ge=1)
     threshold_percent: pl.Int64 = column(
         "Share that a leader among several users must exceed (percent).", ge=50, le=99
     )
-    min_events: pl.Int64 = column("Fewest logon events of a host that count.", ge=1)
     min_active_days: pl.Int64 = column("Fewest days with a logon of the leader.", ge=1)
+    evidence_metric: pl.String = column(
+        "What counts when users are compared; null: tried by a version before 1.0.0.",
+        codes=METRIC,
+        nullable=True,
+        since="1.0.0",
+    )
+    primary_devices: pl.Int64 = column(
+        "Hosts of a user that count, those with most days; null: all.", ge=1, nullable=True, since="1.0.0"
+    )
     hosts_with_evidence: pl.Int64 = column("Hosts with logons in the window.", ge=0)
     resolved: pl.Int64 = column("Of hosts_with_evidence: the logons name one user.", ge=0)
     matched: pl.Int64 = column("Of resolved: the user is one user asset.", ge=0)
@@ -536,13 +466,18 @@ WHERE window_days = 30 AND min_events = 1 ORDER BY ALL;"""
     future_low: pl.Float64 = _fraction("Lower end of its interval.")
     future_high: pl.Float64 = _fraction("Upper end of its interval.")
     wrong_measure: pl.String = column(
-        "What the next three rest on; null: too few hosts were compared to say.",
-        codes=MEASURE,
+        "What the next three rest on; null: nothing is claimed.", codes=MEASURE, nullable=True
+    )
+    wrong: pl.Float64 = column(
+        "Owners among to_write expected to be wrong; null: wrong_low is all that can be said.",
+        ge=0,
         nullable=True,
     )
-    wrong: pl.Float64 = column("Owners among to_write expected to be wrong.", ge=0, nullable=True)
-    wrong_low: pl.Float64 = column("Lower end of its interval.", ge=0, nullable=True)
-    wrong_high: pl.Float64 = column("Upper end of its interval.", ge=0, nullable=True)
+    wrong_low: pl.Float64 = column("Lower end of its 95% interval.", ge=0, nullable=True)
+    wrong_high: pl.Float64 = column("Upper end of its 95% interval.", ge=0, nullable=True)
+    no_claim: pl.String = column(
+        "Why there is no more than that; null: there is.", nullable=True, since="1.0.0"
+    )
 
 
 class HostProfiles(Table):
@@ -566,10 +501,6 @@ GROUP BY kind ORDER BY hosts DESC;"""
     users: pl.Int64 = column("Users with logons in the window.", ge=0)
     active_days: pl.Int64 = column("Days with a logon of any of them.", ge=0)
     leader_days: pl.Int64 = column("Days with a logon of the one with most events.", ge=0)
-    leader_changes: pl.Int64 = column("How often another user led than on the active day before.", ge=0)
-    logons_a_day: pl.Float64 = column(
-        "Logon events of the users on an average active day; null: no users.", ge=0, nullable=True
-    )
     entropy: pl.Float64 = column(
         "How evenly the users share the events: Shannon entropy of their shares divided by the logarithm of "
         "their number; 0: one user, 1: all have as many.",
@@ -595,7 +526,6 @@ WHERE kind <> 'person' ORDER BY hosts DESC LIMIT 20;"""
     reasons: Strings = column("What speaks for its kind, the deciding reason first.")
     hosts: pl.Int64 = column("Hosts with logons of it in the window.", ge=1)
     active_days: pl.Int64 = column("Days with a logon of it.", ge=1)
-    hosts_a_day: pl.Float64 = column("Hosts on an average active day.", ge=1)
     user_assets: pl.Int64 = column("User assets that it may stand for.", ge=0)
 
 
@@ -613,6 +543,13 @@ class Suggestions(Table):
     reason: pl.String = column("Why: what speaks for the kind of the account or of the host.")
     hosts_resolved: pl.Int64 = column("Hosts for which an owner would be found, and is not now.", ge=0)
     conflicts_removed: pl.Int64 = column("Conflicts that would be none.", ge=0)
+    precision: pl.Float64 = column(
+        "Of the hosts that it would give an owner and that have one set by hand: the same one; null: none.",
+        ge=0,
+        le=1,
+        nullable=True,
+        since="1.0.0",
+    )
     owners_lost: pl.Int64 = column("Owners that would be written now, and would not then.", ge=0)
 
 
@@ -638,9 +575,6 @@ GROUP BY reason ORDER BY hosts DESC;"""
         "The day after the owner's last logon on the host; null: none is stored.", nullable=True
     )
     days: pl.Int64 = column("Days from then to the end of the window.", nullable=True)
-    runs: pl.Int64 = column(
-        "Runs and dry runs that decided on these days.", ge=0, nullable=True, since="0.3.0"
-    )
 
 
 class ClosestUsers(Table):
@@ -684,6 +618,11 @@ ORDER BY started_at DESC LIMIT 20;"""
         nullable=True,
     )
     window_to: pl.Date = column("Last of these days.", nullable=True)
+    rules: pl.String = column(
+        "Settings below rules that the run decided by, as JSON; null: it decided nothing.",
+        nullable=True,
+        since="1.0.0",
+    )
     options: pl.String = column(
         "Options chosen for this run that differ from the instance file, as JSON.", str_length=_NOT_EMPTY
     )
@@ -699,20 +638,24 @@ ORDER BY started_at DESC LIMIT 20;"""
         ge=0,
         nullable=True,
     )
-    conflicts: pl.Int64 = column(
-        "Hosts with another owner than the logons name.",
-        ge=0,
-        nullable=True,
-    )
+    conflicts: pl.Int64 = column("Hosts with another owner than the logons name.", ge=0, nullable=True)
     new_conflicts: pl.Int64 = column(
-        "Those of them that the last published decisions did not have.",
-        ge=0,
-        nullable=True,
+        "Those of them that the last published decisions did not have.", ge=0, nullable=True
     )
     owned_before: pl.Int64 = column("Host assets with an owner before the run.", ge=0, nullable=True)
     owned_after: pl.Int64 = column("Host assets with an owner after the run.", ge=0, nullable=True)
-    message: pl.String = column("Why the run failed.", nullable=True)
-    seconds_by_step: pl.String = column("Seconds that each step took, as JSON.", nullable=True, since="0.3.0")
+    message: pl.String = column("Why the run failed, or only planned.", nullable=True)
+    seconds_by_step: pl.String = column("Seconds that each step took, as JSON.", nullable=True)
+    settings_fingerprint: pl.String = column(
+        "What tells settings apart by which a run decides otherwise; null: it decided nothing.",
+        nullable=True,
+        since="1.0.0",
+    )
+    checked_at: Instant = column(
+        "When the check that blocks the sink let the run through (UTC); null: it did not.",
+        nullable=True,
+        since="1.0.0",
+    )
 
 
 TABLES: Mapping[str, type[Table]] = MappingProxyType(

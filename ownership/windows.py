@@ -31,16 +31,17 @@ def day_start(day: date, timezone: str) -> datetime:
 
 
 def look_back_window(last: date, lookback_days: int, first_day: date) -> Window:
-    """Return the `lookback_days` calendar days that end with `last`, clipped at `first_day`.
-
-    Raises:
-        ValueError: `last` is before `first_day`.
-    """
+    """Return the `lookback_days` calendar days that end with `last`, clipped at `first_day`."""
     if last < first_day:
         raise ValueError(
             f"{last} is before scan.first_day ({first_day}); name a later day or set an earlier first_day"
         )
     return Window(max(last - timedelta(days=lookback_days - 1), first_day), last)
+
+
+def window_before(last: date, days: int) -> Window:
+    """Return the window of so many days that ends with a day."""
+    return Window(last - timedelta(days=days - 1), last)
 
 
 def days_of(window: Window) -> list[date]:
@@ -59,12 +60,8 @@ def is_settled(day: date, fetched_at: datetime, now: datetime, *, timezone: str,
 def gaps(days: pl.DataFrame, *, timezone: str) -> list[date]:
     """Return days that look as if events were lost, when others have some.
 
-    A day without events, or with fewer than a tenth of the window's median. A day that was not over when it
-    was fetched is none: its events are still coming.
-
-    Args:
-        days: logon_days rows of the window (day, counted, fetched_at).
-        timezone: of the days.
+    A day without events, or with fewer than a tenth of the median. A day that was not over when it was
+    fetched is none: its events are still coming.
     """
     over = days.filter(
         pl.Series(
@@ -96,14 +93,7 @@ def days_to_fetch(
 ) -> list[date]:
     """Return those of the days that were never fetched, or with other settings, or are not settled or torn.
 
-    Args:
-        days: the days of interest.
-        fetched: logon_days rows (day, counted, fetched_at, settings_fingerprint).
-        stored: day and events, the sum of its rows of logon_counts.
-        now: the present instant.
-        fingerprint: the present extraction settings, as in settings_fingerprint.
-        timezone: of the days.
-        late_days: days after its end during which a day may still receive events.
+    `stored` has day and events, the sum of its rows of logon_counts.
     """
     columns = ("day", "fetched_at", "settings_fingerprint")
     settled = {
@@ -117,11 +107,6 @@ def days_to_fetch(
 
 
 def torn_days(fetched: pl.DataFrame, stored: pl.DataFrame) -> set[date]:
-    """Return the days whose stored counts are missing, or do not add up to what was counted.
-
-    Args:
-        fetched: logon_days rows (day, counted).
-        stored: day and events, the sum of its rows of logon_counts.
-    """
+    """Return the days whose stored counts are missing, or do not add up to what was counted."""
     sums = fetched.join(stored, on="day", how="left")
     return set(sums.filter(pl.col("events").fill_null(0) != pl.col("counted"))["day"])

@@ -13,9 +13,9 @@ from resources.locks import locked
 from resources.settings import plain_folder
 from resources.store.files import replacing
 
-# No telemetry, and no sign-up dialog over the first page. What the daemon starts waits for its turn: so many
-# runs at once, and one of each instance. A run whose process died unseen counts as failed in the end; others
-# would wait for it for ever.
+# No telemetry, and no sign-up dialog over the first page. What the daemon starts waits for its turn (so many
+# runs at once, and one of each instance), and for a code server that is away. A run whose process died unseen
+# counts as failed in the end; others would wait for it for ever.
 DAGSTER_YAML = """\
 telemetry:
   enabled: false
@@ -28,18 +28,21 @@ concurrency:
       - key: asset_owners/instance
         value: {applyLimitPerUniqueValue: true}
         limit: 1
+run_queue:
+  max_user_code_failure_retries: 10
+  user_code_failure_retry_delay: 60
 run_monitoring:
   enabled: true
+  start_timeout_seconds: 300
   max_runtime_seconds: 43200
+retention:
+  schedule:
+    purge_after_days: {skipped: 7, failure: 30, success: 90}
 """
 
 
 def dagster_folder(home: Path) -> Path:
-    """Return where Dagster's home is, or would be; DAGSTER_HOME wins.
-
-    Raises:
-        ConfigurationError: DAGSTER_HOME is no absolute path, or one that databases misread.
-    """
+    """Return where Dagster's home is, or would be; DAGSTER_HOME wins."""
     named = os.environ.get("DAGSTER_HOME")
     if not named:
         return (home / "dagster").absolute()
@@ -53,11 +56,7 @@ def dagster_folder(home: Path) -> Path:
 
 
 def dagster_home(home: Path) -> Path:
-    """Return Dagster's home, created with our settings when it does not exist; DAGSTER_HOME wins.
-
-    Raises:
-        ConfigurationError: DAGSTER_HOME is no absolute path, or no folder and none can be created there.
-    """
+    """Return Dagster's home, created with our settings when it does not exist; DAGSTER_HOME wins."""
     folder = dagster_folder(home)
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -77,21 +76,16 @@ def dagster_home(home: Path) -> Path:
 
 @contextmanager
 def dagster_instance(home: Path) -> Generator[dg.DagsterInstance]:
-    """Open the Dagster instance that the UI under the same home shows.
-
-    Raises:
-        ConfigurationError: Dagster does not take its settings, or DAGSTER_HOME can be no folder.
-    """
+    """Open the Dagster instance that the UI under the same home shows."""
     folder = dagster_home(home)
     try:
         # Dagster makes its files at its start: of two, one fails.
         with locked(folder / ".opening.lock", f"Dagster's home {folder}"):
             opened = dg.DagsterInstance.from_config(str(folder))
     except (yaml.YAMLError, dg.DagsterInvalidConfigError) as error:
-        words, _, _ = str(error).partition("\n\nStack Trace:")
         raise ConfigurationError(
             f"{folder / 'dagster.yaml'}: Dagster does not take these settings; correct them, or delete the "
-            f"file to have it written anew:\n{words}"
+            f"file to have it written anew:\n{error}"
         ) from error
     with opened as instance:
         yield instance

@@ -1,23 +1,55 @@
 """The jobs of an instance: the scan, and what may follow it; and one for each file that cannot be used."""
 
+import os
 from collections.abc import Mapping
 from typing import Any
 
 import dagster as dg
 
 from assets_defs.run import failure, resource_keys, run_tags
-from assets_defs.sink import apply_op, undo_op
+from assets_defs.sink import follow_up_op
 from assets_defs.tuning import tuning_op
 from pipelines.console import console
 from reports.markdown import literal
 from resources.errors import ConfigurationError
-from resources.settings import BrokenInstance, Instance, named
+from resources.settings import BrokenInstance, Instance, executor, named
 
 LOGGERS = {"console": console}
 """Of every job. Dagster makes a job anew when it is given executor and loggers later."""
 
 
-def scan_job(instance: Instance, executor: dg.ExecutorDefinition) -> Any:
+def run_executor() -> dg.ExecutorDefinition:
+    """What carries out the steps of a run, as ASSET_OWNERS_EXECUTOR says.
+
+    By default one process: the steps share imports that cost more than they do.
+    """
+    match executor():
+        case "multiprocess":
+            return dg.multiprocess_executor
+        case "celery":
+            return _celery_executor()
+    return dg.in_process_executor
+
+
+def _celery_executor() -> dg.ExecutorDefinition:
+    """Celery's, on broker and backend of the environment: their URLs may hold passwords."""
+    try:
+        from dagster_celery import celery_executor  # noqa: PLC0415  (an extra)
+    except ImportError as error:
+        raise ConfigurationError(
+            "ASSET_OWNERS_EXECUTOR is celery, which needs the extra `celery` of asset-owners"
+        ) from error
+    services = ("broker", "backend")
+    variables = {service: f"ASSET_OWNERS_CELERY_{service.upper()}" for service in services}
+    if missing := [variable for variable in variables.values() if not os.environ.get(variable)]:
+        raise ConfigurationError(
+            f"ASSET_OWNERS_EXECUTOR is celery, so set {' and '.join(missing)}, such as redis://HOST:6379/0"
+        )
+    where = {service: {"env": variable} for service, variable in variables.items()}
+    return celery_executor.configured(where, name="celery")
+
+
+def scan_job(instance: Instance) -> Any:
     """The job of an instance: all its assets, from the days of the run to the writes.
 
     What Dagster makes of a selection of assets has a type that it does not export.
@@ -25,7 +57,7 @@ def scan_job(instance: Instance, executor: dg.ExecutorDefinition) -> Any:
     return dg.define_asset_job(
         instance.slug,
         selection=dg.AssetSelection.groups(instance.slug),
-        executor_def=executor,
+        executor_def=run_executor(),
         description=f"""\
 Finds the owner of each host asset in the logon events of {literal(instance.name)}, and writes the owners of
 hosts that have none. A host that has an owner keeps it.{_runs_only_plan(instance)}
@@ -55,27 +87,74 @@ decided), `docs/configuration.md` (every setting).""",
     )
 
 
-def tuning_job(
-    instance: Instance, resources: Mapping[str, Any], executor: dg.ExecutorDefinition
-) -> dg.JobDefinition:
-    """The job that tells how often the rules are wrong, and what other settings would have led to.
+def other_jobs(instance: Instance, resources: Mapping[str, Any]) -> list[dg.JobDefinition]:
+    """The jobs of one op each: a stored plan carried out, a run taken back, and tuning.
 
-    An op and no asset: a job of assets offers the options of a scan in its launchpad, which do nothing here.
+    They are no jobs of assets, which would offer the options of a scan in their launchpads.
     """
-    tables = resource_keys(instance).tables
+    keys, name = resource_keys(instance), literal(instance.name)
+    return [
+        _job_of(
+            instance,
+            "apply",
+            follow_up_op(instance, "apply"),
+            f"Carries out a plan that a run of {name} stored, such as a dry run; hosts that changed since "
+            "are left alone." + _how_to_follow_up("apply"),
+            {key: resources[key] for key in keys.of_follow_up},
+        ),
+        _job_of(
+            instance,
+            "undo",
+            follow_up_op(instance, "undo"),
+            f"Puts back what a run of {name} wrote, field by field, where hosts still hold it."
+            + _how_to_follow_up("undo"),
+            {key: resources[key] for key in keys.of_follow_up},
+        ),
+        _job_of(
+            instance,
+            "tuning",
+            tuning_op(instance),
+            f"Estimates how many owners of {name} would be wrong, and what other settings would change.",
+            {keys.tables: resources[keys.tables]},
+        ),
+    ]
+
+
+def _job_of(
+    instance: Instance,
+    part: str,
+    op: dg.OpDefinition,
+    description: str,
+    resources: Mapping[str, Any],
+) -> dg.JobDefinition:
+    """A job of one op; its launchpad offers its own resources, and shows what is to be filled in."""
+    # In quotes no beginning of an id is taken for a number.
+    config = {"ops": {op.name: {"config": {"run_id": "", "dry_run": False}}}} if part != "tuning" else {}
 
     @dg.job(
-        name=named(instance, "tuning"),
-        description=f"Tells how often {instance.name} would be wrong, and what other settings would change.",
+        name=named(instance, part),
+        config=config,
+        description=description,
+        tags=run_tags(instance),
         run_tags=run_tags(instance),
-        resource_defs={tables: resources[tables]},
-        executor_def=executor,
+        metadata=_facts(instance),
+        resource_defs=resources,
+        executor_def=run_executor(),
         logger_defs=LOGGERS,
     )
     def job() -> None:
-        tuning_op(instance)()
+        op()
 
     return job
+
+
+def _how_to_follow_up(command: str) -> str:
+    return f"""
+
+*Launchpad*: write the id of that run, or its first 8 characters, between the quotes of `run_id` (*Runs* in
+the menu lists them), and `dry_run: true` to look first. It writes also where `writes.dry_run` is on. On a
+terminal: `asset-owners {command} --instance FILE RUN_ID`.
+"""
 
 
 def _facts(instance: Instance) -> dict[str, str]:
@@ -94,66 +173,6 @@ def _facts(instance: Instance) -> dict[str, str]:
 
 def _runs_only_plan(instance: Instance) -> str:
     return " **Runs only plan now: `writes.dry_run` is on.**" if instance.writes.dry_run else ""
-
-
-def _how_to_follow_up(command: str) -> str:
-    return f"""
-
-*Launchpad*: write the id of that run, or its first 8 characters, between the quotes of `run_id` (*Runs* in
-the menu lists them), and `dry_run: true` to look first. It writes also where `writes.dry_run` is on. On a
-terminal: `asset-owners {command} --instance FILE RUN_ID`.
-"""
-
-
-def apply_job(
-    instance: Instance, resources: Mapping[str, Any], executor: dg.ExecutorDefinition
-) -> dg.JobDefinition:
-    """The job that carries out a plan that an earlier run stored."""
-    does = (
-        f"Carries out a plan that a run of {literal(instance.name)} stored, such as a dry run; hosts that "
-        "changed since are left alone."
-    )
-    return _follow_up_job(instance, "apply", does, apply_op(instance), resources, executor)
-
-
-def undo_job(
-    instance: Instance, resources: Mapping[str, Any], executor: dg.ExecutorDefinition
-) -> dg.JobDefinition:
-    """The job that puts back what a run wrote."""
-    does = (
-        f"Puts back what a run of {literal(instance.name)} wrote, field by field, where hosts still hold it."
-    )
-    return _follow_up_job(instance, "undo", does, undo_op(instance), resources, executor)
-
-
-def _follow_up_job(
-    instance: Instance,
-    command: str,
-    does: str,
-    op: dg.OpDefinition,
-    resources: Mapping[str, Any],
-    executor: dg.ExecutorDefinition,
-) -> dg.JobDefinition:
-    """A job of one op, whose launchpad shows first what is to be filled in."""
-    needed = resource_keys(instance).of_follow_up
-
-    @dg.job(
-        name=named(instance, command),
-        # In quotes no beginning of an id is taken for a number.
-        config={"ops": {op.name: {"config": {"run_id": "", "dry_run": False}}}},
-        description=does + _how_to_follow_up(command),
-        tags=run_tags(instance),
-        run_tags=run_tags(instance),
-        metadata=_facts(instance),
-        # The launchpad offers the resources of its own job alone.
-        resource_defs={key: resources[key] for key in needed},
-        executor_def=executor,
-        logger_defs=LOGGERS,
-    )
-    def job() -> None:
-        op()
-
-    return job
 
 
 def broken_job(broken: BrokenInstance) -> dg.JobDefinition:

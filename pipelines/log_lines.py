@@ -5,14 +5,7 @@ from datetime import UTC, datetime
 
 
 def json_line(message: str, *, level: str, at: float | None = None, **facts: str | None) -> str:
-    """One JSON object: time (UTC), level, message, and the facts that are known; no control characters.
-
-    Args:
-        message: of one line or several.
-        level: "info", "warning", "error".
-        at: seconds of the epoch; None: now.
-        facts: what else there is to tell, such as `run_id`.
-    """
+    """One JSON object: time (UTC), level, message, and the facts that are known; no control characters."""
     time = datetime.now(UTC) if at is None else datetime.fromtimestamp(at, UTC)
     known = {name: fact for name, fact in facts.items() if fact is not None}
     return json.dumps(

@@ -1,8 +1,6 @@
 """The instances as Dagster asks for them: all of them for its UI, and the one whose job runs for a run."""
 
-import gc
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from threading import Lock
@@ -29,11 +27,12 @@ class _Everything:
 class Instances(dg.RepositoryData):
     """The definitions of the instances, each made by itself, when Dagster asks for it.
 
-    A run's process loads the code location again and asks for one job. That job's instance is defined and no
-    other, so that a run does not wait longer the more instances there are.
+    A run's process loads the code location again and asks for one job: that job's instance is defined and no
+    other. The code server asks for everything; the jobs of each instance are then made from its own graph of
+    assets, for Dagster looks through the whole graph that a job of assets is chosen from.
 
-    The code server asks for everything. The jobs of each instance are made from its own graph of assets, for
-    Dagster looks through the whole graph that a job of assets is chosen from.
+    `read` reads the instance files, all or those alone that give a slug; `define` defines one of them;
+    `common` is what all jobs have in common.
     """
 
     def __init__(
@@ -42,13 +41,6 @@ class Instances(dg.RepositoryData):
         define: Callable[[Instance | BrokenInstance], dg.Definitions],
         common: dg.Definitions,
     ) -> None:
-        """Read and define nothing yet.
-
-        Args:
-            read: reads the instance files: all, or those alone that give a slug.
-            define: defines an instance.
-            common: what all jobs have in common.
-        """
         self._read = read
         self._define = define
         self._common = common
@@ -77,7 +69,7 @@ class Instances(dg.RepositoryData):
         return None
 
     def _all(self) -> _Everything:
-        with self._making, _all_stays():
+        with self._making:
             self._everything = self._everything or self._make_all()
             return self._everything
 
@@ -93,38 +85,22 @@ class Instances(dg.RepositoryData):
             jobs[ALL_ASSETS] = dg.Definitions.merge(self._common, both).resolve_job_def(ALL_ASSETS)
         return _Everything(jobs, [schedule for one in each for schedule in one.schedule_defs], assets, checks)
 
-    def get_all_jobs(self) -> Sequence[dg.JobDefinition]:
-        """The jobs of all instances, and the one of all assets, with which the UI materializes some."""
+    # What Dagster asks for. The resources of an instance go with its own assets and jobs.
+
+    def get_all_jobs(self) -> Sequence[dg.JobDefinition]:  # noqa: D102
         return list(self._all().jobs.values())
 
-    def get_all_schedules(self) -> Sequence[dg.ScheduleDefinition]:
-        """The schedules of all instances."""
+    def get_all_schedules(self) -> Sequence[dg.ScheduleDefinition]:  # noqa: D102
         return self._all().schedules
 
-    def get_assets_defs_by_key(self) -> Mapping[dg.AssetKey, dg.AssetsDefinition]:
-        """The tables of all instances."""
+    def get_assets_defs_by_key(self) -> Mapping[dg.AssetKey, dg.AssetsDefinition]:  # noqa: D102
         return self._all().assets
 
-    def get_asset_checks_defs_by_key(self) -> Mapping[dg.AssetCheckKey, dg.AssetChecksDefinition]:
-        """The checks of all instances."""
+    def get_asset_checks_defs_by_key(self) -> Mapping[dg.AssetCheckKey, dg.AssetChecksDefinition]:  # noqa: D102
         return self._all().checks
 
-    def get_top_level_resources(self) -> Mapping[str, dg.ResourceDefinition]:
-        """None: the resources of an instance go with its own assets and jobs."""
+    def get_top_level_resources(self) -> Mapping[str, dg.ResourceDefinition]:  # noqa: D102
         return {}
 
-    def get_env_vars_by_top_level_resource(self) -> Mapping[str, Any]:
-        """None, as there are no such resources."""
+    def get_env_vars_by_top_level_resource(self) -> Mapping[str, Any]:  # noqa: D102
         return {}
-
-
-@contextmanager
-def _all_stays() -> Generator[None]:
-    """Keep Python from looking for garbage among a million objects that all stay, ever more at each look."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()

@@ -1,4 +1,7 @@
-"""The schedules of an instance: one run over the whole look-back window, and tuning."""
+"""The schedules of an instance: one run over the whole look-back window, and tuning.
+
+A new schedule is stopped until somebody switches it on.
+"""
 
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -9,13 +12,21 @@ from assets_defs.run import PARTITION, resource_keys, scan_tags, window_of
 from ownership.windows import Window
 from resources.settings import Instance, named
 
+TUNING_CRON = "0 12 * * 0"
+"""Sundays at noon: long after the night's run, and when nobody waits for the machine."""
 
-def scan_schedule(instance: Instance) -> dg.ScheduleDefinition:
-    """Start a run over the look-back window that ends with the day of the tick.
 
-    The schedule is stopped until somebody switches it on.
-    """
-    assert instance.scan.schedule is not None  # noqa: S101  (the caller asks only then)
+def schedules(instance: Instance) -> list[dg.ScheduleDefinition]:
+    """The schedule of the scan, where the instance has one, and that of tuning."""
+    tuning = dg.ScheduleDefinition(
+        name=named(instance, "tuning"),
+        job_name=named(instance, "tuning"),
+        cron_schedule=TUNING_CRON,
+        execution_timezone=instance.scan.timezone,
+        description="Estimates how many owners would be wrong, and what other settings would change.",
+    )
+    if instance.scan.schedule is None:
+        return [tuning]
 
     @dg.schedule(
         name=instance.slug,
@@ -24,27 +35,12 @@ def scan_schedule(instance: Instance) -> dg.ScheduleDefinition:
         execution_timezone=instance.scan.timezone,
         description="Fetches the days that are missing or not settled, decides, and writes.",
     )
-    def schedule(context: dg.ScheduleEvaluationContext) -> dg.RunRequest:
+    def scan(context: dg.ScheduleEvaluationContext) -> dg.RunRequest:
         today = context.scheduled_execution_time.astimezone(ZoneInfo(instance.scan.timezone)).date()
         tags = launch_tags(instance, window_of(instance, today))
         return dg.RunRequest(tags=tags, run_config=run_config(instance, refetch=False))
 
-    return schedule
-
-
-TUNING_CRON = "0 12 * * 0"
-"""Sundays at noon: long after the night's run, and when nobody waits for the machine."""
-
-
-def tuning_schedule(instance: Instance) -> dg.ScheduleDefinition:
-    """Run the job for tuning once a week; stopped until somebody switches it on."""
-    return dg.ScheduleDefinition(
-        name=named(instance, "tuning"),
-        job_name=named(instance, "tuning"),
-        cron_schedule=TUNING_CRON,
-        execution_timezone=instance.scan.timezone,
-        description="Tells how often owners would be wrong, and what other settings would change.",
-    )
+    return [scan, tuning]
 
 
 def launch_tags(instance: Instance, window: Window) -> dict[str, str]:

@@ -1,80 +1,30 @@
 """The whole story of one host, from the counts to the write: as plain values, and in words.
 
-It tells what the tables hold and decides nothing itself; `remedies` says what would change the outcome.
+Nothing is decided here; `remedies` says what would change the outcome.
 """
 
 import difflib
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
-from itertools import groupby
 from typing import Any
 
 import polars as pl
 
-from ownership.codes import EVIDENCE
+from ownership.codes import ACTION, EVIDENCE, MATCH, OUTCOME
 from ownership.coverage import current_owners
 from ownership.names import normalise_hostname, printable
 from ownership.rules import Rules, least_majority, too_few
 from ownership.shares import ranked
+from ownership.windows import Window
 from reports.remedies import FieldNames, remedies
-from reports.sentences import either, instant, names_of, ownership_sentence, persons, time_of
+from reports.sentences import either, in_columns, instant, names_of, ownership_sentence, persons, time_of
 
 _SHOWN_USERS = 10
-MAX_COMPARED = 20_000
-
-_EVIDENCE = {
-    **EVIDENCE,
-    "unreadable_asset": "The asset cannot be read: {problem}.",
-    "excluded_host": "The host is left out by {excluded_by}.",
-    "too_few_events": "{too_few}.",
-    "single_user": "{username} is the only user, with all of the logon events ({total_events}).",
-    "majority": "{username} has {own} of {total} {units} ({share}), over {threshold_percent}%.",
-    "no_majority": "No user has over {threshold_percent}% of the {total} {units}; "
-    "{username} comes first with {own} ({share}).",
-}
-_TOO_FEW = {
-    "min_events": "{total_events} is fewer logon events than min_events asks for",
-    "min_active_days": "{active_days} is fewer days with a logon of {username} than min_active_days asks for",
-}
-_TOO_FEW_THEN = (
-    "{total_events} logon events, with those of {username} on {active_days} day{s}, were fewer than "
-    "min_events or min_active_days asked for"
-)
-"""Where neither setting asks for more by now, so that one of them was changed since."""
-_UNITS = {
-    "events": "logon events",
-    "days": "days on which a user logged on",
-}
-_MATCH = {
-    "matched": "{username} is the user asset {resolved_owner}, found by {matched_by}.",
-    "no_user_asset": "No user asset has the name {username}.",
-    "ambiguous_user": "By {matched_by}, {username} may be any of {candidate_ids}; none is chosen.",
-}
-_ODD_USER = "{username} fits the user asset {user_id}, which cannot be read ({problem}); none is chosen."
-_ACTION = {
-    "write": "The host had no owner, so {resolved_owner} was to be written.",
-    "agree": "The host had that owner already ({existing_owner}); there was nothing to do.",
-    "conflict": "The host had another owner ({existing_owner}), who stayed: a conflict.",
-    "keep": "The host kept its owner {existing_owner}.",
-    "none": "The host stayed without an owner.",
-    "no_host": "No host asset has this name, so there is nothing to write to.",
-}
-_LEFT_ALONE = "Nothing is written to an asset that cannot be read."
-_OUTCOME = {
-    "planned": "Planned, not written",
-    "intended": "Begun, outcome not known yet",
-    "written": "Written",
-    "owned_meanwhile": "Not written",
-    "failed": "Refused by the service",
-    "not_written": "Not written",
-    "undone": "Put back",
-}
-_NOT_SENT = {
-    "owned_meanwhile": "the host had an owner by then",
-    "not_written": "the run ended before",
-}
-"""Why nothing was sent, where the row does not say so itself."""
 _SHOWN_WRITES = 5
+_NOTHING_SENT = {"planned", "not_written", "owned_meanwhile"}
+_NO_FIELDS = {"user_id", "in_inventory", "problem"}
+MAX_COMPARED = 20_000
 
 
 def host_explanation(
@@ -86,35 +36,26 @@ def host_explanation(
     hosts: pl.DataFrame,
     users: pl.DataFrame,
     writes: pl.DataFrame,
+    window: Window,
+    decided_by: Rules,
     rules: Rules,
     fields: FieldNames,
     known: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Gather how the owner of one host was decided, what was written, and what would change the outcome.
 
-    Args:
-        hostname: What the host was asked for by: its normalised name, or the id of its asset.
-        decisions: The host's rows of `owner_decisions`, one for each asset that bears the name.
-        shares: Rows of `host_user_shares` for all names of these assets, and for names that differ from them
-            in the domain part only.
-        matches: Rows of `username_matches` for the users of these shares.
-        hosts: Rows of `inventory_hosts` of these assets, and of those whose names differ from them in the
-            domain part only.
-        users: Rows of `inventory_users` of the candidates and of the owners of these assets.
-        writes: Rows of `owner_writes` of these assets, the oldest first.
-        rules: The instance's rules.
-        fields: The instance's field names.
-        known: All names and ids of hosts, for one that is not known.
+    `hostname` is what was asked for: a normalised name, or the id of an asset. `decisions` and `writes` (the
+    oldest first) are the rows of its assets; `shares` and `hosts` those of all their names, and of names that
+    differ in the domain part only; `matches` those of these users; `users` the candidates and owners; `known`
+    all names and ids of hosts. `window` and `decided_by` are the run's, `rules` those of now.
 
-    Returns:
-        hostname, similar (known names that differ from it in the domain part only), near (known names and ids
-        that look like one that is not known) and decisions, a list that is empty when the host is not known.
-        Each has the columns of `owner_decisions`, and hostnames (as compared), users (most events first, each
-        with user_assets), too_few (the settings that ask for more logons than there are), host_asset and
-        user_assets (as the inventory held them), writes, what_would_change, summary (one sentence) and now
-        (what the host holds by now, as far as is known).
+    The values are hostname, similar (names that differ in the domain part only), near (names like one that
+    is not known) and decisions: with the columns of `owner_decisions`, the run's window_from, window_to and
+    rules, hostnames (as compared), users (most events first, with user_assets), too_few (the settings that
+    ask for more logons), host_asset and user_assets, writes, what_would_change, summary and now.
     """
     frames = (shares, matches, hosts, users, writes)
+    run = {"window_from": window.first, "window_to": window.last, "rules": json.loads(decided_by.as_json())}
     names = pl.concat([hosts.select(hostname="hostnames").explode("hostname"), shares.select("hostname")])
     similar = names.filter(_short(pl.col("hostname")).is_in(_normalised([hostname], short=True)))["hostname"]
     return {
@@ -122,7 +63,7 @@ def host_explanation(
         "similar": sorted({*_normalised(similar.to_list())} - {hostname}),
         "near": near_names(hostname, known) if decisions.is_empty() else [],
         "decisions": [
-            _decision_explanation(decision, *frames, rules, fields)
+            run | _decision_explanation(decision, *frames, rules, fields)
             for decision in decisions.iter_rows(named=True)
         ],
     }
@@ -135,32 +76,6 @@ def near_names(name: str, known: Sequence[str]) -> list[str]:
     if len(alike) > MAX_COMPARED:
         alike = [each for each in alike if each[:3] == name[:3] or each[-3:] == name[-3:]][:MAX_COMPARED]
     return difflib.get_close_matches(name, dict.fromkeys(alike), n=3, cutoff=0.75)
-
-
-def in_words(story: Mapping[str, Any]) -> str:
-    """Tell what `host_explanation` gathered, in lines of text: first what came of it, last what holds now.
-
-    Control and direction characters in names are shown as escapes.
-    """
-    if not story["decisions"] and story.get("left_out_by"):
-        return (
-            f"{_shown(story['hostname'])}: rules.exclude_users ({_shown(story['left_out_by'])}) leaves user "
-            "names like this out: their logons do not count."
-        )
-    if not story["decisions"]:
-        similar = f" They know {_shown(story['similar'])}." if story["similar"] else ""
-        near = "" if similar or not story["near"] else f" Did you mean {either(story['near'])}?"
-        return (
-            f"{_shown(story['hostname'])}: neither the inventory nor the logons know such a host or person."
-            f"{similar}{near}"
-        )
-    lines, shown = [decision["summary"] for decision in story["decisions"]], []
-    for decision in story["decisions"]:
-        if decision["users"] and decision["hostnames"] not in shown:
-            lines += ["", *_users_table(decision)]
-            shown.append(decision["hostnames"])
-        lines += ["", *_decision(decision), f"  {_now(decision)}"]
-    return "\n".join(lines)
 
 
 def _decision_explanation(
@@ -186,7 +101,6 @@ def _decision_explanation(
         decision,
         None if now is None else now["owner"],
         matches=matches,
-        full_names=_normalised([*names, *on_host["hostname_spellings"].explode().drop_nulls()]),
         namesakes=_namesakes(decision, compared, shares, hosts),
         outcome=next(reversed(since["outcome"].to_list()), None),
         rules=rules,
@@ -212,8 +126,6 @@ def _too_few(decision: Mapping[str, Any], rules: Rules) -> list[str]:
     """The settings that ask for more logons than a host had; none where they do so no more."""
     if decision["evidence"] != "too_few_events":
         return []
-    if decision["active_days"] is None:  # decided by a version before 0.3.0, which asked for events only
-        return ["min_events"]
     counts = pl.DataFrame({name: [decision[name]] for name in ("total_events", "active_days")})
     asks = counts.select(**too_few(rules)).row(0, named=True)
     return [setting for setting, for_more in asks.items() if for_more]
@@ -231,16 +143,6 @@ def _state(asset: pl.DataFrame, writes: pl.DataFrame) -> dict[str, Any] | None:
     return state
 
 
-def _now(decision: Mapping[str, Any]) -> str:
-    now = decision["now"]
-    if now is None:
-        return "Now: the inventory has no such host."
-    listed = instant(decision["host_asset"]["listed_at"])
-    owner = "owner not known" if now["owner"] is None else f"owner {decision['owner_now'] or 'none'}"
-    others = (f"{field} {_shown(now[field] or 'none')}" for field in ("department", "criticality"))
-    return f"Now: {', '.join([owner, *others])} (as listed {listed}, and as written from here since)."
-
-
 def _users(on_host: pl.DataFrame, matches: pl.DataFrame) -> list[dict[str, Any]]:
     """The users under all names of a host, the leader first, each with the user assets it may stand for."""
     together = (
@@ -248,7 +150,7 @@ def _users(on_host: pl.DataFrame, matches: pl.DataFrame) -> list[dict[str, Any]]
         .group_by("username")
         .agg(
             pl.sum("events"),
-            pl.coalesce("weight", "events").sum(),
+            pl.sum("weight"),
             pl.min("first_seen"),
             pl.max("last_seen"),
             pl.col("username_spellings").explode().unique().sort(),
@@ -305,18 +207,44 @@ def _normalised(names: Sequence[str], *, short: bool = False) -> list[str]:
     return normalised["name"].to_list()
 
 
+def in_words(story: Mapping[str, Any]) -> str:
+    """Put what `host_explanation` gathered into lines of text: first what came of it, last what holds now.
+
+    Control and direction characters in names are shown as escapes.
+    """
+    if not story["decisions"] and story.get("left_out_by"):
+        return (
+            f"{_shown(story['hostname'])}: rules.exclude_users ({_shown(story['left_out_by'])}) leaves user "
+            "names like this out: their logons do not count."
+        )
+    if not story["decisions"]:
+        similar = f" They know {_shown(story['similar'])}." if story["similar"] else ""
+        near = "" if similar or not story["near"] else f" Did you mean {either(story['near'])}?"
+        return (
+            f"{_shown(story['hostname'])}: neither the inventory nor the logons know such a host or person."
+            f"{similar}{near}"
+        )
+    lines, shown = [decision["summary"] for decision in story["decisions"]], []
+    for decision in story["decisions"]:
+        if decision["users"] and decision["hostnames"] not in shown:
+            lines += ["", *_users_table(decision)]
+            shown.append(decision["hostnames"])
+        lines += ["", *_decision(decision)]
+    return "\n".join(lines)
+
+
 def _users_table(decision: Mapping[str, Any]) -> Iterator[str]:
-    users, threshold = decision["users"], decision["threshold_percent"]
-    total = sum(user["events"] for user in users)
-    by_events = decision["evidence_metric"] in {None, "events"} and not decision["logon_type_weights"]
+    users, rules = decision["users"], decision["rules"]
+    threshold, total = rules["share_threshold_percent"], sum(user["events"] for user in users)
+    by_events = rules["evidence_metric"] == "events" and not rules["logon_type_weights"]
     enough = f"; more than {threshold}% is {least_majority(threshold, total)} or more" if by_events else ""
     yield f"Logon events on {_shown(decision['hostnames'])}, {total} in all{enough}:"
-    rows = [("user", "events", "share", "first seen", "last seen", "user asset", "spelled")]
-    rows += [
+    heads = ("user", "events", "share", "first seen", "last seen", "user asset", "spelled")
+    rows = [
         (
             _shown(user["username"]),
-            str(user["events"]),
-            f"{user['share']:.1%}",
+            f"{user['events']:>6}",
+            f"{user['share']:>6.1%}",
             str(user["first_seen"]),
             str(user["last_seen"]),
             _stands_for(user["user_assets"]),
@@ -324,12 +252,7 @@ def _users_table(decision: Mapping[str, Any]) -> Iterator[str]:
         )
         for user in users[:_SHOWN_USERS]
     ]
-    name_width, *_, asset_width, _ = (max(map(len, column)) for column in zip(*rows, strict=True))
-    for name, events, share, first, last, asset, spelled in rows:
-        yield (
-            f"  {name:<{name_width}}  {events:>8}  {share:>6}  {first:<10}  {last:<10}  "
-            f"{asset:<{asset_width}}  {spelled}"
-        )
+    yield from in_columns([heads, *rows])
     if len(users) > _SHOWN_USERS:
         yield f"  and {len(users) - _SHOWN_USERS} more users"
 
@@ -338,108 +261,75 @@ def _stands_for(user_assets: Sequence[Mapping[str, Any]]) -> str:
     decisive = [asset for asset in user_assets if asset["decisive"]]
     if not decisive:
         return "none"
-    ids = " or ".join(
-        _shown(asset["user_id"]) + (" (unreadable)" if asset["problem"] else "") for asset in decisive
-    )
-    return f"{ids} by {decisive[0]['matched_by']}"
+    ids = (asset["user_id"] + (" (unreadable)" if asset["problem"] else "") for asset in decisive)
+    return f"{either(ids)} by {decisive[0]['matched_by']}"
 
 
 def _decision(decision: Mapping[str, Any]) -> Iterator[str]:
-    values = {name: _shown(value) for name, value in decision.items()}
-    values["excluded_by"] = _shown(decision["excluded_by"] or "exclude_hosts")
-    too_few = [_TOO_FEW[setting] for setting in decision["too_few"]] or [_TOO_FEW_THEN]
-    values["too_few"] = "; ".join(too_few).format(s="s" * (decision["active_days"] != 1), **values)
-    if decision["share"] is not None:
-        values["share"] = f"{decision['share']:.1%}"
-        metric = decision["evidence_metric"] or "events"
-        own, total = ("weight", "total_weight") if metric == "days" else ("events", "total_events")
-        units = _UNITS[metric] + (", weighed by kind of logon" if decision["logon_type_weights"] else "")
-        values |= {"own": values[own], "total": values[total], "units": units}
-    subject = "No host asset" if decision["host_id"] is None else f"Host asset {values['host_id']}"
+    subject = "No host asset" if decision["host_id"] is None else f"Host asset {_shown(decision['host_id'])}"
     yield (
         f"{subject}, window {decision['window_from']} to {decision['window_to']}, "
-        f"decided {instant(decision['decided_at'])} by run {values['run_id']}:"
+        f"decided {instant(decision['decided_at'])} by run {_shown(decision['run_id'])}:"
     )
-    yield "  " + _EVIDENCE[decision["evidence"]].format(**values)
-    if decision["logon_type_weights"]:
-        yield f"  Weights by kind of logon: {values['logon_type_weights']}; all others 1."
+    yield f"  {EVIDENCE[decision['evidence']]}{_detail(decision)}"
     if decision["match"]:
-        odd = list(_odd_candidates(decision))
-        if not odd or len(decision["candidate_ids"]) > 1:
-            yield "  " + _MATCH[decision["match"]].format(**values)
-        yield from odd
-        yield from _later_fields(decision)
-    yield "  " + (_LEFT_ALONE if decision["problem"] else _ACTION[decision["action"]]).format(**values)
+        owners = decision["candidate_ids"]
+        by = f" ({either(owners)}, by {decision['matched_by']})" if owners else ""
+        yield f"  {MATCH[decision['match']]}{by}"
+    existing = f" ({_shown(decision['existing_owner'])})" if decision["existing_owner"] else ""
+    yield f"  {ACTION[decision['action']]}{existing}"
     yield from _writes(decision["writes"])
     yield from _inventory(decision)
     yield "  What would change that:"
     yield from (f"  - {change['text']}" for change in decision["what_would_change"])
+    yield f"  {_now(decision)}"
 
 
-def _odd_candidates(decision: Mapping[str, Any]) -> Iterator[str]:
-    """The user assets that make the name ambiguous because they cannot be read whole."""
-    for asset in _assets_of(decision):
-        if asset["problem"]:
-            values = {name: _shown(asset[name]) for name in ("user_id", "problem")}
-            yield "  " + _ODD_USER.format(username=_shown(decision["username"]), **values)
-
-
-def _assets_of(decision: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """The user assets that the host's leading user may stand for."""
-    for user in decision["users"]:
-        if user["username"] == decision["username"]:
-            yield from user["user_assets"]
-
-
-def _later_fields(decision: Mapping[str, Any]) -> Iterator[str]:
-    """What fields say that were not asked, because one before them knew the name."""
-    later: dict[str, list[str]] = {}
-    for asset in _assets_of(decision):
-        if not asset["decisive"]:
-            later.setdefault(asset["matched_by"], []).append(asset["user_id"])
-    for field, ids in later.items():
-        yield f"  Not asked any more: {field}, which says {_shown(ids)}."
+def _detail(decision: Mapping[str, Any]) -> str:
+    """The values behind the sentence on the evidence."""
+    if decision["problem"] or decision["excluded_by"]:
+        return f" ({_shown(decision['problem'] or decision['excluded_by'])})"
+    if decision["share"] is None:
+        return ""
+    rules = decision["rules"]
+    days = rules["evidence_metric"] == "days"
+    own, total = (
+        decision[name] for name in (("weight", "total_weight") if days else ("events", "total_events"))
+    )
+    weights = ", ".join(f"{kind}: {weight}" for kind, weight in rules["logon_type_weights"].items())
+    weighed = f", weighed by kind of logon ({_shown(weights)}; all others 1)" if weights else ""
+    asked = "".join(
+        f", {name} {rules[name]}" for name in ("min_events", "min_active_days") if name in decision["too_few"]
+    )
+    if decision["evidence"] == "not_primary_device":
+        better = either(decision["primary_hostnames"])
+        asked += f", primary_devices {rules['primary_devices']}: {better}"
+    units = "days" if days else "logon events"
+    return (
+        f" ({_shown(decision['username'])} has {own} of {total} {units}{weighed}: "
+        f"{decision['share']:.1%}, threshold {rules['share_threshold_percent']}%{asked})"
+    )
 
 
 def _writes(writes: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """What runs did to the host; the same again and again is told once, with the last of them.
-
-    What sent nothing is told where nothing followed.
-    """
-    kept = [write for write in writes if write["outcome"] not in {"planned", *_NOT_SENT}]
-    if writes and writes[-1] not in kept:
-        kept.append(writes[-1])
-    told = []
-    for _, alike in groupby(kept, lambda write: (write["outcome"], write["new_values"], write["message"])):
-        first, *_ = repeated = list(alike)
-        again = f", {len(repeated)} times since {instant(time_of(first))}" if len(repeated) > 1 else ""
-        told.append(_write(repeated[-1], again))
-    if len(told) > _SHOWN_WRITES:
-        earlier = len(told) - _SHOWN_WRITES
-        yield f"  {earlier:,} earlier write{'s' * (earlier != 1)}; --json has all"
-    yield from told[-_SHOWN_WRITES:]
-
-
-def _write(write: Mapping[str, Any], again: str) -> str:
-    begin = f"  {_OUTCOME[write['outcome']]}, {instant(time_of(write))}, run {_shown(write['run_id'])}{again}"
-    if write["outcome"] in _NOT_SENT:
-        return f"{begin}: {_shown(write['message'] or _NOT_SENT[write['outcome']])}."
-    old, new = write["old_values"], write["new_values"]
-    fields = ", ".join(
-        f"{name} {_shown(value) if value else 'cleared'}"
-        + (f" (before: {_shown(old[name])})" if old[name] else "")
-        for name, value in new.items()
-        if value is not None and value != (old[name] or "")
-    )
-    said = f" ({_shown(write['message'])})" if write["message"] else ""
-    return f"{begin}: {fields or 'nothing changed'}{said}."
+    """What runs did to the host; what was not sent is shown only where it came last."""
+    kept = [write for write in writes[:-1] if write["outcome"] not in _NOTHING_SENT] + list(writes[-1:])
+    if len(kept) > _SHOWN_WRITES:
+        yield f"  earlier writes: {len(kept) - _SHOWN_WRITES:,}; --json has all"
+    for write in kept[-_SHOWN_WRITES:]:
+        old, new = write["old_values"], write["new_values"]
+        fields = ", ".join(
+            f"{name} {_shown(value or 'cleared')}" + (f" (before: {_shown(old[name])})" if old[name] else "")
+            for name, value in new.items()
+            if value is not None and value != (old[name] or "")
+        )
+        parts = [OUTCOME[write["outcome"]], fields, _shown(write["message"] or "")]
+        yield f"  {instant(time_of(write))}, run {_shown(write['run_id'])}: {' '.join(filter(None, parts))}"
 
 
 def _inventory(decision: Mapping[str, Any]) -> Iterator[str]:
     """What the inventory held about the host and the user assets in question."""
     host = decision["host_asset"]
-    if host or decision["user_assets"]:
-        yield "  The inventory held" + (f", {instant(host['listed_at'])}:" if host else ":")
     if host:
         held = {
             "host name": host["hostnames"],
@@ -447,17 +337,23 @@ def _inventory(decision: Mapping[str, Any]) -> Iterator[str]:
             "department": host["department"],
             "criticality": host["criticality"],
         }
-        none = "no {} that can be read" if host["problem"] else "no {}"
-        values = (f"{name} {_shown(value)}" if value else none.format(name) for name, value in held.items())
-        yield f"  - host {_shown(host['host_id'])}: {', '.join(values)}"
+        values = (f"{name} {_shown(value or 'none')}" for name, value in held.items())
+        yield f"  In the inventory, {instant(host['listed_at'])}: {', '.join(values)}"
     for asset in decision["user_assets"]:
         values = (
-            f"{name} {_shown(value)}"
-            for name, value in asset.items()
-            if value and name not in {"user_id", "in_inventory", "problem"}
+            f"{name} {_shown(value)}" for name, value in asset.items() if value and name not in _NO_FIELDS
         )
         held = ", ".join(values) if asset["in_inventory"] else "no such user asset"
-        yield f"  - user {_shown(asset['user_id'])}: {held}"
+        yield f"  In the inventory, user {_shown(asset['user_id'])}: {held}"
+
+
+def _now(decision: Mapping[str, Any]) -> str:
+    now = decision["now"]
+    if now is None:
+        return "Now: the inventory has no such host."
+    owner = "not known" if now["owner"] is None else decision["owner_now"] or "none"
+    others = (f"{field} {_shown(now[field] or 'none')}" for field in ("department", "criticality"))
+    return f"Now: {', '.join([f'owner {owner}', *others])} (as listed, and as written from here since)."
 
 
 def _shown(value: object) -> str:

@@ -8,14 +8,7 @@ _FORMULA = r"(^|[;\t\r\n])([\s\p{C}\"--[\t\r\n]]*[=+\-@＝＋－＠]|')"  # noqa
 
 
 def decisions_csv(decisions: pl.DataFrame) -> str:
-    """Write the decisions for a spreadsheet, conflicts first.
-
-    Args:
-        decisions: Rows of `owner_decisions`.
-
-    Returns:
-        CSV with a header: texts quoted and `without_formulas`, lists joined with commas, instants in UTC.
-    """
+    """The decisions for a spreadsheet, conflicts first: texts quoted, lists joined, instants in UTC."""
     return (
         pl.concat([decisions.filter(action="conflict"), decisions.filter(pl.col("action") != "conflict")])
         .with_columns(pl.col(pl.List(pl.String)).list.join(","))
@@ -27,21 +20,15 @@ def decisions_csv(decisions: pl.DataFrame) -> str:
 def without_formulas(text: pl.Expr) -> pl.Expr:
     """Write texts so that no spreadsheet runs them: a name in a log may look like a formula.
 
-    Where the list separator is `;` or a tab, quotes within a line do not count, and a cell begins after each
-    separator and each line break. An apostrophe goes before each such part that starts like a formula
-    (`=`, `+`, `-`, `@`) or with an apostrophe, so that whoever takes the first one of each part away has the
-    name as it was.
+    A spreadsheet whose list separator is `;` or a tab begins a cell after each of them and each line break,
+    whatever the quotes. An apostrophe goes before each such part that starts like a formula or with an
+    apostrophe, so that the name can be had again by taking the first one of each part away.
     """
     return text.str.replace_all(_FORMULA, "$1'$2")
 
 
 def decisions_json(decisions: pl.DataFrame, *, instance: str) -> str:
-    """Write the decisions as one JSON object: instance, conflicts, decisions; names exactly as they are.
-
-    Args:
-        decisions: Rows of `owner_decisions`.
-        instance: Name of the instance.
-    """
+    """The decisions as one JSON object: instance, conflicts, decisions; names exactly as they are."""
     members = {
         "instance": json.dumps(instance),
         "conflicts": decisions.filter(action="conflict").write_json(),

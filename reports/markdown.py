@@ -9,12 +9,9 @@ MAX_TEXT = 80
 
 
 def table(frame: pl.DataFrame, *, own_words: tuple[str, ...] = (), most_rows: int = MAX_ROWS) -> str:
-    """Show a frame as a Markdown table, and how many rows were left out.
+    """A frame as a Markdown table, and how many rows were left out.
 
-    Args:
-        frame: numbers, dates and texts; lists are joined with commas.
-        own_words: columns of texts that this project wrote itself; all others are shown as `literal` does.
-        most_rows: rows shown.
+    Texts are shown as `literal` does, but for those of the columns `own_words`, which this project wrote.
     """
     columns = frame.columns
     numeric = [kind.is_numeric() for kind in frame.dtypes]

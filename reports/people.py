@@ -4,7 +4,7 @@ A person is asked for by a user name, an e-mail address or the id of a user asse
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import polars as pl
@@ -13,7 +13,7 @@ from ownership.codes import ACTION
 from ownership.coverage import current_owners
 from ownership.matching import FIELDS
 from ownership.names import normalise_username, printable
-from reports.sentences import logons, names_of, person
+from reports.sentences import in_columns, logons, names_of, person
 
 SHOWN_ELSEWHERE = 20
 MAX_SUGGESTED = 10
@@ -24,11 +24,6 @@ def find_person(asked: str, users: pl.DataFrame, matches: pl.DataFrame) -> dict[
     """The user assets and the user names of the logons that a text may mean; None where there are none.
 
     An id or a whole e-mail address comes first; otherwise any name of a user asset, folded as user names are.
-
-    Args:
-        asked: What was asked for.
-        users: Rows of `inventory_users`.
-        matches: Rows of `username_matches`.
     """
     text = asked.strip().lower()
     whole = (pl.col("user_id").str.to_lowercase() == text) | pl.any_horizontal(
@@ -57,12 +52,7 @@ def find_person(asked: str, users: pl.DataFrame, matches: pl.DataFrame) -> dict[
 
 
 def persons_with(asked: str, users: pl.DataFrame) -> list[str]:
-    """At most ten people whose names or addresses hold each of the words: what to ask for them by.
-
-    Args:
-        asked: What was asked for, such as a first name, or a full name in any order.
-        users: Rows of `inventory_users`.
-    """
+    """At most ten people whose names or addresses hold each of the words: what to ask for them by."""
     words = [word for word in re.split(r"[\s.,]+", asked.lower()) if len(word) > 1]
     if not words:
         return []
@@ -83,20 +73,10 @@ def person_explanation(
     users: pl.DataFrame,
     writes: pl.DataFrame,
 ) -> dict[str, Any]:
-    """Gather the hosts of a person.
+    """Gather the hosts of a person that `find_person` found.
 
-    Args:
-        asked: What was asked for.
-        found: What `find_person` gives.
-        decisions: Rows of `owner_decisions`.
-        shares: Rows of `host_user_shares`.
-        hosts: Rows of `inventory_hosts`.
-        users: Rows of `inventory_users`.
-        writes: Rows of `owner_writes`.
-
-    Returns:
-        asked, usernames, user_assets, hosts_named (whom the logons name), hosts_elsewhere (other hosts with
-        logons) and hosts_owned (theirs in the inventory, by now).
+    The values are asked, usernames, user_assets, hosts_named (the logons name the person), hosts_elsewhere
+    (other hosts with logons) and hosts_owned (theirs in the inventory, by now).
     """
     ids, usernames = list(found["user_ids"]), list(found["usernames"])
     logon_columns = ["username", "events", "total_events", "share", "active_days", "first_seen", "last_seen"]
@@ -106,17 +86,12 @@ def person_explanation(
     elsewhere = shares.filter(
         pl.col("username").is_in(usernames), ~pl.col("hostname").is_in(compared)
     ).select("hostname", *logon_columns, "rank")
+    outcome = decisions.select("host_id", "hostname", "evidence", "match", "action", "username")
     owned = (
         current_owners(hosts, writes.lazy())
+        .select("host_id", "department", "owner_ids")
         .filter(pl.col("owner_ids").list.set_intersection(ids).list.len() > 0)
-        .join(hosts.select("host_id", hostname=pl.col("hostnames").list.first()), on="host_id")
-        .select("host_id", "hostname", "department", "owner_ids")
-    )
-    outcome = decisions.drop_nulls("host_id").select(
-        "host_id", "evidence", "match", "action", "username", decided_name="hostname"
-    )
-    owned = owned.join(outcome, on="host_id", how="left").with_columns(
-        hostname=pl.coalesce("decided_name", "hostname")
+        .join(outcome, on="host_id", how="left")
     )
     fields = ("user_id", "user_email", *_FIELDS[2:], "user_department", "criticality", "problem")
     return {
@@ -125,12 +100,12 @@ def person_explanation(
         "user_assets": users.filter(pl.col("user_id").is_in(ids)).select(fields).to_dicts(),
         "hosts_named": named.sort("hostname", "host_id").to_dicts(),
         "hosts_elsewhere": elsewhere.sort("events", "hostname", descending=[True, False]).to_dicts(),
-        "hosts_owned": owned.drop("decided_name").sort("hostname", "host_id").to_dicts(),
+        "hosts_owned": owned.sort("hostname", "host_id").to_dicts(),
     }
 
 
 def person_in_words(story: Mapping[str, Any]) -> str:
-    """Tell what `person_explanation` gathered, in lines of text that cannot act on a terminal."""
+    """Put what `person_explanation` gathered into lines of text that cannot act on a terminal."""
     named, elsewhere, owned = (story[f"hosts_{part}"] for part in ("named", "elsewhere", "owned"))
     counts = (
         f"The logons name this person for {_hosts(len(named))}; {_hosts(len(owned))} of the inventory "
@@ -139,15 +114,20 @@ def person_in_words(story: Mapping[str, Any]) -> str:
     lines = [f"{_who(story)}.", counts]
     if named:
         lines += ["", "Named by the logons:"]
-        lines += _table([(_name(row), logons(row), _last(row), ACTION[row["action"]]) for row in named])
+        lines += in_columns(
+            [(_name(row), logons(row), f"last on {row['last_seen']}", ACTION[row["action"]]) for row in named]
+        )
     if owned:
         rows = [
-            (_name(row), f"department {_value(row['department'])}", _decided(row, story)) for row in owned
+            (_name(row), f"department {printable(row['department'] or 'none')}", _decided(row, story))
+            for row in owned
         ]
-        lines += ["", "Theirs in the inventory:", *_table(rows)]
+        lines += ["", "Theirs in the inventory:", *in_columns(rows)]
     if elsewhere:
         lines += ["", "Other hosts with logons:"]
-        lines += _table([(_name(row), logons(row), _last(row)) for row in elsewhere[:SHOWN_ELSEWHERE]])
+        lines += in_columns(
+            [(_name(row), logons(row), f"last on {row['last_seen']}") for row in elsewhere[:SHOWN_ELSEWHERE]]
+        )
         if len(elsewhere) > SHOWN_ELSEWHERE:
             lines.append(f"  and {len(elsewhere) - SHOWN_ELSEWHERE:,} more; --json has all")
     return "\n".join(lines)
@@ -174,14 +154,6 @@ def _name(row: Mapping[str, Any]) -> str:
     return printable(row["hostname"]) + (f" ({printable(host_id)})" if host_id else "")
 
 
-def _value(value: str | None) -> str:
-    return printable(value or "none")
-
-
-def _last(row: Mapping[str, Any]) -> str:
-    return f"last on {row['last_seen']}"
-
-
 def _decided(row: Mapping[str, Any], story: Mapping[str, Any]) -> str:
     """What the logons say about a host that a person owns."""
     if row["match"] == "matched":
@@ -189,9 +161,3 @@ def _decided(row: Mapping[str, Any], story: Mapping[str, Any]) -> str:
             return "the logons name them, too"
         return f"the logons name {printable(row['username'])}"
     return "the logons name nobody"
-
-
-def _table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        yield "  " + "  ".join(f"{part:<{width}}" for part, width in zip(row, widths, strict=True)).rstrip()

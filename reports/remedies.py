@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 
 from ownership.matching import FIELDS
-from ownership.names import fits_any, normalise_hostname, printable
+from ownership.names import printable
 from ownership.rules import Rules, days_of_events_needed, events_needed
 from reports.sentences import either
 
@@ -46,14 +46,9 @@ class FieldNames:
 
 @dataclass(frozen=True)
 class Remedy:
-    """A change that would lead to another outcome.
+    """A change that would lead to another outcome: a word for programs, and a text for people.
 
-    Attributes:
-        change: What is to change, a word for programs.
-        text: The same for people.
-        username: The user whom it is about.
-        events: Logon events that the user lacks.
-        days: Days with a logon that the user lacks; null: none, or not known.
+    `events` and `days` with a logon are what the user lacks; null: none, or not known.
     """
 
     change: str
@@ -68,24 +63,16 @@ def remedies(
     owners: Sequence[str] | None,
     *,
     matches: pl.DataFrame,
-    full_names: Sequence[str],
     namesakes: Sequence[str],
     outcome: str | None,
     rules: Rules,
     fields: FieldNames,
 ) -> Iterator[Remedy]:
-    """Tell what would lead to another outcome for one host, by the rules as they are now.
+    """What would lead to another outcome for one host, by the rules as they are now.
 
-    Args:
-        decision: A row of `owner_decisions`.
-        owners: Ids of the host's owners by now; None: not known, or no host asset.
-        matches: Rows of `username_matches` for its user and its runner-up.
-        full_names: The host's names with their domain parts, normalised.
-        namesakes: Names in the logons, or for a name that no asset has, ids of host assets, that differ from
-            the host's in the domain part only.
-        outcome: What became of the last write of the host since the decision; None: there was none.
-        rules: The instance's rules.
-        fields: The instance's field names.
+    `owners` are those by now (None: not known, or no host asset), `outcome` that of the last write since the
+    decision. `namesakes` are names in the logons, or for a name that no asset has, ids of host assets, that
+    differ from the host's in the domain part only.
     """
     evidence, hostname = decision["evidence"], _shown(decision["hostname"])
     if evidence == "unreadable_asset":
@@ -93,12 +80,8 @@ def remedies(
     elif evidence == "no_hostname":
         yield Remedy("hostname", f"Give the asset a host name in {fields.hostname}.")
     elif evidence == "excluded_host":
-        setting, _, value = (decision["excluded_by"] or "exclude_hosts").partition(": ")
-        yield (
-            Remedy("exclude_hosts", _excluding(full_names, rules))
-            if setting == "exclude_hosts"
-            else Remedy(setting, f"Take {_shown(value)} out of rules.{setting}.")
-        )
+        setting, _, value = decision["excluded_by"].partition(": ")
+        yield Remedy(setting, f"Take {_shown(value)} out of rules.{setting}.")
     elif evidence == "hostname_collision":
         yield Remedy(
             "hostname_match",
@@ -113,6 +96,10 @@ def remedies(
             events=events,
             days=days,
         )
+    elif evidence == "not_primary_device":
+        best = either(decision["primary_hostnames"] or [])
+        text = f"{_shown(decision['username'])} must have more days with a logon here than on {best}"
+        yield Remedy("primary_devices", f"{text}, or rules.primary_devices must be greater or null.")
     elif evidence in {"too_few_events", "no_majority"}:
         yield from _to_win(decision, matches, rules)
     if namesakes and evidence == "no_logons":
@@ -143,9 +130,7 @@ def _to_win(decision: Mapping[str, Any], matches: pl.DataFrame, rules: Rules) ->
     first, second = decision["username"], decision["runner_up_username"]
     total, events = decision["total_weight"], decision["total_events"]
     weights = {first: decision["weight"], second: decision["runner_up_weight"]}
-    if total is None:  # decided by a version before 0.3.0
-        total, weights = events, {first: decision["events"], second: decision["runner_up_events"]}
-    # On how many days the runner-up logged on is not in a decision, nor the leader's days in older ones.
+    # On how many days the runner-up logged on is not in a decision.
     active_days = {first: decision["active_days"], second: None}
     for username in (first, second) if second else (first,):
         lacking, days = _needed(weights[username], total, events, active_days[username], rules)
@@ -153,11 +138,11 @@ def _to_win(decision: Mapping[str, Any], matches: pl.DataFrame, rules: Rules) ->
         if active_days[username] is None and days < rules.min_active_days > 1:
             besides = [f"logons on at least {rules.min_active_days:,} days in all", *besides]
         if lacking:
-            needs = _and([f"needs {_logons(lacking, days, rules)}", *besides])
+            needs = " and ".join([f"needs {_logons(lacking, days, rules)}", *besides])
             text = f"{who} {needs} to become the owner."
             yield Remedy("more_logons", text, username, lacking, days or None)
         else:
-            then = f", who {_and(besides)} for that" if besides else ""
+            then = f", who {' and '.join(besides)} for that" if besides else ""
             text = f"By the present rules the logons name {who}{then}: run again."
             yield Remedy("run", text, username)
     without_second = events - decision["runner_up_events"] if second else events
@@ -204,9 +189,7 @@ def _one_candidate(
     if len(readable) < 2:
         return
     matched_by, username = decision["matched_by"], _shown(decision["username"])
-    text = (
-        f"Remove the name {username} in {matched_by} from all but one of {_and(list(map(_shown, readable)))}"
-    )
+    text = f"Remove the name {username} in {matched_by} from all but one of {either(readable)}"
     if earlier := fields.asked[: fields.asked.index(matched_by)]:
         text += f", or enter it for the right one in {either(earlier)}, which is asked first"
     yield Remedy("one_candidate", f"{text}.", decision["username"])
@@ -228,20 +211,6 @@ def _to_be_written(
         yield Remedy("run", _AFTER.get(outcome, _NEXT_RUN_WRITES).format(owner=owner))
 
 
-def _excluding(full_names: Sequence[str], rules: Rules) -> str:
-    names = pl.DataFrame({"full": full_names}, schema={"full": pl.String}).with_columns(
-        short=normalise_hostname(pl.col("full"), short=True)
-    )
-    fitting = [
-        pattern
-        for pattern in rules.exclude_hosts
-        if names.select(pl.any_horizontal(fits_any(pl.all(), [pattern])).any()).item()
-    ]
-    if not fitting:
-        return "rules.exclude_hosts does not exclude it any more: run again."
-    return f"Take {either(fitting)} out of rules.exclude_hosts."
-
-
 def _stands_for(username: str, matches: pl.DataFrame) -> tuple[str, list[str]]:
     """Who a user name is, and what the user asset lacks for an owner, as parts of a sentence."""
     who, user_ids = _shown(username), matches["user_id"].to_list()
@@ -252,10 +221,6 @@ def _stands_for(username: str, matches: pl.DataFrame) -> tuple[str, list[str]]:
     if len(user_ids) == 1:
         return f"{who} ({_shown(user_ids[0])})", []
     return who, [f"must be only one of the user assets {either(user_ids)}"]
-
-
-def _and(parts: Sequence[str]) -> str:
-    return " and ".join(parts)
 
 
 def _logons(events: int, days: int, rules: Rules) -> str:

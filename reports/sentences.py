@@ -1,6 +1,6 @@
 """What became of a host, or is known of a person, in one sentence: in names, with the ids in parentheses."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -14,11 +14,7 @@ NAMES = ("user_email", "directory_user_sam_account_name", "user_value", "directo
 
 
 def names_of(users: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """What people call user assets, by id: e-mail address, account name or surname.
-
-    Args:
-        users: Rows of `inventory_users`.
-    """
+    """What people call user assets, by id: e-mail address, account name or surname."""
     named = {
         user["user_id"]: next((user[field][0] for field in NAMES if user.get(field)), None) for user in users
     }
@@ -41,6 +37,13 @@ def either(names: Iterable[str]) -> str:
     return " or ".join(map(printable, names))
 
 
+def in_columns(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Rows of texts as indented lines, each column as wide as its widest text."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        yield "  " + "  ".join(f"{part:<{width}}" for part, width in zip(row, widths, strict=True)).rstrip()
+
+
 def instant(moment: datetime) -> str:
     """An instant in UTC, to the minute."""
     return f"{moment:%Y-%m-%d %H:%M} UTC"
@@ -59,13 +62,9 @@ def ownership_sentence(
     now: Mapping[str, Any] | None,
     name_of: Mapping[str, str],
 ) -> str:
-    """Tell whose a host is, why, and how the owner got there.
+    """Whose a host is, why, and how the owner got there.
 
-    Args:
-        decision: A row of `owner_decisions`.
-        writes: The host's rows of `owner_writes`, in the order in which they were planned.
-        now: The host's owner by now (ids), among other things; None: no host asset.
-        name_of: Names of user assets by id.
+    `now` holds the ids of the host's owners by now; None: no host asset. `name_of` has names of user assets.
     """
     host = printable(decision["hostname"] or decision["host_id"])
     named = decision["resolved_owner"]

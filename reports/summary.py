@@ -7,10 +7,9 @@ from ownership.codes import ACTION, EVIDENCE, MATCH, OUTCOME
 
 
 def decisions_in_words(decisions: Mapping[str, int]) -> Iterator[str]:
-    """Yield a line for each action, the most frequent first, and why hosts stay without an owner.
+    """A line for each action, the most frequent first, and why hosts stay without an owner.
 
-    Args:
-        decisions: Numbers of hosts by `evidence/match/action`; match is `null` where nobody is named.
+    `decisions` are numbers of hosts by `evidence/match/action`; match is `null` where nobody is named.
     """
     actions, reasons = Counter[str](), Counter[str]()
     for codes, count in decisions.items():
@@ -26,10 +25,5 @@ def decisions_in_words(decisions: Mapping[str, int]) -> Iterator[str]:
 
 
 def writes_in_words(writes: Mapping[str, int]) -> Iterator[str]:
-    """Yield a line for each outcome of writes.
-
-    Args:
-        writes: Numbers of hosts by outcome.
-    """
-    for outcome, count in writes.items():
-        yield f"{count:>8,}  {OUTCOME[outcome]}"
+    """A line for each outcome of writes, from numbers of hosts by outcome."""
+    return (f"{count:>8,}  {OUTCOME[outcome]}" for outcome, count in writes.items())

@@ -2,141 +2,129 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import polars as pl
 
 from ownership.names import printable
 from ownership.rules import Rules
-from ownership.tuning.backtest import MIN_COMPARED
+from ownership.tuning.backtest import KEY
 
 MAX_SUGGESTIONS = 10
-_SETTINGS = ("threshold_percent", "window_days", "min_events", "min_active_days")
-_MEASURES = {"people": "owners set by hand", "future": "who leads the logons a week later"}
+MAX_TRIES = 5
+_MEASURES = {
+    "people": "Of {hosts:,} hosts whose owner somebody set",
+    "future": "Of {hosts:,} leaders who logged on in the week held back",
+}
+
+
+@dataclass(frozen=True)
+class Aim:
+    """What proposed settings must reach: precision (0 to 1), and how much of the present writes they keep."""
+
+    precision: float = 0.90
+    keep_percent: float = 90
 
 
 def line_of(lines: pl.DataFrame, rules: Rules, *, window_days: int) -> dict[str, Any]:
-    """The line of the back-test with the settings of the instance.
+    """The row of `threshold_backtest` with the settings of the instance."""
+    own = {
+        "window_days": window_days,
+        "threshold_percent": rules.share_threshold_percent,
+        "min_active_days": rules.min_active_days,
+        "evidence_metric": rules.evidence_metric,
+        "primary_devices": rules.primary_devices,
+    }
+    return lines.row(by_predicate=_settings_are(own), named=True)
 
-    Args:
-        lines: Rows of `threshold_backtest`.
-        rules: The instance's rules.
-        window_days: Length of its look-back window.
-    """
-    return lines.row(
-        by_predicate=(
-            (pl.col("threshold_percent") == rules.share_threshold_percent)
-            & (pl.col("window_days") == window_days)
-            & (pl.col("min_events") == rules.min_events)
-            & (pl.col("min_active_days") == rules.min_active_days)
-        ),
-        named=True,
-    )
+
+def _settings_are(line: Mapping[str, Any]) -> pl.Expr:
+    return pl.all_horizontal(pl.col(name).eq_missing(pl.lit(line[name])) for name in KEY)
 
 
 def best_line(
-    lines: pl.DataFrame, now: Mapping[str, Any], *, target_precision: float
+    lines: pl.DataFrame,
+    now: Mapping[str, Any],
+    aim: Aim,
 ) -> dict[str, Any] | None:
-    """The settings that write most owners while precision is at least the target; None where none does.
+    """The row of `threshold_backtest` with the fewest wrong owners expected; None where none is good enough.
 
-    The lower end of the interval counts, of the measure that compared enough hosts (rules 9.3). Among equals
-    those come first that differ least from the present settings.
-
-    Args:
-        lines: Rows of `threshold_backtest`.
-        now: The line of the present settings.
-        target_precision: 0 to 1.
+    Good enough: the lower end of the precision's interval reaches the target (0 to 1), so many percent of
+    the present writes are kept, the threshold is not below the present one, and the claim rests on the same
+    measure as that of `now` (rules 9.6).
     """
-    low = pl.when(wrong_measure="people").then("people_low").when(wrong_measure="future").then("future_low")
-    changed = pl.sum_horizontal(pl.col(name) != now[name] for name in _SETTINGS)
-    distances = [(pl.col(name) - now[name]).abs() for name in _SETTINGS]
-    good = lines.filter(low >= target_precision).sort(-pl.col("to_write"), changed, *distances)
+    if now["wrong"] is None:
+        return None
+    good = lines.filter(
+        pl.col("wrong_measure") == now["wrong_measure"],
+        pl.col(f"{now['wrong_measure']}_low") >= aim.precision,
+        100 * pl.col("to_write") >= aim.keep_percent * now["to_write"],
+        pl.col("threshold_percent") >= now["threshold_percent"],
+    ).drop_nulls("wrong")
+    changed = pl.sum_horizontal(pl.col(name).ne_missing(pl.lit(now[name])) for name in KEY)
+    good = good.sort("wrong", -pl.col("to_write"), changed, *KEY)
     return good.row(0, named=True) if good.height else None
 
 
 def as_values(line: Mapping[str, Any]) -> dict[str, Any]:
-    """A line of the back-test as `tune --json` prints it: the settings, to_write and wrong."""
-    wrong = {
-        "estimate": line["wrong"],
-        "low": line["wrong_low"],
-        "high": line["wrong_high"],
-        "measure": line["wrong_measure"],
-    }
-    values = {name: line[name] for name in (*_SETTINGS, "to_write")}
-    return {**values, "wrong": wrong if line["wrong_measure"] else None}
+    """A row of the back-test as `tune --json` prints it: the settings, to_write, wrong and no_claim."""
+    names = {"estimate": "wrong", "low": "wrong_low", "high": "wrong_high", "measure": "wrong_measure"}
+    wrong = {name: line[column] for name, column in names.items()} if line["wrong_measure"] else None
+    settings = {name: line[name] for name in (*KEY, "to_write")}
+    return {**settings, "wrong": wrong, "no_claim": line["no_claim"]}
 
 
 def backtest_sentence(line: Mapping[str, Any], *, done: bool = False) -> str:
-    """Tell how many owners the settings of a line would write, and how many of them would be wrong.
+    """How many owners the settings of a line would write, and how many of them would be wrong.
 
-    Args:
-        line: Of `threshold_backtest`.
-        done: Whether a run with these settings was allowed to write.
+    `done` says that a run with these settings was allowed to write.
     """
-    settings = [f"more than {line['threshold_percent']}% over {line['window_days']} days"]
-    if line["min_events"] > 1:
-        settings.append(f"at least {line['min_events']} logons")
+    asked = [f"more than {line['threshold_percent']}% over {line['window_days']} days"]
+    if line["evidence_metric"] == "days":
+        asked.append("days with a logon counted")
     if line["min_active_days"] > 1:
-        settings.append(f"at least {line['min_active_days']} active days")
-    asked = settings[0] + ("" if len(settings) == 1 else " and " + " and ".join(settings[1:]))
+        asked.append(f"at least {line['min_active_days']} active days")
+    if line["primary_devices"]:
+        asked.append(f"the leader's {line['primary_devices']} main devices only")
     verb = "were to be" if done else "would be"
-    return f"At {asked}, {line['to_write']:,} owners {verb} written, {_wrong(line, done=done)}."
+    return f"At {', '.join(asked)}, {line['to_write']:,} owners {verb} written, {_wrong(line, done=done)}."
 
 
 def reason(line: Mapping[str, Any]) -> str:
-    """Tell what the numbers of a line rest on."""
-    measure = line["wrong_measure"]
-    if measure is None:
-        return (
-            f"Fewer than {MIN_COMPARED} hosts could be compared, with owners set by hand "
-            f"({line['people_hosts']}) or with later logons ({line['future_hosts']})."
-        )
-    other = "future" if measure == "people" else "people"
-    besides = (
-        f" By {_MEASURES[other]}, which is not used here: {_right(line, other)}."
-        if line[f"{other}_hosts"]
-        else ""
-    )
-    return f"Compared with {_MEASURES[measure]}: {_right(line, measure)}.{besides}"
+    """What the numbers of a line rest on, and why there are no better ones."""
+    said = []
+    for measure, words in _MEASURES.items():
+        hosts, name = line[f"{measure}_hosts"], f"{measure}_precision"
+        if hosts:
+            low, high = line[f"{measure}_low"], line[f"{measure}_high"]
+            said.append(f"{words.format(hosts=hosts)} {line[name]:.1%} are right ({low:.1%} to {high:.1%}).")
+    if line["no_claim"]:
+        said.insert(0, f"Nothing more is claimed: {line['no_claim']}.")
+    return " ".join(said) or "Nothing could be compared."
 
 
-def _right(line: Mapping[str, Any], measure: str) -> str:
-    precision, low, high = (line[f"{measure}_{name}"] for name in ("precision", "low", "high"))
-    return (
-        f"{precision:.1%} of {line[f'{measure}_hosts']:,} hosts are right "
-        f"(95% interval {low:.1%} to {high:.1%})"
-    )
-
-
-def in_words(lines: pl.DataFrame, rules: Rules, *, window_days: int, target_precision: float) -> list[str]:
-    """Tell what the present settings lead to, and which would do better.
-
-    Args:
-        lines: Rows of `threshold_backtest`.
-        rules: The instance's rules.
-        window_days: Length of its look-back window.
-        target_precision: 0 to 1.
-
-    Returns:
-        Lines of text, the last ones to put into the instance file.
-    """
+def in_words(
+    lines: pl.DataFrame,
+    rules: Rules,
+    *,
+    window_days: int,
+    aim: Aim,
+) -> list[str]:
+    """What the present settings lead to, and which would do better: lines, the last for the instance file."""
     now = line_of(lines, rules, window_days=window_days)
-    best = best_line(lines, now, target_precision=target_precision)
+    best = best_line(lines, now, aim)
     words = ["Now", f"  {backtest_sentence(now)}", f"  {reason(now)}", ""]
     if best is None:
-        found_none = (
-            f"No settings that were tried are right for {target_precision:.0%} of the hosts with 95% "
-            "certainty: there is too little to compare with, or too much is wrong."
-        )
-        return [*words, found_none]
+        none = f"None of {lines.height:,} settings tried is known to be right for {aim.precision:.0%}"
+        least = lines.sort("wrong_low", "to_write", descending=[False, True], nulls_last=True).head(MAX_TRIES)
+        tries = [f"  {backtest_sentence(line)}" for line in least.iter_rows(named=True)]
+        return [*words, f"{none} and to keep {aim.keep_percent:g}% of these owners. The nearest:", *tries]
     words += [
-        f"Right for at least {target_precision:.0%}",
+        f"Best of {lines.height:,} tried, right for at least {aim.precision:.0%}",
         f"  {backtest_sentence(best)}",
         f"  {reason(best)}",
     ]
-    if now["wrong_measure"] and best["wrong_measure"] != now["wrong_measure"]:
-        few = f"fewer than {MIN_COMPARED} hosts with an owner set by hand remain for one of them"
-        words += ["", f"The two rest on different measures, because {few}."]
     if best == now:
         return [*words, "", "These are the present settings."]
     return [*words, "", "Lines for the instance file:", "", *_as_yaml(now, best)]
@@ -191,20 +179,25 @@ def _as_yaml(now: Mapping[str, Any], best: Mapping[str, Any]) -> list[str]:
     keys = {
         "rules": {
             "share_threshold_percent": "threshold_percent",
-            "min_events": "min_events",
             "min_active_days": "min_active_days",
+            "evidence_metric": "evidence_metric",
+            "primary_devices": "primary_devices",
         },
         "scan": {"lookback_days": "window_days"},
     }
     lines = []
     for section, settings in keys.items():
-        changed = [f"  {key}: {best[name]}" for key, name in settings.items() if best[name] != now[name]]
+        changed = [
+            f"  {key}: {json.dumps(best[name])}" for key, name in settings.items() if best[name] != now[name]
+        ]
         lines += [f"{section}:", *changed] if changed else []
     return lines
 
 
 def _wrong(line: Mapping[str, Any], *, done: bool) -> str:
-    if line["wrong_measure"] is None:
+    if line["wrong"] is None and round(line["wrong_low"] or 0) == 0:
         return f"and how many of them {'are' if done else 'would be'} wrong cannot be said"
+    if line["wrong"] is None:
+        return f"at least {round(line['wrong_low']):,} of them wrong"
     estimate, low, high = (round(line[name]) for name in ("wrong", "wrong_low", "wrong_high"))
     return f"about {estimate:,} of them wrong ({low:,} to {high:,})"

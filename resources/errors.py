@@ -1,16 +1,5 @@
 """What can go wrong outside the rules, as one small tree.
 
-    AssetOwnersError
-    ├── ConfigurationError       a setting, a secret or an argument is wrong
-    └── ServiceError             a service refused, failed, or answered something unusable
-        ├── AuthenticationError  one side could not prove who it is: password, code, session, certificate
-        ├── PermissionDeniedError    the session is good and the account may not do this
-        ├── ValidationError      the service refused the values sent; `fields` says which
-        ├── NotFoundError        what was asked for does not exist
-        ├── SessionExpiredError  the session had ended when a call came that is sent once only
-        ├── TransientError       may go well when tried again: time-out, reset, 429, 5xx
-        └── ProtocolError        the answer is not what the convention promises
-
 Every message says what happened, where, and what to fix, and holds no secret.
 """
 

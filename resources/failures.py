@@ -1,8 +1,4 @@
-"""What disks, databases and damaged files do to a run, as messages: which file, and what to do.
-
-The edges of the program ask `operator_message` about an error that is no `AssetOwnersError`; it knows the few
-kinds that an operator can fix, and leaves the others to whoever fixes the program.
-"""
+"""What disks, databases and damaged files do to a run, as messages: which file, and what to do."""
 
 import errno
 import os
@@ -18,16 +14,9 @@ from upath import UPath
 from resources.errors import AssetOwnersError
 from resources.settings import home, tables_location
 
-_LOST = {
-    "the journal of writes": "what became of the open writes of interrupted runs is then unknown; check "
-    "those hosts in the inventory",
-    "Dagster's records of runs": "the tables are not concerned",
-    "a database": "what it held is lost",
-}
 MISTAKES = (sqlite3.IntegrityError, sqlite3.ProgrammingError)
 """What SQLite says of a program that uses it wrongly."""
-_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-_FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS}
+_FULL_OR_FORBIDDEN = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EPERM, errno.EROFS}
 
 
 def operator_message(error: BaseException) -> str | None:
@@ -41,8 +30,8 @@ def operator_message(error: BaseException) -> str | None:
 
 
 def _told(error: BaseException) -> str | None:
-    original = getattr(error, "orig", None)
-    if isinstance(original or error, MISTAKES):
+    original = getattr(error, "orig", None) or error  # SQLAlchemy's, so Dagster's
+    if isinstance(original, MISTAKES):
         message = None
     elif isinstance(error, AssetOwnersError):
         message = str(error)
@@ -53,9 +42,9 @@ def _told(error: BaseException) -> str | None:
         message = _file_failure(error)
     elif isinstance(error, sqlite3.Error):
         message = database_failure(error, "a database", f"below {home()}")
-    elif isinstance(original, sqlite3.Error):  # SQLAlchemy's, so Dagster's
+    elif isinstance(original, sqlite3.Error):
         folder = os.environ.get("DAGSTER_HOME") or home() / "dagster"
-        message = database_failure(original, "Dagster's records of runs", f"a database below {folder}")
+        message = database_failure(original, "Dagster's records of runs", f"below {folder}")
     elif isinstance(error, duckdb.Error):
         message = damaged_tables() or f"The catalogue {home() / 'warehouse.duckdb'} cannot be made: {error}"
     elif isinstance(error, pl.exceptions.PolarsError):
@@ -87,26 +76,12 @@ def damaged_tables() -> str | None:
 
 
 def database_failure(error: sqlite3.Error, what: str, where: Path | str) -> str:
-    """Say what happened to an SQLite file.
-
-    Args:
-        error: what SQLite said.
-        what: what the file is, as in `_LOST`.
-        where: the file, or as much as is known of it.
-    """
-    code = (getattr(error, "sqlite_errorname", None) or str(error)).upper()
-    if "BUSY" in code or "LOCKED" in code:
-        remedy = "another process keeps it locked; wait for its end, or end it, and run again"
-    elif "NOTADB" in code or "CORRUPT" in code:
-        remedy = (
-            "it is damaged; put it back from a backup, or move it away with those that begin with its name: "
-            + _LOST[what]
-        )
-    elif "FULL" in code or "IOERR" in code:
-        remedy = "it cannot be written; free space on its disk, and run again"
-    else:
-        remedy = "the user that runs this must be able to read and write it and its folder"
-    return f"{what[0].upper()}{what[1:]} ({where}) cannot be used: {error}; {remedy}"
+    """Say what happened to an SQLite file: `what` it is, and `where` it lies as far as is known."""
+    return (
+        f"{what[0].upper()}{what[1:]} ({where}) cannot be used: {error}. Wait if another process keeps it "
+        "locked, free space on its disk, let the user that runs this write it and its folder; if it is "
+        "damaged, put it back from a backup, or move it away with those that begin with its name"
+    )
 
 
 def _file_failure(error: OSError) -> str:
@@ -114,10 +89,8 @@ def _file_failure(error: OSError) -> str:
         said = str(error) or type(error).__name__
     else:
         said = f"{error.filename or f'A file below {home()}, or the output'}: {error.strerror}"
-    if error.errno in _FULL:
-        return f"{said}; free space there, or let files be larger, and run again"
-    if error.errno in _FORBIDDEN:
-        return f"{said}; the user that runs this must be able to read and write there"
+    if error.errno in _FULL_OR_FORBIDDEN:
+        return f"{said}; free space there, and let the user that runs this read and write there"
     if not home().is_dir():
         return f"{said}; ASSET_OWNERS_HOME is {home()}: it must be a folder, or one that can be created"
     return said

@@ -5,10 +5,7 @@ from importlib.metadata import version
 from resources.errors import AssetOwnersError
 
 FORMAT = 1
-"""Of tables and journal: raised with each change that an older program could not read, or would undo.
-
-What bears no number is older than 1.
-"""
+"""Of tables and journal: raised with each change that an older program could not read, or would undo."""
 
 
 def program_version() -> str:
@@ -22,16 +19,7 @@ def own_format() -> tuple[int, str]:
 
 
 def require_known_format(found: int, made_by: str, place: str) -> None:
-    """Refuse what a newer version of the program has made.
-
-    Args:
-        found: the format that was found.
-        made_by: the version that made it.
-        place: what bears it, for the message.
-
-    Raises:
-        AssetOwnersError: naming both versions.
-    """
+    """Refuse what a newer version of the program, `made_by`, has made in a place."""
     if found > FORMAT:
         raise AssetOwnersError(
             f"{place}: asset-owners {made_by} has been here (format {found}), and this is asset-owners "

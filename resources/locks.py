@@ -26,18 +26,14 @@ def locked(
 ) -> Generator[None]:
     """Hold the lock of a file, which says who holds it; a process that dies lets it go.
 
-    Args:
-        path: the file; it stays.
-        what: what nobody else may use meanwhile, for messages.
-        run_id: the run that holds it.
-        timeout_seconds: None: `TIMEOUT_SECONDS`.
-
     Raises:
-        AssetOwnersError: somebody else has held it for that long.
+        AssetOwnersError: somebody else has held it for `timeout_seconds`; None: for `TIMEOUT_SECONDS`.
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
-        wait_until(lambda: _taken(descriptor), lambda: _said(path), what, timeout_seconds)
+        wait_until(
+            lambda: _taken(descriptor), lambda: path.read_text("utf-8", "replace"), what, timeout_seconds
+        )
         run = f", run {run_id}" if run_id else ""
         holder = f"{process_in_words(os.getpid(), os.geteuid())} on {socket.gethostname()}{run}"
         os.ftruncate(descriptor, 0)
@@ -53,11 +49,7 @@ def wait_until(
     what: str,
     timeout_seconds: float | None = None,
 ) -> None:
-    """Try to take a lock until that succeeds, and warn of whoever holds it after `WARN_SECONDS`.
-
-    Raises:
-        AssetOwnersError: somebody else has held it for `timeout_seconds`; None: for `TIMEOUT_SECONDS`.
-    """
+    """Try to take a lock until that succeeds or fails as with `locked`, and soon warn of whoever holds it."""
     limit = TIMEOUT_SECONDS if timeout_seconds is None else timeout_seconds
     began, warned = time.monotonic(), False
     while not taken():
@@ -92,8 +84,3 @@ def _taken(descriptor: int) -> bool:
     except BlockingIOError:
         return False
     return True
-
-
-def _said(path: Path) -> str:
-    """What the holder of a lock wrote into its file."""
-    return path.read_text(encoding="utf-8", errors="replace")

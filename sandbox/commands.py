@@ -17,13 +17,12 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from pipelines.dagster_home import dagster_home
+from pipelines.cli.serve import serve
 from resources.settings import command_line, home, load_instance, slug_of
 from resources.store.catalogue import catalogue_path
 from sandbox.stand import NAME, running_sandbox
 
 WIDTH_OF_FILES = 140
-SECONDS_TO_STOP = 60
 
 DECISIONS = """\
 SELECT evidence, coalesce(match, '-') AS match, action, count(*) AS hosts,
@@ -81,12 +80,9 @@ def _to_paste(file: Path | None, command: str, *arguments: str) -> str:
 
 
 def ui(*, port: int) -> None:
-    """Run both services, the Dagster webserver and its daemon, until Ctrl-C."""
-    workspace = Path(__file__).parents[1] / "workspace.yaml"
+    """Run both services, the Dagster web server and its daemon, until Ctrl-C."""
     with _until_stopped(), running_sandbox(home(), fresh=False, progress=_say):
-        os.environ["DAGSTER_HOME"] = str(dagster_home(home()))
-        _say(f"the Dagster UI opens at http://127.0.0.1:{port}")
-        _run_until_stopped(["dagster", "dev", "--workspace", str(workspace), "--port", str(port)])
+        serve("127.0.0.1", port)
 
 
 def _run(command: Sequence[str]) -> None:
@@ -95,18 +91,6 @@ def _run(command: Sequence[str]) -> None:
     status = subprocess.run([program, *command[1:]], check=False).returncode  # noqa: S603  (our own programs)
     if status:
         raise typer.Exit(status)
-
-
-def _run_until_stopped(command: Sequence[str]) -> None:
-    """Run a program of this environment that has children of its own, and let it end them."""
-    program = Path(sys.executable).with_name(command[0])
-    # In a session of its own it hears of Ctrl-C from us, once; a second time would cut its clean-up short.
-    with subprocess.Popen([program, *command[1:]], start_new_session=True) as process:  # noqa: S603
-        try:
-            process.wait()
-        finally:
-            process.send_signal(signal.SIGINT)
-            process.wait(SECONDS_TO_STOP)
 
 
 @contextmanager

@@ -25,6 +25,7 @@ from ownership.tables import LogonCounts, LogonDays
 from ownership.windows import Window, days_of, look_back_window
 from pipelines.cli.sql import opening_lines, print_table
 from pipelines.cli.tune import told
+from reports.tuning import Aim
 from resources.inventory.records import host_form, host_rows, taken_fields, user_rows
 from resources.search.source import extraction_fingerprint
 from resources.settings import Instance
@@ -83,7 +84,7 @@ def refreshed(page: str) -> str:
 
 def _answer(home: Path, connection: duckdb.DuckDBPyConnection, query: str) -> str:
     if query.startswith("asset-owners tune"):
-        return "\n".join(told(_INSTANCE, Tables(home, _INSTANCE.slug), target_precision=0.98)) + "\n"
+        return "\n".join(told(_INSTANCE, Tables(home, _INSTANCE.slug), Aim())) + "\n"
     box = io.StringIO()
     with redirect_stdout(box):
         print_table(connection.sql(query))
@@ -145,7 +146,7 @@ def _run(
     run_id, now = f"run-of-{day}", _evening(day)
     window = look_back_window(day, scan.lookback_days, scan.first_day)
     hosts, users = (
-        rows.table(rows.read([asset["id"] for asset in listed], listed)).with_columns(listed_at=now)
+        rows.table([asset["id"] for asset in listed], listed).with_columns(listed_at=now)
         for rows, listed in ((host_rows(_INSTANCE), assets), (user_rows(_INSTANCE), company.users))
     )
     resolution = resolve(

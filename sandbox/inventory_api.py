@@ -1,8 +1,8 @@
 """The endpoints of the sandbox inventory service, after the specification.
 
 Where the specification shows nothing (page bases, page-size cap, session lifetime, how a log-in says that a
-code is needed, the member that holds field-level detail) there is a setting, `ServiceOptions`. Every handled
-failure is sent with HTTP status 200. Paths and parameters are those of the default contract (rules 5.5).
+code is needed) there is a setting, `ServiceOptions`. Every handled failure is sent with HTTP status 200.
+Paths and parameters are those of the default contract (rules 5.5).
 """
 
 import re
@@ -21,9 +21,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from sandbox.inventory_accounts import Session
-from sandbox.inventory_database import Origin
-from sandbox.inventory_state import AssetType, InventoryState
+from sandbox.inventory_state import AssetType, InventoryState, Origin, Session
 
 API = "/api/v1"
 ASSETS_LIST = f"{API}/assets/list"
@@ -54,7 +52,6 @@ class ServiceOptions:
     below_first_page: Literal["refused", "first", "empty"] = "refused"
     fields_in: str = ""
     announce_mfa: bool = True
-    errors_member: str = "errors"
     certificate: Path | None = None
     private_key: Path | None = None
 
@@ -127,7 +124,7 @@ class Call:
 
     def origin(self, session: Session) -> Origin:
         """What the journal says about a change made by this call."""
-        return Origin(session.member.email, self.path, self.id)
+        return Origin(session.account.email, self.path, self.id)
 
 
 Endpoint = Callable[[Call], Response | Mapping[str, Any] | None]
@@ -194,7 +191,7 @@ class _Api:
         except NoSessionError:
             return JSONResponse(envelope(status=False, message="Sign in to continue."), 401)
         except RefusedError as failure:
-            members = {self.options.errors_member: failure.errors} if failure.errors else {}
+            members = {"errors": failure.errors} if failure.errors else {}
             return JSONResponse(envelope(status=False, message=failure.message, **members))
         return answer if isinstance(answer, Response) else JSONResponse(envelope(answer))
 
@@ -213,7 +210,7 @@ class _Api:
         tenant = call.text("tenant_id", "")
         if not tenant:
             raise RefusedError("No tenant is given.")
-        role = session.member.roles.get(tenant)
+        role = session.account.roles.get(tenant)
         if role is None:
             raise RefusedError("You have no role in this tenant.")
         if write and role != "admin":
@@ -221,12 +218,12 @@ class _Api:
         return session, tenant
 
     def log_in(self, call: Call) -> Response:
-        member = self.state.accounts.check_password(call.text("email"), call.text("password"))
-        if member is None:
+        opened = self.state.accounts.log_in(call.text("email"), call.text("password"))
+        if opened is None:
             raise RefusedError("The e-mail address or the password is wrong.")
-        token = self.state.accounts.open_session(member.email, verified=not member.needs_code)
+        token, session = opened
         response = JSONResponse(
-            envelope({"mfa_required": member.needs_code} if self.options.announce_mfa else None)
+            envelope({"mfa_required": not session.verified} if self.options.announce_mfa else None)
         )
         secure = call.request.url.scheme == "https"
         response.set_cookie(COOKIE, token, httponly=True, secure=secure, samesite="lax")
@@ -236,17 +233,16 @@ class _Api:
         session = self._session(call, verified=False)
         if session.verified:
             raise RefusedError("This session does not wait for a code.")
-        if not self.state.accounts.accept_code(session.member.email, call.text("code")):
+        if not self.state.accounts.accept_code(session, call.text("code")):
             raise RefusedError("The verification code is wrong or was used before.")
-        self.state.accounts.verify_session(session.token)
 
     def profile(self, call: Call) -> dict[str, Any]:
-        member = self._session(call).member
-        tenants = [{"id": tenant, "role": role} for tenant, role in member.roles.items()]
-        return {"id": member.id, "email": member.email, "tenants": tenants}
+        account = self._session(call).account
+        tenants = [{"id": tenant, "role": role} for tenant, role in account.roles.items()]
+        return {"id": self.state.accounts.ids()[account.email], "email": account.email, "tenants": tenants}
 
     def avatar(self, call: Call) -> Response:
-        avatar = self.state.accounts.avatar(self._session(call).member.email)
+        avatar = self.state.accounts.avatars.get(self._session(call).account.email)
         if avatar is None:
             raise RefusedError("There is no picture yet.")
         body, media_type = avatar
@@ -259,10 +255,11 @@ class _Api:
             raise invalid("file", "This field must be a file.")
         if not (upload.content_type or "").startswith("image/"):
             raise invalid("file", "This file must be an image.")
-        self.state.accounts.set_avatar(upload.file.read(), str(upload.content_type), call.origin(session))
+        picture = upload.file.read(), str(upload.content_type)
+        self.state.accounts.avatars[session.account.email] = picture
 
     def unread(self, call: Call) -> Response:
-        count = self._session(call).member.unread_notifications
+        count = self._session(call).account.unread_notifications
         return JSONResponse({"status": True, "message": None, "count": count})
 
     def _page(self, call: Call) -> tuple[int, int]:
@@ -281,8 +278,10 @@ class _Api:
     def list_accounts(self, call: Call) -> dict[str, Any]:
         self._session(call)
         first, size = self._page(call)
-        total, members = self.state.accounts.page(query=call.text("query", ""), first=first, size=size)
-        return {"size": total, "data": [{"id": member.id, "email": member.email} for member in members]}
+        query = call.text("query", "").casefold()
+        ids = self.state.accounts.ids().items()
+        found = [{"id": account, "email": email} for email, account in ids if query in email.casefold()]
+        return {"size": len(found), "data": found[first : first + size]}
 
     def list_assets(self, call: Call) -> dict[str, Any]:
         _, tenant = self._tenant(call)
@@ -357,11 +356,7 @@ async def _http_error(_: Request, error: Exception) -> Response:
     return JSONResponse(envelope(status=False, message="The service failed."), 500)
 
 
-def create_app(
-    state: InventoryState, options: ServiceOptions | None = None, hooks: Hooks | None = None
-) -> Starlette:
+def create_app(state: InventoryState, options: ServiceOptions, hooks: Hooks) -> Starlette:
     """The service as an ASGI application on an open state, which stays the caller's to close."""
-    api = _Api(state, options or ServiceOptions(), hooks or Hooks())
-    return Starlette(
-        routes=api.routes(), exception_handlers={HTTPException: _http_error, Exception: _http_error}
-    )
+    handlers = {HTTPException: _http_error, Exception: _http_error}
+    return Starlette(routes=_Api(state, options, hooks).routes(), exception_handlers=handlers)

@@ -1,20 +1,26 @@
-"""What the sandbox inventory remembers: its assets, beside accounts and journal, in one SQLite file.
+"""What the sandbox inventory remembers: accounts, sessions, assets, and a journal of what was changed.
 
-Nothing here knows HTTP. Tests and demos look in and change things by hand while the service runs, also from
-another process.
+Nothing here knows HTTP. Tests and demos look in and change things by hand while the service runs.
 """
 
+import base64
 import json
-import sqlite3
+import secrets
+import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from sandbox.inventory_accounts import Account, Accounts, insert_accounts
-from sandbox.inventory_database import Database, JournalEntry, Origin, to_json
+from cryptography.hazmat.primitives.hashes import SHA1
+from cryptography.hazmat.primitives.twofactor.totp import TOTP
 
+Role = Literal["admin", "reader"]
 AssetType = Literal["host", "user"]
+
+TOTP_STEP_SECONDS = 30
 
 # The fields the specification names (rules 5.6); they can be set although no asset carries them yet.
 SPECIFIED_FIELDS: Mapping[AssetType, tuple[str, ...]] = {
@@ -29,15 +35,144 @@ SPECIFIED_FIELDS: Mapping[AssetType, tuple[str, ...]] = {
 }
 
 
-class InventoryState:
-    """The state file at `path`, created when missing; safe to use from several threads.
+@dataclass(frozen=True)
+class Account:
+    """A platform account.
 
-    `clock` gives the seconds since the epoch for sessions, codes and the journal.
+    `mfa_secret` is a TOTP secret in base32, of any length; without one no code is asked for. `roles` maps a
+    tenant's id to the account's role there.
+    """
+
+    email: str
+    password: str = field(repr=False)
+    mfa_secret: str | None = field(default=None, repr=False)
+    roles: Mapping[str, Role] = field(default_factory=dict)
+    unread_notifications: int = 0
+
+
+@dataclass
+class Session:
+    """A session; `verified` is false while a code is still to come."""
+
+    account: Account
+    verified: bool
+    opened_at: float
+    calls: int = 0
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a change came from; `path` and `request_id` are None when it was made beside the API."""
+
+    account: str
+    path: str | None = None
+    request_id: str | None = None
+
+
+@dataclass(frozen=True)
+class JournalEntry:
+    """One field set by one accepted call, also when the new value equals the old one.
+
+    All fields set by one request share its `request_id`; `path` and `request_id` are None for a change made
+    beside the API.
+    """
+
+    seq: int
+    at: datetime
+    account: str
+    path: str | None
+    asset_id: str
+    field: str
+    old: Any
+    new: Any
+    request_id: str | None
+
+
+class Accounts:
+    """The accounts, their sessions and pictures."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._lock = threading.RLock()
+        self._sessions: dict[str, Session] = {}
+        self._last_steps: dict[str, int] = {}
+        self.known: dict[str, Account] = {}
+        self.avatars: dict[str, tuple[bytes, str]] = {}
+
+    def reset(self, accounts: Iterable[Account]) -> None:
+        """Keep these accounts, and no session of any."""
+        with self._lock:
+            self.known = {account.email: account for account in accounts}
+            self._last_steps, self.avatars = {}, {}
+            self._sessions.clear()
+
+    def ids(self) -> dict[str, str]:
+        """The ids of all accounts, by address: `a-1`, `a-2` and so on."""
+        return {email: f"a-{number}" for number, email in enumerate(self.known, 1)}
+
+    def log_in(self, email: str, password: str) -> tuple[str, Session] | None:
+        """Open a session when the password is right; return its token, the cookie's value, with it."""
+        with self._lock:
+            account = self.known.get(email)
+            if account is None or not secrets.compare_digest(account.password.encode(), password.encode()):
+                return None
+            token = secrets.token_urlsafe(32)
+            self._sessions[token] = Session(account, account.mfa_secret is None, self._clock())
+            return token, self._sessions[token]
+
+    def accept_code(self, session: Session, code: str) -> bool:
+        """Complete a session if its code is of this step or one beside it, and later than any before."""
+        account, now = session.account, int(self._clock() // TOTP_STEP_SECONDS)
+        with self._lock:
+            last = self._last_steps.get(account.email, 0)
+            for step in range(max(now - 1, last + 1), now + 2):
+                if totp_code(account.mfa_secret or "", step * TOTP_STEP_SECONDS) == code:
+                    self._last_steps[account.email] = step
+                    session.verified, session.opened_at, session.calls = True, self._clock(), 0
+                    return True
+        return False
+
+    def use_session(self, token: str, *, seconds: float, calls: int | None) -> Session | None:
+        """Count one call of a session; None when it is unknown, `seconds` old, or has had its `calls`."""
+        with self._lock:
+            session = self._sessions.get(token)
+            if session is None or session.opened_at <= self._clock() - seconds:
+                return None
+            if calls is not None and session.calls >= calls:
+                return None
+            session.calls += 1
+            return session
+
+    def expire_sessions(self) -> None:
+        """End every session at once."""
+        with self._lock:
+            self._sessions.clear()
+
+
+class InventoryState:
+    """The state of one inventory; safe to use from several threads.
+
+    `clock` gives the seconds since the epoch. Accounts and assets are kept in the file at `path` when the
+    state is closed.
     """
 
     def __init__(self, path: Path, *, clock: Callable[[], float] = time.time) -> None:
-        self._database = Database(path, clock)
-        self.accounts = Accounts(self._database)
+        self._path = path
+        self._clock = clock
+        self._lock = threading.RLock()
+        self.accounts = Accounts(clock)
+        self._forget()
+        if path.exists():
+            kept = json.loads(path.read_text(encoding="utf-8"))
+            self.accounts.reset(Account(**account) for account in kept["accounts"])
+            for tenant, asset_type, item in kept["assets"]:
+                self.add_assets(tenant, asset_type, [item])
+
+    def _forget(self) -> None:
+        self._assets: dict[str, tuple[str, AssetType, dict[str, Any]]] = {}
+        self._lists: dict[tuple[str, AssetType], list[dict[str, Any]]] = {}
+        self._fields = {kind: set(names) for kind, names in SPECIFIED_FIELDS.items()}
+        self._journal: list[JournalEntry] = []
 
     def __enter__(self) -> Self:
         return self
@@ -46,8 +181,15 @@ class InventoryState:
         self.close()
 
     def close(self) -> None:
-        """Closes the file."""
-        self._database.close()
+        """Store accounts and assets."""
+        with self._lock:
+            kept = {
+                "accounts": [asdict(account) for account in self.accounts.known.values()],
+                "assets": list(self._assets.values()),
+            }
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._path.touch(mode=0o600)
+            self._path.write_text(json.dumps(kept), encoding="utf-8")
 
     def reset(
         self,
@@ -56,138 +198,95 @@ class InventoryState:
         users: Iterable[Mapping[str, Any]],
         tenant: str,
     ) -> None:
-        """Forgets everything, sessions and journal too; keeps these accounts and one tenant's assets."""
-        with self._database.transaction() as connection:
-            connection.execute("delete from accounts")
-            connection.execute("delete from sessions")
-            connection.execute("delete from assets")
-            connection.execute("delete from fields")
-            connection.execute("delete from journal")
-            insert_accounts(connection, accounts)
-            for asset_type, names in SPECIFIED_FIELDS.items():
-                _insert_fields(connection, asset_type, names)
-            _insert_assets(connection, tenant, "user", users)
-            _insert_assets(connection, tenant, "host", hosts)
+        """Forget everything, sessions and journal too; keep these accounts and one tenant's assets."""
+        with self._lock:
+            self.accounts.reset(accounts)
+            self._forget()
+            self.add_assets(tenant, "user", users)
+            self.add_assets(tenant, "host", hosts)
 
     def add_assets(self, tenant: str, asset_type: AssetType, items: Iterable[Mapping[str, Any]]) -> None:
-        """Appends assets, each with an `id` of its own among all assets, to what a tenant has."""
-        with self._database.transaction() as connection:
-            _insert_assets(connection, tenant, asset_type, items)
+        """Append assets, each with an `id` of its own among all assets, to what a tenant has."""
+        with self._lock:
+            for item in items:
+                kept = dict(item)
+                self._assets[str(item["id"])] = (tenant, asset_type, kept)
+                self._lists.setdefault((tenant, asset_type), []).append(kept)
+                self._fields[asset_type].update(kept)
 
     def remove_asset(self, asset_id: str) -> None:
-        """Forgets an asset; those after it move up in their list. Raises KeyError when there is none."""
-        with self._database.transaction() as connection:
-            found = connection.execute(
-                "delete from assets where id = ? returning tenant, type, position", (asset_id,)
-            ).fetchall()
-            if not found:
-                raise KeyError(asset_id)
-            after = "update assets set position = {} where tenant = ? and type = ? and position {} ?"
-            tenant, asset_type, position = found[0]
-            # By way of negative numbers, because each position is unique also while they move.
-            connection.execute(after.format("-position", ">"), (tenant, asset_type, position))
-            connection.execute(after.format("-position - 1", "<"), (tenant, asset_type, 0))
+        """Forget an asset; those after it move up in their list. Raises KeyError when there is none."""
+        with self._lock:
+            tenant, asset_type, item = self._assets.pop(asset_id)
+            self._lists[tenant, asset_type].remove(item)
 
     def assets(self, asset_type: AssetType) -> list[dict[str, Any]]:
         """All assets of one type, `id` and fields side by side, in the order they were added."""
-        rows = self._database.rows("select item from assets where type = ? order by rowid", asset_type)
-        return [json.loads(item) for (item,) in rows]
+        with self._lock:
+            return [dict(item) for _, kind, item in self._assets.values() if kind == asset_type]
 
     def asset(self, asset_id: str) -> dict[str, Any]:
         """One asset, `id` and fields side by side. Raises KeyError when there is none."""
-        rows = self._database.rows("select item from assets where id = ?", asset_id)
-        if not rows:
-            raise KeyError(asset_id)
-        return json.loads(rows[0][0])
-
-    def set_field(self, asset_id: str, name: str, value: Any, by: str = "person") -> None:
-        """Sets a field beside the API, as a person would. Raises KeyError when there is no such asset."""
-        self.update_asset(asset_id, {name: value}, Origin(by))
-
-    def update_asset(self, asset_id: str, changes: Mapping[str, Any], origin: Origin) -> dict[str, Any]:
-        """Sets and journals fields of an asset and returns it. Raises KeyError when there is none."""
-        with self._database.transaction() as connection:
-            item = self.asset(asset_id)
-            journal = {name: (item.get(name), value) for name, value in changes.items()}
-            item.update(changes)
-            connection.execute(
-                "update assets set item = ?, words = ? where id = ?", (to_json(item), _words(item), asset_id)
-            )
-            self._database.write_journal(asset_id, journal, origin)
-        return item
-
-    def journal(self) -> list[JournalEntry]:
-        """Every change since the last reset, oldest first."""
-        return self._database.journal()
+        with self._lock:
+            return dict(self._assets[asset_id][2])
 
     def find(self, tenant: str, asset_id: str) -> tuple[AssetType, dict[str, Any]] | None:
         """Type and item of one of a tenant's assets, None when the tenant has no such asset."""
-        rows = self._database.rows(
-            "select type, item from assets where tenant = ? and id = ?", tenant, asset_id
-        )
-        return (rows[0][0], json.loads(rows[0][1])) if rows else None
+        with self._lock:
+            owner, asset_type, item = self._assets.get(asset_id, (None, "host", {}))
+            return (asset_type, dict(item)) if owner == tenant else None
+
+    def set_field(self, asset_id: str, name: str, value: Any, by: str = "person") -> None:
+        """Set a field beside the API, as a person would. Raises KeyError when there is no such asset."""
+        self.update_asset(asset_id, {name: value}, Origin(by))
+
+    def update_asset(self, asset_id: str, changes: Mapping[str, Any], origin: Origin) -> dict[str, Any]:
+        """Set and journal fields of an asset and return it. Raises KeyError when there is none."""
+        with self._lock:
+            item = self._assets[asset_id][2]
+            at = datetime.fromtimestamp(self._clock(), UTC)
+            for name, value in changes.items():
+                entry = (
+                    origin.account,
+                    origin.path,
+                    asset_id,
+                    name,
+                    item.get(name),
+                    value,
+                    origin.request_id,
+                )
+                self._journal.append(JournalEntry(len(self._journal) + 1, at, *entry))
+            item.update(changes)
+            return dict(item)
+
+    def journal(self) -> list[JournalEntry]:
+        """Every change since the last reset, oldest first."""
+        with self._lock:
+            return list(self._journal)
 
     def field_names(self, asset_type: AssetType) -> set[str]:
         """The fields of this type of asset: the specification's, and any that an asset was added with."""
-        return {name for (name,) in self._database.rows("select name from fields where type = ?", asset_type)}
+        return self._fields[asset_type]
 
     def page(
         self, tenant: str, asset_type: AssetType, *, query: str, first: int, size: int
     ) -> tuple[int, list[dict[str, Any]]]:
         """How many of a tenant's assets have `query` in a value, and `size` of them from `first` on."""
-        if query:
-            ((total,),) = self._database.rows(
-                "select count(*) from assets where tenant = ? and type = ? and instr(words, ?)",
-                tenant,
-                asset_type,
-                query.casefold(),
-            )
-            rows = self._database.rows(
-                "select item from assets where tenant = ? and type = ? and instr(words, ?)"
-                " order by position limit ? offset ?",
-                tenant,
-                asset_type,
-                query.casefold(),
-                size,
-                first,
-            )
-        else:
-            ((total,),) = self._database.rows(_SIZE, tenant, asset_type)
-            rows = self._database.rows(
-                "select item from assets where tenant = ? and type = ? and position >= ?"
-                " order by position limit ?",
-                tenant,
-                asset_type,
-                first,
-                size,
-            )
-        return total, [json.loads(item) for (item,) in rows]
-
-
-_SIZE = "select coalesce(max(position) + 1, 0) from assets where tenant = ? and type = ?"
-
-
-def _insert_assets(
-    connection: sqlite3.Connection, tenant: str, asset_type: AssetType, items: Iterable[Mapping[str, Any]]
-) -> None:
-    ((size,),) = connection.execute(_SIZE, (tenant, asset_type)).fetchall()
-    names: set[str] = set()
-
-    def rows() -> Iterator[tuple[object, ...]]:
-        for position, item in enumerate(items, size):
-            names.update(item)
-            yield str(item["id"]), tenant, asset_type, position, to_json(dict(item)), _words(item)
-
-    connection.executemany("insert into assets values (?, ?, ?, ?, ?, ?)", rows())
-    _insert_fields(connection, asset_type, names)
-
-
-def _insert_fields(connection: sqlite3.Connection, asset_type: AssetType, names: Iterable[str]) -> None:
-    connection.executemany(
-        "insert or ignore into fields values (?, ?)", [(asset_type, name) for name in names]
-    )
+        with self._lock:
+            items = self._lists.get((tenant, asset_type), [])
+            if query:
+                items = [item for item in items if query.casefold() in _words(item)]
+            return len(items), [dict(item) for item in items[first : first + size]]
 
 
 def _words(item: Mapping[str, Any]) -> str:
     values = (value if isinstance(value, list) else [value] for value in item.values())
     return "\n".join(str(word) for words in values for word in words if word is not None).casefold()
+
+
+def totp_code(secret: str, at: float) -> str:
+    """The six digits of a base32 secret at a time in seconds since the epoch (SHA-1, steps of 30 seconds)."""
+    letters = secret.replace(" ", "").upper().rstrip("=")
+    key = base64.b32decode(letters + "=" * (-len(letters) % 8))
+    sha1 = SHA1()  # noqa: S303 - what RFC 6238 and every authenticator app start from
+    return TOTP(key, 6, sha1, TOTP_STEP_SECONDS, enforce_key_length=False).generate(int(at)).decode()

@@ -29,26 +29,14 @@ MAPPING: dict[str, Any] = {
         "properties": {
             "@timestamp": {"type": "date"},
             "agent": {"properties": _names("name", "type", "version")},
-            "event": {
-                "properties": _names(
-                    "action", "category", "code", "kind", "module", "outcome", "provider", "type"
-                )
-            },
+            "event": {"properties": _names("action", "category", "code", "kind", "module", "outcome")},
             "host": {"properties": _names("name")},
-            "log": {"properties": _names("level")},
-            "process": {
-                "properties": {
-                    "executable": _SEARCHABLE_NAME,
-                    "name": _SEARCHABLE_NAME,
-                    "pid": {"type": "long"},
-                }
-            },
-            "related": {"properties": {"ip": {"type": "ip"}, "user": _NAME}},
-            "source": {"properties": {"domain": _NAME, "ip": {"type": "ip"}, "port": {"type": "long"}}},
-            "user": {"properties": {"name": _SEARCHABLE_NAME, "domain": _NAME, "id": _NAME}},
+            "process": {"properties": {"executable": _SEARCHABLE_NAME, "name": _SEARCHABLE_NAME}},
+            "source": {"properties": {"ip": {"type": "ip"}}},
+            "user": {"properties": {"name": _SEARCHABLE_NAME, **_names("domain", "id")}},
             "winlog": {
                 "properties": {
-                    **_names("channel", "computer_name", "event_id", "provider_name", "record_id"),
+                    **_names("channel", "computer_name", "event_id", "record_id"),
                     "event_data": {"properties": _names("LogonType", "TargetDomainName", "TargetUserName")},
                     "logon": {"properties": _names("type")},
                 }
@@ -173,18 +161,13 @@ def document(logon: Logon, record_id: int) -> dict[str, Any]:
             "kind": "event",
             "module": "security",
             "outcome": kind.outcome,
-            "provider": "Microsoft-Windows-Security-Auditing",
-            "type": ["end" if kind.code == "4634" else "start"],
         },
         "host": {"name": logon.machine},
-        "log": {"level": "information"},
-        "related": {"user": users, "ip": [address]},
-        "source": {"ip": address, "port": 49152 + record_id % 16384, "domain": "-"},
+        "source": {"ip": address},
         "winlog": {
             "channel": "Security",
             "computer_name": logon.machine,
             "event_id": kind.code,
-            "provider_name": "Microsoft-Windows-Security-Auditing",
             "record_id": str(record_id),
             "event_data": {
                 "LogonType": _LOGON_TYPES[kind.logon_type],
@@ -201,5 +184,5 @@ def document(logon: Logon, record_id: int) -> dict[str, Any]:
         body["user"] = {"name": logon.user, "domain": logon.domain, "id": sid}
     if kind.process is not None:
         path = kind.process if kind.process == "-" else rf"C:\Windows\System32\{kind.process}"
-        body["process"] = {"name": kind.process, "executable": path, "pid": 400 + number % 8000}
+        body["process"] = {"name": kind.process, "executable": path}
     return body

@@ -48,9 +48,6 @@ STORIES = (
 The shares lie between the thresholds that tuning tries, so that chance moves none over them.
 """
 
-BEST_THRESHOLD = 80
-"""The planted optimum: above it the leader is the owner, below it often somebody else."""
-
 HANDED_ON = 100 - sum(story.weight for story in STORIES)
 """How many of 100 machines have had another owner, and sole user, since the held-back days began."""
 
@@ -82,23 +79,6 @@ WRONG_BY_HAND = 0.04
 MACHINES = 340
 LEFT_OUT = ("*$", "system", "dwm-*", "anonymous logon")
 """Value of `exclude_users` under which the truth holds."""
-
-
-def people_precision(threshold_percent: int) -> float:
-    """How often, in the long run, the one decided on is the owner set by hand."""
-    named = [(story.weight, story.right) for story in STORIES if story.share > threshold_percent]
-    named += [(HANDED_ON, 0.0)] if threshold_percent < HANDED_ON_SHARE else []
-    right = sum(weight * right for weight, right in named) / sum(weight for weight, _ in named)
-    return right * (1 - WRONG_BY_HAND)
-
-
-def future_precision(threshold_percent: int) -> float:
-    """How often, in the long run, the one decided on before the held-back days leads in them.
-
-    Whoever leads without being the owner goes on to lead, so this is not how often the owner is right.
-    """
-    steady = sum(story.weight for story in STORIES if story.share > threshold_percent)
-    return steady * AS_USUAL / (steady * (AS_USUAL + AWAY) + HANDED_ON)
 
 
 @dataclass

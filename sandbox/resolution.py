@@ -6,6 +6,7 @@ from datetime import datetime
 import polars as pl
 
 from ownership.decisions import owner_decisions
+from ownership.evidence import evidence_by_day
 from ownership.kinds import skipped_by_kind
 from ownership.matching import username_matches
 from ownership.rules import Rules
@@ -20,6 +21,8 @@ class Resolution:
     shares: pl.DataFrame
     matches: pl.DataFrame
     decisions: pl.DataFrame
+    window: Window
+    rules: Rules
 
 
 def resolve(
@@ -37,15 +40,12 @@ def resolve(
     skipped = skipped_by_kind(counts, hosts, users, rules=rules, user_value_field=user_value_field)
     shares = host_user_shares(counts, rules=rules, skipped=skipped.accounts["username"])
     matches = username_matches(shares, users, user_value_field=user_value_field)
-    decisions = owner_decisions(
-        shares.lazy(),
-        matches,
-        hosts,
+    evidence = evidence_by_day(
         counts,
+        hosts,
         rules=rules,
-        window=window,
-        decided_at=decided_at,
-        run_id=run_id,
-        skipped=skipped.hosts,
+        skipped_users=skipped.accounts["username"],
+        skipped_hosts=skipped.hosts,
     )
-    return Resolution(shares, matches, decisions)
+    decisions = owner_decisions(evidence, matches, decided_at=decided_at, run_id=run_id)
+    return Resolution(shares, matches, decisions, window, rules)

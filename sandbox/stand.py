@@ -47,7 +47,6 @@ def running_sandbox(
     """Run both services while the block lasts."""
     folder = home / "sandbox"
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    loaded = folder / "engine" / "loaded"  # gone when the engine's data are
     with (
         Engine(
             folder / "engine",
@@ -55,16 +54,15 @@ def running_sandbox(
             optimized=optimized,
             progress=progress,
         ) as engine,
-        InventoryState(folder / "inventory.sqlite") as state,
+        InventoryState(folder / "inventory.json") as state,
         InventoryService(state, port=_kept_port(folder / "inventory-port")) as inventory,
     ):
-        if fresh or not loaded.exists():
+        if fresh or not (state.assets("host") and INDEX in engine.request("GET", "_alias")):
             company = generate(today=today or datetime.now(UTC).date())
             progress("loading the logon documents")
             documents = engine.load(INDEX, MAPPING, company.documents())
             state.reset(_accounts(folder), company.hosts, company.users, TENANT)
             progress(f"{documents} documents, {len(company.hosts)} hosts, {len(company.users)} users loaded")
-            loaded.touch()
         _write_secret(folder / "search-password", engine.reader.password)
         instance_file = home / "instances" / "demo.yaml"
         instance_file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -20,8 +20,9 @@ def store_run(
     hosts: pl.DataFrame,
     users: pl.DataFrame,
     writes: pl.DataFrame | None = None,
+    publish: bool = True,
 ) -> None:
-    """Publish what a run listed, resolved and wrote."""
+    """Store what a run listed, resolved and wrote, or what a dry run planned, which publishes nothing."""
     snapshots = {
         "inventory_hosts": hosts,
         "inventory_users": users,
@@ -29,29 +30,37 @@ def store_run(
         "username_matches": resolution.matches,
     }
     for table, frame in snapshots.items():
-        tables.write(table, frame, run_id=run_id, publish=True)
+        tables.write(table, frame, run_id=run_id, publish=publish)
     tables.append("runs", _run(resolution, run_id, decided_at, writes), run_id=run_id)
-    store_decisions(tables, resolution.decisions, decided_at=decided_at, run_id=run_id, publish=True)
-    if writes is not None:
+    store_decisions(tables, resolution.decisions, decided_at=decided_at, run_id=run_id, publish=publish)
+    if writes is not None and publish:
         tables.append("owner_writes", writes, run_id=run_id)
+    elif writes is not None:
+        tables.write("owner_writes", writes, run_id=run_id, publish=False)
 
 
 def _run(
     resolution: Resolution, run_id: str, decided_at: datetime, writes: pl.DataFrame | None
 ) -> pl.DataFrame:
     """The row of `runs`."""
-    window = resolution.decisions.select(pl.first("window_from", "window_to")).row(0)
+    written = 0 if writes is None else writes.filter(outcome="written").height
+    owned = resolution.decisions.filter(pl.col("host_id").is_not_null())["existing_owner"].count()
     row = {
         "run_id": run_id,
         "kind": "run",
         "status": "succeeded",
         "started_at": decided_at,
         "ended_at": decided_at,
-        "window_from": window[0],
-        "window_to": window[1],
+        "window_from": resolution.window.first,
+        "window_to": resolution.window.last,
+        "rules": resolution.rules.as_json(),
         "options": "{}",
         "hosts": resolution.decisions["host_id"].count(),
-        "written": 0 if writes is None else writes.filter(outcome="written").height,
+        "to_write": resolution.decisions.filter(action="write").height,
+        "written": written,
+        "conflicts": resolution.decisions.filter(action="conflict").height,
+        "owned_before": owned,
+        "owned_after": owned + written,
     }
     schema = polars_schema(Runs)
     return pl.DataFrame([dict.fromkeys(schema.names()) | row], schema=schema)

@@ -1,11 +1,12 @@
 """Parts that several rooms' tests share."""
 
+import fcntl
 import logging
 import shutil
 import tempfile
 import uuid
 from collections.abc import Callable, Generator, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -15,32 +16,26 @@ from playwright.sync_api import Browser, sync_playwright
 
 from resources import formats
 from sandbox.engine import Engine
-from tests.plots import draw_nothing
+from sandbox.engine_files import default_cache, install
 from tests.postgres import PostgresServer, programs
 
 settings.register_profile("thorough", max_examples=1_000)  # of `make chaos`; see `tests.examples`
 
-SLOW_FOLDERS = {"bench", "chaos", "end_to_end", "pipelines", "store"}
-SLOW_FILES = {
-    *("test_checks.py", "test_client.py", "test_company.py", "test_cookbook.py", "test_engine.py"),
-    *("test_engine_files.py", "test_evidence.py", "test_page.py", "test_stand.py", "test_writer.py"),
-}
-SLOW_FIXTURES = {"_s3_service", "browser", "engine", "postgres"}
+SERVICES = {"_s3_service", "browser", "engine", "postgres"}
+"""Fixtures that start one: a test that asks for any of them is slow."""
 LONGEST = (
     "test_dagster_ui.py",
-    "test_workers.py",
     "test_engine.py",
     "test_bench.py",
     "test_kill_points.py",
-    "test_bad_input.py",
+    "test_limits.py",
 )
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what needs services or takes seconds, and begin with it: what is short balances the end."""
+    """Mark what needs a service as slow, and begin with what is slow: what is short balances the end."""
     for item in items:
-        places = SLOW_FOLDERS | SLOW_FILES
-        if places & set(item.path.parts) or SLOW_FIXTURES & set(getattr(item, "fixturenames", ())):
+        if SERVICES & set(getattr(item, "fixturenames", ())) or item.get_closest_marker("nightly"):
             item.add_marker("slow")
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     longest = {name: place for place, name in enumerate(LONGEST)}
@@ -48,11 +43,36 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def engine() -> Iterator[Engine]:
-    """One running engine for all tests: give each test's index a name of its own."""
-    # pytest's own folders are closed to user nobody, as whom the engine runs when root starts it.
-    with tempfile.TemporaryDirectory(prefix="engine-") as folder, Engine(Path(folder)) as running:
-        yield running
+def engine(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Iterator[Engine]:
+    """One running engine for all tests: give each test's index a name of its own.
+
+    The workers of pytest share it: the first that needs it starts it, and waits at its end for the others,
+    each of whom holds the lock `used` as long as it may use the engine.
+    """
+    base = tmp_path_factory.getbasetemp()
+    shared = base if worker_id == "master" else base.parent
+    with (shared / "engine").open("a+") as started, (shared / "used").open("w") as used, ExitStack() as end:
+        fcntl.flock(started, fcntl.LOCK_EX)
+        folder = (shared / "engine").read_text(encoding="utf-8")
+        if folder:
+            engine = joined(Path(folder))
+        else:
+            # pytest's own folders are closed to user nobody, as whom the engine runs when root starts it.
+            folder = end.enter_context(tempfile.TemporaryDirectory(prefix="engine-"))
+            engine = end.enter_context(Engine(Path(folder)))
+            (shared / "engine").write_text(folder, encoding="utf-8")
+            end.callback(fcntl.flock, used, fcntl.LOCK_EX)
+        fcntl.flock(used, fcntl.LOCK_SH)
+        fcntl.flock(started, fcntl.LOCK_UN)
+        yield engine
+
+
+def joined(folder: Path) -> Engine:
+    """The engine that another process runs in a folder."""
+    engine = Engine(folder)
+    engine._make_node(install(default_cache(), lambda _: None))
+    assert engine._answers(engine._node / "logs" / "http.ports")
+    return engine
 
 
 @pytest.fixture(scope="session")
@@ -80,12 +100,6 @@ def newer_program() -> Callable[[], AbstractContextManager[None]]:
             yield
 
     return newer
-
-
-@pytest.fixture
-def no_plots(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Runs in this process draw no plots."""
-    draw_nothing(monkeypatch)
 
 
 @pytest.fixture(scope="module")  # its event loop runs on while it lasts, which Dagster's own would trip over

@@ -10,6 +10,8 @@ from sandbox.cookbook import PAGE, RECIPE, TUNING, fill, refreshed
 from sandbox.stored_run import store_run
 from tests.ownership.builders import NOW, PEOPLE, RUN, counts, host, hosts, resolution
 
+pytestmark = pytest.mark.slow
+
 TEXT = PAGE.read_text(encoding="utf-8")
 
 

@@ -1,231 +1,168 @@
-"""How often the owner decided on is the right one, by two measures that do not depend on each other.
+"""How often the owner decided on is the right one, by three measures (rules 9.1, 9.2)."""
 
-`people` compares with owners that were set by hand (rules 9.1), `future` with who leads the logons afterwards
-(rules 9.2).
-"""
-
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date, timedelta
 from types import MappingProxyType
 
 import polars as pl
 
-from ownership.codes import SUCCESSES
+from ownership.decisions import with_action
 from ownership.declaration import polars_schema
-from ownership.evidence import Evidence, leaders, share_band, user_totals, window_before
-from ownership.rules import Rules, first_that_holds, names_owner
+from ownership.evidence import Evidence, leaders
+from ownership.history import last_writes
+from ownership.rules import Rules, exceeds_threshold, first_that_holds, names_owner
 from ownership.tables import Accuracy
-from ownership.windows import Window
+from ownership.tuning.claims import effective, wilson
+from ownership.windows import Window, window_before
 
 HOLDOUT_DAYS = 7
 """Days that are held back for the measure `future` (rules 9.2)."""
 
-ACTIVE_DAYS_BANDS: Mapping[str, int] = MappingProxyType({"1": 1, "2 to 4": 4, "5 to 9": 9, "10 to 19": 19})
-"""Bands of the leader's active days and the last day of each; what is above is `MANY_ACTIVE_DAYS`."""
+SHARE_BANDS: Mapping[str, int] = MappingProxyType(
+    {"up to 60%": 60, "60 to 70%": 70, "70 to 80%": 80, "80 to 90%": 90, "over 90%": 100}
+)
+"""Bands of the leader's share where a host has several users, and the share (percent) that each ends with."""
 
-MANY_ACTIVE_DAYS = "20 or more"
+ONLY_USER = "only user"
+_DAYS = {"1": 1, "2 to 4": 4, "5 to 9": 9, "10 to 19": 19}
+_MANY_DAYS = "20 or more"
+_LED = {"1": 1, "2": 2, "3 to 9": 9}
+_MANY_LED = "10 or more"
 NO_DEPARTMENT = "none known"
-ALL = "all"
-Z_95 = 1.959963984540054
-"""Two-sided 95% quantile of the normal distribution."""
-
-
-def wilson(right: pl.Expr, compared: pl.Expr) -> tuple[pl.Expr, pl.Expr, pl.Expr]:
-    """The share of right answers with Wilson's 95% score interval (E. B. Wilson, JASA 22, 1927).
-
-    Returns:
-        precision, low, high: 0 to 1; null where nothing was compared.
-    """
-    n = pl.when(compared > 0).then(compared.cast(pl.Float64))
-    share, z2 = right / n, Z_95**2
-    centre = (share + z2 / (2 * n)) / (1 + z2 / n)
-    half = Z_95 / (1 + z2 / n) * (share * (1 - share) / n + z2 / (4 * n * n)).sqrt()
-    return share, (centre - half).clip(0, 1), (centre + half).clip(0, 1)
-
-
-def writes_that_hold(hosts: pl.DataFrame, writes: pl.LazyFrame) -> pl.LazyFrame:
-    """The last write of each host, where it gave the owner whom the inventory shows.
-
-    Args:
-        hosts: Rows of `inventory_hosts`.
-        writes: Rows of `owner_writes`.
-
-    Returns:
-        The rows of `writes` that are those.
-    """
-    # What was written or put back after the inventory was listed says nothing of the owners in that list.
-    rows = (
-        writes.with_row_index("row")
-        .filter(pl.col("outcome").is_in(SUCCESSES))
-        .join(hosts.lazy().select("host_id", "owner_ids", "listed_at"), on="host_id")
-        .filter(pl.col("completed_at") <= pl.col("listed_at"))
-    )
-    owner = pl.col("new_values").struct.field("owner")
-    holds = (pl.col("owner_ids").list.len() == 1) & (pl.col("owner_ids").list.first() == owner)
-    return (
-        rows.join(rows.group_by("host_id").agg(pl.col("row").max_by("completed_at")), on="row", how="semi")
-        .filter(pl.col("outcome") == "written", holds)
-        .drop("row", "owner_ids", "listed_at")
-    )
-
-
-def owners_set_by_hand(hosts: pl.DataFrame, writes: pl.DataFrame) -> pl.DataFrame:
-    """Which hosts have an owner that this tool did not write, or that changed since (rules 9.1).
-
-    Args:
-        hosts: Rows of `inventory_hosts`.
-        writes: Rows of `owner_writes` of all runs on the target.
-
-    Returns:
-        host_id, owner_ids of those hosts.
-    """
-    return (
-        hosts.lazy()
-        .filter(pl.col("owner_ids").list.len() > 0)
-        .join(writes_that_hold(hosts, writes.lazy()), on="host_id", how="anti")
-        .select("host_id", "owner_ids")
-        .collect()
-    )
-
-
-def decided(evidence: Evidence, totals: pl.DataFrame) -> pl.LazyFrame:
-    """Who leads each host, and what would follow if that names an owner.
-
-    Args:
-        evidence: What was counted.
-        totals: What `user_totals` gives for a window.
-
-    Returns:
-        subject, eligible, host_id, user, events, weight, active_days, total_events, total_weight, user_count,
-        share_band, resolved_owner; matched, to_write, agree, conflict (whether that would follow); a row for
-        each host with logons.
-    """
-    owners, owner = pl.col("owner_ids").fill_null([]), pl.col("resolved_owner")
-    of_asset, owned = owner.is_not_null() & pl.col("host_id").is_not_null(), owners.list.len() > 0
-    return (
-        leaders(totals)
-        .lazy()
-        .join(evidence.subjects.lazy(), on="subject")
-        .join(evidence.users.lazy(), on="user", how="left")
-        .with_columns(
-            share_band(),
-            matched=owner.is_not_null(),
-            to_write=of_asset & ~owned,
-            agree=of_asset & owners.list.contains(owner),
-            conflict=of_asset & owned & ~owners.list.contains(owner),
-        )
-    )
+CHARACTERISTICS = ("share_band", "active_days_band", "kind", "led_band")
+"""By what hosts to write may be unlike those compared: the leader's share and days, the kind, its hosts."""
 
 
 @dataclass(frozen=True)
-class Judged:
-    """What is decided on a window, and whether both measures call it right.
+class Compared:
+    """What would be decided on a window if every leader was named, and whether that is right.
 
-    Attributes:
-        now: As `decided` on the window, with right_by_people; null: no owner was set by hand, or none was
-            decided on.
-        before: As `decided` on a window of the same length that ends before the days held back, with
-            right_afterwards: whether the leader leads alone in those days; null: nobody logged on in them,
-            or the leader is no user asset, so that no owner was decided on.
+    `now` has right_by_people (null: no owner was set by hand, or none is decided on) and right_by_writes
+    (null: we wrote none), `before`, a window as long that ends before the days held back, right_afterwards
+    (null: nobody logged on in them, or the leader is no user asset). Both have the columns of
+    `decisions.with_action` and `CHARACTERISTICS`.
     """
 
     now: pl.DataFrame
     before: pl.DataFrame
 
 
-def judged(
+def owners_known(hosts: pl.DataFrame, writes: pl.DataFrame) -> pl.DataFrame:
+    """Tell by whom the owner of each host was set: host_id, by_hand, right_by_writes (rules 9.1).
+
+    An owner that we wrote is not set by hand; right_by_writes says whether the host still has it.
+    """
+    ours = last_writes(hosts, writes.lazy()).filter(outcome="written")
+    return (
+        hosts.lazy()
+        .join(ours.select("host_id", right_by_writes="holds"), on="host_id", how="left")
+        .select(
+            "host_id",
+            "right_by_writes",
+            by_hand=(pl.col("owner_ids").list.len() > 0) & pl.col("right_by_writes").is_null(),
+        )
+        .collect()
+    )
+
+
+def compared(
     evidence: Evidence,
-    by_hand: pl.DataFrame,
-    windows: Iterable[int],
+    matches: pl.DataFrame,
+    known: pl.DataFrame,
+    host_kinds: pl.DataFrame,
     *,
+    days: int,
     last: date,
     last_settled: date,
-    holdout_days: int = HOLDOUT_DAYS,
-) -> dict[int, Judged]:
-    """Decide on windows of several lengths, and compare with both measures (rules 9.1, 9.2).
+) -> Compared:
+    """Decide on a window of so many days, and on an earlier one, and compare with what is known.
 
-    Args:
-        evidence: What was counted, over the longest window and the days held back before it.
-        by_hand: host_id of the hosts whose owner was set by hand.
-        windows: Days of each window.
-        last: The last day of each window.
-        last_settled: The last day held back for the measure `future`.
-        holdout_days: How many days are held back.
+    `known` is what `owners_known` gives, `host_kinds` are rows of `host_profiles`, `last_settled` is the last
+    of the days held back.
     """
-    cut = last_settled - timedelta(days=holdout_days)
-    later = leaders(user_totals(evidence, Window(cut + timedelta(days=1), last_settled))).select(
-        "subject", later="user", tied_later="tied"
-    )
-    set_by_hand = by_hand.select("host_id", by_hand=pl.lit(value=True))
-    leads_alone = (pl.col("user") == pl.col("later")) & ~pl.col("tied_later")
+    cut = last_settled - timedelta(days=HOLDOUT_DAYS)
 
-    def of_window(days: int) -> Judged:
-        now = decided(evidence, user_totals(evidence, window_before(last, days)))
-        before = decided(evidence, user_totals(evidence, window_before(cut, days)))
-        return Judged(
-            now.join(set_by_hand.lazy(), on="host_id", how="left")
-            .with_columns(right_by_people=pl.when("by_hand", "matched").then("agree"))
-            .drop("by_hand")
-            .collect(),
-            before.join(later.lazy(), on="subject", how="left")
-            .with_columns(right_afterwards=pl.when("matched").then(leads_alone))
-            .collect(),
+    def decided(window: Window) -> pl.LazyFrame:
+        led = leaders(evidence.within(window)).lazy().filter(pl.col("total_events") > 0)
+        kind = host_kinds.lazy().select("host_id", "hostname", "kind")
+        return (
+            with_action(led, matches, named=pl.lit(value=True))
+            .join(kind, on=("host_id", "hostname"), how="left", nulls_equal=True)
+            .with_columns(
+                pl.col("kind").fill_null("unknown"),
+                share_band=_share_band(),
+                active_days_band=_band("active_days", _DAYS, _MANY_DAYS),
+                led_band=_band(pl.len().over("username"), _LED, _MANY_LED),
+            )
         )
 
-    return {days: of_window(days) for days in windows}
+    afterwards = leaders(evidence.within(Window(cut + timedelta(days=1), last_settled))).lazy()
+    later = afterwards.select(
+        "subject", later="username", tied=pl.col("weight") == pl.col("runner_up_weight")
+    )
+    leads_alone = (pl.col("username") == pl.col("later")) & ~pl.col("tied").fill_null(value=False)
+    matched = pl.col("match") == "matched"
+    return Compared(
+        decided(window_before(last, days))
+        .join(known.lazy(), on="host_id", how="left")
+        .with_columns(right_by_people=pl.when("by_hand", matched).then(pl.col("action") == "agree"))
+        .collect(),
+        decided(window_before(cut, days))
+        .join(later, on="subject", how="left")
+        .with_columns(right_afterwards=pl.when(matched).then(leads_alone))
+        .collect(),
+    )
 
 
-def accuracy(judged: Judged, users: pl.DataFrame, *, rules: Rules) -> pl.DataFrame:
-    """Count how often both measures say that the owner decided on is the right one (rules 9.1, 9.2).
+def accuracy(judged: Compared, users: pl.DataFrame, *, rules: Rules) -> pl.DataFrame:
+    """Count how often each measure says that the owner decided on is the right one.
 
-    Args:
-        judged: What is decided on the look-back window.
-        users: Rows of `inventory_users`.
-        rules: The instance's rules.
-
-    Returns:
-        Rows of `accuracy`, sorted by measure, by and value.
+    `users` are rows of `inventory_users`. Rows of `accuracy`, sorted by measure, by and value.
     """
-    named = pl.col("eligible") & names_owner(rules)
-    departments = users.select(
-        resolved_owner="user_id", department=pl.col("user_department").fill_null(NO_DEPARTMENT)
+    departments = users.select(resolved_owner="user_id", department="user_department")
+    measures = (
+        ("people", judged.now.filter(names_owner(rules)), "right_by_people"),
+        ("future", judged.before.filter(names_owner(rules)), "right_afterwards"),
+        ("corrected", judged.now, "right_by_writes"),
     )
-    compared = pl.concat(
-        frame.filter(named)
-        .select(pl.lit(measure).alias("measure"), "share_band", "active_days", "resolved_owner", right=right)
-        .drop_nulls("right")
-        for measure, frame, right in (
-            ("people", judged.now, "right_by_people"),
-            ("future", judged.before, "right_afterwards"),
-        )
-    ).join(departments, on="resolved_owner", how="left")
-    cuts = (
-        ("all", pl.lit(ALL)),
-        ("share_band", pl.col("share_band")),
-        ("active_days", active_days_band()),
-        ("department", pl.col("department").fill_null(NO_DEPARTMENT)),
-    )
+    columns = ("username", "share_band", "active_days_band", "resolved_owner")
     rows = pl.concat(
-        compared.group_by("measure", pl.lit(by).alias("by"), value.alias("value")).agg(
-            hosts=pl.len().cast(pl.Int64), right_hosts=pl.sum("right").cast(pl.Int64)
-        )
-        for by, value in cuts
+        frame.select(*columns, measure=pl.lit(measure), right=right).drop_nulls("right")
+        for measure, frame, right in measures
+    ).join(departments, on="resolved_owner", how="left")
+    parts = {
+        "all": pl.lit("all"),
+        "share_band": pl.col("share_band"),
+        "active_days": pl.col("active_days_band"),
+        "department": pl.col("department").fill_null(NO_DEPARTMENT),
+    }
+    counted = pl.concat(
+        rows.group_by("measure", "username", by=pl.lit(by), value=value)
+        .agg(hosts=pl.len().cast(pl.Int64), right_hosts=pl.sum("right").cast(pl.Int64))
+        .group_by("measure", "by", "value")
+        .agg(pl.sum("hosts", "right_hosts"), squares=(pl.col("hosts") ** 2).sum())
+        for by, value in parts.items()
     )
     # A measure that compared nothing says so: a row of its own, without a share.
-    both = pl.DataFrame(
-        [(measure, "all", ALL, 0, 0) for measure in ("future", "people")], schema=rows.schema, orient="row"
+    none = pl.DataFrame(
+        [(measure, "all", "all", 0, 0, 0) for measure, *_ in measures], schema=counted.schema, orient="row"
     )
-    rows = pl.concat([rows, both.join(rows, on=("measure", "by", "value"), how="anti")])
-    precision, low, high = wilson(pl.col("right_hosts"), pl.col("hosts"))
+    counted = pl.concat([counted, none.join(counted, on=("measure", "by", "value"), how="anti")])
+    hosts = pl.col("hosts")
+    precision, low, high = wilson(pl.col("right_hosts"), hosts, effective(pl.col("squares"), hosts))
     return (
-        rows.with_columns(precision=precision, low=low, high=high)
+        counted.with_columns(precision=precision, low=low, high=high)
         .select(*polars_schema(Accuracy))
         .sort("measure", "by", "value")
     )
 
 
-def active_days_band() -> pl.Expr:
-    """The band of the leader's active days."""
-    bands = ((name, pl.col("active_days") <= last) for name, last in ACTIVE_DAYS_BANDS.items())
-    return first_that_holds(bands).fill_null(MANY_ACTIVE_DAYS)
+def _share_band() -> pl.Expr:
+    bands = [(name, ~exceeds_threshold(upper)) for name, upper in SHARE_BANDS.items()]
+    return first_that_holds([(ONLY_USER, pl.col("user_count") == 1), *bands])
+
+
+def _band(number: str | pl.Expr, bands: Mapping[str, int], above: str) -> pl.Expr:
+    value = pl.col(number) if isinstance(number, str) else number
+    return first_that_holds((name, value <= last) for name, last in bands.items()).fill_null(above)

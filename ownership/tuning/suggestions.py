@@ -1,16 +1,18 @@
-"""Settings that would settle more hosts: each tried by deciding again without the account or the host."""
+"""Settings that would settle more hosts: each tried by deciding again without the accounts or the hosts."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 import polars as pl
 
+from ownership.decisions import with_action
 from ownership.declaration import polars_schema
-from ownership.evidence import Evidence
-from ownership.kinds import Kinds, nothing_skipped, numbers_of
+from ownership.evidence import Evidence, leaders
+from ownership.kinds import Kinds
 from ownership.rules import names_owner
 from ownership.tables import Suggestions
-from ownership.tuning.accuracy import decided
+from ownership.tuning.accuracy import Compared
 
 NO_PEOPLE = ("service", "computer", "built_in", "administrator")
 """Kinds of accounts that are proposed to be left out."""
@@ -19,25 +21,27 @@ NOBODYS = ("kiosk", "server", "collector")
 """Kinds of hosts that are proposed to be left out."""
 
 MAX_TRIED = 100
-"""Accounts, and hosts, that are tried one by one: those with most hosts, or users, first."""
+"""Accounts that are tried one by one: those with most hosts first."""
 
 MAX_NAMED = 5
 """Accounts, or hosts, of a kind that are named."""
 
+_Tried = tuple[str, str, str, Evidence]
 
-def suggestions(evidence: Evidence, totals: pl.DataFrame, classes: Kinds) -> pl.DataFrame:
+
+def suggestions(evidence: Evidence, matches: pl.DataFrame, classes: Kinds, now: Compared) -> pl.DataFrame:
     """Try to leave out accounts that are no person's and hosts that are nobody's, and keep what helps.
 
-    Args:
-        evidence: What counts under the present rules.
-        totals: What `user_totals` gives for the look-back window.
-        classes: What kinds of accounts and hosts there are.
-
-    Returns:
-        Rows of `suggestions`, those that settle most first: only values that change a decision.
+    `evidence` is that of the look-back window, `now` what it leads to under the present rules. Rows of
+    `suggestions`, those that settle most first: only values that change a decision.
     """
-    now = _outcomes(evidence, totals)
-    rows = [{**row, **_effect(now, evidence, totals, skipped)} for row, skipped in _tried(evidence, classes)]
+    known = now.now.select("subject", "by_hand")
+    present = _outcomes(now.now.lazy(), evidence)
+    rows = []
+    for setting, value, reason, counted in _tried(evidence, classes):
+        decided = with_action(leaders(counted).lazy(), matches, named=pl.lit(value=True))
+        effect = _effect(present, _outcomes(decided, counted), known)
+        rows.append({"setting": setting, "value": value, "reason": reason} | effect)
     effects = ("hosts_resolved", "conflicts_removed", "owners_lost")
     return (
         pl.DataFrame(rows, schema=polars_schema(Suggestions))
@@ -51,30 +55,35 @@ def suggestions(evidence: Evidence, totals: pl.DataFrame, classes: Kinds) -> pl.
     )
 
 
-def _tried(evidence: Evidence, classes: Kinds) -> Iterator[tuple[dict[str, str], Kinds]]:
-    """Values of settings with what each leaves out: kinds of several members, and members one by one."""
-    counted = classes.accounts.filter(
-        pl.col("kind").is_in(NO_PEOPLE), pl.col("username").is_in(evidence.users["username"].implode())
-    ).sort("hosts", "username", descending=[True, False])
-    nobodys = classes.hosts.filter(pl.col("kind").is_in(NOBODYS), pl.col("hostname").is_not_null()).sort(
-        "users", "hostname", descending=[True, False]
-    )
-    nothing = nothing_skipped()
-    settings = (
-        ("rules.skip_account_kinds", "rules.exclude_users", "username", counted),
-        ("rules.skip_host_kinds", "rules.exclude_hosts", "hostname", nobodys),
-    )
-    for by_kind, by_name, name, members in settings:
-        field = "accounts" if members is counted else "hosts"
-        for (kind,), of_kind in members.group_by("kind", maintain_order=True):
-            if of_kind.height < 2:
-                continue
-            row = {"setting": by_kind, "value": str(kind), "reason": _members(of_kind[name].to_list(), field)}
-            yield row, replace(nothing, **{field: of_kind})
-        for number in range(min(members.height, MAX_TRIED)):
-            one = members[number]
-            row = {"setting": by_name, "value": one[name].item(), "reason": one["reasons"].item()[0]}
-            yield row, replace(nothing, **{field: one})
+def _tried(evidence: Evidence, classes: Kinds) -> Iterator[_Tried]:
+    """Setting, value, reason and what is then counted: kinds of several members, and accounts one by one."""
+    username = pl.col("username")
+    counted = evidence.days.select(username.cast(pl.String).unique()).collect()
+    accounts = classes.accounts.filter(pl.col("kind").is_in(NO_PEOPLE)).join(counted, on="username")
+    accounts = accounts.sort("hosts", "username", descending=[True, False])
+    nobodys = classes.hosts.filter(pl.col("kind").is_in(NOBODYS), pl.col("hostname").is_not_null())
+
+    def without(names: Sequence[str]) -> Evidence:
+        return replace(evidence, days=evidence.days.filter(~username.cast(pl.String).is_in(names)))
+
+    for (kind,), members in accounts.group_by("kind", maintain_order=True):
+        if members.height > 1:
+            names = members["username"].to_list()
+            yield "rules.skip_account_kinds", str(kind), _members(names, "accounts"), without(names)
+    for (kind,), members in nobodys.sort("users", "hostname", descending=[True, False]).group_by(
+        "kind", maintain_order=True
+    ):
+        if members.height > 1:
+            left = evidence.subjects.join(members, on=("host_id", "hostname"), how="anti", nulls_equal=True)
+            names = members["hostname"].to_list()
+            yield (
+                "rules.skip_host_kinds",
+                str(kind),
+                _members(names, "hosts"),
+                replace(evidence, subjects=left),
+            )
+    for name, reasons in accounts.head(MAX_TRIED).select("username", "reasons").iter_rows():
+        yield "rules.exclude_users", name, reasons[0], without([name])
 
 
 def _members(names: Sequence[str], noun: str) -> str:
@@ -82,28 +91,23 @@ def _members(names: Sequence[str], noun: str) -> str:
     return f"{len(names):,} {noun}: {', '.join(names[:MAX_NAMED])}{more}"
 
 
-def _outcomes(evidence: Evidence, totals: pl.DataFrame) -> pl.DataFrame:
-    """What is decided for each host that somebody is named for: subject, matched, conflict, to_write."""
-    named = pl.col("eligible") & names_owner(evidence.rules)
-    outcomes = decided(evidence, totals).filter(named)
-    return outcomes.select("subject", "matched", "conflict", "to_write").collect()
+def _outcomes(decided: pl.LazyFrame, evidence: Evidence) -> pl.DataFrame:
+    """What follows for each host that somebody is named for: subject, action."""
+    named = decided.filter(names_owner(evidence.rules), pl.col("match") == "matched")
+    return named.select("subject", "action").collect()
 
 
-def _effect(now: pl.DataFrame, evidence: Evidence, totals: pl.DataFrame, skipped: Kinds) -> dict[str, int]:
-    """Decide again, about the hosts for which something is left out, and count what becomes of them."""
-    users, hosts = numbers_of(evidence, skipped)
-    left_out = pl.col("user").is_in(users.implode()) | pl.col("subject").is_in(hosts.implode())
-    touched = totals.filter(left_out).select(pl.col("subject").unique())
-    left = totals.join(touched, on="subject", how="semi").filter(~left_out)
-    then = _outcomes(evidence, left)
-    both = (
-        now.join(touched, on="subject", how="semi")
-        .join(then, on="subject", how="full", coalesce=True, suffix="_then")
-        .fill_null(value=False)
-    )
-    changes = both.select(
-        hosts_resolved=(~pl.col("matched") & pl.col("matched_then")).sum(),
-        conflicts_removed=(pl.col("conflict") & ~pl.col("conflict_then")).sum(),
-        owners_lost=(pl.col("to_write") & ~pl.col("to_write_then")).sum(),
-    )
-    return changes.row(0, named=True)
+def _effect(now: pl.DataFrame, then: pl.DataFrame, known: pl.DataFrame) -> dict[str, Any]:
+    """Count what becomes of the hosts, and how many of those that get an owner have it from a person."""
+    both = now.join(then, on="subject", how="full", coalesce=True, suffix="_then")
+    before, after = pl.col("action"), pl.col("action_then")
+    gained = before.is_null() & after.is_not_null()
+    compared = both.filter(gained).join(known.filter("by_hand"), on="subject", how="semi")
+    return {
+        "precision": (compared["action_then"] == "agree").mean(),
+        **both.select(
+            hosts_resolved=gained.sum(),
+            conflicts_removed=((before == "conflict") & after.ne_missing("conflict")).sum(),
+            owners_lost=((before == "write") & after.ne_missing("write")).sum(),
+        ).row(0, named=True),
+    }

@@ -10,10 +10,8 @@ from typing import Any
 def main(overrides: Any = None) -> None:
     """Run the command line; a wrong setting ends with status 2, any other failure with 1 (rules 8.1).
 
-    Whatever it writes is for its owner alone, Dagster's own files included.
-
-    Args:
-        overrides: `pipelines.cli.run.Overrides`, for a caller in this process.
+    Whatever it writes is for its owner alone, Dagster's own files included. A caller in this process may give
+    `pipelines.cli.run.Overrides`.
     """
     os.umask(0o077)
     # As the first process of a container it would not hear of SIGTERM without a handler.

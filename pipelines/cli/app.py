@@ -6,17 +6,14 @@ Those modules are imported when their command is called: Dagster and Polars take
 import sys
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 from typer.core import TyperGroup
 
-if TYPE_CHECKING:
-    from pydantic import ValidationError
-
 
 class _Commands(TyperGroup):
-    """Says what is wrong with the value of an option in the words of this program."""
+    """Says in one line what is wrong with the value of an option."""
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -25,25 +22,8 @@ class _Commands(TyperGroup):
             from pydantic import ValidationError
 
             if isinstance(error.__cause__, ValidationError):
-                error.message = _in_words(error.__cause__)
+                error.message = error.__cause__.errors()[0]["msg"]
             raise
-
-
-def _in_words(error: "ValidationError") -> str:
-    """Say what a value must be, and what it is."""
-    wrong = error.errors()[0]
-    limits = wrong.get("ctx", {})
-    given = f"not {wrong['input']}"
-    match wrong["type"]:
-        case "greater_than_equal":
-            return f"at least {limits['ge']:g}, {given}"
-        case "less_than_equal":
-            return f"at most {limits['le']:g}, {given}"
-        case "int_parsing" | "int_parsing_size" | "int_from_float":
-            return f"a whole number, {given}"
-        case "float_parsing":
-            return f"a number, {given}"
-    return wrong["msg"].removeprefix("Value error, ")
 
 
 app = typer.Typer(
@@ -58,17 +38,11 @@ app = typer.Typer(
 )
 
 
-def _meant(given: str) -> Path:
-    """The instance file that a user means by a path, a name or a slug."""
+def _meant(given: str | None = None) -> Path:
+    """The instance file that a user means by a path, a name or a slug; the only one where none is named."""
     from resources.settings import instance_path
 
-    return instance_path(str(given))
-
-
-def _only_instance() -> Path:
-    from resources.settings import instance_path
-
-    return instance_path()
+    return instance_path(given if given is None else str(given))
 
 
 INSTANCE_HELP = "The instance: its file, or the name or slug of one in ASSET_OWNERS_HOME/instances."
@@ -79,7 +53,7 @@ InstanceFile = Annotated[
         "--instance",
         metavar="FILE",
         parser=_meant,
-        default_factory=_only_instance,
+        default_factory=_meant,
         show_default=ONLY,
         help=INSTANCE_HELP,
     ),
@@ -97,6 +71,9 @@ RunId = Annotated[
         help="A run, also a dry run, by its id or the first 8 characters of it.",
         show_default="the last one",
     ),
+]
+OfRun = Annotated[
+    str, typer.Argument(metavar="RUN_ID", help="That run, by its id or the first 8 characters of it.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object as the last line.")]
 
@@ -185,64 +162,38 @@ def run(
     )
 
 
+def _follow_up(context: typer.Context, job: Literal["apply", "undo"], **chosen: Any) -> None:
+    from pipelines.cli import follow_up as command
+
+    raise typer.Exit(command.follow_up(job=job, overrides=context.obj, **chosen))
+
+
 @app.command("apply")
 def apply_plan(
     context: typer.Context,
     instance: InstanceFile,
-    run_id: Annotated[
-        str,
-        typer.Argument(
-            metavar="RUN_ID", help="The run whose plan is carried out, or the first 8 characters of it."
-        ),
-    ],
+    run_id: OfRun,
     allow_writes: AllowWrites = None,
     dry_run: DryRun = False,
     as_json: Json = False,
 ) -> None:
     """Carry out a plan that an earlier run stored; hosts that changed since are left alone."""
-    from pipelines.cli import follow_up as command
-
-    raise typer.Exit(
-        command.follow_up(
-            instance,
-            "apply",
-            run_id,
-            allow_writes=allow_writes,
-            dry_run=dry_run,
-            as_json=as_json,
-            overrides=context.obj,
-        )
-    )
+    chosen = {"allow_writes": allow_writes, "dry_run": dry_run, "as_json": as_json}
+    _follow_up(context, "apply", path=instance, run_id=run_id, **chosen)
 
 
 @app.command()
 def undo(
     context: typer.Context,
     instance: InstanceFile,
-    run_id: Annotated[
-        str,
-        typer.Argument(
-            metavar="RUN_ID", help="The run whose writes are put back, or the first 8 characters of it."
-        ),
-    ],
+    run_id: OfRun,
     allow_writes: AllowWrites = None,
     dry_run: DryRun = False,
     as_json: Json = False,
 ) -> None:
     """Put back what a run wrote, field by field, where hosts still hold it."""
-    from pipelines.cli import follow_up as command
-
-    raise typer.Exit(
-        command.follow_up(
-            instance,
-            "undo",
-            run_id,
-            allow_writes=allow_writes,
-            dry_run=dry_run,
-            as_json=as_json,
-            overrides=context.obj,
-        )
-    )
+    chosen = {"allow_writes": allow_writes, "dry_run": dry_run, "as_json": as_json}
+    _follow_up(context, "undo", path=instance, run_id=run_id, **chosen)
 
 
 @app.command()
@@ -317,15 +268,18 @@ def tune(
     target_precision: Annotated[
         float,
         typer.Option(min=0.5, max=1, help="Share of right owners that proposed settings must reach."),
-    ] = 0.98,
+    ] = 0.90,
+    keep: Annotated[
+        float, typer.Option(min=0, max=100, help="Percent of the present writes that they must keep.")
+    ] = 90,
     as_json: Json = False,
 ) -> None:
     """Tell how often the rules would be wrong, and which settings would do better; writes nothing."""
     from pipelines.cli import tune as command
+    from reports.tuning import Aim
 
-    raise typer.Exit(
-        command.tune(instance, target_precision=target_precision, as_json=as_json, overrides=context.obj)
-    )
+    aim = Aim(target_precision, keep)
+    raise typer.Exit(command.tune(instance, aim=aim, as_json=as_json, overrides=context.obj))
 
 
 @app.command()
@@ -431,6 +385,29 @@ def workspace(
     from pipelines.cli import workspace as command
 
     command.workspace(locations)
+
+
+@app.command()
+def prepare() -> None:
+    """Make ASSET_OWNERS_HOME ready for Dagster: the folder of instance files, and `dagster.yaml`.
+
+    `serve` does it by itself; this is for Dagster's own programs as services.
+    """
+    from pipelines.cli import serve as command
+
+    command.prepare()
+
+
+@app.command()
+def serve(
+    *,
+    host: Annotated[str, typer.Option(help="Where the UI is served; it asks for no log-in.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Port of the UI.")] = 3000,
+) -> None:
+    """Run the Dagster UI, and the daemon that starts scheduled runs, until Ctrl-C."""
+    from pipelines.cli import serve as command
+
+    command.serve(host, port)
 
 
 sandbox = typer.Typer(

@@ -17,13 +17,7 @@ from resources.store.backup import restore as restored
 
 
 def backup(out: Path) -> None:
-    """Write a backup of the home into a new file, readable by its owner alone, and say what is not in it.
-
-    Raises:
-        ConfigurationError: the file exists, or is a folder; or a setting of the environment is wrong.
-        AssetOwnersError: there is nothing to back up, a run does not end its writing, or a database cannot be
-            read.
-    """
+    """Write a backup of the home into a new file, readable by its owner alone, and say what is not in it."""
     require_file("--out", out)
     journal = journal_url()
     places = {
@@ -46,11 +40,6 @@ def backup(out: Path) -> None:
 
 
 def restore(archive: Path) -> None:
-    """Make the home from a backup.
-
-    Raises:
-        ConfigurationError: the home is not empty, or the file is no backup, or no whole one.
-        AssetOwnersError: the tables in an object store cannot be reached.
-    """
+    """Make the home from a backup."""
     files = restored(archive, home(), tables_location(), analysts=analysts_group())
     print(f"{home()} is restored: {files:,} files of {archive}")

@@ -4,22 +4,19 @@ What is tried is what a run relies on: each service's package knows it.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
-
 from assets_defs.run import today_of, window_of
+from ownership.names import printable
 from pipelines.cli.stored import tables_of
 from pipelines.dagster_home import dagster_folder
-from resources.findings import Finding, State
+from resources.findings import Finding
 from resources.inventory.adapter import open_inventory
-from resources.search.client import SearchClient
+from resources.search import open_source
 from resources.settings import (
     BrokenInstance,
     Instance,
@@ -36,23 +33,11 @@ from resources.settings import (
 from resources.store.findings import folder_findings, store_findings
 from resources.writeback.journals import journal_findings
 
-STYLES: Mapping[State, str] = {"ok": "green", "warning": "yellow", "wrong": "bold red", "not tried": "dim"}
-
-
-UNFOLDED = 100_000
-"""Columns of a file or a pipe: no line is folded there."""
-
 
 def check(path: Path, *, as_json: bool = False) -> int:
-    """Try both services and print what was found; return 0, or 1 when something is wrong.
+    """Try both services, and what a run stores in, and print the findings; return 1 when something is wrong.
 
-    As JSON it is one object: the instance, how much is wrong, how many warnings, and all findings.
-    So too the folders that a run stores in, the database of ASSET_OWNERS_JOURNAL and the object store of
-    ASSET_OWNERS_TABLES. Warnings leave it at 0: they do not stop a run either.
-
-    Raises:
-        ConfigurationError: the instance file is wrong, a secret is not set, a setting of the environment is
-            wrong, or the tables are another instance's.
+    Warnings leave it at 0: they do not stop a run either.
     """
     instance = load_instance(path)
     instance.require_secrets()
@@ -64,10 +49,7 @@ def check(path: Path, *, as_json: bool = False) -> int:
         with suppress(NotADirectoryError):  # a home that is a file is a finding
             tables_of(instance)
     window = window_of(instance, today_of(instance))
-    with SearchClient(instance) as search, open_inventory(instance) as inventory:
-        console = Console(highlight=False, quiet=as_json)
-        if not console.is_terminal:
-            console.width = UNFOLDED
+    with open_source(instance) as search, open_inventory(instance) as inventory:
         sections = {
             f"This machine, for {instance.name}": _local_findings(instance),
             f"Search service {instance.url}": search.findings(window),
@@ -79,19 +61,22 @@ def check(path: Path, *, as_json: bool = False) -> int:
             sections[f"Tables {location}"] = store_findings(location)
         found: list[dict[str, Any]] = []
         for heading, findings in sections.items():
-            console.print(Text(heading, style="bold"))
+            if not as_json:
+                print(printable(heading))
             for finding in findings:
-                console.print(_line(finding))
                 found.append({"section": heading, **asdict(finding)})
+                if not as_json:
+                    # The words of a service may hold line breaks.
+                    print(f"  {finding.state:<11}{finding.what}: {printable(' '.join(finding.text.split()))}")
         if in_store and found[-1]["state"] == "ok":
             tables_of(instance)
     wrong, warnings = (sum(one["state"] == state for one in found) for state in ("wrong", "warning"))
     if as_json:
-        print(
-            json.dumps({"instance": instance.name, "wrong": wrong, "warnings": warnings, "findings": found})
-        )
-    fixes = f"{wrong} to fix" if wrong else "Nothing to fix" if not warnings else "No error"
-    console.print(f"{fixes}, {warnings or 'no'} warning{'s' * (warnings != 1)}.")
+        told = {"instance": instance.name, "wrong": wrong, "warnings": warnings, "findings": found}
+        print(json.dumps(told))
+    else:
+        fixes = f"{wrong} to fix" if wrong else "Nothing to fix" if not warnings else "No error"
+        print(f"{fixes}, {warnings or 'no'} warning{'s' * (warnings != 1)}.")
     return 1 if wrong else 0
 
 
@@ -108,16 +93,3 @@ def _local_findings(instance: Instance) -> Iterator[Finding]:
         # With a file of the same name beside it, Dagster serves neither; of two names, the second is refused.
         if isinstance(other, BrokenInstance) and instance.file and other.path.samefile(instance.file):
             yield Finding("wrong", "name", other.message.removeprefix(f"{other.path}: name: "))
-
-
-def _line(finding: Finding) -> Table:
-    line = Table.grid(padding=(0, 2))
-    line.add_column(width=11)
-    line.add_column(overflow="fold")
-    # The words of a service may hold line breaks and what a terminal obeys; as Text they are no markup.
-    words = " ".join("".join(letter if letter.isprintable() else " " for letter in finding.text).split())
-    line.add_row(
-        Text(f"  {finding.state}", style=STYLES[finding.state]),
-        Text.assemble((finding.what, "bold"), ": ", words),
-    )
-    return line

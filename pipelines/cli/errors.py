@@ -34,26 +34,19 @@ def print_error(message: str) -> None:
 
 
 def how_it_ended(instance: Instance, tables: Tables, run_id: str, *again: str) -> str:
-    """Tell of a run that failed what it wrote and what it did not, and how to go on.
-
-    Args:
-        instance: whose run it is.
-        tables: of the instance.
-        run_id: the run.
-        again: the command that settles what is not known, and does the rest.
-    """
-    told = f"Run {short_run_id(run_id)} failed."
+    """Say what a run that failed wrote, and which command settles what is not known and does the rest."""
+    failed = f"Run {short_run_id(run_id)} failed."
     try:
         outcomes = _writes(tables, run_id)["outcome"].to_list()
     except Exception as error:  # noqa: BLE001  (the reason why the run failed must be told all the same)
-        why = operator_message(error) or f"{type(error).__name__}: {error}"
-        return f"{told} What it wrote cannot be read: {why}. Next: {command_line(instance, *again)}"
+        message, _ = message_and_status(error)
+        return f"{failed} What it wrote cannot be read: {message}. Next: {command_line(instance, *again)}"
     done, unknown = sum(map(outcomes.count, SUCCESSES)), outcomes.count("intended")
     if not done and not unknown:
-        return f"{told} Nothing was written. Next: {command_line(instance, 'runs')}"
+        return f"{failed} Nothing was written. Next: {command_line(instance, 'runs')}"
     what = "Put back" if again[0] == "undo" else "Written"
     return (
-        f"{told} {what}: {done:,}; not known yet: {unknown:,}; "
+        f"{failed} {what}: {done:,}; not known yet: {unknown:,}; "
         f"not written: {len(outcomes) - done - unknown:,}. "
         f"Next: {command_line(instance, *again)} (settles the rest)"
     )
@@ -69,17 +62,6 @@ def _writes(tables: Tables, run_id: str) -> pl.DataFrame:
 
 
 def require_file(argument: str, path: Path) -> None:
-    """Refuse what is no file where one is to be written or replaced; an empty argument means a folder.
-
-    A device or a pipe would be replaced by a file, so that whoever uses it gets nothing.
-
-    Raises:
-        ConfigurationError: naming the argument.
-    """
-    if path.is_dir():
-        said = "it is empty, or a folder" if path == Path() else f"{path} is a folder"
-    elif path.exists() and not path.is_file():
-        said = f"{path} is a device or a pipe"
-    else:
-        return
-    raise ConfigurationError(f"{argument}: {said}; name a file")
+    """Refuse a folder, which an empty argument means as well, and a device or a pipe as a file to write."""
+    if path.exists() and not path.is_file():
+        raise ConfigurationError(f"{argument}: {str(path)!r} is no file; name one")

@@ -13,26 +13,12 @@ from reports.people import find_person, person_explanation, person_in_words, per
 from reports.remedies import FieldNames
 from resources.errors import ConfigurationError
 from resources.settings import Instance
+from resources.store.history import decided_with
 from resources.store.tables import Tables
 
 
 def explain(path: Path, asked: str, *, run_id: str | None = None, as_json: bool) -> int:
-    """Print why a host has, or has not, an owner, and what would change that; or the hosts of a person.
-
-    Args:
-        path: the instance file.
-        asked: a host name in any spelling, or the id of a host asset; otherwise a user name, an e-mail
-            address or the id of a user asset.
-        run_id: id of a run, or its first characters; None: the last one.
-        as_json: print one JSON object instead of words.
-
-    Returns:
-        0; 1 where neither a host nor a person is known by that.
-
-    Raises:
-        ConfigurationError: nothing is asked for, the instance file is wrong, or there is no such run.
-        AssetOwnersError: no run has decided anything yet.
-    """
+    """Print why a host has, or has not, an owner, and what would change that; or the hosts of a person."""
     if not asked.strip():
         raise ConfigurationError(
             "HOST_OR_PERSON: it is empty; name a host, or a person by user name, e-mail address or id"
@@ -95,7 +81,10 @@ def _host(instance: Instance, tables: Tables, host: str) -> dict[str, Any]:
         .with_columns(
             normalise_hostname(hostname, short=short), short=normalise_hostname(hostname, short=True)
         )
-        .with_columns(meant=(hostname == pl.lit(name, pl.String)).any().over("host_id") | _is_id(host))
+        .with_columns(
+            meant=(hostname == pl.lit(name, pl.String)).any().over("host_id")
+            | (pl.col("host_id").str.to_lowercase() == host.strip().lower())
+        )
         .filter(pl.col("meant") | (pl.col("short") == pl.lit(short_name, pl.String)))
         .collect()
     )
@@ -124,6 +113,10 @@ def _host(instance: Instance, tables: Tables, host: str) -> dict[str, Any]:
     writes = tables.writes().filter(is_asset).sort(pl.coalesce("completed_at", "intended_at")).collect()
     owners = pl.concat(writes[values].struct.field("owner") for values in ("old_values", "new_values"))
     user_ids += [user_id for joined in owners.drop_nulls() for user_id in joined.split(",")]
+    rules = instance.rules.as_rules()
+    run_id = tables.read("owner_decisions").select("run_id").head(1).collect()["run_id"].item()
+    window, decided_by = decided_with(tables, run_id, rules)
+    known = tables.read("owner_decisions").select("hostname", "host_id").collect()
     return host_explanation(
         name or host,
         decisions=decisions,
@@ -132,22 +125,13 @@ def _host(instance: Instance, tables: Tables, host: str) -> dict[str, Any]:
         hosts=hosts,
         users=tables.read("inventory_users").filter(pl.col("user_id").is_in(user_ids)).collect(),
         writes=writes,
-        rules=instance.rules.as_rules(),
+        window=window,
+        decided_by=decided_by,
+        rules=rules,
         fields=FieldNames(
             user_value=instance.platform_user_value_field,
             owner=instance.platform_user_field,
             hostname=instance.platform_hostname_field,
         ),
-        known=[] if decisions.height else _known(tables),
+        known=pl.concat([known["hostname"], known["host_id"]]).drop_nulls().to_list(),
     )
-
-
-def _is_id(text: str) -> pl.Expr:
-    """Whether a host asset's id is meant, written large or small."""
-    return pl.col("host_id").str.to_lowercase() == text.strip().lower()
-
-
-def _known(tables: Tables) -> list[str]:
-    """All names and ids of hosts that the decisions know."""
-    known = tables.read("owner_decisions").select("hostname", "host_id").collect()
-    return pl.concat([known["hostname"], known["host_id"]]).drop_nulls().to_list()

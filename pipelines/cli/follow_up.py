@@ -3,15 +3,15 @@
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import polars as pl
 
 from ownership.codes import OUTCOME, SUCCESSES
 from ownership.names import printable
 from pipelines.cli.errors import how_it_ended, print_error
-from pipelines.cli.plans import hosts_of_plan, told_plan, too_large
-from pipelines.cli.run import NO_OVERRIDES, Overrides, errors, execute
+from pipelines.cli.plans import plan_of, told_plan
+from pipelines.cli.run import NO_OVERRIDES, Overrides, errors, execute, outcomes_of
 from pipelines.cli.stored import tables_of
 from reports.summary import writes_in_words
 from resources.errors import ConfigurationError
@@ -22,8 +22,6 @@ DONE = [*SUCCESSES, "planned"]
 """Outcomes of hosts that were not left alone."""
 SHOWN = 10
 """Reasons, and hosts of each of them, that are printed."""
-FEW_REASONS = 3
-"""Of so many reasons with the same outcome each is told, of more those that many hosts share."""
 OPS = {"apply": "apply_plan", "undo": "undo_run"}
 """The op of each job."""
 
@@ -38,103 +36,70 @@ def follow_up(
     as_json: bool = False,
     overrides: Overrides | None = None,
 ) -> int:
-    """Carry out the plan of an earlier run, or put back what it wrote; return the exit status.
-
-    Raises:
-        ConfigurationError: the instance file or a secret is wrong, or there is no such run.
-    """
+    """Carry out the plan of an earlier run, or put back what it wrote; return the exit status."""
     instance = load_instance(path)
     instance.require_secrets()
     tables = tables_of(instance)
-    run_id = tables.run_id(run_id)
-    if not tables.has_run(run_id):
-        raise ConfigurationError(f"RUN_ID: run {run_id} of {instance.name} planned and wrote nothing")
-    config = {"run_id": run_id, "allow_writes": allow_writes, "dry_run": dry_run}
+    about = tables.run_id(run_id)
+    if not tables.holds("owner_writes", about) and not tables.has_written(about):
+        raise ConfigurationError(f"RUN_ID: run {about} of {instance.name} planned and wrote nothing")
+    config = {"run_id": about, "allow_writes": allow_writes, "dry_run": dry_run}
     ops = {named(instance, OPS[job]): {"config": config}}
     result = execute(instance, named(instance, job), {"ops": ops}, overrides=overrides or NO_OVERRIDES)
-    told = list(errors(result))
+    said = list(errors(result))
     if not result.success:
         allowed = [] if allow_writes is None else ["--allow-writes", str(allow_writes)]
-        told.append(how_it_ended(instance, tables, result.run_id, job, short_run_id(run_id), *allowed))
+        said.append(how_it_ended(instance, tables, result.run_id, job, short_run_id(about), *allowed))
+    error = "\n".join(said)
     writes = tables.run_writes(result.run_id)
     plan = None
     if dry_run or "planned" in writes["outcome"]:
-        hosts = hosts_of_plan(tables, result.run_id, people_of=run_id)
-        stopped = hosts and too_large(instance, tables, result.run_id, hosts)
-        plan = hosts if result.success or stopped else None
+        plan = plan_of(instance, tables, result.run_id, succeeded=result.success, people_of=about)
     if as_json:
-        print(_object(instance, result.run_id, run_id, writes, plan, told, dry_run=dry_run))
+        left_alone = writes.filter(~pl.col("outcome").is_in(DONE)).select("host_id", "outcome", "message")
+        found = {
+            "instance": instance.name,
+            "run_id": result.run_id,
+            "about_run_id": about,
+            "writes": outcomes_of(writes),
+            "left_alone": left_alone.to_dicts(),
+            "dry_run": dry_run,
+        }
+        found |= {} if plan is None else {"plan": plan}
+        print(json.dumps(found | ({"error": error} if error else {})))
     else:
         if result.success or not writes.is_empty():
             _print(writes, instance, result.run_id, job)
         if plan is not None:
-            print(told_plan(instance, tables, result.run_id, plan, command=job, about=run_id))
-    if told:
-        print_error("\n".join(told))
+            print(told_plan(instance, tables, result.run_id, plan, command=job, about=about))
+    if error:
+        print_error(error)
     return 0 if result.success else 1
-
-
-def _object(
-    instance: Instance,
-    run_id: str,
-    about: str,
-    writes: pl.DataFrame,
-    plan: list[dict[str, Any]] | None,
-    told: list[str],
-    *,
-    dry_run: bool,
-) -> str:
-    """What `--json` prints, on one line; `plan` and `error` only where there is one."""
-    left_alone = writes.filter(~pl.col("outcome").is_in(DONE)).select("host_id", "outcome", "message")
-    report = {
-        "instance": instance.name,
-        "run_id": run_id,
-        "about_run_id": about,
-        "writes": dict(writes["outcome"].value_counts().sort("outcome").iter_rows()),
-        "left_alone": left_alone.to_dicts(),
-        "dry_run": dry_run,
-    }
-    report |= {"plan": plan} if plan is not None else {}
-    return json.dumps(report | ({"error": "\n".join(told)} if told else {}))
 
 
 def _print(writes: pl.DataFrame, instance: Instance, run_id: str, job: str) -> None:
     """Print what became of the writes, which hosts were left alone, and how to take the writes back."""
-    print(f"{printable(instance.name)}: run {run_id}")
-    outcomes = dict(writes["outcome"].value_counts().sort("outcome").iter_rows())
-    for line in writes_in_words(outcomes):
-        print(line)
-    rows = _with_reasons(writes.filter(~pl.col("outcome").is_in(DONE)))
-    left_alone = list(_left_alone(rows))
-    for line in left_alone[:SHOWN]:
-        print(line)
-    if len(left_alone) > SHOWN or not rows["told"].all():
+    outcomes = outcomes_of(writes)
+    print(f"{printable(instance.name)}: run {run_id}", *writes_in_words(outcomes), sep="\n")
+    left_alone = list(_left_alone(writes))
+    if left_alone:
+        print(*left_alone[:SHOWN], sep="\n")
+    if len(left_alone) > SHOWN:
         see_all = command_line(instance, "sql", "--run", short_run_id(run_id), "FROM write_history")
         print(f"  The reason of each host: {see_all}")
     if job == "apply" and "written" in outcomes:
         print(f"To take it back:\n    {command_line(instance, 'undo', short_run_id(run_id))}")
 
 
-def _with_reasons(rows: pl.DataFrame) -> pl.DataFrame:
-    """Add why each host was left alone, as it is told: `told` is false where only its outcome is.
-
-    Messages name users and hosts, so that there may be as many of them as hosts.
-    """
-    reason = pl.coalesce("message", pl.col("outcome").replace_strict(OUTCOME))
-    few = pl.col("message").n_unique().over("outcome") <= FEW_REASONS
-    told = few | (pl.len().over("outcome", "message") > SHOWN)
-    return rows.with_columns(
-        told=told, reason=pl.when(told).then(reason).otherwise(pl.col("outcome").replace_strict(OUTCOME))
-    )
-
-
-def _left_alone(rows: pl.DataFrame) -> Iterator[str]:
+def _left_alone(writes: pl.DataFrame) -> Iterator[str]:
     """Yield a line for each reason for which hosts were left alone, that of most hosts first."""
-    name = pl.format("{} ({})", pl.coalesce("hostname", pl.lit("no name")), "host_id")
-    reasons = rows.group_by("reason", maintain_order=True).agg(name.alias("hosts"))
-    for reason, hosts in reasons.sort(
-        pl.col("hosts").list.len(), descending=True, maintain_order=True
-    ).iter_rows():
-        more = f" ... and {len(hosts) - SHOWN:,} more" if len(hosts) > SHOWN else ""
-        number = f"{len(hosts):,} host{'s' * (len(hosts) != 1)}"
-        yield printable(f"  {number}: {reason.rstrip('.')}: {', '.join(hosts[:SHOWN])}{more}")
+    rows = writes.filter(~pl.col("outcome").is_in(DONE)).group_by(
+        pl.coalesce("message", pl.col("outcome").replace_strict(OUTCOME)).alias("reason"),
+        maintain_order=True,
+    )
+    hosts = rows.agg(hosts=pl.format("{} ({})", pl.coalesce("hostname", pl.lit("no name")), "host_id"))
+    largest_first = hosts.sort(pl.col("hosts").list.len(), descending=True, maintain_order=True)
+    for reason, names in largest_first.iter_rows():
+        more = f" ... and {len(names) - SHOWN:,} more" if len(names) > SHOWN else ""
+        number = f"{len(names):,} host{'s' * (len(names) != 1)}"
+        yield printable(f"  {number}: {reason.rstrip('.')}: {', '.join(names[:SHOWN])}{more}")

@@ -1,6 +1,6 @@
 """`asset-owners report`: what the last run found, as a page for people or for other programs."""
 
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
@@ -9,7 +9,7 @@ import polars as pl
 from ownership.coverage import events_by_day
 from ownership.history import changes_of
 from ownership.names import printable
-from ownership.windows import Window, days_of
+from ownership.windows import days_of
 from pipelines.cli.errors import require_file
 from pipelines.cli.plans import how_sure
 from pipelines.cli.stored import stored_tables
@@ -19,25 +19,14 @@ from resources.errors import ConfigurationError
 from resources.settings import Instance
 from resources.store.catalogue import view_rows
 from resources.store.files import replacing
+from resources.store.history import decided_with
 from resources.store.tables import Tables
 
 Format = Literal["html", "csv", "json"]
 
 
 def report(path: Path, out: Path | None, kind: Format, run: str | None = None) -> None:
-    """Write the report into a file, readable by its owner alone; `-` for standard output.
-
-    Args:
-        path: the instance file.
-        out: the file to write or replace; None: `<slug>-report.<format>` in the working directory.
-        kind: a page, or the decisions as CSV or JSON.
-        run: id of a run, or its first characters; None: the last one.
-
-    Raises:
-        ConfigurationError: the instance file is wrong, there is no such run, or the report's file
-            cannot be written.
-        AssetOwnersError: no run has decided anything yet.
-    """
+    """Write the report into a file, readable by its owner alone; `-` for standard output."""
     instance, tables = stored_tables(path, run)
     decisions = tables.read("owner_decisions").collect()
     if kind == "csv":
@@ -67,11 +56,16 @@ def report(path: Path, out: Path | None, kind: Format, run: str | None = None) -
 def _page(instance: Instance, tables: Tables, decisions: pl.DataFrame) -> str:
     from reports.page import report_page  # noqa: PLC0415  (the plotting library takes a second to load)
 
-    run_id, days = _run(decisions)
+    rules = instance.rules.as_rules()
+    run_id = decisions["run_id"].item(0) if decisions.height else "none"
+    window, decided_by = decided_with(tables, run_id, rules) if decisions.height else (None, rules)
+    days = days_of(window) if window else []
     writes = tables.run_writes(tables.carried_out_by(run_id) or run_id)
     return report_page(
         instance=instance.name,
         decisions=decisions,
+        window=window,
+        rules=decided_by,
         shares=tables.read("host_user_shares").collect(),
         matches=tables.read("username_matches").collect(),
         hosts=tables.read("inventory_hosts").collect(),
@@ -81,18 +75,10 @@ def _page(instance: Instance, tables: Tables, decisions: pl.DataFrame) -> str:
         writes=writes,
         all_writes=tables.writes(),
         coverage=view_rows(tables.folder, "coverage"),
-        accuracy=tables.of_tuning("accuracy"),
+        accuracy=tables.read("accuracy").collect(),
         how_sure=[
             *how_sure(instance, tables, done=writes.filter(outcome="planned").is_empty()),
-            *drift_in_words(tables.of_tuning("ownership_drift")),
+            *drift_in_words(tables.read("ownership_drift").collect()),
         ],
         made_at=datetime.now(UTC),
     )
-
-
-def _run(decisions: pl.DataFrame) -> tuple[str, list[date]]:
-    """The run that decided, and the days of its window."""
-    if decisions.is_empty():
-        return "none", []
-    first, last, run_id = decisions.select("window_from", "window_to", "run_id").row(0)
-    return run_id, days_of(Window(first, last))

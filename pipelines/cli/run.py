@@ -12,6 +12,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import dagster as dg
+import polars as pl
 
 from assets_defs.record import RunRecord, plans_only
 from assets_defs.run import failure_message, today_of, window_of
@@ -19,7 +20,7 @@ from ownership.decisions import summary
 from ownership.names import printable, printable_lines
 from ownership.windows import Window
 from pipelines.cli.errors import how_it_ended, message_and_status, print_error
-from pipelines.cli.plans import hosts_of_plan, told_plan, too_large
+from pipelines.cli.plans import Plan, plan_of, told_plan
 from pipelines.cli.stored import tables_of
 from pipelines.dagster_home import dagster_instance
 from pipelines.definitions import build_definitions
@@ -36,16 +37,15 @@ from resources.settings import (
     load_instance,
     tables_location,
 )
-from resources.store.tables import Tables, short_run_id
+from resources.store.tables import short_run_id
 
 
 @dataclass(frozen=True)
 class Overrides:
     """Parts of a run that whoever calls a command in this process swaps; the program itself swaps none.
 
-    Attributes:
-        resources: Gives the resources of an instance to swap, by resource key.
-        recorded_in: Opens the Dagster instance that keeps the run, given the home.
+    `resources` gives those of an instance by resource key; `recorded_in` opens the Dagster instance of a home
+    that keeps the run.
     """
 
     resources: Callable[[Instance], Mapping[str, Any]] = lambda _: {}
@@ -70,7 +70,7 @@ class Report:
     writes: dict[str, int] = field(default_factory=dict)
     conflicts: int = 0
     dry_run: bool = False
-    plan: list[dict[str, Any]] | None = None
+    plan: Plan | None = None
     error: str | None = None
 
     def as_json(self) -> str:
@@ -95,81 +95,68 @@ def run(
 
     `given` is the instance as the user names it; None: the only one.
     """
-    report, instance = Report(dry_run=dry_run), None
+    report, instance, status = Report(dry_run=dry_run), None, 0
     try:
         instance = load_instance(instance_path(given))
         report.instance = instance.name
-        require_a_host(limit)
+        options = _options(dry_run=dry_run, enrich=enrich, force=force, limit=limit)
         instance.require_secrets()
         window = chosen_window(instance, as_of, lookback_days)
-        report.window = _shown(window)
-        report = run_scan(
-            instance,
-            window,
-            dry_run=dry_run,
-            enrich=enrich,
-            force=force,
-            limit=limit,
-            overrides=overrides or NO_OVERRIDES,
-        )
-        report.plan = _plan(instance, report)
+        report.window = {"from": f"{window.first}", "to": f"{window.last}", "days": window.days}
+        _run_scan(instance, window, options, report, overrides or NO_OVERRIDES)
         status = 1 if report.error else 0
     except Exception as error:  # noqa: BLE001  (whatever it was, a program that reads the object is told)
         report.error, status = message_and_status(error)
     if as_json:
         print(report.as_json())
     elif instance and (report.plan is not None or not report.error):
-        print(_in_words(instance, report))
+        print(*_in_words(instance, report), sep="\n")
     if report.error:
         print_error(report.error)
     return status
 
 
-def run_scan(
-    instance: Instance,
-    window: Window,
-    *,
-    dry_run: bool = False,
-    enrich: bool = True,
-    force: bool = False,
-    limit: int | None = None,
-    overrides: Overrides = NO_OVERRIDES,
-) -> Report:
+def _options(*, dry_run: bool, enrich: bool, force: bool, limit: int | None) -> dict[str, Any]:
+    """The options of the run that were chosen; the others are those of the instance file."""
+    if limit == 0:
+        raise ConfigurationError(
+            "--limit: 0 would write nothing; give 1 or more, or --dry-run to see what would be written"
+        )
+    options: dict[str, Any] = {"refetch": False, "force": force, "limit": limit}
+    options |= {"dry_run": True} if dry_run else {}
+    return options | ({} if enrich else {"enrich": False})
+
+
+def _run_scan(
+    instance: Instance, window: Window, options: Mapping[str, Any], report: Report, overrides: Overrides
+) -> None:
     """Run the job over a window and report what the tables hold afterwards."""
-    options: dict[str, Any] = {"lookback_days": window.days, "refetch": False, "force": force, "limit": limit}
-    if dry_run:
-        options["dry_run"] = True
-    if not enrich:
-        options["enrich"] = False
-    tables, dry_run = tables_of(instance), dry_run or instance.writes.dry_run
+    tables = tables_of(instance)
     result = execute(
         instance,
         instance.slug,
-        run_config(instance, **options),
+        run_config(instance, lookback_days=window.days, **options),
         tags=launch_tags(instance, window),
         since=window.last,
         overrides=overrides,
     )
-    report = _report(instance, tables, window, result)
-    report.dry_run = any(map(plans_only, tables.appended("runs", result.run_id).to_dicts())) or dry_run
-    return report
-
-
-def _shown(window: Window) -> dict[str, str | int]:
-    return {"from": window.first.isoformat(), "to": window.last.isoformat(), "days": window.days}
-
-
-def _report(instance: Instance, tables: Tables, window: Window, result: dg.ExecuteInProcessResult) -> Report:
-    report = Report(instance=instance.name, run_id=result.run_id, window=_shown(window))
+    report.run_id = result.run_id
     if not result.success:
         ended = how_it_ended(instance, tables, result.run_id, "run")
         report.error = "\n".join(dict.fromkeys([*errors(result), ended]))
     decisions = tables.of_run("owner_decisions", result.run_id)
     report.decisions = summary(decisions)
     report.conflicts = decisions.filter(action="conflict").height
-    writes = tables.run_writes(result.run_id)
-    report.writes = dict(writes["outcome"].value_counts().sort("outcome").iter_rows())
-    return report
+    report.writes = outcomes_of(tables.run_writes(result.run_id))
+    planned_only = any(map(plans_only, tables.appended("runs", result.run_id).to_dicts()))
+    report.dry_run = planned_only or report.dry_run or instance.writes.dry_run
+    if "planned" in report.writes or report.dry_run:
+        report.plan = plan_of(instance, tables, result.run_id, succeeded=not report.error)
+
+
+def outcomes_of(writes: pl.DataFrame) -> dict[str, int]:
+    """Numbers of hosts by the outcome of their writes."""
+    return dict(writes["outcome"].value_counts().sort("outcome").iter_rows())
 
 
 def execute(
@@ -183,20 +170,11 @@ def execute(
 ) -> dg.ExecuteInProcessResult:
     """Run a job of the instance in this process, recorded where the UI looks.
 
-    Args:
-        instance: whose job.
-        job: its name.
-        run_config: what is chosen for the run.
-        tags: of the run.
-        since: a day of the past that it is to look at, where the UI shows later ones only.
-        overrides: parts that the caller swaps.
-
-    Raises:
-        ConfigurationError: the instance's tables are those of another one, or ASSET_OWNERS_JOURNAL is no
-            address of a database.
+    `since` is a day of the past that it is to look at, where the UI shows later ones only.
     """
-    tables_of(instance).claim()
-    journal_url()  # before all that a run does until it writes
+    tables = tables_of(instance)
+    tables.claim()
+    journal_url()  # a wrong address ends the run before all that it does until it writes
     definitions = build_definitions(
         [instance],
         home(),
@@ -213,13 +191,7 @@ def execute(
             raise_on_error=False,
         )
         if not result.success:  # an interrupt may come between what the steps themselves record
-            record = RunRecord(
-                tables_of(instance),
-                result.run_id,
-                tag=lambda tags: recorded.add_run_tags(result.run_id, tags),
-                seconds_by_step=dict,
-                log=logging.getLogger(__name__),
-            )
+            record = RunRecord(tables, result.run_id, recorded, logging.getLogger(__name__))
             record.fail("it ended early; its log says why")
     return result
 
@@ -249,24 +221,8 @@ def errors(result: dg.ExecuteInProcessResult) -> Iterator[str]:
         yield f"run {result.run_id} failed before its first step; its log says why"
 
 
-def require_a_host(limit: int | None) -> None:
-    """Refuse to write the first 0 hosts.
-
-    Raises:
-        ConfigurationError: with the option that was meant.
-    """
-    if limit == 0:
-        raise ConfigurationError(
-            "--limit: 0 would write nothing; give 1 or more, or use --dry-run to see what would be written"
-        )
-
-
 def chosen_window(instance: Instance, as_of: str | None, lookback_days: int | None) -> Window:
-    """The window of a run: it ends with `as_of` in the instance's time zone, or today (rules 4.2).
-
-    Raises:
-        ConfigurationError: `as_of` is no day, in the future, or before scan.first_day.
-    """
+    """The window of a run: it ends with `as_of` in the instance's time zone, or today (rules 4.2)."""
     today = today_of(instance)
     last = _day(as_of, ZoneInfo(instance.scan.timezone)) if as_of else today
     if last > today:
@@ -282,47 +238,27 @@ def _day(text: str, zone: ZoneInfo) -> date:
         raise ConfigurationError(f"--as-of: {text!r} is no day; write it as 2026-01-31") from error
 
 
-def _plan(instance: Instance, report: Report) -> list[dict[str, Any]] | None:
-    """The hosts that a run planned to write where it was not to write, or planned too many."""
-    planned = "planned" in report.writes
-    if not report.run_id or not (planned or report.dry_run):
-        return None
-    tables = tables_of(instance)
-    hosts = hosts_of_plan(tables, report.run_id)
-    stopped = planned and too_large(instance, tables, report.run_id, hosts)
-    return hosts if stopped or not report.error else None
-
-
-def _conflicts(instance: Instance, report: Report) -> Iterator[str]:
-    """Yield how many conflicts there are, the first hosts of the new ones, and what lists them."""
-    if not report.conflicts or not report.run_id:
-        return
-    decisions = tables_of(instance).of_run("owner_decisions", report.run_id)
-    new = decisions.filter("new_conflict").sort("host_id")
-    hosts = [printable(f"{name} ({host_id})") for name, host_id in new.select("hostname", "host_id").rows()]
-    number = f"{report.conflicts:,} conflict{'s' * (report.conflicts != 1)}"
-    queries = ["FROM conflicts"]
-    if hosts:
-        more = f" ... and {len(hosts) - SHOWN_CONFLICTS:,} more" if len(hosts) > SHOWN_CONFLICTS else ""
-        yield f"{number}, {len(hosts):,} of them new: {', '.join(hosts[:SHOWN_CONFLICTS])}{more}"
-        queries += ["FROM conflicts WHERE is_new"] if len(hosts) < report.conflicts else []
-    else:
-        yield f"{number}, none of them new"
-    for query in queries:
-        yield f"    {command_line(instance, 'sql', '--run', short_run_id(report.run_id), query)}"
-
-
-def _in_words(instance: Instance, report: Report) -> str:
+def _in_words(instance: Instance, report: Report) -> Iterator[str]:
     window, run_id = report.window or {}, report.run_id or ""
     days = f"{window['from']} to {window['to']} ({window['days']} days)"
-    lines = [
-        f"{printable(instance.name)}: {days}, run {run_id}",
-        *decisions_in_words(report.decisions),
-    ]
-    lines += _conflicts(instance, report)
-    if report.plan is None:
-        lines += ["Writes:", *(writes_in_words(report.writes) if report.writes else ["    none"])]
+    yield f"{printable(instance.name)}: {days}, run {run_id}"
+    yield from decisions_in_words(report.decisions)
+    tables = tables_of(instance)
+    if report.conflicts:
+        yield from _conflicts(instance, tables.of_run("owner_decisions", run_id), run_id)
+    if report.plan is not None:
+        yield told_plan(instance, tables, run_id, report.plan, command="apply", about=run_id)
     else:
-        told = told_plan(instance, tables_of(instance), run_id, report.plan, command="apply", about=run_id)
-        lines.append(told)
-    return "\n".join(lines)
+        yield from ("Writes:", *(writes_in_words(report.writes) if report.writes else ["    none"]))
+
+
+def _conflicts(instance: Instance, decisions: pl.DataFrame, run_id: str) -> Iterator[str]:
+    """Yield how many conflicts there are, the first hosts of the new ones, and what lists them."""
+    number = decisions.filter(action="conflict").height
+    new = decisions.filter("new_conflict").sort("host_id").select("hostname", "host_id").rows()
+    hosts = [printable(f"{name} ({host_id})") for name, host_id in new]
+    more = f" ... and {len(hosts) - SHOWN_CONFLICTS:,} more" if len(hosts) > SHOWN_CONFLICTS else ""
+    named = f": {', '.join(hosts[:SHOWN_CONFLICTS])}{more}" if hosts else ""
+    yield f"{number:,} conflict{'s' * (number != 1)}, {len(hosts):,} of them new{named}"
+    for query in ("FROM conflicts", *(["FROM conflicts WHERE is_new"] if 0 < len(hosts) < number else [])):
+        yield f"    {command_line(instance, 'sql', '--run', short_run_id(run_id), query)}"

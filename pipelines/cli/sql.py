@@ -11,11 +11,9 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator
 from contextlib import contextmanager, redirect_stdout
-from decimal import Decimal
 from importlib.resources import files
-from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,8 +21,8 @@ import duckdb
 import polars as pl
 from upath import UPath
 
-from ownership.names import printable, printable_lines
-from pipelines.cli.stored import note, tables_of, viewed
+from ownership.names import printable_lines
+from pipelines.cli.stored import tables_of, viewed
 from reports.exports import without_formulas
 from resources.errors import AssetOwnersError, ConfigurationError
 from resources.failures import damaged_tables
@@ -48,14 +46,11 @@ from resources.store.catalogue import (
     register_file_system,
     run_views,
 )
-from resources.store.files import require_bucket
 from resources.store.tables import Tables, short_run_id
 
 Format = Literal["table", "csv", "json"]
-Row = tuple[Any, ...]
 
 ROWS_ON_SCREEN = 40
-ROWS_AT_ONCE = 10_000
 WITHOUT_LIMIT = 1_000_000_000
 
 
@@ -64,11 +59,8 @@ def sql(
 ) -> int:
     """Answer a query, or let the user ask in DuckDB's shell; return the exit status.
 
-    Without a query it is read from standard input, unless that is a terminal: then the shell starts. A query
-    may be several statements; as JSON the rows of the last one are printed.
+    Without a query it is read from standard input, unless that is a terminal: then the shell starts.
     """
-    if query is not None and not query.strip():
-        raise ConfigurationError("The query is empty; write one, such as: asset-owners sql 'FROM conflicts'")
     if query is None and not sys.stdin.isatty():
         query = sys.stdin.read()
     location = tables_location()
@@ -78,14 +70,8 @@ def sql(
             "itself; give a query: asset-owners sql 'FROM conflicts'"
         )
     with _query_errors():
-        chosen = [load_instance(instance)] if instance else load_instances(instances_folder())
-        own = [tables_of(each) for each in chosen if isinstance(each, Instance)]
-        slug = own[0].slug if instance else None
-        schemas = _require_tables(location, slug)
-        runs = _viewed_runs(location, schemas if slug is None else {slug}, run_id)
-        if run_id is not None:  # which tells the instance
-            slug = runs[0].slug
-        opening = opening_lines(home(), scratch, slug, runs)
+        slug, run = _meant(location, instance, run_id)
+        opening = opening_lines(home(), scratch, slug, run)
         if scratch and not scratch.exists():  # the shell is older than the library
             duckdb.connect(scratch, config={"storage_compatibility_version": OLDEST_READER}).close()
         if query is None:
@@ -99,13 +85,13 @@ def sql(
 
 
 def opening_lines(
-    home: Path, scratch: Path | None, slug: str | None = None, runs: Sequence[Tables] = ()
+    home: Path, scratch: Path | None, slug: str | None = None, run: Tables | None = None
 ) -> list[str]:
     """The statements that open the tables and a scratch database in any DuckDB client: three of them, mostly.
 
-    New tables go into the scratch database, and names without a schema are the instance's, or the only one's.
-    Where there are several instances and none is chosen, a name needs its schema, and that of a new table
-    `scratch`. Runs stand in the place of the published tables of their instances.
+    Names without a schema are those of the instance `slug`, or of the only one. Where there are several and
+    none is chosen, a name needs its schema, and that of a new table `scratch`. The tables of a run stand in
+    the place of the published ones of its instance.
     """
     schemas = _schemas(home)
     lines = [
@@ -115,80 +101,69 @@ def opening_lines(
     if slug is None and len(schemas) > 1:
         return [f"{line};" for line in [*lines, "SET search_path = 'warehouse.main,scratch.main'"]]
     path = ["scratch.main"]
-    for view in runs:
-        assert view.viewed  # noqa: S101  (that is what makes it a view)
-        database = f"run_{short_run_id(view.viewed)}"
-        lines += run_views(view.folder, view.viewed, database)
-        path.append(f"{identifier(database)}.{identifier(view.slug)}")
+    if run and run.viewed:
+        database = f"run_{short_run_id(run.viewed)}"
+        lines += run_views(run.folder, run.viewed, database)
+        path.append(f"{identifier(database)}.{identifier(run.slug)}")
     ordered = sorted(schemas, key=lambda name: (name != slug, name))
     path += [f"warehouse.{identifier(name)}" for name in ordered]
     return [f"{line};" for line in [*lines, f"SET search_path = {quoted(','.join(path))}"]]
 
 
-def _viewed_runs(location: UPath, slugs: Iterable[str], run: str | None) -> list[Tables]:
-    """Views onto the run that is asked for, or onto the last plan of an instance where no run published."""
-    chosen = [Tables(home(), slug, location=location) for slug in sorted(slugs)]
-    if run is not None and len(chosen) > 1:
-        chosen = [tables for tables in chosen if tables.knows(run)]
-    if len(chosen) == 1:
-        view = viewed(chosen[0], run)
-        return [view] if view.viewed else []
-    if run is not None:
-        raise ConfigurationError(
-            f"RUN_ID: {'several instances have' if chosen else 'no instance has'} a run {run}; choose the "
-            "instance with --instance"
-        )
-    for tables in chosen:
-        if tables.last_unpublished_run():
-            note(f"{tables.slug} has only planned so far; --instance {tables.slug} shows its last plan")
-    return []
+def _meant(location: UPath, instance: Path | None, run_id: str | None) -> tuple[str | None, Tables | None]:
+    """The instance whose tables are meant by names without a schema, and the run that is looked at."""
+    found = [load_instance(instance)] if instance else load_instances(instances_folder())
+    own = [tables_of(each) for each in found if isinstance(each, Instance)]
+    schemas = _require_tables(location, {tables.slug for tables in own})
+    slugs = {own[0].slug} if instance else schemas
+    if missing := slugs - schemas:
+        raise _no_tables(location, f" of {missing.pop()}")
+    tables = [Tables(home(), slug, location=location) for slug in sorted(slugs)]
+    if run_id is not None and len(tables) > 1:
+        tables = [each for each in tables if each.knows(run_id)]
+        if len(tables) != 1:
+            raise ConfigurationError(
+                f"RUN_ID: {len(tables)} instances have a run {run_id}; choose one with --instance"
+            )
+    if len(tables) > 1:
+        return None, None
+    return tables[0].slug, viewed(tables[0], run_id)
 
 
-def _require_tables(location: UPath, slug: str | None) -> set[str]:
-    """Return the instances that have tables; in a shared store also those that ran on other machines only.
-
-    Where the catalogue has all instances of this machine, the store is not asked.
-    """
+def _require_tables(location: UPath, wanted: set[str]) -> set[str]:
+    """Return the instances that have tables; in a shared store also those that ran on other machines only."""
     known = _schemas(home())
+    if location != UPath(home() / "tables") and not (known and wanted <= known):
+        stored = {folder.name for folder in location.glob("*") if is_slug(folder.name)}
+        if new := (stored & wanted or stored) - known:
+            try:
+                refresh_catalogue(home(), location / min(new), analysts_group())
+            except PermissionError:  # who may only read the home asks what is there
+                if not known:
+                    raise
+            known = _schemas(home())
+    if not known:
+        raise _no_tables(location, "")
+    return known
+
+
+def _no_tables(location: UPath, of: str) -> AssetOwnersError:
     shared = location != UPath(home() / "tables")
-    if shared:
-        wanted = {slug} if slug else {instance.slug for instance in load_instances(instances_folder())}
-        if not known or not wanted <= known:
-            require_bucket(location)
-            stored = {folder.name for folder in location.glob("*") if is_slug(folder.name)} - known
-            if new := (stored & wanted) or (set() if known else stored):
-                try:
-                    refresh_catalogue(home(), location / min(new), analysts_group())
-                except PermissionError:  # who may only read the home asks what is there
-                    if not known or slug is not None:
-                        raise
-                known = _schemas(home())
-    if known and slug in {None, *known}:
-        return known
-    names = [slug] if slug else [folder.name for folder in location.glob("*") if is_slug(folder.name)]
-    if older := [name for name in names if Tables(home(), name, location=location).have_runs()]:
-        raise AssetOwnersError(
-            f"The tables of {', '.join(sorted(older))} in {location} were made by an older version; the next "
-            f"run lets them be asked ({command_line(None, 'run')}). Until then their last run is told by "
-            f"{command_line(None, 'report')} and {command_line(None, 'explain')}"
-        )
     place, setting = (location, "ASSET_OWNERS_TABLES") if shared else (home(), "ASSET_OWNERS_HOME")
-    raise AssetOwnersError(
-        f"There are no tables{f' of {slug}' if slug else ''} in {place} yet; run the instance first "
-        f"({command_line(None, 'run')}), or set {setting} to the folder that holds them"
+    return AssetOwnersError(
+        f"There are no tables{of} in {place} yet; run the instance first ({command_line(None, 'run')}), or "
+        f"set {setting} to the folder that holds them"
     )
 
 
 def _schemas(home: Path) -> set[str]:
-    """The instances that have tables, but for those whose file is gone where others are still there."""
+    """The instances that the catalogue has tables of."""
     catalogue = catalogue_path(home)
     if not catalogue.exists():
         return set()
     with duckdb.connect(catalogue, read_only=True) as connection:
         views = connection.execute("SELECT schema_name FROM duckdb_views() WHERE NOT internal").fetchall()
-    names = {name for (name,) in views}
-    kept = {instance.slug for instance in load_instances(instances_folder())}
-    return {name for name in names if name in kept or not Tables(home, name).file_is_gone()} or names
+    return {name for (name,) in views}
 
 
 @contextmanager
@@ -196,11 +171,10 @@ def _query_errors() -> Generator[None]:
     try:
         yield
     except duckdb.Error as error:
-        if any(word in str(error).lower() for word in (".parquet", "decompress")) and (
-            message := damaged_tables()
-        ):
-            raise AssetOwnersError(message) from error
         said = str(error).replace("\n", "\n  ")  # a name may break lines: none looks like one of ours
+        wrong = (duckdb.ParserException, duckdb.BinderException, duckdb.CatalogException)
+        if not isinstance(error, wrong) and (message := damaged_tables()):
+            raise AssetOwnersError(message) from error
         if isinstance(error, duckdb.ProgrammingError):
             raise ConfigurationError(f"The query is wrong: {said}") from error
         raise AssetOwnersError(f"DuckDB failed: {said}") from error
@@ -218,32 +192,20 @@ def _shell(opening: list[str]) -> int:
 
 
 def _answer(connection: duckdb.DuckDBPyConnection, query: str, form: Format) -> None:
-    """Print the rows of each statement one after another, CSV with an empty line in between.
-
-    JSON is one document: the rows of the last statement.
-    """
+    """Print the rows of each statement, CSV with an empty line in between; as JSON those of the last one."""
     shown = 0
     statements = connection.extract_statements(query)
     for statement in statements:
-        text = _without_end(statement.query)
+        relation = connection.sql(_without_end(statement.query))
+        if relation is None or statement.expected_result_type != [duckdb.ExpectedResultType.QUERY_RESULT]:
+            continue
         if form == "table":
-            if (relation := connection.sql(text)) is not None:
-                print_table(relation)
-            continue
-        # DuckDB renames columns of the same name in a subquery: a JSON object would keep one of them.
-        is_query = statement.type == duckdb.StatementType.SELECT
-        answer = connection.execute(f"SELECT * FROM (\n{text}\n)" if is_query else statement)  # noqa: S608  (the user's own)
-        columns = [name for name, *_ in answer.description or ()]
-        if not columns or (not is_query and columns in (["Count"], ["Success"])):
-            continue
-        if form == "json" and statement is not statements[-1]:
-            note("--format json prints the rows of the last statement; those of one before it are left out")
-            continue
-        if shown and form == "csv":
-            print()
-        shown += 1
-        portions = iter(lambda answer=answer: answer.fetchmany(ROWS_AT_ONCE), [])
-        {"csv": _print_csv, "json": _print_json}[form](columns, portions)
+            print_table(relation)
+        elif form == "csv":
+            _print("\n" * bool(shown) + _csv(relation))
+            shown += 1
+        elif statement is statements[-1]:
+            _print(_json(relation))
 
 
 def _without_end(statement: str) -> str:
@@ -273,46 +235,36 @@ def print_table(relation: duckdb.DuckDBPyRelation) -> None:
     print(printable_lines(box.getvalue().rstrip()))
 
 
-def _print_csv(columns: list[str], portions: Iterator[list[Row]]) -> None:
-    """Print rows with every text in quotes, so that no program takes `007` or `1e5` for a number.
-
-    Into a file or a program names go as they are; what acts on a terminal is escaped there.
-    """
-    shown = printable if sys.stdout.isatty() else str
-    for rows in chain([[tuple(columns)]], portions):
-        cells = [[_plain(value) for value in row] for row in rows]
-        texts = pl.Series([cell for row in cells for cell in row if isinstance(cell, str)], dtype=pl.String)
-        safe = iter(pl.select(without_formulas(pl.lit(texts))).to_series())
-        for row in cells:
-            quoted_row = (_in_quotes(shown(next(safe))) if isinstance(cell, str) else cell for cell in row)
-            print(*("" if cell is None else cell for cell in quoted_row), sep=",")
+def _print(text: str) -> None:
+    """Print what is for programs: as it is, but on a terminal, which names might act on."""
+    print(printable_lines(text) if sys.stdout.isatty() else text, end="")
 
 
-def _in_quotes(text: str) -> str:
-    return '"' + text.replace('"', '""') + '"'
+def _csv(relation: duckdb.DuckDBPyRelation) -> str:
+    """Write rows with every text in quotes, so that no program takes `007` or `1e5` for a number."""
+    unique = relation.select("*")  # which renames columns of the same name
+    kinds = pl.DataFrame(unique.limit(0)).schema
+    columns = [
+        duckdb.ColumnExpression(name)
+        if kind.is_numeric()
+        else duckdb.ColumnExpression(name).cast("VARCHAR").alias(name)
+        for name, kind in kinds.items()
+    ]
+    headings = pl.select(without_formulas(pl.lit(pl.Series(list(kinds), dtype=pl.String)))).to_series()
+    frame = pl.DataFrame(unique.select(*columns)).with_columns(without_formulas(pl.col(pl.String)))
+    frame.columns = headings.to_list()
+    return frame.write_csv(quote_style="non_numeric")
 
 
-def _plain(value: Any) -> Any:
-    """What a cell holds: nothing, a number or a text; lists, structs and truth values as in JSON."""
-    if isinstance(value, list | dict | bool):
-        return json.dumps(_finite(value), default=str, ensure_ascii=False)
-    return value if value is None or isinstance(value, int | float | Decimal) else str(value)
-
-
-def _print_json(columns: list[str], portions: Iterator[list[Row]]) -> None:
-    """Print an array of objects, one a line."""
-    separator = "["
-    for row in chain.from_iterable(portions):
-        found = _finite(dict(zip(columns, row, strict=True)))
-        print(separator, json.dumps(found, default=str), sep="\n", end="")
-        separator = ","
-    print("[]" if separator == "[" else "\n]")
+def _json(relation: duckdb.DuckDBPyRelation) -> str:
+    """Write an array of objects; NaN and the infinities, for which JSON has no word, are null."""
+    unique = relation.select("*")
+    rows = [
+        {name: _finite(value) for name, value in zip(unique.columns, row, strict=True)}
+        for row in unique.fetchall()
+    ]
+    return f"{json.dumps(rows, default=str)}\n"
 
 
 def _finite(value: Any) -> Any:
-    """The value with nothing where JSON has no word for it: NaN and the infinities."""
-    if isinstance(value, dict):
-        return {str(name): _finite(part) for name, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(part) for part in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value

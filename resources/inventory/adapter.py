@@ -1,10 +1,10 @@
 """The inventory as runs need it: hosts and users as rows, one host, one write.
 
-`Inventory` is all that the rest of the program knows of such a service. `AssetInventory` is the one there is:
-it turns the instance's contract into these calls. Another service is another adapter, with its settings.
+`Inventory` is all that the rest of the program knows of such a service. `AssetInventory` turns the instance's
+contract into these calls; `open_inventory` chooses the inventory of an instance.
 """
 
-from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any, Protocol
@@ -17,13 +17,11 @@ from resources.errors import ProtocolError
 from resources.findings import Finding
 from resources.inventory.client import InventoryClient, OnProgress, no_progress
 from resources.inventory.findings import inventory_findings
-from resources.inventory.records import AssetRows, host_form, host_rows, taken_fields, user_rows
-from resources.settings import Instance, ListCall
+from resources.inventory.records import host_form, host_rows, taken_fields, user_rows
+from resources.settings import Instance
 
 Values = Mapping[str, str | None]
 """What a host holds or is to hold: owner, department, criticality; None = nothing, or not sent."""
-
-_MAX_NAMED = 3
 
 
 class Inventory(Protocol):
@@ -65,7 +63,7 @@ class Inventory(Protocol):
         ...
 
     def findings(self) -> Iterator[Finding]:
-        """Try the service without writing, and tell what works and what to fix."""
+        """Try the service without writing, and say what works and what to fix."""
         ...
 
 
@@ -80,15 +78,8 @@ class AssetInventory:
         self.where = client.where
         self.takes: Collection[str] = taken_fields(instance)
         self.reads_single_hosts = contract.read is not None
-        self.how_read = (
-            f"platform.contract.read ({contract.read.path if contract.read else 'null'}), "
-            f"platform.contract.fields_in ({contract.fields_in!r}) and platform_user_field "
-            f"({instance.platform_user_field})"
-        )
-        self.how_written = (
-            f"platform.contract.update (path {contract.update.path}, id_param {contract.update.id_param}) "
-            f"and platform_user_field ({instance.platform_user_field})"
-        )
+        self.how_read = "platform.contract (read, fields_in) and platform_user_field"
+        self.how_written = "platform.contract.update (path, id_param) and platform_user_field"
 
     def hosts(self, on_progress: OnProgress = no_progress) -> pl.DataFrame:
         """List the host assets as rows of `inventory_hosts`.
@@ -96,55 +87,49 @@ class AssetInventory:
         Raises:
             ProtocolError: so many cannot be read that the contract or the name of a field must be wrong.
         """
-        frame = self._listed(self._instance.platform.contract.hosts, self._host_rows, on_progress)
-        return _mostly_readable(frame, "hosts", ("platform_user_field", "platform_hostname_field"))
+        return self._listed("hosts", on_progress)
 
     def users(self, on_progress: OnProgress = no_progress) -> pl.DataFrame:
         """List the user assets as rows of `inventory_users`; raises as `hosts`."""
-        frame = self._listed(self._instance.platform.contract.users, user_rows(self._instance), on_progress)
-        return _mostly_readable(frame, "users", ("platform_user_value_field",))
+        return self._listed("users", on_progress)
 
     def host(self, host_id: str) -> Mapping[str, Any]:
         """Read one host: a row of `inventory_hosts` as plain values, without listed_at."""
-        return self._host_rows.record(host_id, self._client.read(host_id))
+        host = self._host_rows.record(host_id, self._client.read(host_id))
+        if host["problem"]:
+            raise ProtocolError(f"Asset {host_id}: {host['problem']}")
+        return host
 
     def write(self, host_id: str, values: Values, *, right_before: Callable[[], None]) -> None:
         """Set the values of a host that are named; as `InventoryClient.update`."""
         self._client.update(host_id, host_form(self._instance, values), right_before=right_before)
 
     def findings(self) -> Iterator[Finding]:
-        """Try the service without writing, and tell what works and what to fix."""
+        """Try the service without writing, and say what works and what to fix."""
         return inventory_findings(self._instance, self._client)
 
-    def _listed(self, call: ListCall, rows: AssetRows, on_progress: OnProgress) -> pl.DataFrame:
-        listed_at = datetime.now(UTC)
-        frame = self._client.list_assets(call, rows.read, on_progress=on_progress)
-        return rows.table(frame).with_columns(listed_at=listed_at)
+    def _listed(self, kind: str, on_progress: OnProgress) -> pl.DataFrame:
+        """List hosts or users; single ones that cannot be read are let pass (rules 2.7)."""
+        contract, listed_at = self._instance.platform.contract, datetime.now(UTC)
+        call, rows = (
+            (contract.hosts, self._host_rows)
+            if kind == "hosts"
+            else (contract.users, user_rows(self._instance))
+        )
+        frame = self._client.list_assets(call, rows.table, on_progress=on_progress)
+        odd = unreadable_assets(frame)
+        if too_many_unreadable(odd.height, frame.height):
+            first = "; ".join(f"{printable(one)}: {problem}" for one, problem in odd.head(3).iter_rows())
+            raise ProtocolError(
+                f"{odd.height:,} of the {frame.height:,} {kind} that the inventory lists cannot be read, too "
+                "many to be exceptions; nothing was written. Check the names of their fields "
+                f"(platform_...) and platform.contract ({kind}, fields_in). The first are {first}"
+            )
+        return frame.with_columns(listed_at=listed_at)
 
 
 @contextmanager
-def open_inventory(instance: Instance) -> Generator[AssetInventory]:
-    """Open the inventory of an instance; the first call logs in.
-
-    Raises:
-        ConfigurationError: a secret is not set or not usable.
-    """
+def open_inventory(instance: Instance) -> Generator[Inventory]:
+    """Open the inventory of an instance; ConfigurationError when a secret is not usable."""
     with InventoryClient(instance.platform, connections=instance.writes.concurrency) as client:
         yield AssetInventory(instance, client)
-
-
-def _mostly_readable(frame: pl.DataFrame, kind: str, settings: Sequence[str]) -> pl.DataFrame:
-    """Let single odd assets pass (rules 2.7).
-
-    Raises:
-        ProtocolError: they are so many that the contract or the name of a field must be wrong.
-    """
-    odd = unreadable_assets(frame)
-    if not too_many_unreadable(odd.height, frame.height):
-        return frame
-    first = "; ".join(f"{printable(one)}: {problem}" for one, problem in odd.head(_MAX_NAMED).iter_rows())
-    raise ProtocolError(
-        f"{odd.height:,} of the {frame.height:,} {kind} that the inventory lists cannot be read, too "
-        f"many to be exceptions; nothing was written. Check {', '.join(settings)} and platform.contract "
-        f"({kind}, fields_in). The first are {first}"
-    )

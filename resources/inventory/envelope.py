@@ -22,8 +22,7 @@ from resources.errors import (
 )
 from resources.http import Answer, Transport
 
-MAX_TEXT = 200  # characters of the service's own words in a message
-MAX_FIELDS = 20  # that a refusal tells of
+MAX_FIELDS = 20  # that a refusal has detail for, and texts of each
 _KINDS = {401: AuthenticationError, 403: PermissionDeniedError, 404: NotFoundError}
 
 
@@ -36,24 +35,21 @@ class Envelope:
 
     @property
     def payload(self) -> Any:
-        """What lies under `data`, or else what lies beside status and message."""
+        """What lies under `data`, or else beside status and message; raises the refusal."""
+        if self.refusal:
+            raise self.refusal
         if "data" in self.members:
             return self.members["data"]
         return {name: value for name, value in self.members.items() if name not in {"status", "message"}}
 
 
 def open_envelope(
-    answer: Answer, path: str, transport: Transport, *, tenant: str | None = None, on_404: str | None = None
+    answer: Answer, path: str, transport: Transport, *, tenant: str | None = None, setting: str | None = None
 ) -> Envelope:
     """Read an answer of the inventory service.
 
-    Args:
-        answer: what came.
-        path: the endpoint, for messages.
-        transport: the service, for messages.
-        tenant: the tenant of a tenant-scoped call; how such a call is rejected for its tenant is not shown
-            (rules 5.7), so every refusal names the setting.
-        on_404: what to do about a path that the service does not have, where it comes from the contract.
+    `tenant` is that of a tenant-scoped call: how such a call is rejected for its tenant is not specified
+    (rules 5.7), so every refusal names the setting. `setting` is where the path comes from, if from one.
 
     Raises:
         TransientError: a failure with HTTP status 408, 425, 429 or 5xx.
@@ -63,17 +59,16 @@ def open_envelope(
     if members is not None and members["status"]:
         return Envelope(members, refusal=None)
     transport.raise_if_transient(answer, path)
-    if on_404 and answer.status == 404:
-        said = answer.sanitised(_reason(answer, members)) if members else answer.excerpt
-        message = f"{transport.where} answered {path} with HTTP status 404; {on_404}. It said: {said}"
-        return Envelope(members or {}, NotFoundError(message))
-    if members is None and answer.status != 401:
+    unknown_path = setting if answer.status == 404 else None
+    if members is None and answer.status != 401 and not unknown_path:
         raise ProtocolError(
             f"{transport.where} answered {path} with HTTP status {answer.status} and no envelope; "
             f"{transport.section}url must be the service itself, without /api/v1. It said: {answer.excerpt}"
         )
     refused = f"{transport.where} refused {path}"
-    if tenant:
+    if unknown_path:
+        refused += f" with HTTP status 404; if for every asset, correct {unknown_path}"
+    elif tenant:
         refused += f" for tenant {tenant} ({transport.section}tenant_id)"
     return Envelope(members or {}, _refusal(answer, members or {}, refused))
 
@@ -90,46 +85,34 @@ def envelope_members(body: bytes) -> dict[str, Any] | None:
     return members if isinstance(members, dict) and isinstance(members.get("status"), bool) else None
 
 
-def field_detail(members: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Field-level detail of a failure: field name to texts, from whichever member holds it (rules 5.1).
+def _refusal(answer: Answer, members: Mapping[str, Any], refused: str) -> ServiceError:
+    reason = members.get("message")
+    if not isinstance(reason, str) or not reason:
+        reason = answer.excerpt if not members else f"HTTP status {answer.status}, no reason given"
+    fields = _field_detail(answer, members)
+    text = f"{refused}: {answer.sanitised(reason)}"
+    if fields:
+        detail = "; ".join(f"{name}: {', '.join(texts)}" for name, texts in fields.items())
+        text += f" ({detail[:200]})"
+    if answer.status in _KINDS:
+        return _KINDS[answer.status](text)
+    return ValidationError(text, fields) if fields or answer.status in {400, 422} else ServiceError(text)
 
-    Of the first `MAX_FIELDS` fields that have some, and so many texts of each at most.
-    """
+
+def _field_detail(answer: Answer, members: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Field-level detail of a failure: field name to texts, from whichever member holds it (rules 5.1)."""
     parts = [value for name, value in members.items() if name != "message" and isinstance(value, dict)]
     details = (
         (name, list(islice(_texts(value), MAX_FIELDS))) for part in parts for name, value in part.items()
     )
-    return dict(islice(((name, texts) for name, texts in details if texts), MAX_FIELDS))
+    found = islice(((name, texts) for name, texts in details if texts), MAX_FIELDS)
+    return {answer.sanitised(name): [answer.sanitised(text) for text in texts] for name, texts in found}
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """The texts anywhere inside a value, however deep."""
-    left = [value]
-    while left:
-        one = left.pop()
-        if isinstance(one, str):
-            yield one
-        elif isinstance(one, list | dict):
-            left += reversed(one.values() if isinstance(one, dict) else one)
-
-
-def _reason(answer: Answer, members: Mapping[str, Any]) -> str:
-    message = members.get("message")
-    return (
-        message if isinstance(message, str) and message else f"HTTP status {answer.status}, no reason given"
-    )
-
-
-def _refusal(answer: Answer, members: Mapping[str, Any], refused: str) -> ServiceError:
-    status, reason = answer.status, _reason(answer, members)
-    fields = {
-        answer.sanitised(name, MAX_TEXT): [answer.sanitised(text, MAX_TEXT) for text in texts]
-        for name, texts in field_detail(members).items()
-    }
-    detail = "; ".join(f"{name}: {', '.join(texts)}" for name, texts in fields.items())
-    text = f"{refused}: {answer.sanitised(reason, MAX_TEXT)}"
-    if detail:
-        text += f" ({detail[:MAX_TEXT]})"
-    if status in _KINDS:
-        return _KINDS[status](text)
-    return ValidationError(text, fields) if fields or status in {400, 422} else ServiceError(text)
+    """The texts anywhere inside a value."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list | dict):
+        for one in value.values() if isinstance(value, dict) else value:
+            yield from _texts(one)

@@ -3,77 +3,57 @@
 What is tried is what a run relies on, through the client that a run uses. Only reads are sent.
 """
 
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping
 from typing import Any
 
 import polars as pl
 
-from ownership import quality
 from ownership.matching import FIELDS
 from ownership.quality import too_many_unreadable, unreadable_assets
 from resources.findings import Finding, attempt, not_tried, reached
 from resources.inventory.client import InventoryClient
 from resources.inventory.records import AssetRows, host_fields, host_rows, user_rows
 from resources.inventory.session import PROFILE
-from resources.settings import Instance, ListCall, Platform
+from resources.settings import Instance, ListCall
 
 Assets = Mapping[str, Mapping[str, Any]]  # id to fields
 
-HOSTS, USERS = "platform.contract.hosts", "platform.contract.users"
+HOSTS, USERS, READ = "platform.contract.hosts", "platform.contract.users", "platform.contract.read"
 
 
 def inventory_findings(instance: Instance, inventory: InventoryClient) -> Iterator[Finding]:
-    """Try connection, log-in, both lists with their fields, and the reading of one host.
-
-    Args:
-        instance: names of fields, and the contract.
-        inventory: the client to try.
-    """
-    yield from _inventory_reads(instance, inventory)
-    platform = instance.platform
+    """Try connection, log-in, both lists with their fields, and the reading of one host."""
+    yield from _reads(instance, inventory)
+    update, written = instance.platform.contract.update, ", ".join(_written_fields(instance).values())
     yield Finding(
         "not tried",
         "platform.contract.update",
-        f"only a write can show that {platform.contract.update.path} is right, that {platform.email} may "
-        f"write, and that {', '.join(_written_fields(instance).values())} can be set; try asset-owners run "
-        "--dry-run, then asset-owners run --limit 5",
+        f"only a write can show that {update.path} is right, that {instance.platform.email} may write, and "
+        f"that {written} can be set; try asset-owners run --dry-run, then asset-owners run --limit 5",
     )
 
 
-def _inventory_reads(instance: Instance, inventory: InventoryClient) -> Iterator[Finding]:
+def _reads(instance: Instance, inventory: InventoryClient) -> Iterator[Finding]:
     platform, contract = instance.platform, instance.platform.contract
-    if not (
-        yield from reached(
-            "inventory service",
-            "platform.",
-            platform.url,
-            "GET",
-            PROFILE,
-            ignore_ssl=platform.ignore_ssl,
-            ca_file=platform.ca_file,
-        )
-    ):
+    if not (yield from reached(inventory.transport, "GET", PROFILE)):
         yield from not_tried("the service was not reached", "log-in", HOSTS, USERS)
         return
     # The payload is not specified and may be null; inside a tuple that is no failure.
     if (yield from attempt("log-in", lambda: (inventory.get(PROFILE, tenant=False),))) is None:
         yield from not_tried("there is no session", HOSTS, USERS)
         return
-    code = "with" if inventory.needed_code else "without"
-    yield Finding("ok", "log-in", f"{platform.email} is signed in, {code} a verification code")
-    hosts = yield from _listed(HOSTS, inventory, contract.hosts, platform)
+    yield Finding("ok", "log-in", f"{platform.email} is signed in")
+    hosts = yield from _listed(HOSTS, inventory, contract.hosts, instance)
     if hosts:
         yield from _host_fields(instance, hosts)
         yield from _one_host(instance, inventory, hosts)
     else:
-        yield from not_tried("there is no host", "platform_hostname_field", "platform.contract.read")
-    users = yield from _listed(USERS, inventory, contract.users, platform)
+        yield from not_tried("there is no host", "platform_hostname_field", READ)
+    users = yield from _listed(USERS, inventory, contract.users, instance)
     if users:
         yield from _user_fields(instance, users)
     else:
         yield from not_tried("there is no user", "platform_user_value_field")
-    if hosts is not None and users is not None:
-        yield from _as_a_run_finds(instance, hosts, users)
     if hosts and users and (same := [one for one in hosts if one in users and hosts[one] == users[one]]):
         yield Finding(
             "wrong",
@@ -83,60 +63,32 @@ def _inventory_reads(instance: Instance, inventory: InventoryClient) -> Iterator
         )
 
 
-def _as_a_run_finds(instance: Instance, hosts: Assets, users: Assets) -> Iterator[Finding]:
-    """Warn of what a run warns of in its checks, as far as the first page of each list tells.
-
-    Whether an owner is no user asset any more, only the whole list of users tells.
-    """
-    listed_hosts, listed_users = (
-        rows.table(rows.read(list(assets), list(assets.values())))
-        for rows, assets in ((host_rows(instance), hosts), (user_rows(instance), users))
-    )
-    short = instance.rules.as_rules().short_hostnames
-    if shared := quality.shared_hostnames(listed_hosts, short=short).height:
-        yield Finding("warning", "platform_hostname_field", quality.shared_hostnames_text(shared))
-    field = instance.platform_user_value_field
-    if shared := quality.shared_identities(listed_users, user_value_field=field).height:
-        yield Finding("warning", "platform_user_value_field", quality.shared_identities_text(shared))
-    if lacking := quality.users_without_department(listed_users).height:
-        text = f"{lacking} of the first {len(users):,} user assets have no department to copy"
-        yield Finding("warning", "user_department", text)
-
-
 def _listed(
-    what: str, inventory: InventoryClient, call: ListCall, platform: Platform
+    what: str, inventory: InventoryClient, call: ListCall, instance: Instance
 ) -> Generator[Finding, None, Assets | None]:
     """Read the first page of a list; None when that fails."""
-    page = yield from attempt(what, lambda: inventory.first_page(call))
-    if page is None:
+    pages = yield from attempt(what, lambda: inventory.first_pages(call))
+    if pages is None:
         return None
+    page, tenant = pages[0], instance.platform.tenant_id
     if not page.size:
         text = f"{call.path} lists nothing, so no host gets an owner; check {what} and platform.tenant_id"
         yield Finding("warning", what, text)
         return {}
-    given = len(page.ids)
-    capped = given < min(page.size, platform.contract.page_size)
     text = (
-        f"{call.path} lists {page.size:,} of tenant {platform.tenant_id}; its first page is number "
-        f"{page.number} and holds {given:,}{', the most that the service gives' if capped else ''}"
+        f"{call.path} lists {page.size:,} of tenant {tenant}; its first page is number {page.number} and "
+        f"holds {len(page.ids):,}"
     )
     yield Finding("ok", what, text)
-    return dict(zip(page.ids, page.kept, strict=True))
+    return dict(zip(page.ids, page.fields, strict=True))
 
 
 def _host_fields(instance: Instance, hosts: Assets) -> Iterator[Finding]:
-    field, first = instance.platform_hostname_field, f"the first {len(hosts):,} hosts"
-    hosts = _with_fields(hosts)
-    if carrying := _carrying(field, hosts):
-        yield Finding("ok", "platform_hostname_field", f"{field} is on {carrying:,} of {first}")
-    else:
-        text = (
-            f"none of {first} carries {field}; they have {_names(hosts)}. Name the field that holds the "
-            "host name, and check platform.contract.fields_in"
-        )
-        yield Finding("wrong", "platform_hostname_field", text)
+    first = f"the first {len(hosts):,} hosts"
+    carrying = _carrying([instance.platform_hostname_field], hosts)
+    yield _any_carried("platform_hostname_field", "hosts", carrying, hosts)
     for setting, written in _written_fields(instance).items():
-        if having := sum(written in fields for fields in hosts.values()):
+        if having := sum(isinstance(fields, dict) and written in fields for fields in hosts.values()):
             yield Finding("ok", setting, f"{written} is a field of {having:,} of {first}")
         else:
             text = f"none of {first} has {written}; a service may leave out what is empty, but check the name"
@@ -145,52 +97,52 @@ def _host_fields(instance: Instance, hosts: Assets) -> Iterator[Finding]:
 
 def _one_host(instance: Instance, inventory: InventoryClient, hosts: Assets) -> Iterator[Finding]:
     """Hold the reading of one host against the list: such a reading guards every write (rules 7.1)."""
-    what = "platform.contract.read"
     rows = host_rows(instance)
-    records = yield from _readable("hosts", rows, hosts)
-    if not records:
-        yield from not_tried("no host can be read", what)
+    table = yield from _readable("hosts", rows, hosts)
+    if table.is_empty():
+        yield from not_tried("no host can be read", READ)
         return
     if instance.platform.contract.read is None:
-        yield Finding("ok", what, "is null, so hosts are listed again right before the writing starts")
+        yield Finding("ok", READ, "is null, so hosts are listed again right before the writing starts")
         return
     # A host with an owner tells more: a reading that hides owners would let them be overwritten.
-    listed = next((record for record in records if record["owner_ids"]), records[0])
+    listed = table.sort(pl.col("owner_ids").list.len() == 0, maintain_order=True).row(0, named=True)
     host_id = listed["host_id"]
-    read = yield from attempt(what, lambda: rows.record(host_id, inventory.read(host_id)))
+    read = yield from attempt(READ, lambda: rows.record(host_id, inventory.read(host_id)))
     if read == listed:
-        yield Finding("ok", what, f"host {host_id} is read as the list shows it")
+        yield Finding("ok", READ, f"host {host_id} is read as the list shows it")
     elif read is not None:
         differing = ", ".join(column for column in listed if listed[column] != read[column])
         text = (
             f"host {host_id} has other {differing} when read by itself than in the list, so a write would be "
-            f"decided on wrong values; check {what} and platform.contract.fields_in"
+            f"decided on wrong values; check {READ} and platform.contract.fields_in"
         )
-        yield Finding("wrong", what, text)
+        yield Finding("wrong", READ, text)
 
 
 def _user_fields(instance: Instance, users: Assets) -> Iterator[Finding]:
-    what, chosen = "platform_user_value_field", instance.platform_user_value_field
-    sound = _with_fields(users)
-    carrying = {field: _carrying(field, sound) for field in (chosen, *FIELDS)}
-    first = f"the first {len(users):,} users"
-    if any(carrying.values()):
-        counts = ", ".join(f"{field} is on {count:,}" for field, count in carrying.items())
-        yield Finding("ok" if carrying[chosen] else "warning", what, f"of {first}, {counts}")
-    else:
-        text = (
-            f"none of {first} carries {' or '.join(carrying)}, so no user can be matched; they have "
-            f"{_names(sound)}. Name the field that holds the user name, and check platform.contract.fields_in"
-        )
-        yield Finding("wrong", what, text)
+    carrying = _carrying([instance.platform_user_value_field, *FIELDS], users)
+    yield _any_carried("platform_user_value_field", "users", carrying, users)
     yield from _readable("users", user_rows(instance), users)
 
 
-def _readable(
-    what: str, rows: AssetRows, assets: Assets
-) -> Generator[Finding, None, Sequence[Mapping[str, Any]]]:
+def _any_carried(setting: str, kind: str, carrying: Mapping[str, int], assets: Assets) -> Finding:
+    """Tell how many assets have a value in each of some fields, of which the setting names the first one."""
+    first = f"the first {len(assets):,} {kind}"
+    if any(carrying.values()):
+        counts = ", ".join(f"{field} is on {count:,}" for field, count in carrying.items())
+        return Finding("ok" if next(iter(carrying.values())) else "warning", setting, f"of {first}, {counts}")
+    names = sorted({name for fields in assets.values() if isinstance(fields, dict) for name in fields})
+    text = (
+        f"none of {first} carries {' or '.join(carrying)}; they have {', '.join(names[:20])}. Name the field "
+        "that holds the name, and check platform.contract.fields_in"
+    )
+    return Finding("wrong", setting, text)
+
+
+def _readable(what: str, rows: AssetRows, assets: Assets) -> Generator[Finding, None, pl.DataFrame]:
     """Give the rows of the assets that can be read, and tell of the others: they stop no run while few."""
-    table = rows.table(rows.read(list(assets), list(assets.values())))
+    table = rows.table(list(assets), list(assets.values()))
     odd = unreadable_assets(table)
     if not odd.is_empty():
         wrong = odd.height == table.height or too_many_unreadable(odd.height, table.height)
@@ -200,7 +152,7 @@ def _readable(
             f"{', and a run stops where they are too many' if wrong else ''}. Asset {first}: {problem}"
         )
         yield Finding("wrong" if wrong else "warning", what, text)
-    return table.filter(pl.col("problem").is_null()).rows(named=True)
+    return table.filter(pl.col("problem").is_null())
 
 
 def _written_fields(instance: Instance) -> dict[str, str]:
@@ -210,16 +162,7 @@ def _written_fields(instance: Instance) -> dict[str, str]:
     return {field.setting: field.name for field in fields if field.name}
 
 
-def _with_fields(assets: Assets) -> Assets:
-    """Leave out odd assets, whose fields are no object."""
-    return {asset_id: fields for asset_id, fields in assets.items() if isinstance(fields, dict)}
-
-
-def _carrying(field: str, assets: Assets) -> int:
-    """How many assets have a value in a field."""
-    return sum(fields.get(field) not in (None, "", []) for fields in assets.values())
-
-
-def _names(assets: Assets) -> str:
-    names = sorted({name for fields in assets.values() for name in fields})
-    return ", ".join(names[:20]) + (", …" if len(names) > 20 else "")
+def _carrying(fields: list[str], assets: Assets) -> dict[str, int]:
+    """How many assets have a value in each of some fields."""
+    sound = [asset for asset in assets.values() if isinstance(asset, dict)]
+    return {field: sum(asset.get(field) not in (None, "", []) for asset in sound) for field in fields}

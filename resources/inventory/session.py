@@ -30,9 +30,6 @@ class InventorySession:
     Each log-in has a `requests.Session` of its own, so that a late answer to an old session cannot bring
     its cookie into a new one. A log-in that gave no working session is not tried again: repeating it
     locks accounts.
-
-    Raises:
-        ConfigurationError: a secret is not set, or `mfa_secret` is not one.
     """
 
     def __init__(
@@ -46,17 +43,12 @@ class InventorySession:
         self._transport = transport
         self._email = platform.email
         self._password = platform.password.resolve("platform.password")
-        self._codes = (
-            Codes(platform.mfa_secret.resolve("platform.mfa_secret"), clock=clock, sleep=sleep)
-            if platform.mfa_secret
-            else None
-        )
+        secret = platform.mfa_secret.resolve("platform.mfa_secret") if platform.mfa_secret else None
+        self._codes = None if secret is None else Codes(secret, clock=clock, sleep=sleep)
         self._mfa_required = platform.contract.mfa_required
         self._lock = threading.RLock()
         self._session: requests.Session | None = None
         self._given_up: str | None = None
-        self.needed_code = False
-        """Whether a log-in so far needed a verification code."""
 
     def close(self) -> None:
         """Close the connections."""
@@ -67,11 +59,7 @@ class InventorySession:
     def exchange(self, method: str, path: str, *, resend: bool = True, **arguments: Any) -> Answer:
         """Send one request; after a 401 log in, once for all threads, and send it once more (rules 5.2).
 
-        Args:
-            method: HTTP method.
-            path: the endpoint, from /api/v1 on.
-            resend: send it once more. What changes something is not: it says that the session had ended.
-            arguments: as for `requests.Session.request`; bodies must bear being sent twice.
+        What changes something is not sent once more (`resend`): it says that the session had ended.
 
         Raises:
             AuthenticationError: the log-in was refused, or the session it gave.
@@ -83,33 +71,21 @@ class InventorySession:
         if answer.status != 401:
             return answer
         with self._lock:
-            first_to_know = session is self._session
-            if first_to_know:
+            if session is self._session:
                 self._reject()
-            if not resend:
-                # The next call logs in: a failure of the log-in would hide what this one was answered.
-                raise SessionExpiredError(
-                    f"The session of {self._email} had ended when {self._transport.where} was asked for "
-                    f"{path} (status 401), so that nothing was done; read the host again before sending again"
-                )
-            session = self._signed_in()
-            if first_to_know:
-                # Nobody else has used the new session yet: a 401 to it says that log-ins do not help.
-                answer = self._transport.send(session, method, path, **arguments)
-                if answer.status == 401:
-                    raise self._give_up(
-                        f"refuses {path} with HTTP status 401 right after the log-in of {self._email}; "
-                        "check that the account may use the API"
-                        + ("" if self._codes else ", and set platform.mfa_secret if it needs a code")
-                    )
-                return answer
-        # Another thread has logged in meanwhile.
-        answer = self._transport.send(session, method, path, **arguments)
+        if not resend:
+            # The next call logs in: a failure of the log-in would hide what this one was answered.
+            raise SessionExpiredError(
+                f"The session of {self._email} had ended when {self._transport.where} was asked for "
+                f"{path} (status 401), so that nothing was done; read the host again before sending again"
+            )
+        answer = self._transport.send(self._signed_in(), method, path, **arguments)
         if answer.status == 401:
             raise self._give_up(
-                f"refuses {path} with HTTP status 401 twice, after a log-in of {self._email} in between: "
-                "its sessions do not last; check how long, and for how many requests, the service keeps a "
-                "session, and that no other program logs in with this account"
+                f"refuses {path} with HTTP status 401 twice, with a log-in of {self._email} in between; "
+                "check that the account may use the API, how long the service keeps a session, and that no "
+                "other program logs in with this account"
+                + ("" if self._codes else ", and set platform.mfa_secret if it needs a code")
             )
         return answer
 
@@ -145,11 +121,7 @@ class InventorySession:
             if not self._needs_code(session):
                 return session
             if self._codes is None:
-                raise self._give_up(
-                    f"asks {self._email} for a verification code; set platform.mfa_secret to the account's "
-                    "TOTP secret"
-                )
-            self.needed_code = True
+                raise self._give_up(f"asks {self._email} for a verification code; set platform.mfa_secret")
             code = self._codes.next()
             refusal = self._call(session, "POST", MFA, secrets=(code,), data={"code": code}).refusal
             if refusal is None:
@@ -184,11 +156,7 @@ def _announces_code(login: Envelope, required: MfaRequired) -> bool:
 
 
 class Codes:
-    """Verification codes (TOTP: SHA-1, six digits, 30 seconds), each given once.
-
-    Raises:
-        ConfigurationError: the secret is not base32.
-    """
+    """Verification codes (TOTP: SHA-1, six digits, 30 seconds), each given once."""
 
     def __init__(self, secret: str, *, clock: Callable[[], float], sleep: Callable[[float], None]) -> None:
         letters = "".join(secret.split()).upper().rstrip("=")

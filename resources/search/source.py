@@ -1,8 +1,4 @@
-"""Where logons come from, as runs need it: days of counted logons, and what is known of the source itself.
-
-`EvidenceSource` is all that the rest of the program knows of such a service; `SearchClient` is the one there
-is. Another source is another adapter, with its settings.
-"""
+"""Where logons come from, as runs need it: `EvidenceSource` is all that they know of such a service."""
 
 import hashlib
 import json
@@ -13,9 +9,11 @@ from typing import Protocol
 
 import polars as pl
 
-from ownership.windows import Window
+from ownership.windows import Window, days_of
 from resources.findings import Finding
 from resources.settings import Instance
+
+SENDERS = {"document_hostname": pl.String, "events": pl.Int64, "host_names": pl.List(pl.String)}
 
 
 @dataclass(frozen=True)
@@ -37,12 +35,44 @@ class DayOfLogons:
     counts: pl.DataFrame
 
 
+class EvidenceSource(Protocol):
+    """A service that counts logon events by day, host and user; one that inherits needs `logons` alone.
+
+    Every call may raise the errors of `resources.errors`; their messages name the settings to fix.
+    """
+
+    def logons(self, days: Sequence[date]) -> Iterator[DayOfLogons]:
+        """Count the logon events of each day, in the order given."""
+        ...
+
+    def totals(self, first: date, last: date) -> tuple[int, int, int]:
+        """Count the documents from `first` to `last`: matching, without a user, without a host."""
+        days = [*self.logons(days_of(Window(first, last)))]
+        columns = zip(*((day.matching, day.lacking_user, day.lacking_host) for day in days), strict=True)
+        matching, lacking_user, lacking_host = map(sum, columns)
+        return matching, lacking_user, lacking_host
+
+    def undated(self) -> int:
+        """Count the matching documents of all times when none of them says when it happened; else 0."""
+        return 0
+
+    def senders(self, day: date) -> tuple[int, pl.DataFrame]:
+        """Count the matching documents of a day, and list the names that sent for most hosts.
+
+        The list holds document_hostname, events, host_names (a list of some of the hosts).
+        """
+        (found,) = self.logons([day])
+        return found.matching, pl.DataFrame(schema=SENDERS)
+
+    def findings(self, window: Window) -> Iterator[Finding]:  # noqa: ARG002
+        """Try the service over the window, and say what works and what to fix."""
+        return iter(())
+
+
 def extraction_fingerprint(instance: Instance, *, by_kind: bool = True) -> str:
     """Changes exactly when the same day could be counted differently (rules 4.3).
 
-    Args:
-        instance: Its settings.
-        by_kind: Whether kinds of logon are told apart, where the instance names their field.
+    `by_kind`: whether kinds of logon are told apart, where the instance names their field.
     """
     settings = (
         instance.url,
@@ -56,34 +86,3 @@ def extraction_fingerprint(instance: Instance, *, by_kind: bool = True) -> str:
         *([instance.logon_type_field] if instance.logon_type_field and by_kind else []),
     )
     return hashlib.sha256(json.dumps(settings).encode()).hexdigest()[:16]
-
-
-class EvidenceSource(Protocol):
-    """A service that counts logon events by day, host and user.
-
-    Every call may raise the errors of `resources.errors`; their messages name the settings to fix.
-    """
-
-    def logons(self, days: Sequence[date]) -> Iterator[DayOfLogons]:
-        """Count the logon events of each day, in the order given."""
-        ...
-
-    def totals(self, first: date, last: date) -> tuple[int, int, int]:
-        """Count the documents from `first` to `last`: matching, without a user, without a host."""
-        ...
-
-    def undated(self) -> int:
-        """Count the matching documents of all times when none of them says when it happened; else 0."""
-        ...
-
-    def senders(self, day: date) -> tuple[int, pl.DataFrame]:
-        """Tell under which names the events of several hosts came on one day, as from a forwarder.
-
-        Returns:
-            The number of matching documents; and document_hostname, events, host_names (list).
-        """
-        ...
-
-    def findings(self, window: Window) -> Iterator[Finding]:
-        """Try the service over the window, and tell what works and what to fix."""
-        ...

@@ -1,11 +1,12 @@
 """The instance file and the environment: what operators set.
 
-`models` says which keys there are, `files` reads them, `schema` tells editors about them.
+`models` says which keys there are, `fields` what their values may be, `files` reads them.
 """
 
 from resources.settings.commands import command_line, instance_path
 from resources.settings.environment import (
     analysts_group,
+    executor,
     home,
     instances_folder,
     journal_url,
@@ -14,6 +15,7 @@ from resources.settings.environment import (
     tables_location,
     without_password,
 )
+from resources.settings.fields import Secret
 from resources.settings.files import BrokenInstance, load_instance, load_instances, named, slug_of_part
 from resources.settings.models import (
     MAX_LOOKBACK_DAYS,
@@ -25,7 +27,6 @@ from resources.settings.models import (
     Platform,
 )
 from resources.settings.names import is_slug, slug_of
-from resources.settings.secrets import Secret
 
 __all__ = [
     "MAX_LOOKBACK_DAYS",
@@ -39,6 +40,7 @@ __all__ = [
     "Secret",
     "analysts_group",
     "command_line",
+    "executor",
     "home",
     "instance_path",
     "instances_folder",

@@ -13,30 +13,17 @@ from resources.errors import ConfigurationError
 _DATABASE = re.compile(
     r"(postgres(?:ql)?://)(?:([^:@/?#]*)(?::[^:@/?#]*)?(@))?([^@/?#]*(?:/[^@/?#]*)?)(?:\?[^@#]*)?"
 )
-
-
 _MISREAD = re.compile(r"[?\\]|%[0-9A-Fa-f]{2}")
 """What databases read as something else in the path of a file."""
 
-_NO_STORES = {"memory", "http", "https", "data", "github"}
-"""What fsspec can read and several processes cannot write."""
-
 
 def home() -> Path:
-    """Return the folder of catalogue, journals and Dagster's own home: ASSET_OWNERS_HOME, default ./var.
-
-    Raises:
-        ConfigurationError: its path is one that databases misread.
-    """
+    """Return the folder of catalogue, journals and Dagster's own home: ASSET_OWNERS_HOME, default ./var."""
     return plain_folder("ASSET_OWNERS_HOME", Path(os.environ.get("ASSET_OWNERS_HOME") or "var"))
 
 
 def plain_folder(setting: str, folder: Path) -> Path:
-    """Return the absolute path of a folder for databases.
-
-    Raises:
-        ConfigurationError: naming the setting and the characters that databases misread.
-    """
+    """Return the absolute path of a folder for databases."""
     if found := _MISREAD.search(str(folder.absolute())):
         raise ConfigurationError(
             f"{setting}: the path {folder.absolute()} holds {found[0]!r}, which SQLite or DuckDB read as "
@@ -46,21 +33,12 @@ def plain_folder(setting: str, folder: Path) -> Path:
 
 
 def tables_location() -> UPath:
-    """Return where the tables lie: ASSET_OWNERS_TABLES, a folder or a URL; default `tables` under the home.
-
-    Raises:
-        ConfigurationError: nothing that is installed can reach the URL, or nothing can be stored there.
-    """
+    """Return where the tables lie: ASSET_OWNERS_TABLES, a folder or a URL; default `tables` in the home."""
     named = os.environ.get("ASSET_OWNERS_TABLES") or home() / "tables"
     try:
         location = UPath(named)
         if isinstance(location, Path) or location.protocol in {"file", "local"}:
             return UPath(location.path).absolute()
-        if location.protocol in _NO_STORES:
-            raise ConfigurationError(
-                f"ASSET_OWNERS_TABLES: {named} is no place where runs can store and others find it; name a "
-                "folder, or the URL of an object store such as s3://BUCKET/PREFIX"
-            )
         # What s3fs reads in several requests, a large object, may be of two versions.
         at_once: dict[str, Any] = {"max_concurrency": 1} if location.protocol in {"s3", "s3a"} else {}
         location = UPath(named, use_listings_cache=False, **at_once)  # others write there as well
@@ -71,11 +49,7 @@ def tables_location() -> UPath:
 
 
 def journal_url() -> str | None:
-    """Return the database of the journal of writes: ASSET_OWNERS_JOURNAL; default none: files in the home.
-
-    Raises:
-        ConfigurationError: that is no address of a database; it may hold a password, and is not repeated.
-    """
+    """Return the database of the journal of writes: ASSET_OWNERS_JOURNAL; default none: files in the home."""
     url = os.environ.get("ASSET_OWNERS_JOURNAL") or None
     if url and not _DATABASE.fullmatch(url):
         raise ConfigurationError(
@@ -97,11 +71,7 @@ def instances_folder() -> Path:
 
 
 def analysts_group() -> int | None:
-    """Return the id of the group that may read tables and catalogue: ASSET_OWNERS_ANALYSTS, default none.
-
-    Raises:
-        ConfigurationError: there is no such group, or this user may not hand files to it.
-    """
+    """Return the id of the group that may read tables and catalogue: ASSET_OWNERS_ANALYSTS, default none."""
     name = os.environ.get("ASSET_OWNERS_ANALYSTS")
     if not name:
         return None
@@ -117,12 +87,22 @@ def analysts_group() -> int | None:
 
 
 def logs_as_json() -> bool:
-    """Tell whether each line of the log is a JSON object: ASSET_OWNERS_LOG, `text` (default) or `json`.
-
-    Raises:
-        ConfigurationError: it is something else.
-    """
+    """Tell whether each line of the log is a JSON object: ASSET_OWNERS_LOG, `text` (default) or `json`."""
     form = os.environ.get("ASSET_OWNERS_LOG") or "text"
     if form not in ("text", "json"):
         raise ConfigurationError(f"ASSET_OWNERS_LOG: {form!r} is no form of the log; it is text or json")
     return form == "json"
+
+
+def executor() -> str:
+    """Return what carries out the steps of a run: ASSET_OWNERS_EXECUTOR, by default `in_process`.
+
+    Raises:
+        ConfigurationError: it is none of `in_process`, `multiprocess` and `celery`.
+    """
+    name = os.environ.get("ASSET_OWNERS_EXECUTOR") or "in_process"
+    if name not in ("in_process", "multiprocess", "celery"):
+        raise ConfigurationError(
+            f"ASSET_OWNERS_EXECUTOR: {name!r} is no executor; it is in_process, multiprocess or celery"
+        )
+    return name

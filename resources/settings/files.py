@@ -1,5 +1,6 @@
 """Instance files: read, checked as a whole, with messages for their author."""
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,29 +40,22 @@ def slug_of_part(name: str) -> str:
 def load_instance(path: Path) -> Instance:
     """Read and check one instance file."""
     instance = read_section(path, Instance)
-    if len(instance.slug) > MAX_NAME:
-        raise ConfigurationError(
-            f"{path}: name: {instance.name!r} gives an identifier of {len(instance.slug)} letters, more than "
-            f"{MAX_NAME}; shorten it"
-        )
-    if clashing := _clashing_fields(instance):
-        raise ConfigurationError(f"{path}: {clashing}")
-    if instance.rules.logon_type_weights and instance.logon_type_field is None:
-        raise ConfigurationError(
-            f"{path}: rules.logon_type_weights: needs logon_type_field, which is not set; name there the "
-            "document field that holds the kind of logon, such as winlog.event_data.LogonType, or take the "
-            "weights out"
-        )
     if not is_slug(instance.slug):
         raise ConfigurationError(
-            f"{path}: name: {instance.name!r} gives no usable identifier; use letters or digits, and no word "
-            "that DuckDB, Dagster or Python keeps for itself, such as main, config or class"
+            f"{path}: name: {instance.name!r} gives no usable identifier; use letters or digits, {MAX_NAME} "
+            "at most, and no word that DuckDB, Dagster or Python keeps for itself, such as main or class"
         )
+    if instance.rules.logon_type_weights and instance.logon_type_field is None:
+        raise ConfigurationError(
+            f"{path}: rules.logon_type_weights: needs logon_type_field; name there the document field that "
+            "holds the kind of logon, such as winlog.event_data.LogonType, or take the weights out"
+        )
+    _require_separate_fields(path, instance)
     return instance
 
 
-def _clashing_fields(instance: Instance) -> str | None:
-    """Tell which two settings name one field, so that a write would put one value in the place of another."""
+def _require_separate_fields(path: Path, instance: Instance) -> None:
+    """Refuse two settings that name one field: a write would put one value in the place of another."""
     contract, section = instance.platform.contract, "platform.contract"
     names = {
         f"{section}.update.id_param": contract.update.id_param,
@@ -71,12 +65,12 @@ def _clashing_fields(instance: Instance) -> str | None:
         f"{section}.enrich_fields.user_department": contract.enrich_fields.user_department,
         f"{section}.enrich_fields.criticality": contract.enrich_fields.criticality,
     }
-    settings: dict[str, str] = {}
+    named_by: dict[str, str] = {}
     for setting, name in names.items():
-        if name and name in settings:
-            return f"{setting}: {name!r} is named by {settings[name]}, too; a write needs each by itself"
-        settings |= {name: setting} if name else {}
-    return None
+        if name and named_by.setdefault(name, setting) != setting:
+            raise ConfigurationError(
+                f"{path}: {setting}: {name!r} is named by {named_by[name]}, too; a write needs each by itself"
+            )
 
 
 def load_instances(
@@ -84,36 +78,31 @@ def load_instances(
 ) -> list[Instance | BrokenInstance]:
     """Read every `*.yaml` and `*.yml` of a folder; a broken file does not hide the others.
 
-    Two files whose names give the same slug are both broken. A folder that does not exist holds none. Where
-    `only` does not want a slug, the name alone is read.
+    Files whose names give the same slug are all broken. Where `only` does not want a slug, the name alone is
+    read.
     """
-    files = [path for path in instance_files(folder) if only is None or only(_slug_told(path))]
+    files = [path for path in instance_files(folder) if only is None or only(_written_slug(path))]
     loaded = {path: instance_or_complaint(path) for path in files}
-    usable = {path: instance for path, instance in loaded.items() if isinstance(instance, Instance)}
-    files_of: dict[str, list[Path]] = {}
-    for path, instance in usable.items():
-        files_of.setdefault(instance.slug, []).append(path)
-    for path, instance in usable.items():
-        same_name = [str(other) for other in files_of[instance.slug] if other != path]
-        if same_name:
+    slugs = Counter(found.slug for found in loaded.values() if isinstance(found, Instance))
+    for path, found in loaded.items():
+        if isinstance(found, Instance) and slugs[found.slug] > 1:
             loaded[path] = (
-                f"{path}: name: {instance.name!r} gives the identifier {instance.slug!r}, as does "
-                f"{', '.join(same_name)}; give each instance its own name"
+                f"{path}: name: {found.name!r} gives the identifier {found.slug!r}, as does another file in "
+                f"{folder}; give each instance its own name"
             )
-    taken = {instance.slug for instance in loaded.values() if isinstance(instance, Instance)}
+    taken = {found.slug for found in loaded.values() if isinstance(found, Instance)}
     return [
-        BrokenInstance(path, instance, _free_slug(path, taken)) if isinstance(instance, str) else instance
-        for path, instance in loaded.items()
+        BrokenInstance(path, found, _free_slug(path, taken)) if isinstance(found, str) else found
+        for path, found in loaded.items()
     ]
 
 
-def _slug_told(path: Path) -> str:
-    """The slug that a file gives, told by the line of the name where possible; a broken file's own name."""
+def _written_slug(path: Path) -> str:
+    """The slug that a file gives, by its line of the name where possible; a broken file's own name."""
     try:
-        name = plain_value(path, "name") or load_instance(path).name
+        return slug_of(plain_value(path, "name") or load_instance(path).name)
     except ConfigurationError:
-        name = path.stem
-    return slug_of(name)
+        return slug_of(path.stem)
 
 
 def instance_files(folder: Path) -> list[Path]:
@@ -124,7 +113,7 @@ def instance_files(folder: Path) -> list[Path]:
 def instance_or_broken(path: Path) -> Instance | BrokenInstance:
     """What an instance file holds; a broken one under the slug that its line of the name still gives."""
     found = instance_or_complaint(path)
-    return BrokenInstance(path, found, _slug_told(path)) if isinstance(found, str) else found
+    return BrokenInstance(path, found, _written_slug(path)) if isinstance(found, str) else found
 
 
 def instance_or_complaint(path: Path) -> Instance | str:

@@ -13,7 +13,6 @@ import tarfile
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, suppress
-from datetime import UTC, datetime
 from importlib.metadata import version
 from io import BytesIO
 from pathlib import Path
@@ -48,8 +47,7 @@ def back_up(home: Path, out: Path) -> int:
 
     Raises:
         ConfigurationError: `out` exists.
-        AssetOwnersError: there is nothing to back up, a run does not end its writing, or a database cannot be
-            read.
+        AssetOwnersError: there is nothing to back up, or a run does not end, or a database cannot be read.
     """
     _refuse_existing(out)
     if not any(_chosen(home)):
@@ -61,10 +59,16 @@ def back_up(home: Path, out: Path) -> int:
             writing.enter_context(Tables(home, slug).writing())
         with tarfile.open(file, "w") as archive:
             for path in _chosen(home):
-                _add(archive, home, path, file.parent / "database")
+                name = path.relative_to(home)
+                with suppress(FileNotFoundError):  # a run has just deleted what it need not keep
+                    if path.suffix in _DATABASES:
+                        _add_database(archive, name, path, file.parent / "database")
+                    elif path.parent.name == "logon_days":
+                        _add_day(archive, name, path)
+                    else:
+                        _add(archive, name, path)
             files = len(archive.getmembers())
-            contents = {"version": version("asset-owners"), "made_at": f"{datetime.now(UTC):%FT%TZ}"}
-            text = json.dumps({**contents, "files": files}).encode()
+            text = json.dumps({"version": version("asset-owners"), "files": files}).encode()
             last = tarfile.TarInfo(_CONTENTS)
             last.size, last.mode = len(text), 0o600
             archive.addfile(last, BytesIO(text))
@@ -73,13 +77,7 @@ def back_up(home: Path, out: Path) -> int:
 
 
 def restore(archive: Path, home: Path, location: UPath, *, analysts: int | None = None) -> int:
-    """Make a home from a backup, with its catalogue; return how many files it has.
-
-    Args:
-        archive: what `back_up` wrote.
-        home: the folder to fill, which is empty or not there.
-        location: what holds the folders of all instances' tables.
-        analysts: id of the group that may read tables and catalogue.
+    """Make a home, in an empty folder or a new one, from a backup; return how many files it has.
 
     Raises:
         ConfigurationError: the home is not empty, or the file is no backup, or no whole one.
@@ -106,11 +104,7 @@ def restore(archive: Path, home: Path, location: UPath, *, analysts: int | None 
 
 
 def _expected(stored: tarfile.TarFile) -> list[tarfile.TarInfo]:
-    """The files of a backup.
-
-    Raises:
-        ValueError: saying what is missing, or should not be there.
-    """
+    """The files of a backup; a ValueError says what is missing, or should not be there."""
     *members, last = stored.getmembers() or [tarfile.TarInfo()]
     content = stored.extractfile(last) if last.name == _CONTENTS and last.isreg() else None
     contents = json.load(content) if content else None
@@ -143,21 +137,18 @@ def _chosen(home: Path) -> Iterator[Path]:
                 yield path
 
 
-def _add(archive: tarfile.TarFile, home: Path, path: Path, copy: Path) -> None:
-    """Add a file; of a database a copy that SQLite makes."""
-    if path.suffix in _DATABASES:
-        _copy_database(path, copy)
-        _add_file(archive, home, path, copy)
-        copy.unlink()
-        return
-    with suppress(FileNotFoundError):  # a run has just deleted what is older than the instance keeps
-        if path.parent.name == "logon_days":
-            _add_day(archive, home, path)
-        else:
-            _add_file(archive, home, path, path)
+def _add_database(archive: tarfile.TarFile, name: Path, path: Path, copy: Path) -> None:
+    """Add a copy that SQLite makes of a file of its own, with what lies beside it and is not in it yet."""
+    try:
+        with closing(sqlite3.connect(path, timeout=_LOCKED_SECONDS, isolation_level=None)) as source:
+            source.execute("VACUUM INTO ?", [str(copy)])
+    except sqlite3.Error as error:
+        raise AssetOwnersError(database_failure(error, "a database", path)) from error
+    _add(archive, name, copy)
+    copy.unlink()
 
 
-def _add_day(archive: tarfile.TarFile, home: Path, marker: Path) -> None:
+def _add_day(archive: tarfile.TarFile, name: Path, marker: Path) -> None:
     """Add a day's row and its counts as they belong together, also while a run replaces them.
 
     A run changes the row before and after the counts: a row that is still the same after the counts were
@@ -165,42 +156,24 @@ def _add_day(archive: tarfile.TarFile, home: Path, marker: Path) -> None:
     """
     counts = marker.parent.parent / "logon_counts" / marker.name
     if not counts.exists():  # the day is known to be damaged, and stays so
-        _add_file(archive, home, marker, marker)
+        _add(archive, name, marker)
         return
     while True:
         with marker.open("rb") as row, counts.open("rb") as events:
             if os.path.samestat(os.fstat(row.fileno()), marker.stat()):
-                _add_open(archive, home, counts, events)
-                _add_open(archive, home, marker, row)
+                _add_open(archive, name.parent.parent / "logon_counts" / name.name, events)
+                _add_open(archive, name, row)
                 return
 
 
-def _add_file(archive: tarfile.TarFile, home: Path, path: Path, source: Path) -> None:
-    with source.open("rb") as content:
-        _add_open(archive, home, path, content)
+def _add(archive: tarfile.TarFile, name: Path, path: Path) -> None:
+    with path.open("rb") as content:
+        _add_open(archive, name, content)
 
 
-def _add_open(archive: tarfile.TarFile, home: Path, path: Path, content: IO[bytes]) -> None:
-    member = archive.gettarinfo(arcname=path.relative_to(home).as_posix(), fileobj=content)
+def _add_open(archive: tarfile.TarFile, name: Path, content: IO[bytes]) -> None:
+    member = archive.gettarinfo(arcname=name.as_posix(), fileobj=content)
     member.uid = member.gid = 0
     member.uname = member.gname = ""
     member.mode = 0o600
     archive.addfile(member, content)
-
-
-def _copy_database(path: Path, copy: Path) -> None:
-    """Let SQLite copy a file of its own, with what lies beside it and is not in it yet.
-
-    Raises:
-        AssetOwnersError: the file is damaged, or another process keeps it locked.
-    """
-    try:
-        with (
-            closing(sqlite3.connect(path, timeout=_LOCKED_SECONDS, isolation_level=None)) as source,
-            closing(sqlite3.connect(copy)) as target,
-        ):
-            source.execute("BEGIN")  # the copying itself would wait for a lock without end
-            source.execute("SELECT 1 FROM sqlite_master").fetchall()
-            source.backup(target)
-    except sqlite3.Error as error:
-        raise AssetOwnersError(database_failure(error, "a database", path)) from error

@@ -1,9 +1,8 @@
 """The DuckDB catalogue that analysts open: described views over the stored tables, and nothing else."""
 
-import json
-import os
+import hashlib
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from glob import escape
 from io import BytesIO
@@ -39,87 +38,47 @@ def catalogue_path(home: Path) -> Path:
 
 
 def refresh_catalogue(home: Path, folder: UPath, analysts: int | None = None) -> None:
-    """Bring the catalogue up to date when the list of views has changed; open sessions keep their file.
+    """Bring the catalogue up to date with the instances that have tables; open sessions keep their file.
 
-    The files of other instances are looked at where their views are not those that this version makes: a
-    run's time should not grow with the number of instances, and a look at an object store is a request.
-
-    The list lies beside the catalogue, because an analyst who has the catalogue open for writing would
-    keep us from reading it. It bears the time of the catalogue that it tells of: where the two differ,
-    somebody has written into the catalogue, and it is made anew as a whole.
-
-    Args:
-        home: ASSET_OWNERS_HOME.
-        folder: what holds the tables of the instance, beside the folders of the others.
-        analysts: id of the group that may read the catalogue.
+    The instances that it already shows are not looked at: a run's time should not grow with their number, and
+    a look at an object store is a request. Others join with their own next run when they lack a table.
     """
-    catalogue, listed = catalogue_path(home), home / ".warehouse-views.json"
+    catalogue = catalogue_path(home)
+    version = hashlib.sha256("\n".join(_statements(home, folder.parent / "any")).encode()).hexdigest()
     with locked(home / ".warehouse.lock", f"The catalogue {catalogue}"):
-        recorded = _recorded(listed) if catalogue.exists() else {}
-        wanted = dict(_schemas(home, folder, recorded))
-        # To open it takes longer the more instances there are, and most runs find it as it was left.
-        if wanted == recorded and (_changed_at(catalogue) == _changed_at(listed) or _can_be_read(catalogue)):
+        folders = {each.name: each for each in folder.parent.glob("*") if is_slug(each.name)}
+        shown = _schemas(catalogue, version)
+        if folder.name in shown and shown <= folders.keys():
             return
         with replacing(catalogue, analysts) as path:
-            known = recorded
-            if recorded and not _copied(catalogue, listed, path):
-                known, wanted = {}, dict(_schemas(home, folder, {}))
+            if shown:  # with many instances, to make it anew takes longer than a run
+                shutil.copyfile(catalogue, path)
             with duckdb.connect(path, config={"storage_compatibility_version": OLDEST_READER}) as connection:
                 if not isinstance(folder, Path):
-                    connection.register_filesystem(_WithoutRows(folder.parent, wanted))
+                    connection.register_filesystem(_without_rows(folder.parent, folders))
                 connection.begin()  # one for all: each would be flushed to the disk by itself
-                for schema in known:
-                    if known[schema] != wanted.get(schema):
-                        connection.execute(f"DROP SCHEMA {identifier(schema)} CASCADE")
-                for schema, statements in wanted.items():
-                    if known.get(schema) != statements:
-                        for statement in statements:
+                for slug in shown - folders.keys():
+                    connection.execute(f"DROP SCHEMA {identifier(slug)} CASCADE")
+                for slug in sorted(folders.keys() - shown):
+                    if slug == folder.name or _has_all_tables(folders[slug]):
+                        for statement in _statements(home, folders[slug]):
                             connection.execute(statement)
+                connection.execute(f"CREATE OR REPLACE MACRO main.views_version() AS {quoted(version)}")
                 connection.commit()
-            made_at = _changed_at(path)
-        with replacing(listed) as path:
-            path.write_text(json.dumps(wanted), encoding="utf-8")
-        os.utime(listed, ns=(made_at, made_at))
 
 
-def _recorded(listed: Path) -> dict[str, list[str]]:
-    """The statements that made the catalogue, by schema; none where that is not known."""
+def _schemas(catalogue: Path, version: str) -> set[str]:
+    """The instances in a catalogue; none where it is missing, damaged, in use or has other views."""
+    if not catalogue.exists():
+        return set()
     try:
-        recorded = json.loads(listed.read_bytes())
-    except (FileNotFoundError, ValueError):
-        return {}
-    return recorded if isinstance(recorded, dict) else {}  # up to 0.2.0 a list without schemas
-
-
-def _copied(catalogue: Path, listed: Path, path: Path) -> bool:
-    """Copy the catalogue if it is as we left it.
-
-    With many instances, to make it anew takes longer than a run, and the first run of each one changes it.
-    """
-    if _changed_at(catalogue) == _changed_at(listed):
-        shutil.copyfile(catalogue, path)
-        if _changed_at(catalogue) == _changed_at(listed):
-            return True
-        path.unlink()  # it changed while it was copied
-    return False
-
-
-def _can_be_read(catalogue: Path) -> bool:
-    """Whether it is a database, perhaps one that an analyst has open for writing; a damaged one is none."""
-    try:
-        duckdb.connect(catalogue, read_only=True).close()
-    except duckdb.Error as error:
-        return is_in_use(error)
-    return True
-
-
-def is_in_use(error: duckdb.Error) -> bool:
-    """Whether a database could not be opened because another process has it open for writing."""
-    return "Could not set lock" in str(error)
-
-
-def _changed_at(path: Path) -> int:
-    return path.stat().st_mtime_ns
+        with duckdb.connect(catalogue, read_only=True) as connection:
+            if connection.execute("SELECT views_version()").fetchall() != [(version,)]:
+                return set()
+            views = connection.execute("SELECT schema_name FROM duckdb_views() WHERE NOT internal")
+            return {schema for (schema,) in views.fetchall()}
+    except duckdb.Error:
+        return set()
 
 
 def register_file_system(connection: duckdb.DuckDBPyConnection, location: UPath) -> None:
@@ -129,31 +88,15 @@ def register_file_system(connection: duckdb.DuckDBPyConnection, location: UPath)
 
 
 def view_rows(folder: UPath, name: str) -> pl.DataFrame:
-    """Ask a view for its rows, by the query of this version, whatever the catalogue holds.
-
-    Args:
-        folder: what holds the tables of one instance.
-        name: the view; its columns are numbers, texts and days.
-    """
+    """Ask a view for its rows, by the query of this version, whatever the catalogue holds."""
     with duckdb.connect() as connection:
         register_file_system(connection, folder.parent)
         for table, model in TABLES.items():
             if pattern := _files(folder, table):
                 connection.execute(f"CREATE VIEW {table} AS {_rows(model, pattern)}")
-        answer = connection.execute(VIEWS[name].sql)
+        answer = connection.execute(VIEWS[name].query())
         columns = list(VIEWS[name].columns)
         return pl.DataFrame(answer.fetchall(), schema=columns, orient="row", infer_schema_length=None)
-
-
-def _schemas(home: Path, own: UPath, recorded: Mapping[str, list[str]]) -> Iterator[tuple[str, list[str]]]:
-    """Yield the schema of each instance and what makes it."""
-    for folder in sorted(own.parent.glob("*"), key=str):
-        if not is_slug(folder.name):
-            continue  # no instance's
-        statements = list(_statements(home, folder))
-        # Others are being set up, or were last used by an older version; their next run adds them.
-        if folder.name == own.name or recorded.get(folder.name) == statements or _has_all_tables(folder):
-            yield folder.name, statements
 
 
 def _statements(home: Path, folder: UPath) -> Iterator[str]:
@@ -166,7 +109,7 @@ def _statements(home: Path, folder: UPath) -> Iterator[str]:
         yield f"CREATE VIEW {table} AS {_rows(model, _pattern(folder, table))}"
         yield from _comments(table)
     for name, view in VIEWS.items():
-        yield f"CREATE VIEW {name} AS {view.sql}"
+        yield f"CREATE VIEW {name} AS {view.query()}"
         yield from _comments(name)
 
 
@@ -183,37 +126,27 @@ def _has_all_tables(folder: UPath) -> bool:
     return TABLES.keys() <= {path.stem for path in folder.glob("*")}
 
 
-class _WithoutRows(MemoryFileSystem):
-    """Stands in for an object store, with tables that have no rows, while views are made.
+def _without_rows(location: UPath, slugs: Iterable[str]) -> MemoryFileSystem:
+    """Stand in for an object store, with tables that have no rows, while views are made.
 
     DuckDB opens a view's files to learn its columns, and those of each view that it builds upon: hundreds of
     requests an instance.
     """
-
-    cachable = False
-
-    def __init__(self, location: UPath, slugs: Iterable[str]) -> None:
-        """Holds the files of these instances that lie at the location."""
-        super().__init__()
-        self.protocol = location.fs.protocol
-        self.store, self.pseudo_dirs = {}, [""]  # its own: those of the class are everybody's
-        for table, model in TABLES.items():
-            content = BytesIO()
-            empty(model).write_parquet(content)
-            for slug in slugs:
-                path = _pattern(location / slug, table).replace("*", "empty")
-                self.pipe_file(path, content.getvalue())
+    files = MemoryFileSystem(skip_instance_cache=True)
+    files.protocol = location.fs.protocol
+    files.store, files.pseudo_dirs = {}, [""]  # its own: those of the class are everybody's
+    for table, model in TABLES.items():
+        content = BytesIO()
+        empty(model).write_parquet(content)
+        for slug in slugs:
+            files.pipe_file(_pattern(location / slug, table).replace("*", "empty"), content.getvalue())
+    return files
 
 
 def run_views(folder: UPath, run_id: str, database: str) -> Iterator[str]:
     """Yield what shows the tables as a run saw them, in a schema of a database in memory.
 
-    The published tables are attached as `warehouse`; they stand for what the run has not of its own.
-
-    Args:
-        folder: the instance's, named by its slug.
-        run_id: the run.
-        database: the name of the new database; its schema is called like the instance's.
+    The published tables, attached as `warehouse`, stand for what the run has not of its own.
     """
     schema, run = f"{identifier(database)}.{identifier(folder.name)}", folder / "runs" / run_id
     published = f"warehouse.{identifier(folder.name)}"
@@ -235,13 +168,11 @@ def run_views(folder: UPath, run_id: str, database: str) -> Iterator[str]:
         elif table == "owner_writes":
             rows = f"{rows} WHERE run_id = {quoted(run_id)}"
         elif table == "owner_decisions_history" and _files(run, "owner_decisions"):
-            rows = "SELECT *, false AS carried_over FROM owner_decisions"
+            rows = "FROM owner_decisions"
         yield f"CREATE VIEW {table} AS {rows}"
         yield from _comments(table)
     for name, view in VIEWS.items():
-        history = "owner_decisions_history"  # the run's own begins with the run
-        query = view.sql.replace(history, f"{published}.{history}") if view.looks_back else view.sql
-        yield f"CREATE VIEW {name} AS {query}"
+        yield f"CREATE VIEW {name} AS {view.query(history=f'{published}.owner_decisions_history')}"
         yield from _comments(name)
 
 
@@ -255,16 +186,13 @@ def _files(folder: UPath, table: str) -> str | None:
 
 def _rows(model: type[Table], files: str) -> str:
     """The query of a table's rows; columns that files of older versions lack are null in their rows."""
-    later = later_columns(model)
+    kinds, later = polars_schema(model), later_columns(model)
     # Without the option a folder named a=b on the way would become a column.
-    options = f"hive_partitioning = false{', union_by_name = true' if later else ''}"
-    rows = f"FROM read_parquet({quoted(files)}, {options})"
-    if not later:
-        return rows
-    kinds = polars_schema(model)
-    lacking = ", ".join(f"CAST(NULL AS {duckdb_type(kinds[name])}) AS {name}" for name in later)
-    older = f"SELECT {lacking} WHERE false"
-    return f"SELECT {', '.join(kinds)} FROM ({rows} UNION ALL BY NAME {older})"  # noqa: S608  (our own names)
+    rows = f"FROM read_parquet({quoted(files)}, hive_partitioning = false, union_by_name = true)"
+    if later:
+        lacking = ", ".join(f"CAST(NULL AS {duckdb_type(kinds[name])}) AS {name}" for name in later)
+        rows = f"FROM ({rows} UNION ALL BY NAME SELECT {lacking} WHERE false)"
+    return f"SELECT {', '.join(map(identifier, kinds))} {rows}"
 
 
 @cache

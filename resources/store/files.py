@@ -5,17 +5,17 @@ the last byte of its upload has arrived.
 """
 
 import os
+import shutil
 import tempfile
+import time
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from upath import UPath
-from upath.implementations.cloud import CloudPath
-
-from resources.errors import AssetOwnersError
 
 TEMPORARY = ".writing-"  # begins the names of the folders that files are written in
+LEFTOVER_SECONDS = 24 * 3600
 
 
 @contextmanager
@@ -59,40 +59,19 @@ def create(path: UPath, content: bytes) -> None:
         path.fs.pipe_file(path.path, content)
 
 
-def require_bucket(location: UPath) -> None:
-    """Refuse an object store whose bucket does not exist, where a listing finds nothing and does not fail.
-
-    It is a request: ask where nothing was found, and not before.
-
-    Args:
-        location: what holds the folders of all instances.
-
-    Raises:
-        AssetOwnersError: naming the setting and the bucket.
-    """
-    if not isinstance(location, CloudPath):
-        return
-    bucket = location.drive
-    if not bucket:
-        raise AssetOwnersError(
-            f"ASSET_OWNERS_TABLES: {location} names no bucket; write it as {location.protocol}://BUCKET/PREFIX"
-        )
-    try:
-        location.fs.info(bucket)
-    except FileNotFoundError as error:
-        raise AssetOwnersError(
-            f"ASSET_OWNERS_TABLES: {location} cannot be used: there is no bucket {bucket}; create it, or "
-            "correct the address"
-        ) from error
-    except PermissionError:
-        return  # it is there; who may list a part of it alone may not ask for the whole
-
-
 def allow(path: Path, mode: int, readers: int | None) -> None:
     """Set who may open `path`, and give it to the group `readers` where there is one."""
     if readers is not None:
         os.chown(path, -1, readers)
     path.chmod(mode)
+
+
+def remove_leftovers(*, beside: Path, below: Path) -> None:
+    """Delete what killed writers left in one folder, and anywhere below another; no write takes a day."""
+    with suppress(FileNotFoundError):  # another run's writer may end meanwhile
+        for path in [*beside.glob(f"{TEMPORARY}*"), *below.rglob(f"{TEMPORARY}*")]:
+            if path.stat().st_mtime < time.time() - LEFTOVER_SECONDS:
+                shutil.rmtree(path)
 
 
 def _flush(path: Path) -> None:

@@ -13,11 +13,7 @@ from resources.findings import Finding, attempt
 
 
 def store_findings(location: UPath) -> Iterator[Finding]:
-    """Store an object where the tables lie, read it and delete it, as a run does with theirs.
-
-    Args:
-        location: what holds the folders of all instances.
-    """
+    """Store an object where the tables lie, read it and delete it, as a run does with theirs."""
     what, stored = "ASSET_OWNERS_TABLES", location / f".check-{uuid.uuid4()}"
 
     def try_all() -> None:
@@ -31,14 +27,9 @@ def store_findings(location: UPath) -> Iterator[Finding]:
 
 
 def folder_findings(what: str, folder: Path, *inner: str) -> Iterator[Finding]:
-    """Tell whether files can be stored in a folder; of one that is not there yet, whether it can be made.
+    """Tell whether files can be stored in a folder and some in it, or whether these can be made.
 
-    Nothing is left behind: neither a file nor a folder.
-
-    Args:
-        what: the setting that names the folder.
-        folder: the folder.
-        inner: folders in it that are used, too.
+    Nothing is left behind: neither a file nor a folder. `what` is the setting that names the folder.
     """
 
     def try_all() -> None:

@@ -1,15 +1,20 @@
-"""owner_decisions_history: which decisions a run changed, and for how long that and owner_writes are kept.
+"""What is kept of earlier runs, and for how long: decisions that changed, writes, days, plans."""
 
-What counts as a change is decided in `ownership.history`.
-"""
-
-from datetime import datetime
+from collections import defaultdict
+from collections.abc import Callable
+from datetime import date, datetime
+from pathlib import Path
 
 import polars as pl
+from upath import UPath
 
-from ownership.history import changed_decisions, latest, with_new_conflicts
-from ownership.tuning.accuracy import writes_that_hold
-from resources.store.tables import Tables
+from ownership.declaration import Layout, validated
+from ownership.history import changed_decisions, last_writes, latest, with_new_conflicts
+from ownership.rules import Rules
+from ownership.tables import TABLES
+from ownership.windows import Window
+from resources.errors import AssetOwnersError
+from resources.store.tables import CARRIED_OVER, EMPTY, Tables, of_layout, read_files, write_file
 
 HISTORY = "owner_decisions_history"
 WRITES = "owner_writes"
@@ -23,7 +28,7 @@ def store_decisions(
     Returns:
         The decisions, with the conflicts marked that those published before did not have.
     """
-    with tables.changing(HISTORY):
+    with tables.changing():
         before = latest(tables.all_runs(HISTORY, but=run_id))
         decisions = with_new_conflicts(decisions, before)
         tables.write("owner_decisions", decisions, run_id=run_id, publish=publish)
@@ -33,32 +38,85 @@ def store_decisions(
     return decisions
 
 
-def delete_outdated_changes(tables: Tables, *, before: datetime) -> int:
-    """Delete rows of before an instant, but for the last of each host: it held until the next one.
+def decided_with(tables: Tables, run_id: str, rules: Rules) -> tuple[Window, Rules]:
+    """Find the look-back window and the rules that a run decided with; `rules` where it stored none.
+
+    Raises:
+        AssetOwnersError: the row is not kept any more.
+    """
+    row = tables.appended("runs", run_id).select("window_from", "window_to", "rules").rows()
+    if not row:
+        raise AssetOwnersError(
+            f"{tables.slug}: the table runs does not hold run {run_id} any more, which made these decisions "
+            "(keep.history_days); run it again"
+        )
+    first, last, stored = row[0]
+    return Window(first, last), rules if stored is None else Rules.from_json(stored)
+
+
+def delete_outdated(tables: Tables, *, evidence_before: date, history_before: datetime) -> int:
+    """Delete days, decisions, writes, and runs with their plans that are older than the instance keeps them.
+
+    Of decisions the last of each host stays: it held until the next one. Of writes those stay that gave an
+    owner whom the inventory still shows: he would count as set by hand otherwise (rules 9.1).
 
     Returns:
-        How many files were deleted.
+        How many files and folders were deleted.
     """
-    with tables.changing(HISTORY):
-        outdated = tables.files_before(HISTORY, before)
-        if outdated:
-            held = latest(tables.carried_over(HISTORY, outdated))
-            tables.carry_over(HISTORY, held.with_columns(carried_over=pl.lit(value=True)), outdated)
+
+    def given(writes: pl.LazyFrame) -> pl.DataFrame:
+        hosts = tables.read("inventory_hosts").collect()
+        return last_writes(hosts, writes).filter("holds", outcome="written").drop("holds").collect()
+
+    with tables.changing():
+        deleted = _carry_over(tables, HISTORY, history_before, latest)
+        deleted += _carry_over(tables, WRITES, history_before, given)
+    outdated = [
+        path
+        for table in of_layout(Layout.BY_DAY)
+        for path in (tables.folder / table).glob("????-??-??.parquet")
+        if path.stem < evidence_before.isoformat()
+    ]
+    runs = tables.folder / "runs"  # rows of runs, and beside them their folders
+    outdated += [path for path in runs.glob("*") if path.name != EMPTY and _is_older(path, history_before)]
+    for path in outdated:
+        path.fs.rm(path.path, recursive=True)
+    return deleted + len(outdated)
+
+
+def _carry_over(
+    tables: Tables, table: str, instant: datetime, kept: Callable[[pl.LazyFrame], pl.DataFrame]
+) -> int:
+    """Delete files of runs that are older than an instant, and keep some of their rows in one file."""
+    folder = tables.folder / table
+    files = [file for file in sorted(folder.glob("*.parquet")) if file.name not in (EMPTY, CARRIED_OVER)]
+    outdated = [file for file in files if _is_older(file, instant)]
+    if outdated:
+        carried = folder / CARRIED_OVER
+        before = [carried] if carried.exists() else []
+        rows = kept(read_files(table, [*before, *outdated]))
+        write_file(validated(TABLES[table], rows), carried, tables.analysts)
+        for file in outdated:
+            file.unlink()
     return len(outdated)
 
 
-def delete_outdated_writes(tables: Tables, *, before: datetime) -> int:
-    """Delete writes of before an instant, but for those that gave an owner whom the inventory still shows.
+def delete_inputs(tables: Tables, *, of_run: str | None = None, before: datetime | None = None) -> None:
+    """Delete what one run worked on, or all runs did before an instant; decisions and plans stay."""
+    inputs = set(of_layout(Layout.SNAPSHOT, Layout.BY_DAY)) - {"owner_decisions"}
+    runs, by_run = tables.folder / "runs", defaultdict[str, list[UPath]](list)
+    for file in runs.rglob("*.parquet"):
+        run, *below = file.relative_to(runs).parts
+        if below and Path(below[0]).stem in inputs:
+            by_run[run].append(file)
+    for run, files in by_run.items():
+        if run == of_run or (before and all(_is_older(file, before) for file in files)):
+            for file in files:
+                file.unlink()
 
-    Without its row such an owner would count as set by hand (rules 9.1).
 
-    Returns:
-        How many files were deleted.
-    """
-    with tables.changing(WRITES):
-        outdated = tables.files_before(WRITES, before)
-        if outdated:
-            hosts = tables.read("inventory_hosts").collect()
-            held = writes_that_hold(hosts, tables.carried_over(WRITES, outdated))
-            tables.carry_over(WRITES, held.collect(), outdated)
-    return len(outdated)
+def _is_older(path: UPath, instant: datetime) -> bool:
+    """Whether a file or a folder was changed last before an instant."""
+    # What an object store shows as a folder has no time of its own.
+    changed = path.stat().st_mtime or max(part.stat().st_mtime for part in path.rglob("*.parquet"))
+    return changed < instant.timestamp()

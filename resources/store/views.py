@@ -21,8 +21,10 @@ class View:
     comment: str
     meanings: Mapping[str, str]
     sql: str
-    looks_back: bool = False
-    """Whether a view of one run compares with the published decisions before it."""
+
+    def query(self, history: str = "owner_decisions_history") -> str:
+        """The SQL; `history` names the published decisions that those of a run are compared with."""
+        return self.sql.replace("{history}", history)
 
     @property
     def columns(self) -> dict[str, str]:
@@ -37,89 +39,39 @@ def _from(table: str, columns: str) -> Iterable[tuple[str, str]]:
     return ((column, table) for column in columns.split())
 
 
-# Whether a host has an owner is told by each decision, each plan (also of a run whose decisions are those of
-# the run before, so that the history lacks them) and each write.
 COVERAGE = View(
-    comment="How far the evidence reached: a row for each day on which decisions or owners changed, and for "
-    "the last run; as things stood after the day's last run. A day without a row is like the one before.",
+    comment="How far owners are known: a row for each day with a run that may write, an apply or an undo, as "
+    "things stood after the last one.",
     meanings={
-        "day": "Day on which a run decided (UTC).",
-        "hosts": "Host assets, and host names of the logons that no asset has.",
-        "with_evidence": "Of hosts: with logons in the window, excluded users left out.",
-        "one_winner": "Of with_evidence: the logons name one user.",
-        "matched": "Of one_winner: the user is one user asset. The next four add up to it.",
-        "to_write": "The host asset had no owner, so this one was to be written.",
-        "agree": "The host asset had this owner already.",
-        "conflict": "The host asset had another owner, who stays.",
-        "no_host": "No host asset has the name.",
-        "host_assets": "Of hosts: host assets.",
-        "owned": "Of host_assets: had an owner when the run decided.",
-        "owner_unknown": "Of host_assets: cannot be read, and no owner is known.",
-        "owned_percent": "owned / (host_assets - owner_unknown) (percent).",
-        "owned_after": "Of host_assets: have an owner after what runs wrote, or undid, up to that day's end.",
-        "owned_after_percent": "owned_after / (host_assets - owner_unknown) (percent).",
+        "day": "Day on which the runs began (UTC).",
+        "host_assets": "Host assets that the last one listed.",
+        "to_write": "Hosts that the day's runs planned to write.",
+        "written": "Of to_write: hosts written.",
+        "put_back": "Hosts whose owner an undo of the day put back.",
+        "conflicts": "Host assets with another owner than the logons name.",
+        "owned": "Of host_assets: had an owner before the day's last run.",
+        "owned_percent": "owned / host_assets (percent).",
+        "owned_after": "Of host_assets: have an owner after what that run wrote, or put back.",
+        "owned_after_percent": "owned_after / host_assets (percent).",
     },
     sql="""\
-WITH decisions AS (
-    SELECT *, CAST(decided_at AT TIME ZONE 'UTC' AS DATE) AS day,
-           lead(CAST(decided_at AT TIME ZONE 'UTC' AS DATE)) OVER (
-               PARTITION BY host_id, CASE WHEN host_id IS NULL THEN hostname END ORDER BY decided_at
-           ) AS next_day
-    FROM owner_decisions_history
-), last_run AS (
-    SELECT max(CAST(decided_at AT TIME ZONE 'UTC' AS DATE)) AS day FROM owner_decisions
-), beginning AS (
-    SELECT coalesce(
-        (SELECT min(day) FROM decisions WHERE NOT carried_over), (SELECT day FROM last_run)
-    ) AS day
-), came_and_went AS (
-    SELECT * REPLACE (greatest(day, (SELECT day FROM beginning)) AS day), 1 AS number FROM decisions
-    UNION ALL
-    SELECT * REPLACE (greatest(next_day, (SELECT day FROM beginning)) AS day), -1 FROM decisions
-    WHERE next_day IS NOT NULL
-), owner_states AS (
-    SELECT host_id, decided_at AS instant, 1 AS step,
-           action <> 'gone' AND existing_owner IS NOT NULL AS has_owner
-    FROM owner_decisions_history WHERE host_id IS NOT NULL
-    UNION ALL
-    SELECT host_id, intended_at, 2, false FROM owner_writes
-    WHERE outcome IN ('written', 'failed', 'intended') AND coalesce(old_values.owner, '') = ''
-    UNION ALL
-    SELECT host_id, completed_at, 3, new_values.owner <> '' FROM owner_writes
-    WHERE outcome IN ('written', 'undone') AND new_values.owner IS NOT NULL
-), owner_changes AS (
-    SELECT greatest(CAST(instant AT TIME ZONE 'UTC' AS DATE), (SELECT day FROM beginning)) AS day,
-           CAST(has_owner AS INTEGER) - coalesce(lag(CAST(has_owner AS INTEGER)) OVER (
-               PARTITION BY host_id ORDER BY instant, step
-           ), 0) AS change
-    FROM owner_states
-), by_day AS (
-    SELECT day,
-           sum(number) AS hosts,
-           sum(number) FILTER (total_events > 0) AS with_evidence,
-           sum(number) FILTER (match IS NOT NULL) AS one_winner,
-           sum(number) FILTER (match = 'matched') AS matched,
-           sum(number) FILTER (action = 'write') AS to_write,
-           sum(number) FILTER (action = 'agree') AS agree,
-           sum(number) FILTER (action = 'conflict') AS conflict,
-           sum(number) FILTER (action = 'no_host' AND match = 'matched') AS no_host,
-           sum(number) FILTER (host_id IS NOT NULL) AS host_assets,
-           sum(number) FILTER (host_id IS NOT NULL AND existing_owner IS NOT NULL) AS owned,
-           sum(number) FILTER (evidence = 'unreadable_asset' AND existing_owner IS NULL) AS owner_unknown
-    FROM came_and_went WHERE action <> 'gone' GROUP BY day
-    UNION ALL BY NAME
-    SELECT day, sum(change) AS owned_after FROM owner_changes GROUP BY day HAVING sum(change) <> 0
-    UNION ALL BY NAME
-    SELECT day FROM last_run WHERE day IS NOT NULL
-), so_far AS (
-    SELECT DISTINCT day, CAST(sum(coalesce(COLUMNS(* EXCLUDE day), 0)) OVER (ORDER BY day) AS BIGINT)
-    FROM by_day
+WITH done AS (
+    SELECT *, CAST(started_at AT TIME ZONE 'UTC' AS DATE) AS day, kind = 'undo' AS undoes
+    FROM runs WHERE kind IN ('run', 'apply', 'undo') AND owned_after IS NOT NULL
+), days AS (
+    SELECT day, arg_max(hosts, started_at) AS host_assets,
+           CAST(coalesce(sum(to_write) FILTER (NOT undoes), 0) AS BIGINT) AS to_write,
+           CAST(coalesce(sum(written) FILTER (NOT undoes), 0) AS BIGINT) AS written,
+           CAST(coalesce(sum(written) FILTER (undoes), 0) AS BIGINT) AS put_back,
+           arg_max(conflicts, started_at) AS conflicts,
+           arg_max(owned_before, started_at) AS owned,
+           arg_max(owned_after, started_at) AS owned_after
+    FROM done GROUP BY day
 )
-SELECT * EXCLUDE owned_after,
-       round(100 * owned / nullif(host_assets - owner_unknown, 0), 1) AS owned_percent,
-       owned_after,
-       round(100 * owned_after / nullif(host_assets - owner_unknown, 0), 1) AS owned_after_percent
-FROM so_far ORDER BY day""",
+SELECT day, host_assets, to_write, written, put_back, conflicts,
+       owned, round(100 * owned / nullif(host_assets, 0), 1) AS owned_percent,
+       owned_after, round(100 * owned_after / nullif(host_assets, 0), 1) AS owned_after_percent
+FROM days ORDER BY day""",
 )
 
 CURRENT_OWNERS = View(
@@ -185,7 +137,6 @@ CONFLICTS = View(
             ("is_new", "Whether it is new: new_conflict of owner_decisions."),
         ]
     ),
-    looks_back=True,
     sql="""\
 WITH people AS (
     SELECT user_id, nullif(array_to_string(user_email, ', '), '') AS email FROM inventory_users
@@ -195,7 +146,7 @@ WITH people AS (
     GROUP BY host_id
 ), earlier AS (
     SELECT host_id, max(history.decided_at) AS decided_at
-    FROM owner_decisions_history AS history JOIN owner_decisions AS decisions USING (host_id)
+    FROM {history} AS history JOIN owner_decisions AS decisions USING (host_id)
     WHERE history.decided_at < decisions.decided_at GROUP BY host_id
 ), found AS (
     SELECT decisions.*, new_conflict AS is_new,
@@ -261,14 +212,14 @@ SHARED_HOSTS = View(
     meanings=dict(
         [
             *_from("owner_decisions", "hostname host_id existing_owner user_count total_events"),
-            *_from("owner_decisions", "username events share threshold_percent"),
+            *_from("owner_decisions", "username events share"),
             ("events_short", "Logon events the user would need beyond these to exceed the threshold."),
             *_from("owner_decisions", "runner_up_username runner_up_events"),
         ]
     ),
     sql="""\
 SELECT hostname, host_id, existing_owner, user_count, total_events,
-       username, events, share, threshold_percent,
+       username, events, share,
        events_needed AS events_short,
        runner_up_username, runner_up_events
 FROM owner_decisions WHERE evidence = 'no_majority'

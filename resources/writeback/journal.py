@@ -23,7 +23,10 @@ from resources import formats
 from resources.errors import AssetOwnersError
 from resources.inventory.adapter import Values
 
-_LATER_COLUMNS = {"sent": "INTEGER", "boot": "TEXT", "target": "TEXT", "undoes": "TEXT"}
+_COLUMNS = (
+    *("run_id", "host_id", "hostname", "outcome", "old_values", "new_values", "message"),
+    *("intended_at", "completed_at", "target", "undoes"),
+)
 
 
 @dataclass(frozen=True)
@@ -62,11 +65,6 @@ class Journal:
             " old_values TEXT, new_values TEXT, message TEXT, intended_at TEXT, completed_at TEXT,"
             " sent INTEGER, boot TEXT, target TEXT, undoes TEXT, PRIMARY KEY (run_id, host_id))"
         )
-        if self._lacking():
-            with self._connection:  # another process may be about to do the same
-                self._connection.execute("BEGIN IMMEDIATE")
-                for name in self._lacking():  # of rows of an older version it is not known, which is null
-                    self._connection.execute(f"ALTER TABLE writes ADD COLUMN {name} {_LATER_COLUMNS[name]}")
 
     def _require_known_format(self) -> None:
         """Refuse the journal of a newer program before it is changed, and let older ones refuse this one."""
@@ -75,11 +73,6 @@ class Journal:
             formats.require_known_format(number, version, f"The journal of writes ({self.place})")
         if not found or found[0][0] < formats.FORMAT:
             self._execute("INSERT INTO format (number, version) VALUES (?, ?)", *formats.own_format())
-
-    def _lacking(self) -> list[str]:
-        """Columns that came later and that a file of an older version lacks."""
-        present = {name for _, name, *_ in self._execute("PRAGMA table_info(writes)")}
-        return [name for name in _LATER_COLUMNS if name not in present]
 
     def __enter__(self) -> Self:
         return self
@@ -101,26 +94,15 @@ class Journal:
     def intend(self, writes: pl.DataFrame, *, sent: bool = False) -> None:
         """Store rows of owner_writes, all or none, on disk before this returns.
 
-        Args:
-            writes: the rows.
-            sent: requests may have gone out for them.
+        `sent`: requests may have gone out for them.
         """
         boot = self._boot()
         rows = [
-            [
-                *(row[name] for name in ("run_id", "host_id", "hostname", "outcome", "message")),
-                *(json.dumps(row[name]) for name in ("old_values", "new_values")),
-                *(row[name] and row[name].isoformat() for name in ("intended_at", "completed_at")),
-                *(row["target"], row["undoes"], int(sent), boot),
-            ]
+            [*(_as_text(row[name]) for name in _COLUMNS), int(sent), boot]
             for row in writes.iter_rows(named=True)
         ]
-        self._insert(
-            "INSERT INTO writes (run_id, host_id, hostname, outcome, message, old_values, new_values,"
-            " intended_at, completed_at, target, undoes, sent, boot)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            rows,
-        )
+        marks = ", ".join("?" * (len(_COLUMNS) + 2))
+        self._insert(f"INSERT INTO writes ({', '.join(_COLUMNS)}, sent, boot) VALUES ({marks})", rows)  # noqa: S608 (no values)
 
     def attempting(self, run_id: str, host_id: str) -> None:
         """Store, before the host is looked at, that from here on a request may go out."""
@@ -172,8 +154,8 @@ class Journal:
             run_id,
         )
 
-    def targets(self) -> dict[str, str | None]:
-        """The target of each run with rows in the journal, the oldest run first; None: of before 0.2.0."""
+    def targets(self) -> dict[str, str]:
+        """The target of each run with rows in the journal, the oldest run first."""
         rows = self._execute(
             "SELECT run_id, min(target) FROM writes GROUP BY run_id ORDER BY min(intended_at), min(rowid)"
         )
@@ -182,13 +164,12 @@ class Journal:
     def rows(self, run_id: str) -> pl.DataFrame:
         """The run's rows of owner_writes, by host id."""
         rows = self._execute(
-            "SELECT run_id, host_id, hostname, outcome, old_values, new_values, message, intended_at,"
-            " completed_at, target, undoes FROM writes WHERE run_id = ? ORDER BY host_id",
+            f"SELECT {', '.join(_COLUMNS)} FROM writes WHERE run_id = ? ORDER BY host_id",  # noqa: S608
             run_id,
         )
         schema = polars_schema(OwnerWrites)
         try:
-            stored = [_as_stored(dict(zip(schema, row, strict=True))) for row in rows]
+            stored = [_as_stored(dict(zip(_COLUMNS, row, strict=True))) for row in rows]
         except (ValueError, TypeError) as error:
             raise AssetOwnersError(
                 f"The journal of writes ({self.place}) is damaged: {error}; put it back from a backup"
@@ -216,6 +197,12 @@ class Journal:
         """What tells one start of the machine from the next; None where the system does not say."""
         path = Path("/proc/sys/kernel/random/boot_id")
         return path.read_text(encoding="ascii").strip() if path.exists() else None
+
+
+def _as_text(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return value.isoformat()
+    return json.dumps(value) if isinstance(value, dict) else value
 
 
 def _as_stored(row: dict[str, Any]) -> dict[str, Any]:

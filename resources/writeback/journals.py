@@ -15,23 +15,15 @@ from resources.writeback.journal import Journal
 
 @contextmanager
 def open_journal(tables: Tables) -> Generator[Journal]:
-    """Open the journal of an instance: in the database of ASSET_OWNERS_JOURNAL, otherwise its file.
-
-    Raises:
-        AssetOwnersError: it is damaged, or another process keeps it locked; or the database cannot be used.
-    """
+    """Open the journal of an instance: in the database of ASSET_OWNERS_JOURNAL, otherwise its file."""
+    url = journal_url()
     try:
-        with _opened(tables) as journal:
-            yield journal
+        with _postgres().PostgresJournal(url, tables.journal_key) if url else Journal(tables.journal) as one:
+            yield one
     except MISTAKES:
         raise
     except sqlite3.Error as error:
         raise AssetOwnersError(database_failure(error, "the journal of writes", tables.journal)) from error
-
-
-def _opened(tables: Tables) -> Journal:
-    url = journal_url()
-    return _postgres().PostgresJournal(url, tables.journal_key) if url else Journal(tables.journal)
 
 
 def has_journal(tables: Tables) -> bool:
@@ -40,28 +32,21 @@ def has_journal(tables: Tables) -> bool:
 
 
 def try_journal(tables: Tables) -> None:
-    """Open the journal, where there is one, so that a run that may not use it ends before it asks anybody.
-
-    Raises:
-        AssetOwnersError: a newer version of the program has been here, or the journal cannot be used.
-    """
+    """Open the journal, where there is one, so that a run that may not use it ends before it asks anybody."""
     if has_journal(tables):
         with open_journal(tables):
             pass
 
 
 def take_over(journal: Journal, tables: Tables) -> None:
-    """Move what runs left in the file of the home into the journal in use, where that is another one.
-
-    Whether requests went out for these rows, it is not known there.
-    """
+    """Move what runs left in the file of the home into the journal in use, where that is another one."""
     if journal.place == str(tables.journal) or not tables.journal.exists():
         return
     with Journal(tables.journal) as left:
         taken = journal.targets()
         for run_id in left.targets():
             if run_id not in taken:  # otherwise this was interrupted before
-                journal.intend(left.rows(run_id), sent=True)
+                journal.intend(left.rows(run_id), sent=True)  # for all that is known there
             left.delete(run_id)
 
 

@@ -19,6 +19,8 @@ from resources.writeback.outcomes import (
     was_done,
 )
 
+CUT_OFF = "the run was cut off"
+
 
 def settle_leftovers(
     journal: Journal, tables: Tables, hosts: pl.DataFrame, target: str, inventory: Inventory | None = None
@@ -26,18 +28,9 @@ def settle_leftovers(
     """Settle the writes of runs that were cut off, from what the inventory holds now (rules 7.3).
 
     Those of another target stay open. A host to which no request went out was not written, whatever it holds:
-    others set owners as well.
-
-    Args:
-        journal: its rows move into owner_writes.
-        tables: where owner_writes lies.
-        hosts: inventory_hosts, listed after those runs had ended.
-        target: of the instance (`Instance.target`); rows of before 0.2.0 count as its own.
-        inventory: asked for hosts that are missing in the list. What it cannot tell stays open: a list may be
-            empty, or lack a host, for a moment.
-
-    Returns:
-        How many writes were still unknown and are settled.
+    others set owners as well. `hosts` is inventory_hosts, listed after those runs had ended; as a list may
+    lack a host for a moment, the inventory is asked for it, and what it cannot tell stays open. Returns how
+    many writes were still unknown and are settled.
     """
     listed = {row["host_id"]: row for row in hosts.iter_rows(named=True)}
     settled = 0
@@ -46,7 +39,7 @@ def settle_leftovers(
         for row in journal.rows(run_id).filter(outcome="intended").iter_rows(named=True):
             host = listed.get(row["host_id"])
             if row["host_id"] in unsent:
-                result = Result(row["host_id"], "not_written", "the run was cut off before this host's turn")
+                result = Result(row["host_id"], "not_written", f"{CUT_OFF} before this host's turn")
             elif host and host.get("problem"):
                 continue  # its owner cannot be read
             else:
@@ -64,7 +57,7 @@ def settle_leftovers(
 
 def runs_on_target(journal: Journal, target: str) -> list[str]:
     """Runs with rows in the journal that wrote to this target, the oldest first."""
-    return [run_id for run_id, other in journal.targets().items() if other in {None, target}]
+    return [run_id for run_id, other in journal.targets().items() if other == target]
 
 
 def _missing(row: Row, inventory: Inventory | None) -> Result | None:
@@ -74,25 +67,21 @@ def _missing(row: Row, inventory: Inventory | None) -> Result | None:
     try:
         return _settled(row, inventory.host(row["host_id"]))
     except NotFoundError:
-        return Result(row["host_id"], "not_written", f"{_known(row)}; the inventory no longer has the host")
+        message = f"{row['message'] or CUT_OFF}; the inventory no longer has the host"
+        return Result(row["host_id"], "not_written", message)
     except AuthenticationError:
         raise
     except ServiceError:
         return None
 
 
-def _known(row: Row) -> str:
-    return row["message"] or "the run was cut off"  # a write whose answer was lost has a message
-
-
 def _settled(row: Row, host: Row) -> Result:
     """Tell from what a host holds what became of a write that nobody saw the end of."""
-    known = _known(row)
     renamed = not has_name(host, row["hostname"])
     # A new machine under the id holds nothing of what was written: no sign of an undo. Our owner is a sign.
     done = was_done(row, host) and not (renamed and is_undo(row))
     outcome = ("undone" if is_undo(row) else "written") if done else "not_written"
-    message = f"{known}; the inventory {'holds' if done else 'does not hold'} the value"
+    message = f"{row['message'] or CUT_OFF}; the inventory {'holds' if done else 'does not hold'} the value"
     if renamed:
         message += ", and another name: the id may belong to another machine by now"
     return Result(row["host_id"], outcome, message)
@@ -101,12 +90,8 @@ def _settled(row: Row, host: Row) -> Result:
 def without_changed_hosts(plan: pl.DataFrame, hosts: pl.DataFrame) -> pl.DataFrame:
     """Leave hosts alone that are gone, are others by now, have an owner, or hold nothing to put back.
 
-    A plan made earlier does not know of them. Were they tried and the run cut off, what others did before it
-    began would pass for its work when it is settled.
-
-    Args:
-        plan: rows of owner_writes, as planned.
-        hosts: inventory_hosts, listed for this run.
+    Were they tried and the run cut off, what others did before it began would pass for its work when it is
+    settled.
     """
     listed = {host["host_id"]: host for host in hosts.iter_rows(named=True)}
     rows = []

@@ -24,9 +24,6 @@ def one_writer(
     """Keep other writers from the platform's tenant; a process that dies lets them in.
 
     Those of this machine are kept away, and until the journal is closed those of machines that share it.
-
-    Raises:
-        AssetOwnersError: somebody else has been writing for `timeout_seconds`.
     """
     key = hashlib.sha256(f"{platform.address} {platform.tenant_id}".encode()).hexdigest()[:32]
     name, what = f"asset-owners-{key}", f"The writing to {platform.place}"

@@ -32,9 +32,8 @@ def unless_owned(row: Row, held: Values) -> Values | Result:
     """What to send to give a host its owner, unless it has one."""
     owner = held["owner"]
     if owner is not None:
-        same = owner == row["new_values"]["owner"]
-        said = f"has the owner {owner} already" if same else f"has got the owner {owner} in the meantime"
-        return Result(row["host_id"], "owned_meanwhile", said, held)
+        message = f"has got the owner {owner} in the meantime"
+        return Result(row["host_id"], "owned_meanwhile", message, held)
     return {field: value for field, value in row["new_values"].items() if value is not None}
 
 

@@ -5,16 +5,13 @@ journal is kept in that same session: a run that has lost the lock cannot store 
 sends none.
 """
 
-import hashlib
 import os
-import re
 import socket
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, LiteralString, TypeVar, cast
 
 import psycopg
-from psycopg import errors
 from psycopg.conninfo import conninfo_to_dict
 
 from resources.errors import AssetOwnersError, ConfigurationError
@@ -54,8 +51,7 @@ ANSWER_SECONDS = 120
 _LAST_ANSWER_SECONDS = 5
 """The same once the run is over, or was told to end."""
 
-_SCHEMA: Mapping[str, LiteralString] = {
-    "asset_owners.writes": """\
+_TABLES: LiteralString = """\
 CREATE SCHEMA IF NOT EXISTS asset_owners;
 CREATE TABLE asset_owners.all_writes (
     journal TEXT NOT NULL DEFAULT current_setting('asset_owners.journal'),
@@ -69,29 +65,16 @@ SELECT run_id, host_id, hostname, outcome, old_values, new_values, message, inte
     sent, boot, target, undoes, rowid
 FROM asset_owners.all_writes
 WHERE journal = current_setting('asset_owners.journal');
-""",
-    "asset_owners.format": """\
 CREATE TABLE asset_owners.format (number INTEGER NOT NULL, version TEXT NOT NULL);
-""",
-}
-"""What is made where it is missing. All statements use the view, so that none can touch rows of another
-journal."""
-
-_MISTAKES = (psycopg.IntegrityError, psycopg.ProgrammingError)
-"""What PostgreSQL says of a program that uses it wrongly, but for rights that are missing."""
+"""
+"""All statements use the view, so that none can touch rows of another journal."""
 
 
 class PostgresJournal(Journal):
     """The journal of one instance in a database that machines share.
 
-    Args:
-        url: of the database.
-        key: gives what tells the rows of this journal from those of others in the database; nobody else who
-            uses the database is asked for one meanwhile.
-
-    Raises:
-        ConfigurationError: the address cannot be read.
-        AssetOwnersError: the database cannot be used.
+    `key` gives what tells its rows from those of others; nobody else who uses the database is asked for one
+    meanwhile.
     """
 
     def __init__(self, url: str, key: Callable[[], str]) -> None:
@@ -125,8 +108,8 @@ class PostgresJournal(Journal):
                 f"ASSET_OWNERS_JOURNAL: a connection pooler answers at {self.place}. The lock that keeps "
                 "other writers away needs a session of its own: name the address of the server itself"
             )
-        for name, value in _SESSION.items():  # those that this version of the server knows
-            self._execute("SELECT set_config(name, ?, false) FROM pg_settings WHERE name = ?", value, name)
+        for name, value in _SESSION.items():
+            self._execute("SELECT set_config(?, ?, false)", name, value)
         # What is stored is on the server's disk when the call returns, whatever is usual there.
         self._execute(
             "SELECT set_config('synchronous_commit', 'on', false)"
@@ -139,36 +122,30 @@ class PostgresJournal(Journal):
     def _made_by_one(self, key: Callable[[], str]) -> str:
         """Make the tables, and the key, where they are missing; of those who come at once one does."""
         with self._connected.transaction():
-            self._connected.execute(
-                "SELECT pg_advisory_xact_lock(%s)", [_number("the tables of asset-owners")]
-            )
-            for made, statements in _SCHEMA.items():
-                [(found,)] = self._connected.execute("SELECT to_regclass(%s)", [made]).fetchall()
-                if found is None:
-                    self._connected.execute(statements)
+            self._connected.execute("SELECT pg_advisory_xact_lock(hashtextextended('asset_owners', 0))")
+            [(found,)] = self._connected.execute("SELECT to_regclass('asset_owners.format')").fetchall()
+            if found is None:
+                self._connected.execute(_TABLES)
             return key()
 
     def __exit__(self, *_: object) -> None:
-        self._answer(lambda: None, _LAST_ANSWER_SECONDS)
+        self._done(lambda: None, _LAST_ANSWER_SECONDS)
         self._thread.shutdown()
         if self._connection:
             self._connection.close()
 
     def claim(self, name: str) -> bool:
         """Take a name until the session ends, unless another one has it."""
-        [(claimed,)] = self._execute("SELECT pg_try_advisory_lock(?)", _number(name))
+        [(claimed,)] = self._execute("SELECT pg_try_advisory_lock(hashtextextended(?, 0))", name)
         return claimed
 
     def holder(self, name: str) -> str | None:
-        """Who has a name that was not to be had, as far as the server tells."""
-        number = _number(name) % 2**64
+        """Who has a name that was not to be had, as far as the server knows."""
         rows = self._execute(
             "SELECT application_name || coalesce(' (' || host(client_addr) || ')', '') FROM pg_stat_activity"
             " JOIN pg_locks USING (pid) WHERE locktype = 'advisory' AND granted AND objsubid = 1"
-            " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
-            " AND classid = ?::bigint::oid AND objid = ?::bigint::oid",
-            number >> 32,
-            number % 2**32,
+            " AND (classid::bigint << 32) | objid::bigint = hashtextextended(?, 0)",
+            name,
         )
         return rows[0][0] if rows else None
 
@@ -200,29 +177,20 @@ class PostgresJournal(Journal):
         assert self._connection is not None  # noqa: S101  (only `__init__` comes before)
         return self._connection
 
-    def _done(self, work: Callable[[], T]) -> T:
-        """Do something in the journal's thread, where failures come in the order of what failed."""
-        return self._answer(lambda: self._told(work), ANSWER_SECONDS)
-
-    def _answer(self, work: Callable[[], T], seconds: float) -> T:
+    def _done(self, work: Callable[[], T], seconds: float | None = None) -> T:
         """Do something in the journal's thread; a server that does not answer in time is cut off."""
         future = self._thread.submit(work)
+        limit = seconds or ANSWER_SECONDS
         try:
-            return future.result(seconds)
-        except TimeoutError:
-            if self._connection is not None:  # else it is the driver that limits how long it tries
-                self._lost = f"no answer for {seconds:g} s"
-                with socket.socket(fileno=os.dup(self._connection.fileno())) as connection:
-                    connection.shutdown(socket.SHUT_RDWR)
-            return future.result()
-
-    def _told(self, work: Callable[[], T]) -> T:
-        try:
-            return work()
+            try:
+                return future.result(limit)
+            except TimeoutError:
+                if self._connection is not None:  # else it is the driver that limits how long it tries
+                    self._lost = f"no answer for {limit:g} s"
+                    with socket.socket(fileno=os.dup(self._connection.fileno())) as connection:
+                        connection.shutdown(socket.SHUT_RDWR)
+                return future.result()
         except psycopg.Error as error:
-            mistake = isinstance(error, _MISTAKES) and not isinstance(error, errors.InsufficientPrivilege)
-            if mistake and self._connection is not None:  # before, it is the operator's
-                raise
             raise AssetOwnersError(self._failure(error)) from error
 
     def _failure(self, error: psycopg.Error) -> str:
@@ -239,13 +207,11 @@ class PostgresJournal(Journal):
                 "with the connection the lock is lost that keeps other writers away, so nothing more is sent "
                 "to the inventory. Run again: what is open is settled then"
             )
-        elif isinstance(error, errors.InsufficientPrivilege):
-            remedy = (
-                f"the user {self._connection.info.user} must own the schema asset_owners, or may create it "
-                "(GRANT CREATE ON DATABASE)"
-            )
         else:
-            remedy = "the server's log may tell more"
+            remedy = (
+                "the user must own the schema asset_owners, or may create it (GRANT CREATE ON DATABASE); the "
+                "server's log says more"
+            )
         return f"ASSET_OWNERS_JOURNAL: the journal of writes in {self.place} cannot be used: {said}; {remedy}"
 
 
@@ -263,12 +229,6 @@ def findings(url: str) -> Generator[Finding]:
     ]
 
 
-def _number(name: str) -> int:
-    """What PostgreSQL locks in the place of a name."""
-    digest = hashlib.sha256(name.encode()).digest()
-    return int.from_bytes(digest[:8], signed=True)
-
-
 def _in_its_words(statement: str) -> LiteralString:
     """A statement with the marks for values that the driver knows; the statements are the program's own."""
     return cast("LiteralString", statement.replace("?", "%s"))
@@ -276,13 +236,10 @@ def _in_its_words(statement: str) -> LiteralString:
 
 def _stored(values: Sequence[object]) -> list[object]:
     """Values as PostgreSQL can keep them: its texts hold any character but NUL."""
-    return [
-        value.replace("\\", "\\\\").replace("\0", "\\0") if isinstance(value, str) else value
-        for value in values
-    ]
+    return [value.encode("unicode_escape").decode() if isinstance(value, str) else value for value in values]
 
 
 def _as_given(value: object) -> object:
     if not isinstance(value, str):
         return value
-    return re.sub(r"\\(.)", lambda found: "\0" if found[1] == "0" else found[1], value)
+    return value.encode("ascii", "backslashreplace").decode("unicode_escape")

@@ -30,35 +30,25 @@ def write_all(
     max_failed_writes: int,
     on_progress: Callable[[int, int], None],
 ) -> str | None:
-    """Write the planned hosts, several at a time; each row and each outcome goes into the journal.
+    """Write the hosts of a plan, several at a time; each row and each outcome goes into the journal.
 
-    Args:
-        plan: rows of owner_writes of one run; those with outcome `planned` are tried, others only kept.
-        writer: writes one host.
-        attempt: how, a method of `Writer`.
-        journal: stores the whole plan as `intended` before the first request goes out.
-        concurrency: hosts at a time.
-        max_failed_writes: so many failures without a success between them, in order of completion, end the
-            writing, and so does what `Writer` ends it for; what was not tried by then is `not_written` and
-            left for the next run.
-        on_progress: called with how many of how many hosts are done.
-
-    Returns:
-        Why the writing ended early, or was in vain; None when it came to its end.
+    The whole plan is stored as `intended` before the first request; rows that are not `planned` are only
+    kept. So many failures without a success between them end the writing, and what was not tried by then is
+    `not_written`. `on_progress` is called with how many of how many hosts are done. Returns why the writing
+    ended early, or was in vain; None when it came to its end.
     """
     to_try = pl.col("outcome") == "planned"
     intended = plan.with_columns(outcome=pl.when(to_try).then(pl.lit("intended")).otherwise("outcome"))
     journal.intend(intended)
     run_id = plan["run_id"][0] if plan.height else ""
     rows = intended.filter(outcome="intended").rows(named=True)
-    tries = _Tries(writer, attempt, max_failed_writes)
-    workers = _Workers(rows, tries, concurrency)
+    workers = _Workers(writer, attempt, rows, concurrency, max_failed_writes)
 
     def complete(result: Result) -> None:
         journal.complete(result, run_id=run_id, completed_at=datetime.now(UTC))
 
     def leave_the_rest() -> None:
-        reason = f"the run ended before this host's turn: {tries.ended_by}"
+        reason = f"the run ended before this host's turn: {workers.ended_by}"
         journal.leave(run_id, reason, completed_at=datetime.now(UTC))
 
     try:
@@ -66,7 +56,7 @@ def write_all(
             complete(result)
             on_progress(done, len(rows))
     except BaseException:
-        tries.end("it was interrupted")
+        workers.end("it was interrupted")
         try:
             workers.wait(GRACE_SECONDS)
         finally:  # also where somebody is impatient and interrupts the waiting
@@ -75,32 +65,59 @@ def write_all(
             complete(result)
         leave_the_rest()
         raise
-    if tries.ended_by:
+    if workers.ended_by:
         leave_the_rest()
-        return tries.ended_by
+        return workers.ended_by
     ended_by, corrected = writer.check_effect(journal.rows(run_id))
     for result in corrected:
         complete(result)
     return ended_by
 
 
-class _Tries:
-    """Tries hosts until something ends the writing."""
+class _Workers:
+    """Threads that try rows one after another until something ends the writing.
+
+    Those of a ThreadPoolExecutor would keep the process from its end until the last request has its answer.
+    """
 
     def __init__(
-        self, writer: Writer, attempt: Callable[[Writer, Row], Result], max_failed_writes: int
+        self,
+        writer: Writer,
+        attempt: Callable[[Writer, Row], Result],
+        rows: Sequence[Row],
+        concurrency: int,
+        max_failed_writes: int,
     ) -> None:
         self._writer = writer
         self._attempt = attempt
         self._max_failed_writes = max_failed_writes
-        self._lock = Lock()
         self._failures_in_a_row = 0
+        self._lock = Lock()
+        self._rows: SimpleQueue[Row] = SimpleQueue()
+        for row in rows:
+            self._rows.put(row)
+        self._results: SimpleQueue[Result | BaseException | None] = SimpleQueue()
+        number = min(concurrency, len(rows))
+        self._threads = [Thread(target=self._work, daemon=True) for _ in range(number)]
         self.ended_by: str | None = None
 
-    def __call__(self, row: Row) -> Result | None:
-        """Try one host; None: the writing has ended."""
-        if self.ended_by:
-            return None
+    def end(self, reason: str) -> None:
+        """Let nobody begin with another host."""
+        self.ended_by = self.ended_by or reason
+        self._writer.stop(reason)
+
+    def _work(self) -> None:
+        try:
+            while not self.ended_by:
+                self._results.put(self._try(self._rows.get_nowait()))
+        except Empty:
+            pass
+        except BaseException as error:  # noqa: BLE001  (raised where the results are awaited)
+            self._results.put(error)
+        finally:
+            self._results.put(None)
+
+    def _try(self, row: Row) -> Result:
         try:
             result = self._attempt(self._writer, row)
         except WritingEndedError as error:
@@ -115,39 +132,6 @@ class _Tries:
             if self._failures_in_a_row >= self._max_failed_writes:
                 self.end(f"{self._max_failed_writes} writes failed one after another")
         return result
-
-    def end(self, reason: str) -> None:
-        self.ended_by = self.ended_by or reason
-        self._writer.stop(reason)
-
-
-class _Workers:
-    """Threads that try rows one after another; they begin when the results are asked for.
-
-    Those of a ThreadPoolExecutor would keep the process from its end until the last request has its answer.
-    """
-
-    def __init__(
-        self, rows: Sequence[Row], attempt: Callable[[Row], Result | None], concurrency: int
-    ) -> None:
-        self._attempt = attempt
-        self._rows: SimpleQueue[Row] = SimpleQueue()
-        for row in rows:
-            self._rows.put(row)
-        self._results: SimpleQueue[Result | BaseException | None] = SimpleQueue()
-        number = min(concurrency, len(rows))
-        self._threads = [Thread(target=self._work, daemon=True) for _ in range(number)]
-
-    def _work(self) -> None:
-        try:
-            while result := self._attempt(self._rows.get_nowait()):
-                self._results.put(result)
-        except Empty:
-            pass
-        except BaseException as error:  # noqa: BLE001  (raised where the results are awaited)
-            self._results.put(error)
-        finally:
-            self._results.put(None)
 
     def results(self) -> Iterator[Result]:
         """Let the threads begin, and give each result as it comes; raises what a thread raised."""

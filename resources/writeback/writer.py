@@ -33,25 +33,14 @@ from resources.writeback.outcomes import (
 )
 from resources.writeback.pace import GIVE_UP_SECONDS, Pace
 
-MAX_READ_TO_WRITE_SECONDS = 1.0
-"""A look whose answer came earlier than this before the request goes out is made again (rules 7.2)."""
-
+MAX_READ_TO_WRITE_SECONDS = 1.0  # an older look is made again before the request goes out (rules 7.2)
+# The age of a host's first looks counts from their request: a process that is stopped while the answer is on
+# its way does not know it. Then it counts from the answer, for the service itself may be that slow.
 STRICT_LOOKS = 2
-"""First looks at a host whose age counts from their request: a process that is stopped, or a machine that is
-suspended, while the answer is on its way has an old look and does not know it. Of further ones it counts from
-the answer, for the service itself may be that slow."""
-
-LOOKS = 10
-"""Looks at one host, each too old when its request could go out, until the host is given up."""
-
-OWNED_HOSTS_READ = 3
-"""Hosts with an owner that are read before the first write, to see that the look shows owners."""
-
-READ_BACK = 3
-"""Writes of a run that are read back although the service said yes, the first ones (rules 7.4)."""
-
-READ_BACK_WAITS_SECONDS = (0.0, 0.5, 1.5)
-"""Waits before each look for what was written: some services show it a moment later."""
+LOOKS = 10  # at one host, each too old when its request could go out, until the host is given up
+OWNED_HOSTS_READ = 3  # before the first write, to see that the look shows owners
+READ_BACK = 3  # of a run's writes, the first ones, although the service said yes (rules 7.4)
+READ_BACK_WAITS_SECONDS = (0.0, 0.5, 1.5)  # some services show a change a moment later
 
 Decide = Callable[[Values], Values | Result]
 """Called with what a host holds, gives what to send to it, or the result where nothing is to be sent."""
@@ -71,19 +60,15 @@ class _LookTooOldError(Exception):
 
 @dataclass
 class _Attempt:
-    """A write under way: the last look at the host, what was sent after it, and when that was turned away.
+    """A write under way: the last look at the host and what was sent after it.
 
-    `sent` stays, whatever the service says: it may have done what it turned away. `turn` is when the writer's
-    turn began. `stored`: the journal knows that a request may go out; `noted`: the old and new values that it
-    knows, where they are not the planned ones.
+    `sent` stays, whatever the service says: it may have done what it turned away.
     """
 
     row: Row
     turn: float = 0.0
     held: Values | None = None
     sent: Values | None = None
-    stored: bool = False
-    noted: tuple[Values, Values] | None = None
     turned_away_at: float | None = None
     sessions_ended: int = 0
     looks_too_old: int = 0
@@ -95,35 +80,21 @@ class _Attempt:
     def result(self, outcome: str, message: str | None = None) -> Result:
         return Result(self.row["host_id"], outcome, message, self.held, self.sent)
 
-    def broken_off(self, message: str) -> Result:
-        """Failed; where something was sent before, the inventory has the last word."""
-        return self.result("intended" if self.sent else "failed", message)
-
-    def left(self, message: str) -> Result:
-        """Left for the next run; where something was sent before, the inventory has the last word."""
-        return self.result("intended" if self.sent else "not_written", message)
+    def given_up(self, message: str, outcome: str = "failed") -> Result:
+        """Where something was sent before, the outcome is open: the inventory has the last word."""
+        return self.result("intended" if self.sent else outcome, message)
 
 
 class Writer:
     """Writes host assets of one instance, each guarded by a look at what it holds.
 
-    The request goes out within `MAX_READ_TO_WRITE_SECONDS` of the look's answer, otherwise the host is looked
-    at again; so it is when the session had ended or the service asked to wait. Without `contract.read` the
-    look is the list made before the writing, and the time between them as long as the writing.
-
     Only after 401 and 429 is a write sent again, and only after another look. After any other answer that is
-    no clear refusal the host is read back to see what it holds. While it does not hold the new value the
-    outcome stays `intended`, not yet known, and the next run settles it (rules 7.3).
+    no clear refusal the host is read back; while it does not hold the new value the outcome stays `intended`,
+    not yet known, and the next run settles it (rules 7.3). Without `contract.read` the look is the list made
+    before the writing, and the time between them as long as the writing.
 
     Every method raises WritingEndedError when no session is to be had any more, when the service has refused
     all writes for long, or when it says yes and sets nothing.
-
-    Args:
-        inventory: to read and write with.
-        journal: notes before each look that a request may follow.
-        pace: how fast the service lets us write.
-        clock: seconds that only go forward.
-        sleep: waits so many seconds.
     """
 
     def __init__(
@@ -188,11 +159,7 @@ class Writer:
     def shows_an_owner(self, host_ids: Iterable[str]) -> bool:
         """Tell whether the look that guards a write shows an owner on any of these hosts, listed as owned.
 
-        A host that is refused, gone or cannot be read tells nothing; where none tells anything, it counts as
-        shown, for then no write gets past its look.
-
-        Raises:
-            AuthenticationError, TransientError: as from `Inventory.host`.
+        Where none of them can be read it counts as shown, for then no write gets past its look.
         """
         looks = []
         for host_id in host_ids:
@@ -207,24 +174,22 @@ class Writer:
     def _guarded(self, row: Row, decide: Decide, *, done: str) -> Result:
         """Look at the host, let `decide` say what to send or why nothing is sent, and send it at once.
 
-        No wait lies between look and request: whoever waited (for a session, for the service, for its turn)
-        looks again.
+        Whoever had to wait (for a session, for the service, for its turn) looks again.
         """
         attempt = _Attempt(row)
         while True:
             turn = self._pace.wait()
             if turn is None:
-                return attempt.left(f"the run ended before this host's turn: {self._stopped_by}")
+                message = f"the run ended before this host's turn: {self._stopped_by}"
+                return attempt.given_up(message, "not_written")
             attempt.turn = turn
-            if not attempt.stored:
-                self._journal.attempting(row["run_id"], row["host_id"])
-                attempt.stored = True
+            self._journal.attempting(row["run_id"], row["host_id"])
             try:
                 return self._once(attempt, decide, done=done)
             except _LookTooOldError:
                 attempt.looks_too_old += 1
                 if attempt.looks_too_old >= LOOKS:
-                    return attempt.broken_off(
+                    return attempt.given_up(
                         f"{LOOKS} looks at the host were each older than {MAX_READ_TO_WRITE_SECONDS:g} s "
                         "when the request could go out, so it was not sent; this machine or its disk is "
                         "too slow"
@@ -233,16 +198,15 @@ class Writer:
                 attempt.sessions_ended += 1
                 if attempt.sessions_ended > 1:
                     message = f"{error} (twice for one host: sessions do not last)"
-                    raise WritingEndedError(message, attempt.broken_off(message)) from error
+                    raise WritingEndedError(message, attempt.given_up(message)) from error
             except AuthenticationError as error:
-                raise WritingEndedError(str(error), attempt.broken_off(str(error))) from error
+                raise WritingEndedError(str(error), attempt.given_up(str(error))) from error
             except TransientError as error:
                 if not error.asks_to_wait:
-                    return attempt.broken_off(str(error))
-                if asked_too_long := self._slow_down(attempt, error):
-                    raise WritingEndedError(asked_too_long, attempt.left(asked_too_long)) from error
+                    return attempt.given_up(str(error))
+                self._slow_down(attempt, error)
             except ServiceError as error:
-                return attempt.broken_off(str(error))
+                return attempt.given_up(str(error))
 
     def _once(self, attempt: _Attempt, decide: Decide, *, done: str) -> Result:
         """Look and send once; raises what may mean to look and send again."""
@@ -259,14 +223,12 @@ class Writer:
             return decided
         values = {field: value for field, value in decided.items() if field in self._inventory.takes}
         new = {field: values.get(field) for field in held}
-        if (held, new) != (attempt.noted or (row["old_values"], row["new_values"])):
-            self._journal.sending(row["run_id"], row["host_id"], old_values=held, new_values=new)
-            attempt.noted = held, new
+        self._journal.sending(row["run_id"], row["host_id"], old_values=held, new_values=new)
 
         def right_before() -> None:
             if self._abandoned:
                 message = "the run was interrupted before the request went out"
-                raise WritingEndedError(message, attempt.broken_off(message))
+                raise WritingEndedError(message, attempt.given_up(message))
             self._journal.require_claim()
             with self._lock:
                 now = self._clock()
@@ -279,57 +241,59 @@ class Writer:
 
         try:
             self._inventory.write(row["host_id"], values, right_before=right_before)
-        except (SessionExpiredError, AuthenticationError):
-            attempt.turned_away_at = self._clock()
-            raise
-        except TransientError as error:
-            attempt.turned_away_at = self._clock()
-            if error.not_done or attempt.sent is None:
-                raise
-            result = self._after_lost_answer(attempt, lost=str(error), done=done)
-            if error.asks_to_wait and (asked_too_long := self._slow_down(attempt, error)):
-                raise WritingEndedError(asked_too_long, result) from error
-            return result
         except ServiceError as error:
-            if attempt.turned_away_at is None:
-                return attempt.result("failed", str(error))
-            return self._after_lost_answer(attempt, lost=str(error), done=done)  # the one before may be done
+            return self._after_no(attempt, error, done=done)
         self._pace.taken()
         return self._after_yes(attempt, done=done)
 
-    def _slow_down(self, attempt: _Attempt, error: TransientError) -> str | None:
-        """Let all writers wait as the service asks; return why that makes no sense any more."""
-        if self._pace.refused(turn=attempt.turn, retry_after=error.retry_after):
-            return None
-        return f"the service asks to wait for longer than {GIVE_UP_SECONDS:g} s: {error}"
+    def _slow_down(self, attempt: _Attempt, error: TransientError, result: Result | None = None) -> None:
+        """Let all writers wait as the service asks, or end the writing where that makes no sense any more."""
+        if not self._pace.refused(turn=attempt.turn, retry_after=error.retry_after):
+            message = f"the service asks to wait for longer than {GIVE_UP_SECONDS:g} s: {error}"
+            raise WritingEndedError(message, result or attempt.given_up(message, "not_written")) from error
+
+    def _after_no(self, attempt: _Attempt, error: ServiceError, *, done: str) -> Result:
+        """Tell what a write came to that was not taken; raises `error` where it may be sent again."""
+        sent_before = attempt.turned_away_at is not None
+        attempt.turned_away_at = self._clock()
+        nothing_done = isinstance(error, TransientError) and error.not_done
+        if (
+            attempt.sent is None
+            or nothing_done
+            or isinstance(error, SessionExpiredError | AuthenticationError)
+        ):
+            raise error
+        if not isinstance(error, TransientError) and not sent_before:
+            return attempt.result("failed", str(error))
+        result = self._after_lost_answer(attempt, lost=str(error), done=done)
+        if isinstance(error, TransientError) and error.asks_to_wait:
+            self._slow_down(attempt, error, result)
+        return result
 
     def _after_lost_answer(self, attempt: _Attempt, *, lost: str, done: str) -> Result:
-        """Tell from what the host holds now whether a write with a lost answer was done.
-
-        Where it holds something else the request may still be on its way, or somebody may have been faster:
-        the outcome stays open until the next run has listed the inventory.
-        """
+        """Read the host back; where it holds something else, the request may still be on its way."""
         try:
-            done_all_the_same = self._readable and attempt.was_done(self._look(attempt.row))
+            if self._readable and attempt.was_done(self._look(attempt.row)):
+                self._pace.taken()
+                return attempt.result(done, f"confirmed by reading back; the answer was lost: {lost}")
         except ServiceError:
-            done_all_the_same = False
-        if done_all_the_same:
-            self._pace.taken()
-            return attempt.result(done, f"confirmed by reading back; the answer was lost: {lost}")
+            pass  # the next run tells from the list
         return attempt.result("intended", lost)
 
     def _after_yes(self, attempt: _Attempt, *, done: str) -> Result:
-        """Read the first writes back: a service may say yes and set nothing.
-
-        Raises:
-            WritingEndedError: none of the first writes is there.
-        """
+        """Read the first writes back: a service may say yes and set nothing."""
         result = attempt.result(done)
         with self._lock:
             if not self._readable or (self._read_back >= READ_BACK and self._denied < self._read_back):
                 return result
+        host: Row = {}
         try:
-            host = self._look_for_what_was_sent(attempt)
+            for seconds in READ_BACK_WAITS_SECONDS:
+                if seconds:
+                    self._sleep(seconds)
+                host = self._look(attempt.row)
+                if attempt.was_done(host):
+                    break
         except AuthenticationError as error:
             raise WritingEndedError(str(error), result) from error
         except ServiceError:
@@ -354,28 +318,11 @@ class Writer:
             raise WritingEndedError(self._ineffective(self._denied), result)
         return result
 
-    def _look_for_what_was_sent(self, attempt: _Attempt) -> Row:
-        """The host after a yes; some services show a change a moment later."""
-        host: Row = {}
-        for seconds in READ_BACK_WAITS_SECONDS:
-            if seconds:
-                self._sleep(seconds)
-            host = self._look(attempt.row)
-            if attempt.was_done(host):
-                break
-        return host
-
     def check_effect(self, written: pl.DataFrame) -> tuple[str | None, list[Result]]:
-        """Tell at the end whether the service said yes and set nothing.
+        """Tell at the end, from the run's rows of owner_writes, whether the service said yes and set nothing.
 
-        Without `contract.read` the first writes are looked for in a list that is made now.
-
-        Args:
-            written: the run's rows of owner_writes.
-
-        Returns:
-            The reason to end the run as failed, None where there is none; and results that correct those of
-            rows whose value is not there.
+        Gives the reason to end the run as failed, if there is one, and results that correct those of rows
+        whose value is not there. Without `contract.read` the first writes are looked for in a list made now.
         """
         successes = written.filter(pl.col("outcome").is_in(SUCCESSES)).sort("completed_at")
         if self._readable or successes.is_empty():
@@ -406,13 +353,7 @@ class Writer:
     def _look(self, row: Row, *, not_before: float | None = None) -> Row:
         """The host as it is now, under the name that was planned: a host is its id and its name.
 
-        Args:
-            row: the planned write.
-            not_before: an older list is not looked at where the service cannot read one asset.
-
-        Raises:
-            NotFoundError: there is no such host.
-            ProtocolError: its fields cannot be read, or it bears another name.
+        Where the service cannot read one asset, a list older than `not_before` is made anew.
         """
         host_id = row["host_id"]
         if self._readable:

@@ -10,11 +10,12 @@ from assets_defs.evidence import logon_assets, shares_asset
 from assets_defs.run import RANGE_END, RANGE_START, failure_message, resource_keys, scan_resources, today_of
 from ownership.windows import Window
 from resources.errors import ServiceError
-from resources.search.client import DayOfLogons
+from resources.search.source import DayOfLogons
 from resources.settings import Instance
 from resources.store.tables import Tables
 
-pytestmark = pytest.mark.usefixtures("no_plots")
+pytestmark = pytest.mark.slow
+
 COUNTS = pl.Schema({"document_hostname": pl.String(), "document_username": pl.String(), "events": pl.Int64()})
 DAYS = [date(2025, 6, number) for number in range(1, 6)]
 
@@ -157,14 +158,15 @@ TORN = ["missing", "without rows", "other counts"]
 
 
 @pytest.mark.parametrize("how", TORN)
-def test_a_settled_day_whose_counts_do_not_add_up_is_fetched_again(fetch, tables, how):
+def test_a_day_whose_counts_do_not_add_up_is_fetched_again_where_it_is_evidence(fetch, tables, how):
     search = Search({day: events(3) for day in DAYS})
-    assert fetch(search).success
-    tear(tables, DAYS[1], how)
-    search.asked = []
-    assert fetch(search).success
-    assert search.asked == [DAYS[1]]
-    assert stored(tables) == dict.fromkeys(DAYS, 3)
+    for days, options in ((DAYS, {}), (DAYS[3:], {"lookback_days": 5})):
+        assert fetch(search).success
+        tear(tables, DAYS[1], how)
+        search.asked = []
+        assert fetch(search, days, **options).success
+        assert search.asked == [DAYS[1]]
+        assert stored(tables) == dict.fromkeys(DAYS, 3)
 
 
 @pytest.mark.parametrize("how", TORN)
@@ -192,17 +194,6 @@ def test_a_torn_day_that_the_index_no_longer_has_fails_the_run_until_it_is_mende
     assert stored(tables) == {day: 3 for day in DAYS if day != DAYS[1]}
 
 
-@pytest.mark.parametrize("how", TORN)
-def test_a_torn_day_before_the_days_of_the_run_is_fetched_again_where_it_is_evidence(fetch, tables, how):
-    search = Search({day: events(3) for day in DAYS})
-    assert fetch(search).success
-    tear(tables, DAYS[1], how)
-    search.asked = []
-    assert fetch(search, DAYS[3:], lookback_days=5, refetch=True).success
-    assert search.asked == [DAYS[1], *DAYS[3:]], "what is not named is fetched where it lacks only"
-    assert stored(tables) == dict.fromkeys(DAYS, 3)
-
-
 def test_days_that_come_back_empty_keep_their_counts_under_the_same_settings_only(fetch, tables):
     assert fetch(Search({day: events(2) for day in DAYS})).success
     assert fetch(Search({DAYS[0]: events(5)}), refetch=True).success
@@ -222,54 +213,24 @@ def test_a_day_that_is_no_valid_table_is_refused_with_the_rows_that_break_it(fet
     assert stored(tables) == dict.fromkeys(DAYS, 2)
 
 
-def test_each_day_of_the_range_is_one_materialization_of_both_tables(fetch):
-    result = fetch(Search({}))
-    found = {
-        (event.asset_key.path[-1], event.partition) for event in result.get_asset_materialization_events()
-    }
-    assert found == {(table, str(day)) for table in ("logon_counts", "logon_days") for day in DAYS}
-
-
-def test_days_without_events_have_been_looked_at_all_the_same(fetch, tables):
-    assert fetch(Search({})).success
-    rows = tables.logon_days(DAYS, run_id="none")
-    assert rows.select("day", "matching", "counted").rows() == [(day, 0, 0) for day in DAYS]
-
-
-def test_each_day_tells_its_own_numbers_and_the_last_one_draws_the_window(fetch):
+def test_each_day_is_one_event_with_its_numbers_and_all_days_together_another(fetch, tables):
     found = fetch(Search({DAYS[0]: {("pc", "ann"): 5, ("pc", "bob"): 1}, DAYS[4]: {("pc", "ann"): 7}}))
-    events = [event.materialization for event in found.get_asset_materialization_events()]
     told = {
         (event.asset_key.path[-1], event.partition): {
-            name: value.value for name, value in event.metadata.items()
+            name: value.value for name, value in event.materialization.metadata.items()
         }
-        for event in events
+        for event in found.get_asset_materialization_events()
     }
-    assert told["logon_counts", "2025-06-01"] == {"dagster/partition_row_count": 2, "events": 6}
-    assert told["logon_counts", "2025-06-02"] == {"dagster/partition_row_count": 0, "events": 0}
-    assert told["logon_days", "2025-06-01"] == {
-        "dagster/partition_row_count": 1, "matching": 6, "lacking_user": 0, "lacking_host": 0,
+    assert told.keys() == {("logon_days", None), *(("logon_counts", str(day)) for day in DAYS)}
+    nothing = {"matching": 0, "lacking_user": 0, "lacking_host": 0, "events": 0}
+    assert told["logon_counts", "2025-06-01"] == {
+        "dagster/partition_row_count": 2, **nothing, "events": 6, "matching": 6
     }  # fmt: skip
-    drawn = [key for key, metadata in told.items() if "events_by_day" in metadata]
-    assert drawn == [("logon_counts", "2025-06-05")]
-    assert told[drawn[0]]["events_fetched"] == 13
-    shown = [event.partition for event in events if event.asset_key.path[-1] == "logon_counts"]
-    assert shown[-1] == "2025-06-05"  # what the UI shows on the asset's page
-
-
-def test_a_day_that_is_not_kept_any_more_is_refused_in_words(fetch):
-    told = message(fetch(Search({}), keep={"evidence_days": 30}))
-    assert told.startswith("2025-06-01 is before the days that are kept, which begin on ")
-    assert "keep.evidence_days" in told
-    assert "--as-of" in told
-
-
-def test_accounts_left_out_by_their_kind_are_counted_and_not_named(fetch, capsys):
-    search = Search({DAYS[0]: {("pc-1", "svc_backup"): 3, ("pc-1", "ann"): 1}})
-    assert fetch(search, lookback_days=5, rules={"skip_account_kinds": ["service"]}).success
-    told = capsys.readouterr().err
-    assert "Left out by rules.skip_account_kinds: 1 of kind service; to list them: " in told
-    assert "svc_backup" not in told
+    assert told["logon_counts", "2025-06-02"] == {"dagster/partition_row_count": 0, **nothing}
+    assert told["logon_days", None]["events_fetched"] == 13
+    assert "events_by_day" in told["logon_days", None]
+    rows = tables.logon_days(DAYS, run_id="none")
+    assert rows.select("day", "matching").rows() == list(zip(DAYS, (6, 0, 0, 0, 7), strict=True))
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,12 @@
-import logging
+import json
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from assets_defs.record import RunRecord
 from resources.store.tables import Tables
+from tests.assets_defs.scans import LOG
 
 
 @pytest.fixture
@@ -13,29 +16,52 @@ def tables(tmp_path):
     return tables
 
 
-def record(tables, *, seconds_by_step=dict):
-    return RunRecord(
-        tables, "run-1", tag=lambda _: None, seconds_by_step=seconds_by_step, log=logging.getLogger("tests")
-    )
+class Recorded:
+    """What Dagster has recorded of a run."""
+
+    def __init__(self, *states, meanwhile=lambda: None):
+        self.tags, self._states, self._meanwhile = {}, states or ["IN_PROGRESS"], meanwhile
+
+    def add_run_tags(self, _, tags):
+        self.tags |= tags
+
+    def get_run_step_stats(self, _):
+        self._meanwhile()
+        steps = {"corp__owner_writes": 1.0, "corp__logons": None}
+        return [
+            SimpleNamespace(step_key=key, start_time=start, end_time=2.5, status=SimpleNamespace(value=state))
+            for (key, start), state in zip(steps.items(), self._states, strict=False)
+        ]
 
 
 def test_a_step_that_fails_while_another_one_ends_the_run_fails_it(tables):
     """Steps of a run may work in several processes (docs/scaling.md)."""
-
-    def meanwhile():
-        record(tables).fail("disk full")
-        return {}
-
-    ending = record(tables, seconds_by_step=meanwhile)
+    other = RunRecord(tables, "run-1", None, LOG)
+    recorded: Any = Recorded("IN_PROGRESS", "IN_PROGRESS", meanwhile=lambda: other.fail("disk full"))
+    ending = RunRecord(tables, "run-1", recorded, LOG)
     ending.begin("run")
     ending.succeed()
-    assert tables.appended("runs", "run-1").select("status", "message").rows() == [("failed", "disk full")]
+    assert (ending.get("status"), ending.get("message")) == ("failed", "disk full")
 
 
-def test_the_first_reason_stays_and_so_do_the_seconds_of_steps_when_the_command_line_ends_the_run(tables):
-    first = record(tables, seconds_by_step=lambda: {"plan": 1.5})
+@pytest.mark.parametrize(("other_step", "status"), [("SUCCESS", "succeeded"), ("FAILURE", "failed")])
+def test_a_run_whose_failed_step_is_started_again_ends_as_dagster_says(tables, other_step, status):
+    recorded: Any = Recorded("IN_PROGRESS", other_step)
+    record = RunRecord(tables, "run-1", recorded, LOG)
+    record.begin("run")
+    record.fail("the service did not answer")
+    record.succeed()
+    assert record.get("status") == status
+    assert (record.get("message") is None) == (status == "succeeded")
+
+
+def test_the_first_reason_stays_and_so_do_the_seconds_of_steps(tables):
+    recorded: Any = Recorded()
+    first = RunRecord(tables, "run-1", recorded, LOG)
     first.begin("run")
     first.fail("disk full")
-    record(tables).fail("it ended early")
-    row = tables.appended("runs", "run-1").select("message", "seconds_by_step")
-    assert row.rows() == [("disk full", '{"plan": 1.5}')]
+    RunRecord(tables, "run-1", None, LOG).fail("it ended early")
+    assert first.get("message") == "disk full"
+    assert json.loads(first.get("seconds_by_step")) == {"owner_writes": 1.5}
+    assert recorded.tags["asset_owners/kind"] == "run"
+    assert recorded.tags["asset_owners/result"].startswith("failed")

@@ -8,7 +8,6 @@ import polars as pl
 import pytest
 import yaml
 
-from assets_defs.checks import asset_checks
 from assets_defs.tuning import TABLES_OF_TUNING
 from bench import (
     daily,
@@ -26,10 +25,11 @@ from bench.logons import FIRST_DAY, days_from
 from bench.results import Experiment, Figure
 from bench.timing import Contender, Sample, Timing, alternate, function
 from ownership.tables import TABLES
-from resources.settings import load_instance
 from resources.store.tables import Tables
 from sandbox.inventory import Account, InventoryService, InventoryState
 from sandbox.stand import Sandbox
+
+pytestmark = pytest.mark.slow
 
 TINY = resolution.Size(rows=3_000, hosts=100, users=80)
 
@@ -72,8 +72,6 @@ def test_extraction_counts_all_events(engine):
     found = extraction.measure(engine, extraction.Size(events=600, hosts=10, days=3), 1)
     assert counts(found, "events") == [600]
     assert counts(found, "requests") == [3]
-    (sparse,) = extraction.measure_sparse(engine, 1).timings
-    assert sparse.counts == {"days": 40, "events": 4_000}
 
 
 def test_a_daily_run_asks_for_less_than_the_first(sandbox, tmp_path):
@@ -94,33 +92,27 @@ def test_a_first_run_fetches_what_the_bare_requests_fetch_and_the_next_one_nothi
 
 
 def test_the_inventory_is_listed_and_written_by_all():
-    listed = inventory.measure_listing(250, 1, page_sizes=(100, 10))
-    assert counts(listed, "assets") == [500] * 4
-    assert counts(inventory.measure_writing(40, 1), "written") == [40] * 2
+    listed = inventory.measure_listing(250, 1, page=10)
+    assert counts(listed, "assets") == [500] * 2
+    written = inventory.measure_writing(40, 2).timings
+    assert [[one.counts["written"] for one in timing.samples] for timing in written] == [[40, 40]] * 2
 
 
-def test_the_rules_decide_alike_in_polars_and_sql(tmp_path):
+def test_shares_are_alike_in_polars_and_sql(tmp_path):
     found = resolution.measure(tmp_path, TINY, 1)
     ours = pl.read_parquet(tmp_path / "evidence-3000/tables/bench/owner_decisions.parquet")
-    assert counts(found, "decisions") == [ours.height] * 2
+    assert counts(found, "decisions") == [ours.height]
     assert set(ours["action"]) == {"write", "agree", "conflict", "keep", "none", "no_host"}
     assert resolution.differences(tmp_path / "evidence-3000") == []
-    statement = tmp_path / "evidence-3000/tables/bench/decisions_of_duckdb.parquet"
+    statement = tmp_path / "evidence-3000/tables/bench/shares_of_duckdb.parquet"
     pl.read_parquet(statement).with_columns(events=pl.col("events") + 1).write_parquet(statement)
     assert resolution.differences(tmp_path / "evidence-3000") == ["events"]
 
 
-def test_ever_more_rows_are_resolved(tmp_path):
-    found = resolution.measure_slope(tmp_path, [2_000, 4_000], 1)
-    assert [timing.counts["decisions"] for timing in found.timings] == [50, 100]
-
-
-def test_the_bare_job_has_as_many_assets_and_checks_as_a_run(sandbox, tmp_path):
+def test_the_bare_job_has_as_many_assets_as_a_run(sandbox, tmp_path):
     assert len(TABLES.keys() - {"owner_decisions_history", "runs", *TABLES_OF_TUNING}) == ASSETS
-    checks = asset_checks(load_instance(sandbox.instance_file))
-    assert sum(len(step.check_keys) for step in checks) == overhead.CHECKS
     found = overhead.measure(sandbox, tmp_path / "home", 1)
-    assert [len(timing.samples) for timing in found.timings] == [2, 1, 1, 1]
+    assert [len(timing.samples) for timing in found.timings] == [2, 1, 1]
 
 
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="no browser is installed")
@@ -136,7 +128,7 @@ def test_contenders_that_count_differently_are_refused():
         return replace(function(name, ""), command=["python3", "-c", line])
 
     alternate([says("one", 3), says("other", 3)], 2, same="rows")
-    with pytest.raises(ValueError, match=r"differ in rows: \{'one': 3, 'other': 4\}"):
+    with pytest.raises(ValueError, match="differ in rows"):
         alternate([says("one", 3), says("other", 4)], 1, same="rows")
     with pytest.raises(RuntimeError, match="broken ended with status 3: oh"):
         alternate([Contender("broken", ["sh", "-c", "echo oh; exit 3"])], 1)
@@ -158,10 +150,6 @@ def test_the_page_holds_each_goal_against_its_figure(tmp_path, monkeypatch):
     assert "| 1 | memory | 1.00 GB |  | ≤ 4 GB | met |" in page
     assert "| fast | 2.00 s | 2.00 s | 2.00 s | 2 | 1,000 MB |  |" in page
     assert "| 2 | twice | 2.00 times |  |  |  |" in page
-    head = page.partition("## Full sizes")[0]
-    lines = [line for line in head.splitlines() if line.startswith("- ")]
-    assert lines[0] == "- **Extraction**: 1 of 2 goals met, not met: slow over fast 1.50 times (≤ 1.2)."
-    assert len(lines) == 5
     full, short = page.split("## Short run")
     assert "\n- A note.\n" in full
     assert "| 1 | slow over fast | 1.50 times | 1.50 times |\n" in short
@@ -169,7 +157,10 @@ def test_the_page_holds_each_goal_against_its_figure(tmp_path, monkeypatch):
     assert set(json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))) == {"long", "short"}
 
 
-def test_all_settings_are_tried_on_97_days(tmp_path):
+def test_all_settings_are_tried_on_67_days(tmp_path):
+    assert tuning.STORED.days == 67
     found = tuning.measure(tmp_path, replace(TINY, most_seconds=600.0, most_gb=64.0), 1)
-    assert counts(found, "lines") == [450, 450]
+    assert counts(found, "lines") == [2 * 8 * 3 * 2 * 3] * 2, (
+        "windows, thresholds, active days, metrics, devices"
+    )
     assert [figure.verdict for figure in found.figures] == ["met"] * 3

@@ -18,7 +18,6 @@ class Books:
     """Requests that set owners, and rows that say so.
 
     Attributes:
-        earlier_runs: those whose requests the inventory's journal does not have.
         written: host, owner and day of each request that was carried out.
         overwritten, repeated, unaccounted: what must not be, each told in words.
         outcomes: rows of owner_writes, by outcome.
@@ -26,7 +25,6 @@ class Books:
 
     state: InventoryState
     tables: Tables
-    earlier_runs: frozenset[str]
     written: list[tuple[str, str, int]] = field(default_factory=list)
     overwritten: list[str] = field(default_factory=list)
     repeated: list[str] = field(default_factory=list)
@@ -59,7 +57,7 @@ class Books:
         rows = Counter[tuple[str, str]]()
         for row in self.tables.writes().collect().to_dicts():
             key = row["run_id"], row["host_id"]
-            if row["run_id"] not in self.earlier_runs and key not in self._compared:
+            if key not in self._compared:
                 self._compared.add(key)
                 self.outcomes[row["outcome"]] += 1
                 if row["outcome"] == "intended":

@@ -30,7 +30,7 @@ class Effort:
     same_each_time: bool = False
 
 
-BOUNDED = Effort(histories=12, steps=12, kills=4, hosts=20, same_each_time=True)
+BOUNDED = Effort(histories=12, steps=12, kills=1, hosts=20, same_each_time=True)
 
 
 def pytest_addoption(parser):

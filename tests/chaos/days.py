@@ -6,8 +6,6 @@ operating system dates files truly, so `date_files` follows each run.
 """
 
 import os
-import sys
-import time
 from datetime import datetime, tzinfo
 from importlib import import_module
 from multiprocessing.connection import Connection
@@ -25,10 +23,6 @@ from pipelines.cli.app import app
 from pipelines.cli.run import Overrides
 from tests.end_to_end.processes import settle_in
 from tests.end_to_end.stand import in_memory
-from tests.plots import draw_nothing
-
-PROCESSOR = "processor seconds: "
-"""Begins the last line of a run's log."""
 
 # A module that is imported later would have the true clock.
 PROGRAM = [
@@ -43,12 +37,8 @@ def run_on_day(file: Path, report: Path, now: datetime, environment: dict[str, s
     settle_in(environment, str(report), log)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("os.fsync", lambda _: None)
-        draw_nothing(patch)
         set_clock(patch, now)
-        try:
-            app(["run", "--instance", str(file), "--json"], obj=Overrides(recorded_in=in_memory))
-        finally:
-            sys.stderr.write(f"{PROCESSOR}{time.process_time():.2f}\n")
+        app(["run", "--instance", str(file), "--json"], obj=Overrides(recorded_in=in_memory))
 
 
 def set_clock(patch: pytest.MonkeyPatch, now: datetime) -> None:

@@ -1,6 +1,6 @@
 """The company of `sandbox.planted`, day by day: what its documents and inventory hold, and what is true.
 
-Day 1 is the first one after the stored home's last. The last day is the planted one's last; a life that is
+The last day is the planted one's last; a life that is
 too short for it ends earlier, so that the last machines change hands on its third day. To the planted stories
 come machines that are bought and scrapped, owners who are taken out of the inventory once a machine is handed
 on, and people who come and leave. All of it is written down where it is made; no rule of ours is asked.
@@ -10,16 +10,18 @@ import random
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime, time, timedelta
-from typing import Any, NamedTuple
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import polars as pl
 
 from sandbox.inventory import InventoryState
 from sandbox.logons import DOMAIN, Logon
-from sandbox.planted import HELD_BACK, LAST, STORIES, Planted, planted
+from sandbox.planted import HELD_BACK, LAST, Planted, planted
 from tests.end_to_end.stand import TENANT
-from tests.homes.make import LAST_DAY
+
+LAST_DAY = date(2026, 3, 31)
+"""The day before the first one."""
 
 ZONE = ZoneInfo("Australia/Sydney")
 """Its clocks go back on 2026-04-05, the fifth day, which has 25 hours."""
@@ -28,8 +30,8 @@ WINDOW_DAYS = 7
 HANDED_ON_DAY = 3
 """In the shortest life, the day on which the last machines change hands."""
 
-NEW, SCRAPPED, OFFLINE = 0.12, 0.08, 0.03
-"""Parts of the machines that are bought on the way, that are scrapped, and whose agents send a day late."""
+NEW, SCRAPPED = 0.12, 0.08
+"""Parts of the machines that are bought on the way, and that are scrapped."""
 
 DELIVERED = 12
 """Machines that come into the inventory together, with the people who use them."""
@@ -39,13 +41,6 @@ CLEARED = 0.6
 
 STEADY, NOBODYS = 66, 54
 """A leader's share (percent) above which a week of logons always names him, and below which it never does."""
-
-
-class Written(NamedTuple):
-    """An owner whom a run set: whether rightly, and how often that is so in the long run (0 to 1)."""
-
-    right: bool
-    expected: float
 
 
 class Life:
@@ -72,7 +67,6 @@ class Life:
         self._changes: dict[int, list[Callable[[InventoryState], None]]] = defaultdict(list)
         self._used: dict[str, range] = {}
         self._cleared: set[str] = set()
-        self._offline = set(self._rng.sample(list(self._machines), int(OFFLINE * len(self._machines))))
 
         for hostname, machine in self._machines.items():
             if machine["owned"] == "by_this_tool":  # it will be
@@ -97,27 +91,18 @@ class Life:
         for change in self._changes[day]:
             change(state)
 
-    def logons(self, day: int, *, late: bool) -> Iterator[Logon]:
-        """The day's events, all day long: those sent at once, or those of agents that are offline."""
+    def logons(self, day: int) -> Iterator[Logon]:
+        """The day's events, all day long."""
         rng = random.Random(day)  # noqa: S311
         midnights = (datetime.combine(self.date_of(number), time(), ZONE) for number in (day, day + 1))
         begin, end = (midnight.timestamp() for midnight in midnights)
         for host, user, events in self._counts.get(day, []):
-            if late == (host in self._offline) and day in self._used.get(host, [day]):
+            if day in self._used.get(host, [day]):
                 for _ in range(events):
                     at = datetime.fromtimestamp(int(rng.uniform(begin, end)), UTC)
                     yield Logon(at, "logon", f"{host}.{DOMAIN}", host, user)
 
     # What is true
-
-    def judged(self, host_id: str, owner: str, day: int) -> Written | None:
-        """What is true of an owner written on a day; None where nothing is planted of the host."""
-        hostname = host_id.removeprefix("host-")
-        if hostname not in self._machines:
-            return None
-        then = [owner for since, owner in self._owners[hostname] if since <= day]
-        story = _RIGHT.get(self._machines[hostname]["share"], 1.0)
-        return Written(owner == then[-1], 1.0 if len(then) < len(self._owners[hostname]) else story)
 
     def owned(self) -> set[str]:
         """Hosts that have an owner at the end: somebody set him, or each week's logons name one."""
@@ -188,9 +173,6 @@ class Life:
             day = self._rng.randint(2, self.last)
             self._used[hostname] = range(-WINDOW_DAYS, day)
             self._changes[day].append(_removing(_id(hostname)))
-
-
-_RIGHT = {story.share: story.right for story in STORIES}
 
 
 def _id(hostname: str) -> str:

@@ -9,7 +9,7 @@ from starlette.responses import HTMLResponse, JSONResponse
 
 from sandbox.inventory import BrokenOff, InventoryState
 from sandbox.inventory_api import ASSETS_LIST, envelope
-from sandbox.inventory_database import Origin
+from sandbox.inventory_state import Origin
 
 READ = "/api/v1/assets/get"
 UPDATE = "/api/v1/assets/update"

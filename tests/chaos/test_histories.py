@@ -24,9 +24,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_sta
 
 from assets_defs.evidence import day_tables
 from assets_defs.record import RunRecord
-from assets_defs.run import ScanOptions, ScanRun
-from assets_defs.writing import MADE, SNAPSHOTS, apply_plan, store_plan, undo_run, write_planned
+from assets_defs.run import INPUTS, SNAPSHOTS, Kind, ScanOptions, ScanRun
+from assets_defs.writing import apply_plan, store_plan, undo_run, write_planned
 from ownership.decisions import owner_decisions
+from ownership.evidence import evidence_by_day
 from ownership.matching import username_matches
 from ownership.rules import Rules
 from ownership.shares import host_user_shares
@@ -58,6 +59,8 @@ from tests.chaos.surroundings import (
 from tests.ownership.builders import counts
 from tests.resources.inventory_world import ADMIN, TENANT, Clock
 from tests.resources.samples import instance, instance_content
+
+pytestmark = pytest.mark.slow
 
 SLUG = "small"
 LOG = logging.getLogger("chaos")
@@ -243,12 +246,14 @@ class Histories(RuleBasedStateMachine):
         where = {"home": self.homes[home], "inventory": inventory}
         self.attempt(kind, circumstances, write_planned, plan=True, limit=limit, again=again, **where)
 
-    @rule(table=st.sampled_from(MADE), home=seldom)
+    @rule(table=st.sampled_from(INPUTS[1:]), home=seldom)
     def run_on_what_another_run_made(self, table, home):
         """Some tables alone are materialized: the run may write by its options, and must not."""
 
         def without_a_table(scan, log):
-            (self.homes[home].tables.disk / "runs" / scan.run_id / f"{table}.parquet").unlink()
+            (self.homes[home].tables.disk / "runs" / scan.run_id / f"{table}.parquet").unlink(missing_ok=True)
+            if table == "blocking_check":
+                scan.record.add(checked_at=None)
             with pytest.raises(AssetOwnersError, match=f"did not make {table}"):
                 write_planned(scan, log)
 
@@ -310,6 +315,8 @@ class Histories(RuleBasedStateMachine):
         home.ledger.begin(run)
         service.hooks.faults, service.hooks.after = surroundings.before, surroundings.after
         clock = Clock()
+        record = RunRecord(home.tables, run_id, None, LOG)
+        record.begin("run", checked_at=datetime.now(UTC))
         options = ScanOptions(
             lookback_days=WINDOW.days,
             enrich=True,
@@ -327,9 +334,10 @@ class Histories(RuleBasedStateMachine):
                 instance=instance,
                 options=options,
                 run_id=run_id,
-                record=RunRecord(home.tables, run_id, tag=lambda _: None, seconds_by_step=dict, log=LOG),
+                record=record,
                 days_named=(),
                 window=WINDOW,
+                kind=Kind.RUN,
                 only_plans="dry run" if kind == "dry" else None,
                 left_out=(),
                 own_days=None,
@@ -364,7 +372,7 @@ class Histories(RuleBasedStateMachine):
         assert other.state.journal() == unconcerned, "something was written elsewhere"
         home.ledger.end(run)
         self.look()
-        if home.tables.plan_file(run_id).exists():
+        if home.tables.holds("owner_writes", run_id):
             home.plans.append(run_id)
         planned = home.tables.of_run("owner_writes", run_id)
         if kind in {"write", "apply", "undo"} and end == "came to their end":
@@ -377,12 +385,8 @@ class Histories(RuleBasedStateMachine):
         hosts, users = inventory.hosts(), inventory.users()
         matches = username_matches(self.shares, users, user_value_field="user_email")
         decisions = owner_decisions(
-            self.shares.lazy(),
+            evidence_by_day(self.logons, hosts, rules=Rules()),
             matches,
-            hosts,
-            self.logons,
-            rules=Rules(),
-            window=scan.window,
             decided_at=datetime.now(UTC),
             run_id=scan.run_id,
         )
@@ -391,7 +395,6 @@ class Histories(RuleBasedStateMachine):
         made = hosts, users, self.shares, matches, decisions
         for table, frame in zip(SNAPSHOTS, made, strict=True):
             frame.write_parquet(folder / f"{table}.parquet")
-        home.tables.note_check(scan.run_id)
 
     def look_at_logons(self):
         logons = counts(*((host, user, 5) for host, user in self.evidence.items()))
@@ -473,12 +476,6 @@ def history(request, world):
     history.teardown()
 
 
-def outcome(history, host_id, home=0):
-    """What became of a host in the last run of a home."""
-    ledger = history.homes[home].ledger
-    return ledger.rows()[list(ledger.runs)[-1], host_id]["outcome"]
-
-
 @pytest.mark.parametrize("trouble", TROUBLES)
 def test_trouble_at_a_write_and_whoever_follows(history, trouble, effort):
     everybody = (NOBODY, "ann", None, "cyd", ["ann", "cyd"], MADE_ANEW)
@@ -501,39 +498,6 @@ def test_leftovers_of_another_inventory_wait_until_the_instance_points_there_aga
     now = history.homes[0].ledger.rows()
     assert {key: now[key] for key in left} == left
     history.run(circumstances=CALM, **RUN, **HERE)
-
-
-def test_what_is_for_another_inventory_is_refused(history):
-    history.run(circumstances=CALM, kind="dry", limit=None, **HERE)
-    history.apply(number=0, circumstances=CALM, **ELSEWHERE)
-    assert history.services[1].state.journal() == []
-    history.apply(number=0, circumstances=CALM, **HERE)
-    assert outcome(history, "h-1") == "written"
-    history.undo(circumstances=CALM, **UNDO, **ELSEWHERE)
-    assert history.services[1].state.journal() == []
-
-
-def test_a_host_that_was_made_anew_is_left_alone(history):
-    history.run(circumstances=CALM, kind="dry", limit=None, **HERE)
-    history.somebody_makes_a_host_anew(host_id="h-1", name="pc-9")
-    history.apply(number=0, circumstances=Circumstances(None, {}, {"h-2": MADE_ANEW}), **HERE)
-    assert (outcome(history, "h-1"), outcome(history, "h-2")) == ("failed", "failed")
-
-
-def test_a_run_is_undone_once(history):
-    history.run(circumstances=CALM, **RUN, **HERE)
-    history.undo(circumstances=CALM, **UNDO, **HERE)
-    history.somebody_changes_a_host(host_id="h-1", change=("asset_owner", "ann"), number=0)
-    history.undo(circumstances=CALM, **UNDO, **HERE)
-    assert history.services[0].state.asset("h-1")["asset_owner"] == "ann"
-
-
-def test_what_a_later_run_wrote_is_not_put_back_with_an_earlier_one(history):
-    history.run(circumstances=CALM, **RUN, **HERE)
-    history.somebody_clears_all_owners()
-    history.run(circumstances=CALM, **RUN, **HERE)
-    history.undo(circumstances=CALM, number=1, dry_run=False, **HERE)
-    assert history.services[0].state.asset("h-1")["asset_owner"] == "ann"
 
 
 def test_two_homes_take_turns(history):

@@ -25,6 +25,8 @@ from resources.writeback.journal import Journal
 from sandbox.inventory import BrokenOff
 from tests.chaos.company import SETTINGS, WRITTEN, start
 
+pytestmark = pytest.mark.slow
+
 VOLATILE = ["new_conflict", "run_id", "decided_at", "fetched_at", "listed_at", "intended_at", "completed_at"]
 TORN, KILLED, LEFT_OPEN = "torn tables", "processes killed", "writes that they left open, settled"
 PLANNED, WROTE = "Plan: ", "Writes: "

@@ -9,13 +9,23 @@ import pytest
 from resources.store.tables import Tables
 from tests.chaos.company import CONCURRENCY, SETTINGS, WRITTEN, start
 
+pytestmark = pytest.mark.slow
+
 READ = "/api/v1/assets/get"
 UPDATE = "/api/v1/assets/update"
 GRACE_SECONDS = 1.0
 
 
-@pytest.mark.parametrize("end", ["is killed", "comes to its end"])
-@pytest.mark.parametrize("who", ["the same instance", "another instance", "another home", "another machine"])
+@pytest.mark.parametrize(
+    ("who", "end"),
+    [
+        ("another home", "is killed"),
+        ("another machine", "comes to its end"),
+        pytest.param("another machine", "is killed", marks=pytest.mark.nightly),
+        pytest.param("the same instance", "is killed", marks=pytest.mark.nightly),
+        pytest.param("another instance", "comes to its end", marks=pytest.mark.nightly),
+    ],
+)
 def test_a_run_waits_while_another_one_writes_and_not_for_a_dead_one(
     open_stand, request, monkeypatch, who, end
 ):
@@ -48,10 +58,10 @@ def test_a_run_waits_while_another_one_writes_and_not_for_a_dead_one(
             if who in {"another home", "another machine"}:
                 home = stand.home / "another"
                 stand.environment.setenv("ASSET_OWNERS_HOME", str(home))
-            plans = Tables(home, slug).folder.glob
+            decided = Tables(home, slug).folder.glob
             expected = 2 if who == "the same instance" else 1
             run = pool.submit(stand.run, settings)
-            while len(list(plans("runs/*/owner_writes.parquet"))) < expected:
+            while len(list(decided("runs/*/owner_decisions.parquet"))) < expected:
                 assert not run.done(), run.result()
                 time.sleep(0.05)
             time.sleep(GRACE_SECONDS)

@@ -6,6 +6,8 @@ import threading
 import time
 from collections import Counter
 
+import pytest
+
 from resources.writeback.writer import MAX_READ_TO_WRITE_SECONDS
 from sandbox.company import MAPPING
 from tests.chaos.company import USERS, hosts_of, logons_on, start
@@ -15,8 +17,8 @@ from tests.end_to_end.stand import documents
 INDEX = "logs-window"
 WRITERS = 8
 SETTINGS = {"index": INDEX, "writes": {"concurrency": WRITERS}}
+pytestmark = [pytest.mark.slow, pytest.mark.nightly]
 LONGEST = re.compile(r"Longest time between the look at a host and its write: ([0-9,]+) ms")
-STOPPED, STOPPED_SECONDS = "h-09", 2.0
 
 
 class Windows:
@@ -74,23 +76,3 @@ def test_a_host_is_written_right_after_the_last_look_at_it(open_stand, effort, f
     )
     figures["ms between look and write at the service, at most"] = milliseconds[-1]
     figures["ms between look and write as the run saw it, at most"] = window_told(log)
-
-
-def test_a_process_that_is_stopped_between_look_and_write_looks_again(open_stand, figures):
-    stand = begin(open_stand, hosts_of([None] * 20))
-    windows = Windows(stand)
-    with start(stand, SETTINGS, stops_after_look_at=STOPPED) as process:
-        process.wait_until_stopped()
-        stand.inventory.state.set_field(STOPPED, "asset_owner", 17)
-        time.sleep(STOPPED_SECONDS)
-        process.go_on()
-        log = process.log.read()
-    assert process.exit_status == 0, log
-    assert stand.inventory.state.asset(STOPPED)["asset_owner"] == 17
-    assert STOPPED not in stand.written()
-    assert len(stand.written()) == 19
-    assert windows.looks[STOPPED] == 2
-    assert window_told(log) <= 1000 * MAX_READ_TO_WRITE_SECONDS
-    figures["ms between look and write at the service, at most, of a process that was stopped"] = round(
-        1000 * max(windows.seconds.values())
-    )

@@ -2,7 +2,6 @@
 
 import os
 import shutil
-from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +10,7 @@ from playwright.sync_api import expect
 
 from pipelines.cli.run import Overrides
 from sandbox.company import MAPPING, generate
-from sandbox.inventory import InventoryService, InventoryState, ServiceOptions
+from sandbox.inventory import InventoryService, InventoryState
 from tests.end_to_end.stand import (
     COMPANY_INDEX,
     HOSTS,
@@ -22,10 +21,8 @@ from tests.end_to_end.stand import (
     Stand,
     documents,
     in_memory,
-    patient,
     small_company,
 )
-from tests.plots import draw_nothing
 
 
 @pytest.fixture(scope="session")
@@ -41,24 +38,31 @@ def running_inventory(tmp_path_factory, clock):
 
 
 @pytest.fixture(scope="session")
-def open_stand(engine, running_inventory, clock):
+def open_stand(running_inventory, clock):
     """Opens a stand on a home folder; what it changes in the environment ends with the given patch."""
-    engine.load(SMALL_INDEX, MAPPING, documents(small_company()))
 
-    def opened(home, patch):
+    def opened(home, patch, engine=None):
         patch.setenv("ASSET_OWNERS_HOME", str(home))
         patch.delenv("DAGSTER_HOME", raising=False)
         patch.setattr("os.fsync", lambda _: None)  # what a loss of power does is not tried here
-        draw_nothing(patch)
-        overrides = Overrides(resources=patient(clock=clock, sleep=clock.sleep))
-        return Stand(home, engine, running_inventory, patch, overrides)
+        stand = Stand(home, engine, running_inventory, patch, clock=clock)
+        stand.overrides = Overrides(resources=stand.clients)
+        stand.begin(HOSTS, USERS)
+        return stand
 
     return opened
 
 
 @pytest.fixture(scope="session")
+def loaded_engine(engine):
+    """The engine with the small company's documents."""
+    engine.load(SMALL_INDEX, MAPPING, documents(small_company()))
+    return engine
+
+
+@pytest.fixture(scope="session")
 def company(engine):
-    """The demo's company, whose documents are in the index."""
+    """The demo's company, whose documents are in the engine's index."""
     made_up = generate(today=TODAY)
     engine.load(COMPANY_INDEX, MAPPING, made_up.documents())
     return made_up
@@ -67,9 +71,13 @@ def company(engine):
 @pytest.fixture
 def recorded_stand(open_stand, tmp_path, monkeypatch):
     """The small company, with runs recorded where the UI looks."""
-    stand = open_stand(tmp_path, monkeypatch)
-    stand.begin(HOSTS, USERS)
-    return stand
+    return open_stand(tmp_path, monkeypatch)
+
+
+@pytest.fixture
+def engine_stand(open_stand, tmp_path, monkeypatch, loaded_engine):
+    """The same with the search engine, which runs in processes of their own can reach."""
+    return open_stand(tmp_path, monkeypatch, loaded_engine)
 
 
 @pytest.fixture
@@ -88,7 +96,6 @@ def tables_of_a_good_run(open_stand, tmp_path_factory):
     """What the tables of the small company hold after a run that went well."""
     with pytest.MonkeyPatch.context() as patch:
         stand = unrecorded(open_stand(tmp_path_factory.mktemp("good"), patch))
-        stand.begin(HOSTS, USERS)
         assert stand.run().status == 0
     return stand.tables.folder
 
@@ -96,19 +103,9 @@ def tables_of_a_good_run(open_stand, tmp_path_factory):
 @pytest.fixture
 def seeded(stand, tables_of_a_good_run):
     """The small company after a good run, whose owners somebody has cleared since."""
-    others = shutil.ignore_patterns(".instance")  # it names the inventory service of that run
-    shutil.copytree(tables_of_a_good_run, stand.tables.folder, ignore=others)
+    shutil.copytree(tables_of_a_good_run, stand.tables.folder)
+    stand.begin(HOSTS, USERS)
     return stand
-
-
-@pytest.fixture
-def start(stand):
-    """Starts a further inventory service on the same state, with the options given."""
-    with ExitStack() as running:
-        inventory = stand.inventory
-        yield lambda **options: running.enter_context(
-            InventoryService(inventory.state, ServiceOptions(**options), hooks=inventory.hooks)
-        )
 
 
 @pytest.fixture

@@ -9,16 +9,12 @@ import resource
 import signal
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Self
 
-import pytest
-
 from pipelines.cli import main
-from tests.plots import draw_nothing
 
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(
@@ -63,16 +59,6 @@ class RunningProcess:
         """`kill`; any thread may call it."""
         os.kill(self.id, signal.SIGTERM)
 
-    def wait_until_stopped(self) -> None:
-        """Wait until a signal has stopped it."""
-        state = Path(f"/proc/{self.id}/stat")
-        while state.read_text().rpartition(")")[2].split()[0] != "T":
-            time.sleep(0.01)
-
-    def go_on(self) -> None:
-        """`kill -CONT`."""
-        os.kill(self.id, signal.SIGCONT)
-
     @property
     def id(self) -> int:
         """Of the process."""
@@ -110,9 +96,7 @@ def _call(
     settle_in(environment, printed, log)
     sys.argv = words
     resource.setrlimit(resource.RLIMIT_FSIZE, (largest_file, largest_file))
-    with pytest.MonkeyPatch.context() as patch:
-        draw_nothing(patch)
-        main()
+    main()
 
 
 def settle_in(environment: dict[str, str], printed: str, log: Connection) -> None:

@@ -1,5 +1,7 @@
 """Both services and a home folder, as an operator has them; and a small company whose outcome fits in a head.
 
+The logons lie in memory, unless a test asks for the search engine (`engine_stand`).
+
 pc-1  ann alone, nobody's yet                    → ann, with her department and criticality
 pc-2  bob 4 of 6, nobody's yet                   → 17 (bob), who has no department
 pc-3  ann alone, owned by bob                    → conflict
@@ -10,14 +12,16 @@ import json
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
+from fnmatch import fnmatch
 from functools import lru_cache
 from itertools import count
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import dagster as dg
 import polars as pl
@@ -38,6 +42,7 @@ from sandbox.company import MAPPING
 from sandbox.engine import Engine
 from sandbox.inventory import Account, InventoryService
 from sandbox.logons import Logon, document
+from tests.pipelines.in_memory import LogFile
 
 TODAY = datetime.now(UTC).date()
 """Last day of the documents; runs name it, so that midnight may pass while the tests run."""
@@ -45,8 +50,6 @@ TODAY = datetime.now(UTC).date()
 ASSET_OWNERS = Path(sys.executable).with_name("asset-owners")
 TENANT = "t-1"
 ADMIN = Account("integration@corp.example", "the inventory's password", roles={TENANT: "admin"})
-READER = Account("reader@corp.example", "a reader's password", roles={TENANT: "reader"})
-CODED = Account("coded@corp.example", "first half", mfa_secret="JBSWY3DPEHPK3PXP", roles={TENANT: "admin"})
 
 SMALL_INDEX, COMPANY_INDEX = "logs-small", "logs-company"
 SECTIONS = {"platform", "scan", "rules", "writes"}
@@ -108,29 +111,6 @@ class Clock:
         self.slept += seconds
 
 
-def patient(
-    *, sleep: Callable[[float], Any], clock: Callable[[], float] = time.time
-) -> Callable[[Instance], dict[str, Any]]:
-    """Clients of both services that sleep in a way of the test's own, for `Overrides`."""
-
-    def clients(instance: Instance) -> dict[str, Any]:
-        @contextmanager
-        def inventory() -> Generator[AssetInventory]:
-            connections = instance.writes.concurrency
-            with InventoryClient(
-                instance.platform, connections=connections, clock=clock, sleep=sleep
-            ) as client:
-                yield AssetInventory(instance, client)
-
-        keys = resource_keys(instance)
-        return {
-            keys.search: opened_once(lambda: SearchClient(instance, sleep=sleep)),
-            keys.inventory: opened_once(inventory),
-        }
-
-    return clients
-
-
 def in_memory(home: Path) -> AbstractContextManager[dg.DagsterInstance]:
     """Dagster's records of runs that nobody looks at later, which takes half the time; for `Overrides`."""
     return nullcontext(_in_memory(home))
@@ -157,38 +137,67 @@ class Stand:
     """A home folder, the two services, and the command line on them."""
 
     home: Path
-    engine: Engine
+    engine: Engine | None
     inventory: InventoryService
     environment: pytest.MonkeyPatch
     overrides: Overrides = field(default_factory=Overrides)
+    clock: Clock = field(default_factory=Clock)
+    indices: dict[str, list[Logon]] = field(default_factory=lambda: {SMALL_INDEX: small_company()})
     numbers: count = field(default_factory=count)
 
+    def clients(self, instance: Instance) -> dict[str, Any]:
+        """Clients of both services whose waits are over at once, for `Overrides`."""
+        clock, connections = self.clock, instance.writes.concurrency
+
+        @contextmanager
+        def inventory() -> Generator[AssetInventory]:
+            with InventoryClient(
+                instance.platform, connections=connections, clock=clock, sleep=clock.sleep
+            ) as client:
+                yield AssetInventory(instance, client)
+
+        def search() -> AbstractContextManager[Any]:
+            if self.engine:
+                return SearchClient(instance, sleep=clock.sleep)
+            return nullcontext(LogFile(*self._logons(instance)))
+
+        keys = resource_keys(instance)
+        return {
+            keys.search: opened_once(instance, lambda _: search()),
+            keys.inventory: opened_once(instance, lambda _: inventory()),
+        }
+
+    def _logons(self, instance: Instance) -> Iterator[tuple[date, Any, Any]]:
+        zone = ZoneInfo(instance.scan.timezone)
+        for name, events in self.indices.items():
+            if fnmatch(name, instance.index):
+                yield from ((event.at.astimezone(zone).date(), event.agent, event.user) for event in events)
+
     def begin(self, hosts: Iterable[Mapping[str, Any]], users: Iterable[Mapping[str, Any]]) -> None:
-        """Give the inventory service these assets, three accounts and good manners."""
+        """Give the inventory service these assets, one account and good manners."""
         self.inventory.hooks.faults = self.inventory.hooks.after = None
-        self.inventory.state.reset([ADMIN, READER, CODED], hosts, users, TENANT)
+        self.inventory.state.reset([ADMIN], hosts, users, TENANT)
 
     def load(self, events: Iterable[Logon], index: str) -> str:
-        """Fill an index of its own with events in winlogbeat's layout."""
-        self.engine.load(index, MAPPING, documents(events))
+        """Fill an index of its own with events."""
+        self.indices[index] = [*events]
+        if self.engine:
+            self.engine.load(index, MAPPING, documents(self.indices[index]))
         return index
-
-    def add(self, events: Iterable[Logon], index: str) -> None:
-        """Add events to an index, as an agent that was offline for a while does."""
-        for body in documents(events):
-            self.engine.request("POST", f"{index}/_doc", params={"refresh": "true"}, json=body)
 
     def instance(self, changes: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """The content of an instance file; `changes` replace what is here, in sections key by key."""
-        self.environment.setenv("SEARCH_PASSWORD", self.engine.reader.password)
+        search = {"url": "https://search.corp.example", "username": "reader"}
+        self.environment.setenv("SEARCH_PASSWORD", "the search's password")
+        if self.engine:
+            search |= {"url": self.engine.url, "ca_file": str(self.engine.ca_file)}
+            self.environment.setenv("SEARCH_PASSWORD", self.engine.reader.password)
         password = self.home / "inventory-password"
         password.write_text(ADMIN.password)
         base = {
             "name": "Small",
-            "url": self.engine.url,
-            "username": self.engine.reader.username,
+            **search,
             "password": {"env": "SEARCH_PASSWORD"},
-            "ca_file": str(self.engine.ca_file),
             "index": SMALL_INDEX,
             "sensor": "test-sensor",
             "platform": {
@@ -216,6 +225,12 @@ class Stand:
         file = self.instance_file(changes)
         day = as_of or TODAY.isoformat()
         result = self.call("run", "--instance", file, "--json", "--as-of", day, *options)
+        report = json.loads(result.stdout.splitlines()[-1])
+        return Ran(result.exit_code, report, result.stdout, result.stderr)
+
+    def follow_up(self, what: str, run_id: str, *options: str, **changes: Any) -> Ran:
+        """Run `asset-owners apply` or `undo` with `--json`."""
+        result = self.call(what, "--instance", self.instance_file(changes), run_id, "--json", *options)
         report = json.loads(result.stdout.splitlines()[-1])
         return Ran(result.exit_code, report, result.stdout, result.stderr)
 

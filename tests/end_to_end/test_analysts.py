@@ -5,8 +5,12 @@ import subprocess
 import sys
 from contextlib import contextmanager
 
+import pytest
+
 from resources.store.catalogue import catalogue_path
 from tests.end_to_end.stand import WRITTEN
+
+pytestmark = pytest.mark.slow
 
 DECISIONS = "SELECT count(*) FROM small.owner_decisions"
 WRITES = "SELECT count(*) FROM small.owner_writes WHERE outcome = 'written'"
@@ -18,24 +22,6 @@ catalogue = duckdb.connect(sys.argv[1], read_only=sys.argv[2] == "reading")
 print(json.dumps("open"), flush=True)
 for query in sys.stdin:
     print(json.dumps(catalogue.execute(query).fetchall(), default=str), flush=True)
-"""
-READER = """
-import select, sys
-import duckdb
-
-catalogue = duckdb.connect(sys.argv[1], read_only=True)
-by_day = {}
-reads = 0
-print("open", flush=True)
-while not select.select([sys.stdin], [], [], 0.005)[0] or reads < 10:
-    rows = catalogue.execute(
-        "SELECT day, sum(events) FROM small.logon_counts GROUP BY day ORDER BY day"
-    ).fetchall()
-    assert rows == (by_day := by_day or rows), rows
-    days = catalogue.execute("SELECT day, counted FROM small.logon_days ORDER BY day").fetchall()
-    assert days == by_day, days
-    reads += 1
-print(reads)
 """
 
 
@@ -101,14 +87,3 @@ def test_a_run_never_locks_an_analyst_out(seeded):
     assert seeded.run({"writes": {"concurrency": 1}}).report["writes"] == {"written": 2}
     assert answers == [[[4]], [[4]]]
     assert seeded.written() == WRITTEN
-
-
-def test_no_reader_ever_sees_half_a_day_while_days_are_written_anew(seeded):
-    assert seeded.run().status == 0
-    with program(READER, catalogue_path(seeded.home)) as process:
-        assert process.stdout.readline() == "open\n"
-        for blanks in range(1, 4):  # another spelling of the query fetches every day again
-            ran = seeded.run({"query": f"event.code:4624 AND{' ' * blanks}event.outcome:success"})
-            assert "4 of 4 days fetched" in ran.stderr
-        process.stdin.close()
-        assert int(process.stdout.readline()) >= 10

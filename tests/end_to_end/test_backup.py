@@ -7,11 +7,15 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
+import pytest
+
 from pipelines.dagster_home import dagster_instance
 from resources.store.tables import Tables
 from resources.writeback.journal import Journal
 from tests.end_to_end.processes import Program
 from tests.end_to_end.stand import ADMIN, TENANT, TODAY
+
+pytestmark = pytest.mark.slow
 
 UPDATE = "/api/v1/assets/update"
 
@@ -23,9 +27,9 @@ def succeeding(call, *arguments):
 
 
 def test_a_backup_waits_for_a_run_that_writes_and_all_commands_work_where_it_is_restored(
-    recorded_stand, tmp_path
+    engine_stand, tmp_path
 ):
-    stand, out, other = recorded_stand, tmp_path / "backup.tar", tmp_path / "other"
+    stand, out, other = engine_stand, tmp_path / "backup.tar", tmp_path / "other"
     call = partial(succeeding, stand.call)
     file = stand.instance_file()
     instances = stand.home / "instances"

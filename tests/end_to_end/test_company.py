@@ -15,6 +15,8 @@ from resources.store.tables import Tables
 from sandbox.company import DEMO_RULES
 from tests.end_to_end.stand import COMPANY_INDEX, TODAY, Ran, Stand
 
+pytestmark = pytest.mark.slow
+
 SETTINGS = {"index": COMPANY_INDEX, "rules": DEMO_RULES, "scan": {"lookback_days": 30}}
 
 
@@ -51,10 +53,10 @@ def run(stand):
 
 
 @pytest.fixture(scope="module")
-def first(company, open_stand, tmp_path_factory):
+def first(company, engine, open_stand, tmp_path_factory):
     """The first run, on an empty store."""
     with pytest.MonkeyPatch.context() as patch:
-        stand = open_stand(tmp_path_factory.mktemp("company"), patch)
+        stand = open_stand(tmp_path_factory.mktemp("company"), patch, engine)
         stand.begin(company.hosts, company.users)
         yield run(stand)
 
@@ -178,11 +180,13 @@ def test_the_history_holds_what_the_second_run_decided_otherwise(first, second):
                 "SELECT run_id, list(host_id) FROM small.owner_decisions_history GROUP BY ALL"
             ).fetchall()
         )
-        counted = catalogue.sql("SELECT hosts, to_write, owned FROM small.coverage ORDER BY day").fetchall()
+        counted = catalogue.sql(
+            "SELECT host_assets, to_write, owned FROM small.coverage ORDER BY day"
+        ).fetchall()
     assert len(runs[first.ran.report["run_id"]]) == first.decisions.height
     assert set(runs[second.ran.report["run_id"]]) == set(otherwise["host_id"]) == first.written.keys()
     assert counted[-1] == (
-        second.decisions.height,
-        0,
+        second.decisions["host_id"].count(),
+        len(first.written),
         second.decisions.drop_nulls("host_id")["existing_owner"].count(),
     )

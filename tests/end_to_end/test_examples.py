@@ -11,6 +11,8 @@ from sandbox.company import MAPPING
 from sandbox.logons import Logon, document
 from tests.end_to_end.stand import TODAY, at_noon
 
+pytestmark = pytest.mark.slow
+
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 OF_THE_STAND = {"name", "url", "username", "password", "sensor", "index", "platform"}
 """Keys that say where the services are; all others are the example's."""
@@ -54,7 +56,7 @@ def test_all_examples_are_valid_and_told():
         assert f"examples/{name}" in page
 
 
-def test_linux(stand):
+def test_linux(engine_stand):
     def ssh(host, user, **changes):
         return ecs(host, user, "ssh_login", "sshd", type=["info"], dataset="system.auth", **changes)
 
@@ -74,12 +76,12 @@ def test_linux(stand):
         *[ecs("ws-3", "cyd", "ssh_login", "sshd-session", type=["info"], dataset="system.auth")] * 2,
         *[session("ws-4", name) for name in ("root", "gdm", "gdm-greeter", "systemd-network")],
     ]  # fmt: skip
-    evidence, owners = run(stand, "linux.yaml", documents, ["web-1", "WS-2", "ws-3", "ws-4"])
+    evidence, owners = run(engine_stand, "linux.yaml", documents, ["web-1", "WS-2", "ws-3", "ws-4"])
     assert owners == {"web-1": "ann", "WS-2": "bob", "ws-3": "cyd"}
     assert evidence["ws-4"] == "no_logons"
 
 
-def test_macos(stand):
+def test_macos(engine_stand):
     def logon(host, user, action="log_on", system="macos", **changes):
         body = ecs(host, user, action, "loginwindow", module="endpoint", type=["start"], **changes)
         body["host"]["os"] = {"type": system}
@@ -95,13 +97,13 @@ def test_macos(stand):
         *[logon("mini-2", "root", "ssh_log_on")] * 20,
         *[logon("pc-3", "cyd", system="windows")] * 3,
     ]  # fmt: skip
-    evidence, owners = run(stand, "macos.yaml", documents, ["Anns-MacBook-Pro", "mini-2", "pc-3"])
+    evidence, owners = run(engine_stand, "macos.yaml", documents, ["Anns-MacBook-Pro", "mini-2", "pc-3"])
     assert owners == {"Anns-MacBook-Pro": "ann", "mini-2": "bob"}
     assert evidence["pc-3"] == "no_logons"
 
 
 @pytest.mark.parametrize("field", ["host.name", "winlog.computer_name"])
-def test_windows_by_a_forwarder(stand, field):
+def test_windows_by_a_forwarder(engine_stand, field):
     """A collector may leave host.name to the machine, or set its own name there, too."""
     documents = []
     for number, (machine, user) in enumerate([("pc-1", "ann"), ("pc-2", "bob"), ("pc-2", "SYSTEM")] * 3):
@@ -111,12 +113,12 @@ def test_windows_by_a_forwarder(stand, field):
             documents[-1]["host"]["name"] = "wec01.corp.example"
     changes = {} if field == "host.name" else {"hostname_field": field}
     hosts = ["PC-1", "PC-2", "WEC01"]
-    evidence, owners = run(stand, "windows-forwarder.yaml", documents, hosts, **changes)
+    evidence, owners = run(engine_stand, "windows-forwarder.yaml", documents, hosts, **changes)
     assert owners == {"PC-1": "ann", "PC-2": "bob"}
     assert evidence["wec01"] in {"excluded_host", "no_logons"}
 
 
-def test_windows_by_kind_of_logon(stand):
+def test_windows_by_kind_of_logon(engine_stand):
     logons = [
         *[("pc-1", "ann", "2")] * 2,
         *[("pc-1", "bob", "3")] * 15,
@@ -135,6 +137,6 @@ def test_windows_by_kind_of_logon(stand):
     for body, (*_, kind) in zip(documents, logons, strict=True):
         body["winlog"]["event_data"]["LogonType"] = kind
     hosts = ["pc-1", "pc-2", "pc-3", "pc-4"]
-    evidence, owners = run(stand, "windows-interactive.yaml", documents, hosts)
+    evidence, owners = run(engine_stand, "windows-interactive.yaml", documents, hosts)
     assert owners == {"pc-1": "ann", "pc-2": "cyd", "pc-3": "bob"}
     assert evidence["pc-4"] == "no_majority"

@@ -1,11 +1,9 @@
 """Users and hosts may be called anything: names stay as they are, and nothing takes them for more."""
 
 import copy
-import json
 import unicodedata
 
 import duckdb
-import polars as pl
 import pytest
 from starlette.responses import JSONResponse
 
@@ -14,6 +12,8 @@ from resources.store.catalogue import catalogue_path
 from sandbox.company import MAPPING
 from sandbox.inventory_api import envelope
 from tests.end_to_end.stand import TODAY, at_noon, documents, logons
+
+pytestmark = pytest.mark.slow
 
 NAMES = {
     "right to left": "\u202egnp.exe\u202c",
@@ -57,7 +57,7 @@ def normalised(name):
 
 
 @pytest.fixture
-def hostile(stand, monkeypatch):
+def hostile(engine_stand, monkeypatch):
     """A host and a user of each name; pages of two pairs, so that names go out in requests, too."""
     monkeypatch.setattr("resources.search.client.MAX_PAGE", 2)
     people = [
@@ -67,14 +67,10 @@ def hostile(stand, monkeypatch):
     machines = [
         {"id": f"h-{number}", "search_agent_name": name} for number, name in enumerate(NAMES.values())
     ]
-    stand.begin(machines, people)
+    engine_stand.begin(machines, people)
     events = [event for name in NAMES.values() for event in logons(name, name, 2, at=at_noon(TODAY))]
-    stand.engine.load("logs-hostile", WHOLE, documents(events))
-    return stand
-
-
-def explained(stand, host):
-    return stand.call("explain", "--instance", stand.instance_file(), "--", host)
+    engine_stand.engine.load("logs-hostile", WHOLE, documents(events))
+    return engine_stand
 
 
 def printable(text):
@@ -118,22 +114,9 @@ def test_hostile_names_go_through_a_whole_run_as_they_are(hostile):
     assert again.report["decisions"] == {"single_user/matched/agree": len(NAMES)}
 
     for number, name in enumerate(NAMES.values()):
-        told = explained(hostile, name)
+        told = hostile.call("explain", "--instance", hostile.instance_file(), "--", name)
         assert (told.exit_code, printable(told.stdout)) == (0, True), name
-        assert f"Host asset h-{number}, " in told.stdout, name
-        assert f"is the user asset u-{number}, found by directory_user_sam_account_name." in told.stdout
-        by_id = explained(hostile, f"h-{number}")
-        assert by_id.stdout.split("\n")[1:] == told.stdout.split("\n")[1:], "the same below its heading"
-
-
-def test_a_name_that_the_index_does_not_keep_whole_counts_as_lacking(hostile):
-    """The usual mapping leaves names over 1,024 letters out of what can be counted."""
-    long = NAMES["10,000 letters"]
-    events = [*logons(long, "ann", 2, at=at_noon(TODAY)), *logons("pc-1", "ann", at=at_noon(TODAY))]
-    ran = hostile.run({"index": hostile.load(events, "logs-hostile-usual")})
-    assert ran.status == 0, ran.stderr
-    days = pl.read_parquet(hostile.tables.folder / "logon_days" / "*.parquet").filter(day=TODAY)
-    assert days.select("matching", "counted", "lacking_user", "lacking_host").rows() == [(3, 1, 0, 2)]
+        assert f"h-{number}" in told.stdout, name
 
 
 HOSTILE_WORDS = "\x1b[2J\u202eneN\nasset-owners: all is well\x00"
@@ -166,45 +149,26 @@ def test_ids_cannot_act_on_the_terminal_or_forge_lines_of_a_log(recorded_stand):
     ]
     stand.begin(hosts, people)
     events = [event for n in range(len(ODD)) for event in logons(f"pc-{n}", f"u{n}", at=at_noon(TODAY))]
-    file = str(stand.instance_file({"index": stand.load(events, "logs-odd-ids")}))
-    told, statuses = [], []
-
-    def call(*arguments):
-        ran = stand.call(*arguments)
-        told.extend((ran.stdout, ran.stderr))
-        statuses.append(ran.exit_code)
-        return ran.stdout
-
-    plan = json.loads(
-        call("run", "--instance", file, "--dry-run", "--json", "--as-of", str(TODAY)).splitlines()[-1]
-    )["run_id"]
+    index = {"index": stand.load(events, "logs-odd-ids")}
+    planned = stand.run(index, "--dry-run")
     stand.inventory.state.set_field(f"free{ODD[0]}", "asset_owner", f"somebody{ODD[0]}")
-    stand.inventory.state.set_field(f"free{ODD[1]}", "asset_owner", f"somebody{ODD[1]}")
-    call("apply", "--instance", file, plan)
-    call("run", "--instance", file, "--as-of", str(TODAY))
-    stand.inventory.state.set_field(f"free{ODD[2]}", "asset_owner", f"somebody{ODD[1]}")
-    applied = stand.tables.writes().filter(outcome="written").collect()["run_id"][0]
-    call("undo", "--instance", file, applied)
-    call("check", "--instance", file)
-    for host in hosts:
-        call("explain", "--instance", file, "--", str(host["id"]))
-    call("sql", "FROM owner_decisions")
-    call("sql", "FROM owner_writes", "--format", "json")
-    assert statuses == [0] * len(statuses), told
+    applied = stand.follow_up("apply", planned.report["run_id"], **index)
+    undone = stand.follow_up("undo", applied.report["run_id"], **index)
+    file = stand.instance_file(index)
+    ran = [planned, applied, undone]
+    assert [one.status for one in ran] == [0, 0, 0]
+    calls = [
+        stand.call("run", "--instance", file, "--as-of", TODAY),
+        stand.call("sql", "FROM owner_decisions"),
+        stand.call("sql", "FROM owner_writes", "--format", "json"),
+        *(stand.call("explain", "--instance", file, "--", host["id"]) for host in hosts),
+    ]
+    assert {call.exit_code for call in calls} == {0}
     with dagster_instance(stand.home) as recorded:
         records = [entry for run in recorded.get_runs() for entry in recorded.all_logs(run.run_id)]
     logged = [entry.user_message for entry in records]
-    assert any("Conflict: host taken" in text for text in logged)
-    for text in (*told, *logged):
+    assert any("taken" in text for text in logged)
+    printed = [text for one in (*ran, *calls) for text in (one.stdout, one.stderr)]
+    for text in (*printed, *logged):
         assert printable(text), text
         assert not any(line.startswith(FORGED) for line in text.split("\n")), text
-
-
-def test_an_instance_may_be_called_anything_that_gives_an_identifier(recorded_stand):
-    name = "../<b>\u202eGeräte\x00|=cmd()\n"
-    ran = recorded_stand.run({"name": name, "sensor": name})
-    assert (ran.status, ran.report["writes"]) == (0, {"written": 2}), ran.stderr
-    assert ran.report["instance"] == name
-    assert [path.name for path in (recorded_stand.home / "tables").iterdir()] == ["b_gerate_cmd"]
-    with duckdb.connect(catalogue_path(recorded_stand.home), read_only=True) as catalogue:
-        assert catalogue.sql("SELECT count(*) FROM b_gerate_cmd.owner_writes").fetchall() == [(2,)]

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 
 import pytest
 
-from resources.settings import tables_location
 from tests.end_to_end.processes import Program
 from tests.end_to_end.stand import HOSTS, TODAY, USERS
+
+pytestmark = pytest.mark.slow
 
 
 @dataclass(frozen=True)
@@ -55,8 +56,8 @@ def small_disk(folder, size):
         subprocess.run(["umount", folder], check=True)  # noqa: S603, S607
 
 
-def test_a_full_disk_is_told_wherever_it_is_met_and_the_run_after_heals(recorded_stand, tmp_path):
-    stand = recorded_stand
+def test_a_full_disk_is_told_wherever_it_is_met_and_the_run_after_heals(engine_stand, tmp_path):
+    stand = engine_stand
     elsewhere = tmp_path / "dagster"
     with small_disk(tmp_path / "small", 16 * 2**20) as disk:
         stand.environment.setenv("ASSET_OWNERS_HOME", str(disk))
@@ -81,24 +82,19 @@ def test_a_full_disk_is_told_wherever_it_is_met_and_the_run_after_heals(recorded
         assert len(stand.written()) == 2
 
 
-def test_a_file_that_must_not_grow_is_told(recorded_stand):
-    error = error_of(run(recorded_stand, largest_file=16 * 1024))
-    assert f"Dagster's records of runs (a database below {recorded_stand.home / 'dagster'})" in error
-    assert "free space on its disk" in error
-
-
-def test_a_damaged_journal_stops_the_run_before_it_writes_and_is_named(recorded_stand):
-    journal = recorded_stand.tables.journal
+def test_a_damaged_journal_stops_the_run_before_it_writes_and_is_named(engine_stand):
+    journal = engine_stand.tables.journal
     journal.parent.mkdir(parents=True)
     journal.write_bytes(b"garbage" * 1000)
-    error = error_of(run(recorded_stand))
+    error = error_of(run(engine_stand))
     assert f"The journal of writes ({journal}) cannot be used: file is not a database" in error
     assert "put it back from a backup, or move it away" in error
-    assert recorded_stand.written() == {}
+    assert engine_stand.written() == {}
 
 
-def test_a_journal_that_another_process_locks_is_told(seeded):
-    stand = seeded
+def test_a_journal_that_another_process_locks_is_told(engine_stand):
+    stand = engine_stand
+    stand.tables.prepare()
     with closing(sqlite3.connect(stand.tables.journal, isolation_level=None)) as other:
         other.execute("PRAGMA locking_mode = EXCLUSIVE")
         other.execute("BEGIN EXCLUSIVE")
@@ -107,59 +103,8 @@ def test_a_journal_that_another_process_locks_is_told(seeded):
     assert "another process keeps it locked" in error
 
 
-def test_a_table_that_a_step_cannot_read_is_named(seeded):
-    stand = seeded
-    [torn] = [path for path in stand.tables.folder.glob("owner_decisions_history/*") if path.stem != "empty"]
-    torn.write_bytes(torn.read_bytes()[:-20])
-    assert f"Damaged tables: {torn}. Put them back from a backup" in error_of(run(stand))
-
-
-def test_commands_that_start_at_once_in_an_empty_home_all_come_to_their_end(recorded_stand):
+def test_commands_that_start_at_once_in_an_empty_home_all_come_to_their_end(engine_stand):
     with ThreadPoolExecutor() as pool:
-        ran = list(pool.map(lambda _: run(recorded_stand), range(3)))
+        ran = list(pool.map(lambda _: run(engine_stand), range(3)))
     assert [one.status for one in ran] == [0, 0, 0], [one.stderr for one in ran]
-    assert len(recorded_stand.written()) == 2
-
-
-@pytest.mark.parametrize("lacking", ["bucket", "service", "key"])
-def test_an_object_store_that_cannot_be_used_is_told_once_and_nothing_is_written(
-    recorded_stand, request, lacking
-):
-    stand = recorded_stand
-    request.getfixturevalue("object_store")
-    if lacking == "bucket":
-        stand.environment.setenv("ASSET_OWNERS_TABLES", "s3://lacking/tables")
-    elif lacking == "service":
-        stand.environment.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
-        stand.environment.setenv("AWS_MAX_ATTEMPTS", "1")
-    else:
-        stand.environment.delenv("AWS_SECRET_ACCESS_KEY")
-        stand.environment.delenv("AWS_ACCESS_KEY_ID")
-    error = error_of(run(stand))
-    assert error.count("ASSET_OWNERS_TABLES: s3://") == 1, error
-    assert " cannot be used: " in error
-    assert stand.written() == {}
-    with Program("check", "--instance", stand.instance_file()) as process:
-        said, _ = process.communicate()
-    assert process.exit_status == 1
-    assert "wrong ASSET_OWNERS_TABLES: s3://" in " ".join(said.split())
-    assert "\n1 to fix, " in said
-
-
-def test_metrics_tell_that_the_object_store_cannot_be_read(recorded_stand, request):
-    request.getfixturevalue("object_store")
-    recorded_stand.environment.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
-    recorded_stand.environment.setenv("AWS_MAX_ATTEMPTS", "1")
-    with Program("metrics", "--instance", recorded_stand.instance_file()) as process:
-        said, logged = process.communicate()
-    assert process.exit_status == 0, logged
-    assert 'asset_owners_instance_readable{instance="small"} 0.0' in said
-
-
-def test_check_tries_the_object_store_and_leaves_nothing_there(recorded_stand, request):
-    request.getfixturevalue("object_store")
-    with Program("check", "--instance", recorded_stand.instance_file()) as process:
-        said, _ = process.communicate()
-    assert process.exit_status == 0
-    assert f"Tables {tables_location()}\n  ok         ASSET_OWNERS_TABLES: an object could be stored" in said
-    assert not list(tables_location().glob("*"))
+    assert len(engine_stand.written()) == 2

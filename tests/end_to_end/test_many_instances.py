@@ -14,7 +14,7 @@ from tests.end_to_end.webserver import SECONDS, Webserver, free_url, opened, ser
 
 NUMBER = int(os.environ.get("INSTANCES", "20"))
 JOBS = ("", "__apply", "__tuning", "__undo")
-pytestmark = pytest.mark.timeout(3 * SECONDS)
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(3 * SECONDS)]
 
 
 def home_with(home, number):

@@ -16,9 +16,7 @@ import polars as pl
 import pytest
 
 from ownership.declaration import polars_schema
-from ownership.evidence import evidence_by_day
-from ownership.matching import username_matches
-from ownership.profiles import account_profiles, host_profiles
+from ownership.kinds import kinds
 from ownership.rules import Rules
 from ownership.tables import LogonCounts
 from ownership.windows import Window
@@ -42,9 +40,10 @@ LEADERS = {
     "fs03.offsec.lan": ("hack1", 2, 3),
 }
 
-pytestmark = pytest.mark.skipif(
-    not LOGONS.exists(), reason=f"the real events are not here: {LOGONS} does not exist"
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not LOGONS.exists(), reason=f"the real events are not here: {LOGONS} does not exist"),
+]
 
 
 @dataclass(frozen=True)
@@ -74,7 +73,7 @@ def inventory(documents):
     return hosts, people
 
 
-def event(document):
+def event_of(document):
     by_default = (
         document["event"]["code"] == "4624"
         and document["event"]["outcome"] == "success"
@@ -105,87 +104,58 @@ def expected(events):
         yield host, (evidence, leader, most, users.total(), len(users))
 
 
-def run(stand, window, index, query):
-    settings = {
-        "index": index,
-        "hostname_field": "host.name",
-        "scan": {"first_day": "2015-01-01", "lookback_days": window.days},
-        **({"query": query} if query else {}),
-    }
-    ran = stand.run(settings, "--dry-run", as_of=window.last.isoformat())
-    assert ran.status == 0, ran.stderr
-    return stand.tables.of_run("owner_decisions", ran.report["run_id"]), ran
-
-
-def assert_counted(stand, window, index, query, events):
-    """Run over a window; hold the counts of each day and the decision about each host against the events."""
-    decisions, ran = run(stand, window, index, query)
-    counted = Counter((event.day, event.host, event.user) for event in events)
-    found: Counter = Counter()
-    rows = stand.tables.logon_counts(window, run_id=ran.report["run_id"]).collect()
-    for day, host, user, number in rows.drop("document_logon_type").iter_rows():
-        found[day, host.lower(), user.lower()] += number
-    assert found == counted
-    columns = ("hostname", "evidence", "username", "events", "total_events", "user_count")
-    decided = {
-        hostname: tuple(told)
-        for hostname, *told in decisions.select(columns).iter_rows()
-        if told[0] != "no_logons"
-    }
-    assert decided == dict(expected(events))
-    return decisions
-
-
 @pytest.mark.parametrize("data_set", DATA_SETS)
-def test_counts_and_owners_are_those_of_the_file(stand, documents, inventory, data_set):
-    stand.begin(*inventory)
+def test_counts_and_owners_are_those_of_the_file(engine_stand, documents, inventory, data_set):
+    engine_stand.begin(*inventory)
     chosen = [document for document in documents if document["labels"]["dataset"] == data_set]
     mapping = json.loads((DATA / "winlogbeat_mapping.json").read_text())
     index = f"logs-real-{data_set}"
-    assert stand.engine.load(index, mapping, chosen) == len(chosen)
+    assert engine_stand.engine.load(index, mapping, chosen) == len(chosen)
 
-    events = [event(document) for document in chosen]
+    events = [event_of(document) for document in chosen]
     led = {}
-    stretches = windows(events)
-    for window in stretches:
-        within = [event for event in events if window.first <= event.day <= window.last]
-        decisions = assert_counted(
-            stand, window, index, None, [event for event in within if event.by_default]
-        )
-        if len(stretches) == 1:  # cheap enough to run once more, over everything there is
-            assert_counted(stand, window, index, "event.code:4624", within)
-        planned = decisions.filter(action="write")
+    for window in windows(events):
+        within = [event for event in events if event.by_default and window.first <= event.day <= window.last]
+        scan = {"first_day": "2015-01-01", "lookback_days": window.days}
+        settings = {"index": index, "hostname_field": "host.name", "scan": scan}
+        ran = engine_stand.run(settings, "--dry-run", as_of=window.last.isoformat())
+        assert ran.status == 0, ran.stderr
+        decisions = engine_stand.tables.of_run("owner_decisions", ran.report["run_id"])
+        columns = ("hostname", "evidence", "username", "events", "total_events", "user_count")
+        assert {
+            hostname: tuple(told)
+            for hostname, *told in decisions.select(columns).iter_rows()
+            if told[0] != "no_logons"
+        } == dict(expected(within))
         led |= {
             row["hostname"]: (row["resolved_owner"], row["events"], row["total_events"])
-            for row in planned.to_dicts()
+            for row in decisions.filter(action="write").to_dicts()
         }
     machines = {event.host for event in events}
     leaders = {
         host: (f"person-{name}", *logons) for host, (name, *logons) in LEADERS.items() if host in machines
     }
     assert {host: led.get(host) for host in leaders} == leaders
-    assert stand.inventory.state.journal() == []
+    assert engine_stand.inventory.state.journal() == []
 
 
 def test_domain_controllers_and_accounts_of_windows_are_known_as_such(documents):
-    rows = Counter((event.day, event.host, event.user) for event in map(event, documents))
+    rows = Counter((event.day, event.host, event.user) for event in map(event_of, documents))
     logons = pl.DataFrame([(*row, number, None) for row, number in rows.items()],
                           schema=polars_schema(LogonCounts), orient="row")  # fmt: skip
-    evidence = evidence_by_day(
+    found = kinds(
         logons.lazy(), builders.hosts(), builders.users(), rules=Rules(), user_value_field="user_email"
     )
-    nobody = username_matches(evidence.users, builders.users(), user_value_field="user_email")
-    accounts = account_profiles(evidence, nobody)
-    kinds = dict(accounts.select("username", "kind").iter_rows())
-    assert {kind for name, kind in kinds.items() if name.endswith("$") and name != "svc_adfs$"} == {
+    accounts, machines = found.accounts, found.hosts
+    by_name = dict(accounts.select("username", "kind").iter_rows())
+    assert {kind for name, kind in by_name.items() if name.endswith("$") and name != "svc_adfs$"} == {
         "computer"
     }
     assert {
         kind
-        for name, kind in kinds.items()
+        for name, kind in by_name.items()
         if name.startswith(("dwm-", "umfd-", "healthmailbox", "msol_")) or name in BUILT_IN
     } == {"built_in"}
-    machines = host_profiles(evidence, accounts, threshold_percent=60)
     controllers = machines.filter(pl.col("hostname").str.contains(r"dc(\d*\.|-\d)"))
     assert controllers.height >= 9
     assert set(controllers["kind"]) == {"server"}

@@ -24,6 +24,8 @@ from resources.store.tables import Tables
 from tests.end_to_end.stand import ADMIN, HOSTS, TODAY, USERS, WRITTEN
 from tests.end_to_end.webserver import Webserver
 
+pytestmark = pytest.mark.slow
+
 SLUGS = [f"org_{number:02}" for number in range(int(os.environ.get("INSTANCES", "3")))]
 """`make chaos` tries twenty."""
 
@@ -174,9 +176,9 @@ class Deployment:
 
 
 @pytest.fixture
-def deployment(recorded_stand, request, postgres, tmp_path):
+def deployment(engine_stand, request, postgres, tmp_path):
     request.getfixturevalue("object_store")
-    stand = recorded_stand
+    stand = engine_stand
     stand.environment.setenv("ASSET_OWNERS_JOURNAL", postgres.new_database())
     account = replace(ADMIN, roles=dict.fromkeys([*SLUGS, REFERENCE], "admin"))
     stand.inventory.state.reset([account], of_tenant(SLUGS[0], HOSTS), of_tenant(SLUGS[0], USERS), SLUGS[0])
@@ -189,6 +191,7 @@ def deployment(recorded_stand, request, postgres, tmp_path):
         yield Deployment(stand, folder, ends, postgres.new_database())
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(1800)
 def test_what_a_machine_that_dies_leaves_is_taken_up_by_another_one(deployment):
     stand, dead = deployment.stand, []

@@ -1,10 +1,10 @@
 from datetime import date
-from typing import Any
 
 import pytest
 
 from ownership.decisions import owner_decisions, summary
 from ownership.declaration import empty
+from ownership.evidence import evidence_by_day
 from ownership.matching import username_matches
 from ownership.rules import Rules
 from ownership.tables import OwnerDecisions
@@ -52,7 +52,6 @@ def test_the_share_must_exceed_the_threshold_whatever_it_is(percent):
         logons = counts(("ws1", "alice", events), *([("ws1", "bob", 100 - events)] if events < 100 else []))
         row = decision(logons, host("h1", "ws1"), rules=rules)
         assert row["evidence"] == (evidence if events < 100 else "single_user")
-        assert row["threshold_percent"] == percent
 
 
 @pytest.mark.parametrize(
@@ -129,11 +128,10 @@ def test_the_leader_is_told_whatever_the_evidence_says():
         "runner_up_username": "bob", "runner_up_events": 5,
         "first_seen": date(2026, 3, 2), "last_seen": date(2026, 3, 2),
         "resolved_owner": None, "matched_by": None, "candidate_ids": [], "existing_owner": None,
-        "window_from": WINDOW.first, "window_to": WINDOW.last, "threshold_percent": 60,
         "hostnames": ["kiosk-1"], "events_needed": 5, "active_days": 1,
-        "evidence_metric": "events", "weight": 5, "total_weight": 11, "runner_up_weight": 5,
-        "excluded_by": "exclude_hosts: kiosk-*", "logon_type_weights": None,
-        "decided_at": NOW, "run_id": RUN, "problem": None, "new_conflict": None,
+        "weight": 5, "total_weight": 11, "runner_up_weight": 5,
+        "excluded_by": "exclude_hosts: kiosk-*",
+        "decided_at": NOW, "run_id": RUN, "problem": None, "primary_hostnames": None, "new_conflict": False,
     }  # fmt: skip
 
 
@@ -244,14 +242,12 @@ def test_excluded_hosts_are_named_by_their_whole_or_short_name(pattern, excluded
 def test_a_host_is_decided_the_same_whatever_the_order_of_rows():
     logons = counts(("ws1", "alice", 7), ("ws1", "bob", 3), ("ws2", "bob", 1), ("ws3", "alice", 1))
     assets = hosts(host("h1", "ws1"), host("h2", "ws2", "ws3"))
-    shares, rules = shares_of(logons, Rules()), Rules()
-    matches = username_matches(shares, PEOPLE, user_value_field="user_email")
-    common: dict[str, Any] = {"rules": rules, "window": WINDOW, "decided_at": NOW, "run_id": RUN}
-    straight = owner_decisions(shares.lazy(), matches, assets, logons, **common)
-    turned = owner_decisions(
-        shares.reverse().lazy(), matches.reverse(), assets.reverse(), logons.reverse(), **common
+    matches = username_matches(shares_of(logons, Rules()), PEOPLE, user_value_field="user_email")
+    straight = evidence_by_day(logons, assets, rules=Rules())
+    turned = evidence_by_day(logons.reverse(), assets.reverse(), rules=Rules())
+    assert owner_decisions(turned, matches.reverse(), decided_at=NOW, run_id=RUN).equals(
+        owner_decisions(straight, matches, decided_at=NOW, run_id=RUN)
     )
-    assert turned.equals(straight)
 
 
 def test_nothing_at_all_is_an_empty_table():
@@ -365,3 +361,28 @@ def test_kinds_of_accounts_do_not_count_and_kinds_of_hosts_get_no_owner():
         "ts-01": ("ann", "excluded_host", "skip_host_kinds: server"),
         "lab-kiosk": ("bob", "excluded_host", "skip_host_kinds: kiosk"),
     }
+
+
+@pytest.mark.parametrize(
+    ("logons", "best"),
+    [
+        ([("a", 1, 1), ("a", 1, 2), ("b", 9, 3)], "a"),  # more days
+        ([("a", 1, 1), ("b", 9, 1)], "b"),  # as many, more events
+        ([("a", 1, 1), ("b", 1, 2)], "b"),  # as many, later
+        ([("b", 1, 1), ("a", 1, 1)], "a"),  # by name
+        ([("kiosk", 1, 1), ("kiosk", 1, 2), ("a", 1, 1)], "a"),  # of hosts that are not left out
+    ],
+)
+def test_a_host_is_only_a_users_if_it_is_among_the_best_of_them(logons, best):
+    """Rules 1.9."""
+    found = decide(
+        counts(*((name, "alice", events, date(2026, 3, day)) for name, events, day in logons)),
+        PEOPLE,
+        hosts(*(host(name, name) for name in {name for name, *_ in logons})),
+        Rules(primary_devices=1, exclude_hosts=("kiosk",)),
+    )
+    rows = {row["hostname"]: row for row in found.iter_rows(named=True)}
+    assert [name for name, row in rows.items() if row["resolved_owner"]] == [best]
+    others = [row for name, row in rows.items() if name not in {best, "kiosk"}]
+    assert {row["evidence"] for row in others} <= {"not_primary_device"}
+    assert [row["primary_hostnames"] for row in others] == [[best]] * len(others)

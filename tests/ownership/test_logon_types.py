@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ownership.declaration import InvalidTableError
-from ownership.rules import MAX_EVENTS_A_DAY, Rules, first_that_holds, strength_of_leader
+from ownership.rules import MAX_EVENTS_A_DAY, Rules, evidence_of_host, first_that_holds
 from ownership.tables import LogonDays
 from resources.settings import MAX_LOOKBACK_DAYS
 from tests import examples
@@ -127,8 +127,9 @@ def test_shares_are_exact_where_days_hold_as_many_events_as_are_taken(more, evid
     ann = MAX_EVENTS_A_DAY * 6 // 10
     total = MAX_LOOKBACK_DAYS * MAX_EVENTS_A_DAY
     weights = {"weight": 1000 * (MAX_LOOKBACK_DAYS * ann + more), "total_weight": 1000 * total}
-    frame = pl.DataFrame({"total_events": [total], "user_count": 2, "active_days": 1} | weights)
-    cases = strength_of_leader(Rules(logon_type_weights={INTERACTIVE: 1000}))
+    one = {"hostname": "ws1", "collides": False, "primary_rank": 1, "problem": None, "excluded_by": None}
+    frame = pl.DataFrame(one | {"total_events": [total], "user_count": 2, "active_days": 1} | weights)
+    cases = evidence_of_host(Rules(logon_type_weights={INTERACTIVE: 1000}))
     assert frame.select(first_that_holds(cases.items())).item() == evidence
 
 

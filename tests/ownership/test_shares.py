@@ -3,8 +3,7 @@ from datetime import date, timedelta
 import pytest
 
 from ownership.rules import Rules
-from ownership.shares import users_with_several_domains
-from tests.ownership.builders import DAY, counts, shares_of
+from tests.ownership.builders import counts, shares_of
 
 
 def ranking(logons, **rules):
@@ -114,18 +113,3 @@ def test_all_spellings_of_a_host_are_kept_also_those_of_excluded_users():
 
 def test_an_empty_window_has_no_shares():
     assert ranking(counts()) == []
-
-
-@pytest.mark.parametrize(
-    ("spellings", "domains"),
-    [
-        (["CORP\\alice", "LAB\\alice"], ["corp", "lab"]),
-        (["CORP\\alice", "alice@corp.example"], ["corp", "corp.example"]),
-        (["CORP\\alice", "corp\\ALICE", "alice"], None),
-        (["alice@corp.example", "Alice@CORP.example"], None),
-    ],
-)
-def test_a_user_of_two_domains_on_one_host_is_found(spellings, domains):
-    logons = counts(*(("ws1", spelling, 1, DAY) for spelling in spellings), ("ws2", "OTHER\\alice", 1, DAY))
-    found = users_with_several_domains(shares_of(logons, Rules())).rows()
-    assert found == ([("ws1", "alice", domains)] if domains else [])

@@ -10,7 +10,7 @@ from ownership.history import changed_decisions
 from ownership.matching import username_matches
 from ownership.rules import Rules
 from ownership.tables import TABLES, LogonCounts, LogonDays, OwnerDecisionsHistory, OwnerWrites, Runs
-from ownership.tuning.report import Inputs, tuning_tables
+from ownership.tuning.inputs import Inputs, tuning_tables
 from tests.ownership.builders import (
     DAY,
     NOW,
@@ -27,9 +27,9 @@ from tests.ownership.builders import (
 )
 
 LOGONS = counts(
-    ("ws1", "alice", 5), ("ws1", "bob", 2), ("ws2", "alice", 5), ("ws2", "svc_x", 5), ("ws3", "alice2", 1)
+    ("ws1", "alice", 5), ("ws1", "bob", 2), ("ws2", "alice", 5), ("ws2", "svc_x", 5), ("ws3", "bobby", 1)
 )
-PEOPLE = users(user("u1", email="alice@corp.example"))
+PEOPLE = users(user("u1", email="alice@corp.example"), user("u2", email="bobby2@corp.example"))
 ASSETS = hosts(host("h1", "ws1"))
 OWNED = hosts(host("h1", "ws1", owners=("u9",)))
 SHARES = shares_of(LOGONS, Rules())
@@ -58,7 +58,7 @@ VALID: dict[str, pl.DataFrame] = {
     **tuning_tables(
         Inputs(
             counts=LOGONS, hosts=OWNED, users=PEOPLE, writes=empty(OwnerWrites), rules=Rules(), window=WINDOW,
-            decisions=decide(LOGONS, PEOPLE, OWNED), runs=empty(Runs), user_value_field="user_email",
+            decisions=decide(LOGONS, PEOPLE, OWNED), user_value_field="user_email",
             stored_days=30, last_settled=WINDOW.last,
         ),
         LOGONS,
@@ -104,7 +104,6 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
     ("owner_decisions", {"evidence": "rumour"}, "evidence: isin("),
     ("owner_decisions", {"match": "perhaps"}, "match: isin("),
     ("owner_decisions", {"action": "overwrite"}, "action: isin("),
-    ("owner_decisions", {"threshold_percent": 49}, "threshold_percent: greater_than_or_equal_to(50)"),
     ("owner_decisions", {"events": 8}, "events is at most total_events"),
     ("owner_decisions", {"match": None}, "match is set exactly when the evidence names somebody"),
     ("owner_decisions", {"resolved_owner": None}, "resolved_owner is set exactly when match is matched"),
@@ -138,7 +137,7 @@ def test_a_bad_value_is_refused_with_its_row(table, values, rule):
 )
 def test_two_rows_for_one_thing_are_refused(table, key):
     frame = VALID[table]
-    with pytest.raises(InvalidTableError, match=f"{key}: field_uniqueness, broken by 2 of 2 rows"):
+    with pytest.raises(InvalidTableError, match=f"{key}: field_uniqueness, broken by"):
         validated(TABLES[table], pl.concat([frame, frame]))
 
 

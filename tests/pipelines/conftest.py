@@ -77,12 +77,16 @@ def home_after_a_run(tmp_path_factory):
 
 @pytest.fixture
 def stored(instance_file, home_after_a_run, tmp_path):
-    """The same instance after a run, which wrote ann to h1."""
-    home = tmp_path / "home"
-    shutil.copytree(home_after_a_run, home)
-    # Its views name the files by their whole path.
-    refresh_catalogue(home, UPath(home / "tables" / "head_office"))
+    """The same instance after a run, which wrote ann to h1; without the catalogue, which few tests ask."""
+    shutil.copytree(home_after_a_run, tmp_path / "home", ignore=shutil.ignore_patterns("warehouse.duckdb"))
     return instance_file
+
+
+@pytest.fixture
+def catalogued(stored, tmp_path):
+    """The same with the catalogue, whose views name the files by their whole path."""
+    refresh_catalogue(tmp_path / "home", UPath(tmp_path / "home" / "tables" / "head_office"))
+    return stored
 
 
 @pytest.fixture

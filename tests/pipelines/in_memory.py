@@ -14,7 +14,7 @@ from assets_defs.run import resource_keys, window_of
 from pipelines.definitions import build_definitions
 from pipelines.schedules import launch_tags, run_config
 from resources.inventory.client import no_progress
-from resources.search.source import DayOfLogons
+from resources.search.source import DayOfLogons, EvidenceSource
 from resources.settings import Instance
 from resources.store.tables import Tables
 from tests.ownership.builders import PEOPLE, hosts
@@ -22,7 +22,7 @@ from tests.ownership.builders import PEOPLE, hosts
 LAST = datetime.now(UTC).date()
 
 
-class LogFile:
+class LogFile(EvidenceSource):
     """Logons as a program of the company's own might keep them."""
 
     def __init__(self, *logons: tuple[date, str, str]) -> None:
@@ -34,24 +34,6 @@ class LogFile:
             schema = {"document_hostname": pl.String, "document_username": pl.String, "events": pl.Int64}
             counts = pl.DataFrame(rows, schema=schema, orient="row")
             yield DayOfLogons(day, datetime.now(UTC), sum(n for *_, n in rows), 0, 0, counts)
-
-    def totals(self, first, last):
-        return sum(n for (day, *_), n in self.logons_of.items() if first <= day <= last), 0, 0
-
-    def undated(self):
-        return 0
-
-    def senders(self, day):  # noqa: ARG002
-        return 0, pl.DataFrame(
-            schema={
-                "document_hostname": pl.String,
-                "events": pl.Int64,
-                "host_names": pl.List(pl.String),
-            }
-        )
-
-    def findings(self, window):  # noqa: ARG002
-        return iter(())
 
 
 class Shelf:

@@ -94,41 +94,6 @@ def test_a_restored_home_is_the_same_and_can_be_asked(call, home, made, stored, 
     assert call("explain", "--instance", stored, "pc-2")[0] == 0
 
 
-def test_no_file_is_overwritten(call, home, tmp_path):  # noqa: ARG001
-    out = tmp_path / "backup.tar"
-    out.write_text("mine")
-    status, _, err = call("backup", "--out", out)
-    assert (status, out.read_text()) == (2, "mine")
-    assert f"--out: {out} exists; a backup overwrites nothing" in err
-
-
-def test_a_home_that_is_not_empty_is_left_alone(call, made, tmp_path):
-    (tmp_path / "other").mkdir()
-    (tmp_path / "other" / "file").touch()
-    status, _, err = call("restore", made)
-    assert status == 2
-    assert f"ASSET_OWNERS_HOME: {tmp_path / 'other'} is not empty" in err
-    assert [path.name for path in (tmp_path / "other").iterdir()] == ["file"]
-
-
-def test_a_home_without_anything_is_told(call, tmp_path, monkeypatch):
-    monkeypatch.setenv("ASSET_OWNERS_HOME", str(tmp_path / "none"))
-    status, _, err = call("backup", "--out", tmp_path / "backup.tar")
-    assert status == 1
-    assert f"There is nothing to back up in {tmp_path / 'none'}" in err
-    assert not (tmp_path / "backup.tar").exists()
-
-
-def test_tables_and_instance_files_that_lie_elsewhere_are_named(call, home, tmp_path, monkeypatch):  # noqa: ARG001
-    monkeypatch.setenv("ASSET_OWNERS_TABLES", str(tmp_path / "elsewhere"))
-    monkeypatch.setenv("ASSET_OWNERS_INSTANCES", str(tmp_path / "files"))
-    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "dagster"))
-    _, told, _ = call("backup", "--out", tmp_path / "backup.tar")
-    assert f"Not in it either: the tables in {tmp_path / 'elsewhere'}" in told
-    assert f"Not in it either: the instance files in {tmp_path / 'files'}" in told
-    assert f"Not in it either: Dagster's records in {tmp_path / 'dagster'}" in told
-
-
 def test_a_journal_in_a_database_is_left_to_the_command_that_is_named(
     call, home, tmp_path, monkeypatch, postgres
 ):

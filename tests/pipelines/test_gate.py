@@ -8,9 +8,11 @@ import dagster as dg
 import polars as pl
 import pytest
 
-from assets_defs.run import BACKFILL, RANGE_END, RANGE_START, window_of
-from assets_defs.writing import SNAPSHOTS
+from assets_defs.evidence import unsettled
+from assets_defs.run import BACKFILL, RANGE_END, RANGE_START, SNAPSHOTS, window_of
 from pipelines.schedules import launch_tags
+from resources.errors import ServiceError, TransientError
+from resources.settings import named
 from tests.ownership.builders import host, hosts
 from tests.pipelines.in_memory import LAST, Job, LogFile, Shelf, rebuildable
 from tests.resources.samples import instance
@@ -72,6 +74,21 @@ def test_a_run_of_some_tables_says_that_it_only_plans_and_its_plan_is_not_carrie
     assert job.inventory.written == {}
 
 
+@pytest.mark.parametrize("chosen", [["owner_decisions"], ["inventory_hosts"], TABLES[:-1]], ids=len)
+def test_what_a_run_without_the_sink_has_made_is_kept_from_analysts(job, chosen):
+    """They see the last run that was allowed to write, in all tables."""
+    job()
+    published = {table: job.tables.read(table).collect() for table in SNAPSHOTS}
+    job.inventory = Shelf(hosts(host("h1", "pc-1"), host("h2", "pc-2")))
+    result = job(asset_selection=assets(job, *chosen))
+    assert result.success
+    assert job.tables.holds(chosen[-1], result.run_id)
+    assert all(job.tables.read(table).collect().equals(frame) for table, frame in published.items())
+    row = record(job, result)
+    assert (row["kind"], row["status"]) == ("backfill", "succeeded")
+    assert "owner_writes" in row["message"]
+
+
 def test_a_run_without_the_check_that_blocks_does_not_write(job):
     result = job(asset_selection=assets(job, *TABLES), checks=())
     assert result.success
@@ -127,26 +144,49 @@ class Collector(LogFile):
         return 9, pl.DataFrame([row])
 
 
+class Silent(LogFile):
+    """Does not say who sends."""
+
+    def senders(self, day):  # noqa: ARG002
+        raise TransientError("The search service timed out")
+
+
+def test_a_blocking_check_that_could_not_be_carried_out_stops_the_sink(job):
+    job.logons = Silent((LAST, "pc-1", "ann"))
+    result = job()
+    assert not result.success
+    assert job.inventory.written == {}
+    row = record(job, result)
+    assert (row["status"], row["written"]) == ("failed", 0)
+    assert "timed out" in row["message"]
+
+
+LAST_STEPS = ["owner_writes"]
+
+
 @pytest.fixture
 def again(job):
-    """Runs the job, then its last steps anew, as "Re-execute selected" does."""
+    """Runs the job, then some steps of the last run anew, as "Re-execute selected" does."""
 
-    def again(between=lambda: None):
+    def again(between=lambda: None, *chosen):
         tags = launch_tags(job.instance, window_of(job.instance, LAST))
-        slug = job.instance.slug
-        steps = [f"{slug}__owner_writes.{slug}__{step}" for step in ("plan", "sink")]
         with dg.instance_for_test() as recorded:
             with dg.execute_job(rebuildable(job), recorded, tags=tags) as first:
-                pass
+                results = [first]
             between()
-            chosen = dg.ReexecutionOptions(first.run_id, step_selection=steps)
-            with dg.execute_job(rebuildable(job), recorded, tags=tags, reexecution_options=chosen) as second:
-                return first, second
+            for steps in chosen or [LAST_STEPS]:
+                keys = [named(job.instance, step) for step in steps]
+                options = dg.ReexecutionOptions(results[-1].run_id, step_selection=keys)
+                with dg.execute_job(
+                    rebuildable(job), recorded, tags=tags, reexecution_options=options
+                ) as result:
+                    results.append(result)
+        return results
 
     return again
 
 
-def test_what_the_blocking_check_has_stopped_is_not_written_by_the_last_steps_alone(job, again):
+def test_what_the_blocking_check_has_stopped_is_not_written_by_the_last_step_alone(job, again):
     job.logons = Collector((LAST, "pc-1", "ann"))
     first, second = again()
     assert not first.success
@@ -155,7 +195,29 @@ def test_what_the_blocking_check_has_stopped_is_not_written_by_the_last_steps_al
     assert job.inventory.written == {}
 
 
-def test_what_was_decided_by_other_rules_is_not_written_by_the_last_steps_alone(job, again):
+class Refusing(Shelf):
+    """Refuses each write."""
+
+    def write(self, host_id, values, *, right_before):  # noqa: ARG002
+        right_before()
+        raise ServiceError("The inventory refuses it")
+
+
+def test_what_the_check_has_stopped_when_it_was_done_again_is_not_written_by_the_last_step_alone(job, again):
+    job.instance = instance(scan={"lookback_days": 3}, writes={"max_failed_writes": 1})
+    job.inventory = Refusing(hosts(host("h1", "pc-1")))  # a run that came to its end keeps no inputs
+
+    def becomes_a_collector():
+        job.logons = Collector((LAST, "pc-1", "ann"))
+        job.inventory = Shelf(hosts(host("h1", "pc-1")))
+
+    first, second, third = again(becomes_a_collector, ["blocking_check"], LAST_STEPS)
+    assert not any(result.success for result in (first, second, third))
+    assert "did not make blocking_check" in record(job, third)["message"]
+    assert job.inventory.written == {}
+
+
+def test_what_was_decided_by_other_rules_is_not_written_by_the_last_step_alone(job, again):
     def exclude_ann():
         job.instance = instance(scan={"lookback_days": 3}, rules={"exclude_users": ["ann"]})
         job.inventory = Shelf(hosts(host("h1", "pc-1")))
@@ -178,3 +240,21 @@ def test_a_sink_that_is_started_again_under_its_id_writes_nothing_more_and_loses
         assert job.inventory.written == {}
         assert job.tables.run_writes(result.run_id).equals(rows)
         assert (rows.height, record(job, result)["written"]) == (written, written)
+
+
+def test_a_sink_that_is_started_again_after_too_many_failures_fails_as_its_row_says(job):
+    job.instance = instance(scan={"lookback_days": 3}, writes={"max_failed_writes": 1})
+    job.inventory = Refusing(hosts(host("h1", "pc-1")))
+    run_id = str(uuid.uuid4())
+    results = [job(run_id=run_id), job(run_id=run_id)]
+    assert [result.success for result in results] == [False, False]
+    assert record(job, results[0])["status"] == "failed"
+
+
+def test_the_stored_counts_of_the_window_are_added_up_once_for_plan_and_sink(job, monkeypatch):
+    looks = []
+    monkeypatch.setattr(
+        "assets_defs.writing.unsettled", lambda *given, **named: looks.append(1) or unsettled(*given, **named)
+    )
+    assert job().success
+    assert (len(looks), job.inventory.written) == (1, WRITTEN)

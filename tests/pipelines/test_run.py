@@ -1,6 +1,5 @@
 """The window of a run of the command line, and how it ends where it fails."""
 
-import os
 from datetime import date, datetime, timedelta
 from zoneinfo import ZoneInfo
 
@@ -96,13 +95,13 @@ def test_a_day_that_cannot_be_looked_at_is_refused(as_of, words):
 )
 @pytest.mark.parametrize("stored_in", ["the table", "the journal alone"])
 def test_a_run_that_failed_ends_with_what_it_wrote_and_the_next_command(
-    tmp_path, monkeypatch, outcomes, again, told, stored_in
+    tmp_path, outcomes, again, told, stored_in
 ):
     """The table may be out of reach when the writing ends."""
-    monkeypatch.setattr("resources.settings.commands._program", lambda: "asset-owners")
     tables = Tables(tmp_path, "small")
     values = {"owner": "u1", "department": None, "criticality": None}
     row = {"run_id": RUN, "hostname": "pc", "old_values": values, "new_values": values, "intended_at": NOW}
+    row |= {"target": "https://inventory, tenant t"}
     completed = {outcome: NOW for outcome in OUTCOME if outcome not in {"planned", "intended"}}
     rows = table(
         OwnerWrites,
@@ -117,12 +116,3 @@ def test_a_run_that_failed_ends_with_what_it_wrote_and_the_next_command(
         with open_journal(tables) as journal:
             journal.intend(rows)
     assert how_it_ended(instance(), tables, RUN, *again).startswith(f"Run {RUN[:8]} failed. {told}")
-
-
-@pytest.mark.timeout(60)
-@pytest.mark.parametrize("command", [["run"], ["check"], ["explain", "pc-1"]], ids=" ".join)
-def test_an_instance_file_that_never_ends_is_refused(call, tmp_path, command):
-    os.mkfifo(tmp_path / "pipe.yaml")
-    status, out, told = call(command[0], "--instance", tmp_path / "pipe.yaml", *command[1:])
-    assert (status, out) == (2, "")
-    assert f"{tmp_path / 'pipe.yaml'}: the file cannot be read: it is no regular file" in told

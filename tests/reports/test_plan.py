@@ -14,19 +14,16 @@ def planned(*assets):
 
 def test_a_plan_shows_what_each_host_had_and_gets_and_ends_with_the_command():
     found = planned(host("h1", "ws1", department="IT"), host("h2", "server-2", department="Sales"))
-    assert plan_in_words(found, puts_back=False, **COMMANDS).splitlines() == [
+    told = plan_in_words(found, puts_back=False, sure=["About 1 is wrong."], **COMMANDS)
+    assert told.splitlines() == [
         "Plan:",
         "  server-2 (h2)  owner none -> ann@corp.example (u1)",
         "  ws1 (h1)       owner none -> ann@corp.example (u1)  department IT -> Sales",
-        "Plan: 2 owners to write, 1 department to change with them. Nothing was written.",
+        "Plan: 2 owners to write, department changed: 1. Nothing was written.",
+        "About 1 is wrong.",
         "To carry it out:",
         "    CARRY OUT",
     ]
-
-
-def test_how_sure_the_owners_are_stands_before_the_command():
-    told = plan_in_words(planned(host("h1", "ws1")), puts_back=False, sure=["About 1 is wrong."], **COMMANDS)
-    assert told.endswith("Nothing was written.\nAbout 1 is wrong.\nTo carry it out:\n    CARRY OUT")
 
 
 def test_of_a_long_plan_the_first_hosts_are_shown_and_how_to_see_all():
@@ -34,7 +31,7 @@ def test_of_a_long_plan_the_first_hosts_are_shown_and_how_to_see_all():
     lines = plan_in_words(found, puts_back=False, **COMMANDS).splitlines()
     assert len(lines) == SHOWN_HOSTS + 5
     assert lines[SHOWN_HOSTS + 1] == "  and 1,180 more; all of them: SEE ALL"
-    assert lines[SHOWN_HOSTS + 2].startswith("Plan: 1,200 owners to write, 1,200 departments to change")
+    assert lines[SHOWN_HOSTS + 2].startswith("Plan: 1,200 owners to write, department changed: 1,200.")
 
 
 def test_what_is_put_back_and_what_is_cleared_and_left_is_told():
@@ -45,7 +42,7 @@ def test_what_is_put_back_and_what_is_cleared_and_left_is_told():
     ]  # fmt: skip
     told = plan_in_words(values, puts_back=True, **COMMANDS)
     assert "ws1 (h1)  owner bob@corp.example (u2) -> none  department Sales -> none\n" in told
-    assert "Plan: 1 host to put back, 1 department to change with them." in told
+    assert "Plan: 1 host to put back, department changed: 1." in told
     assert plan_in_words([], puts_back=True, **COMMANDS) == "Plan: nothing to put back."
     assert plan_in_words([], puts_back=False, **COMMANDS) == "Plan: nothing to write."
 

@@ -22,6 +22,7 @@ class Request:
     headers: dict[str, str]
     cookies: dict[str, str]
     client: tuple[str, int]
+    body: bytes = b""
 
 
 @dataclass
@@ -63,6 +64,7 @@ class Stub:
                     dict(self.headers.items()),
                     {name: morsel.value for name, morsel in SimpleCookie(self.headers["Cookie"]).items()},
                     self.client_address,
+                    body,
                 )
                 stub.requests.append(request)
                 reply = stub.answer(request)

@@ -1,29 +1,108 @@
-import ssl
+"""What `check` finds, by state and setting, with services in memory."""
 
 import pytest
-import trustme
 
-from resources.findings import reached
-from tests.resources.http_stub import Reply, Stub
+from ownership.windows import Window
+from resources.inventory.adapter import AssetInventory
+from resources.search.client import SearchClient
+from tests.resources.fake_search import FakeSearch
+from tests.resources.http_stub import Stub, envelope
+from tests.resources.inventory_world import client, platform
+from tests.resources.samples import instance
+from tests.resources.search.documents import DAY, event
 
-
-def told(url):
-    [*_, last] = reached("search service", "", url, "GET", "/", ignore_ssl=True, ca_file=None)
-    return last.state, last.text
-
-
-def test_http_to_a_port_with_tls_and_the_converse_are_told_apart():
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    trustme.CA().issue_cert("localhost").configure_cert(context)
-    with Stub(lambda _: Reply(), tls=context) as secure:
-        state, text = told(secure.url.replace("https", "http"))
-    assert (state, "speaks TLS; write https:// in url" in text) == ("wrong", True)
-    with Stub(lambda _: Reply()) as plain:
-        state, text = told(plain.url.replace("http", "https"))
-    assert (state, "speaks HTTP without TLS; write http:// in url" in text) == ("wrong", True)
+SOUND = [event("PC", "ann", kind="2")] * 9
+FIELDS = {"user_field": "ok", "hostname_field": "ok"}
+REACHED = {"connection": "ok", "search": "ok"}
+NOTHING = dict.fromkeys(FIELDS, "not tried") | REACHED
+COLLECTED = [event(f"pc-{number}", "ann", sender="collector") for number in range(9)]
 
 
-@pytest.mark.parametrize("status", [200, 400])
-def test_an_answer_that_names_https_is_one_where_nothing_speaks_tls(status):
-    with Stub(lambda _: Reply(b"see https://corp.example", status)) as plain:
-        assert told(plain.url)[0] == "ok"
+@pytest.mark.parametrize(
+    ("documents", "changes", "states"),
+    [
+        (SOUND, {}, REACHED | FIELDS | {"query": "ok"}),
+        (SOUND, {"logon_type_field": "winlog.type"}, {"logon_type_field": "ok"}),
+        (SOUND, {"logon_type_field": "nowhere"}, {"logon_type_field": "wrong"}),
+        ([*SOUND, *[event("PC", None)] * 2], {}, {"user_field": "warning"}),
+        ([event("PC", None)] * 9, {}, {"user_field": "wrong", "hostname_field": "ok"}),
+        ([event(None, "ann")] * 9, {}, {"user_field": "ok", "hostname_field": "wrong"}),
+        (None, {}, NOTHING | {"index": "wrong"}),
+        ([], {}, NOTHING | {"query": "warning"}),
+        (SOUND, {"query": "user.name:eve"}, NOTHING | {"query": "warning"}),
+        (SOUND, {"time_field": "created"}, NOTHING | {"time_field": "wrong"}),
+        (COLLECTED, {}, {"hostname_field": "wrong"}),
+        (COLLECTED, {"hostname_field": "host.name"}, {"hostname_field": "ok"}),
+        ([*SOUND, *SOUND, *COLLECTED], {}, {"hostname_field": "warning"}),
+    ],
+)
+def test_a_search_service(monkeypatch, documents, changes, states):
+    monkeypatch.setenv("SEARCH_PASSWORD", "secret")
+    with FakeSearch() as service:
+        service.documents = documents
+        settings = instance(url=service.url, **{"query": "*", **changes})
+        with SearchClient(settings) as search:
+            found = {finding.what: finding.state for finding in search.findings(Window(DAY, DAY))}
+    assert {what: found.get(what) for what in states} == states
+
+
+HOST = {"id": "h-1", "search_agent_name": "PC", "asset_owner": "u-1", "department": None, "criticality": None}
+USER = {"id": "u-1", "user_email": "ann@corp.example"}
+READ = "platform.contract.read"
+LISTS = {"platform.contract.hosts": "ok", "platform.contract.users": "ok"}
+ALL = LISTS | {
+    "connection": "ok",
+    "log-in": "ok",
+    "platform_hostname_field": "ok",
+    "platform_user_field": "ok",
+    READ: "ok",
+    "platform_user_value_field": "ok",
+    "platform.contract.update": "not tried",
+}
+DEPARTMENT = "platform.contract.enrich_fields.user_department"
+
+
+@pytest.mark.parametrize(
+    ("hosts", "users", "read", "states"),
+    [
+        ([HOST], [USER], HOST, ALL | {DEPARTMENT: "ok"}),
+        ([{**HOST, "asset_owner": None}, HOST], [USER], HOST, ALL),
+        ([HOST], [USER], {**HOST, "asset_owner": None}, {READ: "wrong"}),
+        ([HOST], [USER], None, {READ: "wrong"}),
+        ([], [USER], HOST, {"platform.contract.hosts": "warning", READ: "not tried"}),
+        ([HOST], [], HOST, {"platform.contract.users": "warning", "platform_user_value_field": "not tried"}),
+        ([{"id": "h-1"}], [USER], {"id": "h-1"}, {"platform_hostname_field": "wrong", DEPARTMENT: "warning"}),
+        ([HOST], [{"id": "u-1"}], HOST, {"platform_user_value_field": "wrong"}),
+        ([HOST], [{"id": "u", "directory_user_surname": "a"}], HOST,
+         {"platform_user_value_field": "warning"}),
+        ([{**HOST, "asset_owner": {}}], [USER], HOST, {"hosts": "wrong", READ: "not tried"}),
+        ([{**HOST, "asset_owner": {}}, {**HOST, "id": "h-2"}], [USER], {**HOST, "id": "h-2"},
+         {"hosts": "warning", READ: "ok"}),
+        ([HOST], [{**USER, "user_email": {}}], HOST, {"users": "wrong"}),
+        ([HOST], [HOST], HOST, {"platform.contract.hosts.params": "wrong"}),
+    ],
+)  # fmt: skip
+def test_an_inventory_service(tmp_path, hosts, users, read, states):
+    def answer(request):
+        if request.path.endswith("get"):
+            return envelope(read)
+        items = {"host": hosts, "user": users}.get(request.form.get("type", ""), [])
+        return envelope({"size": len(items), "data": items})
+
+    with Stub(answer) as stub:
+        found = findings(tmp_path, stub.url)
+    assert {what: found.get(what) for what in states} == states
+
+
+def findings(tmp_path, url):
+    settings = instance(platform=platform(tmp_path, url))
+    with client(tmp_path, url) as inventory:
+        return {one.what: one.state for one in AssetInventory(settings, inventory).findings()}
+
+
+def test_what_cannot_be_reached_or_refuses_the_log_in_ends_the_tries(tmp_path):
+    untried = dict.fromkeys((*LISTS, "platform.contract.update"), "not tried")
+    away = findings(tmp_path, "http://127.0.0.1:1")
+    assert away == {"connection": "wrong", "log-in": "not tried", **untried}
+    with Stub(lambda _: envelope(status=False, message="No.")) as refusing:
+        assert findings(tmp_path, refusing.url) == {"connection": "ok", "log-in": "wrong", **untried}

@@ -1,18 +1,23 @@
 import os
 import subprocess
+import sys
+from pathlib import Path
 
+import pytest
 import yaml
 
 from sandbox.commands import _to_paste
 from tests.resources.samples import instance_content
 
 
+@pytest.mark.slow
 def test_a_command_that_the_demo_shows_works_in_a_shell_that_knows_nothing_of_it(tmp_path, monkeypatch):
     home = tmp_path / "a home"
     (home / "instances").mkdir(parents=True)
     file = home / "instances" / "demo.yaml"
     file.write_text(yaml.safe_dump(instance_content(name="Demo")), encoding="utf-8")
     monkeypatch.setenv("ASSET_OWNERS_HOME", str(home))
+    monkeypatch.setattr("sys.argv", [str(Path(sys.executable).with_name("asset-owners"))])
     shown = _to_paste(file, "explain", "lt-1001")
     monkeypatch.delenv("ASSET_OWNERS_HOME")
     ran = subprocess.run(  # noqa: S602  (to be pasted is what it is for)

@@ -3,10 +3,13 @@
 import shutil
 from functools import partial
 
+import pytest
 import requests
 
 from sandbox.company import generate
 from sandbox.stand import INDEX, running_sandbox
+
+pytestmark = pytest.mark.slow
 
 
 def logons(home):

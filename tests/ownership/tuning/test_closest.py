@@ -2,9 +2,8 @@ import polars as pl
 import pytest
 
 from ownership.declaration import validated
-from ownership.evidence import evidence_by_day
+from ownership.kinds import kinds
 from ownership.matching import username_matches
-from ownership.profiles import account_profiles
 from ownership.rules import Rules
 from ownership.tables import ClosestUsers
 from ownership.tuning.closest import closest_users
@@ -20,9 +19,9 @@ PEOPLE = users(
 
 def closest_of(*names):
     logons = counts(*(("pc-1", name, 5) for name in names))
-    evidence = evidence_by_day(logons, hosts(), PEOPLE, rules=Rules(), user_value_field="user_email")
-    matches = username_matches(evidence.users, PEOPLE, user_value_field="user_email")
-    return validated(ClosestUsers, closest_users(account_profiles(evidence, matches), PEOPLE))
+    accounts = kinds(logons, hosts(), PEOPLE, rules=Rules(), user_value_field="user_email").accounts
+    matches = username_matches(accounts, PEOPLE, user_value_field="user_email")
+    return validated(ClosestUsers, closest_users(accounts, PEOPLE, matches))
 
 
 @pytest.mark.parametrize(
@@ -51,4 +50,9 @@ def test_who_is_matched_or_nobody_or_like_nobody_has_none(name):
 def test_no_more_than_three_are_told_the_closest_first():
     many = users(*(user(f"u{n}", email=f"jane.doe{n}@corp.example") for n in range(9)))
     accounts = pl.DataFrame({"username": ["jane.doe"], "kind": ["unknown"], "hosts": [1], "user_assets": [0]})
-    assert closest_users(accounts, many)["user_id"].to_list() == ["u0", "u1", "u2"]
+    nobody = username_matches(accounts, many, user_value_field="user_email")
+    assert closest_users(accounts, many, nobody)["user_id"].to_list() == ["u0", "u1", "u2"]
+
+
+def test_who_logs_on_under_another_name_is_no_answer():
+    assert closest_of("jane.doe2", "jane.doe").is_empty()

@@ -6,26 +6,27 @@ from datetime import timedelta
 import polars as pl
 import pytest
 
-from ownership.declaration import polars_schema, validated
-from ownership.evidence import evidence_by_day, user_totals
-from ownership.kinds import kinds, without
+from ownership.declaration import empty, validated
 from ownership.rules import Rules
-from ownership.tables import OwnershipDrift, Runs, Suggestions
-from ownership.tuning.drift import last_logons, ownership_drift
-from ownership.tuning.suggestions import suggestions
+from ownership.tables import OwnershipDrift, OwnerWrites, Suggestions
+from ownership.tuning.inputs import Inputs, tuning_tables
 from tests.ownership.builders import PEOPLE, WINDOW, counts, decide, host, hosts
 
 RULES = Rules()
 
 
-def evidence_of(logons, assets, rules=RULES):
-    return evidence_by_day(logons, assets, PEOPLE, rules=rules, user_value_field="user_email")
+def made(logons, assets, rules=RULES, stored_days=WINDOW.days):
+    in_window = logons.filter(pl.col("day").is_between(WINDOW.first, WINDOW.last))
+    inputs = Inputs(
+        counts=logons, hosts=assets, users=PEOPLE, writes=empty(OwnerWrites), rules=rules,
+        decisions=decide(in_window, PEOPLE, assets), user_value_field="user_email", window=WINDOW,
+        stored_days=stored_days, last_settled=WINDOW.last,
+    )  # fmt: skip
+    return tuning_tables(inputs, logons)
 
 
 def suggestions_of(logons, assets, rules=RULES):
-    told = kinds(logons, assets, PEOPLE, rules=rules, user_value_field="user_email")
-    evidence = without(evidence_of(logons, assets, rules), told.skipped(rules))
-    return validated(Suggestions, suggestions(evidence, user_totals(evidence, WINDOW), told))
+    return validated(Suggestions, made(logons, assets, rules)["suggestions"])
 
 
 def by_action(decisions, action):
@@ -53,13 +54,12 @@ def test_each_suggestion_has_exactly_the_effect_that_deciding_again_shows():
     assert set(rows.select("setting", "value").rows()) == {
         ("rules.exclude_users", "svc_x"),
         ("rules.exclude_users", "svc_y"),
-        ("rules.exclude_hosts", "kiosk-1"),
         ("rules.skip_account_kinds", "service"),
     }
     assert rows.row(0, named=True) == {
         "setting": "rules.skip_account_kinds", "value": "service",
         "reason": "3 accounts: svc_x, sccm-push, svc_y",
-        "hosts_resolved": 3, "conflicts_removed": 0, "owners_lost": 0,
+        "hosts_resolved": 3, "conflicts_removed": 0, "precision": 1.0, "owners_lost": 0,
     }  # fmt: skip
     now = decide(LOGONS, PEOPLE, ASSETS)
     for row in rows.iter_rows(named=True):
@@ -78,25 +78,8 @@ def test_what_is_left_out_already_is_not_suggested_again():
     assert suggestions_of(LOGONS, ASSETS, rules).is_empty()
 
 
-def runs(*last_days, kind="run", status="succeeded"):
-    values = {"kind": kind, "status": status, "options": "{}"}
-    days = [{**values, "run_id": f"{kind} {status} {day}", "window_to": day} for day in last_days]
-    return pl.DataFrame(days, schema=polars_schema(Runs))
-
-
-def drift_of(logons, assets, decided=None, *, stored_days=WINDOW.days, rules=RULES):
-    decisions = decide(logons.filter(pl.col("day").is_between(WINDOW.first, WINDOW.last)), PEOPLE, assets)
-    drift = ownership_drift(
-        evidence_of(logons, assets, rules),
-        last_logons(logons, PEOPLE, user_value_field="user_email"),
-        decisions,
-        assets,
-        PEOPLE,
-        runs() if decided is None else decided,
-        window=WINDOW,
-        stored_days=stored_days,
-    )
-    return validated(OwnershipDrift, drift)
+def drift_of(logons, assets, *, stored_days=WINDOW.days, rules=RULES):
+    return validated(OwnershipDrift, made(logons, assets, rules, stored_days)["ownership_drift"])
 
 
 def test_owners_whom_the_evidence_no_longer_supports_are_told_with_the_reason():
@@ -116,21 +99,13 @@ def test_owners_whom_the_evidence_no_longer_supports_are_told_with_the_reason():
         host("several", "stays", owners=("u2", "u1")),
         host("free", "shared"),
     )
-    decided = pl.concat(
-        [
-            runs(before, early, early + timedelta(days=1), late),
-            runs(late, kind="dry_run"),
-            runs(late, status="failed"),
-            runs(late, kind="backfill"),
-        ]
-    )
-    columns = ("host_id", "owner", "reason", "leader", "since", "days", "runs")
-    rows = drift_of(logons, assets, decided).select(columns).rows()
+    columns = ("host_id", "owner", "reason", "leader", "since", "days")
+    rows = drift_of(logons, assets).select(columns).rows()
     assert {host_id: told for host_id, *told in rows} == {
-        "handed-on": ["u1", "moved", "bob", early + timedelta(days=1), 20, 3],
-        "of-a-leaver": ["u9", "left", "bob", None, None, None],
-        "shared": ["u1", "unsupported", "bob", before + timedelta(days=1), 34, 4],
-        "left-alone": ["u1", "unsupported", None, before + timedelta(days=1), 34, 4],
+        "handed-on": ["u1", "moved", "bob", early + timedelta(days=1), 20],
+        "of-a-leaver": ["u9", "never_seen", "bob", None, None],
+        "shared": ["u1", "unsupported", "bob", before + timedelta(days=1), 34],
+        "left-alone": ["u1", "unsupported", None, before + timedelta(days=1), 34],
     }  # fmt: skip
 
 

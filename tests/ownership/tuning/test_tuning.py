@@ -9,13 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ownership.declaration import validated
-from ownership.evidence import evidence_by_day
 from ownership.rules import Rules
 from ownership.tables import Accuracy, ThresholdBacktest
-from ownership.tuning.accuracy import accuracy, judged, owners_set_by_hand, wilson
 from ownership.tuning.backtest import Grid, grid, threshold_backtest
+from ownership.tuning.claims import wilson
+from ownership.tuning.inputs import Inputs, tuning_tables
+from reports.tuning import line_of
 from tests import examples
-from tests.ownership.builders import NOW, PEOPLE, WINDOW, counts, decide, host, hosts, plan
+from tests.ownership.builders import NOW, PEOPLE, WINDOW, counts, decide, host, hosts, plan, user, users
 
 LAST = WINDOW.last
 EARLY, LATE = LAST - timedelta(days=12), LAST - timedelta(days=3)
@@ -23,19 +24,25 @@ RULES = Rules()
 NO_WRITES = plan(decide(counts(), PEOPLE, hosts()), PEOPLE, hosts())
 
 
-def evidence_of(logons, assets, rules=RULES, people=PEOPLE):
-    return evidence_by_day(logons, assets, people, rules=rules, user_value_field="user_email")
+def stored(logons, assets, writes=NO_WRITES, rules=RULES):
+    """What tuning rests on, of a window that is stored whole."""
+    decisions = decide(logons, PEOPLE, assets, rules)
+    return Inputs(
+        counts=logons, hosts=assets, users=PEOPLE, writes=writes, decisions=decisions,
+        rules=rules, user_value_field="user_email", window=WINDOW, stored_days=WINDOW.days, last_settled=LAST,
+    )  # fmt: skip
+
+
+def backtest_of(inputs, tried):
+    classes = inputs.kinds()
+    evidence = inputs.evidence(classes.skipped(inputs.rules))
+    decided = inputs.compared(evidence, inputs.matches(evidence), classes, tried)
+    return validated(ThresholdBacktest, threshold_backtest(decided, rules=inputs.rules, tried=tried))
 
 
 def accuracy_of(logons, assets, writes=NO_WRITES, rules=RULES):
-    evidence, by_hand = evidence_of(logons, assets, rules), owners_set_by_hand(assets, writes)
-    windows = judged(evidence, by_hand, [WINDOW.days], last=LAST, last_settled=LAST)
-    return validated(Accuracy, accuracy(windows[WINDOW.days], PEOPLE, rules=rules))
-
-
-def backtest_of(evidence, by_hand, tried, rules=RULES):
-    windows = judged(evidence, by_hand, tried.windows, last=LAST, last_settled=LAST)
-    return threshold_backtest(windows, rules=rules, tried=tried)
+    inputs = stored(logons, assets, writes, rules)
+    return validated(Accuracy, tuning_tables(inputs, logons)["accuracy"])
 
 
 def counted(rows, measure, by="all"):
@@ -49,7 +56,9 @@ def counted(rows, measure, by="all"):
 )
 def test_the_interval_is_wilson_s(right, compared, low, high):
     """The last two as in R. G. Newcombe, Statistics in Medicine 17 (1998), table I, method 3."""
-    share, lower, upper = [pl.select(bound).item() for bound in wilson(pl.lit(right), pl.lit(compared))]
+    share, lower, upper = [
+        pl.select(bound).item() for bound in wilson(pl.lit(right), pl.lit(compared), pl.lit(compared))
+    ]
     assert share == right / compared
     assert (round(lower, 4), round(upper, 4)) == (low, high)
 
@@ -57,7 +66,7 @@ def test_the_interval_is_wilson_s(right, compared, low, high):
 def test_where_nothing_was_compared_nothing_is_said():
     rows = accuracy_of(counts(), hosts())
     assert counted(rows, "people") == {"all": (0, 0)}
-    assert rows.select("precision", "low", "high").null_count().row(0) == (2, 2, 2)
+    assert rows.select("precision", "low", "high").null_count().row(0) == (3, 3, 3)
 
 
 def test_owners_set_by_hand_are_the_truth_and_a_list_is_right_that_contains_the_one_decided_on():
@@ -75,16 +84,23 @@ def test_owners_set_by_hand_are_the_truth_and_a_list_is_right_that_contains_the_
 
 
 @pytest.mark.parametrize(
-    ("owner_now", "outcome", "right", "compared"),
-    [("u1", "written", 0, 0), ("u2", "written", 0, 1), ("u1", "failed", 1, 1), ("u1", "undone", 1, 1)],
+    ("owner_now", "outcome", "people", "corrected"),
+    [
+        ("u1", "written", (0, 0), (1, 1)),
+        ("u2", "written", (0, 0), (0, 1)),
+        ("u1", "failed", (1, 1), (0, 0)),
+        ("u1", "undone", (1, 1), (0, 0)),
+    ],
 )
-def test_what_was_written_here_and_still_holds_is_no_truth(owner_now, outcome, right, compared):
+def test_what_was_written_here_is_no_truth_and_counts_as_corrected_where_somebody_changed_it(
+    owner_now, outcome, people, corrected
+):
     """Rules 9.1."""
     logons = counts(("ws1", "ann", 5, EARLY))
     before, now = hosts(host("h1", "ws1")), hosts(host("h1", "ws1", owners=(owner_now,)))
     writes = plan(decide(logons, PEOPLE, before), PEOPLE, before)
-    writes = writes.with_columns(outcome=pl.lit(outcome), completed_at=pl.lit(NOW))
-    assert counted(accuracy_of(logons, now, writes), "people") == {"all": (right, compared)}
+    rows = accuracy_of(logons, now, writes.with_columns(outcome=pl.lit(outcome), completed_at=pl.lit(NOW)))
+    assert (counted(rows, "people"), counted(rows, "corrected")) == ({"all": people}, {"all": corrected})
 
 
 def test_what_was_put_back_after_the_inventory_was_listed_leaves_its_owners_ours():
@@ -139,14 +155,14 @@ ASSETS = hosts(
 @given(
     logons=st.lists(logon, max_size=25, unique_by=lambda row: (row[0], row[1], *row[3:])),
     threshold=st.sampled_from([50, 60, 75]),
-    least=st.sampled_from([1, 3, 10]),
     least_days=st.sampled_from([1, 3]),
+    primary=st.sampled_from([None, 1, 2]),
     short=st.booleans(),
     metric=st.sampled_from(["events", "days"]),
     weights=st.sampled_from([{}, {"2": 7, "10": 3}]),
 )
 def test_each_line_counts_what_a_run_with_these_settings_decides(
-    logons, threshold, least, least_days, short, metric, weights
+    logons, threshold, least_days, primary, short, metric, weights
 ):
     logons = counts(
         *((name, user, n, WINDOW.first + timedelta(days=day), kind) for name, user, n, day, kind in logons)
@@ -155,21 +171,19 @@ def test_each_line_counts_what_a_run_with_these_settings_decides(
         hostname_match="short" if short else "exact",
         exclude_users=("svc_*",),
         exclude_hosts=("kiosk-*",),
-        evidence_metric=metric,
         logon_type_weights=weights,
     )
-    lines = backtest_of(
-        evidence_of(logons, ASSETS, rules),
-        owners_set_by_hand(ASSETS, NO_WRITES),
-        Grid([30], [50, 60, 75], [1, 3, 10], [1, 3]),
+    tried = Grid([30], [50, 60, 75], [1, 3], ["events", "days"], [None, 1, 2])
+    lines = backtest_of(stored(logons, ASSETS, rules=rules), tried)
+    assert lines.height == 36
+    chosen = replace(
         rules,
+        share_threshold_percent=threshold,
+        min_active_days=least_days,
+        primary_devices=primary,
+        evidence_metric=metric,
     )
-    [line] = (
-        validated(ThresholdBacktest, lines)
-        .filter(threshold_percent=threshold, min_events=least, min_active_days=least_days)
-        .iter_rows(named=True)
-    )
-    chosen = replace(rules, share_threshold_percent=threshold, min_events=least, min_active_days=least_days)
+    line = line_of(lines, chosen, window_days=30)
     decisions = decide(logons, PEOPLE, ASSETS, chosen)
     expected = {
         "hosts_with_evidence": decisions.filter(pl.col("total_events") > 0).height,
@@ -182,35 +196,49 @@ def test_each_line_counts_what_a_run_with_these_settings_decides(
     assert {name: line[name] for name in expected} == expected
 
 
-def test_shorter_windows_count_their_own_days_and_longer_ones_than_stored_are_not_tried():
-    logons = counts(("ws1", "ann", 5, LAST), ("ws1", "bob", 9, LAST - timedelta(days=20)))
-    lines = backtest_of(
-        evidence_of(logons, hosts(host("h1", "ws1"))),
-        owners_set_by_hand(hosts(), NO_WRITES),
-        grid(RULES, lookback_days=30, stored_days=30),
+def test_no_window_longer_than_stored_and_no_threshold_below_the_present_one_is_tried():
+    tried = grid(Rules(share_threshold_percent=72), lookback_days=14, stored_days=30)
+    assert (tried.windows, tried.thresholds) == ([14, 30], [72, 75, 80, 85, 90, 95])
+
+
+def company(*, set_by_hand, wrong=0, to_write=20, alike=True, leaders=60):
+    """Hosts with a leader each: so many have the owner whom somebody set, the first of them another one."""
+    people = users(*(user(f"u{n}", email=f"p{n}@corp.example") for n in range(leaders)))
+    numbers = range(set_by_hand + to_write)
+    days = [5 if alike or n < set_by_hand else 1 for n in numbers]
+    logons = counts(
+        *(
+            (f"pc-{n}", f"p{n % leaders}", 2, LAST - timedelta(days=day))
+            for n in numbers
+            for day in range(days[n])
+        )
     )
-    at_60 = lines.filter(threshold_percent=60, min_events=1, min_active_days=1)
-    assert at_60.select("window_days", "resolved").rows() == [(7, 1), (14, 1), (30, 1)]
-    at_65 = lines.filter(threshold_percent=65, min_events=1, min_active_days=1)
-    assert at_65.select("window_days", "resolved").rows() == [(7, 1), (14, 1), (30, 0)]
-
-
-def test_owners_expected_to_be_wrong_are_told_by_share_band_where_enough_were_compared():
-    """Rules 9.3: strong evidence was right 30 times of 30, weak evidence 10 times of 20."""
-    strong = [(f"s{n}", "ann", 5, EARLY) for n in range(40)]
-    weak = [row for n in range(30) for row in ((f"w{n}", "ann", 7, EARLY), (f"w{n}", "bob", 3, EARLY))]
+    owners = ["u999" if n < wrong else f"u{n % leaders}" for n in numbers]
     assets = hosts(
-        *(host(f"s{n}", f"s{n}", owners=("u1",) if n < 30 else ()) for n in range(40)),
-        *(host(f"w{n}", f"w{n}", owners=("u1",) if n < 10 else ("u2",) if n < 20 else ()) for n in range(30)),
+        *(host(f"h{n}", f"pc-{n}", owners=(owners[n],) if n < set_by_hand else ()) for n in numbers)
     )
-    evidence = evidence_of(counts(*strong, *weak), assets)
+    inputs = replace(stored(logons, assets), users=people)
+    return backtest_of(inputs, Grid([30], [60], [1], ["events"], [None])).row(0, named=True)
 
-    def line(assets, threshold):
-        by_hand = owners_set_by_hand(assets, NO_WRITES)
-        return backtest_of(evidence, by_hand, Grid([30], [threshold], [1], [1])).row(0, named=True)
 
-    both = line(assets, 60)
-    assert (both["to_write"], both["wrong_measure"], both["wrong"]) == (20, "people", 5.0)
-    assert both["wrong_low"] < 5 < both["wrong_high"]
-    assert line(assets, 75)["wrong"] == 0
-    assert line(assets.head(29), 75)["wrong_measure"] is None
+def test_the_number_of_wrong_owners_is_predicted_from_those_set_by_hand():
+    """Rules 9.4: (k + 1/2) / (n + 1) of the hosts to write."""
+    line = company(set_by_hand=40, wrong=10)
+    assert (line["to_write"], line["wrong_measure"], line["no_claim"]) == (20, "people", None)
+    assert line["wrong"] == pytest.approx(20 * 10.5 / 41)
+    assert 0 <= line["wrong_low"] < line["wrong"] < line["wrong_high"] <= 20
+
+
+def test_hosts_that_one_person_leads_are_no_independent_tries():
+    many, few = (company(set_by_hand=40, wrong=10, leaders=leaders) for leaders in (60, 4))
+    assert few["people_precision"] == many["people_precision"]
+    assert few["people_low"] < many["people_low"] < many["people_high"] < few["people_high"]
+
+
+@pytest.mark.parametrize("case", [{"set_by_hand": 29}, {"set_by_hand": 40, "alike": False}])
+def test_where_few_were_compared_or_others_than_those_to_write_only_a_lower_bound_is_claimed(case):
+    line = company(wrong=5, **case)
+    assert line["no_claim"]
+    assert line["wrong"] is None
+    assert line["wrong_high"] is None
+    assert line["wrong_measure"] in {None, "future"}

@@ -11,7 +11,7 @@ import pytest
 from ownership.declaration import polars_schema
 from ownership.tables import OwnerDecisions
 from resources.store.catalogue import catalogue_path
-from resources.store.history import delete_outdated_changes, store_decisions
+from resources.store.history import delete_outdated, store_decisions
 from resources.store.tables import Tables
 
 DAY = date(2026, 3, 2)
@@ -31,8 +31,8 @@ def decisions(run_id, at, **winners):
         {
             "hostname": name, "evidence": "single_user", "match": "no_user_asset", "action": "no_host",
             "username": username, "events": 1, "total_events": 1, "share": 1.0, "user_count": 1,
-            "candidate_ids": [], "window_from": DAY, "window_to": DAY, "threshold_percent": 60,
-            "decided_at": at, "run_id": run_id,
+            "candidate_ids": [], "hostnames": [name], "weight": 1,
+            "total_weight": 1, "new_conflict": False, "decided_at": at, "run_id": run_id,
         }
         for name, username in winners.items()
     ]  # fmt: skip
@@ -66,15 +66,19 @@ def decide(tables, day, **winners):
 
 TOLD = """
 SELECT CAST(epoch(decided_at - TIMESTAMPTZ '2026-04-01 00:00+00') // 86400 AS INT), hostname,
-       if(action = 'gone', action, username), carried_over
+       if(action = 'gone', action, username)
 FROM corp.owner_decisions_history ORDER BY ALL
 """
 
 
 def told(tables):
-    """What the history tells an analyst: day, host, user or that the host is gone, whether carried over."""
+    """What the history tells an analyst: day, host, user or that the host is gone."""
     with duckdb.connect(catalogue_path(tables.home), read_only=True) as session:
         return session.sql(TOLD).fetchall()
+
+
+def forget(tables, day):
+    return delete_outdated(tables, evidence_before=DAY, history_before=LATER + timedelta(days=day))
 
 
 def test_the_history_holds_what_runs_decided_otherwise_than_those_before(tables):
@@ -82,10 +86,10 @@ def test_the_history_holds_what_runs_decided_otherwise_than_those_before(tables)
     decide(tables, 1, a="ann", b="bob")
     decide(tables, 2, a="cyd")
     assert told(tables) == [
-        (0, "a", "ann", False),
-        (0, "b", "bob", False),
-        (2, "a", "cyd", False),
-        (2, "b", "gone", False),
+        (0, "a", "ann"),
+        (0, "b", "bob"),
+        (2, "a", "cyd"),
+        (2, "b", "gone"),
     ]
 
 
@@ -93,7 +97,7 @@ def test_a_run_that_is_tried_again_compares_with_those_before_it(tables):
     decide(tables, 0, a="ann")
     decide(tables, 1, a="bob")
     decide(tables, 1, a="bob")
-    assert told(tables) == [(0, "a", "ann", False), (1, "a", "bob", False)]
+    assert told(tables) == [(0, "a", "ann"), (1, "a", "bob")]
 
 
 def test_decisions_that_held_when_the_history_begins_outlive_what_is_deleted(tables):
@@ -107,17 +111,14 @@ def test_decisions_that_held_when_the_history_begins_outlive_what_is_deleted(tab
     ):
         decide(tables, day, **winners)
 
-    def forget(day):
-        return delete_outdated_changes(tables, before=LATER + timedelta(days=day))
-
-    assert forget(0) == 0
-    assert forget(2) == 2
-    recent = [(2, "new", "ann", False), (3, "moved", "cyd", False)]
-    assert told(tables) == [(0, "steady", "ann", True), (1, "moved", "bob", True), *recent]
-    assert forget(2) == 0
+    assert forget(tables, 0) == 0
+    assert forget(tables, 2) == 2
+    recent = [(2, "new", "ann"), (3, "moved", "cyd")]
+    assert told(tables) == [(0, "steady", "ann"), (1, "moved", "bob"), *recent]
+    assert forget(tables, 2) == 0
     decide(tables, 4, steady="ann", moved="cyd", new="ann")
-    assert forget(9) == 3
-    end = [(0, "steady", "ann", True), (2, "new", "ann", True), (3, "moved", "cyd", True)]
+    assert forget(tables, 9) == 3
+    end = [(0, "steady", "ann"), (2, "new", "ann"), (3, "moved", "cyd")]
     assert told(tables) == end
     decide(tables, 9, steady="ann", moved="cyd", new="ann")
     assert told(tables) == end, "nothing has changed, so nothing is told anew"
@@ -132,8 +133,8 @@ def test_forgetting_that_was_cut_off_is_made_up_for(tables, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(Path, "unlink", cut_off)
         with pytest.raises(KeyboardInterrupt):
-            delete_outdated_changes(tables, before=LATER + timedelta(days=1))
+            forget(tables, 1)
     assert len(told(tables)) == 4
     decide(tables, 1, a="ann")
-    delete_outdated_changes(tables, before=LATER + timedelta(days=1))
-    assert told(tables) == [(0, "a", "ann", True), (0, "b", "bob", True), (1, "b", "gone", False)]
+    forget(tables, 1)
+    assert told(tables) == [(0, "a", "ann"), (0, "b", "bob"), (1, "b", "gone")]

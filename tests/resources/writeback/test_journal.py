@@ -1,38 +1,21 @@
 import sqlite3
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import polars as pl
-import psycopg
 import pytest
 
-from ownership.declaration import empty, polars_schema, validated
+from ownership.declaration import empty, validated
 from ownership.tables import OwnerWrites
+from resources.errors import AssetOwnersError
 from resources.writeback.journal import Journal, Result
 from resources.writeback.postgres import PostgresJournal
-from tests.ownership.builders import TARGET
+from tests.resources.writeback.world import NOON, WRITTEN, outcomes, plan, values
 
-NOON = datetime(2026, 3, 2, 12, 0, 0, 123456, tzinfo=UTC)
-LATER = NOON + timedelta(seconds=1)
-
-
-def values(owner=None, department=None, criticality=None):
-    return {"owner": owner, "department": department, "criticality": criticality}
+LATER = NOON + timedelta(seconds=1, microseconds=123456)
 
 
-def writes(*host_ids, run_id="run-1", **changes):
-    filled = {
-        "run_id": run_id,
-        "hostname": "pc",
-        "outcome": "intended",
-        "old_values": values(department="Old"),
-        "new_values": values("u-1"),
-        "message": None,
-        "intended_at": NOON,
-        "completed_at": None,
-        "target": TARGET,
-    }
-    rows = [{"host_id": host_id, **filled, **changes} for host_id in host_ids]
-    return pl.DataFrame(rows, schema=polars_schema(OwnerWrites))
+def writes(*host_ids, **changes):
+    return plan(*host_ids, **{"outcome": "intended", **changes})
 
 
 @pytest.fixture
@@ -61,10 +44,6 @@ def file(path):
         yield journal
 
 
-def outcomes(journal, run_id="run-1"):
-    return dict(journal.rows(run_id).select("host_id", "outcome").iter_rows())
-
-
 def test_rows_come_back_as_they_were_intended_also_after_reopening(journal, opened):
     odd = "O'Brien; DROP TABLE writes\n\u202e😀 %s ? \\0 \\\\ \0"
     intended = pl.concat(
@@ -82,17 +61,11 @@ def test_rows_come_back_as_they_were_intended_also_after_reopening(journal, open
 
 def test_a_plan_is_stored_whole_or_not_at_all(journal):
     journal.intend(writes("a", "b"))
-    with pytest.raises((sqlite3.IntegrityError, psycopg.IntegrityError)):
+    with pytest.raises((sqlite3.IntegrityError, AssetOwnersError)):
         journal.intend(writes("c", "b", "d"))
     assert outcomes(journal) == {"a": "intended", "b": "intended"}
     journal.intend(writes("c"))  # the journal goes on working
     assert outcomes(journal) == {"a": "intended", "b": "intended", "c": "intended"}
-
-
-def test_what_is_intended_is_there_for_other_processes_at_once(journal, opened):
-    journal.intend(writes("a"))
-    with opened() as other:
-        assert outcomes(other) == {"a": "intended"}
 
 
 def test_a_plan_is_flushed_to_the_disk_once_and_an_outcome_is_not(file):
@@ -111,31 +84,36 @@ def test_a_plan_is_flushed_to_the_disk_once_and_an_outcome_is_not(file):
     assert flushed == ["PRAGMA synchronous = FULL", "PRAGMA synchronous = NORMAL"]
 
 
-def test_an_outcome_is_stored_with_what_the_host_held(journal):
-    journal.intend(writes("a", "b"))
+def test_an_outcome_is_stored_with_what_the_host_held_where_it_was_read(journal):
+    journal.intend(writes("a", "b", "c", "d"))
     held = values("u-9", "Sales", "low")
-    journal.complete(Result("a", "owned_meanwhile", "owned by u-9", held), run_id="run-1", completed_at=LATER)
-    first, second = journal.rows("run-1").iter_rows(named=True)
-    assert (first["outcome"], first["message"], first["completed_at"]) == (
-        "owned_meanwhile",
-        "owned by u-9",
-        LATER,
-    )
-    assert (first["old_values"], first["new_values"]) == (held, values("u-1"))
-    assert (second["outcome"], second["completed_at"]) == ("intended", None)
+    for result in (
+        Result("a", "owned_meanwhile", "owned by u-9", held),
+        Result("b", "intended", "the answer was lost"),
+        Result("c", "failed", "no"),
+    ):
+        journal.complete(result, run_id="run-1", completed_at=LATER)
+    found = journal.rows("run-1").select("outcome", "message", "completed_at", "old_values").rows()
+    planned = values(department="Old")
+    assert found == [
+        ("owned_meanwhile", "owned by u-9", LATER, held),
+        ("intended", "the answer was lost", None, planned),
+        ("failed", "no", LATER, planned),
+        ("intended", None, None, planned),
+    ]
+    assert journal.rows("run-1")["new_values"].to_list() == [WRITTEN["new"]] * 4
 
 
-def test_what_the_plan_saw_stays_where_the_host_was_not_read(journal):
-    journal.intend(writes("a"))
-    journal.complete(Result("a", "failed", "no"), run_id="run-1", completed_at=LATER)
-    assert journal.rows("run-1")["old_values"].to_list() == [values(department="Old")]
-
-
-def test_an_outcome_that_is_not_known_has_no_end(journal):
-    journal.intend(writes("a"))
-    journal.complete(Result("a", "intended", "the answer was lost"), run_id="run-1", completed_at=LATER)
-    row = journal.rows("run-1").row(0, named=True)
-    assert (row["outcome"], row["message"], row["completed_at"]) == ("intended", "the answer was lost", None)
+def test_hosts_without_a_request_are_known_until_one_may_follow_and_are_left(journal):
+    journal.intend(writes("a", "b", "c"))
+    journal.attempting("run-1", "a")
+    assert journal.unsent("run-1") == {"b", "c"}
+    journal.complete(Result("b", "failed", "no"), run_id="run-1", completed_at=LATER)
+    journal.leave("run-1", "it ended", completed_at=LATER)
+    assert outcomes(journal) == {"a": "intended", "b": "failed", "c": "not_written"}
+    assert journal.rows("run-1")["completed_at"].to_list() == [None, LATER, LATER]
+    journal.intend(writes("d", run_id="run-2"), sent=True)
+    assert journal.unsent("run-2") == set()
 
 
 def test_runs_are_kept_apart_and_come_oldest_first(journal):
@@ -155,18 +133,16 @@ def test_a_run_without_rows_has_an_empty_table(journal):
     assert journal.rows("run-1").equals(empty(OwnerWrites))
 
 
-def test_a_file_of_an_older_version_is_gone_on_with(path):
-    """It lacked columns; whether its requests were sent, and where to, is not known."""
-    with Journal(path) as journal:
-        journal.intend(writes("a"))
-    with sqlite3.connect(path) as older:
-        for column in ("sent", "boot", "target"):
-            older.execute(f"ALTER TABLE writes DROP COLUMN {column}")
-    older.close()
-    with Journal(path) as journal:
-        assert (outcomes(journal), journal.unsent("run-1")) == ({"a": "intended"}, set())
-        assert journal.targets() == {"run-1": None}
-        journal.intend(writes("b", run_id="run-2"))
-        assert journal.unsent("run-2") == {"b"}
-        journal.attempting("run-2", "b")
-        assert journal.unsent("run-2") == set()
+@pytest.mark.usefixtures("journal")
+def test_the_journal_of_a_newer_program_is_refused(opened, newer_program):
+    with newer_program(), opened():
+        pass
+    with pytest.raises(AssetOwnersError, match=r"asset-owners 99\.0"):
+        opened()
+
+
+def test_a_journal_that_is_damaged_is_refused_by_its_place(file, path):
+    file.intend(writes("a"))
+    file._execute("UPDATE writes SET old_values = '{'")
+    with pytest.raises(AssetOwnersError, match=str(path)):
+        file.rows("run-1")

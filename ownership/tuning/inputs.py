@@ -1,0 +1,122 @@
+"""All tables of tuning from the stored tables, in one call."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import date
+from typing import Any
+
+import polars as pl
+
+from ownership.evidence import Evidence, evidence_by_day
+from ownership.kinds import Kinds, kinds
+from ownership.matching import username_matches
+from ownership.rules import EvidenceMetric, Rules
+from ownership.tuning.accuracy import Compared, accuracy, compared, owners_known
+from ownership.tuning.backtest import Grid, grid, own_settings, threshold_backtest
+from ownership.tuning.closest import closest_users
+from ownership.tuning.drift import last_logons, ownership_drift
+from ownership.tuning.suggestions import suggestions
+from ownership.windows import Window
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inputs:
+    """What tuning rests on.
+
+    Rows of the stored tables: `counts` of logon_counts, of the longest window to try and of the days held
+    back before it; `writes` of owner_writes of all runs on the target; `decisions` of one run. `window` is
+    the look-back window, `stored_days` so many days up to its last one are stored without a gap,
+    `last_settled` is the last day that nothing late arrives for any more.
+    """
+
+    counts: pl.LazyFrame
+    hosts: pl.DataFrame
+    users: pl.DataFrame
+    writes: pl.DataFrame
+    decisions: pl.DataFrame
+    rules: Rules
+    user_value_field: str
+    window: Window
+    stored_days: int
+    last_settled: date
+
+    def kinds(self) -> Kinds:
+        """What kinds of accounts and hosts there are in the window."""
+        counts = self.counts.filter(pl.col("day").is_between(self.window.first, self.window.last))
+        field = self.user_value_field
+        return kinds(counts, self.hosts, self.users, rules=self.rules, user_value_field=field)
+
+    def evidence(self, skipped: Kinds) -> Evidence:
+        """What was counted on all days, without the kinds that the rules leave out."""
+        return evidence_by_day(
+            self.counts,
+            self.hosts,
+            rules=self.rules,
+            skipped_users=skipped.accounts["username"],
+            skipped_hosts=skipped.hosts,
+        ).collected()
+
+    def matches(self, evidence: Evidence) -> pl.DataFrame:
+        """Rows of `username_matches` for the users of the evidence."""
+        usernames = evidence.days.select(pl.col("username").cast(pl.String).unique()).collect()
+        return username_matches(usernames, self.users, user_value_field=self.user_value_field)
+
+    def compared(
+        self, evidence: Evidence, matches: pl.DataFrame, classes: Kinds, tried: Grid
+    ) -> Mapping[tuple[int, EvidenceMetric], Compared]:
+        """What is decided on each window and by each metric that is tried."""
+        known = owners_known(self.hosts, self.writes)
+        last, last_settled = self.window.last, self.last_settled
+        return {
+            (days, metric): compared(
+                replace(evidence, rules=replace(self.rules, evidence_metric=metric)),
+                matches,
+                known,
+                classes.hosts,
+                days=days,
+                last=last,
+                last_settled=last_settled,
+            )
+            for days in tried.windows
+            for metric in tried.metrics
+        }
+
+
+def tuning_tables(stored: Inputs, all_counts: pl.LazyFrame) -> dict[str, pl.DataFrame]:
+    """Compute the rows of each table of tuning, by its name.
+
+    `all_counts` are rows of `logon_counts` of all stored days up to the last one of the window.
+    """
+    rules, users, window = stored.rules, stored.users, stored.window
+    classes = stored.kinds()
+    evidence = stored.evidence(classes.skipped(rules))
+    matches = stored.matches(evidence)
+    tried = grid(rules, lookback_days=window.days, stored_days=stored.stored_days)
+    decided = stored.compared(evidence, matches, classes, tried)
+    now = decided[window.days, rules.evidence_metric]
+    return {
+        "accuracy": accuracy(now, users, rules=rules),
+        "threshold_backtest": threshold_backtest(decided, rules=rules, tried=tried),
+        "host_profiles": classes.hosts,
+        "account_profiles": classes.accounts,
+        "suggestions": suggestions(evidence.within(window), matches, classes, now),
+        "ownership_drift": ownership_drift(
+            evidence,
+            matches,
+            last_logons(all_counts, users, user_value_field=stored.user_value_field),
+            stored.decisions,
+            stored.hosts,
+            window=window,
+            stored_days=stored.stored_days,
+        ),
+        "closest_users": closest_users(classes.accounts, users, matches),
+    }
+
+
+def present_line(stored: Inputs) -> dict[str, Any]:
+    """The row of `threshold_backtest` for the instance's own settings, without trying any others."""
+    classes = stored.kinds()
+    evidence = stored.evidence(classes.skipped(stored.rules))
+    own = own_settings(stored.rules, lookback_days=stored.window.days)
+    decided = stored.compared(evidence, stored.matches(evidence), classes, own)
+    return threshold_backtest(decided, rules=stored.rules, tried=own).row(0, named=True)

@@ -1,0 +1,101 @@
+"""`asset-owners prepare` and `asset-owners serve`: Dagster's home, and Dagster's services on it."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Self
+
+import requests
+import yaml
+
+from pipelines.dagster_home import dagster_home
+from resources.errors import AssetOwnersError
+from resources.settings import home, instances_folder
+
+LOCATION = "asset-owners"
+"""The code location; Dagster keeps under this name which schedules are on."""
+
+SECONDS_TO_STOP = 8
+"""After which services that were asked to stop are killed; the next run settles what theirs leave open."""
+
+
+def prepare() -> None:
+    """Make the folder of instance files, and Dagster's home with its `dagster.yaml`, where there is none."""
+    instances = instances_folder()
+    instances.mkdir(parents=True, exist_ok=True)
+    print(f"Dagster's home: {dagster_home(home())}\nInstance files: {instances}")
+
+
+def serve(host: str, port: int) -> None:
+    """Run Dagster's web server and daemon on all instances until Ctrl-C or SIGTERM.
+
+    Both share one code server: a new instance file counts for both after *Reload* in the UI.
+    """
+    os.environ["DAGSTER_HOME"] = str(dagster_home(home()))
+    address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+    with (
+        suppress(KeyboardInterrupt),
+        TemporaryDirectory(prefix="asset-owners-") as folder,
+        _Services() as services,
+    ):
+        socket, workspace = Path(folder, "code.socket"), Path(folder, "workspace.yaml")
+        server = {"socket": str(socket), "location_name": LOCATION}
+        workspace.write_text(yaml.safe_dump({"load_from": [{"grpc_server": server}]}), encoding="utf-8")
+        module = ("--module-name", "pipelines.definitions", "--location-name", LOCATION)
+        services.start("dagster", "code-server", "start", "--socket", socket, *module)
+        services.wait_until(socket.exists)
+        services.start("dagster-webserver", "--host", host, "--port", port, "--workspace", workspace)
+        services.start("dagster-daemon", "run", "--workspace", workspace)
+        services.wait_until(lambda: _answers(address))
+        print(f"The Dagster UI is at {address} (Ctrl-C stops it)", flush=True)
+        services.wait_until(lambda: False)
+
+
+def _answers(address: str) -> bool:
+    try:
+        return requests.get(f"{address}/server_info", timeout=2).ok
+    except requests.RequestException:
+        return False
+
+
+class _Services:
+    """Programs of this environment, which end together, with whatever they started."""
+
+    def __init__(self) -> None:
+        self._started: list[tuple[str, subprocess.Popen[bytes]]] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def start(self, program: str, *arguments: object) -> None:
+        command = [Path(sys.executable).with_name(program), *map(str, arguments)]
+        process = subprocess.Popen(command, start_new_session=True)  # noqa: S603  (our own programs)
+        self._started.append((program, process))
+
+    def wait_until(self, reached: Callable[[], bool]) -> None:
+        """Wait, and fail where a service ends before."""
+        while not reached():
+            for program, process in self._started:
+                if process.poll() is not None:
+                    raise AssetOwnersError(
+                        f"{program} has ended with status {process.returncode}; what it said stands above. "
+                        "Another program may use the port: choose one with --port"
+                    )
+            time.sleep(0.5)
+
+    def __exit__(self, *error: object) -> None:
+        for _, process in self._started:
+            process.send_signal(signal.SIGINT)
+        deadline = time.monotonic() + SECONDS_TO_STOP
+        for _, process in self._started:
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(max(0.0, deadline - time.monotonic()))
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()

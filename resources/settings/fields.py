@@ -1,0 +1,161 @@
+"""The kinds of values in an instance file: sections, texts, addresses, paths, and where secrets lie."""
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, LiteralString
+from urllib.parse import urlsplit
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
+
+from resources.errors import ConfigurationError
+
+MAX_TEXT = 1000
+MAX_FILE_BYTES = 256 * 1024
+
+
+class Section(BaseModel):
+    """A mapping of the instance file: no other keys than its own, and not changed once it is read."""
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, hide_input_in_errors=True, use_attribute_docstrings=True
+    )
+
+
+def read_text(path: Path) -> str:
+    """Read a small regular file: a wrong one must not keep other instances from loading."""
+    if path.exists() and not path.is_file():  # to open a pipe would wait for whoever writes into it
+        raise OSError("it is no regular file")
+    if path.stat().st_size > MAX_FILE_BYTES:
+        raise OSError(f"it is larger than {MAX_FILE_BYTES:,} bytes")
+    return path.read_text(encoding="utf-8")
+
+
+def hidden_error(message: LiteralString) -> PydanticCustomError:
+    """An error about a value that is not to be shown, for it may be a secret."""
+    return PydanticCustomError("hidden", message)
+
+
+def _service_url(value: str) -> str:
+    """Refuse what is no plain address without showing it: it may hold a password in the wrong place."""
+    try:
+        parts = urlsplit(value)
+        plain = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+        extra = parts.username or parts.password or parts.query or parts.fragment
+    except ValueError:
+        plain, extra = False, None
+    if extra or not plain:
+        raise hidden_error(
+            "is not an address; write https://HOST:PORT and, if need be, a path; user and password have keys "
+            "of their own"
+        )
+    return value.rstrip("/")
+
+
+def _without_api(value: str) -> str:
+    if "/api/v1/" in f"{value}/":
+        raise hidden_error("is the address of the service itself; write it without /api/v1")
+    return value
+
+
+def _known_timezone(value: str) -> str:
+    try:
+        ZoneInfo(value)
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        raise ValueError("is no time zone; write a name such as UTC or Europe/Berlin") from error
+    return value
+
+
+def _cron_expression(value: str) -> str:
+    # Here, because Dagster takes seconds to load and most instance files name no schedule.
+    from dagster import DagsterInvalidDefinitionError, ScheduleDefinition  # noqa: PLC0415
+
+    try:
+        ScheduleDefinition(name="check", job_name="check", cron_schedule=value)
+    except DagsterInvalidDefinitionError as error:
+        raise ValueError("is no cron expression; write five fields such as 0 5 * * *, or null") from error
+    return value
+
+
+def _query_text(value: object) -> object:
+    """Query DSL may be written as text that starts with `{` or as YAML; it is kept as text."""
+    if isinstance(value, Mapping):
+        return json.dumps(value, default=str)  # YAML reads 2026-01-31 as a date
+    if isinstance(value, str) and value.lstrip().startswith("{"):
+        try:
+            json.loads(value)
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"starts with {{ and is no JSON: {error}") from error
+    return value
+
+
+def _id_text(value: object) -> object:
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+def _beside_the_file(value: Path, info: ValidationInfo) -> Path:
+    return (info.context or {}).get("folder", Path()) / value.expanduser()
+
+
+FilePath = Annotated[Path, AfterValidator(_beside_the_file)]
+"""A path that is relative to the folder of the file that names it."""
+Url = Annotated[str, AfterValidator(_service_url)]
+BaseUrl = Annotated[Url, AfterValidator(_without_api)]
+Text = Annotated[str, Field(min_length=1, max_length=MAX_TEXT)]
+IdText = Annotated[Text, BeforeValidator(_id_text, json_schema_input_type=Text | int)]
+ApiPath = Annotated[str, Field(pattern="^/[^/]", max_length=MAX_TEXT)]
+"""A path below the base URL; anything else could lead to another service."""
+Query = Annotated[
+    str, Field(min_length=1), BeforeValidator(_query_text, json_schema_input_type=str | dict[str, Any])
+]
+Timezone = Annotated[str, AfterValidator(_known_timezone)]
+Cron = Annotated[str, AfterValidator(_cron_expression)]
+CookieName = Annotated[str, Field(pattern=r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")]
+Weight = Annotated[int, Field(ge=1, le=1000, strict=True)]
+
+
+class Secret(Section):
+    """Where a secret lies: `{env: VARIABLE}` or `{file: PATH}`. It is read when a client is opened."""
+
+    model_config = ConfigDict(json_schema_extra={"oneOf": [{"required": ["env"]}, {"required": ["file"]}]})
+    env: str | None = Field(None, min_length=1)
+    """environment variable that holds the secret; a final line break is ignored"""
+    file: FilePath | None = None
+    """file that holds the secret; a final line break is ignored"""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_clear_text(cls, value: object) -> object:
+        if not isinstance(value, Mapping) or set(value) not in ({"env"}, {"file"}) or None in value.values():
+            raise hidden_error(
+                "is not a secret's place; write {env: VARIABLE} or {file: PATH}, never the secret"
+            )
+        return value
+
+    def resolve(self, setting: str) -> str:
+        """Read the secret; `setting` is its key, for messages."""
+        if self.env is not None:
+            place, remedy = f"the environment variable {self.env} is not set", "export it"
+            value = os.environ.get(self.env, "")
+        else:
+            place, remedy = f"the file {self.file} is empty", "write the secret into it"
+            try:
+                value = read_text(self.file or Path())
+            except (OSError, ValueError) as error:
+                raise ConfigurationError(
+                    f"{setting}: the file {self.file} cannot be read: {error}"
+                ) from error
+        if not value.rstrip("\r\n"):
+            raise ConfigurationError(f"{setting}: {place}; {remedy}")
+        return value.rstrip("\r\n")

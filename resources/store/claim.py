@@ -1,0 +1,73 @@
+"""Whose tables lie in a folder, and in which format: the first instance to come has them.
+
+The record lies with the tables, so that another machine finds it, and this one after it was rebuilt.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from upath import UPath
+
+from resources.errors import ConfigurationError
+from resources.formats import own_format, require_known_format
+from resources.store.files import create, replacing
+
+CLAIM = ".instance"
+
+
+def claim(folder: UPath, *, name: str, target: str | None, readers: int | None = None) -> None:
+    """Record whose tables these are.
+
+    Raises:
+        ConfigurationError: they are those of another instance, whose name gives the same slug.
+        AssetOwnersError: a newer version of the program has been here.
+    """
+    recorded = require_own(folder, name=name, target=target)
+    target = recorded.get("target") or target
+    number, version = own_format()
+    if (recorded.get("format"), recorded.get("target")) == (number, target):
+        return
+    content = json.dumps({"name": name, "target": target, "format": number, "version": version}).encode()
+    if recorded or isinstance(folder, Path):
+        with replacing(folder / CLAIM, readers) as path:
+            path.write_bytes(content)
+    else:
+        create(folder / CLAIM, content)
+        require_own(folder, name=name, target=target)  # another machine may have come first
+
+
+def require_own(folder: UPath, *, name: str | None, target: str | None) -> dict[str, Any]:
+    """Refuse the tables of another instance and return what is recorded of them; a look changes nothing.
+
+    Raises:
+        ConfigurationError: they are those of another instance, whose name gives the same slug.
+        AssetOwnersError: a newer version of the program has been here.
+    """
+    place = folder / CLAIM
+    try:
+        recorded = json.loads(place.read_bytes())
+        owner, other = recorded["name"], recorded["target"]
+        require_known_format(recorded["format"], recorded["version"], str(folder))
+    except (FileNotFoundError, PermissionError):  # the first run has yet to come; an analyst looks
+        return {}
+    except (ValueError, KeyError, TypeError) as error:
+        raise ConfigurationError(
+            f"{place} is damaged: it must name the instance whose tables lie beside it. "
+            "Delete it and run that instance, which writes it again"
+        ) from error
+    if name not in {None, owner}:
+        raise ConfigurationError(
+            f"name: {name!r} gives the identifier {folder.name!r}, and the tables of that identifier in "
+            f"{folder.parent} are those of the instance {owner!r}"
+            f"{f', which writes to {other}' if other else ''}. Give this instance another name, or set "
+            "ASSET_OWNERS_HOME and ASSET_OWNERS_TABLES to places of its own; if it is the same instance "
+            f"and you renamed it, delete {place}"
+        )
+    if name and other and target not in {None, other}:
+        raise ConfigurationError(
+            f"platform: {owner!r} writes to {target}, and the tables in {folder} are those of an instance "
+            f"{owner!r} that writes to {other}. Give this instance another name; if it is the same one and "
+            f"its inventory has moved, delete {place}"
+        )
+    return recorded

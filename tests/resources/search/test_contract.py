@@ -1,0 +1,243 @@
+"""The search client on the real engine, as the reader who has nothing but the two privileges."""
+
+import re
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from resources.errors import AuthenticationError, ConfigurationError, PermissionDeniedError, ProtocolError
+from resources.search import client as search
+from resources.search.client import SearchClient
+from sandbox.logons import MAPPING
+from tests.resources.samples import instance
+from tests.resources.search.documents import DAY, NOON, ZONES, counted, event, found, random_documents
+
+
+def never(_):
+    pytest.fail("nothing here is to be tried again")
+
+
+@pytest.fixture
+def index(request):
+    """An index name of the test's own."""
+    return "logs-search-" + re.sub(r"[^a-z0-9]+", "-", request.node.name.lower()).strip("-")
+
+
+@pytest.fixture
+def client(engine, tmp_path, index):
+    (tmp_path / "password").write_text(engine.reader.password)
+    reader = {"username": engine.reader.username, "password": {"file": str(tmp_path / "password")}}
+    settings = {"url": engine.url, "index": index, "ca_file": engine.ca_file, "query": "*", **reader}
+
+    def open_client(**changes) -> SearchClient:
+        return SearchClient(instance(**{**settings, **changes}), sleep=never)
+
+    return open_client
+
+
+@contextmanager
+def bucket_limit(engine, limit):
+    def put(value):
+        engine.request("PUT", "_cluster/settings", json={"transient": {"search.max_buckets": value}})
+
+    put(limit)
+    try:
+        yield
+    finally:
+        put(None)
+
+
+@pytest.mark.parametrize(("timezone", "first"), ZONES)
+def test_counts_are_those_of_the_documents(engine, client, index, timezone, first):
+    days = [first + timedelta(days=number) for number in range(3)]
+    documents = list(random_documents(days, timezone))
+    engine.load(index, MAPPING, documents)
+    with client(scan={"timezone": timezone}) as logons:
+        given = list(logons.logons(days))
+        totals = logons.totals(days[0], days[-1])
+    expected = [counted(documents, day, timezone) for day in days]
+    assert [found(day) for day in given] == expected
+    assert totals == tuple(sum(day[number] for day in expected) for number in range(3))
+
+
+def test_odd_names_come_back_as_they_are(engine, client, index, monkeypatch):
+    monkeypatch.setattr(search, "MAX_PAGE", 4)  # odd names are where a next page begins, too
+    odd = [
+        "a\"b'c",
+        "a\0b",
+        "line\nbreak",
+        "\u202eevil",
+        "*",
+        "a?b*",
+        "[x]",
+        "CORP\\ann",
+        "é",
+        "e\u0301",
+        "😀",
+    ]
+    odd += [".", " ", " padded ", "null", "{}", "a" * 1024, "ü" * 1024, "\u2028", "tab\tbed", "%41", "${x}"]
+    too_long = "x" * 10_000  # over ignore_above: the index does not hold it
+    documents = [event(name, name) for name in odd] + [event("PC", too_long), event(too_long, "ann")]
+    engine.load(index, MAPPING, documents)
+    with client() as logons:
+        (day,) = logons.logons([DAY])
+    assert found(day) == (len(odd) + 2, 1, 1, sorted((name, name, 1) for name in odd))
+
+
+def test_fields_of_other_types_are_counted_as_text(engine, client, index, monkeypatch):
+    monkeypatch.setattr(search, "MAX_PAGE", 1)  # each value is where a next page begins
+    given = {
+        "long": {5: "5", -7: "-7"},
+        "unsigned_long": {2**64 - 1: "18446744073709551615", 7: "7"},
+        "double": {1.5: "1.5", 2.25: "2.25"},
+        "boolean": {True: "true", False: "false"},
+        "ip": {"10.0.0.1": "10.0.0.1", "::1": "::1"},
+        "wildcard": {"ann": "ann", "bob": "bob"},
+    }
+    mapping = {"user": {"type": "keyword"}, "name": {"properties": {kind: {"type": kind} for kind in given}}}
+    documents = [
+        {"@timestamp": NOON, "user": "ann", "name": {kind: value}}
+        for kind, values_of_kind in given.items()
+        for value in values_of_kind
+    ]
+    engine.load(index, {"mappings": {"properties": mapping}}, documents)
+    for kind, texts in given.items():
+        with client(user_field="user", hostname_field=f"name.{kind}") as logons:
+            (day,) = logons.logons([DAY])
+        lacking = len(documents) - len(texts)
+        assert found(day) == (
+            len(documents),
+            0,
+            lacking,
+            [(text, "ann", 1) for text in sorted(texts.values())],
+        )
+
+
+@pytest.mark.parametrize("field", ["nowhere", "user", "user.domain"])
+def test_a_field_that_no_document_carries_is_lacking_in_each(engine, client, index, field):
+    """No such field, a field that only holds others, a field of the mapping without values."""
+    engine.load(index, MAPPING, [event("PC", "ann"), event("PC", "bob")])
+    with client(user_field=field) as logons:
+        (day,) = logons.logons([DAY])
+        assert logons.totals(DAY, DAY) == (2, 2, 0)
+    assert found(day) == (2, 2, 0, [])
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "event.code:4624 AND NOT user.name:bob",
+        '{"bool": {"filter": {"term": {"event.code": "4624"}}, "must_not": {"term": {"user.name": "bob"}}}}',
+        {"bool": {"must": [{"term": {"event.code": 4624}}, {"terms": {"user.name": ["ann"]}}]}},
+    ],
+)
+def test_a_query_is_lucene_syntax_or_query_dsl(engine, client, index, query):
+    events = {"4624": ["ann", "bob"], "4625": ["ann"]}
+    engine.load(
+        index,
+        MAPPING,
+        [event("PC", user) | {"event": {"code": code}} for code, users in events.items() for user in users],
+    )
+    with client(query=query) as logons:
+        (day,) = logons.logons([DAY])
+    assert found(day) == (1, 0, 0, [("PC", "ann", 1)])
+
+
+def test_an_index_may_be_any_expression_the_service_knows(engine, client, index):
+    year = datetime.now(UTC).year
+    for name, user in ((f"-{year}", "ann"), ("-b", "bob"), ("-c", "eve")):
+        engine.load(index + name, MAPPING, [event("PC", user)])
+    of_this_year = "<{}-{{now/y{{yyyy|UTC}}}}>,{}-b"  # date mathematics
+    for pattern in (f"{{}}-{year},{{}}-b", "{}-*,-{}-c", of_this_year):
+        with client(index=pattern.format(index, index)) as logons:
+            (day,) = logons.logons([DAY])
+        assert found(day)[3] == [("PC", "ann", 1), ("PC", "bob", 1)]
+
+
+def test_an_empty_index_and_a_pattern_without_index_give_empty_days(engine, client, index):
+    engine.load(index, MAPPING, [])
+    for pattern in (index, f"{index}-none-*"):
+        with client(index=pattern) as logons:
+            (day,) = logons.logons([DAY])
+            assert found(day) == (0, 0, 0, [])
+            assert (*logons.totals(DAY, DAY), logons.undated()) == (0, 0, 0, 0)
+            matching, senders = logons.senders(DAY)
+            assert (matching, senders.height) == (0, 0)
+
+
+@pytest.mark.parametrize(("time_field", "undated"), [("@timestamp", 0), ("event.created", 2)])
+def test_documents_that_lie_on_no_day_are_counted(engine, client, index, time_field, undated):
+    engine.load(index, MAPPING, [event("PC", "ann"), event("PC", "bob"), event("FS", "eve")])
+    with client(time_field=time_field, query="NOT user.name:eve") as logons:
+        assert logons.undated() == undated
+
+
+def test_senders_are_told_with_the_hosts_they_send_for(engine, client, index):
+    documents = [event(f"pc{n}", "ann", sender="collector") for n in range(12)]
+    engine.load(index, MAPPING, [*documents, *[event("ws1", "ann", sender="ws1")] * 3, event("ws3", "bob")])
+    with client() as logons:
+        matching, senders = logons.senders(DAY)
+    assert matching == 16
+    assert senders.select("document_hostname", "events").rows() == [("collector", 12), ("ws1", 3), ("ws3", 1)]
+    assert [len(names) for names in senders["host_names"]] == [10, 1, 0]
+
+
+def test_pages_adapt_to_the_clusters_bucket_limit_and_a_smaller_one_is_told(engine, client, index):
+    days = [DAY - timedelta(days=number) for number in range(200)]
+    engine.load(index, MAPPING, [event(f"PC-{number:03}", "ann") for number in range(400)])
+    with bucket_limit(engine, 150), client() as logons:
+        first, *others = logons.logons(days)
+    assert found(first) == (400, 0, 0, [(f"PC-{number:03}", "ann", 1) for number in range(400)])
+    assert not any(day.matching for day in others)
+    with bucket_limit(engine, 50), client() as logons, pytest.raises(ProtocolError, match="max_buckets"):
+        list(logons.logons([DAY]))
+
+
+# What the operator has to mend
+
+
+@pytest.fixture(scope="module")
+def plain(engine):
+    """An index of one event; its names are keywords with text fields below. Another one has only text."""
+    words = {kind: {"type": kind} for kind in ("text", "match_only_text")}
+    name = {"properties": {"name": {"type": "keyword", "fields": words}}}
+    properties = {"agent": name, "user": name, "place": {"type": "geo_point"}, "port": {"type": "long"}}
+    documents = [event("PC", "ann") | {"port": 1}]
+    engine.load("logs-search-plain", {"mappings": {"properties": properties}}, documents)
+    engine.load("logs-search-plain-text", {"mappings": {"properties": {}}}, documents)
+    return "logs-search-plain"
+
+
+@pytest.mark.parametrize(
+    ("change", "kind", "told"),
+    [
+        *[
+            ({"query": query}, ConfigurationError, "query: ")
+            for query in (
+                "event.code:(4624",
+                '{"nope": {}}',
+                '{"query": {"match_all": {}}}',
+                '{"bool": []}',
+                '{"term": {"port": "many"}}',
+            )
+        ],
+        ({"index": "logs-search-none"}, ConfigurationError, "index: "),
+        ({"index": "secrets"}, PermissionDeniedError, "view_index_metadata"),
+        ({"username": "nobody"}, AuthenticationError, "username and password"),
+        ({"ca_file": None}, AuthenticationError, "ca_file"),
+        ({"user_field": "user.name.text"}, ConfigurationError, "user_field: "),
+        ({"user_field": "user.name.match_only_text"}, ConfigurationError, "user_field: "),
+        ({"hostname_field": "agent.name.text"}, ConfigurationError, "hostname_field: "),
+        ({"logon_type_field": "agent.name.text"}, ConfigurationError, "logon_type_field: "),
+        ({"index": "logs-search-plain*"}, ConfigurationError, "index logs-search-plain-text"),
+        ({"time_field": "user.name"}, ConfigurationError, "time_field"),
+        ({"user_field": "place"}, ConfigurationError, "user_field"),
+        ({"logon_type_field": "place"}, ConfigurationError, "logon_type_field"),
+    ],
+)
+def test_what_the_service_refuses_names_the_setting(plain, client, change, kind, told):
+    with client(**{"index": plain, **change}) as logons, pytest.raises(kind) as raised:
+        list(logons.logons([DAY]))
+    assert told in str(raised.value)
+    assert "\n" not in str(raised.value)

@@ -1,0 +1,244 @@
+"""What is settled of runs that were cut off, and what is left alone of plans that were overtaken."""
+
+import sqlite3
+from contextlib import closing
+
+import pytest
+
+from ownership.declaration import validated
+from ownership.tables import OwnerWrites
+from resources.errors import AuthenticationError, TransientError
+from resources.writeback.journal import Journal, Result
+from resources.writeback.leftovers import settle_leftovers, without_changed_hosts
+from resources.writeback.postgres import PostgresJournal
+from resources.writeback.writer import Writer
+from tests.ownership.builders import TARGET, hosts
+from tests.resources.writeback.world import (
+    BUSY,
+    NOON,
+    UNDONE,
+    WRITTEN,
+    Clock,
+    FakeInventory,
+    carry_out,
+    holding,
+    numbered,
+    outcomes,
+    plan,
+    values,
+)
+
+DEPARTMENT_UNDONE = {"old": values("u-2", "Sales"), "new": values(None, "Old")}
+
+
+@pytest.fixture(params=["file", pytest.param("database", marks=pytest.mark.slow)])
+def journal(request, tmp_path):
+    if request.param == "file":
+        opened = Journal(tmp_path / "writes.sqlite")
+    else:
+        opened = PostgresJournal(request.getfixturevalue("postgres").new_database(), lambda: "corp")
+    with opened as journal:
+        yield journal
+
+
+class Stored:
+    """Where owner_writes lies, in memory: the rows of each run."""
+
+    def __init__(self):
+        self.rows = {}
+
+    def append_writes(self, rows, *, run_id):
+        self.rows[run_id] = rows
+
+
+@pytest.fixture
+def tables():
+    return Stored()
+
+
+def intend(journal, *host_ids, sent=True, **changes):
+    """What a run leaves that is cut off while it writes these hosts."""
+    journal.intend(plan(*host_ids, outcome="intended", **changes))
+    for host_id in host_ids if sent else ():
+        journal.attempting(changes.get("run_id", "run-1"), host_id)
+
+
+def settled(journal, tables, *listed, inventory=None):
+    """How many writes are settled, and their rows by host."""
+    number = settle_leftovers(journal, tables, hosts(*listed), TARGET, inventory)
+    rows = tables.rows.get("run-1", plan())
+    return number, {row["host_id"]: row for row in rows.iter_rows(named=True)}
+
+
+def test_a_killed_run_is_settled_from_what_the_inventory_holds(tables, tmp_path):
+    """A copy of the journal, taken when the fifth write is done, is what a kill leaves at that moment."""
+    inventory, clock = FakeInventory(), Clock()
+
+    def kill(host_id):
+        if host_id == "h-4":
+            with (
+                closing(sqlite3.connect(tmp_path / "journal")) as here,
+                closing(sqlite3.connect(tmp_path / "left")) as left,
+            ):
+                here.backup(left)
+            inventory.on_look = pytest.fail
+
+    inventory.after_write = kill
+    with Journal(tmp_path / "journal") as journal:
+        writer = Writer(inventory, journal, clock=clock, sleep=clock.sleep)
+        with pytest.raises(pytest.fail.Exception):
+            carry_out(plan(*numbered(10)), writer, journal)
+    with Journal(tmp_path / "left") as journal:
+        assert set(list(outcomes(journal).values())[4:]) == {"intended"}
+        number, rows = settled(journal, tables, *inventory.rows.values())
+        assert number >= 6
+        assert list(journal.targets()) == []
+    assert [row["outcome"] for row in rows.values()] == ["written"] * 5 + ["not_written"] * 5
+    assert all(row["completed_at"] for row in rows.values())
+
+
+@pytest.mark.parametrize(
+    ("sent", "held", "outcome"),
+    [
+        (WRITTEN, holding("h-0", None, "Old"), "not_written"),
+        (WRITTEN, holding("h-0", "u-2"), "not_written"),
+        (WRITTEN, holding("h-0", "u-1", "Sales"), "written"),
+        (WRITTEN, holding("h-0", "u-2,u-1"), "written"),
+        (WRITTEN, holding("h-0", "u-1", "changed since"), "written"),
+        (WRITTEN, holding("h-0", "u-1", hostnames=["PC-0.corp.example"]), "written"),  # compared otherwise
+        (WRITTEN, holding("h-0", "u-1", hostnames=["PC-9"]), "written"),
+        (WRITTEN, holding("h-0", None, hostnames=["PC-9"]), "not_written"),
+        (UNDONE, holding("h-0", "u-1", "Sales"), "not_written"),
+        (UNDONE, holding("h-0", "u-2", "changed, too"), "not_written"),
+        (UNDONE, holding("h-0", None, "Old"), "undone"),
+        (UNDONE, holding("h-0", "u-2", "Old"), "undone"),
+        # A new machine under the id holds nothing of what was written: no sign of an undo.
+        (UNDONE, holding("h-0", None, "Old", hostnames=["PC-9"]), "not_written"),
+        (DEPARTMENT_UNDONE, holding("h-0", "u-2", "Sales"), "not_written"),
+        (DEPARTMENT_UNDONE, holding("h-0", "u-2", "Old"), "undone"),
+    ],
+)
+def test_what_was_sent_when_a_run_was_cut_off_is_settled_by_what_the_host_holds(
+    tmp_path, tables, sent, held, outcome
+):
+    with Journal(tmp_path / "writes.sqlite") as journal:
+        intend(journal, "h-0", **WRITTEN)
+        journal.sending("run-1", "h-0", old_values=sent["old"], new_values=sent["new"])
+        number, rows = settled(journal, tables, held)
+    stored = rows["h-0"]
+    assert (number, stored["outcome"]) == (1, outcome)
+    assert (stored["old_values"], stored["new_values"]) == (sent["old"], sent["new"])
+    assert ("another name" in stored["message"]) == (held["hostnames"] == ["PC-9"])
+
+
+def test_a_write_on_a_host_that_the_list_lacks_is_settled_by_reading_the_host(journal, tables):
+    """A list may be empty for a moment: that says nothing of what was written."""
+    inventory = FakeInventory()
+    intend(journal, "h-0", "h-1", "h-404", "h-5")
+    inventory.set("h-0", owner="u-1")
+    inventory.reads_single_hosts = False
+    for asked in (None, inventory):
+        assert settled(journal, tables, inventory=asked)[0] == 0
+    assert "run-1" in journal.targets(), "it stays open where no host can be read"
+    inventory.reads_single_hosts = True
+    inventory.rows["h-5"]["problem"] = "its owner cannot be read"
+
+    def look(host_id):
+        if host_id == "h-1":
+            raise TransientError("down")
+
+    inventory.on_look = look
+    number, rows = settled(journal, tables, inventory.rows["h-5"], inventory=inventory)
+    assert number == 2
+    assert [rows[host_id]["outcome"] for host_id in ("h-0", "h-1", "h-404", "h-5")] == [
+        "written",
+        "intended",
+        "not_written",
+        "intended",
+    ]
+    assert "run-1" in journal.targets()
+
+
+def test_a_log_in_that_fails_settles_nothing(journal, tables):
+    inventory = FakeInventory()
+    intend(journal, "h-0")
+
+    def refuse(_):
+        raise AuthenticationError("No.")
+
+    inventory.on_look = refuse
+    with pytest.raises(AuthenticationError):
+        settled(journal, tables, inventory=inventory)
+
+
+def test_a_lost_answer_is_still_named_when_the_write_is_settled(journal, tables):
+    intend(journal, "h-0", "h-1")
+    for host_id in ("h-0", "h-1"):
+        journal.complete(Result(host_id, "intended", "Reset."), run_id="run-1", completed_at=NOON)
+    number, rows = settled(journal, tables, holding("h-0", "u-1"), holding("h-1"))
+    assert (number, [row["outcome"] for row in rows.values()]) == (2, ["written", "not_written"])
+    assert all(row["message"].startswith("Reset.") for row in rows.values())
+
+
+@pytest.mark.parametrize("power_lost", [False, True])
+def test_a_host_that_was_sent_nothing_was_not_written_whoever_gave_it_the_owner(
+    journal, tables, monkeypatch, power_lost
+):
+    """After a loss of power the inventory alone counts: what was sent is not on disk at once."""
+    intend(journal, "h-0", "h-1", sent=False)
+    if power_lost:
+        monkeypatch.setattr(journal, "_boot", lambda: "the next start")
+    number, rows = settled(journal, tables, holding("h-0", "u-1"), holding("h-1"))
+    expected = ["written" if power_lost else "not_written", "not_written"]
+    assert (number, [row["outcome"] for row in rows.values()]) == (2, expected)
+
+
+def test_leftovers_of_all_runs_on_the_target_are_settled_and_keep_what_was_known(journal, tables):
+    intend(journal, "h-0", run_id="first")
+    journal.intend(plan("h-0", run_id="second", outcome="failed", message="No."))
+    intend(journal, "h-0", run_id="elsewhere", target="https://other.example tenant t-1 0")
+    assert settled(journal, tables, holding("h-0"))[0] == 1
+    assert tables.rows["first"]["outcome"].to_list() == ["not_written"]
+    assert tables.rows["second"].select("outcome", "message").rows() == [("failed", "No.")]
+    assert list(journal.targets()) == ["elsewhere"], "another target's stay open"
+
+
+def test_a_write_that_a_proxy_turns_away_and_the_service_carries_out_late_is_sent_once(journal, tables):
+    """A proxy in front says 503 with Retry-After, and the others wait as it asks."""
+    inventory, clock = FakeInventory(), Clock()
+
+    def turn_away(host_id, sent):
+        if host_id == "h-0":
+            raise BUSY
+        return sent
+
+    inventory.on_write = turn_away
+    writer = Writer(inventory, journal, clock=clock, sleep=clock.sleep)
+    assert carry_out(plan("h-0", "h-1"), writer, journal) is None
+    assert (outcomes(journal), clock.now >= 7) == ({"h-0": "intended", "h-1": "written"}, True)
+    inventory.set("h-0", owner="u-1")
+    number, rows = settled(journal, tables, *inventory.rows.values())
+    assert (number, rows["h-0"]["outcome"], inventory.calls["write"]) == (1, "written", 2)
+
+
+@pytest.mark.parametrize(
+    ("planned", "held", "outcome"),
+    [
+        (WRITTEN, holding("h-0", "u-1", "Sales"), "owned_meanwhile"),
+        (WRITTEN, holding("h-0", None, "Old"), "planned"),
+        (WRITTEN, holding("h-0", "u-1", problem="odd"), "planned"),  # left to the look
+        (WRITTEN, holding("h-1", "u-1"), "not_written"),  # gone
+        (WRITTEN, holding("h-0", hostnames=["PC-9"]), "failed"),  # another machine
+        (UNDONE, holding("h-0", "u-1", "Sales"), "planned"),
+        (UNDONE, holding("h-0", "u-2", "Sales"), "planned"),
+        (UNDONE, holding("h-0", None, "Old"), "not_written"),
+        (UNDONE, holding("h-0", "u-2", "Other"), "not_written"),
+    ],
+)
+def test_what_others_have_done_before_a_plan_is_carried_out_is_not_tried(planned, held, outcome):
+    left = without_changed_hosts(plan("h-0", **planned), hosts(held))
+    assert left["outcome"].to_list() == [outcome]
+    assert (left["completed_at"].null_count() == 0) == (outcome != "planned")
+    assert validated(OwnerWrites, left).height == 1
+    done = plan("h-0", outcome="failed", completed_at=NOON)
+    assert without_changed_hosts(done, hosts(held)).equals(done)

@@ -1,0 +1,179 @@
+"""An inventory and a clock in memory, and plans, for the tests of the writer."""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator
+from datetime import UTC, datetime
+from threading import Lock
+from typing import Any
+
+import polars as pl
+
+from ownership.declaration import polars_schema
+from ownership.tables import OwnerWrites
+from resources.errors import NotFoundError, SessionExpiredError, TransientError
+from resources.findings import Finding
+from resources.writeback.run import write_all
+from resources.writeback.writer import Writer
+from tests.ownership.builders import TARGET, hosts
+
+NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
+CUT = TransientError("The line was cut.")
+BUSY = TransientError("Busy.", retry_after=7)  # as a proxy says, while the service may go on
+SLOW = TransientError("Slow down.", not_done=True)
+SIGN_IN = SessionExpiredError("Sign in.")
+
+
+class Clock:
+    """A clock that tests turn; to sleep is to turn it."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+class FakeInventory:
+    """Hosts h-0 to h-39, called PC-0 to PC-39. Hooks see each call and may raise what a service answers.
+
+    `on_write` gives what is set of the values sent, `after_write` comes once they are.
+    """
+
+    where, how_read, how_written = "The inventory", "platform.contract.read", "platform.contract.update"
+
+    def __init__(self) -> None:
+        self.takes: Collection[str] = ("owner", "department", "criticality")
+        self.reads_single_hosts = True
+        self.rows: dict[str, dict[str, Any]] = {
+            f"h-{number}": holding(f"h-{number}", None, "Old") for number in range(40)
+        }
+        self.on_look: Callable[[str], Any] = lambda _: None
+        self.on_connect: Callable[[str], Any] = lambda _: None
+        self.on_write: Callable[[str, dict[str, Any]], dict[str, Any]] = lambda _, values: values
+        self.after_write: Callable[[str], Any] = lambda _: None
+        self.on_list: Callable[[], Any] = lambda: None
+        self.calls: Counter[str] = Counter()
+        self.done: list[tuple[str, dict[str, Any]]] = []
+        self._lock = Lock()
+
+    @property
+    def asked(self) -> tuple[int, int]:
+        """How many looks and how many writes reached the service."""
+        return self.calls["look"], self.calls["write"]
+
+    def hosts(self, on_progress: Any = None) -> pl.DataFrame:  # noqa: ARG002
+        self.calls["list"] += 1
+        self.on_list()
+        return hosts(*self.rows.values())
+
+    def host(self, host_id: str) -> dict[str, Any]:
+        with self._lock:
+            self.calls["look"] += 1
+        if host_id not in self.rows:
+            raise NotFoundError("The asset was not found.")
+        row = dict(self.rows[host_id])
+        self.on_look(host_id)
+        return row
+
+    def write(self, host_id: str, values: Any, *, right_before: Callable[[], None]) -> None:
+        self.on_connect(host_id)
+        right_before()
+        with self._lock:
+            self.calls["write"] += 1
+        self.set(host_id, **self.on_write(host_id, dict(values)))
+        self.done.append((host_id, dict(values)))
+        self.after_write(host_id)
+
+    def set(self, host_id: str, **values: str | None) -> None:
+        """What the service does with a write, or somebody else does."""
+        row = self.rows[host_id]
+        if "owner" in values:
+            row["owner_ids"] = (values.pop("owner") or "").split(",") if values["owner"] else []
+            values.pop("owner", None)
+        row |= {field: value or None for field, value in values.items()}
+
+    def holds(self, host_id: str = "h-0") -> tuple[str | None, str | None, str | None]:
+        row = self.rows[host_id]
+        return ",".join(row["owner_ids"]) or None, row["department"], row["criticality"]
+
+    def users(self, on_progress: Any = None) -> pl.DataFrame:
+        raise NotImplementedError
+
+    def findings(self) -> Iterator[Finding]:
+        raise NotImplementedError
+
+
+def holding(host_id: str, owner: str | None = None, department: str | None = None, **changes: Any) -> Any:
+    """A row of inventory_hosts."""
+    return {
+        "host_id": host_id,
+        "hostnames": [host_id.replace("h-", "PC-")],
+        "owner_ids": owner.split(",") if owner else [],
+        "department": department,
+        "criticality": None,
+        "problem": None,
+        **changes,
+    }
+
+
+def values(
+    owner: str | None = None, department: str | None = None, criticality: str | None = None
+) -> dict[str, str | None]:
+    return {"owner": owner, "department": department, "criticality": criticality}
+
+
+WRITTEN = {"old": values(department="Old"), "new": values("u-1", "Sales")}
+UNDONE = {"old": values("u-1", "Sales"), "new": values("", "Old")}
+
+
+def plan(*host_ids: str, new: Any = None, old: Any = None, **changes: Any) -> pl.DataFrame:
+    """Rows of owner_writes: give the hosts the owner u-1 and the department Sales."""
+    filled = {
+        "run_id": "run-1",
+        "outcome": "planned",
+        "old_values": old or WRITTEN["old"],
+        "new_values": new or WRITTEN["new"],
+        "message": None,
+        "intended_at": NOON,
+        "completed_at": None,
+        "target": TARGET,
+        **changes,
+    }
+    rows = [{"host_id": name, "hostname": name.replace("h-", "pc-"), **filled} for name in host_ids]
+    return pl.DataFrame(rows, schema=polars_schema(OwnerWrites))
+
+
+def numbered(number: int) -> list[str]:
+    return [f"h-{one}" for one in range(number)]
+
+
+def row(host_id: str = "h-0", **changes: Any) -> dict[str, Any]:
+    return plan(host_id, **changes).row(0, named=True)
+
+
+def carry_out(
+    planned: pl.DataFrame,
+    writer: Writer,
+    journal: Any,
+    *,
+    concurrency: int = 1,
+    max_failed_writes: int = 20,
+    progress: Callable[[int, int], Any] = lambda *_: None,
+    method: Any = Writer.write,
+) -> str | None:
+    return write_all(
+        planned,
+        writer,
+        method,
+        journal,
+        concurrency=concurrency,
+        max_failed_writes=max_failed_writes,
+        on_progress=progress,
+    )
+
+
+def outcomes(journal: Any, run_id: str = "run-1") -> dict[str, str]:
+    return dict(journal.rows(run_id).select("host_id", "outcome").iter_rows())
