@@ -67,24 +67,26 @@ def test_the_first_run_of_all_tables_fetches_its_window_and_shows_each_day(recor
 # Nothing is written on what another run decided
 
 
-def small_job():
-    """The small company's job, for Dagster to build anew."""
-    instance = load_instance(Path(os.environ["SMALL"]))
-    return build_definitions([instance], Path(os.environ["ASSET_OWNERS_HOME"])).resolve_job_def("small")
+def build_job(instance_file):
+    home = Path(os.environ["ASSET_OWNERS_HOME"])
+    return build_definitions([load_instance(Path(instance_file))], home).resolve_job_def("small")
 
 
-def test_a_run_that_is_executed_again_from_failure_looks_at_the_inventory_anew(engine_stand, monkeypatch):
+def small_job(stand, settings=None):
+    """The small company's job; Dagster builds one a file, in this process and in those of the steps."""
+    return dg.build_reconstructable_job(__name__, "build_job", (str(stand.instance_file(settings)),))
+
+
+def test_a_run_that_is_executed_again_from_failure_looks_at_the_inventory_anew(engine_stand):
     """The brake ended the first one; meanwhile somebody has given a host an owner."""
-    monkeypatch.setenv("SMALL", str(engine_stand.instance_file({"writes": {"max_writes": 1}})))
-    job = dg.reconstructable(small_job)
+    braked = small_job(engine_stand, {"writes": {"max_writes": 1}})
     with dagster_instance(engine_stand.home) as recorded:
-        with dg.execute_job(job, recorded, tags=LATEST, raise_on_error=False) as first:
+        with dg.execute_job(braked, recorded, tags=LATEST, raise_on_error=False) as first:
             assert not first.success
-        monkeypatch.setenv("SMALL", str(engine_stand.instance_file()))
         engine_stand.inventory.state.set_field("h-2", "asset_owner", "cyd")
         again = dg.ReexecutionOptions.from_failure(first.run_id, recorded)
         with dg.execute_job(
-            job, recorded, tags=LATEST, reexecution_options=again, raise_on_error=False
+            small_job(engine_stand), recorded, tags=LATEST, reexecution_options=again, raise_on_error=False
         ) as second:
             assert second.success
     rows = engine_stand.tables.run_writes(second.run_id)
@@ -93,27 +95,24 @@ def test_a_run_that_is_executed_again_from_failure_looks_at_the_inventory_anew(e
 
 
 def test_a_run_that_is_executed_again_too_late_writes_nothing(engine_stand, monkeypatch):
-    monkeypatch.setenv("SMALL", str(engine_stand.instance_file({"writes": {"max_writes": 1}})))
-    job = dg.reconstructable(small_job)
+    braked = small_job(engine_stand, {"writes": {"max_writes": 1}})
     with dagster_instance(engine_stand.home) as recorded:
-        with dg.execute_job(job, recorded, tags=LATEST, raise_on_error=False) as first:
+        with dg.execute_job(braked, recorded, tags=LATEST, raise_on_error=False) as first:
             assert not first.success
-        monkeypatch.setenv("SMALL", str(engine_stand.instance_file()))
         monkeypatch.setattr("assets_defs.writing.MAX_RUN_TIME", timedelta())
         again = dg.ReexecutionOptions.from_failure(first.run_id, recorded)
         with dg.execute_job(
-            job, recorded, tags=LATEST, reexecution_options=again, raise_on_error=False
+            small_job(engine_stand), recorded, tags=LATEST, reexecution_options=again, raise_on_error=False
         ) as second:
             assert not second.success
     assert engine_stand.written() == {}
 
 
 def test_steps_may_work_in_processes_of_their_own(engine_stand, monkeypatch):
-    monkeypatch.setenv("SMALL", str(engine_stand.instance_file()))
     monkeypatch.setenv("ASSET_OWNERS_EXECUTOR", "multiprocess")
     with (
         dagster_instance(engine_stand.home) as recorded,
-        dg.execute_job(dg.reconstructable(small_job), recorded, tags=LATEST) as result,
+        dg.execute_job(small_job(engine_stand), recorded, tags=LATEST) as result,
     ):
         assert result.success
     assert engine_stand.written() == WRITTEN
