@@ -13,6 +13,7 @@ from upath import UPath
 
 from resources.errors import AssetOwnersError
 from resources.settings import home, tables_location
+from resources.store.files import parquet_files
 
 MISTAKES = (sqlite3.IntegrityError, sqlite3.ProgrammingError)
 """What SQLite says of a program that uses it wrongly."""
@@ -64,7 +65,7 @@ def _is_of_object_store(error: BaseException) -> bool:
 def damaged_tables() -> str | None:
     """Name the Parquet files that cannot be read, for Polars does not; None when all can."""
     try:
-        damaged = [str(path) for path in sorted(tables_location().rglob("*.parquet")) if _is_damaged(path)]
+        damaged = [str(path) for path in parquet_files(tables_location()) if _is_damaged(path)]
     except Exception:  # noqa: BLE001  (an object store has errors of its own; the first one is reported)
         return None
     if not damaged:

@@ -10,7 +10,7 @@ import tempfile
 import time
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from upath import UPath
 
@@ -64,6 +64,14 @@ def allow(path: Path, mode: int, readers: int | None) -> None:
     if readers is not None:
         os.chown(path, -1, readers)
     path.chmod(mode)
+
+
+def parquet_files(below: Path | UPath) -> list[UPath]:
+    """All Parquet files in a folder and its folders, but none that is still being written."""
+    folder = UPath(below)  # its own rglob fails where another process removes a folder meanwhile
+    found = (PurePosixPath(path).relative_to(folder.path) for path in folder.fs.find(folder.path))
+    written = (path for path in found if not any(part.startswith(TEMPORARY) for part in path.parts))
+    return [folder / str(path) for path in written if path.suffix == ".parquet"]
 
 
 def remove_leftovers(*, beside: Path, below: Path) -> None:

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import date, datetime
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from ownership.rules import Rules
 from ownership.tables import TABLES
 from ownership.windows import Window
 from resources.errors import AssetOwnersError
+from resources.store.files import TEMPORARY, parquet_files
 from resources.store.tables import CARRIED_OVER, EMPTY, Tables, of_layout, read_files, write_file
 
 HISTORY = "owner_decisions_history"
@@ -78,9 +80,11 @@ def delete_outdated(tables: Tables, *, evidence_before: date, history_before: da
         if path.stem < evidence_before.isoformat()
     ]
     runs = tables.folder / "runs"  # rows of runs, and beside them their folders
-    outdated += [path for path in runs.glob("*") if path.name != EMPTY and _is_older(path, history_before)]
+    lasting = (path for path in runs.glob("*") if path.name != EMPTY and not path.name.startswith(TEMPORARY))
+    outdated += [path for path in lasting if _is_older(path, history_before)]
     for path in outdated:
-        path.fs.rm(path.path, recursive=True)
+        with suppress(FileNotFoundError):  # another run deletes as well
+            path.fs.rm(path.path, recursive=True)
     return deleted + len(outdated)
 
 
@@ -105,18 +109,19 @@ def delete_inputs(tables: Tables, *, of_run: str | None = None, before: datetime
     """Delete what one run worked on, or all runs did before an instant; decisions and plans stay."""
     inputs = set(of_layout(Layout.SNAPSHOT, Layout.BY_DAY)) - {"owner_decisions"}
     runs, by_run = tables.folder / "runs", defaultdict[str, list[UPath]](list)
-    for file in runs.rglob("*.parquet"):
+    for file in parquet_files(runs):
         run, *below = file.relative_to(runs).parts
         if below and Path(below[0]).stem in inputs:
             by_run[run].append(file)
     for run, files in by_run.items():
-        if run == of_run or (before and all(_is_older(file, before) for file in files)):
-            for file in files:
-                file.unlink()
+        with suppress(FileNotFoundError):  # another run deletes as well
+            if run == of_run or (before and all(_is_older(file, before) for file in files)):
+                for file in files:
+                    file.unlink()
 
 
 def _is_older(path: UPath, instant: datetime) -> bool:
     """Whether a file or a folder was changed last before an instant."""
     # What an object store shows as a folder has no time of its own.
-    changed = path.stat().st_mtime or max(part.stat().st_mtime for part in path.rglob("*.parquet"))
+    changed = path.stat().st_mtime or max(part.stat().st_mtime for part in parquet_files(path))
     return changed < instant.timestamp()

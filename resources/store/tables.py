@@ -37,7 +37,7 @@ from resources.errors import AssetOwnersError, ConfigurationError
 from resources.locks import locked
 from resources.store.catalogue import catalogue_path, refresh_catalogue
 from resources.store.claim import CLAIM, claim, require_own
-from resources.store.files import allow, remove_leftovers, replacing
+from resources.store.files import allow, parquet_files, remove_leftovers, replacing
 
 EMPTY = "empty.parquet"
 CARRIED_OVER = "carried-over.parquet"
@@ -303,7 +303,7 @@ class Tables:
     def adopt(self, earlier: str, *, run_id: str) -> None:
         """Copy what an earlier run worked on for a run that executes it again in part; but not its plan."""
         folder, own = self._run_folder(earlier), self._run_folder(run_id)
-        for file in folder.rglob("*.parquet"):
+        for file in parquet_files(folder):
             path = own / file.relative_to(folder)
             if path.name != "owner_writes.parquet" and not path.exists():
                 with replacing(path) as copied:

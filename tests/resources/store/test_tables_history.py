@@ -1,6 +1,7 @@
 """What becomes of decisions in owner_decisions_history, from run to run and when they grow old."""
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
@@ -11,7 +12,9 @@ import pytest
 from ownership.declaration import polars_schema
 from ownership.tables import OwnerDecisions
 from resources.store.catalogue import catalogue_path
-from resources.store.history import delete_outdated, store_decisions
+from resources.failures import damaged_tables
+from resources.store.files import replacing
+from resources.store.history import delete_inputs, delete_outdated, store_decisions
 from resources.store.tables import Tables
 
 DAY = date(2026, 3, 2)
@@ -138,3 +141,25 @@ def test_forgetting_that_was_cut_off_is_made_up_for(tables, monkeypatch):
     decide(tables, 1, a="ann")
     forget(tables, 1)
     assert told(tables) == [(0, "a", "ann"), (0, "b", "bob"), (1, "b", "gone")]
+
+
+def test_what_another_run_writes_or_deletes_meanwhile_is_left_to_it(tables, monkeypatch):
+    monkeypatch.setenv("ASSET_OWNERS_HOME", str(tables.home))
+    other = tables.folder / "runs" / "other"
+
+    def write(_):
+        of_runs = (other / "inventory_hosts.parquet", other.parent / "other.parquet")
+        for path in (*of_runs, tables.folder / "logon_counts" / "2020-01-01.parquet"):
+            with replacing(path) as temporary:
+                temporary.write_bytes(b"half a table")
+
+    def delete(_):
+        forget(tables, 1)
+        delete_inputs(tables, of_run="other")
+        tables.prepare()
+        assert not (damaged := damaged_tables()) or ".writing-" not in damaged
+
+    with ThreadPoolExecutor(4) as pool:
+        begun = [pool.submit(work, None) for _ in range(50) for work in (write, delete, write, delete)]
+        for one in begun:
+            one.result()
