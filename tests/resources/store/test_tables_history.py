@@ -11,8 +11,8 @@ import pytest
 
 from ownership.declaration import polars_schema
 from ownership.tables import OwnerDecisions
-from resources.store.catalogue import catalogue_path
 from resources.failures import damaged_tables
+from resources.store.catalogue import catalogue_path
 from resources.store.files import replacing
 from resources.store.history import delete_inputs, delete_outdated, store_decisions
 from resources.store.tables import Tables
