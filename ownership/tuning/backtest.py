@@ -1,16 +1,17 @@
 """What other settings would have led to, on the evidence that is stored: counted for many at once."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 from ownership.declaration import polars_schema
 from ownership.rules import EvidenceMetric, Rules, names_owner
 from ownership.tables import ThresholdBacktest
-from ownership.tuning.accuracy import CHARACTERISTICS, Compared
+from ownership.tuning.accuracy import CHARACTERISTICS, ONLY_USER, SHARE_BANDS, Compared
 from ownership.tuning.claims import effective, unlike, wilson, wrong_among
 
 THRESHOLDS = range(50, 100, 5)
@@ -21,6 +22,11 @@ PRIMARY_DEVICES = (None, 1, 2)
 
 MIN_COMPARED = 30
 """Hosts that a measure must have compared before owners are said to be wrong by it (rules 9.4)."""
+
+COUNTED = {"to_write": "write", "agree": "agree", "conflict": "conflict"}
+MEASURES = ("people", "future")
+VALUES = {"share_band": sorted([ONLY_USER, *SHARE_BANDS])}
+"""Of characteristics by which hosts of different windows are compared."""
 
 KEY = ("window_days", "threshold_percent", "min_active_days", "evidence_metric", "primary_devices")
 _WORDS = {
@@ -72,13 +78,25 @@ def threshold_backtest(
 
     `decided` is what was compared, by window (days) and metric. Rows of `threshold_backtest`, sorted by key.
     """
+    rows = []
+    for (days, metric), both in decided.items():
+        chosen = _rules_tried(rules, tried, metric)
+        now, before = _Hosts(both.now, "right_by_people"), _Hosts(both.before, "right_afterwards")
+        masks = zip(chosen, _named(both.now, chosen), _named(both.before, chosen), strict=True)
+        rows += [
+            {"window_days": days, **_settings(own), **_line(now, before, named, named_before)}
+            for own, named, named_before in masks
+        ]
     schema = polars_schema(ThresholdBacktest)
-    rows = [
-        {"window_days": days, **_settings(chosen), **_line(both, chosen)}
-        for (days, metric), both in decided.items()
-        for chosen in _rules_tried(rules, tried, metric)
-    ]
-    return pl.DataFrame(rows, schema=schema).sort(*KEY, nulls_last=False)
+    sums = {f"{measure}_{sum_}": pl.Int64 for measure in MEASURES for sum_ in ("right", "squares")}
+    lines = pl.DataFrame(rows, schema={**schema, **sums})
+    for measure in MEASURES:
+        right, hosts, squares = (pl.col(f"{measure}_{sum_}") for sum_ in ("right", "hosts", "squares"))
+        shares = zip(
+            ("precision", "low", "high"), wilson(right, hosts, effective(squares, hosts)), strict=True
+        )
+        lines = lines.with_columns(share.alias(f"{measure}_{name}") for name, share in shares)
+    return lines.select(*schema).sort(*KEY, nulls_last=False)
 
 
 def _rules_tried(rules: Rules, tried: Grid, metric: EvidenceMetric) -> list[Rules]:
@@ -105,82 +123,99 @@ def _settings(rules: Rules) -> dict[str, Any]:
     }
 
 
-def _line(both: Compared, rules: Rules) -> dict[str, Any]:
-    """What one setting leads to, as the columns of `threshold_backtest` beside its key."""
-    named, before = both.now.filter(names_owner(rules)), both.before.filter(names_owner(rules))
-    actions = named.filter(match="matched")["action"]
+def _named(hosts: pl.DataFrame, chosen: Sequence[Rules]) -> Iterator[np.ndarray]:
+    """For each choice of rules which of the hosts somebody is named for."""
+    named = hosts.select(names_owner(rules).alias(str(at)) for at, rules in enumerate(chosen))
+    return (column.fill_null(value=False).to_numpy() for column in named)
+
+
+class _Hosts:
+    """Hosts of a `Compared` frame as arrays, made once and counted for each setting.
+
+    `compared` and `right` say for which hosts the measure tells anything, and for which it says yes.
+    """
+
+    def __init__(self, frame: pl.DataFrame, measure: str) -> None:
+        self.number = frame.height
+        self.compared = frame[measure].is_not_null().to_numpy()
+        self.right = frame[measure].fill_null(value=False).to_numpy()
+        self.matched = (frame["match"] == "matched").fill_null(value=False).to_numpy()
+        self.action = {name: (frame["action"] == name).to_numpy() for name in COUNTED.values()}
+        self.everybody = _Led(frame.with_columns(all=pl.lit("all")), "all")
+        self.led = {name: _Led(frame, name) for name in CHARACTERISTICS}
+
+
+class _Led:
+    """Hosts by the value that they have of one characteristic, and by who leads them."""
+
+    def __init__(self, frame: pl.DataFrame, name: str) -> None:
+        self.values = VALUES.get(name) or sorted(frame[name].unique())
+        value = frame[name].cast(pl.Enum(self.values)).to_physical().to_numpy().astype(np.int64)
+        person = frame["username"].rank("dense").to_numpy().astype(np.int64)
+        pairs, self._pair = np.unique(value + person * len(self.values), return_inverse=True)
+        self._value = pairs % max(len(self.values), 1)
+
+    def count(self, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Hosts that are chosen, by value; the sum, over persons, of the squared number of theirs."""
+        hosts = np.bincount(self._pair[chosen], minlength=len(self._value))
+        return self._by_value(hosts), self._by_value(hosts**2)
+
+    def tries(self, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Hosts that are chosen, by value, and their effective number."""
+        hosts, squares = self.count(chosen)
+        return hosts, effective(np.maximum(squares, 1), hosts)
+
+    def _by_value(self, numbers: np.ndarray) -> np.ndarray:
+        return np.bincount(self._value, numbers, minlength=len(self.values))
+
+
+def _line(now: _Hosts, before: _Hosts, named: np.ndarray, named_before: np.ndarray) -> dict[str, Any]:
+    """What one setting leads to: columns of `threshold_backtest`, and the sums that others follow from."""
     values: dict[str, Any] = {
-        "hosts_with_evidence": both.now.height,
-        "resolved": named.height,
-        "matched": actions.len(),
-        "to_write": (actions == "write").sum(),
-        "agree": (actions == "agree").sum(),
-        "conflict": (actions == "conflict").sum(),
+        "hosts_with_evidence": now.number,
+        "resolved": int(named.sum()),
+        "matched": int((named & now.matched).sum()),
+        **{column: int((named & now.action[action]).sum()) for column, action in COUNTED.items()},
     }
-    to_write = named.filter(action="write")
-    people, future = named.drop_nulls("right_by_people"), before.drop_nulls("right_afterwards")
-    for measure, frame, right in (
-        ("people", people, "right_by_people"),
-        ("future", future, "right_afterwards"),
-    ):
-        squares = frame.group_by("username").len().select((pl.col("len") ** 2).sum()).item()
-        sums = frame.select(right=pl.col(right).sum(), hosts=pl.len(), squares=pl.lit(squares))
-        share = wilson(pl.col("right"), pl.col("hosts"), effective(pl.col("squares"), pl.col("hosts")))
-        precision, low, high = sums.select(precision=share[0], low=share[1], high=share[2]).row(0)
-        values |= {f"{measure}_hosts": frame.height, f"{measure}_precision": precision}
-        values |= {f"{measure}_low": low, f"{measure}_high": high}
-    return values | _claim(to_write, people, future)
+    people, future = named & now.compared, named_before & before.compared
+    for measure, hosts, chosen in (("people", now, people), ("future", before, future)):
+        counted, squares = hosts.everybody.count(chosen)
+        values[f"{measure}_hosts"], values[f"{measure}_squares"] = int(counted.sum()), int(squares.sum())
+        values[f"{measure}_right"] = int((chosen & hosts.right).sum())
+    return values | _claim(now, before, named & now.action["write"], people, future)
 
 
-def _claim(to_write: pl.DataFrame, people: pl.DataFrame, future: pl.DataFrame) -> dict[str, Any]:
+def _claim(
+    now: _Hosts, before: _Hosts, to_write: np.ndarray, people: np.ndarray, future: np.ndarray
+) -> dict[str, Any]:
     """How many of the owners to write are expected to be wrong, or why that cannot be said (rules 9.4)."""
     reason = None
-    if people.height < MIN_COMPARED:
+    if people.sum() < MIN_COMPARED:
         reason = f"fewer than {MIN_COMPARED} hosts have an owner whom somebody set and the logons name"
-    elif differing := [_WORDS[name] for name in CHARACTERISTICS if _differ(people, to_write, name)]:
+    elif differing := [_WORDS[name] for name, led in now.led.items() if _differ(led, people, to_write)]:
         reason = f"hosts to write are unlike those compared: {', '.join(differing)}"
     if reason is None:
-        estimate, low, high = wrong_among(_bands(people, "right_by_people", to_write))
+        estimate, low, high = wrong_among(_bands(now, people, now, to_write))
         found: dict[str, Any] = {"wrong_measure": "people", "wrong": estimate, "wrong_high": high}
         return {**found, "wrong_low": low, "no_claim": None}
-    if future.height < MIN_COMPARED:
+    if future.sum() < MIN_COMPARED:
         return {"no_claim": reason}
-    _, low, _ = wrong_among(_bands(future, "right_afterwards", to_write))
+    _, low, _ = wrong_among(_bands(before, future, now, to_write))
     return {"wrong_measure": "future", "wrong_low": low, "no_claim": reason}
 
 
-def _tries(frame: pl.DataFrame, by: str) -> pl.DataFrame:
-    """The hosts of each value of a characteristic, and their effective number."""
-    counted = frame.group_by(by, "username").agg(hosts=pl.len()).group_by(by)
-    sums = counted.agg(pl.sum("hosts"), squares=(pl.col("hosts") ** 2).sum())
-    return sums.select(by, "hosts", tries=effective(pl.col("squares"), pl.col("hosts")))
-
-
 def _bands(
-    frame: pl.DataFrame, right: str, to_write: pl.DataFrame
-) -> list[tuple[float, float, float, float, float]]:
+    compared: _Hosts, chosen: np.ndarray, now: _Hosts, to_write: np.ndarray
+) -> Iterator[tuple[float, float, float, float, float]]:
     """For each share band the hosts compared, wrong ones and effective number; to write, effective number."""
-    wrong = frame.group_by("share_band").agg(wrong=(~pl.col(right)).sum())
-    return (
-        _tries(frame, "share_band")
-        .join(wrong, on="share_band")
-        .join(_tries(to_write, "share_band"), on="share_band", how="full", coalesce=True, suffix="_to_write")
-        .fill_null(0)
-        .sort("share_band")
-        .select("hosts", "wrong", "tries", "hosts_to_write", "tries_to_write")
-        .rows()
-    )
+    hosts, tries = compared.led["share_band"].tries(chosen)
+    wrong, _ = compared.led["share_band"].count(chosen & ~compared.right)
+    return zip(hosts, wrong, tries, *now.led["share_band"].tries(to_write), strict=True)
 
 
-def _differ(compared: pl.DataFrame, to_write: pl.DataFrame, name: str) -> bool:
+def _differ(led: _Led, compared: np.ndarray, to_write: np.ndarray) -> bool:
     """Whether hosts to write are unlike those compared in a characteristic."""
-    both = (
-        _tries(compared, name)
-        .join(_tries(to_write, name), on=name, how="full", coalesce=True, suffix="_to_write")
-        .fill_null(0)
-    )
-    hosts, tries = both.select(
-        pl.sum("hosts") + pl.sum("hosts_to_write"), tries=pl.sum("tries") + pl.sum("tries_to_write")
-    ).row(0)
-    scale = tries / hosts if hosts else 1.0
-    return unlike(both["hosts"].to_list(), both["hosts_to_write"].to_list(), scale=scale)
+    (hosts, tries), (hosts_to_write, tries_to_write) = led.tries(compared), led.tries(to_write)
+    number = hosts.sum() + hosts_to_write.sum()
+    scale = (tries.sum() + tries_to_write.sum()) / number if number else 1.0
+    return unlike(hosts, hosts_to_write, scale=scale)

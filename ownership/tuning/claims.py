@@ -1,7 +1,8 @@
 """How sure a share or a number of wrong owners is, from few hosts that may not be independent."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from math import sqrt
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -16,12 +17,13 @@ _DRAWS = 10_000
 _SEED = 20260330
 
 
-def effective(squares: pl.Expr, number: pl.Expr) -> pl.Expr:
+def effective(squares: Any, number: Any) -> Any:
     """Kish's effective number of hosts: those that one person leads are one try (L. Kish, 1965).
 
-    `squares` is the sum, over persons, of the squared number of their hosts, `number` that of all hosts.
+    `squares` is the sum, over persons, of the squared number of their hosts, `number` that of all hosts;
+    both expressions or both arrays.
     """
-    return pl.when(number > 0).then(number.cast(pl.Float64) ** 2 / squares)
+    return number * number / squares
 
 
 def wilson(right: pl.Expr, compared: pl.Expr, tries: pl.Expr) -> tuple[pl.Expr, pl.Expr, pl.Expr]:
@@ -60,7 +62,7 @@ def wrong_among(bands: Iterable[tuple[float, float, float, float, float]]) -> tu
     return estimate, float(low), float(high)
 
 
-def unlike(compared: Sequence[float], to_write: Sequence[float], *, scale: float) -> bool:
+def unlike(compared: np.ndarray, to_write: np.ndarray, *, scale: float) -> bool:
     """Whether two samples differ in a characteristic beyond chance: Pearson's test of homogeneity.
 
     Both hold the numbers of hosts by value; `scale` says how many independent tries a host is.
