@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 PICTURES := lineage owner_decisions launchpad report jobs_200 lineage_200
 
-.PHONY: setup lock check lint unit test bench chaos soak demo ui docs images clean
+.PHONY: setup lock check lint unit lowest test bench chaos soak demo ui docs images clean
 
 setup: $(INSTALLED)
 
@@ -17,10 +17,10 @@ $(INSTALLED): requirements.lock pyproject.toml
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	touch $@
 
-# Renews both locks, of a checkout and of an image; needs uv. No package host is written into them.
-COMPILE := uv pip compile pyproject.toml --universal --generate-hashes --no-emit-index-url --no-annotate --python-version 3.11
+# Renews both locks, of a checkout and of an image. No package host is written into them.
+COMPILE := $(BIN)/uv pip compile pyproject.toml --universal --generate-hashes --no-emit-index-url --no-annotate --python-version 3.11
 DEPLOYED := --extra postgres --extra s3 --extra celery --extra kubernetes --group build
-lock:
+lock: setup
 	$(COMPILE) --all-extras --group dev --upgrade --output-file requirements.lock
 	$(COMPILE) $(DEPLOYED) --constraint requirements.lock --output-file deploy/requirements.lock
 
@@ -42,15 +42,26 @@ unit: setup
 test: lint
 	$(PYTEST)
 
+# The tests that need no service, with the lowest versions that pyproject.toml allows.
+LOWEST := .venv-lowest
+IN_LOWEST := VIRTUAL_ENV=$(LOWEST) $(BIN)/uv pip
+lowest: setup
+	$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(LOWEST)
+	$(BIN)/uv pip compile --quiet pyproject.toml --all-extras --resolution lowest-direct --output-file $(LOWEST)/lowest.txt
+	$(IN_LOWEST) install --quiet --requirement $(LOWEST)/lowest.txt --editable .
+	$(IN_LOWEST) install --quiet --constraint $(LOWEST)/lowest.txt --group dev
+	$(LOWEST)/bin/pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder -m "not slow"
+
 NEWEST ?= python3.13
 
 # What takes too long for `make test`, and much more at random: a night on two cores. Then the tests that need no
-# service on the newest Python that the packages support, where the machine has it.
+# service on the newest Python that the packages support, where the machine has it, and with the lowest packages.
 chaos: setup
 	$(PYTEST) -m nightly --ignore tests/chaos --ignore tests/end_to_end/test_workers.py
 	INSTANCES=20 $(BIN)/pytest -m nightly tests/end_to_end/test_workers.py
 	$(BIN)/pytest -m "nightly or not nightly" tests/chaos tests/ownership --chaos 100 --hypothesis-profile thorough --timeout 7200
 	! command -v $(NEWEST) || $(MAKE) unit PYTHON=$(NEWEST) VENV=.venv-newest
+	$(MAKE) lowest
 
 # Lets a company live through 60 days in one home: under ten minutes on two cores.
 soak: setup
@@ -71,7 +82,7 @@ docs: setup
 	$(BIN)/python -c 'from resources.store.dictionary import data_dictionary as page; print(page(), end="")' \
 	  > docs/data_dictionary.md
 	$(BIN)/python -c 'from resources.settings.models import instance_schema_text as page; print(page(), end="")' \
-	  > docs/instance.schema.json
+	  > resources/settings/instance.schema.json
 	$(BIN)/python -c 'from sandbox.cookbook import refresh; refresh()'
 
 # Takes the pictures of the documents anew, among all that the browser tests take (in var/screenshots, to look at).

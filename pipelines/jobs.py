@@ -79,8 +79,8 @@ run wrote.
 
 Below, under *Metadata*: which services, index, tenant and window this instance has.
 
-Guides, in the folder of the program: `docs/operations.md` (the daily work), `docs/rules.md` (how owners are
-decided), `docs/configuration.md` (every setting).""",
+Guides, on a terminal: `asset-owners docs operations` (the daily work), `asset-owners docs rules` (how \
+owners are decided), `asset-owners docs configuration` (every setting).""",
         tags=run_tags(instance),
         run_tags=run_tags(instance),
         metadata=_facts(instance),

@@ -380,7 +380,7 @@ def workspace(
 ) -> None:
     """Print a workspace file for Dagster: several code locations, a process each, share the instances.
 
-    For hundreds of instances; docs/scaling.md says when.
+    For hundreds of instances; `asset-owners docs scaling` says when.
     """
     from pipelines.cli import workspace as command
 
@@ -408,6 +408,16 @@ def serve(
     from pipelines.cli import serve as command
 
     command.serve(host, port)
+
+
+@app.command()
+def docs(
+    topic: Annotated[str | None, typer.Argument(help="A guide's name.", show_default="lists them")] = None,
+) -> None:
+    """Print a guide: how owners are decided, every setting, the daily work."""
+    from pipelines.cli import docs as command
+
+    command.docs(topic)
 
 
 sandbox = typer.Typer(

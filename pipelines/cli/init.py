@@ -1,26 +1,20 @@
 """`asset-owners init`: an instance file to fill in, with every setting explained."""
 
-import re
 from pathlib import Path
 
 from pipelines.cli.errors import require_file
 from resources.errors import ConfigurationError
 from resources.settings import command_line
 
-ROOT = Path(__file__).parents[2]
-EXAMPLE = ROOT / "resources" / "settings" / "example.yaml"
-SCHEMA = ROOT / "docs" / "instance.schema.json"
+SETTINGS = Path(__file__).parents[2] / "resources" / "settings"
 
 
 def init(path: Path) -> None:
     """Write the file, `-` for standard output; never over an existing one."""
     require_file("FILE", path)
     check = command_line(None, "check", "--instance", "FILE" if path == Path("-") else str(path))
-    text = EXAMPLE.read_text(encoding="utf-8")
-    if SCHEMA.exists():
-        text = text.replace("../../docs/instance.schema.json", SCHEMA.as_uri(), 1)
-    else:  # installed without the documents
-        text = re.sub("# yaml-language-server.*\n#\n", "", text, count=1)
+    schema = (SETTINGS / "instance.schema.json").as_uri()
+    text = (SETTINGS / "example.yaml").read_text(encoding="utf-8").replace("instance.schema.json", schema, 1)
     text = text.replace("asset-owners check --instance FILE", check, 1)
     if path == Path("-"):
         print(text, end="")

@@ -291,6 +291,6 @@ class Instance(Section):
 
 
 def instance_schema_text() -> str:
-    """Return the schema for editors, draft 7, as it is stored in docs/instance.schema.json."""
+    """Return the schema for editors, draft 7, as it is stored in instance.schema.json."""
     schema = {"$schema": "http://json-schema.org/draft-07/schema#", **Instance.model_json_schema()}
     return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"

@@ -25,7 +25,7 @@ def loaded(text, folder):
 
 
 def test_the_stored_schema_is_what_the_models_say():
-    stored = (ROOT / "docs" / "instance.schema.json").read_text(encoding="utf-8")
+    stored = (ROOT / "resources" / "settings" / "instance.schema.json").read_text(encoding="utf-8")
     assert stored == instance_schema_text(), "run `make docs`"
 
 
