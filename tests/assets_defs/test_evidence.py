@@ -11,8 +11,8 @@ from assets_defs.run import RANGE_END, RANGE_START, failure_message, resource_ke
 from ownership.windows import Window
 from resources.errors import ServiceError
 from resources.search.source import DayOfLogons
-from resources.settings import Instance
 from resources.store.tables import Tables
+from tests.resources.samples import instance
 
 pytestmark = pytest.mark.slow
 
@@ -53,14 +53,14 @@ def fetch(tmp_path):
 
     def fetched(search, days=DAYS, *, refetch=False, lookback_days=None, **settings):
         """Go on to the shares where `lookback_days` is given."""
-        instance = an_instance(**settings)
-        keys = resource_keys(instance)
+        small = an_instance(**settings)
+        keys = resource_keys(small)
         given = dg.ResourceDefinition.hardcoded_resource(lambda: search)
-        further = [shares_asset(instance)] if lookback_days else []
+        further = [shares_asset(small)] if lookback_days else []
         options = {"refetch": refetch, "lookback_days": lookback_days or len(days)}
         return dg.materialize(
-            [logon_assets(instance), *further],
-            resources={**scan_resources(instance, Tables(tmp_path, instance.slug)), keys.search: given},
+            [logon_assets(small), *further],
+            resources={**scan_resources(small, Tables(tmp_path, small.slug)), keys.search: given},
             run_config={"resources": {keys.scan: {"config": options}}},
             tags={RANGE_START: str(days[0]), RANGE_END: str(days[-1])},
             raise_on_error=False,
@@ -75,11 +75,8 @@ def tables(tmp_path):
 
 
 def an_instance(**settings):
-    secret = {"env": "UNUSED"}
-    platform = {"url": "https://inventory", "email": "a@b", "password": secret, "tenant_id": "t"}
-    base = {"name": "Small", "url": "https://search", "username": "reader", "password": secret, "sensor": "s"}
-    base["keep"] = {"evidence_days": 36_500}  # the days of these tests are long ago
-    return Instance.model_validate({**base, "platform": platform, **settings})
+    keep = {"evidence_days": 36_500}  # the days of these tests are long ago
+    return instance(**{"name": "Small", "keep": keep, **settings})
 
 
 def stored(tables):
@@ -243,8 +240,8 @@ def test_each_day_is_one_event_with_its_numbers_and_all_days_together_another(fe
     ],
 )
 def test_partitions_begin_where_evidence_is_kept_from(settings, days):
-    instance = an_instance(**{"keep": {}, **settings})
-    partitions = logon_assets(instance).partitions_def
+    small = an_instance(**{"keep": {}, **settings})
+    partitions = logon_assets(small).partitions_def
     assert partitions is not None
-    assert partitions.get_first_partition_key() == str(today_of(instance) - timedelta(days=days))
-    assert partitions.get_last_partition_key() == str(today_of(instance))
+    assert partitions.get_first_partition_key() == str(today_of(small) - timedelta(days=days))
+    assert partitions.get_last_partition_key() == str(today_of(small))

@@ -1,6 +1,5 @@
 """Each benchmark runs at a tiny size, and its contenders come to the same result; no test looks at a time."""
 
-import json
 import shutil
 from dataclasses import replace
 
@@ -17,13 +16,10 @@ from bench import (
     overhead,
     report,
     resolution,
-    results,
     tuning,
 )
 from bench.bare_job import ASSETS
 from bench.logons import FIRST_DAY, days_from
-from bench.results import Experiment, Figure
-from bench.timing import Contender, Sample, Timing, alternate, function
 from ownership.tables import TABLES
 from resources.store.tables import Tables
 from sandbox.inventory import Account, InventoryService, InventoryState
@@ -120,41 +116,6 @@ def test_the_report_is_made_and_used(tmp_path):
     found = report.measure(tmp_path, TINY, 1)
     assert counts(found, "rows") == [100]
     assert [figure.unit for figure in found.figures] == ["MB", *["s"] * 6]
-
-
-def test_contenders_that_count_differently_are_refused():
-    def says(name, number):
-        line = f'print(\'bench: {{"seconds": 1, "cpu_seconds": 1, "counts": {{"rows": {number}}}}}\')'
-        return replace(function(name, ""), command=["python3", "-c", line])
-
-    alternate([says("one", 3), says("other", 3)], 2, same="rows")
-    with pytest.raises(ValueError, match="differ in rows"):
-        alternate([says("one", 3), says("other", 4)], 1, same="rows")
-    with pytest.raises(RuntimeError, match="broken ended with status 3: oh"):
-        alternate([Contender("broken", ["sh", "-c", "echo oh; exit 3"])], 1)
-
-
-def test_the_page_holds_each_goal_against_its_figure(tmp_path, monkeypatch):
-    monkeypatch.setattr(results, "STORE", tmp_path / "results.json")
-    monkeypatch.setattr(results, "PAGE", tmp_path / "results.md")
-    fast, slow = (Timing(name, [Sample(s, s, 10**9, {}, {})] * 2) for name, s in (("fast", 2), ("slow", 3)))
-    figures = [
-        results.ratio(1, "slow over fast", slow, fast, "≤", 1.2),
-        results.memory(1, "memory", fast, 4),
-        Figure(2, "twice", 2.0, None, "times"),
-    ]
-    results.keep("long", "one", Experiment("Title", [fast, slow], figures, ["A note."]))
-    results.keep("short", "one", Experiment("Title", [fast, slow], figures))
-    page = (tmp_path / "results.md").read_text(encoding="utf-8")
-    assert "| 1 | slow over fast | 1.50 times | 1.50 times | ≤ 1.2 times | **not met** |" in page
-    assert "| 1 | memory | 1.00 GB |  | ≤ 4 GB | met |" in page
-    assert "| fast | 2.00 s | 2.00 s | 2.00 s | 2 | 1,000 MB |  |" in page
-    assert "| 2 | twice | 2.00 times |  |  |  |" in page
-    full, short = page.split("## Short run")
-    assert "\n- A note.\n" in full
-    assert "| 1 | slow over fast | 1.50 times | 1.50 times |\n" in short
-    assert "met" not in short, "the goals are for the full sizes"
-    assert set(json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))) == {"long", "short"}
 
 
 def test_all_settings_are_tried_on_67_days(tmp_path):

@@ -7,10 +7,8 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from starlette.responses import JSONResponse
 
 from pipelines.dagster_home import dagster_instance
-from sandbox.inventory_api import envelope
 from tests.end_to_end.stand import ASSET_OWNERS, TODAY, WRITTEN
 
 pytestmark = pytest.mark.slow
@@ -88,34 +86,3 @@ def test_a_dry_run_shows_its_plan_and_the_command_that_carries_it_out(stand):
     assert stand.inventory.state.journal() == []
     assert stand.call(*carry_out.split()).exit_code == 0
     assert stand.written() == WRITTEN
-
-
-def test_a_failed_run_prints_the_same_object_and_the_error(stand):
-    stand.inventory.hooks.faults = lambda request: (
-        JSONResponse(envelope(status=False, message="The hosts are being moved."))
-        if request.url.path.endswith("assets/list")
-        else None
-    )
-    ran = stand.run()
-    assert ran.status == 1
-    assert set(ran.report) == {
-        "run_id", "instance", "window", "decisions", "writes", "conflicts", "dry_run", "error",
-    }  # fmt: skip
-    assert "The hosts are being moved." in ran.report["error"]
-    assert (ran.report["window"], ran.report["decisions"], ran.report["writes"]) == (WINDOW, {}, {})
-    assert "Traceback" not in ran.stderr
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["--as-of", str(TODAY + timedelta(days=2))], "is in the future"),
-        (["--as-of", "yesterday"], "--as-of: 'yesterday' is no day"),
-        (["--as-of", "2019-12-31"], "is before scan.first_day (2020-01-01)"),
-    ],
-)
-def test_wrong_arguments_end_with_2_and_an_error(stand, arguments, words):
-    ran = stand.run({}, *arguments)
-    assert (ran.status, ran.report["run_id"]) == (2, None)
-    assert words in ran.report["error"]
-    assert not stand.tables.folder.exists()

@@ -5,12 +5,10 @@ import unicodedata
 
 import duckdb
 import pytest
-from starlette.responses import JSONResponse
 
 from pipelines.dagster_home import dagster_instance
 from resources.store.catalogue import catalogue_path
 from sandbox.company import MAPPING
-from sandbox.inventory_api import envelope
 from tests.end_to_end.stand import TODAY, at_noon, documents, logons
 
 pytestmark = pytest.mark.slow
@@ -117,22 +115,6 @@ def test_hostile_names_go_through_a_whole_run_as_they_are(hostile):
         told = hostile.call("explain", "--instance", hostile.instance_file(), "--", name)
         assert (told.exit_code, printable(told.stdout)) == (0, True), name
         assert f"h-{number}" in told.stdout, name
-
-
-HOSTILE_WORDS = "\x1b[2J\u202eneN\nasset-owners: all is well\x00"
-
-
-@pytest.mark.parametrize("path", ["/api/v1/assets/list", "/api/v1/assets/update"])
-def test_words_of_a_service_cannot_act_on_the_terminal_or_forge_lines_of_the_log(stand, path):
-    refused = JSONResponse(envelope(status=False, message=HOSTILE_WORDS, errors={HOSTILE_WORDS: ["x"]}))
-    plan = stand.run({}, "--dry-run").report["run_id"]
-    stand.inventory.hooks.faults = lambda request: refused if request.url.path == path else None
-    ran = stand.run()
-    applied = stand.call("apply", "--instance", stand.instance_file(), plan)
-    told = ran.stderr + applied.stdout + applied.stderr
-    assert "asset-owners: all is well" in told
-    assert printable(told)
-    assert not any(line.startswith("asset-owners: all is well") for line in told.split("\n"))
 
 
 FORGED = "2026-11-21 12:00:00 error: forged"

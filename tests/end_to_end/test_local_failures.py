@@ -2,10 +2,9 @@
 
 import json
 import os
-import sqlite3
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pytest
@@ -80,27 +79,6 @@ def test_a_full_disk_is_told_wherever_it_is_met_and_the_run_after_heals(engine_s
         healed = run(stand)
         assert healed.status == 0, healed.stderr
         assert len(stand.written()) == 2
-
-
-def test_a_damaged_journal_stops_the_run_before_it_writes_and_is_named(engine_stand):
-    journal = engine_stand.tables.journal
-    journal.parent.mkdir(parents=True)
-    journal.write_bytes(b"garbage" * 1000)
-    error = error_of(run(engine_stand))
-    assert f"The journal of writes ({journal}) cannot be used: file is not a database" in error
-    assert "put it back from a backup, or move it away" in error
-    assert engine_stand.written() == {}
-
-
-def test_a_journal_that_another_process_locks_is_told(engine_stand):
-    stand = engine_stand
-    stand.tables.prepare()
-    with closing(sqlite3.connect(stand.tables.journal, isolation_level=None)) as other:
-        other.execute("PRAGMA locking_mode = EXCLUSIVE")
-        other.execute("BEGIN EXCLUSIVE")
-        error = error_of(run(stand))
-    assert f"The journal of writes ({stand.tables.journal}) cannot be used" in error
-    assert "another process keeps it locked" in error
 
 
 def test_commands_that_start_at_once_in_an_empty_home_all_come_to_their_end(engine_stand):

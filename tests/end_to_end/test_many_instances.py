@@ -11,6 +11,7 @@ from playwright.sync_api import expect
 
 from pipelines.dagster_home import dagster_home
 from tests.end_to_end.webserver import SECONDS, Webserver, free_url, opened, serving, shows
+from tests.resources.samples import instance_content
 
 NUMBER = int(os.environ.get("INSTANCES", "20"))
 JOBS = ("", "__apply", "__tuning", "__undo")
@@ -21,19 +22,7 @@ def home_with(home, number):
     """Write so many instance files, as small as they get."""
     (home / "instances").mkdir()
     for one in range(number):
-        content = {
-            "name": f"Customer {one:03}",
-            "url": "https://search.invalid",
-            "username": "asset-owners",
-            "password": {"env": "SEARCH_PASSWORD"},
-            "sensor": f"sensor-{one:03}",
-            "platform": {
-                "url": f"https://inventory-{one:03}.invalid",
-                "email": "integration@corp.example",
-                "password": {"env": "INVENTORY_PASSWORD"},
-                "tenant_id": f"t-{one:03}",
-            },
-        }
+        content = instance_content(name=f"Customer {one:03}")
         (home / "instances" / f"{one:03}.yaml").write_text(yaml.safe_dump(content), encoding="utf-8")
     return home
 

@@ -15,10 +15,6 @@ COUNTS = ("hosts", "to_write", "written", "failed", "left_alone", "conflicts", "
 NOBODY = {"platform": {"email": "nobody@corp.example"}}
 
 
-def row_of(stand, run_id):
-    return stand.tables.appended("runs", run_id).row(0, named=True)
-
-
 def tags_of(stand, run_id):
     with dagster_instance(stand.home) as recorded:
         run = recorded.get_run_by_id(run_id)
@@ -65,20 +61,6 @@ def test_each_kind_of_run_tells_what_came_of_it(recorded_stand):
     as_json = json.loads(stand.call("runs", "--instance", stand.instance_file(), "--json").stdout)
     assert [row["run_id"] for row in as_json[:3]] == newest_first
     assert as_json[-1]["options"] == {"dry_run": True, "enrich": False}
-
-
-def test_what_ends_a_run_is_told_with_what_it_had_done_by_then(recorded_stand):
-    """A limit, and a service that refuses."""
-    stand = recorded_stand
-    ran = stand.run({"writes": {"max_writes": 1}})
-    row = row_of(stand, ran.report["run_id"])
-    assert (row["status"], row["to_write"], row["written"], row["left_alone"]) == ("failed", 2, 0, 0)
-    assert row["message"] in ran.report["error"]
-    assert tags_of(stand, ran.report["run_id"])["asset_owners/result"].startswith("failed, 0 written")
-    ran = stand.run(NOBODY)
-    row = row_of(stand, ran.report["run_id"])
-    assert (row["kind"], row["status"], row["hosts"]) == ("run", "failed", None)
-    assert row["message"] in ran.report["error"]
 
 
 def test_a_step_that_fails_with_a_message_shows_no_stack_trace(recorded_stand):

@@ -26,7 +26,6 @@ from pipelines.dagster_home import dagster_instance
 from sandbox.inventory import Account, InventoryService, InventoryState
 from sandbox.inventory_api import envelope
 from tests.end_to_end.stand import ASSET_OWNERS, HOSTS, TENANT, TODAY, USERS, at_noon, logons
-from tests.resources.http_stub import Reply, Stub
 
 pytestmark = pytest.mark.slow
 
@@ -147,34 +146,6 @@ def test_a_run_leaves_no_secret_behind_and_its_files_to_their_owner(
 
 
 # To whom secrets are sent
-
-
-@pytest.mark.parametrize(("service", "http"), [("search", 307), ("inventory", 302)])
-def test_nothing_follows_a_redirect_to_another_host(engine_stand, service, http):
-    with (
-        Stub(lambda _: Reply(b"{}")) as elsewhere,
-        Stub(lambda request: Reply(status=http, headers={"Location": elsewhere.url + request.path})) as moved,
-    ):
-        ran = engine_stand.run(
-            {"url": moved.url} if service == "search" else {"platform": {"url": moved.url}}
-        )
-        setting = "url" if service == "search" else "platform.url"
-        assert f"set {setting} to the final address" in ran.report["error"]
-        assert ran.status == 1
-        assert len(moved.requests) >= 1
-        assert elsewhere.requests == []
-
-
-def test_cookies_and_passwords_go_to_their_own_service_alone(engine_stand, monkeypatch):
-    """Both are on one host, as far as cookies know: one jar would hand each one's to the other."""
-    monkeypatch.setenv("TEAM_COOKIE", COOKIE)
-    asked = []
-    engine_stand.inventory.hooks.faults = lambda request: asked.append(request.headers)
-    with Stub(lambda _: Reply(b"{}")) as search:
-        engine_stand.run({"url": search.url, "cookies": {"team": {"env": "TEAM_COOKIE"}}})
-    assert {name for headers in asked for name in SimpleCookie(headers.get("cookie"))} == {"session"}
-    assert not any("authorization" in headers for headers in asked)
-    assert {tuple(request.cookies.items()) for request in search.requests} == {(("team", COOKIE),)}
 
 
 # Files and log

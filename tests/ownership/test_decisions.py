@@ -2,14 +2,11 @@ from datetime import date
 
 import pytest
 
-from ownership.decisions import owner_decisions, summary
+from ownership.decisions import summary
 from ownership.declaration import empty
-from ownership.evidence import evidence_by_day
-from ownership.matching import username_matches
 from ownership.rules import Rules
 from ownership.tables import OwnerDecisions
-from ownership.windows import Window
-from tests.ownership.builders import NOW, RUN, WINDOW, counts, decide, host, hosts, shares_of, user, users
+from tests.ownership.builders import NOW, RUN, counts, decide, host, hosts, user, users
 
 PEOPLE = users(
     user("u1", email="alice@corp.example"),
@@ -70,11 +67,6 @@ def test_the_user_must_be_exactly_one_user_asset(username, match, owner, candida
     )  # fmt: skip
 
 
-def test_nobody_is_looked_up_when_the_evidence_names_nobody():
-    row = decision(counts(("ws1", "alice", 5), ("ws1", "bob", 5)), host("h1", "ws1"))
-    assert (row["match"], row["matched_by"], row["candidate_ids"]) == (None, None, [])
-
-
 @pytest.mark.parametrize(
     ("username", "owners", "action", "existing"),
     [
@@ -133,13 +125,6 @@ def test_the_leader_is_told_whatever_the_evidence_says():
         "excluded_by": "exclude_hosts: kiosk-*",
         "decided_at": NOW, "run_id": RUN, "problem": None, "primary_hostnames": None, "new_conflict": False,
     }  # fmt: skip
-
-
-def test_without_logons_counts_are_zero_and_names_are_missing():
-    row = decision(counts(), host("h1", "ws1"))
-    assert [row[name] for name in ("events", "total_events", "user_count")] == [0, 0, 0]
-    empty = ("username", "share", "runner_up_username", "runner_up_events", "first_seen", "last_seen")
-    assert [row[name] for name in empty] == [None] * len(empty)
 
 
 def test_any_name_of_an_asset_matches_and_their_counts_are_added():
@@ -211,21 +196,6 @@ def test_a_short_name_that_stands_for_two_full_names_names_nobody(documents, ass
     assert "hostname_collision" not in exact["evidence"]
 
 
-def test_one_colliding_name_of_several_is_a_collision():
-    logons = counts(("dc1.a", "alice", 5), ("dc1.b", "alice", 5), ("ws1", "alice", 5))
-    row = decision(logons, host("h1", "ws1", "dc1.a"), rules=Rules(hostname_match="short"))
-    assert (row["hostname"], row["evidence"], row["resolved_owner"]) == ("ws1", "hostname_collision", None)
-
-
-def test_documents_without_an_asset_collide_as_well():
-    rows = decide(
-        counts(("dc1.a", "alice", 5), ("dc1.b", "alice", 5)), PEOPLE, hosts(), Rules(hostname_match="short")
-    )
-    assert rows.select("hostname", "evidence", "action", "events").rows() == [
-        ("dc1", "hostname_collision", "no_host", 10)
-    ]
-
-
 @pytest.mark.parametrize("hostname_match", ["exact", "short"])
 @pytest.mark.parametrize(
     ("pattern", "excluded"),
@@ -237,17 +207,6 @@ def test_excluded_hosts_are_named_by_their_whole_or_short_name(pattern, excluded
         counts(("Kiosk-1.shop.example", "alice", 5)), host("h1", "spare", "KIOSK-1.shop.example"), rules=rules
     )
     assert row["evidence"] == ("excluded_host" if excluded else "single_user")
-
-
-def test_a_host_is_decided_the_same_whatever_the_order_of_rows():
-    logons = counts(("ws1", "alice", 7), ("ws1", "bob", 3), ("ws2", "bob", 1), ("ws3", "alice", 1))
-    assets = hosts(host("h1", "ws1"), host("h2", "ws2", "ws3"))
-    matches = username_matches(shares_of(logons, Rules()), PEOPLE, user_value_field="user_email")
-    straight = evidence_by_day(logons, assets, rules=Rules())
-    turned = evidence_by_day(logons.reverse(), assets.reverse(), rules=Rules())
-    assert owner_decisions(turned, matches.reverse(), decided_at=NOW, run_id=RUN).equals(
-        owner_decisions(straight, matches, decided_at=NOW, run_id=RUN)
-    )
 
 
 def test_nothing_at_all_is_an_empty_table():
@@ -267,11 +226,6 @@ def test_the_summary_counts_each_story():
         ("single_user/matched/write", 2),
     ]
     assert summary(rows.clear()) == {}
-
-
-def test_a_window_counts_both_ends():
-    assert Window(date(2026, 3, 1), date(2026, 3, 1)).days == 1
-    assert WINDOW.days == 30
 
 
 ODD = {"problem": "its field x holds a dict"}

@@ -24,6 +24,7 @@ from pipelines.definitions import build_definitions, build_repository
 from pipelines.jobs import run_executor
 from resources.errors import ConfigurationError
 from resources.settings import load_instance, load_instances, slug_of
+from tests.resources.samples import instance_content
 
 PROJECT = Path(__file__).parents[2]
 LOAD = """
@@ -45,20 +46,7 @@ print(sorted(job.name for job in repository.get_all_jobs()))
 
 
 def content(**changes: Any) -> dict[str, Any]:
-    base = {
-        "name": "Head office",
-        "url": "https://search.corp.example:9200",
-        "username": "asset-owners",
-        "password": {"env": "SEARCH_PASSWORD"},
-        "sensor": "sensor-berlin",
-        "platform": {
-            "url": "https://inventory.corp.example",
-            "email": "integration@corp.example",
-            "password": {"env": "INVENTORY_PASSWORD"},
-            "tenant_id": "t-1",
-        },
-    }
-    return {**base, **changes}
+    return instance_content(**{"name": "Head office", **changes})
 
 
 @pytest.fixture
@@ -195,12 +183,15 @@ def load(definitions):
 
 
 def test_an_instance_may_be_called_like_a_part_of_another_one(instances):
-    """Nor do the files that cannot be used, whose jobs are called like the files."""
+    """Nor do files hide others that cannot be used, or are named by words that Dagster keeps for itself."""
+    words = {word for word in DISALLOWED_NAMES if word == word.lower()}
     beside = {f"f{number}": content(name=f"demo {part}") for number, part in enumerate(PARTS)}
-    broken = {f"demo_{part.replace(' ', '_')}__broken": "" for part in PARTS}
-    names = load(instances(demo=content(name="demo"), **beside, **broken))
+    refused = {f"{word}_1": content(name=word) for word in words}
+    broken = dict.fromkeys([*words, *(f"demo_{part.replace(' ', '_')}__broken" for part in PARTS)], "")
+    names = load(instances(demo=content(name="demo"), **beside, **refused, **broken))
     slugs = {f"demo_{part.replace(' ', '_')}" for part in PARTS}
-    assert {"demo", "demo__apply", "demo__undo", *slugs, *(f"{slug}_broken" for slug in slugs)} <= names
+    assert {"demo", "demo__apply", "demo__undo", *slugs, *refused} <= names
+    assert {f"{name}_broken" for name in (*slugs, *words)} <= names
 
 
 LETTERS = ["a", "A", "é", "ß", "北", "1", "_", "__", "-", " ", ".", "&amp;", "&#95;", "'", "\u200b"]
@@ -222,15 +213,6 @@ def test_no_two_names_keep_each_other_from_loading(tmp_path_factory, first, seco
     loaded = load_instances(folder)
     assert len(loaded) == 4
     assert {instance.slug for instance in loaded} <= load(build_definitions(loaded, folder))
-
-
-def test_words_that_dagster_keeps_for_itself_hide_no_other_instance(instances):
-    """As names of instances they are refused; broken files may be called so."""
-    words = {word for word in DISALLOWED_NAMES if word == word.lower()}
-    named_so = {f"{word}_1": content(name=word) for word in words}
-    definitions = instances(good=content(), **named_so, **dict.fromkeys(words, ""))
-    assert {"head_office", *named_so, *(f"{word}_broken" for word in words)} <= load(definitions)
-    assert all("no usable identifier" in jobs(definitions)[file].description for file in named_so)
 
 
 def test_a_tick_starts_one_run_over_the_look_back_window_and_is_off_until_switched_on(instances):

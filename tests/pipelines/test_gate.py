@@ -41,10 +41,9 @@ def assets(job, *tables):
     "chosen",
     [
         ["owner_writes"],
-        ["owner_decisions", "owner_writes"],
         [table for table in TABLES if table != "inventory_users"],
     ],
-    ids=["writes", "decisions and writes", "all but users"],
+    ids=["writes", "all but users"],
 )
 def test_some_tables_alone_are_no_reason_to_write(job, chosen):
     """Owners, hosts and people may have changed since the other tables were made."""
@@ -74,7 +73,7 @@ def test_a_run_of_some_tables_says_that_it_only_plans_and_its_plan_is_not_carrie
     assert job.inventory.written == {}
 
 
-@pytest.mark.parametrize("chosen", [["owner_decisions"], ["inventory_hosts"], TABLES[:-1]], ids=len)
+@pytest.mark.parametrize("chosen", [["inventory_hosts"], TABLES[:-1]], ids=len)
 def test_what_a_run_without_the_sink_has_made_is_kept_from_analysts(job, chosen):
     """They see the last run that was allowed to write, in all tables."""
     job()
@@ -186,6 +185,7 @@ def again(job):
     return again
 
 
+@pytest.mark.slow
 def test_what_the_blocking_check_has_stopped_is_not_written_by_the_last_step_alone(job, again):
     job.logons = Collector((LAST, "pc-1", "ann"))
     first, second = again()
@@ -203,6 +203,7 @@ class Refusing(Shelf):
         raise ServiceError("The inventory refuses it")
 
 
+@pytest.mark.slow
 def test_what_the_check_has_stopped_when_it_was_done_again_is_not_written_by_the_last_step_alone(job, again):
     job.instance = instance(scan={"lookback_days": 3}, writes={"max_failed_writes": 1})
     job.inventory = Refusing(hosts(host("h1", "pc-1")))  # a run that came to its end keeps no inputs
@@ -217,6 +218,7 @@ def test_what_the_check_has_stopped_when_it_was_done_again_is_not_written_by_the
     assert job.inventory.written == {}
 
 
+@pytest.mark.slow
 def test_what_was_decided_by_other_rules_is_not_written_by_the_last_step_alone(job, again):
     def exclude_ann():
         job.instance = instance(scan={"lookback_days": 3}, rules={"exclude_users": ["ann"]})

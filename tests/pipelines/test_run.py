@@ -10,28 +10,16 @@ from ownership.tables import OwnerWrites
 from pipelines.cli.errors import how_it_ended
 from pipelines.cli.run import chosen_window
 from resources.errors import ConfigurationError
-from resources.settings import Instance
 from resources.store.tables import Tables
 from resources.writeback.journals import open_journal
 from tests.ownership.builders import NOW, RUN, table
+from tests.resources import samples
 
 BERLIN = ZoneInfo("Europe/Berlin")
 
 
 def instance(**scan):
-    secret = {"env": "UNUSED"}
-    platform = {"url": "https://inventory", "email": "a@b", "password": secret, "tenant_id": "t"}
-    return Instance.model_validate(
-        {
-            "name": "Small",
-            "url": "https://search",
-            "username": "reader",
-            "password": secret,
-            "sensor": "s",
-            "platform": platform,
-            "scan": {"timezone": "Europe/Berlin", **scan},
-        }
-    )
+    return samples.instance(name="Small", scan={"timezone": "Europe/Berlin", **scan})
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from resources.errors import ConfigurationError
 from resources.settings import tables_location
 from resources.store.tables import Tables
 from tests.ownership.builders import host, hosts
+from tests.resources.samples import instance_content
 
 ASSET_OWNERS = Path(sys.executable).with_name("asset-owners")
 HOSTS = "SELECT host_id FROM inventory_hosts ORDER BY ALL"
@@ -59,16 +60,8 @@ def fill(home, slug, *host_ids, location=None):
 
 
 def instance_file(tmp_path, name):
-    content = {
-        "name": name, "url": "https://search.corp.example", "username": "u", "password": {"env": "NOT_SET"},
-        "sensor": "s",
-        "platform": {
-            "url": "https://inventory.corp.example", "email": "e", "password": {"env": "NOT_SET"},
-            "tenant_id": "1",
-        },
-    }  # fmt: skip
     file = tmp_path / f"{name}.yaml"
-    file.write_text(yaml.safe_dump(content))
+    file.write_text(yaml.safe_dump(instance_content(name=name)))
     return str(file)
 
 

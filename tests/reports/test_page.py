@@ -432,18 +432,6 @@ def test_the_browser_refuses_what_is_not_the_page_s_own(opened):
     assert all("Content Security Policy" in text for text in page.complaints), page.complaints
 
 
-def test_the_page_is_dark_where_the_reader_wants_it_and_light_on_paper(opened):
-    page = opened(many_hosts(250), color_scheme="dark")
-    fill = "getComputedStyle(document.querySelector('#days-plot text')).fill"
-    assert page.evaluate(fill) == "rgb(228, 228, 224)"
-    page.emulate_media(media="print", color_scheme="dark")
-    assert page.evaluate(fill) == "rgb(35, 39, 44)"
-    expect(page.locator(".tools").first).not_to_be_visible()
-    head = page.locator("#hosts th").first
-    expect(head.get_by_role("button")).not_to_be_visible()  # browsers do not repeat it on each page
-    assert head.evaluate("one => getComputedStyle(one, '::before').content") == '"Host"'
-
-
 def test_the_page_fits_a_phone_and_needs_no_scripts(opened):
     page = opened(many_hosts(250), viewport={"width": 360, "height": 740}, java_script_enabled=False)
     box = page.locator("body").bounding_box()

@@ -80,6 +80,8 @@ DEPARTMENT = "platform.contract.enrich_fields.user_department"
          {"hosts": "warning", READ: "ok"}),
         ([HOST], [{**USER, "user_email": {}}], HOST, {"users": "wrong"}),
         ([HOST], [HOST], HOST, {"platform.contract.hosts.params": "wrong"}),
+        ([HOST], [USER], {**HOST, "id": "h-9"}, {READ: "wrong"}),
+        (None, [USER], HOST, {"platform.contract.hosts": "wrong", "platform.contract.users": "ok"}),
     ],
 )  # fmt: skip
 def test_an_inventory_service(tmp_path, hosts, users, read, states):
@@ -87,7 +89,7 @@ def test_an_inventory_service(tmp_path, hosts, users, read, states):
         if request.path.endswith("get"):
             return envelope(read)
         items = {"host": hosts, "user": users}.get(request.form.get("type", ""), [])
-        return envelope({"size": len(items), "data": items})
+        return envelope(None if items is None else {"size": len(items), "data": items})
 
     with Stub(answer) as stub:
         found = findings(tmp_path, stub.url)

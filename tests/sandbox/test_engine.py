@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import requests
 
-from sandbox.engine import Engine, EngineError
+from sandbox.engine import Engine
 
 pytestmark = pytest.mark.slow
 
@@ -22,14 +22,6 @@ def send(engine, method, path, **kwargs):
         session.verify = str(engine.ca_file)
         session.auth = (engine.reader.username, engine.reader.password)
         return session.request(method, f"{engine.url}{path}", timeout=30, **kwargs)
-
-
-def test_reader_may_search_and_look_at_the_mapping(engine):
-    assert engine.load("logs-reader", MAPPING, DOCUMENTS) == 2
-    answer = send(engine, "POST", "/logs-*/_search", json={"query": {"term": {"user": "ada"}}})
-    assert [hit["_source"] for hit in answer.json()["hits"]["hits"]] == [DOCUMENTS[0]]
-    for path in ("/logs-reader", "/logs-reader/_alias", "/logs-reader/_mapping"):
-        assert "logs-reader" in send(engine, "GET", path).json()
 
 
 @pytest.mark.parametrize(
@@ -52,16 +44,6 @@ def test_reader_may_do_nothing_else(engine, method, path, body):
     assert send(engine, method, path, json=body).status_code == 403
 
 
-def test_load_replaces_the_index_and_says_which_document_is_refused(engine):
-    engine.load("logs-load", MAPPING, DOCUMENTS)
-    assert engine.load("logs-load", MAPPING, ({"user": f"u{n}"} for n in range(4_321))) == 4_321
-    with pytest.raises(EngineError, match=r"logs-\*"):
-        engine.load("logs-*", MAPPING, DOCUMENTS)
-    assert engine.request("GET", "logs-load/_count")["count"] == 4_321, "a pattern deletes nothing"
-    with pytest.raises(EngineError, match=r"logs-load.*events"):
-        engine.load("logs-load", MAPPING, [*DOCUMENTS, {"user": "eve", "events": "many"}])
-
-
 def test_passwords_are_in_one_file_that_only_its_owner_may_read(engine):
     for user in (engine.admin, engine.reader):
         assert user.password not in repr(user)
@@ -71,11 +53,6 @@ def test_passwords_are_in_one_file_that_only_its_owner_may_read(engine):
             if path.is_file() and user.password in path.read_text("latin-1")
         ]
         assert [stat.S_IMODE(path.stat().st_mode) for path in holders] == [0o600]
-
-
-def test_a_second_engine_on_the_same_folder_is_refused(engine):
-    with pytest.raises(EngineError, match="Another engine is running on"), Engine(engine.ca_file.parent):
-        pass
 
 
 def test_a_killed_program_takes_its_engine_along_and_the_next_one_finds_data_and_passwords(tmp_path):

@@ -1,11 +1,8 @@
 import hashlib
 import io
-import os
-import stat
 import threading
 import zipfile
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
@@ -100,19 +97,3 @@ def test_what_is_altered_or_missing_is_refused_without_a_password_and_a_retry_he
     home = install(cache, print, pins=pins).home
     assert (home / "lib" / "tool-1.0.jar").read_bytes() == b"a jar"
     assert mirror.asked[MODULE] == 1, "what was whole is not fetched again"
-
-
-def test_two_at_once_fetch_each_file_once_and_every_user_may_read_them(tmp_path, mirror, pins):
-    before = os.umask(0o077)
-    try:
-        with ThreadPoolExecutor(2) as pool:
-            files, same = pool.map(lambda _: install(tmp_path / "cache", print, pins=pins), range(2))
-    finally:
-        os.umask(before)
-    assert files == same
-    assert mirror.asked == {JAR: 1, MODULE: 1, PLUGIN: 1}
-    for path in (files.home, *files.home.rglob("*"), files.java):
-        wanted = 0o555 if path.is_dir() or path == files.java else 0o444
-        assert stat.S_IMODE(path.stat().st_mode) & wanted == wanted, path
-    descriptor = files.home / "plugins" / "opensearch-security" / "plugin-descriptor.properties"
-    assert descriptor.read_text().split() == ["name=guard", "version=1.0"]

@@ -160,6 +160,6 @@ def test_what_another_run_writes_or_deletes_meanwhile_is_left_to_it(tables, monk
         assert not (damaged := damaged_tables()) or ".writing-" not in damaged
 
     with ThreadPoolExecutor(4) as pool:
-        begun = [pool.submit(work, None) for _ in range(50) for work in (write, delete, write, delete)]
+        begun = [pool.submit(work, None) for _ in range(10) for work in (write, delete, write, delete)]
         for one in begun:
             one.result()

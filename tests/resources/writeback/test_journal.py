@@ -1,5 +1,6 @@
 import sqlite3
 from datetime import timedelta
+from functools import partial
 
 import polars as pl
 import pytest
@@ -7,7 +8,9 @@ import pytest
 from ownership.declaration import empty, validated
 from ownership.tables import OwnerWrites
 from resources.errors import AssetOwnersError
+from resources.store.tables import Tables
 from resources.writeback.journal import Journal, Result
+from resources.writeback.journals import open_journal
 from resources.writeback.postgres import PostgresJournal
 from tests.resources.writeback.world import NOON, WRITTEN, outcomes, plan, values
 
@@ -146,3 +149,22 @@ def test_a_journal_that_is_damaged_is_refused_by_its_place(file, path):
     file._execute("UPDATE writes SET old_values = '{'")
     with pytest.raises(AssetOwnersError, match=str(path)):
         file.rows("run-1")
+
+
+def locked(path):
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("PRAGMA locking_mode = EXCLUSIVE")
+    other.execute("BEGIN EXCLUSIVE")
+    return other
+
+
+@pytest.mark.parametrize("spoil", [lambda path: path.write_bytes(b"garbage" * 1000), locked])
+def test_a_journal_that_cannot_be_opened_is_named(tmp_path, monkeypatch, spoil):
+    monkeypatch.setattr("sqlite3.connect", partial(sqlite3.connect, timeout=0.1))
+    tables = Tables(tmp_path, "corp")
+    tables.prepare()
+    spoilt = spoil(tables.journal)
+    with pytest.raises(AssetOwnersError, match=str(tables.journal)), open_journal(tables):
+        pytest.fail("it was opened")
+    if isinstance(spoilt, sqlite3.Connection):
+        spoilt.close()
