@@ -25,8 +25,7 @@ SERVICES = {"_s3_service", "browser", "engine", "postgres"}
 """Fixtures that start one: a test that asks for any of them is slow."""
 LONGEST = (
     "test_dagster_ui.py",
-    "test_engine.py",
-    "test_bench.py",
+    "test_real_logons.py",
     "test_kill_points.py",
     "test_limits.py",
 )

@@ -25,7 +25,7 @@ from resources.store.tables import Tables
 from sandbox.inventory import Account, InventoryService, InventoryState
 from sandbox.stand import Sandbox
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 
 TINY = resolution.Size(rows=3_000, hosts=100, users=80)
 

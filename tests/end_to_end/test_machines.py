@@ -79,6 +79,7 @@ def test_what_a_killed_run_of_one_machine_left_open_is_settled_by_another_one(
     assert not list(tmp_path.rglob("writes.sqlite")), "neither machine keeps a journal of its own"
 
 
+@pytest.mark.nightly
 def test_the_password_of_the_database_stands_nowhere(engine_stand, url, tmp_path):
     stand, password = engine_stand, urlsplit(url).password or ""
     stand.environment.setenv("COLUMNS", "200")

@@ -9,34 +9,19 @@ from resources.store.tables import Tables
 
 
 @pytest.mark.parametrize(
-    ("name", "sentences"),
-    [
-        (
-            "PC-ONE",
-            (
-                "Logon events on pc-1.corp.example, pc-one, 6 in all",
-                "2026-03-30 12:00 UTC, run run-1: The service has",
-            ),
-        ),
-        ("pc-1.corp.example", ("Logon events on pc-1.corp.example, pc-one, 6 in all", "owner u1")),
-        ("h1", ("Host asset h1, window 2026-03-01 to 2026-03-30",)),
-        (
-            "pc-2",
-            ("user u2: user_email bob@corp.example", "Clear asset_owner of host h2: the next run would"),
-        ),
-        ("pc-3", ("ann (u1) needs 1 more logon to become", "carol needs 6 more logons and must have a")),
-        ("=CMD()", ("(u3 or u4, by directory_user_surname)",)),
-        (
-            "pc-5",
-            ("No host asset has this name", "There must be a host asset with pc-5 in search_agent_name."),
-        ),
-    ],
+    ("name", "host_id"),
+    [("PC-ONE", "h1"), ("pc-1.corp.example", "h1"), ("h1", "h1"), ("=CMD()", "h4"), ("pc-5", None)],
 )
-def test_a_host_is_found_by_any_name_or_id_and_its_story_told(call, stored, name, sentences):
-    status, told, _ = call("explain", "--instance", stored, name)
+def test_a_host_is_found_by_any_name_or_id(call, stored, name, host_id):
+    status, told, _ = call("explain", "--instance", stored, name, "--json")
     assert status == 0
-    for sentence in sentences:
-        assert sentence in told
+    assert [decision["host_id"] for decision in json.loads(told)["decisions"]] == [host_id]
+
+
+def test_the_story_is_told_with_what_was_written_and_listed(call, stored):
+    told = call("explain", "--instance", stored, "pc-one")[1]
+    for said in ("Logon events on pc-1.corp.example, pc-one, 6 in all", "run run-1: ", "owner u1"):
+        assert said in told
 
 
 def test_the_story_is_one_json_object_on_one_line(call, stored):
@@ -59,36 +44,14 @@ def test_an_unknown_host_has_no_decisions(call, stored):
     assert json.loads(told) == {"hostname": "nowhere", "similar": [], "near": [], "decisions": []}
 
 
-@pytest.mark.parametrize("named", ["bob", "CORP\\Bob", "bob@corp.example", "u2", "U2"])
-def test_a_person_is_found_by_user_name_by_address_and_by_id(call, stored, named):
-    status, told, _ = call("explain", "--instance", stored, named)
-    assert status == 0
-    assert told.splitlines() == [
-        "bob@corp.example (u2), not in the logons.",
-        (
-            "The logons name this person for 0 hosts; 1 host of the inventory belongs to this person; logons "
-            "on other hosts: 0."
-        ),
-        "",
-        "Theirs in the inventory:",
-        "  pc-2 (h2)  department none  the logons name ann",
-    ]
-
-
-def test_a_person_is_told_with_the_hosts_of_the_logons_and_of_the_inventory(call, stored):
-    told = call("explain", "--instance", stored, "ann")[1]
-    assert told.splitlines()[0] == "ann@corp.example (u1), in the logons ann."
-    flat = " ".join(told.split())
-    assert "pc-2 (h2) 9 of 9 logons on 1 day last on 2026-03-02 The host has another" in flat
-    assert "Other hosts with logons:\n  pc-3  6 of 10 logons on 1 day  last on 2026-03-02" in told
-    assert (
-        "Theirs in the inventory:\n  pc-1.corp.example (h1)  department Sales  the logons name them, too"
-        in told
-    )
-    status, out, _ = call("explain", "--instance", stored, "ann", "--json")
+@pytest.mark.parametrize("named", ["ann", "CORP\\Ann", "ann@corp.example", "U1"])
+def test_a_person_is_found_with_the_hosts_of_the_logons_and_of_the_inventory(call, stored, named):
+    told = call("explain", "--instance", stored, named)[1]
+    assert told.startswith("ann@corp.example (u1), ")
+    status, out, _ = call("explain", "--instance", stored, named, "--json")
     assert status == 0
     person = json.loads(out)["person"]
-    assert (person["asked"], person["usernames"]) == ("ann", ["ann"])
+    assert (person["asked"], person["usernames"]) == (named, ["ann"])
     assert [user["user_id"] for user in person["user_assets"]] == ["u1"]
     assert [host["hostname"] for host in person["hosts_named"]] == ["pc-1.corp.example", "pc-2", "pc-5"]
     assert [host["hostname"] for host in person["hosts_elsewhere"]] == ["pc-3"]

@@ -55,6 +55,7 @@ def test_passwords_are_in_one_file_that_only_its_owner_may_read(engine):
         assert [stat.S_IMODE(path.stat().st_mode) for path in holders] == [0o600]
 
 
+@pytest.mark.nightly
 def test_a_killed_program_takes_its_engine_along_and_the_next_one_finds_data_and_passwords(tmp_path):
     data = tmp_path / "engine"  # for root a closed folder, so that the node lies in the cache
     program = (

@@ -8,11 +8,8 @@ import requests
 from sandbox.inventory import Account, InventoryService, InventoryState, ServiceOptions, totp_code
 
 TENANT = "t-1"
-NOON = 1_800_000_000.0
-SECRET = "JBSWY3DPEHPK3PXP"  # 80 bits, as many real services hand out
 ADMIN = Account("admin@corp.example", "correct horse", roles={TENANT: "admin"}, unread_notifications=3)
 READER = Account("reader@corp.example", "battery staple", roles={TENANT: "reader", "t-2": "admin"})
-CODED = Account("coded@corp.example", "with a code", mfa_secret=SECRET, roles={TENANT: "admin"})
 USERS = [
     {"id": "u-1", "user_email": "jörg@corp.example", "directory_user_surname": "Ölmann"},
     {"id": 17, "user_email": "ann@corp.example", "user_department": "IT"},
@@ -21,13 +18,6 @@ HOSTS = [
     {"id": f"h-{number}", "search_agent_name": f"PC-{number}", "asset_owner": None, "department": None}
     for number in range(7)
 ] + [{"id": "h-7", "search_agent_name": ["FS03", "FS03.corp.example"], "asset_owner": "u-1", "os": "Windows"}]
-
-
-class Clock:
-    now = NOON
-
-    def __call__(self):
-        return self.now
 
 
 class Client:
@@ -55,23 +45,17 @@ class Client:
 
 
 @pytest.fixture(scope="module")
-def clock():
-    return Clock()
-
-
-@pytest.fixture(scope="module")
-def running_service(tmp_path_factory, clock):
+def running_service(tmp_path_factory):
     path = tmp_path_factory.mktemp("inventory") / "state.json"
-    with InventoryState(path, clock=clock) as state, InventoryService(state) as service:
+    with InventoryState(path) as state, InventoryService(state) as service:
         yield service
 
 
 @pytest.fixture
-def service(running_service, clock):
+def service(running_service):
     """The service with default options, as it is after its first start."""
-    clock.now = NOON
     running_service.hooks.faults = running_service.hooks.after = None
-    running_service.state.reset([ADMIN, READER, CODED], HOSTS, USERS, TENANT)
+    running_service.state.reset([ADMIN, READER], HOSTS, USERS, TENANT)
     return running_service
 
 

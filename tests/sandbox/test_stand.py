@@ -9,7 +9,7 @@ import requests
 from sandbox.company import generate
 from sandbox.stand import INDEX, running_sandbox
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 
 
 def logons(home):
