@@ -11,22 +11,31 @@ import polars as pl
 
 from ownership.declaration import empty, polars_schema
 from ownership.evidence import Evidence, evidence_by_day
-from ownership.matching import username_matches
-from ownership.names import normalise_hostname
+from ownership.matching import FIELDS, username_matches
+from ownership.names import normalise_hostname, normalise_username
 from ownership.rules import Rules, exceeds_threshold, first_that_holds
 from ownership.tables import AccountProfiles, HostProfiles
 
-MANY_HOSTS = 10
-"""Hosts from which on an account that is no user asset's is taken for a service."""
+MANY_HOSTS = 20
+"""Hosts in the window from which on an account may be no person's at a desk."""
 
-MANY_HOSTS_A_DAY = 10
-"""Hosts on an average active day from which on an account is no person's at a desk."""
+HOSTS_A_DAY = 2.5
+"""Hosts on an average active day that it must have, too: virtual desktops are another one each day."""
+
+OWN_DAYS = 5
+"""Days with a logon from which on a machine that a person leads is his, whatever its name."""
+
+SHORT_SURNAME = 3
+"""Letters up to which a surname in a login needs the rest of the login to be the person's, too."""
 
 MANY_USERS = 10
 """Users from which on a machine that none of them leads is nobody's."""
 
 COLLECTED_USERS = 50
 """Users from which on a host name stands for what collects the events of many machines."""
+
+OFTEN = 0.4
+"""Part of the active days on which each of them is seen there, on average: seldom so on shared machines."""
 
 OTHER_COMPUTERS = 2
 """Accounts of other computers from which on a machine serves them."""
@@ -37,21 +46,36 @@ EVEN = 0.8
 _BUILT_IN = (
     r"^(system|local ?system|local service|network service|anonymous logon|iusr|guest|krbtgt|default ?account"
     r"|defaultuser\d*|wdagutilityaccount|dwm-\d+|umfd-\d+|font driver host|window manager|sshd_\d+"
-    r"|healthmailbox.*|systemmailbox.*|msol_.*|aad_.*|s-1-\d+(-\d+)+"
+    r"|healthmailbox.*|systemmailbox.*|msol_.*|aad_.*|s-1-\d+(-\d+)+|cliusr|defaultapppool|\.net v\d.*"
+    r"|(mssql|sqlagent|sqltelemetry|mssqlfdlauncher|reportserver)\$.+|mssqlserver|sqlserveragent"
     r"|lokaler dienst|netzwerkdienst|anonymous-anmeldung|gast|système|service local|service réseau|invité"
     r"|sistema|servicio local|servicio de red|invitado|servizio locale|servizio di rete"
-    r"|serviço local|serviço de rede|usługa lokalna|usługa sieciowa|lokale service|netwerkservice)$"
+    r"|serviço local|serviço de rede|convidado|lokale service|netwerkservice"
+    r"|lokal tjänst|nätverkstjänst|anonym inloggning|gäst|lokal tjeneste|netværkstjeneste|anonymt logon|gæst"
+    r"|nettverkstjeneste|anonym pålogging|gjest|järjestelmä|paikallinen palvelu|verkkopalvelu|vieras"
+    r"|anonyymi kirjautuminen|система|локальная служба|сетевая служба|анонимный вход|гость"
+    # Lower-cased, a Turkish capital I with a dot leaves the dot behind.
+    r"|sistem|yerel hi\u0307?zmet|ağ hi\u0307?zmeti\u0307?|anoni\u0307?m oturum açma|konuk|usługa lokalna"
+    r"|usługa sieciowa|logowanie anonimowe|gość|místní služba|síťová služba|anonymní přihlášení|host"
+    r"|σ[ύυ]στημα|τοπικ[ήη] υπηρεσ[ίι]α|υπηρεσ[ίι]α δικτ[ύυ]ου|αν[ώω]νυμη σ[ύυ]νδεση|επισκ[έε]πτης)$"  # noqa: RUF001
 )
 _SERVICE = (
-    r"^(svc|srv|service|sa|gmsa|batch|task|job|sql|backup|scan|scanner|monitor)[-_.]"
-    r"|[-_.](svc|srv|service|gmsa|batch|task|job|push)\$?$"
-    r"|^(sccm|qualys|nessus|veeam|sophos|zabbix|prtg|tenable|rapid7|ansible|jenkins|splunk|backup)"
+    r"^(svc|gmsa|service|srv)[-_.]|^(svc|gmsa)[a-z]{3}|[a-z]{2}svc\d*\$?$|[-_.](svc|srv|service|services|gmsa)\$?\d*$"
+    r"|^(sa|msa|batch|task|job|sql|db|scan|scanner|monitor|app|api|bot|rpa|robot|ldap|bind|ftp|sftp|web|iis"
+    r"|sap|oracle|sp|print|fax|mail|smtp|sync|deploy|vpn|radius|report|reporting)[-_]"
+    r"|[-_](batch|task|job|push|agent|bot|robot|sync|bind|api|app|sql|scan|scanner|monitor|deploy)\d*$"
+    r"|^(ldap|ad)bind|^(sccm|mecm|scom|qualys|nessus|veeam|zabbix|prtg|tenable|rapid7|backup|noreply|spfarm)"
+    r"|^(sophos|ansible|jenkins|splunk|nagios|tomcat|postgres|oracle|sharepoint|solarwinds|lansweeper|commvault"
+    r"|netbackup|scanner|monitoring|backups?|deploy(ment)?|gitlab|puppet|adsync|adconnect|sqlserver)([-_.\d]|$)"
 )
-_MANAGED_SERVICE = r"^(svc|gmsa)[-_.].*\$$"
+_MANAGED_SERVICE = r"^(svc|gmsa|msa)[-_.].*\$$|(svc|gmsa)\$$"
 _ADMINISTRATOR = (
-    r"^adm|^(da|t[012])[-_.]|[-_.](adm|da|t[012])$|admin$|^(administrator|administrador"
-    r"|administrateur|administratör|amministratore|root)$"
+    r"^(adm|admin)([-_.\d]|$)|^admin|admin\d*$|[-_.](adm|priv|t[012]|tier[012])\d*$|[-_](da|ea|su)$|-a$"
+    r"|^(su|priv|t[012]|tier[012]|da|ea|domadm)[-_]|^(t[012]|priv)\.|^a-"
+    r"|^(administrator|administrador|administrateur|administratör|amministratore|root|järjestelmänvalvoja"
+    r"|администратор|yönetici\u0307?|správce|διαχειριστ[ήη]ς|beheerder|rendszergazda)$"
 )
+_ADMINISTRATOR_OF = r"^adm[-_.]?|[-_.]?adm$"
 _COLLECTOR = (
     r"^(wec|wef|collector|logstash|fluentd?|syslog|siem|log-?collector|forwarder)([-_]?\d+)?$|^wecserver"
 )
@@ -62,6 +86,7 @@ _SERVER = (
 _KIOSK = (
     r"(^|[-_])(kiosk|lab|class|classroom|training|reception|meeting|lobby|pos|library|info)([-_]?\d|[-_]|$)"
 )
+_WORKSTATION = r"(^|[-_])(lt|nb|pc|ws|wks|dt|lap|laptop|desk|desktop|notebook|vdi)([-_]?\d|[-_]|$)"
 
 
 @dataclass(frozen=True)
@@ -90,7 +115,7 @@ def kinds(
     evidence = evidence_by_day(counts, hosts, rules=everybody).collected()
     usernames = evidence.days.select(pl.col("username").cast(pl.String).unique()).collect()
     matches = username_matches(usernames, users, user_value_field=user_value_field)
-    accounts = account_profiles(evidence, matches)
+    accounts = account_profiles(evidence, matches, users)
     return Kinds(accounts, host_profiles(evidence, accounts))
 
 
@@ -103,16 +128,59 @@ def skipped_by_kind(
     return kinds(counts, hosts, users, rules=rules, user_value_field=user_value_field).skipped(rules)
 
 
-def account_profiles(evidence: Evidence, matches: pl.DataFrame) -> pl.DataFrame:
+def account_profiles(evidence: Evidence, matches: pl.DataFrame, users: pl.DataFrame) -> pl.DataFrame:
     """Classify the user names of evidence from which nobody is left out.
 
-    `matches` are rows of `username_matches`. Rows of `account_profiles`, sorted by username.
+    `matches` are rows of `username_matches`, `users` of `inventory_users`. Rows of `account_profiles`, sorted
+    by username. Whoever has a user asset is no service or administrator for the name: people are called Job.
     """
     assets = matches.filter("decisive").group_by("username").agg(user_assets=pl.len().cast(pl.Int64))
     name, hosts, user_assets = pl.col("username"), pl.col("hosts"), pl.col("user_assets")
-    a_day, computer = pl.col("host_days") / pl.col("active_days"), name.str.ends_with("$")
+    a_day, of_person = pl.col("host_days") / pl.col("active_days"), (user_assets > 0) | pl.col("surname")
+    roams = (hosts >= MANY_HOSTS) & (a_day >= HOSTS_A_DAY)
+    roaming = pl.format("it logs on to {} hosts, {} on an average active day.", hosts, a_day.round(1))
     rules = [
-        ("built_in", name.str.contains(_BUILT_IN), pl.lit("Windows or a Microsoft product gives this name.")),
+        *((kind, holds & ~of_person, reason) for kind, holds, reason in _of_names(name)),
+        (
+            "administrator",
+            ~of_person & pl.col("administrator_of"),
+            pl.lit("The name is a user asset's with adm before or after it."),
+        ),
+        ("service", ~of_person & roams, pl.format("No user asset has the name, and {}", roaming)),
+        ("administrator", roams, pl.format("A user asset has the name, and {}", roaming)),
+        (
+            "person",
+            user_assets > 0,
+            pl.format("The name is that of {}.", _counted(user_assets, "user asset")),
+        ),
+        ("person", pl.col("surname"), pl.lit("The surname of a user asset is part of the name.")),
+    ]
+    return (
+        evidence.days.group_by(name.cast(pl.String))
+        .agg(
+            hosts=pl.col("subject").n_unique().cast(pl.Int64),
+            active_days=pl.col("day").n_unique().cast(pl.Int64),
+            host_days=pl.len().cast(pl.Int64),
+        )
+        .join(assets.lazy(), on="username", how="left")
+        .join(_of_user_assets(matches, users), on="username", how="left")
+        .with_columns(user_assets.fill_null(0), pl.col("surname", "administrator_of").fill_null(value=False))
+        .with_columns(*_kind_and_reasons(rules))
+        .select(*polars_schema(AccountProfiles))
+        .sort("username")
+        .collect()
+    )
+
+
+def _of_names(name: pl.Expr) -> list[tuple[str, pl.Expr, pl.Expr]]:
+    """The rules that read a name alone: kind, whether it holds, and why."""
+    computer = name.str.ends_with("$")
+    return [
+        (
+            "built_in",
+            name.str.contains(_BUILT_IN),
+            pl.lit("Windows or a Microsoft product gives this name."),
+        ),
         (
             "service",
             name.str.contains(_SERVICE) & (~computer | name.str.contains(_MANAGED_SERVICE)),
@@ -124,36 +192,82 @@ def account_profiles(evidence: Evidence, matches: pl.DataFrame) -> pl.DataFrame:
             name.str.contains(_ADMINISTRATOR),
             pl.lit("The name is one that administrators are given."),
         ),
-        (
-            "service",
-            (user_assets == 0) & (hosts >= MANY_HOSTS),
-            pl.format("No user asset has the name, and it logs on to {} hosts.", hosts),
-        ),
-        (
-            "administrator",
-            a_day >= MANY_HOSTS_A_DAY,
-            pl.format("It logs on to {} hosts on an average active day.", a_day.round(1)),
-        ),
-        (
-            "person",
-            user_assets > 0,
-            pl.format("The name is that of {}.", _counted(user_assets, "user asset")),
-        ),
     ]
-    return (
-        evidence.days.group_by(name.cast(pl.String))
-        .agg(
-            hosts=pl.col("subject").n_unique().cast(pl.Int64),
-            active_days=pl.col("day").n_unique().cast(pl.Int64),
-            host_days=pl.len().cast(pl.Int64),
-        )
-        .join(assets.lazy(), on="username", how="left")
-        .with_columns(user_assets.fill_null(0))
-        .with_columns(*_kind_and_reasons(rules))
-        .select(*polars_schema(AccountProfiles))
-        .sort("username")
+
+
+def _of_user_assets(matches: pl.DataFrame, users: pl.DataFrame) -> pl.LazyFrame:
+    """Which names have to do with a user asset, though they are none of its.
+
+    username; surname: a surname is part of it, and the rest is an initial, begins the e-mail address, or is
+    nothing that a rule of names takes; administrator_of: without `adm` it is a user asset's name. A short
+    surname stands in many words: there, one of these has to be so, or the name has parts and it is one.
+    """
+    names = matches.lazy().select("username").unique()
+    spelled = pl.concat_list("directory_user_surname", pl.col("directory_user_surname").list.eval(_last_word))
+    surnames = (
+        users.lazy()
+        .select(surname=spelled, email=pl.col("user_email").list.first().str.to_lowercase())
+        .explode("surname")
+        .with_columns(surname=pl.concat_list(_plain("surname"), _plain(_spelled_out("surname"))))
+        .explode("surname")
+        .filter(pl.col("surname").str.len_chars() > 1)
+        .unique(["surname", "email"])
         .collect()
     )
+    patterns = pl.lit(surnames["surname"].unique()).implode()
+    email = pl.col("email").fill_null("")
+    surname, username = pl.col("surname"), pl.col("username")
+    rest = username.str.split(surname).list.join("")
+    initials = rest.str.replace_all(r"[-_.]|\d+$", "")
+    rule_takes_rest = pl.any_horizontal(
+        holds for each in (rest, rest.str.strip_chars("-_.")) for _, holds, _ in _of_names(each)
+    )
+    is_part = username.str.split("_").list.join("-").str.split("-").list.contains(surname)
+    person = (
+        names.with_columns(surname=username.str.extract_many(patterns, overlapping=True))
+        .explode("surname", empty_as_null=False)
+        .join(surnames.lazy(), on="surname")
+        .filter(
+            (initials.str.len_chars() <= 1)
+            | email.str.starts_with(initials)
+            | ~rule_takes_rest
+            & (
+                (surname.str.len_chars() > SHORT_SURNAME)
+                | is_part & ~email.str.contains(surname, literal=True)
+            )
+        )
+        .select("username", surname=True)
+        .unique()
+    )
+    known = pl.concat(
+        users.lazy().select(name=field).explode("name").select(normalise_username(pl.col("name")))
+        for field in FIELDS
+    )
+    second = (
+        names.select("username", name=pl.col("username").str.replace(_ADMINISTRATOR_OF, ""))
+        .filter(pl.col("name") != pl.col("username"))
+        .join(known, on="name", how="semi")
+        .select("username", administrator_of=True)
+    )
+    return person.join(second, on="username", how="full", coalesce=True)
+
+
+_last_word = pl.element().str.extract(r"([\p{L}]+)\s*$")
+
+
+def _spelled_out(name: str) -> pl.Expr:
+    return (
+        pl.col(name)
+        .str.to_lowercase()
+        .str.replace_many(["ä", "ö", "ü", "ø", "å"], ["ae", "oe", "ue", "oe", "aa"])
+    )
+
+
+def _plain(name: str | pl.Expr) -> pl.Expr:
+    """Letters as logins have them: without accents, and nothing between them."""
+    text = (pl.col(name) if isinstance(name, str) else name).str.to_lowercase()
+    text = text.str.replace_many(["ß", "ø", "ł", "đ", "æ", "œ", "ı"], ["ss", "o", "l", "d", "ae", "oe", "i"])  # noqa: RUF001
+    return text.str.normalize("NFD").str.replace_all(r"[^\p{L}\p{N}]", "")
 
 
 def host_profiles(evidence: Evidence, accounts: pl.DataFrame) -> pl.DataFrame:
@@ -170,15 +284,29 @@ def host_profiles(evidence: Evidence, accounts: pl.DataFrame) -> pl.DataFrame:
     hosts = evidence.subjects.lazy().with_columns(short=short)
     share_led = exceeds_threshold(evidence.rules.share_threshold_percent, part="events", whole="total_events")
     users = pl.col("users")
-    many_alike = (users >= MANY_USERS) & (pl.col("entropy") >= EVEN)
+    alike = pl.col("entropy") >= EVEN
+    nobodys = ~(share_led & pl.col("led_by_person") & (pl.col("leader_days") >= OWN_DAYS)).fill_null(
+        value=False
+    )
+    server_name = short.str.contains(_SERVER) & ~short.str.contains(_WORKSTATION)
     rules = [
-        ("collector", short.str.contains(_COLLECTOR), pl.lit("The name is one that collectors are given.")),
         (
             "collector",
-            (users >= COLLECTED_USERS) & (pl.col("entropy") >= EVEN),
-            pl.format("{} log on, all of them alike.", _counted(users, "user")),
+            nobodys & short.str.contains(_COLLECTOR),
+            pl.lit("The name is one that collectors are given, and nobody leads it for days."),
         ),
-        ("server", short.str.contains(_SERVER), pl.lit("The name is one that servers are given.")),
+        (
+            "server",
+            nobodys & server_name,
+            pl.lit("The name is one that servers are given, and nobody leads it for days."),
+        ),
+        (
+            "collector",
+            (users >= COLLECTED_USERS)
+            & alike
+            & (pl.col("user_days") >= OFTEN * users * pl.col("active_days")),
+            pl.format("{} log on, all of them alike and most days.", _counted(users, "user")),
+        ),
         (
             "server",
             pl.col("other_computers") >= OTHER_COMPUTERS,
@@ -189,8 +317,16 @@ def host_profiles(evidence: Evidence, accounts: pl.DataFrame) -> pl.DataFrame:
             (pl.col("people") == 0) & (pl.col("services") > 0),
             pl.lit("Services log on, and at most administrators besides."),
         ),
-        ("kiosk", short.str.contains(_KIOSK), pl.lit("The name is one that kiosks and labs are given.")),
-        ("kiosk", many_alike, pl.format("{} log on, all of them alike.", _counted(users, "user"))),
+        (
+            "kiosk",
+            nobodys & short.str.contains(_KIOSK),
+            pl.lit("The name is one that kiosks and labs are given, and nobody leads it for days."),
+        ),
+        (
+            "kiosk",
+            (users >= MANY_USERS) & alike,
+            pl.format("{} log on, all of them alike.", _counted(users, "user")),
+        ),
         (
             "shared",
             (users > 1) & ~share_led,
@@ -203,7 +339,7 @@ def host_profiles(evidence: Evidence, accounts: pl.DataFrame) -> pl.DataFrame:
         hosts.join(_used_by(of_users), on="subject", how="left")
         .join(_served(on_hosts, hosts), on="subject")
         .with_columns(
-            pl.col("users", "active_days", "leader_days", "events", "total_events").fill_null(0),
+            pl.col("users", "active_days", "leader_days", "events", "total_events", "user_days").fill_null(0),
             pl.col("entropy").fill_null(0.0),
         )
         .with_columns(*_kind_and_reasons(rules))
@@ -218,13 +354,15 @@ def _used_by(logons: pl.LazyFrame) -> pl.LazyFrame:
     part = pl.col("events") / pl.col("events").sum()
     shares = (
         logons.group_by("subject", "username")
-        .agg(pl.sum("events"), days=pl.len().cast(pl.Int64))
+        .agg(pl.sum("events"), pl.first("kind"), days=pl.len().cast(pl.Int64))
         .sort("subject", "events", "username", descending=[False, True, False])
         .group_by("subject", maintain_order=True)
         .agg(
             pl.first("events"),
             users=pl.len().cast(pl.Int64),
             leader_days=pl.first("days"),
+            led_by_person=pl.first("kind") != "administrator",
+            user_days=pl.sum("days"),
             total_events=pl.sum("events"),
             # Shannon's, divided by its maximum: 0 for one user, 1 where all have as many events.
             entropy=pl.when(pl.len() > 1).then(-(part * part.log()).sum() / pl.len().log()).otherwise(0.0),

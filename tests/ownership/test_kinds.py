@@ -1,21 +1,24 @@
 """What kind of account and what kind of machine: by names, and by what is done."""
 
+import unicodedata
 from datetime import timedelta
+from pathlib import Path
 
+import polars as pl
 import pytest
 
 from ownership.declaration import validated
 from ownership.kinds import kinds
 from ownership.rules import Rules
 from ownership.tables import AccountProfiles, HostProfiles
-from tests.ownership.builders import DAY, PEOPLE, counts, host, hosts
+from tests.ownership.builders import DAY, PEOPLE, counts, host, hosts, user, users
 
 
-def profiles_of(*logons, assets=None):
+def profiles_of(*logons, assets=None, people=PEOPLE):
     found = kinds(
         counts(*logons),
         hosts() if assets is None else assets,
-        PEOPLE,
+        people,
         rules=Rules(),
         user_value_field="user_email",
     )
@@ -33,10 +36,28 @@ def profiles_of(*logons, assets=None):
         ("HealthMailbox28ea308", "built_in"),
         ("MSOL_2826475d0356", "built_in"),
         ("IUSR", "built_in"),
+        ("IIS APPPOOL\\DefaultAppPool", "built_in"),
+        ("NT SERVICE\\MSSQL$PROD", "built_in"),
+        ("CLIUSR", "built_in"),
+        ("NT INSTANS\\NÄTVERKSTJÄNST", "built_in"),
+        ("NETVÆRKSTJENESTE", "built_in"),
+        ("NETTVERKSTJENESTE", "built_in"),
+        ("Verkkopalvelu", "built_in"),
+        ("СЕТЕВАЯ СЛУЖБА", "built_in"),
+        ("AĞ HİZMETİ", "built_in"),
+        ("USŁUGA SIECIOWA", "built_in"),
+        ("SÍŤOVÁ SLUŽBA", "built_in"),
+        ("ΥΠΗΡΕΣΙΑ ΔΙΚΤΥΟΥ", "built_in"),
+        ("Επισκέπτης", "built_in"),
         ("S-1-5-21-1004336348-1177238915-682003330-512", "built_in"),
         ("svc_backup", "service"),
         ("sccm-push", "service"),
         ("qualys", "service"),
+        ("svcweb", "service"),
+        ("sqlsvc", "service"),
+        ("ldap_bind", "service"),
+        ("app-crm", "service"),
+        ("gmsa-web$", "service"),
         ("CORP\\svc_ADFS$", "service"),
         ("WS-0815$", "computer"),
         ("srv-1251$", "computer"),
@@ -46,6 +67,13 @@ def profiles_of(*logons, assets=None):
         ("j.admin", "administrator"),
         ("t0_kim", "administrator"),
         ("admkim", "administrator"),
+        ("a-jdoe", "administrator"),
+        ("su-jdoe", "administrator"),
+        ("priv-jdoe", "administrator"),
+        ("jdoe-adm", "administrator"),
+        ("jdoe_admin", "administrator"),
+        ("Järjestelmänvalvoja", "administrator"),
+        ("Администратор", "administrator"),
         ("ann", "person"),
         ("kim", "person"),
         ("adam", "unknown"),
@@ -61,18 +89,128 @@ def test_an_account_is_known_by_its_name(name, kind):
     assert bool(account["reasons"]) == (kind != "unknown")
 
 
+def told(name, *people):
+    accounts, _ = profiles_of(("pc-1", name, 5), people=users(*people))
+    return accounts["kind"].item()
+
+
+@pytest.mark.parametrize(
+    ("name", "person"),
+    [
+        ("da.sm", user("u1", sam="da.sm", surname="Smith")),
+        ("guest", user("u1", surname="Guest")),
+        ("root", user("u1", email="root@corp.example")),
+        ("sa", user("u1", surname="Sá")),
+        ("sa-m", user("u1", surname="Sá")),
+        ("jenkins.tom", user("u1", surname="Jenkins")),
+        ("jenkins2", user("u1", surname="Jenkins")),
+        ("job_sam", user("u1", surname="Job", email="samuel@corp.example")),
+        ("admiraal-p", user("u1", surname="Admiraal")),
+        ("a-deboer", user("u1", surname="de Boer")),
+        ("a-mueller", user("u1", surname="Müller")),
+    ],
+)
+def test_whoever_has_a_user_asset_is_a_person_whatever_the_name(name, person):
+    assert told(name, person) == "person"
+    assert told(name) != "person"
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("svc_sá", "service"),
+        ("sa_backup", "service"),
+        ("adm-sá", "administrator"),
+        ("su-sa", "administrator"),
+        ("admsá", "administrator"),
+    ],
+)
+def test_a_surname_within_an_account_s_name_makes_no_person_of_it(name, kind):
+    assert told(name, user("u1", surname="Sá", email="ann.sa@corp.example")) == kind
+
+
+SURNAMES = [
+    name.replace("_", " ") for name in Path(__file__).with_name("surnames.txt").read_text("utf-8").split()
+]
+FIRST_NAMES = ("anna", "adam", "dana", "sara", "samuel", "susan", "tom", "tina", "job", "bo", "pia", "minh")
+SCHEMES = {
+    "first.last": "{first}.{last}",
+    "last.first": "{last}.{first}",
+    "f.last": "{first[0]}.{last}",
+    "last.f": "{last}.{first[0]}",
+    "flast": "{first[0]}{last}",
+    "firstl": "{first}{last[0]}",
+    "lastf": "{last}{first[0]}",
+    "last": "{last}",
+    "first_last": "{first}_{last}",
+    "f-last": "{first[0]}-{last}",
+    "last_f": "{last}_{first[0]}",
+    "initials and number": "{first[0]}{last[0]}{n:04}",
+    "beginnings": "{first[0]}{first[1]}.{last[0]}{last[1]}",
+}
+IN_THE_ASSET = ("initials and number", "beginnings")
+"""Schemes of which the user asset has the login itself: no surname is part of it."""
+
+
+def staff(scheme):
+    """First name, surname and login of one person for each surname."""
+    named = [(FIRST_NAMES[n % len(FIRST_NAMES)], last) for n, last in enumerate(SURNAMES)]
+    return [
+        (first, last, SCHEMES[scheme].format(first=first, last=plain(last), n=n))
+        for n, (first, last) in enumerate(named)
+    ]
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_people_of_ten_languages_are_no_services_or_administrators_by_their_names(scheme):
+    """Fewer than one in a hundred; whose initials alone are the login has it in the user asset."""
+    people = staff(scheme)
+    assets = [
+        user(f"u{n}", f"{first}+{plain(last)}@corp.example", login if scheme in IN_THE_ASSET else None, last)
+        for n, (first, last, login) in enumerate(people)
+    ]
+    accounts, _ = profiles_of(
+        *((f"pc-{n}", login, 5) for n, (*_, login) in enumerate(people)), people=users(*assets)
+    )
+    slandered = accounts.filter(pl.col("kind").is_in(["service", "administrator", "built_in", "computer"]))
+    assert 100 * slandered.height < len(SURNAMES), slandered["username"].to_list()
+
+
+@pytest.mark.parametrize(
+    "scheme", ["first.last", "f.last", "flast", "firstl", "lastf", "initials and number"]
+)
+def test_nor_are_they_without_a_user_asset(scheme):
+    logins = {login for *_, login in staff(scheme)}
+    accounts, _ = profiles_of(*(("pc-1", login, 5) for login in logins), people=users())
+    slandered = accounts.filter(pl.col("kind").is_in(["service", "administrator"]))
+    assert 100 * slandered.height < len(SURNAMES), slandered["username"].to_list()
+
+
+def plain(surname):
+    """The surname as logins have it."""
+    apart = unicodedata.normalize("NFD", surname.lower().translate(str.maketrans("ıłøđß", "ilods")))
+    return "".join(c for c in apart if c.isalpha())
+
+
 def test_an_account_is_known_by_what_it_does():
-    roaming = [(f"pc-{n}", "ann", 1) for n in range(10)]
-    pushing = [(f"pc-{n}", "deployer", 1, DAY + timedelta(days=n)) for n in range(10)]
-    seldom = [(f"pc-{n}", "visitor", 1, DAY + timedelta(days=n)) for n in range(9)]
-    accounts, _ = profiles_of(*roaming, *pushing, *seldom)
+    days = [DAY + timedelta(days=n) for n in range(8)]
+    roaming = [(f"pc-{n}", "ann", 1, days[n // 3]) for n in range(20)]
+    pushing = [(f"pc-{n}", "deployer", 1, days[0]) for n in range(20)]
+    seldom = [(f"pc-{n}", "visitor", 1, days[0]) for n in range(19)]
+    desktops = [
+        (f"vdi-{n}", name, 1, DAY + timedelta(days=n)) for n in range(25) for name in ("bob", "guest1")
+    ]
+    accounts, _ = profiles_of(*roaming, *pushing, *seldom, *desktops)
     rows = {row["username"]: row for row in accounts.iter_rows(named=True)}
-    assert [rows[name]["kind"] for name in ("ann", "deployer", "visitor")] == [
-        "administrator", "service", "unknown",
+    assert [rows[name]["kind"] for name in ("ann", "deployer", "visitor", "bob", "guest1")] == [
+        "administrator", "service", "unknown", "person", "unknown",
     ]  # fmt: skip
-    assert rows["ann"]["reasons"] == ["It logs on to 10.0 hosts on an average active day."]
-    assert rows["deployer"]["reasons"] == ["No user asset has the name, and it logs on to 10 hosts."]
-    assert [rows["ann"][name] for name in ("hosts", "active_days", "user_assets")] == [10, 1, 1]
+    assert [rows["ann"][name] for name in ("hosts", "active_days", "user_assets")] == [20, 7, 1]
+
+
+def used(hostname, name):
+    """One user has the machine for a week."""
+    return [(hostname, name, 3, DAY + timedelta(days=n)) for n in range(5)]
 
 
 MANY = [f"user{n}" for n in range(12)]
@@ -98,11 +236,22 @@ MANY = [f"user{n}" for n in range(12)]
         ("collector", [("pc-1", f"user{n}", 2) for n in range(60)], "60 users log on, all"),
         ("unknown", [("pc-1", "SYSTEM", 5)], ""),
         ("personal", [("srvenka-pc", "ann", 5)], "One user"),
+        ("personal", [("DC-LT-0001", "ann", 5)], "One user"),
+        ("personal", [("LT-CA-0001", "ann", 5)], "One user"),
+        ("personal", [("PC-APP-01", "ann", 5)], "One user"),
+        ("personal", used("POS-0001", "ann"), "One user"),
+        ("personal", used("LAB-PC-01", "ann"), "One user"),
+        ("personal", used("DC-0001", "ann"), "One user"),
+        ("server", used("DC-0001", "adm-kim"), "The name"),
+        ("kiosk", [("LAB-PC-01", "ann", 5), ("LAB-PC-01", "bob", 5)], "The name"),
+        ("server", [("DC-0001", f"user{n}", 2) for n in range(60)], "The name"),
+        ("kiosk", [("pc-1", f"user{n}", 2, DAY + timedelta(days=n % 3)) for n in range(60)], "60 users"),
+        ("personal", [("stock-7", "kim", 1)], "One user"),
     ],
 )  # fmt: skip
 def test_a_machine_is_known_by_its_name_and_by_who_logs_on(kind, logons, reason):
     _, machines = profiles_of(*logons)
-    [machine] = machines.iter_rows(named=True)
+    machine = machines.row(0, named=True)
     assert machine["kind"] == kind
     assert "".join(machine["reasons"][:1]).startswith(reason)
 
