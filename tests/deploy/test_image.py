@@ -44,7 +44,9 @@ def image(tmp_path_factory):
             for file in files:
                 here, there = PROGRAM / file, source / target / ("" if target != "./" else file)
                 there.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copytree(here, there, ignore=ignored) if here.is_dir() else shutil.copy(here, there)
+                shutil.copytree(
+                    here, there, ignore=ignored, dirs_exist_ok=True
+                ) if here.is_dir() else shutil.copy(here, there)
         elif name == "RUN":
             program, *words = shlex.split(argument)
             on_machine(
