@@ -1,4 +1,4 @@
-"""The operations guide names a test for each promise; none may be a name only."""
+"""The page of promises names a test for each promise; none may be a name only."""
 
 import re
 from pathlib import Path
@@ -7,7 +7,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def test_every_promise_names_tests_that_exist():
-    guide = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+    guide = (ROOT / "docs" / "promises.md").read_text(encoding="utf-8")
     promises = re.findall(r"^\| (\d+)\w? \|(.*)", guide, re.MULTILINE)
     assert {int(number) for number, _ in promises} == set(range(15))
     for number, line in promises:

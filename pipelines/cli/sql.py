@@ -19,6 +19,7 @@ from typing import Any, Literal
 
 import duckdb
 import polars as pl
+from duckdb.sqltypes import DuckDBPyType
 from upath import UPath
 
 from ownership.names import printable_lines
@@ -243,17 +244,36 @@ def _print(text: str) -> None:
 def _csv(relation: duckdb.DuckDBPyRelation) -> str:
     """Write rows with every text in quotes, so that no program takes `007` or `1e5` for a number."""
     unique = relation.select("*")  # which renames columns of the same name
-    kinds = pl.DataFrame(unique.limit(0)).schema
+    numbers = {
+        name: kind_of_numbers
+        for name, kind in zip(unique.columns, unique.types, strict=True)
+        if (kind_of_numbers := _numbers(kind))
+    }
     columns = [
         duckdb.ColumnExpression(name)
-        if kind.is_numeric()
+        if name in numbers
         else duckdb.ColumnExpression(name).cast("VARCHAR").alias(name)
-        for name, kind in kinds.items()
+        for name in unique.columns
     ]
-    headings = pl.select(without_formulas(pl.lit(pl.Series(list(kinds), dtype=pl.String)))).to_series()
-    frame = pl.DataFrame(unique.select(*columns)).with_columns(without_formulas(pl.col(pl.String)))
+    headings = pl.select(without_formulas(pl.lit(pl.Series(unique.columns, dtype=pl.String)))).to_series()
+    # By rows: of a relation that Polars reads as Arrow, DuckDB complains as the program ends.
+    frame = pl.DataFrame(
+        unique.select(*columns).fetchall(),
+        schema={name: numbers.get(name, pl.String) for name in unique.columns},
+        orient="row",
+    ).with_columns(without_formulas(pl.col(pl.String)))
     frame.columns = headings.to_list()
     return frame.write_csv(quote_style="non_numeric")
+
+
+def _numbers(kind: DuckDBPyType) -> pl.DataType | None:
+    """The type of a column of numbers; None: it holds something else."""
+    if kind.id == "decimal":
+        (_, digits), (_, scale) = kind.children
+        return pl.Decimal(digits, scale)
+    if kind.id in {"float", "double"}:
+        return pl.Float64()
+    return pl.Int128() if kind.id.removeprefix("u").endswith("int") or kind.id.endswith("integer") else None
 
 
 def _json(relation: duckdb.DuckDBPyRelation) -> str:

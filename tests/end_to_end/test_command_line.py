@@ -86,3 +86,9 @@ def test_a_dry_run_shows_its_plan_and_the_command_that_carries_it_out(stand):
     assert stand.inventory.state.journal() == []
     assert stand.call(*carry_out.split()).exit_code == 0
     assert stand.written() == WRITTEN
+
+
+def test_an_answer_as_csv_is_all_that_is_printed(engine_stand):
+    engine_stand.tables.prepare()
+    ran = asset_owners("sql", "--format", "csv", "SELECT count(*) AS hosts FROM inventory_hosts")
+    assert (ran.stdout, ran.stderr) == ('"hosts"\n0\n', "")

@@ -93,7 +93,7 @@ def test_the_first_run_is_three_clicks_on_the_page_of_the_job(company, dagster, 
         shows(
             page,
             "First steps",
-            "docs/operations.md",
+            "asset-owners docs operations",
             dagster.stand.engine.url,
             "write owners",
         )
