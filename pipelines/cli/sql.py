@@ -269,7 +269,7 @@ def _csv(relation: duckdb.DuckDBPyRelation) -> str:
 def _numbers(kind: DuckDBPyType) -> pl.DataType | None:
     """The type of a column of numbers; None: it holds something else."""
     if kind.id == "decimal":
-        (_, digits), (_, scale) = kind.children
+        digits, scale = (int(str(number)) for _, number in kind.children)
         return pl.Decimal(digits, scale)
     if kind.id in {"float", "double"}:
         return pl.Float64()
