@@ -13,7 +13,10 @@ import polars as pl
 from assets_defs.metadata import examples
 from assets_defs.run import as_dagster_failure, resource_keys
 from assets_defs.specs import asset_arguments, asset_key
+from ownership.declaration import empty
+from ownership.tables import OwnerDecisions
 from ownership.tuning.accuracy import HOLDOUT_DAYS
+from ownership.tuning.audit import audited
 from ownership.tuning.backtest import WINDOWS
 from ownership.tuning.inputs import Inputs, tuning_tables
 from ownership.windows import Window, is_settled, window_before
@@ -25,7 +28,7 @@ from resources.store.tables import Tables
 DRIFT_CHECK = "drift_does_not_grow"
 
 TABLES_OF_TUNING = (
-    *("accuracy", "threshold_backtest", "host_profiles", "account_profiles"),
+    *("accuracy", "threshold_backtest", "audit_sample", "host_profiles", "account_profiles"),
     *("suggestions", "ownership_drift", "closest_users"),
 )
 
@@ -55,6 +58,7 @@ def tuning_op(instance: Instance) -> dg.OpDefinition:
             made = tuned(instance, tables)
             for table, frame in made.items():
                 tables.write(table, frame, run_id=context.run.run_id, publish=True)
+            made["audit_sample"] = tables.read("audit_sample").collect()
         shown = {"accuracy": {"precision": examples(made["accuracy"].filter(by="all"))}}
         for table, frame in made.items():
             metadata = {"dagster/row_count": frame.height, **shown.get(table, {})}
@@ -163,7 +167,16 @@ def stored_inputs(instance: Instance, tables: Tables) -> Inputs:
         window=window,
         stored_days=_days_to(window.last, days),
         last_settled=last_settled,
+        audit=_audit(tables),
     )
+
+
+def _audit(tables: Tables) -> pl.DataFrame:
+    """The plan that the last audit was drawn from with the answers; empty where it is no longer kept."""
+    sample = tables.read("audit_sample").collect()
+    drawn_from = sample["run_id"].unique().to_list()
+    decisions = [tables.of_run("owner_decisions", run_id) for run_id in drawn_from]
+    return audited(pl.concat([empty(OwnerDecisions), *decisions]), sample)
 
 
 def _last_settled(instance: Instance, stored: pl.DataFrame, last: date) -> date:

@@ -104,6 +104,11 @@ MEASURE: Mapping[str, str] = MappingProxyType(
 )
 """What an owner decided on is compared with (rules 9.1, 9.2)."""
 
+CLAIMED_BY: Mapping[str, str] = MappingProxyType(
+    {**MEASURE, "audit": "Answers of people who looked at planned owners drawn by chance."}
+)
+"""What the number of owners expected to be wrong rests on (rules 9.4)."""
+
 BREAKDOWN: Mapping[str, str] = MappingProxyType(
     {
         "all": "Not at all: all hosts together.",

@@ -14,6 +14,7 @@ from ownership.codes import (
     ACCOUNT_KIND,
     ACTION,
     BREAKDOWN,
+    CLAIMED_BY,
     DRIFT,
     EVIDENCE,
     GONE,
@@ -393,9 +394,9 @@ ORDER BY completed_at DESC LIMIT 20;"""
     )
 
 
-def _fraction(description: str) -> Any:
+def _fraction(description: str, since: str | None = None) -> Any:
     """A column with a part of a whole, where there is one."""
-    return column(description, ge=0, le=1, nullable=True)
+    return column(description, ge=0, le=1, nullable=True, since=since)
 
 
 class Accuracy(Table):
@@ -466,7 +467,7 @@ WHERE window_days = 30 AND evidence_metric = 'days' AND primary_devices IS NULL 
     future_low: pl.Float64 = _fraction("Lower end of its interval.")
     future_high: pl.Float64 = _fraction("Upper end of its interval.")
     wrong_measure: pl.String = column(
-        "What the next three rest on; null: nothing is claimed.", codes=MEASURE, nullable=True
+        "What the next three rest on; null: nothing is claimed.", codes=CLAIMED_BY, nullable=True
     )
     wrong: pl.Float64 = column(
         "Owners among to_write expected to be wrong; null: wrong_low is all that can be said.",
@@ -478,6 +479,55 @@ WHERE window_days = 30 AND evidence_metric = 'days' AND primary_devices IS NULL 
     no_claim: pl.String = column(
         "Why there is no more than that; null: there is.", nullable=True, since="1.0.0"
     )
+    audit_hosts: pl.Int64 = column(
+        "Hosts to write whose owner somebody has looked at in an audit.", ge=0, nullable=True, since="1.0.0"
+    )
+    audit_precision: pl.Float64 = _fraction("Share of them that are right; null: none.", since="1.0.0")
+    audit_low: pl.Float64 = _fraction("Lower end of its interval.", since="1.0.0")
+    audit_high: pl.Float64 = _fraction("Upper end of its interval.", since="1.0.0")
+    wrong_to_choose: pl.Float64 = column(
+        "As wrong, by the half of the hosts compared that chooses the best settings.",
+        ge=0,
+        nullable=True,
+        since="1.0.0",
+    )
+    wrong_if_best: pl.Float64 = column(
+        "As wrong, by the other half: what is said of the best settings.",
+        ge=0,
+        nullable=True,
+        since="1.0.0",
+    )
+    wrong_if_best_low: pl.Float64 = column(
+        "Lower end of its 95% interval.", ge=0, nullable=True, since="1.0.0"
+    )
+    wrong_if_best_high: pl.Float64 = column(
+        "Upper end of its 95% interval.", ge=0, nullable=True, since="1.0.0"
+    )
+
+
+class AuditSample(Table):
+    """A planned owner that was drawn by chance for somebody to look at, and the answer (rules 9.7).
+
+    Made by `tune --audit`, answered by `tune --audit-answers`; each draw replaces the one before.
+    """
+
+    __key__ = ("host_id",)
+    __reads__ = ("owner_decisions", "inventory_users")
+    __query__ = """\
+SELECT "right", count(*) AS hosts
+FROM {table} GROUP BY "right";"""
+
+    host_id: pl.String = column("Id of the host asset.", unique=True, str_length=_NOT_EMPTY)
+    hostname: pl.String = column("First name of the host, as compared.", nullable=True)
+    user_id: pl.String = column("Id of the user asset that the run planned to write.", str_length=_NOT_EMPTY)
+    username: pl.String = column("Normalised user name that leads the logons.", str_length=_NOT_EMPTY)
+    evidence: pl.String = column("What the logons say, in words.")
+    right: pl.Boolean = column(
+        "Whether this is the host's owner, as somebody has answered; null: nobody has.", nullable=True
+    )
+    seed: pl.Int64 = column("Number that the draw follows from.", ge=0)
+    drawn_at: Instant = column("When it was drawn (UTC).")
+    run_id: pl.String = column("Id of the run whose plan it was drawn from.", str_length=_NOT_EMPTY)
 
 
 class HostProfiles(Table):
@@ -674,6 +724,7 @@ TABLES: Mapping[str, type[Table]] = MappingProxyType(
             Runs,
             Accuracy,
             ThresholdBacktest,
+            AuditSample,
             HostProfiles,
             AccountProfiles,
             Suggestions,

@@ -13,6 +13,7 @@ from ownership.evidence import Evidence, leaders
 from ownership.history import last_writes
 from ownership.rules import Rules, exceeds_threshold, first_that_holds, names_owner
 from ownership.tables import Accuracy
+from ownership.tuning.audit import chooses
 from ownership.tuning.claims import effective, wilson
 from ownership.windows import Window, window_before
 
@@ -38,10 +39,11 @@ CHARACTERISTICS = ("share_band", "active_days_band", "kind", "led_band")
 class Compared:
     """What would be decided on a window if every leader was named, and whether that is right.
 
-    `now` has right_by_people (null: no owner was set by hand, or none is decided on) and right_by_writes
-    (null: we wrote none), `before`, a window as long that ends before the days held back, right_afterwards
-    (null: nobody logged on in them, or the leader is no user asset). Both have the columns of
-    `decisions.with_action` and `CHARACTERISTICS`.
+    `now` has right_by_people (null: no owner was set by hand, or none is decided on), right_by_writes (null:
+    we wrote none), right_by_audit (null: nobody has answered), audited (true: an audit could have drawn this
+    owner) and chooses (whether the host is of the half that chooses the best settings). `before`, a window as
+    long that ends before the days held back, has right_afterwards (null: nobody logged on in them, or the
+    leader is no user asset). Both have the columns of `decisions.with_action` and `CHARACTERISTICS`.
     """
 
     now: pl.DataFrame
@@ -49,9 +51,10 @@ class Compared:
 
 
 def owners_known(hosts: pl.DataFrame, writes: pl.DataFrame) -> pl.DataFrame:
-    """Tell by whom the owner of each host was set: host_id, by_hand, right_by_writes (rules 9.1).
+    """Tell by whom the owner of each host was set: host_id, by_hand, right_by_writes, chooses (rules 9.1).
 
-    An owner that we wrote is not set by hand; right_by_writes says whether the host still has it.
+    An owner that we wrote is not set by hand; right_by_writes says whether the host still has it. chooses is
+    what `audit.chooses` gives.
     """
     ours = last_writes(hosts, writes.lazy()).filter(outcome="written")
     return (
@@ -60,6 +63,7 @@ def owners_known(hosts: pl.DataFrame, writes: pl.DataFrame) -> pl.DataFrame:
         .select(
             "host_id",
             "right_by_writes",
+            chooses=chooses(hosts["host_id"]),
             by_hand=(pl.col("owner_ids").list.len() > 0) & pl.col("right_by_writes").is_null(),
         )
         .collect()
@@ -71,6 +75,7 @@ def compared(
     matches: pl.DataFrame,
     known: pl.DataFrame,
     host_kinds: pl.DataFrame,
+    audit: pl.DataFrame,
     *,
     days: int,
     last: date,
@@ -78,8 +83,8 @@ def compared(
 ) -> Compared:
     """Decide on a window of so many days, and on an earlier one, and compare with what is known.
 
-    `known` is what `owners_known` gives, `host_kinds` are rows of `host_profiles`, `last_settled` is the last
-    of the days held back.
+    `known` is what `owners_known` gives, `host_kinds` are rows of `host_profiles`, `audit` is what
+    `audit.audited` gives, `last_settled` is the last of the days held back.
     """
     cut = last_settled - timedelta(days=HOLDOUT_DAYS)
 
@@ -106,6 +111,11 @@ def compared(
     return Compared(
         decided(window_before(last, days))
         .join(known.lazy(), on="host_id", how="left")
+        .join(
+            audit.lazy().with_columns(audited=pl.lit(value=True)),
+            on=("host_id", "resolved_owner"),
+            how="left",
+        )
         .with_columns(right_by_people=pl.when("by_hand", matched).then(pl.col("action") == "agree"))
         .collect(),
         decided(window_before(cut, days))

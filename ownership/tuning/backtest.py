@@ -12,7 +12,8 @@ from ownership.declaration import polars_schema
 from ownership.rules import EvidenceMetric, Rules, names_owner
 from ownership.tables import ThresholdBacktest
 from ownership.tuning.accuracy import CHARACTERISTICS, ONLY_USER, SHARE_BANDS, Compared
-from ownership.tuning.claims import effective, unlike, wilson, wrong_among
+from ownership.tuning.audit import MIN_PART_DRAWN_FROM
+from ownership.tuning.claims import effective, unlike, wilson, wrong_among, wrong_by_audit
 
 THRESHOLDS = range(50, 100, 5)
 WINDOWS = (30, 60)
@@ -24,7 +25,7 @@ MIN_COMPARED = 30
 """Hosts that a measure must have compared before owners are said to be wrong by it (rules 9.4)."""
 
 COUNTED = {"to_write": "write", "agree": "agree", "conflict": "conflict"}
-MEASURES = ("people", "future")
+MEASURES = ("people", "future", "audit")
 VALUES = {"share_band": sorted([ONLY_USER, *SHARE_BANDS])}
 """Of characteristics by which hosts of different windows are compared."""
 
@@ -82,9 +83,10 @@ def threshold_backtest(
     for (days, metric), both in decided.items():
         chosen = _rules_tried(rules, tried, metric)
         now, before = _Hosts(both.now, "right_by_people"), _Hosts(both.before, "right_afterwards")
+        audit = _Audit(both.now)
         masks = zip(chosen, _named(both.now, chosen), _named(both.before, chosen), strict=True)
         rows += [
-            {"window_days": days, **_settings(own), **_line(now, before, named, named_before)}
+            {"window_days": days, **_settings(own), **_line(now, before, audit, named, named_before)}
             for own, named, named_before in masks
         ]
     schema = polars_schema(ThresholdBacktest)
@@ -169,7 +171,41 @@ class _Led:
         return np.bincount(self._value, numbers, minlength=len(self.values))
 
 
-def _line(now: _Hosts, before: _Hosts, named: np.ndarray, named_before: np.ndarray) -> dict[str, Any]:
+class _Audit:
+    """What an audit says of the hosts of a `Compared` frame, and which half of them chooses, as arrays."""
+
+    def __init__(self, frame: pl.DataFrame) -> None:
+        self.drawn_from = frame["audited"].fill_null(value=False).to_numpy()
+        self.answered = frame["right_by_audit"].is_not_null().to_numpy()
+        self.right = frame["right_by_audit"].fill_null(value=False).to_numpy()
+        self.chooses = frame["chooses"].fill_null(value=False).to_numpy()
+
+    def expected(self, answered: np.ndarray, to_write: np.ndarray) -> tuple[float, float, float]:
+        """Predict from some of the answers how many owners to write are wrong."""
+        wrong, drawn_from = (answered & ~self.right).sum(), (to_write & self.drawn_from).sum()
+        return wrong_by_audit(
+            int(answered.sum()), int(wrong), drawn_from=int(drawn_from), to_write=int(to_write.sum())
+        )
+
+    def says_nothing(self, to_write: np.ndarray) -> str | None:
+        """Why the answers say nothing of these hosts to write (rules 9.7).
+
+        Empty: none of them could have been drawn; None: the answers count.
+        """
+        drawn_from, answered = (to_write & self.drawn_from).sum(), (to_write & self.answered).sum()
+        if not drawn_from:
+            return ""
+        if drawn_from < MIN_PART_DRAWN_FROM * to_write.sum():
+            others = to_write.sum() - drawn_from
+            return f"; {others:,} of them were not in the plan that the audit was drawn from"
+        if answered < MIN_COMPARED:
+            return f"; {answered:,} owners of the audit are answered, and {MIN_COMPARED} are needed"
+        return None
+
+
+def _line(
+    now: _Hosts, before: _Hosts, audit: _Audit, named: np.ndarray, named_before: np.ndarray
+) -> dict[str, Any]:
     """What one setting leads to: columns of `threshold_backtest`, and the sums that others follow from."""
     values: dict[str, Any] = {
         "hosts_with_evidence": now.number,
@@ -182,26 +218,50 @@ def _line(now: _Hosts, before: _Hosts, named: np.ndarray, named_before: np.ndarr
         counted, squares = hosts.everybody.count(chosen)
         values[f"{measure}_hosts"], values[f"{measure}_squares"] = int(counted.sum()), int(squares.sum())
         values[f"{measure}_right"] = int((chosen & hosts.right).sum())
-    return values | _claim(now, before, named & now.action["write"], people, future)
+    to_write = named & now.action["write"]
+    answered = to_write & audit.answered
+    # Hosts that were drawn by chance are independent, whoever leads them.
+    values["audit_hosts"] = values["audit_squares"] = int(answered.sum())
+    values["audit_right"] = int((answered & audit.right).sum())
+    return values | _claim(now, before, audit, to_write, people, future)
 
 
 def _claim(
-    now: _Hosts, before: _Hosts, to_write: np.ndarray, people: np.ndarray, future: np.ndarray
+    now: _Hosts,
+    before: _Hosts,
+    audit: _Audit,
+    to_write: np.ndarray,
+    people: np.ndarray,
+    future: np.ndarray,
 ) -> dict[str, Any]:
     """How many of the owners to write are expected to be wrong, or why that cannot be said (rules 9.4)."""
-    reason = None
-    if people.sum() < MIN_COMPARED:
-        reason = f"fewer than {MIN_COMPARED} hosts have an owner whom somebody set and the logons name"
-    elif differing := [_WORDS[name] for name, led in now.led.items() if _differ(led, people, to_write)]:
-        reason = f"hosts to write are unlike those compared: {', '.join(differing)}"
+    no_audit = audit.says_nothing(to_write)
+    reason = None if no_audit is None else _no_people(now, people, to_write)
     if reason is None:
-        estimate, low, high = wrong_among(_bands(now, people, now, to_write))
-        found: dict[str, Any] = {"wrong_measure": "people", "wrong": estimate, "wrong_high": high}
-        return {**found, "wrong_low": low, "no_claim": None}
-    if future.sum() < MIN_COMPARED:
-        return {"no_claim": reason}
-    _, low, _ = wrong_among(_bands(before, future, now, to_write))
-    return {"wrong_measure": "future", "wrong_low": low, "no_claim": reason}
+        measure, chosen = ("audit", to_write & audit.answered) if no_audit is None else ("people", people)
+
+        def expected(compared: np.ndarray) -> tuple[float, float, float]:
+            if measure == "audit":
+                return audit.expected(compared, to_write)
+            return wrong_among(_bands(now, compared, now, to_write))
+
+        claim: dict[str, Any] = {"wrong_measure": measure, "no_claim": None}
+        for name, compared in (("wrong", chosen), ("wrong_if_best", chosen & ~audit.chooses)):
+            claim[name], claim[f"{name}_low"], claim[f"{name}_high"] = expected(compared)
+        return {**claim, "wrong_to_choose": expected(chosen & audit.chooses)[0]}
+    claim = {"no_claim": f"{reason}{no_audit}"}
+    if future.sum() >= MIN_COMPARED:
+        _, low, _ = wrong_among(_bands(before, future, now, to_write))
+        claim |= {"wrong_measure": "future", "wrong_low": low}
+    return claim
+
+
+def _no_people(now: _Hosts, people: np.ndarray, to_write: np.ndarray) -> str | None:
+    """Why the owners set by hand say nothing of these hosts to write; None: they do."""
+    if people.sum() < MIN_COMPARED:
+        return f"fewer than {MIN_COMPARED} hosts have an owner whom somebody set and the logons name"
+    differing = [_WORDS[name] for name, led in now.led.items() if _differ(led, people, to_write)]
+    return f"hosts to write are unlike those compared: {', '.join(differing)}" if differing else None
 
 
 def _bands(

@@ -62,6 +62,22 @@ def wrong_among(bands: Iterable[tuple[float, float, float, float, float]]) -> tu
     return estimate, float(low), float(high)
 
 
+def wrong_by_audit(
+    answered: int, wrong: int, *, drawn_from: int, to_write: int
+) -> tuple[float, float, float]:
+    """Predict how many owners to write are wrong from answers for some of them, drawn by chance.
+
+    Estimate, low and high as of `wrong_among`. `drawn_from` of the hosts to write could have been drawn:
+    those answered are known, the others predicted. The rest were planned since then and could all be right,
+    or all wrong.
+    """
+    draw = np.random.default_rng(_SEED)
+    shares = draw.beta(wrong + 0.5, answered - wrong + 0.5, _DRAWS)
+    low, high = np.quantile(draw.binomial(drawn_from - answered, shares), [0.025, 0.975])
+    estimate = wrong + (to_write - answered) * (wrong + 0.5) / (answered + 1)
+    return estimate, wrong + float(low), wrong + float(high) + to_write - drawn_from
+
+
 def unlike(compared: np.ndarray, to_write: np.ndarray, *, scale: float) -> bool:
     """Whether two samples differ in a characteristic beyond chance: Pearson's test of homogeneity.
 

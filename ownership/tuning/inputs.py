@@ -1,17 +1,20 @@
 """All tables of tuning from the stored tables, in one call."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import date
 from typing import Any
 
 import polars as pl
 
+from ownership.declaration import empty
 from ownership.evidence import Evidence, evidence_by_day
 from ownership.kinds import Kinds, kinds
 from ownership.matching import username_matches
 from ownership.rules import EvidenceMetric, Rules
+from ownership.tables import AuditSample, OwnerDecisions
 from ownership.tuning.accuracy import Compared, accuracy, compared, owners_known
+from ownership.tuning.audit import audited
 from ownership.tuning.backtest import Grid, grid, own_settings, threshold_backtest
 from ownership.tuning.closest import closest_users
 from ownership.tuning.drift import last_logons, ownership_drift
@@ -39,6 +42,7 @@ class Inputs:
     window: Window
     stored_days: int
     last_settled: date
+    audit: pl.DataFrame = field(default_factory=lambda: audited(empty(OwnerDecisions), empty(AuditSample)))
 
     def kinds(self) -> Kinds:
         """What kinds of accounts and hosts there are in the window."""
@@ -73,6 +77,7 @@ class Inputs:
                 matches,
                 known,
                 classes.hosts,
+                self.audit,
                 days=days,
                 last=last,
                 last_settled=last_settled,

@@ -265,6 +265,7 @@ def check(instance: InstanceFile, as_json: Json = False) -> None:
 def tune(
     context: typer.Context,
     instance: InstanceFile,
+    *,
     target_precision: Annotated[
         float,
         typer.Option(min=0.5, max=1, help="Share of right owners that proposed settings must reach."),
@@ -272,14 +273,52 @@ def tune(
     keep: Annotated[
         float, typer.Option(min=0, max=100, help="Percent of the present writes that they must keep.")
     ] = 90,
+    audit: Annotated[
+        int | None,
+        typer.Option(
+            min=1, metavar="N", help="Draw N of the owners that the last run planned, for people to look at."
+        ),
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Draw the same ones again.", show_default="by chance")
+    ] = None,
+    audit_file: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="The sheet to write, as CSV; never an existing one.",
+            show_default="standard output",
+        ),
+    ] = None,
+    audit_answers: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The sheet with yes or no in its last column: read it first."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Tell how often the rules would be wrong, and which settings would do better; writes nothing."""
+    """Tell how often the rules would be wrong, and which settings would do better; writes no owner.
+
+    Before the first run that writes: draw 50 planned owners with --audit, let somebody who knows answer, and
+    give the answers back with --audit-answers.
+    """
+    from resources.errors import ConfigurationError
+
+    if audit is None and (seed is not None or audit_file):
+        raise ConfigurationError("--seed and --audit-file go with --audit N, which draws")
+    if audit is not None and audit_answers:
+        raise ConfigurationError("--audit draws anew: give --audit-answers in a command of its own")
+    if audit is not None:
+        from pipelines.cli import audit as drawing
+
+        return drawing.draw(instance, audit, seed=seed, out=audit_file, as_json=as_json)
+
     from pipelines.cli import tune as command
     from reports.tuning import Aim
 
     aim = Aim(target_precision, keep)
-    raise typer.Exit(command.tune(instance, aim=aim, as_json=as_json, overrides=context.obj))
+    raise typer.Exit(
+        command.tune(instance, aim=aim, as_json=as_json, answers=audit_answers, overrides=context.obj)
+    )
 
 
 @app.command()

@@ -50,7 +50,13 @@ def how_sure(instance: Instance, tables: Tables, *, done: bool = False) -> list[
     if tables.read("owner_decisions").head(1).collect().is_empty():
         return []
     line = present_line(stored_inputs(instance, tables))
-    return [backtest_sentence(line, done=done), reason(line)] if line["to_write"] else []
+    if not line["to_write"]:
+        return []
+    said = [backtest_sentence(line, done=done), reason(line)]
+    if line["wrong_measure"] == "audit":
+        return said
+    ask = command_line(instance, "tune", "--audit", "50", "--audit-file", "audit.csv")
+    return [*said, f"To be surer, let somebody who knows look at 50 of them first: {ask}"]
 
 
 def too_large(instance: Instance, tables: Tables, run_id: str, hosts: Plan) -> bool:

@@ -6,6 +6,7 @@ from typing import Any
 
 from ownership.names import printable
 from ownership.windows import Window
+from pipelines.cli.audit import read_answers
 from pipelines.cli.errors import print_error
 from pipelines.cli.run import NO_OVERRIDES, Overrides, errors, execute
 from pipelines.cli.stored import stored_tables
@@ -15,8 +16,14 @@ from resources.store.history import decided_with
 from resources.store.tables import Tables
 
 
-def tune(path: Path, *, aim: Aim, as_json: bool, overrides: Overrides | None = None) -> int:
-    """Run the job for tuning and tell what it found; return the exit status."""
+def tune(
+    path: Path, *, aim: Aim, as_json: bool, answers: Path | None = None, overrides: Overrides | None = None
+) -> int:
+    """Run the job for tuning and tell what it found; return the exit status.
+
+    `answers` is the sheet of an audit to be read before.
+    """
+    answered = read_answers(path, answers) if answers else []
     instance, tables = stored_tables(path)
     result = execute(instance, named(instance, "tuning"), {}, overrides=overrides or NO_OVERRIDES)
     for error in errors(result):
@@ -26,7 +33,7 @@ def tune(path: Path, *, aim: Aim, as_json: bool, overrides: Overrides | None = N
     if as_json:
         print(json.dumps(_as_object(instance, tables, aim)))
     else:
-        print(*told(instance, tables, aim), sep="\n")
+        print(*answered, *([""] if answered else []), *told(instance, tables, aim), sep="\n")
     return 0
 
 

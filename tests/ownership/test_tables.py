@@ -11,6 +11,7 @@ from ownership.matching import username_matches
 from ownership.rules import Rules
 from ownership.tables import TABLES, LogonCounts, LogonDays, OwnerDecisionsHistory, OwnerWrites, Runs
 from ownership.tuning.inputs import Inputs, tuning_tables
+from reports.audit import as_sample
 from tests.ownership.builders import (
     DAY,
     NOW,
@@ -55,6 +56,7 @@ VALID: dict[str, pl.DataFrame] = {
                                                "started_at": NOW, "options": "{}"}],
         schema=polars_schema(Runs),
     ),
+    "audit_sample": as_sample(DECISIONS.filter(action="write"), seed=7, drawn_at=NOW),
     **tuning_tables(
         Inputs(
             counts=LOGONS, hosts=OWNED, users=PEOPLE, writes=empty(OwnerWrites), rules=Rules(), window=WINDOW,

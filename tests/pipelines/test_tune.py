@@ -92,6 +92,59 @@ def test_where_too_little_can_be_compared_nothing_is_claimed(call, instance_file
     assert found["now"]["no_claim"] in call("tune", "--instance", instance_file)[1]
 
 
+def answer(call, instance_file, sheet, *, wrong=0, **draw):
+    """Draw an audit, answer it, the first so many with no, and give it back: status, what is said."""
+    options = [part for name, value in draw.items() for part in (f"--{name}", value)]
+    drawing = call("tune", "--instance", instance_file, "--audit-file", sheet, *options)
+    assert drawing[0] == 0, drawing
+    heading, *rows = sheet.read_text(encoding="utf-8-sig").splitlines()
+    lines = [f"{row}{'no' if number < wrong else 'yes'}" for number, row in enumerate(rows)]
+    sheet.write_text("\n".join([heading, *lines]), encoding="utf-8-sig")
+    return call("tune", "--instance", instance_file, "--audit-answers", sheet, "--json")
+
+
+def test_an_answered_audit_says_how_many_are_wrong_wherever_that_is_said(
+    call, instance_file, home_with, tmp_path
+):
+    tables = home_with(assets(by_hand=0), publish=False)
+    status, told, _ = answer(call, instance_file, tmp_path / "a.csv", wrong=4, audit=40, seed=7)
+    now = json.loads(told.splitlines()[-1])["now"]
+    assert (status, now["no_claim"], now["wrong"]["measure"]) == (0, None, "audit")
+    assert now["wrong"]["estimate"] == pytest.approx(4 + 30 * 4.5 / 41)
+    stored = tables.read("audit_sample").collect()
+    assert (stored["right"].sum(), set(stored["seed"])) == (36, {7})
+    said = "about {:.0f} of them wrong ({:.0f} to {:.0f})".format(*list(now["wrong"].values())[:3])
+    assert said in call("tune", "--instance", instance_file)[1]
+    call("report", "--instance", instance_file, "--out", tmp_path / "report.html")
+    assert said in (tmp_path / "report.html").read_text(encoding="utf-8")
+
+
+def test_a_sheet_on_standard_output_is_nothing_but_csv(call, instance_file, home_with):
+    home_with(assets(by_hand=0))
+    status, sheet, told = call("tune", "--instance", instance_file, "--audit", 5)
+    assert (status, len(sheet.splitlines())) == (0, 6)
+    again = told.partition("seed ")[2].partition(".")[0]
+    assert call("tune", "--instance", instance_file, "--audit", 5, "--seed", again)[1] == sheet
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--seed", "7"),
+        ("--audit-file", "new.csv"),
+        ("--audit", "5", "--audit-answers", "there.csv"),
+        ("--audit", "5", "--audit-file", "there.csv"),
+        ("--audit-answers", "there.csv"),
+        ("--audit-answers", "missing.csv"),
+    ],
+)
+def test_options_of_an_audit_that_do_not_fit_are_errors(call, instance_file, home_with, tmp_path, options):
+    home_with(assets(by_hand=0))
+    (tmp_path / "there.csv").write_text("answers", encoding="utf-8")
+    assert call("tune", "--instance", instance_file, *options)[0] == 2
+    assert (tmp_path / "there.csv").read_text(encoding="utf-8") == "answers"
+
+
 def test_it_changes_no_decision_and_no_write(call, instance_file, home_with):
     tables = home_with(assets(by_hand=36))
     before = tables.read("owner_decisions").collect()

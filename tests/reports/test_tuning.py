@@ -29,23 +29,29 @@ LINE = {
     "wrong_low": 50.0,
     "wrong_high": 80.0,
     "no_claim": None,
+    "audit_hosts": 0,
+    "wrong_to_choose": 60.0,
+    "wrong_if_best": 70.0,
+    "wrong_if_best_low": 40.0,
+    "wrong_if_best_high": 90.0,
 }
-STRICTER = LINE | {"threshold_percent": 80, "to_write": 155, "people_low": 0.9, "wrong": 20.0}
+STRICTER = LINE | {"threshold_percent": 80, "to_write": 155, "people_low": 0.9, "wrong_to_choose": 20.0}
 OTHERS = {
     "fewer writes than are to be kept": {"to_write": 100},
     "too imprecise": {"people_low": 0.8},
     "a lower threshold": {"threshold_percent": 50},
     "by another measure": {"wrong_measure": "future", "future_low": 0.99},
     "no estimate": {"wrong": None},
-    "more wrong": {"wrong": 21.0, "threshold_percent": 90},
+    "more wrong": {"wrong_to_choose": 21.0, "threshold_percent": 90},
 }
 
 
 @pytest.mark.parametrize("case", OTHERS)
 def test_the_best_settings_have_fewest_wrong_owners_among_those_that_are_good_enough(case):
-    other = STRICTER | {"wrong": 1.0} | OTHERS[case]
+    other = STRICTER | {"wrong_to_choose": 1.0} | OTHERS[case]
     lines = pl.DataFrame([LINE, STRICTER, other])
-    assert best_line(lines, LINE, Aim()) == STRICTER
+    by_others = {"wrong": 70.0, "wrong_low": 40.0, "wrong_high": 90.0}
+    assert best_line(lines, LINE, Aim()) == STRICTER | by_others
     assert best_line(lines, LINE | {"wrong": None}, Aim()) is None
 
 

@@ -201,8 +201,11 @@ def test_no_window_longer_than_stored_and_no_threshold_below_the_present_one_is_
     assert (tried.windows, tried.thresholds) == ([14, 30], [72, 75, 80, 85, 90, 95])
 
 
-def company(*, set_by_hand, wrong=0, to_write=20, alike=True, leaders=60):
-    """Hosts with a leader each: so many have the owner whom somebody set, the first of them another one."""
+def company(*, set_by_hand, wrong=0, to_write=20, alike=True, leaders=60, audit=None):
+    """Hosts with a leader each: so many have the owner whom somebody set, the first of them another one.
+
+    `audit` makes, of the decisions, what an audit says.
+    """
     people = users(*(user(f"u{n}", email=f"p{n}@corp.example") for n in range(leaders)))
     numbers = range(set_by_hand + to_write)
     days = [5 if alike or n < set_by_hand else 1 for n in numbers]
@@ -218,6 +221,8 @@ def company(*, set_by_hand, wrong=0, to_write=20, alike=True, leaders=60):
         *(host(f"h{n}", f"pc-{n}", owners=(owners[n],) if n < set_by_hand else ()) for n in numbers)
     )
     inputs = replace(stored(logons, assets), users=people)
+    if audit is not None:
+        inputs = replace(inputs, audit=audit(decide(logons, people, assets)))
     return backtest_of(inputs, Grid([30], [60], [1], ["events"], [None])).row(0, named=True)
 
 
@@ -242,3 +247,52 @@ def test_where_few_were_compared_or_others_than_those_to_write_only_a_lower_boun
     assert line["wrong"] is None
     assert line["wrong_high"] is None
     assert line["wrong_measure"] in {None, "future"}
+
+
+def an_audit(answers, wrong=0, left_out=0):
+    """So many answers, the first of them no; the last so many hosts were not planned when it was drawn."""
+
+    def of(decisions):
+        planned = decisions.filter(action="write")
+        planned = planned.head(planned.height - left_out)
+        right = [None if n >= answers else n >= wrong for n in range(planned.height)]
+        return planned.select("host_id", "resolved_owner", right_by_audit=pl.Series(right, dtype=pl.Boolean))
+
+    return of
+
+
+def test_an_answered_audit_comes_before_the_owners_set_by_hand():
+    """Rules 9.7: those answered are known, the rest is like them."""
+    line = company(set_by_hand=40, wrong=10, to_write=100, audit=an_audit(40, wrong=4))
+    assert (line["wrong_measure"], line["no_claim"]) == ("audit", None)
+    assert line["wrong"] == pytest.approx(4 + 60 * 4.5 / 41)
+    assert 4 <= line["wrong_low"] < line["wrong"] < line["wrong_high"] < 40
+    assert (line["audit_hosts"], line["audit_precision"]) == (40, 0.9)
+
+
+def test_once_all_are_answered_the_number_of_wrong_owners_is_known():
+    line = company(set_by_hand=40, to_write=35, audit=an_audit(35, wrong=3))
+    assert (line["wrong"], line["wrong_low"], line["wrong_high"]) == (3, 3, 3)
+
+
+def test_hosts_planned_after_an_audit_was_drawn_widen_what_it_says_until_they_are_too_many():
+    """Rules 9.7: whatever changed, rules or hosts, an audit speaks of the owners that it could have drawn."""
+    whole, wider, other = (
+        company(set_by_hand=40, to_write=100, audit=an_audit(40, wrong=4, left_out=new))
+        for new in (0, 10, 11)
+    )
+    assert wider["wrong_measure"] == "audit"
+    assert wider["wrong_low"] <= whole["wrong_low"]
+    assert wider["wrong_high"] >= whole["wrong_high"] + 5
+    assert other["wrong_measure"] == "people"
+
+
+def test_of_few_answers_nothing_is_claimed_and_why_is_said():
+    line = company(set_by_hand=29, to_write=100, audit=an_audit(29))
+    assert (line["wrong"], "audit" in line["no_claim"]) == (None, True)
+
+
+def test_half_of_the_hosts_compared_choose_settings_and_the_other_half_judges_them():
+    line = company(set_by_hand=60, wrong=30, to_write=100, audit=an_audit(60, wrong=6))
+    assert line["wrong_to_choose"] != line["wrong_if_best"]
+    assert line["wrong_if_best_high"] - line["wrong_if_best_low"] > line["wrong_high"] - line["wrong_low"]

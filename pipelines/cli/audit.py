@@ -1,0 +1,102 @@
+"""`asset-owners tune --audit` and `--audit-answers`: planned owners that people look at."""
+
+import json
+import secrets
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+from ownership.tuning.audit import drawn
+from pipelines.cli.errors import require_file
+from pipelines.cli.stored import note, tables_of
+from reports.audit import SheetError, answered, as_sample, audit_in_words, sheet
+from resources.errors import AssetOwnersError, ConfigurationError
+from resources.settings import Instance, command_line, load_instance
+from resources.store.files import replacing
+from resources.store.tables import Tables, short_run_id
+
+MAX_SEED = 1_000_000
+
+
+def draw(path: Path, number: int, *, seed: int | None, out: Path | None, as_json: bool) -> None:
+    """Draw planned owners of the last run by chance, store them, and write the sheet."""
+    instance = load_instance(path)
+    tables = tables_of(instance)
+    if out and out.exists():  # it may hold answers
+        raise ConfigurationError(f"--audit-file: {out} exists and is left as it is; name another one")
+    run_id = _last_decided(instance, tables)
+    decisions = tables.of_run("owner_decisions", run_id)
+    seed = secrets.randbelow(MAX_SEED) if seed is None else seed
+    chosen = drawn(decisions, number, seed=seed)
+    if chosen.is_empty():
+        raise AssetOwnersError(f"run {short_run_id(run_id)} of {instance.name} planned to write no owner")
+    sample = as_sample(chosen, seed=seed, drawn_at=datetime.now(UTC))
+    with tables.changing():
+        tables.write("audit_sample", sample, run_id=run_id, publish=True)
+    text = sheet(sample, tables.read("inventory_users", run_id=run_id).collect())
+    try:
+        if out:
+            with replacing(out.resolve()) as file:
+                file.write_text(text, encoding="utf-8", newline="")
+    except OSError as error:
+        raise ConfigurationError(
+            f"--audit-file: {out} cannot be written: {error.strerror or error}"
+        ) from error
+    planned = decisions.filter(action="write").height
+    told = (
+        f"{sample.height:,} of {planned:,} owners that run {short_run_id(run_id)} planned, drawn with seed "
+        f"{seed}. Let somebody who knows answer yes or no in the column right, then:\n    "
+        + command_line(instance, "tune", "--audit-answers", str(out or "FILE"))
+    )
+    if as_json:
+        rows = json.loads(sample.write_json())
+        print(
+            json.dumps(
+                {
+                    "instance": instance.name,
+                    "run_id": run_id,
+                    "seed": seed,
+                    "planned": planned,
+                    "sample": rows,
+                }
+            )
+        )
+    elif out:
+        print(f"{out} is written: {told}")
+    else:
+        sys.stdout.write(text)
+        note(told)
+
+
+def read_answers(path: Path, answers: Path) -> list[str]:
+    """Store the answers of a sheet; tell what they say of the plan that it was drawn from."""
+    instance = load_instance(path)
+    tables = tables_of(instance)
+    require_file("--audit-answers", answers)
+    with tables.changing():
+        sample = tables.read("audit_sample").collect()
+        if sample.is_empty():
+            first = command_line(instance, "tune", "--audit", "50")
+            raise ConfigurationError(f"--audit-answers: {instance.name} has no audit yet; draw one: {first}")
+        try:
+            sample = answered(answers.read_text(encoding="utf-8-sig"), sample)
+        except UnicodeDecodeError as error:
+            raise ConfigurationError(
+                f"--audit-answers: {answers} is no UTF-8; save it as `CSV UTF-8`"
+            ) from error
+        except (OSError, SheetError) as error:
+            raise ConfigurationError(f"--audit-answers: {answers} cannot be read: {error}") from error
+        run_id = sample["run_id"].item(0)
+        tables.write("audit_sample", sample, run_id=run_id, publish=True)
+    planned = tables.of_run("owner_decisions", run_id).filter(action="write").height
+    return audit_in_words(sample, planned)
+
+
+def _last_decided(instance: Instance, tables: Tables) -> str:
+    """The last run that decided, dry runs among them."""
+    runs = tables.all_runs("runs").sort("started_at", descending=True).select("run_id").collect()
+    run_id = next((run_id for run_id in runs["run_id"] if tables.holds("owner_decisions", run_id)), None)
+    if run_id is None:
+        plan = command_line(instance, "run", "--dry-run")
+        raise AssetOwnersError(f"{instance.name} has no plan to draw from yet; make one: {plan}")
+    return run_id

@@ -1,0 +1,81 @@
+"""The sheet of an audit, as a spreadsheet gives it back."""
+
+import csv
+import io
+
+import pytest
+
+from ownership.tuning.audit import drawn
+from reports.audit import SheetError, answered, as_sample, sheet
+from tests.ownership.builders import NOW, PEOPLE, counts, decide, host, hosts
+
+
+def made(seed=7):
+    """A drawn sample of six hosts, one with a name that a spreadsheet could run, and its sheet."""
+    names = ["=1+1", "pc-1", "pc-2", "pc-3", "pc-4", "pc-5"]
+    logons = counts(*((name, "ann", 5) for name in names), ("pc-1", "bob", 2))
+    decisions = decide(logons, PEOPLE, hosts(*(host(f"00{n}", name) for n, name in enumerate(names))))
+    sample = as_sample(drawn(decisions, 5, seed=seed), seed=seed, drawn_at=NOW)
+    return sample, sheet(sample, PEOPLE)
+
+
+def filled_in(text, change, separator=","):
+    """The sheet with its rows changed, as a spreadsheet would write it."""
+    rows = list(csv.DictReader(io.StringIO(text.removeprefix("\ufeff"))))
+    for number, row in enumerate(rows):
+        change(number, row)
+    box = io.StringIO()
+    writer = csv.DictWriter(box, rows[0].keys(), delimiter=separator)
+    writer.writeheader()
+    writer.writerows(rows)
+    return box.getvalue()
+
+
+def test_the_same_owners_are_drawn_for_a_seed_and_each_as_often():
+    assert made()[0].equals(made()[0])
+    left_out = [set(range(6)) - {int(host_id) for host_id in made(seed)[0]["host_id"]} for seed in range(200)]
+    assert all(20 <= left_out.count({number}) <= 50 for number in range(6))
+
+
+def test_a_sheet_names_host_person_department_and_evidence_and_no_cell_is_a_formula():
+    sample, text = made()
+    assert text.startswith("\ufeff")
+    rows = list(csv.DictReader(io.StringIO(text.removeprefix("\ufeff"))))
+    assert {row["person"] for row in rows} == {"ann@corp.example (u1)"}
+    assert {row["department"] for row in rows} == {"Sales"}
+    assert list(rows[0])[-1] == "right"
+    assert not any(cell.startswith(("=", "+", "-", "@")) for row in rows for cell in row.values())
+    assert answered(text, sample).equals(sample)
+
+
+def test_answers_are_read_in_usual_spellings_and_what_is_left_empty_stays():
+    sample, text = made()
+    given = ["Yes", "n", "", " TRUE ", "nein"]
+    first = answered(filled_in(text, lambda n, row: row.update(right=given[n])), sample)
+    assert first["right"].to_list() == [True, False, None, True, False]
+    again = answered(filled_in(text, lambda n, row: row.update(right="yes" if n == 2 else ""), ";"), first)
+    assert again["right"].to_list() == [True, False, True, True, False]
+
+
+def test_an_id_of_which_a_spreadsheet_made_a_number_is_known_by_the_host_s_name():
+    sample, text = made()
+    changed = filled_in(text, lambda _, row: row.update(right="yes", host_id=row["host_id"].lstrip("0")))
+    assert answered(changed, sample)["right"].to_list() == [True] * 5
+
+
+CHANGES = {
+    "another draw": {"seed": "8"},
+    "a host that was not drawn": {"host_id": "h9", "hostname": "pc-9"},
+    "another person": {"person": "bob@corp.example (u2)"},
+    "no answer to read": {"right": "maybe"},
+    "a host twice": {"host_id": "", "hostname": "pc-5"},
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_sheet_that_does_not_fit_is_refused_with_its_line(change):
+    sample, text = made()
+    with pytest.raises(SheetError, match="line "):
+        answered(filled_in(text, lambda _, row: row.update(CHANGES[change])), sample)
+    with pytest.raises(SheetError, match="columns"):
+        answered("a,b\n1,2\n", sample)
