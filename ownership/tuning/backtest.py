@@ -13,7 +13,15 @@ from ownership.rules import EvidenceMetric, Rules, names_owner
 from ownership.tables import ThresholdBacktest
 from ownership.tuning.accuracy import CHARACTERISTICS, ONLY_USER, SHARE_BANDS, Compared
 from ownership.tuning.audit import MIN_PART_DRAWN_FROM
-from ownership.tuning.claims import effective, unlike, wilson, wrong_among, wrong_by_audit
+from ownership.tuning.claims import (
+    Band,
+    effective,
+    unlike,
+    wilson,
+    wrong_among,
+    wrong_by_audit,
+    wrong_estimate,
+)
 
 THRESHOLDS = range(50, 100, 5)
 WINDOWS = (30, 60)
@@ -239,16 +247,21 @@ def _claim(
     reason = None if no_audit is None else _no_people(now, people, to_write)
     if reason is None:
         measure, chosen = ("audit", to_write & audit.answered) if no_audit is None else ("people", people)
-
-        def expected(compared: np.ndarray) -> tuple[float, float, float]:
-            if measure == "audit":
-                return audit.expected(compared, to_write)
-            return wrong_among(_bands(now, compared, now, to_write))
-
         claim: dict[str, Any] = {"wrong_measure": measure, "no_claim": None}
-        for name, compared in (("wrong", chosen), ("wrong_if_best", chosen & ~audit.chooses)):
-            claim[name], claim[f"{name}_low"], claim[f"{name}_high"] = expected(compared)
-        return {**claim, "wrong_to_choose": expected(chosen & audit.chooses)[0]}
+        choosing, judging = chosen & audit.chooses, chosen & ~audit.chooses
+        for name, compared in (("wrong", chosen), ("wrong_if_best", judging)):
+            found = (
+                audit.expected(compared, to_write)
+                if measure == "audit"
+                else wrong_among(_bands(now, compared, now, to_write))
+            )
+            claim[name], claim[f"{name}_low"], claim[f"{name}_high"] = found
+        claim["wrong_to_choose"] = (
+            audit.expected(choosing, to_write)[0]
+            if measure == "audit"
+            else wrong_estimate(_bands(now, choosing, now, to_write))
+        )
+        return claim
     claim = {"no_claim": f"{reason}{no_audit}"}
     if future.sum() >= MIN_COMPARED:
         _, low, _ = wrong_among(_bands(before, future, now, to_write))
@@ -264,9 +277,7 @@ def _no_people(now: _Hosts, people: np.ndarray, to_write: np.ndarray) -> str | N
     return f"hosts to write are unlike those compared: {', '.join(differing)}" if differing else None
 
 
-def _bands(
-    compared: _Hosts, chosen: np.ndarray, now: _Hosts, to_write: np.ndarray
-) -> Iterator[tuple[float, float, float, float, float]]:
+def _bands(compared: _Hosts, chosen: np.ndarray, now: _Hosts, to_write: np.ndarray) -> Iterator[Band]:
     """For each share band the hosts compared, wrong ones and effective number; to write, effective number."""
     hosts, tries = compared.led["share_band"].tries(chosen)
     wrong, _ = compared.led["share_band"].count(chosen & ~compared.right)

@@ -38,28 +38,37 @@ def wilson(right: pl.Expr, compared: pl.Expr, tries: pl.Expr) -> tuple[pl.Expr, 
     return share, (centre - half).clip(0, 1), (centre + half).clip(0, 1)
 
 
-def wrong_among(bands: Iterable[tuple[float, float, float, float, float]]) -> tuple[float, float, float]:
+Band = tuple[float, float, float, float, float]
+"""The hosts compared, the wrong ones of them and their effective number; hosts to write, effective number."""
+
+
+def wrong_among(bands: Iterable[Band]) -> tuple[float, float, float]:
     """Predict how many owners to write are wrong: estimate, low and high of a 95% interval of the count.
 
-    Each band has the hosts compared, the wrong ones of them and their effective number, the hosts to write
-    and their effective number. Within a band the share of wrong ones has Jeffreys' beta distribution and the
-    count, given the share, a binomial one; a band in which nothing was compared is like all others.
+    Within a band the share of wrong ones has Jeffreys' beta distribution and the count, given the share, a
+    binomial one; a band in which nothing was compared is like all others.
     """
-    rows = [band for band in bands if band[0] or band[3]]
-    total = np.array(rows, dtype=float).reshape(-1, 5).sum(axis=0)
-    draw = np.random.default_rng(_SEED)
-    estimate, counts = 0.0, np.zeros(_DRAWS)
-    for hosts, wrong, tries, to_write, of_write in rows:
-        if not to_write:
-            continue
-        n, k, size = (hosts, wrong, tries) if hosts else (total[0], total[1], total[2])
-        estimate += to_write * (k + 0.5) / (n + 1)
+    rows, draw, counts = _to_write(bands), np.random.default_rng(_SEED), np.zeros(_DRAWS)
+    for n, k, size, to_write, of_write in rows:
         of_tries = size / n if n else 1.0
         shares = draw.beta(k * of_tries + 0.5, (n - k) * of_tries + 0.5, _DRAWS)
         independent = max(round(of_write), 1)
         counts += draw.binomial(independent, shares) * (to_write / independent)
     low, high = np.quantile(counts, [0.025, 0.975])
-    return estimate, float(low), float(high)
+    return wrong_estimate(rows), float(low), float(high)
+
+
+def wrong_estimate(bands: Iterable[Band]) -> float:
+    """The estimate of `wrong_among` alone, without the draws that the interval takes."""
+    return sum(to_write * (k + 0.5) / (n + 1) for n, k, _, to_write, _ in _to_write(bands))
+
+
+def _to_write(bands: Iterable[Band]) -> list[Band]:
+    """The bands with hosts to write; one in which nothing was compared has what was compared in all."""
+    rows = [band for band in bands if band[0] or band[3]]
+    total = np.array(rows, dtype=float).reshape(-1, 5).sum(axis=0)
+    like_all = [(total[0], total[1], total[2], *row[3:]) if not row[0] else row for row in rows]
+    return [row for row in like_all if row[3]]
 
 
 def wrong_by_audit(
