@@ -6,8 +6,9 @@ not show about the others comes from the instance's contract (rules 5.5).
 
 import itertools
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Self, TypeVar
 
@@ -21,6 +22,7 @@ from resources.inventory.session import InventorySession
 from resources.settings import ItemCall, ListCall, Platform
 
 READINGS = 3  # of a list that changes while it is read
+ROWS_AT_ONCE = 10_000
 
 T = TypeVar("T")
 Fields = Mapping[str, Any]
@@ -220,6 +222,8 @@ class InventoryClient:
         size = known[0].size
         frames: list[pl.DataFrame] = []
         rows: dict[str, int] = {}
+        ids: list[str] = []
+        fields: list[Fields] = []
         read, reason = 0, ""
         for page in itertools.chain(known, self._further(call, known)):
             if page.refusal or page.size != size:
@@ -228,7 +232,11 @@ class InventoryClient:
             before = len(rows)
             rows.update(zip(page.ids, range(read, read + len(page.ids)), strict=True))
             read += len(page.ids)
-            frames.append(rows_of(page.ids, page.fields))
+            ids += page.ids
+            fields += page.fields
+            if len(rows) == size or len(ids) >= ROWS_AT_ONCE:
+                frames.append(rows_of(ids, fields))
+                ids, fields = [], []
             on_progress(len(rows), size)
             if len(rows) == size:
                 return pl.concat(frames)[list(rows.values())]
@@ -248,9 +256,13 @@ class InventoryClient:
         pages = -(-known[0].size // max(len(known[0].ids), 1))
         end = max(known[0].number + pages, begin)
         with ThreadPoolExecutor(self._connections) as executor:
-            for start in range(begin, end, self._connections):
-                numbers = range(start, min(start + self._connections, end))
-                yield from executor.map(lambda number: self._page(call, number), numbers)
+            asked: deque[Future[Page]] = deque()
+            for number in range(begin, end):
+                asked.append(executor.submit(self._page, call, number))
+                if len(asked) > self._connections:  # no more than that wait, however many are announced
+                    yield asked.popleft().result()
+            for page in asked:
+                yield page.result()
         for number in itertools.count(end):
             yield self._page(call, number)
 

@@ -48,6 +48,7 @@ class InventorySession:
         self._mfa_required = platform.contract.mfa_required
         self._lock = threading.RLock()
         self._session: requests.Session | None = None
+        self._log_ins_in_vain = 0  # since an answer that was no 401
         self._given_up: str | None = None
 
     def close(self) -> None:
@@ -66,9 +67,10 @@ class InventorySession:
             SessionExpiredError: a 401 to what is not sent again; the next call logs in.
             TransientError, ProtocolError: as from `Transport.send`.
         """
-        session = self._signed_in()
+        session = self._signed_in(path)
         answer = self._transport.send(session, method, path, **arguments)
         if answer.status != 401:
+            self._log_ins_in_vain = 0
             return answer
         with self._lock:
             if session is self._session:
@@ -79,23 +81,30 @@ class InventorySession:
                 f"The session of {self._email} had ended when {self._transport.where} was asked for "
                 f"{path} (status 401), so that nothing was done; read the host again before sending again"
             )
-        answer = self._transport.send(self._signed_in(), method, path, **arguments)
+        answer = self._transport.send(self._signed_in(path), method, path, **arguments)
         if answer.status == 401:
-            raise self._give_up(
-                f"refuses {path} with HTTP status 401 twice, with a log-in of {self._email} in between; "
-                "check that the account may use the API, how long the service keeps a session, and that no "
-                "other program logs in with this account"
-                + ("" if self._codes else ", and set platform.mfa_secret if it needs a code")
-            )
+            raise self._refused_twice(path)
         return answer
 
-    def _signed_in(self) -> requests.Session:
+    def _signed_in(self, path: str) -> requests.Session:
+        """The session; logs in where there is none, unless the last two log-ins gave none that works."""
         with self._lock:
             if self._given_up:
                 raise AuthenticationError(self._given_up)
             if self._session is None:
+                if self._log_ins_in_vain > 1:
+                    raise self._refused_twice(path)
                 self._session = self._log_in()
+                self._log_ins_in_vain += 1
             return self._session
+
+    def _refused_twice(self, path: str) -> AuthenticationError:
+        return self._give_up(
+            f"refuses {path} with HTTP status 401 twice, with a log-in of {self._email} in between; "
+            "check that the account may use the API, how long the service keeps a session, and that no "
+            "other program logs in with this account"
+            + ("" if self._codes else ", and set platform.mfa_secret if it needs a code")
+        )
 
     def _reject(self) -> None:
         """Throw the cookies away; requests of other threads that are still on their way may end."""

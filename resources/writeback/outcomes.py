@@ -64,6 +64,8 @@ def has_name(host: Row, hostname: str) -> bool:
 
     Compared whole and shortened: hostname_match may have been changed since.
     """
+    if any(name.isascii() and name.lower() == hostname for name in host["hostnames"]):
+        return True  # nearly always; Polars would take as long for one name as the request does
     names = pl.lit(pl.Series(host["hostnames"], dtype=pl.String))
     normalised = pl.select(normalise_hostname(names), short=normalise_hostname(names, short=True))
     return any(hostname in column for column in normalised)

@@ -1,4 +1,5 @@
 import threading
+from functools import partial
 from itertools import count
 
 import polars as pl
@@ -63,12 +64,12 @@ def ids(inventory, call=ASSET_HOSTS):
 
 def listed(inventory, call, *fields):
     """Ids and some fields of a list."""
+    return inventory.list_assets(call, partial(frame_of, fields=fields))
 
-    def frame_of(ids, assets):
-        columns = {field: [one.get(field) for one in assets] for field in fields}
-        return pl.DataFrame({"id": list(ids), **columns}, schema_overrides={"id": pl.String})
 
-    return inventory.list_assets(call, frame_of)
+def frame_of(ids, assets, fields=()):
+    columns = {field: [one.get(field) for one in assets] for field in fields}
+    return pl.DataFrame({"id": list(ids), **columns}, schema_overrides={"id": pl.String})
 
 
 # General calls
@@ -242,16 +243,15 @@ def test_several_pages_of_the_size_asked_for_are_on_their_way_and_no_more_than_c
     assert watch.calls["assets/list"] == 13
 
 
-def test_an_error_of_a_row_ends_the_reading_and_few_pages_are_fetched_ahead(service, open_client):
-    def rows_of(ids, _):
-        if ids == ["h-1"]:
+def test_an_error_amid_a_list_ends_the_reading_and_few_pages_are_fetched_ahead(service, open_client):
+    def on_progress(done, _):
+        if done == 2:
             raise ZeroDivisionError
-        return pl.DataFrame({"id": ids})
 
     watch = Watch(service)
     with open_client(connections=4, contract={"page_size": 1}) as inventory, pytest.raises(ZeroDivisionError):
-        inventory.list_assets(ASSET_HOSTS, rows_of)
-    assert watch.calls["assets/list"] <= 2 + 4
+        inventory.list_assets(ASSET_HOSTS, frame_of, on_progress=on_progress)
+    assert watch.calls["assets/list"] <= 2 + 4 + 1
 
 
 def test_a_list_that_grows_while_it_is_read_is_read_again(service, inventory):
