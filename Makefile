@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 PICTURES := lineage owner_decisions launchpad report jobs_200 lineage_200
 
-.PHONY: setup lock check lint unit lowest test bench chaos soak demo ui docs images clean
+.PHONY: setup lock check lint unit lowest test bench chaos soak demo ui docs site images clean
 
 setup: $(INSTALLED)
 
@@ -29,7 +29,7 @@ PYTEST := $(BIN)/pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 # What one runs before each commit, under a minute: no search engine, no browser, no run in a process of its own.
 check: lint unit
 
-lint: setup
+lint: setup site
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/ty check
@@ -84,6 +84,10 @@ docs: setup
 	$(BIN)/python -c 'from resources.settings.models import instance_schema_text as page; print(page(), end="")' \
 	  > resources/settings/instance.schema.json
 	$(BIN)/python -c 'from sandbox.cookbook import refresh; refresh()'
+
+# Builds the pages of docs/ as a site, in var/site; a link that leads nowhere is an error.
+site: setup
+	$(BIN)/mkdocs build --strict --quiet
 
 # Takes the pictures of the documents anew, among all that the browser tests take (in var/screenshots, to look at).
 images: setup
