@@ -31,6 +31,11 @@ LONGEST = (
 )
 
 
+def pytest_configure() -> None:
+    """Flush nothing to the disk: what a loss of power does is not tried, and the disk's speed is not ours."""
+    pytest.MonkeyPatch().setattr("os.fsync", lambda _: None)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what needs a service as slow, and begin with what is slow: what is short balances the end."""
     for item in items:
@@ -85,6 +90,12 @@ def postgres() -> Iterator[PostgresServer]:
         PostgresServer(Path(data), folder) as running,
     ):
         yield running
+
+
+@pytest.fixture
+def no_catalogue(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables without the catalogue, which takes most of the time that it takes to prepare them."""
+    monkeypatch.setattr("resources.store.tables.refresh_catalogue", lambda *_: None)
 
 
 @pytest.fixture

@@ -20,6 +20,7 @@ from tests.assets_defs.scans import scan
 from tests.ownership.builders import NOW, counts, decide, host, hosts, plan, table, user, users
 from tests.resources.samples import instance as sample
 
+pytestmark = pytest.mark.usefixtures("no_catalogue")
 DAYS = Window(date(2026, 3, 1), date(2026, 3, 10))
 SETTLED = datetime(2026, 3, 20, tzinfo=UTC)
 WARN, ERROR = dg.AssetCheckSeverity.WARN, dg.AssetCheckSeverity.ERROR

@@ -14,7 +14,7 @@ from resources.search.source import DayOfLogons
 from resources.store.tables import Tables
 from tests.resources.samples import instance
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_catalogue")]
 
 COUNTS = pl.Schema({"document_hostname": pl.String(), "document_username": pl.String(), "events": pl.Int64()})
 DAYS = [date(2025, 6, number) for number in range(1, 6)]

@@ -8,6 +8,8 @@ from assets_defs.record import RunRecord
 from resources.store.tables import Tables
 from tests.assets_defs.scans import LOG
 
+pytestmark = pytest.mark.usefixtures("no_catalogue")
+
 
 @pytest.fixture
 def tables(tmp_path):

@@ -74,7 +74,6 @@ def figures(request):
 def open_stand(engine, tmp_path, monkeypatch):
     """Opens stands, one after another, each in a new home."""
     engine.load(INDEX, MAPPING, documents(logons_on(HOSTS)))
-    monkeypatch.setattr("os.fsync", lambda _: None)
     names = itertools.count()
     with InventoryState(tmp_path / "state.sqlite") as state, InventoryService(state) as service:
 

@@ -44,7 +44,6 @@ def open_stand(running_inventory, clock):
     def opened(home, patch, engine=None):
         patch.setenv("ASSET_OWNERS_HOME", str(home))
         patch.delenv("DAGSTER_HOME", raising=False)
-        patch.setattr("os.fsync", lambda _: None)  # what a loss of power does is not tried here
         stand = Stand(home, engine, running_inventory, patch, clock=clock)
         stand.overrides = Overrides(resources=stand.clients)
         stand.begin(HOSTS, USERS)

@@ -113,14 +113,3 @@ def test_odd_assets_stop_nothing_and_nothing_is_written_to_them(seeded, contract
     assert "hosts_are_readable: 3 of 8 host assets cannot be read" in ran.stderr
     assert "users_are_readable: 1 of 4 user assets cannot be read" in ran.stderr
     assert "hunter2" not in ran.stdout + ran.stderr + json.dumps(rows, default=str)
-
-
-def test_owners_that_do_not_stay_are_told_by_the_next_run(stand):
-    assert stand.run().report["writes"] == {"written": 2}
-    assert "written_owners_hold" not in stand.run().stderr
-    stand.inventory.state.set_field("h-1", "asset_owner", "cyd")
-    stand.inventory.state.set_field("h-2", "asset_owner", "")
-    ran = stand.run()
-    assert ran.status == 0, ran.stderr
-    assert "written_owners_hold: Of the hosts whose owner an earlier run wrote, 1 have none" in ran.stderr
-    assert "now and 1 have another" in ran.stderr

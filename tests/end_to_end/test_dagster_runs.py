@@ -94,20 +94,6 @@ def test_a_run_that_is_executed_again_from_failure_looks_at_the_inventory_anew(e
     assert engine_stand.written() == {"h-1": WRITTEN["h-1"]}
 
 
-def test_a_run_that_is_executed_again_too_late_writes_nothing(engine_stand, monkeypatch):
-    braked = small_job(engine_stand, {"writes": {"max_writes": 1}})
-    with dagster_instance(engine_stand.home) as recorded:
-        with dg.execute_job(braked, recorded, tags=LATEST, raise_on_error=False) as first:
-            assert not first.success
-        monkeypatch.setattr("assets_defs.writing.MAX_RUN_TIME", timedelta())
-        again = dg.ReexecutionOptions.from_failure(first.run_id, recorded)
-        with dg.execute_job(
-            small_job(engine_stand), recorded, tags=LATEST, reexecution_options=again, raise_on_error=False
-        ) as second:
-            assert not second.success
-    assert engine_stand.written() == {}
-
-
 def test_steps_may_work_in_processes_of_their_own(engine_stand, monkeypatch):
     monkeypatch.setenv("ASSET_OWNERS_EXECUTOR", "multiprocess")
     with (

@@ -183,8 +183,8 @@ USER, HOST = "Perlmutter", "Zwiebelturm"
 
 
 @pytest.mark.parametrize("failing", [False, True])
-def test_the_log_holds_counts_and_ids_and_no_name_of_a_user_or_host(engine_stand, failing):
-    stand = engine_stand
+def test_the_log_holds_counts_and_ids_and_no_name_of_a_user_or_host(recorded_stand, failing):
+    stand = recorded_stand
     people = [
         {"id": "u-1", "user_email": f"{USER}@corp.example", "directory_user_surname": USER},
         {"id": "u-2", "user_email": f"{USER}2@corp.example", "directory_user_surname": USER},

@@ -12,6 +12,8 @@ from tests.ownership.builders import host, hosts
 from tests.pipelines.in_memory import LAST, Job, LogFile, Shelf
 from tests.resources.samples import instance
 
+pytestmark = pytest.mark.usefixtures("no_catalogue")
+
 
 def test_owners_come_from_another_source_and_go_into_another_inventory(tmp_path):
     yesterday = LAST - timedelta(days=1)

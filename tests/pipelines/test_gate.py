@@ -17,9 +17,8 @@ from tests.ownership.builders import host, hosts
 from tests.pipelines.in_memory import LAST, Job, LogFile, Shelf, rebuildable
 from tests.resources.samples import instance
 
+pytestmark = pytest.mark.usefixtures("no_catalogue")
 WRITTEN = {"h1": {"owner": "u1"}}
-
-
 TABLES = ["logon_counts", "logon_days", *SNAPSHOTS, "owner_writes"]
 
 

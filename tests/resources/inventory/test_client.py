@@ -14,11 +14,23 @@ from resources.errors import (
     TransientError,
     ValidationError,
 )
+from resources.inventory.adapter import AssetInventory
 from resources.inventory.client import READINGS
 from resources.settings import Contract, ListCall
 from sandbox.inventory import BrokenOff, InventoryService, InventoryState, ServiceOptions
 from tests.resources.http_stub import Reply, Stub, envelope
-from tests.resources.inventory_world import ADMIN, HOSTS, READER, TENANT, USERS, Clock, Watch, client
+from tests.resources.inventory_world import (
+    ADMIN,
+    HOSTS,
+    READER,
+    TENANT,
+    USERS,
+    Clock,
+    Watch,
+    client,
+    platform,
+)
+from tests.resources.samples import instance
 
 ASSETS = "/api/v1/assets/list"
 ASSET_HOSTS = ListCall(path=ASSETS, params={"type": "host"})
@@ -458,3 +470,11 @@ def test_a_write_that_is_held_back_right_before_it_goes_out_changes_nothing(serv
         inventory.update("h-3", {"asset_owner": "u-1"}, right_before=lambda: 1 / 0)
     assert inventory.read("h-3")["asset_owner"] is None
     assert service.state.journal() == []
+
+
+def test_the_adapter_names_the_settings_by_which_it_reads_and_writes(open_client, tmp_path, service):
+    with open_client() as inventory:
+        adapter = AssetInventory(instance(platform=platform(tmp_path, service.url)), inventory)
+    assert all("platform_user_field" in how for how in (adapter.how_read, adapter.how_written))
+    assert (adapter.where, adapter.reads_single_hosts) == (inventory.where, True)
+    assert sorted(adapter.takes) == ["criticality", "department", "owner"]

@@ -1,4 +1,5 @@
 import sqlite3
+import sys
 from datetime import timedelta
 from functools import partial
 
@@ -7,10 +8,10 @@ import pytest
 
 from ownership.declaration import empty, validated
 from ownership.tables import OwnerWrites
-from resources.errors import AssetOwnersError
+from resources.errors import AssetOwnersError, ConfigurationError
 from resources.store.tables import Tables
 from resources.writeback.journal import Journal, Result
-from resources.writeback.journals import open_journal
+from resources.writeback.journals import has_journal, journal_findings, open_journal
 from resources.writeback.postgres import PostgresJournal
 from tests.resources.writeback.world import NOON, WRITTEN, outcomes, plan, values
 
@@ -151,6 +152,13 @@ def test_a_journal_that_is_damaged_is_refused_by_its_place(file, path):
         file.rows("run-1")
 
 
+def test_an_instance_has_a_journal_once_it_was_opened(tmp_path):
+    tables = Tables(tmp_path, "corp")
+    assert not has_journal(tables)
+    with open_journal(tables):
+        assert has_journal(tables)
+
+
 def locked(path):
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("PRAGMA locking_mode = EXCLUSIVE")
@@ -168,3 +176,14 @@ def test_a_journal_that_cannot_be_opened_is_named(tmp_path, monkeypatch, spoil):
         pytest.fail("it was opened")
     if isinstance(spoilt, sqlite3.Connection):
         spoilt.close()
+
+
+def test_a_driver_that_is_missing_is_told(monkeypatch, tmp_path):
+    monkeypatch.setenv("ASSET_OWNERS_JOURNAL", "postgresql://db/owners")
+    monkeypatch.delitem(sys.modules, "resources.writeback.postgres")
+    monkeypatch.delattr("resources.writeback.postgres")
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with pytest.raises(ConfigurationError, match=r"driver cannot be loaded .*'psycopg\[binary\]'"):
+        open_journal(Tables(tmp_path, "corp")).__enter__()
+    [finding] = journal_findings("postgresql://db/owners")
+    assert finding.state == "wrong"

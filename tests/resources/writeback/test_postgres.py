@@ -3,7 +3,6 @@
 import os
 import re
 import signal
-import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -13,7 +12,7 @@ import dagster as dg
 import pytest
 from upath import UPath
 
-from resources.errors import AssetOwnersError, ConfigurationError
+from resources.errors import AssetOwnersError
 from resources.settings import without_password
 from resources.store.tables import Tables
 from resources.writeback.journal import Journal, Result
@@ -211,17 +210,6 @@ def test_the_password_may_come_from_the_places_of_postgresql(guarded, postgres, 
     monkeypatch.setenv("PGPASSWORD", PASSWORD)
     assert [finding.state for finding in journal_findings(address)] == ["ok"]
     assert postgres.ask("SELECT count(*) FROM asset_owners.all_writes", database=database(guarded)) == [(0,)]
-
-
-def test_a_driver_that_is_missing_is_told(monkeypatch, tables):
-    monkeypatch.setenv("ASSET_OWNERS_JOURNAL", "postgresql://db/owners")
-    monkeypatch.delitem(sys.modules, "resources.writeback.postgres")
-    monkeypatch.delattr("resources.writeback.postgres")
-    monkeypatch.setitem(sys.modules, "psycopg", None)
-    with pytest.raises(ConfigurationError, match=r"driver cannot be loaded .*'psycopg\[binary\]'"):
-        open_journal(tables).__enter__()
-    [finding] = journal_findings("postgresql://db/owners")
-    assert finding.state == "wrong"
 
 
 # Which journal an instance has
