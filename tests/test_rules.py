@@ -4,8 +4,6 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parents[1]
 RULES = ROOT / "docs" / "rules.md"
 SUFFIXES = {".py", ".md", ".html", ".json", ".js", ".css", ".sql", ".toml", ".yaml"}
@@ -72,20 +70,3 @@ def test_every_citation_leads_to_a_rule():
 def test_nothing_cites_paragraphs_of_other_documents():
     sign = "\N{SECTION SIGN}"
     assert not [str(path) for path, text in texts() if sign in text], f"cite docs/rules.md instead of {sign}"
-
-
-@pytest.mark.parametrize(
-    ("text", "numbers"),
-    [
-        ("more than 60% (rules 1.2).", "1.2"),
-        ("Rules 1.2, 3.4.", "1.2 3.4"),
-        ("of rules 5.5 and 6.", "5.5 6"),
-        ("(rules 1.1 to 1.3, 1.6)", "1.1 1.2 1.3 1.6"),
-        ("(rules 7.9 to 7.10)", "7.9 7.10"),
-        ("(rules 1 to 3)", "1 2 3"),
-        ("as in rules\n    # 2.1", "2.1"),
-        ("no other rules, 2 of them", ""),
-    ],
-)
-def test_numbers_are_found_however_they_are_cited(text, numbers):
-    assert cited(text) == set(numbers.split())
