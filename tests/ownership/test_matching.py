@@ -16,22 +16,6 @@ def matches(people, shares=ALICE, field="user_email"):
     return validated(UsernameMatches, found).drop("problem").rows()
 
 
-@pytest.mark.parametrize(
-    "person",
-    [
-        user("u1", email="alice@corp.example"),
-        user("u1", email="Alice@CORP.example"),
-        user("u1", email="alice"),
-        user("u1", sam="ALICE"),
-        user("u1", sam="CORP\\alice"),
-        user("u1", surname=" Alice "),
-    ],
-)
-def test_each_field_of_rule_4_matches_folded(person):
-    ((username, user_id, _, decisive),) = matches(users(person, user("u2", email="bob@corp.example")))
-    assert (username, user_id, decisive) == ("alice", "u1", True)
-
-
 def test_the_first_field_that_gives_a_match_decides_and_later_fields_are_kept():
     people = users(
         user("u1", surname="alice"),
@@ -42,14 +26,6 @@ def test_the_first_field_that_gives_a_match_decides_and_later_fields_are_kept():
         ("alice", "u3", "user_email", True),
         ("alice", "u2", "directory_user_sam_account_name", False),
         ("alice", "u1", "directory_user_surname", False),
-    ]
-
-
-def test_all_candidates_of_the_deciding_field_are_decisive():
-    people = users(user("u2", surname="alice"), user("u1", surname="alice"))
-    assert matches(people) == [
-        ("alice", "u1", "directory_user_surname", True),
-        ("alice", "u2", "directory_user_surname", True),
     ]
 
 
