@@ -2,6 +2,7 @@
 
 import json
 import uuid
+from concurrent.futures import ThreadPoolExecutor, wait
 from datetime import timedelta
 
 import dagster as dg
@@ -241,6 +242,23 @@ def test_a_sink_that_is_started_again_under_its_id_writes_nothing_more_and_loses
         assert job.inventory.written == {}
         assert job.tables.run_writes(result.run_id).equals(rows)
         assert (rows.height, record(job, result)["written"]) == (written, written)
+
+
+def test_a_step_that_is_delivered_again_while_it_writes_waits_and_writes_nothing(job):
+    run_id, sent, again = str(uuid.uuid4()), [], []
+
+    class Redelivering(Shelf):
+        def write(self, host_id, values, *, right_before):
+            super().write(host_id, values, right_before=right_before)
+            sent.append(host_id)
+            again.append(pool.submit(job, run_id=run_id))
+            wait(again, timeout=1)
+
+    job.inventory = Redelivering(hosts(host("h1", "pc-1")))
+    with ThreadPoolExecutor(1) as pool:
+        assert job(run_id=run_id).success
+    assert (sent, again[0].result().success) == (["h1"], True)
+    assert dict(job.tables.run_writes(run_id).select("host_id", "outcome").iter_rows()) == {"h1": "written"}
 
 
 def test_a_sink_that_is_started_again_after_too_many_failures_fails_as_its_row_says(job):
