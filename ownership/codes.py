@@ -11,7 +11,8 @@ EVIDENCE: Mapping[str, str] = MappingProxyType(
         "hostname_collision": "The short host name stands for hosts of different domains.",
         "no_logons": "Nobody logged on to the host in the window.",
         "too_few_events": "The host has fewer logon events than min_events, or logons of its leading user on "
-        "fewer days than min_active_days.",
+        "fewer days than min_active_days, or than three where skip_account_kinds leaves out an account with "
+        "more.",
         "no_majority": "None of several users has more than the threshold of the logon events.",
         "not_primary_device": "The leading user has more days with a logon on as many other hosts as "
         "primary_devices allows.",

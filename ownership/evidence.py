@@ -22,20 +22,23 @@ class Evidence:
     `days` has day, subject, username (an Enum), events and what they count for by each metric: a row for each
     day, host and user with a logon. `subjects` has subject, host_id (null where no asset has the name),
     owner_ids, problem, hostnames (as compared), hostname (the first), excluded_by (the setting and value that
-    leave it out, or null) and collides.
+    leave it out, or null) and collides. `skipped` is like `days`, of the accounts left out for their kind.
     """
 
     days: pl.LazyFrame
     subjects: pl.DataFrame
     rules: Rules
+    skipped: pl.LazyFrame
 
     def collected(self) -> "Evidence":
         """The same, counted once for many questions."""
-        return replace(self, days=self.days.collect(engine="streaming").lazy())
+        days, skipped = (rows.collect(engine="streaming").lazy() for rows in (self.days, self.skipped))
+        return replace(self, days=days, skipped=skipped)
 
     def within(self, window: Window) -> "Evidence":
         """What was counted on the days of a window."""
-        return replace(self, days=self.days.filter(pl.col("day").is_between(window.first, window.last)))
+        inside = pl.col("day").is_between(window.first, window.last)
+        return replace(self, days=self.days.filter(inside), skipped=self.skipped.filter(inside))
 
 
 def evidence_by_day(
@@ -52,7 +55,9 @@ def evidence_by_day(
     `skipped_hosts` rows of `host_profiles` that are left out for their kind.
     """
     pairs = counts.select(SPELLINGS).unique().collect(engine="streaming")
-    names = normalised_names(pairs, rules=rules, skipped=skipped_users)
+    everybody = normalised_names(pairs, rules=rules)
+    skipped = pl.Series([], dtype=pl.String) if skipped_users is None else skipped_users
+    names = everybody.without(skipped)
     # Host names of which excluded users alone have logons are none of the evidence.
     with_logons = (
         names.hosts.lazy()
@@ -66,12 +71,13 @@ def evidence_by_day(
         subjects = subjects.with_columns(pl.coalesce("excluded_by", "by")).drop("by")
     of_subjects = subjects.lazy().select("subject", hostname="hostnames").explode("hostname")
     known = pl.col("hostname").cast(names.hosts.schema["hostname"], strict=False)
-    days = (
-        names.of(counts)
+    days, left_out = (
+        each.of(counts)
         .join(of_subjects.with_columns(known), on="hostname")
         .pipe(logons_by_day, "subject", "username", rules=rules)
+        for each in (names, everybody.only(skipped))
     )
-    return Evidence(days, subjects, rules)
+    return Evidence(days, subjects, rules, left_out)
 
 
 def leaders(evidence: Evidence) -> pl.DataFrame:
@@ -79,8 +85,8 @@ def leaders(evidence: Evidence) -> pl.DataFrame:
 
     The columns of `subjects`; the leader's username, events, weight, share, first_seen, last_seen and
     active_days; total_events, total_weight, user_count; username, events and weight of the runner_up;
-    primary_hostnames (where the rules ask for primary devices) and primary_rank. Without logons counts are 0
-    and the rest is null.
+    primary_hostnames (where the rules ask for primary devices) and primary_rank; skipped_username, left out
+    for its kind with more logon events than anybody else. Without logons counts are 0 and the rest is null.
     """
     totals = evidence.days.pipe(logons_by_user, "subject", "username", rules=evidence.rules).collect(
         engine="streaming"
@@ -95,17 +101,29 @@ def leaders(evidence: Evidence) -> pl.DataFrame:
             total_events=pl.sum("events"),
             total_weight=pl.sum("weight"),
             user_count=pl.len().cast(pl.Int64),
+            most_events=pl.max("events"),
         )
     )
+    skipped = (
+        evidence.skipped.group_by("subject", "username")
+        .agg(skipped_events=pl.sum("events"))
+        .sort("subject", "skipped_events", "username", descending=[False, True, False])
+        .group_by("subject", maintain_order=True)
+        .agg(pl.first("skipped_events"), skipped_username=pl.first("username").cast(pl.String))
+    )
+    most = pl.col("skipped_events") > pl.col("most_events").fill_null(0)
     return (
         evidence.subjects.lazy()
         .join(of_subject, on="subject", how="left", maintain_order="left")
         .join(_primary_devices(totals, evidence), on=("subject", "username"), how="left")
+        .join(skipped, on="subject", how="left", maintain_order="left")
         .with_columns(
             pl.col("username", "runner_up_username").cast(pl.String),
             pl.col("events", "total_events", "weight", "total_weight", "user_count").fill_null(0),
             share=pl.col("weight") / pl.col("total_weight"),
+            skipped_username=pl.when(most).then("skipped_username"),
         )
+        .drop("skipped_events", "most_events")
         .collect()
     )
 

@@ -49,6 +49,9 @@ class Rules:
         return cls(**values)
 
 
+DAYS_AFTER_SKIPPED = 3
+"""Active days of the leader where an account that is left out for its kind had most logons (rules 1.8)."""
+
 NAMING = ("single_user", "majority")
 """The evidence that names an owner; every other value leaves the host as it is (rules 1.2)."""
 
@@ -89,10 +92,13 @@ def names_owner(rules: Rules) -> pl.Expr:
 
 def too_few(rules: Rules) -> dict[str, pl.Expr]:
     """Whether each of these settings asks for more than the logons of a host and its leader."""
-    return {
+    asks = {
         "min_events": pl.col("total_events") < rules.min_events,
-        "min_active_days": days_needed(rules) > 0,
+        "min_active_days": days_needed(replace(rules, skip_account_kinds=())) > 0,
     }
+    if rules.skip_account_kinds:
+        asks["skip_account_kinds"] = pl.col("skipped_username").is_not_null() & (days_needed(rules) > 0)
+    return asks
 
 
 def exceeds_threshold(
@@ -146,9 +152,14 @@ def events_needed(rules: Rules) -> pl.Expr:
 def days_needed(rules: Rules) -> pl.Expr:
     """Count the further days with a logon that `min_active_days` asks of a user; 0 where there are enough.
 
-    Of rows with active_days; where they are not known (null), there are enough.
+    Of rows with active_days, where these are not known (null) there are enough, and, where kinds of accounts
+    are left out, skipped_username.
     """
-    return (rules.min_active_days - pl.col("active_days").fill_null(rules.min_active_days)).clip(0)
+    least = pl.lit(rules.min_active_days)
+    if rules.skip_account_kinds:
+        asked = max(rules.min_active_days, DAYS_AFTER_SKIPPED)
+        least = pl.when(pl.col("skipped_username").is_null()).then(least).otherwise(asked)
+    return (least - pl.col("active_days").fill_null(least)).clip(0)
 
 
 def days_of_events_needed(rules: Rules) -> pl.Expr:

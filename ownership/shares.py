@@ -3,7 +3,7 @@
 Who owns the host is not decided here.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import polars as pl
 
@@ -25,6 +25,17 @@ class Names:
     hosts: pl.DataFrame
     users: pl.DataFrame
 
+    def without(self, usernames: pl.Series) -> "Names":
+        """Leave out user names that are skipped for their kind."""
+        return replace(self, users=self.users.filter(~self._among(usernames)))
+
+    def only(self, usernames: pl.Series) -> "Names":
+        """Those that `without` leaves out."""
+        return replace(self, users=self.users.filter(self._among(usernames)))
+
+    def _among(self, usernames: pl.Series) -> pl.Expr:
+        return pl.col("username").cast(pl.String).is_in(usernames.implode())
+
     def of(self, rows: pl.LazyFrame) -> pl.LazyFrame:
         """Add hostname and username to rows with `SPELLINGS`, and leave out those that do not count."""
         return rows.join(self.hosts.lazy(), on="document_hostname").join(
@@ -32,19 +43,16 @@ class Names:
         )
 
 
-def normalised_names(pairs: pl.DataFrame, *, rules: Rules, skipped: pl.Series | None = None) -> Names:
+def normalised_names(pairs: pl.DataFrame, *, rules: Rules) -> Names:
     r"""Normalise each spelling of `pairs` once.
 
-    `exclude_users` fits names (`svc_*`) or spellings (`corp\adm*`); `skipped` are further normalised user
-    names that do not count.
+    `exclude_users` fits names (`svc_*`) or spellings (`corp\adm*`).
     """
     host, user, username = pl.col("document_hostname"), pl.col("document_username"), pl.col("username")
     users = _with_names(pairs, user, username=normalise_username(user)).filter(
         ~fits_any(username.cast(pl.String), rules.exclude_users),
         ~fits_any(normalise_name(user), rules.exclude_users),
     )
-    if skipped is not None:
-        users = users.filter(~username.cast(pl.String).is_in(skipped.implode()))
     return Names(
         _with_names(pairs, host, hostname=normalise_hostname(host, short=rules.short_hostnames)), users
     )
@@ -80,7 +88,8 @@ def host_user_shares(counts: pl.LazyFrame, *, rules: Rules, skipped: pl.Series |
     and rank.
     """
     pairs = counts.select(SPELLINGS).unique().collect(engine="streaming")
-    names = normalised_names(pairs, rules=rules, skipped=skipped)
+    names = normalised_names(pairs, rules=rules)
+    names = names if skipped is None else names.without(skipped)
     host_and_user = ("hostname", "username")
     username_spellings = (
         names.of(pairs.lazy())

@@ -307,6 +307,12 @@ GROUP BY ALL ORDER BY hosts DESC;"""
         nullable=True,
         since="1.0.0",
     )
+    skipped_username: pl.String = column(
+        "Account left out by rules.skip_account_kinds that has more logon events on the host than anybody "
+        "who counts; username then needs three active days; null: none.",
+        nullable=True,
+        since="1.0.0",
+    )
     new_conflict: pl.Boolean = column(
         "Whether this is a conflict that the last published decisions before the run did not have, for the "
         "host and with this resolved_owner."

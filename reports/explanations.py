@@ -14,7 +14,7 @@ import polars as pl
 from ownership.codes import ACTION, EVIDENCE, MATCH, OUTCOME
 from ownership.coverage import current_owners
 from ownership.names import normalise_hostname, printable
-from ownership.rules import Rules, least_majority, too_few
+from ownership.rules import DAYS_AFTER_SKIPPED, Rules, least_majority, too_few
 from ownership.shares import ranked
 from ownership.windows import Window
 from reports.remedies import FieldNames, remedies
@@ -126,7 +126,9 @@ def _too_few(decision: Mapping[str, Any], rules: Rules) -> list[str]:
     """The settings that ask for more logons than a host had; none where they do so no more."""
     if decision["evidence"] != "too_few_events":
         return []
-    counts = pl.DataFrame({name: [decision[name]] for name in ("total_events", "active_days")})
+    counts = pl.DataFrame(
+        {name: [decision[name]] for name in ("total_events", "active_days", "skipped_username")}
+    )
     asks = counts.select(**too_few(rules)).row(0, named=True)
     return [setting for setting, for_more in asks.items() if for_more]
 
@@ -301,6 +303,11 @@ def _detail(decision: Mapping[str, Any]) -> str:
     asked = "".join(
         f", {name} {rules[name]}" for name in ("min_events", "min_active_days") if name in decision["too_few"]
     )
+    if "skip_account_kinds" in decision["too_few"]:
+        skipped = _shown(decision["skipped_username"])
+        asked += (
+            f", {DAYS_AFTER_SKIPPED} active days where skip_account_kinds leaves out {skipped}, who had most"
+        )
     if decision["evidence"] == "not_primary_device":
         better = either(decision["primary_hostnames"])
         asked += f", primary_devices {rules['primary_devices']}: {better}"

@@ -4,7 +4,7 @@ What was decided, and why, is explained in `explanations`. All counts are for th
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -12,7 +12,7 @@ import polars as pl
 
 from ownership.matching import FIELDS
 from ownership.names import printable
-from ownership.rules import Rules, days_of_events_needed, events_needed
+from ownership.rules import DAYS_AFTER_SKIPPED, Rules, days_of_events_needed, events_needed
 from reports.sentences import either
 
 _NEXT_RUN_WRITES = "The next run that may write sets {owner}."
@@ -132,11 +132,14 @@ def _to_win(decision: Mapping[str, Any], matches: pl.DataFrame, rules: Rules) ->
     weights = {first: decision["weight"], second: decision["runner_up_weight"]}
     # On how many days the runner-up logged on is not in a decision.
     active_days = {first: decision["active_days"], second: None}
+    if rules.skip_account_kinds and decision["skipped_username"]:
+        rules = replace(rules, min_active_days=max(rules.min_active_days, DAYS_AFTER_SKIPPED))
+    least_days = rules.min_active_days
     for username in (first, second) if second else (first,):
         lacking, days = _needed(weights[username], total, events, active_days[username], rules)
         who, besides = _stands_for(username, matches.filter("decisive", username=username).sort("user_id"))
-        if active_days[username] is None and days < rules.min_active_days > 1:
-            besides = [f"logons on at least {rules.min_active_days:,} days in all", *besides]
+        if active_days[username] is None and days < least_days > 1:
+            besides = [f"logons on at least {least_days:,} days in all", *besides]
         if lacking:
             needs = " and ".join([f"needs {_logons(lacking, days, rules)}", *besides])
             text = f"{who} {needs} to become the owner."
@@ -166,6 +169,7 @@ def _needed(
         total_events=total_events,
         active_days=pl.lit(active_days, pl.Int64),
     )
+    rules = replace(rules, skip_account_kinds=())
     return row.select(events=events_needed(rules), days=days_of_events_needed(rules)).row(0)
 
 

@@ -161,6 +161,10 @@ def suggestions_in_words(rows: pl.DataFrame, rules: Rules) -> list[str]:
             (row["owners_lost"], "owners are not written"),
         )
         changes = ", ".join(f"{number:,} {what}" for number, what in effects if number)
+        if row["precision"] is not None:
+            changes += (
+                f"; of those that get one and whose owner somebody set {row['precision']:.0%} are right"
+            )
         values = json.dumps([*getattr(rules, setting), printable(row["value"])], ensure_ascii=False)
         lines += [
             f"  Leave out {printable(row['value'])} ({printable(row['reason']).rstrip('.')}): {changes}.",

@@ -122,7 +122,7 @@ def test_the_leader_is_told_whatever_the_evidence_says():
         "resolved_owner": None, "matched_by": None, "candidate_ids": [], "existing_owner": None,
         "hostnames": ["kiosk-1"], "events_needed": 5, "active_days": 1,
         "weight": 5, "total_weight": 11, "runner_up_weight": 5,
-        "excluded_by": "exclude_hosts: kiosk-*",
+        "excluded_by": "exclude_hosts: kiosk-*", "skipped_username": None,
         "decided_at": NOW, "run_id": RUN, "problem": None, "primary_hostnames": None, "new_conflict": False,
     }  # fmt: skip
 
@@ -294,7 +294,7 @@ def test_an_unreadable_user_asset_of_another_name_bars_nobody():
 def test_kinds_of_accounts_do_not_count_and_kinds_of_hosts_get_no_owner():
     """Rules 1.8."""
     logons = counts(
-        ("pc-1", "ann", 4), ("pc-1", "a_svc", 6),
+        ("pc-1", "ann", 5), ("pc-1", "a_svc", 5),
         ("kiosk-1", "ann", 3),
         ("ts-01", "ann", 3),
         ("lab-kiosk", "bob", 1),
@@ -340,3 +340,20 @@ def test_a_host_is_only_a_users_if_it_is_among_the_best_of_them(logons, best):
     others = [row for name, row in rows.items() if name not in {best, "kiosk"}]
     assert {row["evidence"] for row in others} <= {"not_primary_device"}
     assert [row["primary_hostnames"] for row in others] == [[best]] * len(others)
+
+
+@pytest.mark.parametrize(
+    ("days", "service", "evidence"),
+    [(1, 9, "too_few_events"), (2, 9, "too_few_events"), (3, 9, "single_user"), (1, 2, "single_user")],
+)
+def test_after_a_left_out_account_with_most_logons_the_next_user_needs_three_active_days(
+    days, service, evidence
+):
+    """Rules 1.8: what stays once the account is gone may be a technician's visit."""
+    logons = [("pc-1", "svc_x", service), *(("pc-1", "ann", 2, date(2026, 3, 2 + n)) for n in range(days))]
+    [row] = decide(
+        counts(*logons), PEOPLE, hosts(host("h1", "pc-1")), Rules(skip_account_kinds=("service",))
+    ).iter_rows(named=True)
+    assert (row["username"], row["evidence"]) == ("ann", evidence)
+    assert row["skipped_username"] == ("svc_x" if service > 2 * days else None)
+    assert row["events_needed"] == (max(3 - days, 0) if service == 9 else 0)
