@@ -124,6 +124,12 @@ CASES = {
         {"rules": Rules(min_active_days=3)},
         [("more_logons", "alice", 2, 2)],
     ),
+    "after an account left out with most logons": (
+        [("ws1", "svc_x", 9), ("ws1", "alice", 2)],
+        [],
+        {"rules": Rules(skip_account_kinds=("service",))},
+        [("more_logons", "alice", 2, 2)],
+    ),
     "days asked for since": (
         EXACTLY_60,
         [],
