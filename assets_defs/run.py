@@ -347,8 +347,8 @@ def scan_tags(instance: Instance, window: Window) -> dict[str, str]:
 
 
 def run_tags(instance: Instance) -> dict[str, str]:
-    """The tags by which an operator finds the runs of an instance, and those of a sensor."""
-    return {"asset_owners/instance": instance.name, "asset_owners/sensor": instance.sensor}
+    """The tags by which an operator finds the runs of an instance."""
+    return {"asset_owners/instance": instance.name}
 
 
 def resource_keys(instance: Instance) -> ResourceKeys:

@@ -165,6 +165,7 @@ def _facts(instance: Instance) -> dict[str, str]:
         "index": instance.index,
         "inventory service": platform.url,
         "tenant": platform.tenant_id,
+        "sensor": instance.sensor,
         "window": f"{scan.lookback_days} days, the running one included ({scan.timezone})",
         "schedule": f"{scan.schedule} ({scan.timezone})" if scan.schedule else "none",
         "runs": "only plan (writes.dry_run is on)" if instance.writes.dry_run else "write owners",

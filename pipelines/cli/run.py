@@ -24,6 +24,7 @@ from pipelines.cli.plans import Plan, plan_of, told_plan
 from pipelines.cli.stored import tables_of
 from pipelines.dagster_home import dagster_instance
 from pipelines.definitions import build_definitions
+from pipelines.repository import LOCATION, REPOSITORY
 from pipelines.schedules import launch_tags, run_config
 from reports.summary import decisions_in_words, writes_in_words
 from resources.errors import ConfigurationError
@@ -193,7 +194,24 @@ def execute(
         if not result.success:  # an interrupt may come between what the steps themselves record
             record = RunRecord(tables, result.run_id, recorded, logging.getLogger(__name__))
             record.fail("it ended early; its log says why")
+        _give_to_job(recorded, result.run_id, job)
     return result
+
+
+def _give_to_job(recorded: dg.DagsterInstance, run_id: str, job: str) -> None:
+    """Let the UI show a run with its job, on the timeline too, and execute it again by a click.
+
+    Dagster records where its job is to be found only of runs that its own services begin, and has a command
+    that adds it later, `dagster run migrate-repository`: this is what that does, without a code server.
+    """
+    location = {"__class__": "RegisteredRepositoryLocationOrigin", "location_name": LOCATION}
+    repository = {"__class__": "ExternalRepositoryOrigin", "repository_location_origin": location}
+    repository["repository_name"] = REPOSITORY
+    origin = {"__class__": "ExternalPipelineOrigin", "external_repository_origin": repository}
+    stored = json.dumps(origin | {"pipeline_name": job})
+    if run := recorded.get_run_by_id(run_id):
+        recorded.add_run_tags(run_id, {".dagster/repository": f"{REPOSITORY}@{LOCATION}"})
+        recorded.run_storage.replace_job_origin(run, dg.deserialize_value(stored))
 
 
 def errors(result: dg.ExecuteInProcessResult) -> Iterator[str]:

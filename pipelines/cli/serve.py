@@ -15,11 +15,9 @@ import requests
 import yaml
 
 from pipelines.dagster_home import dagster_home
+from pipelines.repository import LOCATION
 from resources.errors import AssetOwnersError
 from resources.settings import home, instances_folder
-
-LOCATION = "asset-owners"
-"""The code location; Dagster keeps under this name which schedules are on."""
 
 SECONDS_TO_STOP = 8
 """After which services that were asked to stop are killed; the next run settles what theirs leave open."""
