@@ -79,12 +79,15 @@ def logon_assets(instance: Instance, since: date | None = None) -> dg.AssetsDefi
 
 
 def first_partition(instance: Instance) -> date:
-    """The first day that the UI shows: from then on days are kept, or looked at by a run of today."""
-    today = today_of(instance)
-    kept = today - timedelta(days=instance.keep.evidence_days)
-    return max(
-        instance.scan.first_day, min(kept, window_of(instance, max(today, instance.scan.first_day)).first)
-    )
+    """The first day that the UI shows: of a run of today, or an earlier scan.first_day that the file names.
+
+    Of that, the days that are kept.
+    """
+    today, scan = today_of(instance), instance.scan
+    looked_at = window_of(instance, max(today, scan.first_day)).first
+    if "first_day" not in scan.model_fields_set:
+        return looked_at
+    return min(looked_at, max(scan.first_day, today - timedelta(days=instance.keep.evidence_days)))
 
 
 def _fetch(

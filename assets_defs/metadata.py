@@ -13,11 +13,15 @@ from ownership.coverage import funnel, owned_percent
 from ownership.decisions import summary
 from reports.charts import as_markdown, days_chart, shares_chart
 from reports.markdown import table
+from reports.plan import shown_owners
 
 CONFLICT = ("hostname", "host_id", "existing_owner", "resolved_owner")
 """Columns of decisions that show a conflict."""
 
+_EVIDENCE = ("evidence", "events", "total_events", "active_days")
 MAX_EXAMPLES = 8
+MAX_ROWS = 200
+"""Hosts in one table: names are in it, and Dagster's records are kept."""
 MAX_DAYS = 200
 """Days in one chart: the pictures of more would fill the event log."""
 
@@ -71,18 +75,49 @@ def decisions_metadata(decisions: pl.DataFrame, *, events: int) -> dict[str, Any
     }
 
 
-def outcomes_metadata(rows: pl.DataFrame) -> dict[str, Any]:
-    """What became of a plan, rows of owner_writes: hosts by outcome, and the first that are only planned."""
+def owners_metadata(decisions: pl.DataFrame, users: pl.DataFrame, *, see_all: str) -> dict[str, Any]:
+    """The first hosts that have an owner or are to get one, by name; `see_all` lists all."""
+    owner = pl.when(action="write").then("resolved_owner").otherwise("existing_owner")
+    hosts = decisions.filter(pl.col("host_id").is_not_null()).with_columns(owner=owner)
+    owned = hosts.filter(pl.col("owner").is_not_null())
+    return _owners(owned.select("host_id", "hostname", "owner", *_EVIDENCE), users, see_all)
+
+
+def _owners(hosts: pl.DataFrame, users: pl.DataFrame, see_all: str) -> dict[str, Any]:
+    """The first hosts as a table, and where all of them are; nothing where there are none."""
+    rows = shown_owners(hosts.sort("hostname", "host_id").head(MAX_ROWS), users)
+    if not rows:
+        return {}
+    columns = dict.fromkeys(column for row in rows for column in row)
+    table = dg.MetadataValue.table(
+        [dg.TableRecord({column: row.get(column, "") for column in columns}) for row in rows],
+        dg.TableSchema([dg.TableColumn(column) for column in columns]),
+    )
+    more = hosts.height - len(rows)
+    return {"hosts": table} | ({"more_hosts": f"{more:,} more; all of them: {see_all}"} if more else {})
+
+
+def outcomes_metadata(
+    rows: pl.DataFrame, decisions: pl.DataFrame, users: pl.DataFrame, *, see_all: str
+) -> dict[str, Any]:
+    """What became of a plan, rows of owner_writes: the number of hosts by outcome, and the first hosts.
+
+    `decisions` are those that it rests on, where they are known; `users` are inventory_users. `see_all` is
+    the command that lists all hosts.
+    """
     outcomes = rows["outcome"].value_counts(name="hosts").sort("hosts", "outcome", descending=[True, False])
     before, after = (pl.col(values).struct.field("owner") for values in ("old_values", "new_values"))
-    planned = rows.filter(outcome="planned").select("hostname", "host_id", owner_before=before, owner=after)
+    hosts = rows.select("host_id", "hostname", "outcome", "message", owner_before=before, owner=after)
+    hosts = hosts.join(decisions.select("host_id", *_EVIDENCE), on="host_id", how="left")
     return {
         "outcomes": "nothing to write" if rows.is_empty() else examples(outcomes, own_words=("outcome",)),
-        **_examples_of("first_planned", planned),
+        **_owners(hosts, users, see_all),
     }
 
 
-def writes_metadata(rows: pl.DataFrame, decisions: pl.DataFrame, *, may_write: bool) -> dict[str, Any]:
+def writes_metadata(
+    rows: pl.DataFrame, decisions: pl.DataFrame, users: pl.DataFrame, *, may_write: bool, see_all: str
+) -> dict[str, Any]:
     """Whether a run sent anything, and what became of its plan."""
     counts = dict(rows["outcome"].value_counts().iter_rows())
     done, planned = counts.get("written", 0), f"Dry run: nothing is sent, {rows.height:,} hosts to write"
@@ -90,7 +125,7 @@ def writes_metadata(rows: pl.DataFrame, decisions: pl.DataFrame, *, may_write: b
     failures = unsent.select("host_id", "outcome", "message")
     return {
         "result": f"{done:,} hosts written" if may_write else planned,
-        **outcomes_metadata(rows),
+        **outcomes_metadata(rows, decisions, users, see_all=see_all),
         "rows_of_this_run": rows.height,
         "hosts_written": done,
         "hosts_failed": counts.get("failed", 0),

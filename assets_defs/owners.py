@@ -8,16 +8,15 @@ import dagster as dg
 import polars as pl
 
 from assets_defs.evidence import skipped_kinds
-from assets_defs.metadata import decisions_metadata
-from assets_defs.run import ScanRun, as_dagster_failure, resource_keys, scan_run
+from assets_defs.metadata import decisions_metadata, owners_metadata
+from assets_defs.run import ScanRun, as_dagster_failure, listed, resource_keys, scan_run
 from assets_defs.specs import asset_arguments, source_keys
 from ownership.decisions import owner_decisions
 from ownership.evidence import evidence_by_day
 from ownership.matching import username_matches
 from ownership.names import printable
-from resources.settings import Instance, command_line
+from resources.settings import Instance
 from resources.store.history import store_decisions
-from resources.store.tables import short_run_id
 
 MAX_WARNINGS = 10
 """New conflicts that are warned of one by one."""
@@ -79,7 +78,10 @@ def owner_assets(instance: Instance) -> list[dg.AssetsDefinition]:
                 new_conflicts=frame["new_conflict"].sum(),
                 owned_before=frame.filter(pl.col("host_id").is_not_null())["existing_owner"].count(),
             )
+            users = run.tables.read("inventory_users", run_id=run.run_id).collect()
         metadata = decisions_metadata(frame, events=shares.select(pl.sum("events")).collect().item())
+        see_all = listed(run, "FROM owner_decisions")
+        metadata |= owners_metadata(frame, users, see_all=see_all)
         context.log.info(
             f"Decisions: {frame.height:,} hosts, {metadata['hosts_to_write']:,} to write, "
             f"{metadata['conflicts']:,} conflicts, {metadata['hosts_owned_percent']}% have an owner, "
@@ -94,18 +96,14 @@ def owner_assets(instance: Instance) -> list[dg.AssetsDefinition]:
 
 def _log_conflicts(run: ScanRun, conflicts: pl.DataFrame, log: logging.Logger) -> None:
     """Warn of the first conflicts that are new; the run's log keeps all, below what a terminal shows."""
-
-    def listed(query: str) -> str:
-        return command_line(run.instance, "sql", "--run", short_run_id(run.run_id), query)
-
     new = conflicts.filter("new_conflict").sort("host_id")
     if not new.is_empty():
         log.warning("\n".join(_conflicts(new.head(MAX_WARNINGS))))
         more = f"the first {MAX_WARNINGS} of {new.height:,}" if new.height > MAX_WARNINGS else "these"
         query = "FROM conflicts WHERE is_new"
-        log.warning(f"New conflicts: {more} are shown by id; all, with names: {listed(query)}")
+        log.warning(f"New conflicts: {more} are shown by id; all, with names: {listed(run, query)}")
     if known := conflicts.height - new.height:
-        log.info(f"Conflicts: {known:,} were there in the last run, too: {listed('FROM conflicts')}")
+        log.info(f"Conflicts: {known:,} were there in the last run, too: {listed(run, 'FROM conflicts')}")
     for some in conflicts.iter_slices(MAX_CONFLICTS):
         log.debug("\n".join(_conflicts(some)))
 

@@ -28,7 +28,7 @@ from resources.inventory.adapter import Inventory, open_inventory
 from resources.search import open_source
 from resources.search.source import EvidenceSource, extraction_fingerprint
 from resources.settings import MAX_LOOKBACK_DAYS, Instance, command_line, journal_url, named
-from resources.store.tables import Tables
+from resources.store.tables import Tables, short_run_id
 from resources.writeback.journal import Journal
 from resources.writeback.journals import try_journal
 from resources.writeback.writer import Writer
@@ -322,6 +322,11 @@ def _require_within_bounds(options: ScanOptions) -> None:
             f"limit: {options.limit} would write nothing; give 1 or more, or switch `dry_run` on to see "
             "what would be written"
         )
+
+
+def listed(run: InstanceRun, query: str) -> str:
+    """The command that lists what a run's tables hold."""
+    return command_line(run.instance, "sql", "--run", short_run_id(run.run_id), query)
 
 
 def today_of(instance: Instance, at: datetime | None = None) -> date:

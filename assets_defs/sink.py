@@ -4,17 +4,30 @@
 what a run wrote is put back by that of `undo`. How each of them goes about it is in `writing`.
 """
 
-from typing import Literal
+from typing import Any, Literal
+from urllib.parse import quote
 
 import dagster as dg
 import polars as pl
+import yaml
 from pydantic import Field
 
 from assets_defs.metadata import outcomes_metadata, writes_metadata
-from assets_defs.run import as_dagster_failure, follow_up_run, resource_keys, scan_run
-from assets_defs.specs import asset_arguments, asset_key
+from assets_defs.record import RESULT_TAG
+from assets_defs.run import (
+    InstanceRun,
+    ScanRun,
+    as_dagster_failure,
+    follow_up_run,
+    listed,
+    resource_keys,
+    scan_run,
+)
+from assets_defs.specs import LOCATION, asset_arguments, asset_key
 from assets_defs.writing import apply_plan, undo_run, write_planned
-from resources.settings import Instance, named, slug_of
+from ownership.plan import limit_exceeded
+from resources.settings import Instance, command_line, named, slug_of
+from resources.store.tables import short_run_id
 
 FOLLOW_UPS = {"apply": apply_plan, "undo": undo_run}
 
@@ -33,11 +46,39 @@ def sink_asset(instance: Instance) -> dg.AssetsDefinition:
         with as_dagster_failure(run, last=True):
             written = write_planned(run, context.log)
             decisions = run.tables.of_run("owner_decisions", run.run_id)
-            rows = run.tables.writes().select(pl.len()).collect().item()
-        metadata = writes_metadata(written, decisions, may_write=run.may_write)
-        return dg.MaterializeResult(metadata={"dagster/row_count": rows, **metadata})
+            users = run.tables.read("inventory_users", run_id=run.run_id).collect()
+            see_all = listed(run, "FROM write_history")
+            metadata = writes_metadata(written, decisions, users, may_write=run.may_write, see_all=see_all)
+            if run.may_write:
+                metadata["dagster/row_count"] = run.tables.writes().select(pl.len()).collect().item()
+        return dg.MaterializeResult(
+            metadata={"run": run.run_id, **metadata, **_to_apply(run, written, decisions)}
+        )
 
     return owner_writes
+
+
+def _to_apply(run: ScanRun, planned: pl.DataFrame, decisions: pl.DataFrame) -> dict[str, Any]:
+    """How the plan of a run is carried out: the command, and the launchpad filled in."""
+    if run.left_out or "planned" not in planned["outcome"]:
+        return {}
+    limits, number = run.instance.writes, planned.height
+    too_large = limit_exceeded(
+        number,
+        decisions["host_id"].count(),
+        what="owners",
+        max_writes=limits.max_writes,
+        max_write_percent=limits.max_write_percent,
+    )
+    allow = ("--allow-writes", str(number)) if too_large else ()
+    chosen = {"run_id": run.run_id, "dry_run": False} | ({"allow_writes": number} if too_large else {})
+    config = {"ops": {named(run.instance, apply_plan.__name__): {"config": chosen}}}
+    job = named(run.instance, "apply")
+    address = f"/locations/{LOCATION}/jobs/{job}/playground/setup?config={quote(yaml.safe_dump(config))}"
+    return {
+        "to_apply": command_line(run.instance, "apply", short_run_id(run.run_id), *allow),
+        "to_apply_here": dg.MetadataValue.md(f"[Open the launchpad of {job}]({address})"),
+    }
 
 
 class FollowUpConfig(dg.Config):
@@ -69,9 +110,38 @@ def follow_up_op(instance: Instance, command: Literal["apply", "undo"]) -> dg.Op
         run = follow_up_run(context, instance, kind, config.run_id, options)
         with as_dagster_failure(run, last=True):
             written = act(run, context.log, config.run_id, **chosen)
-        context.add_output_metadata(outcomes_metadata(written))
+            metadata = _followed(run, written)
+        if config.dry_run:
+            context.add_output_metadata(metadata)
+        else:
+            context.log_event(dg.AssetMaterialization(asset_key(instance, "owner_writes"), metadata=metadata))
+            _mark_undone(context, run, written)
 
     return follow_up
+
+
+def _mark_undone(context: dg.OpExecutionContext, run: InstanceRun, written: pl.DataFrame) -> None:
+    """Say where the UI lists the run that wrote owners that they were put back."""
+    recorded = context.instance.get_run_by_id(run.record.get("of_run"))
+    if recorded and "undone" in written["outcome"]:
+        result = f"{recorded.tags.get(RESULT_TAG, '')}, undone by {short_run_id(run.run_id)}"
+        context.instance.add_run_tags(recorded.run_id, {RESULT_TAG: result})
+
+
+def _followed(run: InstanceRun, written: pl.DataFrame) -> dict[str, Any]:
+    """What became of each host of a run that followed another one."""
+    tables, about = run.tables, run.record.get("of_run")
+    done = {"written": "written", "undone": "put back", "planned": "planned, and nothing is sent"}
+    hosts = ((written["outcome"] == outcome).sum() for outcome in done)
+    did = [f"{number:,} hosts {word}" for number, word in zip(hosts, done.values(), strict=True) if number]
+    users = tables.read("inventory_users", run_id=about).collect()
+    see_all = listed(run, "FROM write_history")
+    return {
+        "result": f"{', '.join(did) or 'nothing written'}; this run followed run {short_run_id(about)}",
+        "run": run.run_id,
+        **outcomes_metadata(written, tables.of_run("owner_decisions", about), users, see_all=see_all),
+        "dagster/row_count": tables.writes().select(pl.len()).collect().item(),
+    }
 
 
 def write_pool(instance: Instance) -> str:

@@ -12,6 +12,9 @@ from ownership.tables import TABLES
 from resources.settings import Instance
 from resources.store.dictionary import duckdb_type
 
+LOCATION = "asset-owners"
+"""The code location; Dagster keeps under this name which schedules are on."""
+
 OWNERS = ["team:asset-management"]
 
 

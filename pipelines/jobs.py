@@ -2,14 +2,16 @@
 
 import os
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 import dagster as dg
 
-from assets_defs.run import failure, resource_keys, run_tags
+from assets_defs.run import default_options, failure, resource_keys, run_tags
 from assets_defs.sink import follow_up_op
 from assets_defs.tuning import tuning_op
 from pipelines.console import console
+from pipelines.schedules import run_config
 from reports.markdown import literal
 from resources.errors import ConfigurationError
 from resources.settings import BrokenInstance, Instance, executor, named
@@ -83,6 +85,7 @@ Guides, on a terminal: `asset-owners docs operations` (the daily work), `asset-o
 owners are decided), `asset-owners docs configuration` (every setting).""",
         tags=run_tags(instance),
         run_tags=run_tags(instance),
+        config=run_config(instance, **asdict(default_options(instance))),
         metadata=_facts(instance),
     )
 
@@ -128,8 +131,9 @@ def _job_of(
     resources: Mapping[str, Any],
 ) -> dg.JobDefinition:
     """A job of one op; its launchpad offers its own resources, and shows what is to be filled in."""
-    # In quotes no beginning of an id is taken for a number.
-    config = {"ops": {op.name: {"config": {"run_id": "", "dry_run": False}}}} if part != "tuning" else {}
+    config: dict[str, Any] = {"loggers": {"console": {}}}
+    if part != "tuning":  # in quotes no beginning of an id is taken for a number
+        config["ops"] = {op.name: {"config": {"run_id": "", "dry_run": False}}}
 
     @dg.job(
         name=named(instance, part),
@@ -137,7 +141,7 @@ def _job_of(
         description=description,
         tags=run_tags(instance),
         run_tags=run_tags(instance),
-        metadata=_facts(instance),
+        metadata=_where(instance),
         resource_defs=resources,
         executor_def=run_executor(),
         logger_defs=LOGGERS,
@@ -157,15 +161,22 @@ terminal: `asset-owners {command} --instance FILE RUN_ID`.
 """
 
 
-def _facts(instance: Instance) -> dict[str, str]:
-    """What an operator wants to know of an instance; no secret is among it."""
-    scan, platform = instance.scan, instance.platform
+def _where(instance: Instance) -> dict[str, str]:
+    """Which services an instance is for; no secret is among it."""
+    platform = instance.platform
     return {
         "search service": instance.url,
         "index": instance.index,
         "inventory service": platform.url,
         "tenant": platform.tenant_id,
         "sensor": instance.sensor,
+    }
+
+
+def _facts(instance: Instance) -> dict[str, str]:
+    """What an operator wants to know of a scan."""
+    scan = instance.scan
+    return _where(instance) | {
         "window": f"{scan.lookback_days} days, the running one included ({scan.timezone})",
         "schedule": f"{scan.schedule} ({scan.timezone})" if scan.schedule else "none",
         "runs": "only plan (writes.dry_run is on)" if instance.writes.dry_run else "write owners",

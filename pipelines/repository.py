@@ -14,8 +14,6 @@ from resources.settings import BrokenInstance, Instance, slug_of_part
 # another name of the repository it would take each schedule for a new one, which is off.
 REPOSITORY = "__repository__"
 ALL_ASSETS = "__ASSET_JOB"
-LOCATION = "asset-owners"
-"""The code location; Dagster keeps under this name which schedules are on."""
 
 
 @dataclass(frozen=True)

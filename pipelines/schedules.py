@@ -24,6 +24,7 @@ def schedules(instance: Instance) -> list[dg.ScheduleDefinition]:
         cron_schedule=TUNING_CRON,
         execution_timezone=instance.scan.timezone,
         description="Estimates how many owners would be wrong, and what other settings would change.",
+        run_config={"loggers": {"console": {}}},
     )
     if instance.scan.schedule is None:
         return [tuning]
@@ -33,7 +34,7 @@ def schedules(instance: Instance) -> list[dg.ScheduleDefinition]:
         job_name=instance.slug,
         cron_schedule=instance.scan.schedule,
         execution_timezone=instance.scan.timezone,
-        description="Fetches the days that are missing or not settled, decides, and writes.",
+        description=_description(instance),
     )
     def scan(context: dg.ScheduleEvaluationContext) -> dg.RunRequest:
         today = context.scheduled_execution_time.astimezone(ZoneInfo(instance.scan.timezone)).date()
@@ -43,6 +44,19 @@ def schedules(instance: Instance) -> list[dg.ScheduleDefinition]:
     return [scan, tuning]
 
 
+def _description(instance: Instance) -> str:
+    """What a run of the schedule does, where to, and how much of it."""
+    if instance.writes.dry_run:
+        return "Fetches the days that are missing or not settled, decides, and plans; `writes.dry_run` is on."
+    limits, platform = instance.writes, instance.platform
+    percent = limits.max_write_percent
+    return (
+        "Fetches the days that are missing or not settled, decides, and writes the owners of hosts that have "
+        f"none to {platform.address}, tenant {platform.tenant_id}: none at all where they would be more than "
+        f"{limits.max_writes:,} hosts{f' or {percent}% of them' if percent else ''}."
+    )
+
+
 def launch_tags(instance: Instance, window: Window) -> dict[str, str]:
     """The tags that make a run of the job look at a window: it names the last day and fetches what lacks."""
     return {PARTITION: window.last.isoformat(), **scan_tags(instance, window)}
@@ -50,4 +64,5 @@ def launch_tags(instance: Instance, window: Window) -> dict[str, str]:
 
 def run_config(instance: Instance, **options: Any) -> dict[str, Any]:
     """The run configuration with some of the options of `assets_defs.run.ScanOptions` chosen."""
-    return {"resources": {resource_keys(instance).scan: {"config": options}}}
+    scan = {resource_keys(instance).scan: {"config": options}}
+    return {"loggers": {"console": {}}, "resources": scan}

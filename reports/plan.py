@@ -1,11 +1,13 @@
 """What a run would write or put back, host by host: as plain values, and in words."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import polars as pl
 
+from ownership.codes import EVIDENCE, OUTCOME
 from ownership.names import printable
-from reports.sentences import in_columns, person
+from reports.sentences import in_columns, logons, names_of, person
 
 SHOWN_HOSTS = 20
 _ENRICHED = ("department", "criticality")
@@ -31,6 +33,30 @@ def planned_hosts(writes: pl.DataFrame, users: pl.DataFrame) -> list[dict[str, s
     columns = ["host_id", "hostname", "owner_before", "owner_before_email", "owner", "owner_email"]
     columns += [f"{name}{end}" for name in _ENRICHED for end in ("_before", "")]
     return rows.select(columns).collect().to_dicts()
+
+
+def shown_owners(hosts: pl.DataFrame, users: pl.DataFrame) -> list[dict[str, str]]:
+    """Hosts with their owners in names, and why, as rows of a table that a person looks at.
+
+    `hosts` has host_id, hostname, owner and of the decision evidence, events, total_events and active_days
+    (null: not known); owner_before, outcome and message, if there; `users` are inventory_users.
+    """
+    name_of = names_of(users.iter_rows(named=True))
+    departments = dict(users.select("user_id", "user_department").iter_rows())
+
+    def told(row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+        yield "host", row["hostname"] or ""
+        yield "host id", row["host_id"] or ""
+        if row.get("owner_before"):
+            yield "owner before", person(row["owner_before"], name_of)
+        yield "owner", person(row["owner"], name_of) if row["owner"] else ""
+        yield "department", departments.get(row["owner"]) or ""
+        if row["evidence"] is not None:
+            yield "why", f"{logons(row)}. {EVIDENCE[row['evidence']]}"
+        if "outcome" in row:
+            yield "outcome", row["message"] or OUTCOME[row["outcome"]]
+
+    return [{name: printable(text) for name, text in told(row)} for row in hosts.iter_rows(named=True)]
 
 
 def plan_in_words(

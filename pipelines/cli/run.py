@@ -16,6 +16,7 @@ import polars as pl
 
 from assets_defs.record import RunRecord, plans_only
 from assets_defs.run import failure_message, today_of, window_of
+from assets_defs.specs import LOCATION
 from ownership.decisions import summary
 from ownership.names import printable, printable_lines
 from ownership.windows import Window
@@ -24,7 +25,7 @@ from pipelines.cli.plans import Plan, plan_of, told_plan
 from pipelines.cli.stored import tables_of
 from pipelines.dagster_home import dagster_instance
 from pipelines.definitions import build_definitions
-from pipelines.repository import LOCATION, REPOSITORY
+from pipelines.repository import REPOSITORY
 from pipelines.schedules import launch_tags, run_config
 from reports.summary import decisions_in_words, writes_in_words
 from resources.errors import ConfigurationError
@@ -211,7 +212,8 @@ def _give_to_job(recorded: dg.DagsterInstance, run_id: str, job: str) -> None:
     stored = json.dumps(origin | {"pipeline_name": job})
     if run := recorded.get_run_by_id(run_id):
         recorded.add_run_tags(run_id, {".dagster/repository": f"{REPOSITORY}@{LOCATION}"})
-        recorded.run_storage.replace_job_origin(run, dg.deserialize_value(stored))
+        found: Any = dg.deserialize_value(stored)
+        recorded.run_storage.replace_job_origin(run, found)
 
 
 def errors(result: dg.ExecuteInProcessResult) -> Iterator[str]:

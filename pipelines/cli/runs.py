@@ -1,7 +1,7 @@
 """`asset-owners runs`: what each run did, the newest first."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -23,22 +23,29 @@ def runs(path: Path, *, limit: int, as_json: bool) -> None:
     """List the runs of an instance."""
     instance = load_instance(path)
     tables = tables_of(instance)
-    listed = tables.all_runs("runs").collect().sort("started_at", descending=True).head(limit)
+    all_runs = tables.all_runs("runs").collect()
+    undone = all_runs.filter(pl.col("written") > 0, kind="undo").sort("started_at")
+    undone_by = dict(undone.select("of_run", "run_id").iter_rows())
+    listed = all_runs.sort("started_at", descending=True).head(limit)
     if listed.is_empty():
         raise AssetOwnersError(
             f"{instance.name} has no runs yet; run it first: asset-owners run --instance {path}"
         )
     if as_json:
-        print(json.dumps([_as_json(row) for row in listed.iter_rows(named=True)]))
+        rows = [_as_json(row, undone_by) for row in listed.iter_rows(named=True)]
+        print(json.dumps({"instance": instance.name, "runs": rows}))
     else:
-        print(*_table(listed), sep="\n")
+        print(*_table(listed, undone_by), sep="\n")
 
 
-def _table(listed: pl.DataFrame) -> Iterator[str]:
+def _table(listed: pl.DataFrame, undone_by: Mapping[str, str]) -> Iterator[str]:
     rows = [("run", "kind", "started (UTC)", "took", "days, or run", "result")]
     for row in listed.iter_rows(named=True):
         days = f"{row['window_from']} to {row['window_to']}"
-        said = [result_in_words(row), *filter(None, [_first_line(row["message"])])]
+        result = result_in_words(row)
+        if undo := undone_by.get(row["run_id"]):
+            result += f", undone by run {short_run_id(undo)}"
+        said = [result, *filter(None, [_first_line(row["message"])])]
         rows.append(
             (
                 short_run_id(row["run_id"]),
@@ -54,10 +61,10 @@ def _table(listed: pl.DataFrame) -> Iterator[str]:
         yield "  ".join(f"{text:<{width}}" for text, width in zip(row, widths, strict=True)).rstrip()
 
 
-def _as_json(row: dict[str, Any]) -> dict[str, Any]:
-    """The row as it is stored, with its options as an object."""
+def _as_json(row: dict[str, Any], undone_by: Mapping[str, str]) -> dict[str, Any]:
+    """The row as it is stored, with its options as an object, and the run that put back what it wrote."""
     shown = {name: value.isoformat() if hasattr(value, "isoformat") else value for name, value in row.items()}
-    return shown | {"options": json.loads(row["options"])}
+    return shown | {"options": json.loads(row["options"]), "undone_by": undone_by.get(row["run_id"])}
 
 
 def _first_line(message: str | None) -> str:

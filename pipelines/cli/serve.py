@@ -14,8 +14,8 @@ from typing import Self
 import requests
 import yaml
 
+from assets_defs.specs import LOCATION
 from pipelines.dagster_home import dagster_home
-from pipelines.repository import LOCATION
 from resources.errors import AssetOwnersError
 from resources.settings import home, instances_folder
 

@@ -75,8 +75,8 @@ def tables(tmp_path):
 
 
 def an_instance(**settings):
-    keep = {"evidence_days": 36_500}  # the days of these tests are long ago
-    return instance(**{"name": "Small", "keep": keep, **settings})
+    long_ago = {"keep": {"evidence_days": 36_500}, "scan": {"first_day": "2020-01-01"}}
+    return instance(**{"name": "Small", **long_ago, **settings})
 
 
 def stored(tables):
@@ -233,13 +233,14 @@ def test_each_day_is_one_event_with_its_numbers_and_all_days_together_another(fe
 @pytest.mark.parametrize(
     ("settings", "days"),
     [
-        ({}, 400),
+        ({"scan": {}}, 29),  # a run of today looks at 30 days
+        ({}, 400),  # days of which are kept
         ({"keep": {"evidence_days": 90}}, 90),
-        ({"keep": {"evidence_days": 20}}, 29),  # a run of today looks at 30 days
+        ({"keep": {"evidence_days": 20}}, 29),
         ({"scan": {"first_day": str(datetime.now(UTC).date() - timedelta(days=5))}}, 5),
     ],
 )
-def test_partitions_begin_where_evidence_is_kept_from(settings, days):
+def test_partitions_begin_with_the_first_day_that_a_run_or_the_file_names(settings, days):
     small = an_instance(**{"keep": {}, **settings})
     partitions = logon_assets(small).partitions_def
     assert partitions is not None

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from assets_defs.specs import LOCATION
 from pipelines.dagster_home import dagster_instance
-from pipelines.repository import LOCATION
 from tests.end_to_end.stand import ASSET_OWNERS, TODAY, WRITTEN
 
 pytestmark = pytest.mark.slow
@@ -46,6 +46,7 @@ def test_the_program_runs_the_job_records_it_and_prints_one_object_as_its_last_l
     with dagster_instance(stand.home) as recorded:
         (run,) = recorded.get_runs()
     assert (run.run_id, run.job_name, run.status.value) == (report["run_id"], "small", "SUCCESS")
+    assert run.remote_job_origin
     assert run.remote_job_origin.location_name == LOCATION
     ours = {name for name in run.tags if name.startswith("asset_owners/")}
     assert ours == {f"asset_owners/{name}" for name in ("instance", "kind", "result", "window")}

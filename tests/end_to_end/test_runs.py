@@ -4,6 +4,7 @@ import json
 import shlex
 from datetime import timedelta
 
+import dagster as dg
 import pytest
 
 from pipelines.dagster_home import dagster_instance
@@ -52,15 +53,20 @@ def test_each_kind_of_run_tells_what_came_of_it(recorded_stand):
     assert owned == {wrote: (1, 3), undone: (3, 1)}
     assert (listed[wrote]["window_from"], listed[wrote]["window_to"]) == (TODAY - timedelta(days=3), TODAY)
     assert tags_of(stand, planned)["asset_owners/kind"] == "dry_run"
-    assert tags_of(stand, wrote)["asset_owners/result"] == "2 written"
+    assert tags_of(stand, wrote)["asset_owners/result"] == f"2 written, undone by {undone[:8]}"
+    with dagster_instance(stand.home) as recorded:
+        last = recorded.get_latest_materialization_event(dg.AssetKey(["small", "owner_writes"]))
+    assert last
+    assert last.run_id == applied, "and no dry run of it"
 
     shown = stand.call("runs", "--instance", stand.instance_file(), "--limit", "3")
     assert shown.exit_code == 0
     newest_first = [applied, would_write, undone]
     assert [line[:8] for line in shown.stdout.splitlines()[1:]] == [run[:8] for run in newest_first]
     as_json = json.loads(stand.call("runs", "--instance", stand.instance_file(), "--json").stdout)
-    assert [row["run_id"] for row in as_json[:3]] == newest_first
-    assert as_json[-1]["options"] == {"dry_run": True, "enrich": False}
+    assert [row["run_id"] for row in as_json["runs"][:3]] == newest_first
+    assert as_json["runs"][-1]["options"] == {"dry_run": True, "enrich": False}
+    assert {row["run_id"]: row["undone_by"] for row in as_json["runs"] if row["undone_by"]} == {wrote: undone}
 
 
 def test_a_step_that_fails_with_a_message_shows_no_stack_trace(recorded_stand):

@@ -226,7 +226,8 @@ def test_a_tick_starts_one_run_over_the_look_back_window_and_is_off_until_switch
     (request,) = schedule.evaluate_tick(tick).run_requests or []
     assert request.tags["dagster/partition"] == "2025-07-01"
     assert request.tags["asset_owners/window"] == "2025-06-02/2025-07-01"
-    assert request.run_config == {"resources": {"head_office__scan": {"config": {"refetch": False}}}}
+    resources = {"head_office__scan": {"config": {"refetch": False}}}
+    assert request.run_config == {"loggers": {"console": {}}, "resources": resources}
     assert dg.validate_run_config(jobs(definitions)["head_office"], request.run_config)
 
 
@@ -282,7 +283,7 @@ def graph(definitions: dg.Definitions) -> dict[str, Any]:
 
 
 def test_the_graph_is_the_one_that_was_reviewed(instances, snapshot):
-    since_first_day = content(keep={"evidence_days": 36_500})
+    since_first_day = content(keep={"evidence_days": 36_500}, scan={"first_day": "2020-01-01"})
     assert graph(instances(one=since_first_day)) == snapshot
 
 
@@ -313,7 +314,7 @@ def test_the_launchpads_of_apply_and_undo_begin_with_the_run_id_in_quotes(instan
     found = jobs(instances(one=content(name="One")))
     for name, op in (("one__apply", "one__apply_plan"), ("one__undo", "one__undo_run")):
         config = {"run_id": "", "dry_run": False}
-        assert found[name].run_config == {"ops": {op: {"config": config}}}
+        assert found[name].run_config == {"loggers": {"console": {}}, "ops": {op: {"config": config}}}
         assert "run_id: ''" in yaml.safe_dump(found[name].run_config)
 
 
