@@ -18,7 +18,7 @@ from reports.plan import shown_owners
 CONFLICT = ("hostname", "host_id", "existing_owner", "resolved_owner")
 """Columns of decisions that show a conflict."""
 
-_EVIDENCE = ("evidence", "events", "total_events", "active_days")
+_EVIDENCE = ("action", "events", "total_events", "active_days")
 MAX_EXAMPLES = 8
 MAX_ROWS = 200
 """Hosts in one table: names are in it, and Dagster's records are kept."""

@@ -52,7 +52,7 @@ def sink_asset(instance: Instance) -> dg.AssetsDefinition:
             if run.may_write:
                 metadata["dagster/row_count"] = run.tables.writes().select(pl.len()).collect().item()
         return dg.MaterializeResult(
-            metadata={"run": run.run_id, **metadata, **_to_apply(run, written, decisions)}
+            metadata={"run": run.run_id, **_to_apply(run, written, decisions), **metadata}
         )
 
     return owner_writes

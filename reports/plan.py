@@ -5,7 +5,7 @@ from typing import Any
 
 import polars as pl
 
-from ownership.codes import EVIDENCE, OUTCOME
+from ownership.codes import ACTION, OUTCOME
 from ownership.names import printable
 from reports.sentences import in_columns, logons, names_of, person
 
@@ -38,7 +38,7 @@ def planned_hosts(writes: pl.DataFrame, users: pl.DataFrame) -> list[dict[str, s
 def shown_owners(hosts: pl.DataFrame, users: pl.DataFrame) -> list[dict[str, str]]:
     """Hosts with their owners in names, and why, as rows of a table that a person looks at.
 
-    `hosts` has host_id, hostname, owner and of the decision evidence, events, total_events and active_days
+    `hosts` has host_id, hostname, owner and of the decision action, events, total_events and active_days
     (null: not known); owner_before, outcome and message, if there; `users` are inventory_users.
     """
     name_of = names_of(users.iter_rows(named=True))
@@ -51,9 +51,9 @@ def shown_owners(hosts: pl.DataFrame, users: pl.DataFrame) -> list[dict[str, str
             yield "owner before", person(row["owner_before"], name_of)
         yield "owner", person(row["owner"], name_of) if row["owner"] else ""
         yield "department", departments.get(row["owner"]) or ""
-        if row["evidence"] is not None:
-            yield "why", f"{logons(row)}. {EVIDENCE[row['evidence']]}"
-        if "outcome" in row:
+        if row["action"] is not None:
+            yield "why", logons(row) if row["action"] in {"write", "agree"} else ACTION[row["action"]]
+        if row.get("outcome", "planned") != "planned":
             yield "outcome", row["message"] or OUTCOME[row["outcome"]]
 
     return [{name: printable(text) for name, text in told(row)} for row in hosts.iter_rows(named=True)]

@@ -3,6 +3,7 @@
 `SCREENSHOTS=DIR` keeps what the browser saw there; else the pictures end with the tests' other files.
 """
 
+import json
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -44,6 +45,11 @@ class Dagster(Webserver):
         """Start the demo's job; return the run when it has ended."""
         location = REPOSITORY["repositoryLocationName"]
         return self.ended(self.start("demo", location, tags, run_config))
+
+    def start_scan(self, **options):
+        """Launch the demo's job over the window that ends today; return the run when it has ended."""
+        tags = [{"key": "dagster/partition", "value": str(TODAY)}]
+        return self.launch(tags, {"resources": {"demo__scan": {"config": options}}})
 
     def ended(self, run_id):
         def look():
@@ -162,6 +168,43 @@ def test_the_lineage_shows_every_table_and_how_it_stands(page, picture):
     expect(page.get_by_text("Materialized", exact=True)).to_have_count(6)
     expect(page.get_by_text("2 / 4 Passed")).to_be_visible()
     picture(page, "lineage", clip={"x": 70, "y": 110, "width": 1330, "height": 640})
+
+
+@pytest.mark.nightly
+def test_a_failed_run_of_the_command_line_is_red_on_the_timeline_and_a_click_executes_it_again(dagster, page):
+    stand, file = dagster.stand, dagster.stand.home / "instances" / "demo.yaml"
+    refused = yaml.safe_load(file.read_text())
+    refused["platform"]["email"] = "nobody@corp.example"
+    (stand.home / "refused.yaml").write_text(yaml.safe_dump(refused))
+    ran = stand.call(
+        "run", "--instance", stand.home / "refused.yaml", "--as-of", TODAY, "--dry-run", "--json"
+    )
+    assert ran.exit_code == 1
+    failed = json.loads(ran.stdout.splitlines()[-1])["run_id"]
+    page.goto("/timeline")
+    expect(page.get_by_role("link", name="demo", exact=True)).to_be_visible()
+    page.goto(f"/runs/{failed}")
+    page.get_by_role("button", name="Re-execute").first.click()
+    page.wait_for_url(lambda url: "/runs/" in url and failed not in url)
+    assert dagster.ended(page.url.rpartition("/")[2])["status"] == "SUCCESS"
+
+
+@pytest.mark.nightly
+def test_a_plan_is_looked_at_and_carried_out_on_the_pages_of_owner_writes(dagster, company, page, picture):
+    dagster.stand.begin(company.hosts, company.users)
+    planned = dagster.start_scan(dry_run=True)
+    page.goto("/assets/demo/owner_writes?view=events")
+    shows(page, planned["runId"], "julia.pereira@corp.example (user-0001)")
+    picture(page, "plan")
+    page.goto(page.get_by_role("link", name="Open the launchpad of demo__apply").first.get_attribute("href"))
+    shows(page, planned["runId"])
+    page.get_by_role("button", name="Launch Run").click()
+    runs = """query { runsOrError(filter: {pipelineName: "demo__apply"}) {
+                ... on Runs { results { runId } } } }"""
+    (applied,) = eventually(lambda: dagster.ask(runs)["results"])
+    assert dagster.ended(applied["runId"])["tags"]["asset_owners/result"] == "168 written"
+    page.goto("/assets/demo/owner_writes?view=events")
+    shows(page, "168 hosts written")
 
 
 FOUND = {
