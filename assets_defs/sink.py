@@ -72,7 +72,8 @@ def _to_apply(run: ScanRun, planned: pl.DataFrame, decisions: pl.DataFrame) -> d
     )
     allow = ("--allow-writes", str(number)) if too_large else ()
     chosen = {"run_id": run.run_id, "dry_run": False} | ({"allow_writes": number} if too_large else {})
-    config = {"ops": {named(run.instance, apply_plan.__name__): {"config": chosen}}}
+    ops = {named(run.instance, apply_plan.__name__): {"config": chosen}}
+    config = {"loggers": {"console": {}}, "ops": ops}
     job = named(run.instance, "apply")
     address = f"/locations/{LOCATION}/jobs/{job}/playground/setup?config={quote(yaml.safe_dump(config))}"
     return {
