@@ -1,5 +1,6 @@
 """What `asset-owners sandbox` does: run both services, show the demo, open the Dagster UI on them."""
 
+import json
 import os
 import shlex
 import shutil
@@ -7,31 +8,22 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
-import duckdb
+import polars as pl
 import typer
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
 from pipelines.cli.serve import serve
 from resources.settings import command_line, home, load_instance, slug_of
-from resources.store.catalogue import catalogue_path
+from resources.store.tables import Tables
 from sandbox.stand import NAME, running_sandbox
 
-WIDTH_OF_FILES = 140
-
-DECISIONS = """\
-SELECT evidence, coalesce(match, '-') AS match, action, count(*) AS hosts,
-       min_by(hostname, coalesce(host_id, hostname)) AS example,
-       min_by(username, coalesce(host_id, hostname)) AS user,
-       min_by(events || ' of ' || total_events, coalesce(host_id, hostname)) AS logons,
-       min_by(matched_by, coalesce(host_id, hostname)) AS matched_by
-FROM demo.owner_decisions GROUP BY ALL ORDER BY hosts DESC, evidence, action, match
-"""
+CODES = """\
+SELECT evidence, match, action, count(*) AS hosts, any_value(hostname) AS example
+FROM demo.owner_decisions GROUP BY ALL ORDER BY hosts DESC"""
 
 
 def up(*, fresh: bool) -> None:
@@ -47,29 +39,44 @@ def up(*, fresh: bool) -> None:
 
 
 def demo() -> None:
-    """Fill in the owners of a made-up company, twice, and show every decision with its reasons."""
+    """Fill in the owners of a made-up company, twice, and tell what happened and what to look at."""
     for variable in ("ASSET_OWNERS_TABLES", "ASSET_OWNERS_JOURNAL"):
         os.environ.pop(variable, None)  # what is made up stays in the home
     shutil.rmtree(home() / "tables" / slug_of(NAME), ignore_errors=True)
+    log = home() / "sandbox" / "demo.log"
+    log.unlink(missing_ok=True)
     with _until_stopped(), running_sandbox(home(), fresh=True, progress=_say) as sandbox:
-        run = ["asset-owners", "run", "--instance", str(sandbox.instance_file)]
         _say("first run: fetch, decide, write")
-        _run(run)
-        with duckdb.connect(catalogue_path(home()), read_only=True) as catalogue:
-            _show("Decisions, one line a reason", catalogue.sql(DECISIONS))
+        first = _run(sandbox.instance_file, log)
         _say("second run: nothing is written twice")
-        _run(run)
-    _say("The sandbox is stopped. To look further:")
-    commands = {
-        _to_paste(None, "sandbox", "ui"): "the Dagster UI on the sandbox, at http://127.0.0.1:3000",
-        _to_paste(None, "sandbox", "up"): "the sandbox alone",
-        _to_paste(sandbox.instance_file, "explain", "lt-1001"): "why a host has its owner",
-        _to_paste(sandbox.instance_file, "report"): "the last run as a page",
-        _to_paste(None, "sql", "FROM demo.conflicts"): "the tables, also as CSV or JSON",
-    }
-    width = max(map(len, commands))
-    for command, what in commands.items():
-        print(f"  {command:<{width}}  # {what}")
+        second = _run(sandbox.instance_file, log)
+        print(*_happened(sandbox.truth, first, second), "", "To look further:", sep="\n")
+        commands = {
+            _to_paste(None, "sandbox", "ui"): "the Dagster UI on the sandbox",
+            _to_paste(sandbox.instance_file, "explain", "lt-1001"): "why a host has its owner",
+            _to_paste(sandbox.instance_file, "report"): "all hosts as a page",
+            _to_paste(sandbox.instance_file, "tune"): "how many owners would be wrong, and better settings",
+            _to_paste(None, "sql", CODES.replace("\n", " ")): "each reason and its number of hosts",
+            f"less {shlex.quote(str(log))}": "all that both runs said, with their warnings",
+            _to_paste(None, "init"): "an instance file for services of your own",
+        }
+        for command, what in commands.items():
+            print(f"  # {what}\n  {command}")
+
+
+def _happened(
+    truth: Mapping[str | None, str | None], first: Mapping[str, Any], second: Mapping[str, Any]
+) -> Iterator[str]:
+    """What two runs did, from what they print with `--json`; whose each host is, `truth` says."""
+    written = Tables(home(), slug_of(NAME)).run_writes(first["run_id"]).filter(outcome="written")
+    given = written.select("host_id", pl.col("new_values").struct.field("owner")).rows()
+    right = sum(truth[host_id] == owner for host_id, owner in given)
+    hosts = sum(count for codes, count in first["decisions"].items() if not codes.endswith("/no_host"))
+    yield f"Hosts: {hosts} in the inventory"
+    yield f"Owners written: {len(given)}"
+    yield f"Right by the company's truth: {right} of {len(given)}"
+    yield f"Conflicts: {first['conflicts']} hosts have another owner than the logons name, and keep theirs"
+    yield f"Second run: {second['writes'].get('written', 0)} owners written"
 
 
 def _to_paste(file: Path | None, command: str, *arguments: str) -> str:
@@ -85,12 +92,16 @@ def ui(*, port: int) -> None:
         serve("127.0.0.1", port)
 
 
-def _run(command: Sequence[str]) -> None:
-    """Run a program of this environment and end with its status when it fails."""
-    program = Path(sys.executable).with_name(command[0])
-    status = subprocess.run([program, *command[1:]], check=False).returncode  # noqa: S603  (our own programs)
-    if status:
-        raise typer.Exit(status)
+def _run(instance_file: Path, log: Path) -> dict[str, Any]:
+    """Run the instance's job as a shell would; what it prints, or its end where it fails. Its log is kept."""
+    program = Path(sys.executable).with_name("asset-owners")
+    with log.open("a", encoding="utf-8") as errors:
+        command = [program, "run", "--instance", str(instance_file), "--json"]
+        done = subprocess.run(command, check=False, stdout=subprocess.PIPE, stderr=errors, text=True)  # noqa: S603  (our own program)
+    if done.returncode:
+        print(log.read_text(encoding="utf-8"), file=sys.stderr)
+        raise typer.Exit(done.returncode)
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 @contextmanager
@@ -104,17 +115,7 @@ def _until_stopped() -> Generator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        _say("stopped")
 
 
 def _say(text: str) -> None:
     print(f"sandbox: {text}", flush=True)
-
-
-def _show(title: str, rows: duckdb.DuckDBPyRelation) -> None:
-    table = Table(title=title, title_justify="left")
-    for column in rows.columns:
-        table.add_column(column, overflow="fold")
-    for row in rows.fetchall():
-        table.add_row(*("" if value is None else escape(str(value)) for value in row))
-    Console(width=None if sys.stdout.isatty() else WIDTH_OF_FILES).print(table)

@@ -36,7 +36,7 @@ class Expectation:
 
     `hostname` is normalised and short (None for an asset without a name), `host_id` is None without an asset,
     `match` is None where the evidence names nobody, `resolved_owner` is the id of a user asset. `scenario` is
-    the reason.
+    the reason. Whose a host with a resolved owner really is, `whose` says.
     """
 
     hostname: str | None
@@ -46,6 +46,7 @@ class Expectation:
     action: Action
     resolved_owner: str | None
     scenario: str
+    whose: str | None
 
 
 class Draft:
@@ -90,11 +91,13 @@ class Draft:
         owned: Owned = "by nobody",
         owner: Any = None,
         field: Any = None,
+        whose: str | None = None,
     ) -> None:
         """Records an outcome and, unless there is none, the host asset that it is about.
 
         `leader` has the most events, and counts where the evidence names somebody. `owner` and `field` are
         what the asset's owner and hostname fields hold: by default what fits `owned`, and the host name.
+        `whose` is the owner in truth, where it is not the leader.
         """
         if evidence not in {"single_user", "majority"}:
             leader = None
@@ -106,7 +109,9 @@ class Draft:
             host_id = f"host-{len(self.hosts) + 1:04}"
             names = hostname.upper() if field is None and hostname else field
             self.hosts.append(self._asset(host_id, names, hostname, owner or self._owner(owned, resolved)))
-        self.truth.append(Expectation(hostname, host_id, evidence, match, action, resolved, scenario))
+        self.truth.append(
+            Expectation(hostname, host_id, evidence, match, action, resolved, scenario, whose or resolved)
+        )
 
     def log(
         self,

@@ -19,7 +19,11 @@ _SERVICE_ACCOUNTS = ("svc_backup", "SVC_Deploy", r"CORP\svc_sql", "adm-jkraus", 
 
 @dataclass(frozen=True)
 class Group:
-    """Hosts that share a story, by kind of machine, whose accounts lead the evidence, and who owns them."""
+    """Hosts that share a story, by kind of machine, whose accounts lead the evidence, and who owns them.
+
+    Of those that get an owner one in fourteen is `lent`, so that the logons name somebody else. Owners that
+    somebody has set are a fair sample: of them as many are.
+    """
 
     scenario: str
     machine: str
@@ -27,12 +31,14 @@ class Group:
     leaders: Literal["regular", "unknown", "ambiguous"]
     owned: Owned
     hosts: int
+    lent: bool = False
 
 
 EVERYDAY = (
-    Group("one person's laptop", "lt", "single_user", "regular", "by nobody", 92),
-    Group("one person's laptop, owned already", "lt", "single_user", "regular", "by the same", 14),
-    Group("a laptop handed on without a word", "lt", "single_user", "regular", "by another", 8),
+    Group("one person's laptop", "lt", "single_user", "regular", "by nobody", 83),
+    Group("a laptop lent to a colleague", "lt", "single_user", "regular", "by nobody", 9, lent=True),
+    Group("one person's laptop, owned already", "lt", "single_user", "regular", "by the same", 21),
+    Group("a laptop lent, owned by its lender", "lt", "single_user", "regular", "by another", 1, lent=True),
     Group("a laptop that nobody has recorded", "lt", "single_user", "regular", "no asset", 4),
     Group("a contractor's laptop", "lt", "single_user", "unknown", "by nobody", 6),
     Group("a contractor's laptop, owned by the supervisor", "lt", "single_user", "unknown", "by another", 2),
@@ -40,9 +46,10 @@ EVERYDAY = (
     Group("the account fits several people", "lt", "single_user", "ambiguous", "by nobody", 4),
     Group("the account fits several people, owned", "lt", "single_user", "ambiguous", "by another", 2),
     Group("the account fits several people, not recorded", "lt", "single_user", "ambiguous", "no asset", 1),
-    Group("a laptop that the help desk has seen", "lt", "majority", "regular", "by nobody", 42),
-    Group("help desk, owned already", "lt", "majority", "regular", "by the same", 8),
-    Group("help desk, owned by the former user", "lt", "majority", "regular", "by another", 5),
+    Group("a laptop that the help desk has seen", "lt", "majority", "regular", "by nobody", 39),
+    Group("a laptop that an intern uses most", "lt", "majority", "regular", "by nobody", 3, lent=True),
+    Group("help desk, owned already", "lt", "majority", "regular", "by the same", 12),
+    Group("help desk, owned by the former user", "lt", "majority", "regular", "by another", 1),
     Group("help desk, not recorded", "lt", "majority", "regular", "no asset", 2),
     Group("mostly a contractor's", "pc", "majority", "unknown", "by nobody", 3),
     Group("mostly a contractor's, owned by hand", "pc", "majority", "unknown", "by another", 2),
@@ -87,12 +94,15 @@ def _everyday(draft: Draft, group: Group) -> None:
     if group.evidence == "no_logons":
         for service in rng.sample(_SERVICE_ACCOUNTS, 3):
             draft.log(agent, service, rng.randint(8, 30), kind="batch")
+    lender = draft.others(1, than=[leader])[0].user_id if group.lent else None
     draft.expect(
         group.scenario,
         name,
         group.evidence,
         leader=leader,
         owned=group.owned,
+        owner=lender if group.owned == "by another" else None,
+        whose=lender,
         field=rng.choice((name, name.upper(), f"{name.upper()}.{DOMAIN.upper()}")),
     )
 

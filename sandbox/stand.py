@@ -8,9 +8,9 @@ Below ASSET_OWNERS_HOME:
 
 import secrets
 import socket
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
@@ -28,11 +28,15 @@ TENANT = "acme"
 
 @dataclass(frozen=True)
 class Sandbox:
-    """Both services, running on this machine, and the instance file that points at them."""
+    """Both services, running on this machine, and the instance file that points at them.
+
+    `truth` says whose each host is, by id, of a company that was loaded just now.
+    """
 
     engine: Engine
     inventory: InventoryService
     instance_file: Path
+    truth: Mapping[str | None, str | None] = field(default_factory=dict)
 
 
 @contextmanager
@@ -57,18 +61,20 @@ def running_sandbox(
         InventoryState(folder / "inventory.json") as state,
         InventoryService(state, port=_kept_port(folder / "inventory-port")) as inventory,
     ):
+        truth = {}
         if fresh or not (state.assets("host") and INDEX in engine.request("GET", "_alias")):
             company = generate(today=today or datetime.now(UTC).date())
             progress("loading the logon documents")
             documents = engine.load(INDEX, MAPPING, company.documents())
             state.reset(_accounts(folder), company.hosts, company.users, TENANT)
+            truth = {row.host_id: row.whose for row in company.truth}
             progress(f"{documents} documents, {len(company.hosts)} hosts, {len(company.users)} users loaded")
         _write_secret(folder / "search-password", engine.reader.password)
         instance_file = home / "instances" / "demo.yaml"
         instance_file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         text = yaml.safe_dump(_instance(folder, engine, inventory), sort_keys=False, allow_unicode=True)
         instance_file.write_text(f"# Written by the sandbox at each start.\n{text}", encoding="utf-8")
-        yield Sandbox(engine, inventory, instance_file)
+        yield Sandbox(engine, inventory, instance_file, truth)
 
 
 def _instance(folder: Path, engine: Engine, inventory: InventoryService) -> dict[str, Any]:
