@@ -74,7 +74,7 @@ def _happened(
     hosts = sum(count for codes, count in first["decisions"].items() if not codes.endswith("/no_host"))
     yield f"Hosts: {hosts} in the inventory"
     yield f"Owners written: {len(given)}"
-    yield f"Right by the company's truth: {right} of {len(given)}"
+    yield f"Right: of {len(given)} owners written, {right} are right by the company's truth"
     yield f"Conflicts: {first['conflicts']} hosts have another owner than the logons name, and keep theirs"
     yield f"Second run: {second['writes'].get('written', 0)} owners written"
 
