@@ -115,6 +115,7 @@ def _until_stopped() -> Generator[None]:
     try:
         yield
     except KeyboardInterrupt:
+        _say("stopped")
 
 
 def _say(text: str) -> None:
