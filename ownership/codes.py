@@ -1,173 +1,145 @@
 """The codes in the tables and what each means; every place that shows a code takes its sentence from here."""
 
 from collections.abc import Mapping
-from types import MappingProxyType
 
-EVIDENCE: Mapping[str, str] = MappingProxyType(
-    {
-        "unreadable_asset": "A field of the host asset cannot be read.",
-        "no_hostname": "The host asset has no host name.",
-        "excluded_host": "The host is left out by exclude_hosts or skip_host_kinds.",
-        "hostname_collision": "The short host name stands for hosts of different domains.",
-        "no_logons": "Nobody logged on to the host in the window.",
-        "too_few_events": "The host has fewer logon events than min_events, or logons of its leading user on "
-        "fewer days than min_active_days, or than three where skip_account_kinds leaves out an account with "
-        "more.",
-        "no_majority": "None of several users has more than the threshold of the logon events.",
-        "not_primary_device": "The leading user has more days with a logon on as many other hosts as "
-        "primary_devices allows.",
-        "single_user": "Only one user logged on to the host.",
-        "majority": "One of several users has more than the threshold of the logon events.",
-    }
-)
+EVIDENCE: Mapping[str, str] = {
+    "unreadable_asset": "A field of the host asset cannot be read.",
+    "no_hostname": "The host asset has no host name.",
+    "excluded_host": "The host is left out by exclude_hosts or skip_host_kinds.",
+    "hostname_collision": "The short host name stands for hosts of different domains.",
+    "no_logons": "Nobody logged on to the host in the window.",
+    "too_few_events": "The host has fewer logon events than min_events, or logons of its leading user on "
+    "fewer days than min_active_days, or than three where skip_account_kinds leaves out an account with "
+    "more.",
+    "no_majority": "None of several users has more than the threshold of the logon events.",
+    "not_primary_device": "The leading user has more days with a logon on as many other hosts as "
+    "primary_devices allows.",
+    "single_user": "Only one user logged on to the host.",
+    "majority": "One of several users has more than the threshold of the logon events.",
+}
 """What the logons of a host say, the first that applies (rules 2.3)."""
 
-MATCH: Mapping[str, str] = MappingProxyType(
-    {
-        "matched": "The user has one user asset.",
-        "no_user_asset": "No user asset has the user's name.",
-        "ambiguous_user": "Several user assets may be the user, or the one that may be cannot be read.",
-    }
-)
+MATCH: Mapping[str, str] = {
+    "matched": "The user has one user asset.",
+    "no_user_asset": "No user asset has the user's name.",
+    "ambiguous_user": "Several user assets may be the user, or the one that may be cannot be read.",
+}
 """What the inventory says about the user whom the evidence names."""
 
-ACTION: Mapping[str, str] = MappingProxyType(
-    {
-        "write": "The host has no owner and gets this one.",
-        "agree": "The host has this owner already.",
-        "conflict": "The host has another owner, who stays.",
-        "keep": "The logons give no owner; the host keeps the one it has.",
-        "none": "The logons give no owner, and the host has none, or cannot be read.",
-        "no_host": "No host asset has this name.",
-    }
-)
+ACTION: Mapping[str, str] = {
+    "write": "The host has no owner and gets this one.",
+    "agree": "The host has this owner already.",
+    "conflict": "The host has another owner, who stays.",
+    "keep": "The logons give no owner; the host keeps the one it has.",
+    "none": "The logons give no owner, and the host has none, or cannot be read.",
+    "no_host": "No host asset has this name.",
+}
 """What follows for the host asset."""
 
 GONE = "gone"
 """Stands for an action in owner_decisions_history where a host is decided about no more."""
 
-OUTCOME: Mapping[str, str] = MappingProxyType(
-    {
-        "planned": "Planned only; nothing was sent.",
-        "intended": "Sent or about to be sent; what became of it is not known yet.",
-        "written": "The service has the new values.",
-        "owned_meanwhile": "Not sent: the host has an owner by now.",
-        "failed": "The service refused the write.",
-        "not_written": "Not sent: the host was left alone, or the run ended before its turn.",
-        "undone": "What an earlier run had written was put back.",
-    }
-)
+OUTCOME: Mapping[str, str] = {
+    "planned": "Planned only; nothing was sent.",
+    "intended": "Sent or about to be sent; what became of it is not known yet.",
+    "written": "The service has the new values.",
+    "owned_meanwhile": "Not sent: the host has an owner by now.",
+    "failed": "The service refused the write.",
+    "not_written": "Not sent: the host was left alone, or the run ended before its turn.",
+    "undone": "What an earlier run had written was put back.",
+}
 """What became of an intended write (rules 7.5)."""
 
 SUCCESSES = ("written", "undone")
 """Outcomes with which the service has the values that were sent."""
 
-OUTCOME_IN_LOG: Mapping[str, str] = MappingProxyType(
-    {
-        "planned": "planned",
-        "intended": "not known yet",
-        "written": "written",
-        "owned_meanwhile": "not sent because the host has an owner by now",
-        "failed": "failed",
-        "not_written": "not sent",
-        "undone": "put back",
-    }
-)
+OUTCOME_IN_LOG: Mapping[str, str] = {
+    "planned": "planned",
+    "intended": "not known yet",
+    "written": "written",
+    "owned_meanwhile": "not sent because the host has an owner by now",
+    "failed": "failed",
+    "not_written": "not sent",
+    "undone": "put back",
+}
 """The same in the log of a run, after a number of hosts."""
 
-KIND: Mapping[str, str] = MappingProxyType(
-    {
-        "run": "Decided about every host, and wrote owners.",
-        "dry_run": "Decided about every host, and wrote nothing.",
-        "backfill": "Fetched several days, decided and planned; or filled some tables only. Wrote nothing.",
-        "apply": "Carried out a stored plan.",
-        "undo": "Put back what a run wrote.",
-        "dry_run_of_apply": "Looked at what a stored plan would write by then, and wrote nothing.",
-        "dry_run_of_undo": "Looked at what would be put back, and wrote nothing.",
-    }
-)
+KIND: Mapping[str, str] = {
+    "run": "Decided about every host, and wrote owners.",
+    "dry_run": "Decided about every host, and wrote nothing.",
+    "backfill": "Fetched several days, decided and planned; or filled some tables only. Wrote nothing.",
+    "apply": "Carried out a stored plan.",
+    "undo": "Put back what a run wrote.",
+    "dry_run_of_apply": "Looked at what a stored plan would write by then, and wrote nothing.",
+    "dry_run_of_undo": "Looked at what would be put back, and wrote nothing.",
+}
 """What a run did."""
 
-METRIC: Mapping[str, str] = MappingProxyType(
-    {
-        "events": "Each logon event counts one.",
-        "days": "Each day with a logon of the user on the host counts one.",
-    }
-)
+METRIC: Mapping[str, str] = {
+    "events": "Each logon event counts one.",
+    "days": "Each day with a logon of the user on the host counts one.",
+}
 """What of the logons counts when users are compared: `rules.evidence_metric`."""
 
-MEASURE: Mapping[str, str] = MappingProxyType(
-    {
-        "people": "Owners that were set by hand.",
-        "future": "Who leads the logons of the days that were held back.",
-        "corrected": "Owners that we wrote: right where nobody has changed them since.",
-    }
-)
+MEASURE: Mapping[str, str] = {
+    "people": "Owners that were set by hand.",
+    "future": "Who leads the logons of the days that were held back.",
+    "corrected": "Owners that we wrote: right where nobody has changed them since.",
+}
 """What an owner decided on is compared with (rules 9.1, 9.2)."""
 
-CLAIMED_BY: Mapping[str, str] = MappingProxyType(
-    {**MEASURE, "audit": "Answers of people who looked at planned owners drawn by chance."}
-)
+CLAIMED_BY: Mapping[str, str] = {
+    **MEASURE,
+    "audit": "Answers of people who looked at planned owners drawn by chance.",
+}
 """What the number of owners expected to be wrong rests on (rules 9.4)."""
 
-BREAKDOWN: Mapping[str, str] = MappingProxyType(
-    {
-        "all": "Not at all: all hosts together.",
-        "share_band": "The leader's share of the logon events.",
-        "active_days": "The leader's days with a logon.",
-        "department": "The department of the user asset decided on.",
-    }
-)
+BREAKDOWN: Mapping[str, str] = {
+    "all": "Not at all: all hosts together.",
+    "share_band": "The leader's share of the logon events.",
+    "active_days": "The leader's days with a logon.",
+    "department": "The department of the user asset decided on.",
+}
 """What accuracy is broken down by."""
 
-HOST_KIND: Mapping[str, str] = MappingProxyType(
-    {
-        "personal": "One user's: the only one, or the one with more than the threshold.",
-        "shared": "Several users', none of whom has more than the threshold.",
-        "kiosk": "A kiosk, a lab or another machine that anybody uses.",
-        "server": "A server or domain controller.",
-        "collector": "What collects the events of other machines.",
-        "unknown": "No user logs on, and nothing else speaks for a kind.",
-    }
-)
+HOST_KIND: Mapping[str, str] = {
+    "personal": "One user's: the only one, or the one with more than the threshold.",
+    "shared": "Several users', none of whom has more than the threshold.",
+    "kiosk": "A kiosk, a lab or another machine that anybody uses.",
+    "server": "A server or domain controller.",
+    "collector": "What collects the events of other machines.",
+    "unknown": "No user logs on, and nothing else speaks for a kind.",
+}
 """What kind of machine a host is."""
 
-ACCOUNT_KIND: Mapping[str, str] = MappingProxyType(
-    {
-        "person": "A person's: a user asset has the name.",
-        "administrator": "An administrator's, besides the one that the person works with.",
-        "service": "A service's.",
-        "computer": "A computer's.",
-        "built_in": "Made by Windows or a Microsoft product.",
-        "unknown": "Nothing speaks for a kind.",
-    }
-)
+ACCOUNT_KIND: Mapping[str, str] = {
+    "person": "A person's: a user asset has the name.",
+    "administrator": "An administrator's, besides the one that the person works with.",
+    "service": "A service's.",
+    "computer": "A computer's.",
+    "built_in": "Made by Windows or a Microsoft product.",
+    "unknown": "Nothing speaks for a kind.",
+}
 """What kind of account a user name is."""
 
-SUGGESTED: Mapping[str, str] = MappingProxyType(
-    {
-        "rules.exclude_users": "User names that do not count.",
-        "rules.skip_account_kinds": "Kinds of accounts that do not count.",
-        "rules.skip_host_kinds": "Kinds of hosts that get no owner.",
-    }
-)
+SUGGESTED: Mapping[str, str] = {
+    "rules.exclude_users": "User names that do not count.",
+    "rules.skip_account_kinds": "Kinds of accounts that do not count.",
+    "rules.skip_host_kinds": "Kinds of hosts that get no owner.",
+}
 """Settings for which values are suggested."""
 
-DRIFT: Mapping[str, str] = MappingProxyType(
-    {
-        "never_seen": "No logon of the owner is stored, on any host.",
-        "left": "The owner logged on before the window and nowhere in it, and all days of it are stored.",
-        "moved": "The logons name somebody else.",
-        "unsupported": "The logons name nobody, and none of the owner on the host is stored in the window.",
-    }
-)
+DRIFT: Mapping[str, str] = {
+    "never_seen": "No logon of the owner is stored, on any host.",
+    "left": "The owner logged on before the window and nowhere in it, and all days of it are stored.",
+    "moved": "The logons name somebody else.",
+    "unsupported": "The logons name nobody, and none of the owner on the host is stored in the window.",
+}
 """Why the evidence no longer supports an owner."""
 
-STATUS: Mapping[str, str] = MappingProxyType(
-    {
-        "started": "The run is at work, or was killed.",
-        "succeeded": "The run did what it was for; single writes may have failed.",
-        "failed": "A step failed: message says why. It may have written all the same.",
-    }
-)
+STATUS: Mapping[str, str] = {
+    "started": "The run is at work, or was killed.",
+    "succeeded": "The run did what it was for; single writes may have failed.",
+    "failed": "A step failed: message says why. It may have written all the same.",
+}
 """How far a run came."""

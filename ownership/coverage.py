@@ -5,7 +5,6 @@ What was decided, and why, stands in `owner_decisions`; here it is only counted.
 
 from collections.abc import Mapping, Sequence
 from datetime import date
-from types import MappingProxyType
 
 import polars as pl
 
@@ -13,29 +12,25 @@ from ownership.codes import SUCCESSES
 from ownership.rules import NAMING, exceeds_threshold
 from ownership.windows import gaps
 
-BRANCHES = MappingProxyType(
-    {
-        "write": "to write",
-        "agree": "agrees",
-        "conflict": "conflict",
-        "no_host": "no host asset",
-    }
-)
+BRANCHES: Mapping[str, str] = {
+    "write": "to write",
+    "agree": "agrees",
+    "conflict": "conflict",
+    "no_host": "no host asset",
+}
 """What follows for a host whose owner is known: action and its words."""
 
 _WITH_LOGONS = pl.col("total_events") > 0
 _NAMED = _WITH_LOGONS & pl.col("evidence").is_in(NAMING)
 _MATCHED = _NAMED & pl.col("match").eq_missing("matched")
 
-STAGES: Mapping[str, pl.Expr] = MappingProxyType(
-    {
-        "hosts known": pl.col("evidence").is_not_null(),
-        "with logons": _WITH_LOGONS,
-        "one winner": _NAMED,
-        "one user asset": _MATCHED,
-        **{words: _MATCHED & (pl.col("action") == action) for action, words in BRANCHES.items()},
-    }
-)
+STAGES: Mapping[str, pl.Expr] = {
+    "hosts known": pl.col("evidence").is_not_null(),
+    "with logons": _WITH_LOGONS,
+    "one winner": _NAMED,
+    "one user asset": _MATCHED,
+    **{words: _MATCHED & (pl.col("action") == action) for action, words in BRANCHES.items()},
+}
 """The way from logons to owners, and which decisions come so far: four stages, each a part of the one before,
 and the branches, which add up to the last stage."""
 

@@ -5,28 +5,11 @@ table needs its declaration here, and the asset that fills it.
 """
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Annotated, Any
 
 import polars as pl
 
-from ownership.codes import (
-    ACCOUNT_KIND,
-    ACTION,
-    BREAKDOWN,
-    CLAIMED_BY,
-    DRIFT,
-    EVIDENCE,
-    GONE,
-    HOST_KIND,
-    KIND,
-    MATCH,
-    MEASURE,
-    METRIC,
-    OUTCOME,
-    STATUS,
-    SUGGESTED,
-)
+from ownership import codes
 from ownership.declaration import Instant, Layout, Strings, Table, column, row_rule, table_name
 from ownership.rules import MAX_EVENTS_A_DAY, NAMING
 
@@ -247,11 +230,11 @@ GROUP BY ALL ORDER BY hosts DESC;"""
 
     hostname: pl.String = column("First of hostnames, to show; null: the asset has none.", nullable=True)
     host_id: pl.String = column("Id of the host asset; null: no asset has the name.", nullable=True)
-    evidence: pl.String = column("What the logons say.", codes=EVIDENCE)
+    evidence: pl.String = column("What the logons say.", codes=codes.EVIDENCE)
     match: pl.String = column(
-        "What the user assets say; null: the evidence names nobody.", codes=MATCH, nullable=True
+        "What the user assets say; null: the evidence names nobody.", codes=codes.MATCH, nullable=True
     )
-    action: pl.String = column("What follows for the host asset.", codes=ACTION)
+    action: pl.String = column("What follows for the host asset.", codes=codes.ACTION)
     username: pl.String = column(
         "User with the greatest weight, ties by name; null: no logons.", nullable=True
     )
@@ -332,7 +315,7 @@ GROUP BY ALL ORDER BY hosts DESC;"""
     problem_is_the_evidence = row_rule(
         "problem is set exactly when the evidence is unreadable_asset, and the action is none then",
         pl.col("problem").is_not_null().eq(pl.col("evidence") == "unreadable_asset")
-        & (pl.col("problem").is_null() | pl.col("action").is_in(["none", GONE])),
+        & (pl.col("problem").is_null() | pl.col("action").is_in(["none", codes.GONE])),
     )
     never_overwrite = row_rule(
         "write has a host asset without an owner, and a resolved owner",
@@ -358,8 +341,8 @@ class OwnerDecisionsHistory(OwnerDecisions):
     action: pl.String = column(
         "What followed for the host asset.",
         codes={
-            **ACTION,
-            GONE: "The host is decided about no more; the rest of the row is what was known last.",
+            **codes.ACTION,
+            codes.GONE: "The host is decided about no more; the rest of the row is what was known last.",
         },
     )
 
@@ -382,7 +365,7 @@ ORDER BY completed_at DESC LIMIT 20;"""
     run_id: pl.String = column("Id of the run that planned the write.", str_length=_NOT_EMPTY)
     host_id: pl.String = column("Id of the host asset.", str_length=_NOT_EMPTY)
     hostname: pl.String = column("Normalised host name.")
-    outcome: pl.String = column("What became of the write.", codes=OUTCOME)
+    outcome: pl.String = column("What became of the write.", codes=codes.OUTCOME)
     old_values: OwnerValues = column("Owner, department and criticality before.")
     new_values: OwnerValues = column(
         "Owner, department and criticality to be written; null: the field is not sent."
@@ -419,8 +402,8 @@ SELECT measure, "by", value, hosts, right_hosts,
        round(precision, 3) AS precision, round(low, 3) AS low, round(high, 3) AS high
 FROM {table};"""
 
-    measure: pl.String = column("What was compared with.", codes=MEASURE)
-    by: pl.String = column("What the hosts are grouped by.", codes=BREAKDOWN)
+    measure: pl.String = column("What was compared with.", codes=codes.MEASURE)
+    by: pl.String = column("What the hosts are grouped by.", codes=codes.BREAKDOWN)
     value: pl.String = column("Which part; of all: all.", str_length=_NOT_EMPTY)
     hosts: pl.Int64 = column("Hosts compared.", ge=0)
     right_hosts: pl.Int64 = column("Of hosts: the owner decided on is the right one.", ge=0)
@@ -451,7 +434,7 @@ WHERE window_days = 30 AND evidence_metric = 'days' AND primary_devices IS NULL 
     min_active_days: pl.Int64 = column("Fewest days with a logon of the leader.", ge=1)
     evidence_metric: pl.String = column(
         "What counts when users are compared; null: tried by a version before 1.0.0.",
-        codes=METRIC,
+        codes=codes.METRIC,
         nullable=True,
         since="1.0.0",
     )
@@ -473,7 +456,7 @@ WHERE window_days = 30 AND evidence_metric = 'days' AND primary_devices IS NULL 
     future_low: pl.Float64 = _fraction("Lower end of its interval.")
     future_high: pl.Float64 = _fraction("Upper end of its interval.")
     wrong_measure: pl.String = column(
-        "What the next three rest on; null: nothing is claimed.", codes=CLAIMED_BY, nullable=True
+        "What the next three rest on; null: nothing is claimed.", codes=codes.CLAIMED_BY, nullable=True
     )
     wrong: pl.Float64 = column(
         "Owners among to_write expected to be wrong; null: wrong_low is all that can be said.",
@@ -552,7 +535,7 @@ GROUP BY kind ORDER BY hosts DESC;"""
 
     host_id: pl.String = column("Id of the host asset; null: no asset has the name.", nullable=True)
     hostname: pl.String = column("First name of the host, as compared.", nullable=True)
-    kind: pl.String = column("What kind of machine.", codes=HOST_KIND)
+    kind: pl.String = column("What kind of machine.", codes=codes.HOST_KIND)
     reasons: Strings = column("What speaks for its kind, the deciding reason first.")
     users: pl.Int64 = column("Users with logons in the window.", ge=0)
     active_days: pl.Int64 = column("Days with a logon of any of them.", ge=0)
@@ -578,7 +561,7 @@ FROM {table}
 WHERE kind <> 'person' ORDER BY hosts DESC LIMIT 20;"""
 
     username: pl.String = column("Normalised user name.", unique=True, str_length=_NOT_EMPTY)
-    kind: pl.String = column("What kind of account.", codes=ACCOUNT_KIND)
+    kind: pl.String = column("What kind of account.", codes=codes.ACCOUNT_KIND)
     reasons: Strings = column("What speaks for its kind, the deciding reason first.")
     hosts: pl.Int64 = column("Hosts with logons of it in the window.", ge=1)
     active_days: pl.Int64 = column("Days with a logon of it.", ge=1)
@@ -594,7 +577,9 @@ class Suggestions(Table):
     __key__ = ("setting", "value")
     __reads__ = ("logon_counts", "inventory_hosts", "inventory_users", "owner_decisions")
 
-    setting: pl.String = column("The setting, a list, that the value is to be added to.", codes=SUGGESTED)
+    setting: pl.String = column(
+        "The setting, a list, that the value is to be added to.", codes=codes.SUGGESTED
+    )
     value: pl.String = column("The value.", str_length=_NOT_EMPTY)
     reason: pl.String = column("Why: what speaks for the kind of the account or of the host.")
     hosts_resolved: pl.Int64 = column("Hosts for which an owner would be found, and is not now.", ge=0)
@@ -625,7 +610,7 @@ GROUP BY reason ORDER BY hosts DESC;"""
     host_id: pl.String = column("Id of the host asset.", str_length=_NOT_EMPTY)
     hostname: pl.String = column("First name of the host, as compared; null: it has none.", nullable=True)
     owner: pl.String = column("Id of the owner that the inventory holds.")
-    reason: pl.String = column("Why the evidence no longer supports the owner.", codes=DRIFT)
+    reason: pl.String = column("Why the evidence no longer supports the owner.", codes=codes.DRIFT)
     leader: pl.String = column("User with most events on the host now; null: no logons.", nullable=True)
     since: pl.Date = column(
         "The day after the owner's last logon on the host; null: none is stored.", nullable=True
@@ -665,8 +650,8 @@ FROM {table}
 ORDER BY started_at DESC LIMIT 20;"""
 
     run_id: pl.String = column("Id of the run.", str_length=_NOT_EMPTY)
-    kind: pl.String = column("What the run does.", codes=KIND)
-    status: pl.String = column("How far the run came.", codes=STATUS)
+    kind: pl.String = column("What the run does.", codes=codes.KIND)
+    status: pl.String = column("How far the run came.", codes=codes.STATUS)
     started_at: Instant = column("When its first step began (UTC).")
     ended_at: Instant = column("When it ended (UTC).", nullable=True)
     window_from: pl.Date = column(
@@ -714,29 +699,27 @@ ORDER BY started_at DESC LIMIT 20;"""
     )
 
 
-TABLES: Mapping[str, type[Table]] = MappingProxyType(
-    {
-        table_name(model): model
-        for model in (
-            LogonCounts,
-            LogonDays,
-            InventoryHosts,
-            InventoryUsers,
-            HostUserShares,
-            UsernameMatches,
-            OwnerDecisions,
-            OwnerDecisionsHistory,
-            OwnerWrites,
-            Runs,
-            Accuracy,
-            ThresholdBacktest,
-            AuditSample,
-            HostProfiles,
-            AccountProfiles,
-            Suggestions,
-            OwnershipDrift,
-            ClosestUsers,
-        )
-    }
-)
+TABLES: Mapping[str, type[Table]] = {
+    table_name(model): model
+    for model in (
+        LogonCounts,
+        LogonDays,
+        InventoryHosts,
+        InventoryUsers,
+        HostUserShares,
+        UsernameMatches,
+        OwnerDecisions,
+        OwnerDecisionsHistory,
+        OwnerWrites,
+        Runs,
+        Accuracy,
+        ThresholdBacktest,
+        AuditSample,
+        HostProfiles,
+        AccountProfiles,
+        Suggestions,
+        OwnershipDrift,
+        ClosestUsers,
+    )
+}
 """The stored tables by name, in the order in which a run fills them."""

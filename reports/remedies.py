@@ -5,7 +5,6 @@ What was decided, and why, is explained in `explanations`. All counts are for th
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 from typing import Any
 
 import polars as pl
@@ -16,17 +15,15 @@ from ownership.rules import DAYS_AFTER_SKIPPED, Rules, days_of_events_needed, ev
 from reports.sentences import either
 
 _NEXT_RUN_WRITES = "The next run that may write sets {owner}."
-_AFTER: Mapping[str | None, str] = MappingProxyType(
-    {
-        None: _NEXT_RUN_WRITES,
-        "planned": _NEXT_RUN_WRITES,
-        "not_written": _NEXT_RUN_WRITES,
-        "intended": "The next run finds out whether {owner} was written.",
-        "failed": "Correct what the service complained about; the next run tries again.",
-        "owned_meanwhile": "The next run compares {owner} with the owner that the host has now.",
-        "undone": "The next run writes {owner} again, unless rules.exclude_hosts names the host by then.",
-    }
-)
+_AFTER: Mapping[str | None, str] = {
+    None: _NEXT_RUN_WRITES,
+    "planned": _NEXT_RUN_WRITES,
+    "not_written": _NEXT_RUN_WRITES,
+    "intended": "The next run finds out whether {owner} was written.",
+    "failed": "Correct what the service complained about; the next run tries again.",
+    "owned_meanwhile": "The next run compares {owner} with the owner that the host has now.",
+    "undone": "The next run writes {owner} again, unless rules.exclude_hosts names the host by then.",
+}
 """What follows, by the outcome of the last write."""
 
 

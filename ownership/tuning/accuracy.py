@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date, timedelta
-from types import MappingProxyType
 
 import polars as pl
 
@@ -20,9 +19,13 @@ from ownership.windows import Window, window_before
 HOLDOUT_DAYS = 7
 """Days that are held back for the measure `future` (rules 9.2)."""
 
-SHARE_BANDS: Mapping[str, int] = MappingProxyType(
-    {"up to 60%": 60, "60 to 70%": 70, "70 to 80%": 80, "80 to 90%": 90, "over 90%": 100}
-)
+SHARE_BANDS: Mapping[str, int] = {
+    "up to 60%": 60,
+    "60 to 70%": 70,
+    "70 to 80%": 80,
+    "80 to 90%": 90,
+    "over 90%": 100,
+}
 """Bands of the leader's share where a host has several users, and the share (percent) that each ends with."""
 
 ONLY_USER = "only user"

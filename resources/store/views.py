@@ -5,7 +5,6 @@ The SQL is DuckDB's, of version 1.2; it names the tables of its own instance wit
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 
 from ownership.declaration import column_descriptions
 from ownership.tables import TABLES
@@ -253,14 +252,12 @@ FROM owner_writes LEFT JOIN inventory_users ON user_id = new_values.owner
 ORDER BY coalesce(completed_at, intended_at) DESC, hostname, host_id""",
 )
 
-VIEWS: Mapping[str, View] = MappingProxyType(
-    {
-        "coverage": COVERAGE,
-        "current_owners": CURRENT_OWNERS,
-        "conflicts": CONFLICTS,
-        "unmatched_users": UNMATCHED_USERS,
-        "shared_hosts": SHARED_HOSTS,
-        "write_history": WRITE_HISTORY,
-    }
-)
+VIEWS: Mapping[str, View] = {
+    "coverage": COVERAGE,
+    "current_owners": CURRENT_OWNERS,
+    "conflicts": CONFLICTS,
+    "unmatched_users": UNMATCHED_USERS,
+    "shared_hosts": SHARED_HOSTS,
+    "write_history": WRITE_HISTORY,
+}
 """The views by name."""
