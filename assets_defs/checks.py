@@ -123,11 +123,8 @@ def no_gaps(run: ScanRun) -> dg.AssetCheckResult:
 
     An error where the instance asks for a complete window; the sink then writes nothing and keeps the plan.
     """
-    days = events_by_day(
-        days_of(run.window),
-        run.tables.logon_days(run.window, run_id=run.run_id),
-        timezone=run.instance.scan.timezone,
-    )
+    timezone = run.instance.scan.timezone
+    days = events_by_day(days_of(run.window), run.days(run.window), timezone=timezone)
     if not days["events"].sum():
         text = "There are no logon events in the window, so no owner is found; asset-owners check says why"
         return _result(passed=False, said=text)
@@ -146,7 +143,7 @@ def no_gaps(run: ScanRun) -> dg.AssetCheckResult:
 @check("logon_checks", "logon_days")
 def documents_carry_both_fields(run: ScanRun) -> dg.AssetCheckResult:
     """On no day of the window do more than 10% of the documents lack the user or the host name."""
-    days = run.tables.logon_days(run.window, run_id=run.run_id)
+    days = run.days(run.window)
     lacking = quality.days_lacking_fields(days, limit_percent=LACKING_LIMIT_PERCENT)
     return _none(
         lacking,
@@ -195,7 +192,7 @@ def users_are_readable(run: ScanRun) -> dg.AssetCheckResult:
 
 
 def _readable(run: ScanRun, kind: str, follows: str) -> dg.AssetCheckResult:
-    assets = _table(run, f"inventory_{kind}s")
+    assets = run.table(f"inventory_{kind}s")
     if assets.is_empty():
         setting = f"platform.contract.{kind}s"
         said = f"The inventory lists no {kind} asset; check {setting} and platform.tenant_id"
@@ -209,7 +206,7 @@ def _readable(run: ScanRun, kind: str, follows: str) -> dg.AssetCheckResult:
 def host_names_are_unique(run: ScanRun) -> dg.AssetCheckResult:
     """No two host assets have one name; where they do, the logons of that name count for each of them."""
     shared = quality.shared_hostnames(
-        _table(run, "inventory_hosts"), short=run.instance.rules.as_rules().short_hostnames
+        run.table("inventory_hosts"), short=run.instance.rules.as_rules().short_hostnames
     )
     return _none(shared, quality.shared_hostnames_text(shared.height))
 
@@ -217,7 +214,7 @@ def host_names_are_unique(run: ScanRun) -> dg.AssetCheckResult:
 @check("inventory_checks", "inventory_hosts")
 def owners_exist(run: ScanRun) -> dg.AssetCheckResult:
     """Each owner of a host is a user asset; one that was deleted keeps the host from getting another."""
-    missing = quality.missing_owners(_table(run, "inventory_hosts"), _table(run, "inventory_users"))
+    missing = quality.missing_owners(run.table("inventory_hosts"), run.table("inventory_users"))
     hosts = missing["host_id"].n_unique()
     return _none(
         missing, f"{hosts} hosts have an owner who is no user asset; clear the field to have it filled again"
@@ -228,7 +225,7 @@ def owners_exist(run: ScanRun) -> dg.AssetCheckResult:
 def identities_are_unique(run: ScanRun) -> dg.AssetCheckResult:
     """No two user assets have one account name or address; where they do, none is chosen."""
     shared = quality.shared_identities(
-        _table(run, "inventory_users"), user_value_field=run.instance.platform_user_value_field
+        run.table("inventory_users"), user_value_field=run.instance.platform_user_value_field
     )
     return _none(shared, quality.shared_identities_text(shared.height))
 
@@ -236,7 +233,7 @@ def identities_are_unique(run: ScanRun) -> dg.AssetCheckResult:
 @check("owner_checks", "host_user_shares")
 def users_are_of_one_domain(run: ScanRun) -> dg.AssetCheckResult:
     """On no host does one user name come from several domains; where it does, it counts as one user."""
-    doubtful = quality.users_of_unlike_domains(_table(run, "host_user_shares"))
+    doubtful = quality.users_of_unlike_domains(run.table("host_user_shares"))
     number = doubtful.height
     return _none(
         doubtful,
@@ -248,8 +245,8 @@ def users_are_of_one_domain(run: ScanRun) -> dg.AssetCheckResult:
 @check("owner_checks", "username_matches")
 def most_evidence_is_matched(run: ScanRun) -> dg.AssetCheckResult:
     """At least half of the logon events are of users who stand for one user asset."""
-    shares = _table(run, "host_user_shares")
-    nobody = quality.names_without_user(shares, _table(run, "username_matches"))
+    shares = run.table("host_user_shares")
+    nobody = quality.names_without_user(shares, run.table("username_matches"))
     events, lost = (int(frame["events"].sum()) for frame in (shares, nobody))
     percent = 100 * (events - lost) / events if events else 100
     passed = percent >= MATCHED_LIMIT_PERCENT
@@ -267,7 +264,7 @@ def most_evidence_is_matched(run: ScanRun) -> dg.AssetCheckResult:
 @check("owner_checks", "owner_decisions")
 def conflicts_do_not_grow(run: ScanRun) -> dg.AssetCheckResult:
     """There is no conflict that the decisions published before did not have."""
-    decisions = _table(run, "owner_decisions")
+    decisions = run.table("owner_decisions")
     conflicts = decisions.filter(action="conflict").height
     new = decisions.filter("new_conflict").sort("host_id").select(CONFLICT)
     return _none(new, f"{conflicts} conflicts, {new.height} of them new", conflicts=conflicts)
@@ -279,9 +276,7 @@ def written_owners_hold(run: ScanRun) -> dg.AssetCheckResult:
 
     Where several do not, the service may not keep what it is sent, or something else sets owners as well.
     """
-    lost = quality.lost_owners(
-        run.tables.writes(), _table(run, "inventory_hosts"), target=run.instance.target
-    )
+    lost = quality.lost_owners(run.tables.writes(), run.table("inventory_hosts"), target=run.instance.target)
     emptied = lost["present_owner"].null_count()
     replaced = lost.height - emptied
     return _none(
@@ -304,7 +299,7 @@ def hosts_send_their_own_events(run: ScanRun) -> dg.AssetCheckResult:
         return _result(
             passed=True, said=f"Hosts are named by {run.instance.hostname_field}, not by who sends"
         )
-    days = run.tables.logon_days(run.window, run_id=run.run_id).filter(pl.col("counted") > 0)
+    days = run.days(run.window).filter(pl.col("counted") > 0)
     if days.is_empty():
         return _result(passed=True, said="No events to look at")
     day = days["day"][-1]
@@ -321,10 +316,6 @@ def hosts_send_their_own_events(run: ScanRun) -> dg.AssetCheckResult:
         severity=ERROR if blocks else WARN,
         forwarded_percent=round(percent, 1),
     )
-
-
-def _table(run: ScanRun, name: str) -> pl.DataFrame:
-    return run.tables.read(name, run_id=run.run_id).collect()
 
 
 def _none(

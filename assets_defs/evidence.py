@@ -28,7 +28,6 @@ from ownership.windows import Window, days_of, days_to_fetch, torn_days
 from resources.errors import AssetOwnersError, ConfigurationError
 from resources.search.source import DayOfLogons, extraction_fingerprint
 from resources.settings import Instance, named
-from resources.store.tables import Tables
 
 SECONDS_TOGETHER = 0.5
 MAX_ROWS_TOGETHER = 500_000
@@ -66,11 +65,7 @@ def logon_assets(instance: Instance, since: date | None = None) -> dg.AssetsDefi
             wanted, counts = _fetch(context, run, days)
             _describe_days(context, run, days, wanted)
             shown = Window(min(run.window.first, days[0]), days[-1])
-            by_day = events_by_day(
-                days_of(shown),
-                run.tables.logon_days(shown, run_id=run.run_id),
-                timezone=instance.scan.timezone,
-            )
+            by_day = events_by_day(days_of(shown), run.days(shown), timezone=instance.scan.timezone)
         metadata = {asset_key(instance, "logon_days"): {**counts, **days_metadata(by_day)}}
         for key in sorted(context.selected_asset_keys):
             yield dg.MaterializeResult(asset_key=key, metadata=metadata.get(key, {}))
@@ -98,9 +93,9 @@ def _fetch(
     With `refetch` these are all days that the run names, and those of the others that are not settled.
     """
     run.tables.prepare()
-    stored = run.tables.logon_days(days, run_id=run.run_id)
+    stored = run.days(days)
     again = run.days_named if run.options.refetch else []
-    wanted = sorted({*again, *unsettled(run.instance, run.tables, days, run_id=run.run_id)})
+    wanted = sorted({*again, *unsettled(run, days)})
     settings = extraction_fingerprint(run.instance)
     held, torn = _kept_counts(run, stored, wanted, settings)
     if run.instance.ignore_ssl:
@@ -126,7 +121,7 @@ def _fetch(
                 row = stored.filter(day=fetched.day).with_columns(
                     fetched_at=pl.lit(fetched.fetched_at), settings_fingerprint=pl.lit(settings)
                 )
-                counts = run.tables.logon_counts([fetched.day], run_id=run.run_id).collect()
+                counts = run.counts([fetched.day]).collect()
                 arrived.append((row, counts))
             events += arrived[-1][0]["counted"].item()
             # To check each day alone takes as long as to read it.
@@ -178,25 +173,25 @@ def _kept_counts(
             f"time_field: none of the {undated} documents that match the query carries the field "
             f"{run.instance.time_field!r}; name the field that holds the time of the logon"
         )
-    return held, held & torn_days(stored, _stored_events(run.tables, wanted, run_id=run.run_id))
+    return held, held & torn_days(stored, _stored_events(run, wanted))
 
 
-def unsettled(instance: Instance, tables: Tables, days: Sequence[date], *, run_id: str) -> list[date]:
+def unsettled(run: ScanRun, days: Sequence[date]) -> list[date]:
     """Those of the days that are missing or torn, or may still change (rules 4.3)."""
     return days_to_fetch(
         days,
-        tables.logon_days(days, run_id=run_id),
-        _stored_events(tables, days, run_id=run_id),
+        run.days(days),
+        _stored_events(run, days),
         now=datetime.now(UTC),
-        fingerprint=extraction_fingerprint(instance),
-        timezone=instance.scan.timezone,
-        late_days=instance.scan.late_days,
+        fingerprint=extraction_fingerprint(run.instance),
+        timezone=run.instance.scan.timezone,
+        late_days=run.instance.scan.late_days,
     )
 
 
-def _stored_events(tables: Tables, days: Window | Sequence[date], *, run_id: str) -> pl.DataFrame:
+def _stored_events(run: ScanRun, days: Window | Sequence[date]) -> pl.DataFrame:
     """The sum of each day's counts: day, events."""
-    return tables.logon_counts(days, run_id=run_id).group_by("day").agg(pl.sum("events")).collect()
+    return run.counts(days).group_by("day").agg(pl.sum("events")).collect()
 
 
 def _describe_days(
@@ -210,8 +205,8 @@ def _describe_days(
     key = asset_key(run.instance, "logon_counts")
     named = run.days_named if context.has_partition_key or context.has_partition_key_range else []
     known = context.instance.get_materialized_partitions(key)
-    rows = run.tables.logon_counts(days, run_id=run.run_id).group_by("day").len().collect()
-    totals = run.tables.logon_days(days, run_id=run.run_id).join(rows, on="day", how="left")
+    rows = run.counts(days).group_by("day").len().collect()
+    totals = run.days(days).join(rows, on="day", how="left")
     for row in totals.iter_rows(named=True):
         day, partition = row["day"], row["day"].isoformat()
         numbers = {name: row[name] for name in ("matching", "lacking_user", "lacking_host")}
@@ -255,11 +250,9 @@ def shares_asset(instance: Instance) -> dg.AssetsDefinition:
             require_evidence(run)
             skipped = skipped_kinds(run) if instance.rules.skip_account_kinds else NONE_SKIPPED
             shares = host_user_shares(
-                run.tables.logon_counts(run.window, run_id=run.run_id),
-                rules=instance.rules.as_rules(),
-                skipped=skipped.accounts["username"],
+                run.counts(run.window), rules=instance.rules.as_rules(), skipped=skipped.accounts["username"]
             )
-            run.tables.write("host_user_shares", shares, run_id=run.run_id, publish=run.may_write)
+            run.store("host_user_shares", shares)
         metadata = shares_metadata(shares, threshold_percent=instance.rules.share_threshold_percent)
         context.log.info(
             f"Shares: {metadata['users']:,} users on {metadata['hosts']:,} hosts, {metadata['events']:,} "
@@ -279,9 +272,9 @@ def _inventory(instance: Instance) -> list[dg.AssetKey]:
 def skipped_kinds(run: ScanRun) -> Kinds:
     """Find what a run leaves out by its kind (rules 1.8)."""
     return skipped_by_kind(
-        run.tables.logon_counts(run.window, run_id=run.run_id),
-        run.tables.read("inventory_hosts", run_id=run.run_id).collect(),
-        run.tables.read("inventory_users", run_id=run.run_id).collect(),
+        run.counts(run.window),
+        run.table("inventory_hosts"),
+        run.table("inventory_users"),
         rules=run.instance.rules.as_rules(),
         user_value_field=run.instance.platform_user_value_field,
     )
@@ -294,9 +287,9 @@ def require_evidence(run: ScanRun) -> None:
         ConfigurationError: naming the days to fetch, or the setting to fix (rules 3.4).
     """
     instance, window = run.instance, run.window
-    days = run.tables.logon_days(window, run_id=run.run_id)
+    days = run.days(window)
     fetched = set(days.filter(settings_fingerprint=extraction_fingerprint(instance))["day"])
-    whole = fetched - torn_days(days, _stored_events(run.tables, window, run_id=run.run_id))
+    whole = fetched - torn_days(days, _stored_events(run, window))
     if missing := [day for day in days_of(window) if day not in whole]:
         raise ConfigurationError(
             f"{len(missing)} of {window.days} days of the look-back window were never fetched with present "
@@ -307,7 +300,7 @@ def require_evidence(run: ScanRun) -> None:
     if not days["counted"].sum():  # a document with users `-` and bob lacks one and is counted
         _require_fields(instance, window.first, window.last, *totals.row(0))
     elif instance.logon_type_field:
-        counts = run.tables.logon_counts(window, run_id=run.run_id)
+        counts = run.counts(window)
         if not counts.select(pl.col("document_logon_type").is_not_null().any()).collect().item():
             raise ConfigurationError(
                 f"logon_type_field: none of the {days['counted'].sum()} counted events from {window.first} "

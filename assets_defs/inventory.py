@@ -37,7 +37,7 @@ def _listed(
         with as_dagster_failure(run, last=not run.plans):
             frame = listing(run.inventory())(Progress(context.log.info, f"Rows of {table} listed"))
             run.tables.prepare()
-            run.tables.write(table, frame, run_id=run.run_id, publish=run.may_write)
+            run.store(table, frame)
         context.log.info(f"Inventory: {frame.height:,} rows of {table} listed, {run.seconds}")
         return dg.MaterializeResult(metadata={"dagster/row_count": frame.height})
 

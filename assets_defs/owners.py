@@ -38,10 +38,10 @@ def owner_assets(instance: Instance) -> list[dg.AssetsDefinition]:
         with as_dagster_failure(run, last=not run.plans):
             frame = username_matches(
                 run.tables.read("host_user_shares", run_id=run.run_id).select("username").collect(),
-                run.tables.read("inventory_users", run_id=run.run_id).collect(),
+                run.table("inventory_users"),
                 user_value_field=instance.platform_user_value_field,
             )
-            run.tables.write("username_matches", frame, run_id=run.run_id, publish=run.may_write)
+            run.store("username_matches", frame)
         users, unmatched = frame["username"].n_unique(), frame["user_id"].null_count()
         context.log.info(
             f"Matches: {users - unmatched:,} of {users:,} users stand for a user asset, {run.seconds}"
@@ -61,13 +61,13 @@ def owner_assets(instance: Instance) -> list[dg.AssetsDefinition]:
             shares = run.tables.read("host_user_shares", run_id=run.run_id)
             skipped = skipped_kinds(run)
             evidence = evidence_by_day(
-                run.tables.logon_counts(run.window, run_id=run.run_id),
-                run.tables.read("inventory_hosts", run_id=run.run_id).collect(),
+                run.counts(run.window),
+                run.table("inventory_hosts"),
                 rules=instance.rules.as_rules(),
                 skipped_users=skipped.accounts["username"],
                 skipped_hosts=skipped.hosts,
             )
-            matches = run.tables.read("username_matches", run_id=run.run_id).collect()
+            matches = run.table("username_matches")
             frame = owner_decisions(evidence, matches, decided_at=decided_at, run_id=run.run_id)
             frame = store_decisions(
                 run.tables, frame, decided_at=decided_at, run_id=run.run_id, publish=run.may_write

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
 import dagster as dg
+import polars as pl
 
 from assets_defs.record import RunRecord
 from ownership.declaration import InvalidTableError
@@ -135,6 +136,22 @@ class ScanRun(InstanceRun):
     def may_write(self) -> bool:
         """Whether the run publishes its tables and may write owners."""
         return self.only_plans is None
+
+    def table(self, name: str) -> pl.DataFrame:
+        """The rows of a table as this run made it, or else as it was published last."""
+        return self.tables.read(name, run_id=self.run_id).collect()
+
+    def days(self, days: Window | Sequence[date]) -> pl.DataFrame:
+        """Rows of logon_days, by day; those that the run keeps to itself come first."""
+        return self.tables.logon_days(days, run_id=self.run_id)
+
+    def counts(self, days: Window | Sequence[date]) -> pl.LazyFrame:
+        """Rows of logon_counts; those that the run keeps to itself come first."""
+        return self.tables.logon_counts(days, run_id=self.run_id)
+
+    def store(self, table: str, frame: pl.DataFrame) -> None:
+        """Store what the run made of a table; analysts see it where the run may write."""
+        self.tables.write(table, frame, run_id=self.run_id, publish=self.may_write)
 
 
 def scan_run(context: Any, instance: Instance) -> ScanRun:

@@ -77,8 +77,8 @@ def store_plan(run: ScanRun, log: logging.Logger) -> pl.DataFrame:
         raise AssetOwnersError(_not_made_by_this_run(run, ["owner_decisions"]))
     planned = plan_writes(
         run.tables.of_run("owner_decisions", run.run_id),
-        run.tables.read("inventory_hosts", run_id=run.run_id).collect(),
-        run.tables.read("inventory_users", run_id=run.run_id).collect(),
+        run.table("inventory_hosts"),
+        run.table("inventory_users"),
         enrich=run.options.enrich,
         takes=run.inventory().takes,
         run_id=run.run_id,
@@ -169,8 +169,8 @@ def _require_own_inputs(run: ScanRun, *, days: Collection[date] = ()) -> None:
 def _days_of_other_runs(run: ScanRun) -> set[date]:
     """Days of the window that were missing, torn or not settled, and that the run has not fetched itself."""
     since = run.record.evidence_since() - CLOCK_SKEW
-    fetched = run.tables.logon_days(run.window, run_id=run.run_id).filter(pl.col("fetched_at") >= since)
-    open_days = unsettled(run.instance, run.tables, days_of(run.window), run_id=run.run_id)
+    fetched = run.days(run.window).filter(pl.col("fetched_at") >= since)
+    open_days = unsettled(run, days_of(run.window))
     return set(open_days) - set(fetched["day"])
 
 
@@ -483,7 +483,7 @@ def _require_complete_window(run: ScanRun) -> None:
     """Refuse to write from days that look like lost events, where scan.require_complete_window is on."""
     if not run.instance.scan.require_complete_window:
         return
-    days = gaps(run.tables.logon_days(run.window, run_id=run.run_id), timezone=run.instance.scan.timezone)
+    days = gaps(run.days(run.window), timezone=run.instance.scan.timezone)
     if days:
         named = ", ".join(map(str, days))
         raise AssetOwnersError(
