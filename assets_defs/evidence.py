@@ -164,7 +164,7 @@ def _kept_counts(
     if not of_other_settings.is_empty():
         # Counts that may never be had again are not given up for a field that nothing carries.
         _require_fields(run.instance, wanted[0], wanted[-1], *run.search().totals(wanted[0], wanted[-1]))
-    # Counts that do not tell kinds of logon apart are as exact, and all that is left of a deleted index.
+    # Counts without kinds of logon are as exact, and all that is left of a deleted index.
     alike = [settings, extraction_fingerprint(run.instance, by_kind=False)]
     with_events = stored.filter(pl.col("matching") > 0, pl.col("settings_fingerprint").is_in(alike))
     held = set(with_events["day"])
@@ -264,7 +264,7 @@ def shares_asset(instance: Instance) -> dg.AssetsDefinition:
 
 
 def _inventory(instance: Instance) -> list[dg.AssetKey]:
-    """What kinds of accounts are told by besides the logons; nothing where none are skipped."""
+    """What kinds of accounts depend on besides the logons; nothing where none are skipped."""
     tables = ("inventory_hosts", "inventory_users") if instance.rules.skip_account_kinds else ()
     return [asset_key(instance, table) for table in tables]
 

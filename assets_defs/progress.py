@@ -21,7 +21,7 @@ class Progress:
         self._started = self._told = clock()
 
     def __call__(self, done: int, total: int) -> None:
-        """Tell the progress, when it is time to."""
+        """Log the progress, when it is time to."""
         now = self._clock()
         if now - self._told < SECONDS_BETWEEN_LINES or not done:
             return

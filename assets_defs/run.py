@@ -292,7 +292,7 @@ def _adopted(context: Any, run: ScanRun, settings: str) -> dict[str, Any]:
 
 
 def _settings_fingerprint(instance: Instance) -> str:
-    """What tells settings apart by which a run decides otherwise about the same inventory."""
+    """Hash of the settings that decide what a run concludes about the same inventory."""
     fields = instance.platform_user_value_field, instance.platform_hostname_field
     rules = instance.rules.model_dump_json()
     parts = [*fields, rules, instance.target, extraction_fingerprint(instance)]

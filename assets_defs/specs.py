@@ -1,4 +1,4 @@
-"""What Dagster is told of each stored table: key, description, columns, where to find it, how to ask it."""
+"""What Dagster shows of each stored table: key, description, columns, where to find it, how to ask it."""
 
 import inspect
 from collections.abc import Iterable, Iterator

@@ -36,7 +36,7 @@ TABLES_OF_TUNING = (
 def tuning_specs(instance: Instance) -> list[dg.AssetSpec]:
     """Declare the tables of tuning, which `tuning_op` stores.
 
-    What they rest on is told by their descriptions: with seven more arrows from each table, nobody could read
+    What they rest on stands in their descriptions: with seven more arrows from each table, nobody could read
     the lineage of the daily run.
     """
     group = named(instance, "tuning")
@@ -145,9 +145,7 @@ def stored_inputs(instance: Instance, tables: Tables) -> Inputs:
     """
     decisions = tables.read("owner_decisions").collect()
     if decisions.is_empty():
-        raise AssetOwnersError(
-            f"{instance.name} has no decisions yet, from which to tell what would change; run it first"
-        )
+        raise AssetOwnersError(f"{instance.name} has no decisions yet to try other settings on; run it first")
     window, _ = decided_with(tables, decisions["run_id"].item(0), instance.rules.as_rules())
     longest = max(*WINDOWS, window.days) + HOLDOUT_DAYS
     days = tables.logon_days(window_before(window.last, longest), run_id=tables.viewed)

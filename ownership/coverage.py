@@ -171,7 +171,7 @@ def shares_of_leaders(leaders: pl.DataFrame, *, threshold_percent: int) -> pl.Da
 
 
 def events_by_day(days: Sequence[date], fetched: pl.DataFrame, *, timezone: str) -> pl.DataFrame:
-    """Tell of each day its events (null: never fetched), and its state: `ok`, `gap` or `not fetched`."""
+    """Give each day its events (null: never fetched) and its state: `ok`, `gap` or `not fetched`."""
     return (
         pl.DataFrame({"day": days}, schema={"day": pl.Date})
         .join(fetched.select("day", events="counted"), on="day", how="left", maintain_order="left")

@@ -44,7 +44,7 @@ class Table(pa.DataFrameModel):
     """A stored table. Its class says what the columns do not.
 
     Attributes:
-        __key__: The grain: the columns that tell one row from another.
+        __key__: The grain: the columns that identify a row.
         __layout__: Which files it is kept in.
         __reads__: Tables that it is made of.
         __query__: A first question to it, in lines that the UI shows whole; `{table}` is its name.

@@ -39,7 +39,7 @@ def printable(text: str) -> str:
 def printable_lines(text: str) -> str:
     """Show a text of several lines, each `printable`; names in it must have been made printable before.
 
-    Otherwise the line breaks of a name could not be told from those of the text.
+    Otherwise the line breaks of a name would look like those of the text.
     """
     return "\n".join(map(printable, text.split("\n")))
 

@@ -134,7 +134,7 @@ def _last_changes(history: pl.DataFrame) -> pl.DataFrame:
 def limit_exceeded(
     planned: int, hosts: int, *, what: str, max_writes: int, max_write_percent: float | None
 ) -> str | None:
-    """Tell why a plan is too large for a run to carry out unseen, naming the setting; None when it is not."""
+    """Say why a plan is too large for a run to carry out unseen, naming the setting; None when it is not."""
     if planned > max_writes:
         return f"{planned} {what} are planned, more than writes.max_writes ({max_writes})"
     if max_write_percent is not None and 100 * planned > max_write_percent * hosts:

@@ -159,7 +159,7 @@ def missing_owners(hosts: pl.DataFrame, users: pl.DataFrame) -> pl.DataFrame:
 def lost_owners(writes: pl.LazyFrame, hosts: pl.DataFrame, *, target: str) -> pl.DataFrame:
     """Find hosts that do not show any more the owner whom a run wrote to the target that was listed.
 
-    The last row counts that tells who owned a host: one that was written, undone or `owned_meanwhile`. Hosts
+    The last row that shows who owned a host counts: one that was written, undone or `owned_meanwhile`. Hosts
     that are not listed any more, or whose owner cannot be read, are left out. host_id, written_owner,
     present_owner (several joined with commas; null: none), written_at.
     """

@@ -688,7 +688,7 @@ ORDER BY started_at DESC LIMIT 20;"""
     message: pl.String = column("Why the run failed, or only planned.", nullable=True)
     seconds_by_step: pl.String = column("Seconds that each step took, as JSON.", nullable=True)
     settings_fingerprint: pl.String = column(
-        "What tells settings apart by which a run decides otherwise; null: it decided nothing.",
+        "Hash of the settings that the run decided with; null: it decided nothing.",
         nullable=True,
         since="1.0.0",
     )

@@ -385,7 +385,7 @@ def _reason(evidence: str, match: str, action: str, outcome: str | None = None) 
 
 
 def _account() -> pl.Expr:
-    """A user name that is not one user asset's, told apart from the ids of user assets."""
+    """A user name that is not one user asset's, marked so that it is no user asset's id."""
     return pl.format("{} (account)", "username")
 
 

@@ -141,7 +141,7 @@ def in_words(
 
 
 def suggestions_in_words(rows: pl.DataFrame, rules: Rules) -> list[str]:
-    """Tell what else could be set, what each would change by itself, and the line for the instance file.
+    """List what else could be set, what each would change by itself, and the line for the instance file.
 
     Args:
         rows: Rows of `suggestions`.
@@ -176,7 +176,7 @@ def suggestions_in_words(rows: pl.DataFrame, rules: Rules) -> list[str]:
 
 
 def drift_in_words(drift: pl.DataFrame) -> list[str]:
-    """Tell how many owners the evidence no longer supports, and why; nothing where it supports all.
+    """Say how many owners the evidence no longer supports, and why; nothing where it supports all.
 
     Args:
         drift: Rows of `ownership_drift`.
@@ -184,8 +184,8 @@ def drift_in_words(drift: pl.DataFrame) -> list[str]:
     if drift.is_empty():
         return []
     reasons = drift["reason"].value_counts().sort("count", "reason", descending=[True, False]).iter_rows()
-    told = ", ".join(f"{number:,} {reason}" for reason, number in reasons)
-    return [f"The evidence no longer supports {drift.height:,} owners: {told} (table ownership_drift)."]
+    counts = ", ".join(f"{number:,} {reason}" for reason, number in reasons)
+    return [f"The evidence no longer supports {drift.height:,} owners: {counts} (table ownership_drift)."]
 
 
 def _as_yaml(now: Mapping[str, Any], best: Mapping[str, Any]) -> list[str]:

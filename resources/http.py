@@ -261,7 +261,7 @@ class _Session(requests.Session):
     """A session that knows of no redirects: requests would read the whole body of one."""
 
     def get_redirect_target(self, resp: requests.Response) -> str | None:  # noqa: ARG002
-        """Return nothing: `Transport.send` tells what to do."""
+        """Return nothing: `Transport.send` says what to do."""
         return None
 
 

@@ -1,4 +1,4 @@
-"""Locks between processes: whoever waits is told for whom, and gives up in the end."""
+"""Locks between processes: whoever waits learns for whom, and gives up in the end."""
 
 import fcntl
 import logging

@@ -210,7 +210,7 @@ def explain(
     run_id: RunId = None,
     as_json: Json = False,
 ) -> None:
-    """Tell why a host has, or has not, an owner, and what would change that; or which hosts a person has.
+    """Explain why a host has, or has not, an owner, and what would change that; or list a person's hosts.
 
     Exit status: 0 found, 1 neither a host nor a person is known by that, 2 an argument is wrong.
     """
@@ -248,7 +248,7 @@ def report(
 
 @app.command()
 def check(instance: InstanceFile, as_json: Json = False) -> None:
-    """Try both services without writing; tell what works and what to fix.
+    """Try both services without writing; show what works and what to fix.
 
     With --json: `instance`, `wrong` and `warnings` (how many), and `findings`, each with `section`, `state`
     (ok, warning, wrong, not tried), `what` and `text`; only `error` where the exit status is 2.
@@ -296,7 +296,7 @@ def tune(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Tell how often the rules would be wrong, and which settings would do better; writes no owner.
+    """Estimate how often the rules are wrong, and which settings would do better; writes no owner.
 
     Before the first run that writes: draw 50 planned owners with --audit, let somebody who knows answer, and
     give the answers back with --audit-answers.
@@ -346,7 +346,7 @@ def metrics(
         ),
     ] = None,
 ) -> None:
-    """Tell Prometheus how each instance fares: last success, hosts owned, conflicts, failures, seconds."""
+    """Print for Prometheus how each instance fares: last success, hosts owned, conflicts, failures."""
     from pipelines.cli import metrics as command
 
     command.metrics(instance, listen=listen)

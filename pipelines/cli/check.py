@@ -1,4 +1,4 @@
-"""`asset-owners check`: try both services without writing, and tell what works and what to fix.
+"""`asset-owners check`: try both services without writing, and show what works and what to fix.
 
 What is tried is what a run relies on: each service's package knows it.
 """
@@ -72,8 +72,8 @@ def check(path: Path, *, as_json: bool = False) -> int:
             tables_of(instance)
     wrong, warnings = (sum(one["state"] == state for one in found) for state in ("wrong", "warning"))
     if as_json:
-        told = {"instance": instance.name, "wrong": wrong, "warnings": warnings, "findings": found}
-        print(json.dumps(told))
+        content = {"instance": instance.name, "wrong": wrong, "warnings": warnings, "findings": found}
+        print(json.dumps(content))
     else:
         fixes = f"{wrong} to fix" if wrong else "Nothing to fix" if not warnings else "No error"
         print(f"{fixes}, {warnings or 'no'} warning{'s' * (warnings != 1)}.")
@@ -81,7 +81,7 @@ def check(path: Path, *, as_json: bool = False) -> int:
 
 
 def _local_findings(instance: Instance) -> Iterator[Finding]:
-    """Tell whether what a run stores can be stored, and the instance is told from others."""
+    """Try whether files can be stored, and whether the instance's name is its own."""
     dagster, location = dagster_folder(home()), tables_location()
     yield from folder_findings("ASSET_OWNERS_HOME", home(), "tables", f"tables/{instance.slug}", "dagster")
     if dagster != home() / "dagster":

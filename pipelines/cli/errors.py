@@ -27,7 +27,7 @@ def message_and_status(error: Exception) -> tuple[str, int]:
 
 
 def print_error(message: str) -> None:
-    """Tell the person at the terminal, or the log of a service, why a command failed."""
+    """Print why a command failed, for a person at a terminal or the log of a service."""
     as_json = os.environ.get("ASSET_OWNERS_LOG") == "json"
     line = json_line(message, level="error") if as_json else printable_lines(f"asset-owners: {message}")
     print(line, file=sys.stderr)
@@ -38,7 +38,7 @@ def how_it_ended(instance: Instance, tables: Tables, run_id: str, *again: str) -
     failed = f"Run {short_run_id(run_id)} failed."
     try:
         outcomes = _writes(tables, run_id)["outcome"].to_list()
-    except Exception as error:  # noqa: BLE001  (the reason why the run failed must be told all the same)
+    except Exception as error:  # noqa: BLE001  (the reason why the run failed must be printed all the same)
         message, _ = message_and_status(error)
         return f"{failed} What it wrote cannot be read: {message}. Next: {command_line(instance, *again)}"
     done, unknown = sum(map(outcomes.count, SUCCESSES)), outcomes.count("intended")

@@ -29,7 +29,7 @@ def plan_of(
 def told_plan(
     instance: Instance, tables: Tables, run_id: str, hosts: Plan, *, command: str, about: str
 ) -> str:
-    """Tell a plan in words, with the command, `apply` or `undo` of the run `about`, that carries it out."""
+    """Put a plan into words, with the command, `apply` or `undo` of the run `about`, that carries it out."""
     allow = ["--allow-writes", str(len(hosts))] if too_large(instance, tables, run_id, hosts) else []
     see_all = command_line(instance, "sql", "--run", short_run_id(run_id), "FROM write_history")
     own = hosts and command == "apply" and tables.holds("owner_decisions", run_id)
@@ -43,7 +43,7 @@ def told_plan(
 
 
 def how_sure(instance: Instance, tables: Tables, *, done: bool = False) -> list[str]:
-    """Tell how many of the owners that a run decided on would be wrong; nothing where it decided on none.
+    """Say how many of the owners that a run decided on would be wrong; nothing where it decided on none.
 
     `done` says whether the run was allowed to write.
     """
@@ -60,7 +60,7 @@ def how_sure(instance: Instance, tables: Tables, *, done: bool = False) -> list[
 
 
 def too_large(instance: Instance, tables: Tables, run_id: str, hosts: Plan) -> bool:
-    """Tell whether a plan is over the limits of a run (rules 7.10)."""
+    """Return whether a plan is over the limits of a run (rules 7.10)."""
     # What apply and undo see of the inventory is not stored, but for its size, by which they keep the limits.
     listed = int(tables.appended("runs", run_id)["hosts"].sum())
     limits = instance.writes

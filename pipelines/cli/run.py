@@ -107,7 +107,7 @@ def run(
         report.window = {"from": f"{window.first}", "to": f"{window.last}", "days": window.days}
         _run_scan(instance, window, options, report, overrides or NO_OVERRIDES)
         status = 1 if report.error else 0
-    except Exception as error:  # noqa: BLE001  (whatever it was, a program that reads the object is told)
+    except Exception as error:  # noqa: BLE001  (whatever it was, it belongs in the object that --json prints)
         report.error, status = message_and_status(error)
     if as_json:
         print(report.as_json())

@@ -66,7 +66,7 @@ def stored_tables(path: Path, run: str | None = None) -> tuple[Instance, Tables]
 
 
 def viewed(tables: Tables, run: str | None) -> Tables:
-    """The tables as a run saw them; what is no longer kept of it is told on standard error.
+    """The tables as a run saw them; a note on standard error names what is no longer kept of it.
 
     `run` is an id or its first characters; None: the last run that published, else the last dry run.
     """

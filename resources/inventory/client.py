@@ -31,7 +31,7 @@ OnProgress = Callable[[int, int], None]
 
 
 def no_progress(_done: int, _total: int) -> None:
-    """Progress that nobody wants to hear of."""
+    """Report no progress."""
 
 
 @dataclass(frozen=True)
@@ -194,7 +194,7 @@ class InventoryClient:
         return again(self._read_list, call, rows_of, on_progress)
 
     def first_pages(self, call: ListCall) -> list[Page]:
-        """Find the first page of a list, number 0 or 1; the second comes with it where telling took both.
+        """Find the first page of a list, number 0 or 1; the second comes with it where both had to be read.
 
         A service that begins with 1 refuses page 0, gives it empty, or gives page 1 instead.
         """

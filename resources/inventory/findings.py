@@ -58,7 +58,7 @@ def _reads(instance: Instance, inventory: InventoryClient) -> Iterator[Finding]:
         yield Finding(
             "wrong",
             f"{HOSTS}.params",
-            f"both lists hold asset {same[0]}, so hosts and users are not told apart; write into hosts and "
+            f"both lists hold asset {same[0]}, so they hold hosts and users alike; write into hosts and "
             "users of platform.contract the paths or params by which the service separates them",
         )
 
@@ -105,7 +105,7 @@ def _one_host(instance: Instance, inventory: InventoryClient, hosts: Assets) -> 
     if instance.platform.contract.read is None:
         yield Finding("ok", READ, "is null, so hosts are listed again right before the writing starts")
         return
-    # A host with an owner tells more: a reading that hides owners would let them be overwritten.
+    # A host with an owner shows more: a reading that hides owners would let them be overwritten.
     listed = table.sort(pl.col("owner_ids").list.len() == 0, maintain_order=True).row(0, named=True)
     host_id = listed["host_id"]
     read = yield from attempt(READ, lambda: rows.record(host_id, inventory.read(host_id)))
@@ -127,7 +127,7 @@ def _user_fields(instance: Instance, users: Assets) -> Iterator[Finding]:
 
 
 def _any_carried(setting: str, kind: str, carrying: Mapping[str, int], assets: Assets) -> Finding:
-    """Tell how many assets have a value in each of some fields, of which the setting names the first one."""
+    """Count the assets with a value in each of some fields, of which the setting names the first one."""
     first = f"the first {len(assets):,} {kind}"
     if any(carrying.values()):
         counts = ", ".join(f"{field} is on {count:,}" for field, count in carrying.items())
@@ -141,7 +141,7 @@ def _any_carried(setting: str, kind: str, carrying: Mapping[str, int], assets: A
 
 
 def _readable(what: str, rows: AssetRows, assets: Assets) -> Generator[Finding, None, pl.DataFrame]:
-    """Give the rows of the assets that can be read, and tell of the others: they stop no run while few."""
+    """Give the rows of the assets that can be read, and report the others: a few of them stop no run."""
     table = rows.table(list(assets), list(assets.values()))
     odd = unreadable_assets(table)
     if not odd.is_empty():

@@ -79,7 +79,7 @@ def _collectors(instance: Instance, search: "SearchClient", window: Window) -> I
 
 
 def _nothing_matches(instance: Instance, search: "SearchClient", window: Window) -> Iterator[Finding]:
-    """Tell documents without a time, and a missing index, from a query that matches nothing and empty days.
+    """Find out why nothing matches: no time in the documents, no index, the query, or days without events.
 
     The first two are wrong, though a run stops at documents without a time only: an index may be deleted
     when its events are stored (rules 3.4, 4.4).

@@ -72,7 +72,7 @@ class EvidenceSource(Protocol):
 def extraction_fingerprint(instance: Instance, *, by_kind: bool = True) -> str:
     """Changes exactly when the same day could be counted differently (rules 4.3).
 
-    `by_kind`: whether kinds of logon are told apart, where the instance names their field.
+    `by_kind`: whether kinds of logon are counted apart, where the instance names their field.
     """
     settings = (
         instance.url,

@@ -87,7 +87,7 @@ def analysts_group() -> int | None:
 
 
 def logs_as_json() -> bool:
-    """Tell whether each line of the log is a JSON object: ASSET_OWNERS_LOG, `text` (default) or `json`."""
+    """Return whether each line of the log is a JSON object: ASSET_OWNERS_LOG, `text` (default) or `json`."""
     form = os.environ.get("ASSET_OWNERS_LOG") or "text"
     if form not in ("text", "json"):
         raise ConfigurationError(f"ASSET_OWNERS_LOG: {form!r} is no form of the log; it is text or json")

@@ -25,5 +25,5 @@ def slug_of(name: str) -> str:
 
 
 def is_slug(text: str) -> bool:
-    """Tell whether an instance may have this slug."""
+    """Return whether an instance may have this slug."""
     return 0 < len(text) <= MAX_NAME and text == slug_of(text) and text not in RESERVED_SLUGS

@@ -68,7 +68,7 @@ def _codes() -> Iterator[str]:
 
 
 def _headings() -> dict[str, dict[str, str]]:
-    """The values of columns that hold codes; a column that holds others elsewhere is told with its table."""
+    """The values of columns that hold codes; one that holds others elsewhere is listed with its table."""
     meanings: dict[str, dict[str, str]] = {}
     for table, model in TABLES.items():
         for column, codes in column_codes(model).items():
@@ -79,7 +79,7 @@ def _headings() -> dict[str, dict[str, str]]:
 
 
 def _heading(table: str, column: str) -> str:
-    """Where the values of a column are told, as a link within the page."""
+    """Where the page lists the values of a column, as a link."""
     of_table = f"{column} of {table}"
     return (of_table if of_table in _headings() else column).replace(" ", "-")
 

@@ -27,7 +27,7 @@ def store_findings(location: UPath) -> Iterator[Finding]:
 
 
 def folder_findings(what: str, folder: Path, *inner: str) -> Iterator[Finding]:
-    """Tell whether files can be stored in a folder and some in it, or whether these can be made.
+    """Try whether files can be stored in a folder and some in it, or whether these can be made.
 
     Nothing is left behind: neither a file nor a folder. `what` is the setting that names the folder.
     """

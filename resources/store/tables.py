@@ -191,7 +191,7 @@ class Tables:
         return read_files(table, _existing(self._run_file(table, run_id))).collect()
 
     def holds(self, table: str, run_id: str) -> bool:
-        """Tell whether the run itself stored the snapshot."""
+        """Return whether the run itself stored the snapshot."""
         return self._run_file(table, run_id).exists()
 
     def _run_file(self, table: str, run_id: str) -> UPath:
@@ -225,7 +225,7 @@ class Tables:
         return read_files(table, [file for file in files if file != left_out])
 
     def has_written(self, run_id: str) -> bool:
-        """Tell whether the writes of a run have their rows, also where there were none."""
+        """Return whether the writes of a run have their rows, also where there were none."""
         return self._appended_file("owner_writes", run_id).exists()
 
     def run_writes(self, run_id: str) -> pl.DataFrame:
@@ -269,7 +269,7 @@ class Tables:
         )
 
     def knows(self, given: str) -> bool:
-        """Tell whether a run is meant by an id or its first characters."""
+        """Return whether a run is meant by an id or its first characters."""
         try:
             return bool(self.run_id(given))
         except ConfigurationError:
@@ -282,7 +282,7 @@ class Tables:
         return seen
 
     def exist(self) -> bool:
-        """Tell whether a run has ever prepared the tables."""
+        """Return whether a run has ever prepared the tables."""
         return self._snapshot("owner_decisions").exists()
 
     def last_unpublished_run(self) -> str | None:
@@ -324,7 +324,7 @@ class Tables:
         return self._key_file.read_text(encoding="utf-8")
 
     def has_journal_key(self) -> bool:
-        """Tell whether the instance has ever used a journal that others share."""
+        """Return whether the instance has ever used a journal that others share."""
         return self._key_file.exists()
 
     @property
@@ -399,7 +399,7 @@ def write_file(frame: pl.DataFrame, path: UPath, readers: int | None = None) -> 
     try:
         with replacing(path, readers) as temporary:
             frame.write_parquet(temporary, row_group_size=ROW_GROUP)
-    except pl.exceptions.ComputeError as error:  # so Polars tells of a full disk
+    except pl.exceptions.ComputeError as error:  # Polars' error for a full disk
         raise AssetOwnersError(
             f"{path} cannot be written: {error}; free space on its disk, and run again"
         ) from error

@@ -194,7 +194,7 @@ class Journal:
         self._execute("PRAGMA synchronous = NORMAL")
 
     def _boot(self) -> str | None:
-        """What tells one start of the machine from the next; None where the system does not say."""
+        """Identifies this start of the machine; None where the system does not say."""
         path = Path("/proc/sys/kernel/random/boot_id")
         return path.read_text(encoding="ascii").strip() if path.exists() else None
 

@@ -27,7 +27,7 @@ def open_journal(tables: Tables) -> Generator[Journal]:
 
 
 def has_journal(tables: Tables) -> bool:
-    """Tell whether an instance has ever had a journal there."""
+    """Return whether an instance has ever had a journal there."""
     return tables.has_journal_key() if journal_url() else tables.journal.exists()
 
 

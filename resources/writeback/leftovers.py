@@ -29,8 +29,8 @@ def settle_leftovers(
 
     Those of another target stay open. A host to which no request went out was not written, whatever it holds:
     others set owners as well. `hosts` is inventory_hosts, listed after those runs had ended; as a list may
-    lack a host for a moment, the inventory is asked for it, and what it cannot tell stays open. Returns how
-    many writes were still unknown and are settled.
+    lack a host for a moment, the inventory is asked for it, and what is still not known stays open.
+    Returns how many writes were unknown and are settled.
     """
     listed = {row["host_id"]: row for row in hosts.iter_rows(named=True)}
     settled = 0
@@ -76,7 +76,7 @@ def _missing(row: Row, inventory: Inventory | None) -> Result | None:
 
 
 def _settled(row: Row, host: Row) -> Result:
-    """Tell from what a host holds what became of a write that nobody saw the end of."""
+    """Infer from what a host holds what became of a write whose end nobody saw."""
     renamed = not has_name(host, row["hostname"])
     # A new machine under the id holds nothing of what was written: no sign of an undo. Our owner is a sign.
     done = was_done(row, host) and not (renamed and is_undo(row))
@@ -112,7 +112,7 @@ def _left_alone(row: Row, host: Row | None) -> Result | None:
     if host is None:
         return Result(row["host_id"], "not_written", "left alone: the inventory lists it no more")
     if host.get("problem"):
-        return None  # the look right before the write tells
+        return None  # the look right before the write decides
     if not has_name(host, row["hostname"]):
         return Result(row["host_id"], "failed", other_name_message(row["host_id"]))
     left = (still_held if is_undo(row) else unless_owned)(row, values_of(host))

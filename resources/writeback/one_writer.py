@@ -58,7 +58,7 @@ def _claimed(name: str, held: ExitStack) -> bool:
 
 
 def _holder(name: str) -> str:
-    """Who has the name, as the kernel tells."""
+    """Who has the name, by the kernel's records."""
     with socket.socket(socket.AF_UNIX) as asking:
         asking.settimeout(1)
         try:

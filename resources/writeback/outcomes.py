@@ -14,7 +14,7 @@ Row = Mapping[str, Any]
 
 
 def was_done(row: Row, host: Row) -> bool:
-    """Tell from what a host holds whether a write reached it.
+    """Return whether a host holds what a write was to set.
 
     A write gives an owner; the service may spell other values in its own way. An undo puts back, in one
     request, each field that still holds what was written: after it none does, though somebody else may have
@@ -60,7 +60,7 @@ def changed_fields(row: Row) -> list[str]:
 
 
 def has_name(host: Row, hostname: str) -> bool:
-    """Tell whether one of the host's names is the one that was planned.
+    """Return whether one of the host's names is the one that was planned.
 
     Compared whole and shortened: hostname_match may have been changed since.
     """

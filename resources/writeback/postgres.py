@@ -73,7 +73,7 @@ CREATE TABLE asset_owners.format (number INTEGER NOT NULL, version TEXT NOT NULL
 class PostgresJournal(Journal):
     """The journal of one instance in a database that machines share.
 
-    `key` gives what tells its rows from those of others; nobody else who uses the database is asked for one
+    `key` gives what marks its rows among those of others; nobody else who uses the database is asked for one
     meanwhile.
     """
 
@@ -81,7 +81,7 @@ class PostgresJournal(Journal):
         self.place = without_password(url)
         try:
             given = conninfo_to_dict(url)
-        except psycopg.ProgrammingError:  # not told, for it may repeat the password
+        except psycopg.ProgrammingError:  # not quoted, for it may repeat the password
             raise ConfigurationError(
                 f"ASSET_OWNERS_JOURNAL: what follows {self.place} cannot be read; check the names of the "
                 "parameters, and write % as %25"

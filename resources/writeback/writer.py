@@ -74,7 +74,7 @@ class _Attempt:
     looks_too_old: int = 0
 
     def was_done(self, host: Row) -> bool:
-        """Tell from what a host holds whether what was sent has reached it."""
+        """Return whether the host holds what was sent."""
         return bool(self.sent) and was_done({"old_values": self.held, "new_values": self.sent}, host)
 
     def result(self, outcome: str, message: str | None = None) -> Result:
@@ -157,7 +157,7 @@ class Writer:
         self._abandoned = True
 
     def shows_an_owner(self, host_ids: Iterable[str]) -> bool:
-        """Tell whether the look that guards a write shows an owner on any of these hosts, listed as owned.
+        """Return whether the look that guards a write shows an owner on any of these hosts, listed as owned.
 
         Where none of them can be read it counts as shown, for then no write gets past its look.
         """
@@ -253,7 +253,7 @@ class Writer:
             raise WritingEndedError(message, result or attempt.given_up(message, "not_written")) from error
 
     def _after_no(self, attempt: _Attempt, error: ServiceError, *, done: str) -> Result:
-        """Tell what a write came to that was not taken; raises `error` where it may be sent again."""
+        """Return what became of a write that was not taken; raises `error` where it may be sent again."""
         sent_before = attempt.turned_away_at is not None
         attempt.turned_away_at = self._clock()
         nothing_done = isinstance(error, TransientError) and error.not_done
@@ -277,7 +277,7 @@ class Writer:
                 self._pace.taken()
                 return attempt.result(done, f"confirmed by reading back; the answer was lost: {lost}")
         except ServiceError:
-            pass  # the next run tells from the list
+            pass  # the next run finds out from the list
         return attempt.result("intended", lost)
 
     def _after_yes(self, attempt: _Attempt, *, done: str) -> Result:
@@ -304,7 +304,7 @@ class Writer:
         unchanged = all(now[field] == (attempt.held or {}).get(field) for field in sent)
         denied = unchanged and not held
         if not held and not denied:
-            return result  # somebody has changed it since, which tells nothing of the service
+            return result  # somebody has changed it since, which says nothing about the service
         with self._lock:
             self._read_back += 1
             self._denied += denied
@@ -319,7 +319,7 @@ class Writer:
         return result
 
     def check_effect(self, written: pl.DataFrame) -> tuple[str | None, list[Result]]:
-        """Tell at the end, from the run's rows of owner_writes, whether the service said yes and set nothing.
+        """Find out at the end, from the run's rows, whether the service said yes and set nothing.
 
         Gives the reason to end the run as failed, if there is one, and results that correct those of rows
         whose value is not there. Without `contract.read` the first writes are looked for in a list made now.
