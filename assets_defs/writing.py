@@ -131,7 +131,7 @@ def _written_before(run: InstanceRun, log: logging.Logger) -> pl.DataFrame | Non
     A run may be resumed under its own id, and a queue may deliver a step twice.
 
     Raises:
-        AssetOwnersError: it failed then, and has done no more since.
+        AssetOwnersError: it failed then.
     """
     if not run.tables.has_written(run.run_id):
         return None
@@ -250,7 +250,7 @@ def _about(run: InstanceRun, log: logging.Logger, command: str, given: str, *, d
     run.record.add(of_run=run_id)
     if run.instance.writes.dry_run and not dry_run:
         log.info(
-            f"writes.dry_run is on: runs of {run.instance.name} only plan. This {command} writes all the same"
+            f"writes.dry_run is on: runs of {run.instance.name} only plan. This {command} writes nevertheless"
         )
     return run_id
 

@@ -37,7 +37,7 @@ ACTION: Mapping[str, str] = {
 """What follows for the host asset."""
 
 GONE = "gone"
-"""Stands for an action in owner_decisions_history where a host is decided about no more."""
+"""Stands in owner_decisions_history for the action of a host that there are no decisions about any longer."""
 
 OUTCOME: Mapping[str, str] = {
     "planned": "Planned only; nothing was sent.",
@@ -140,6 +140,6 @@ DRIFT: Mapping[str, str] = {
 STATUS: Mapping[str, str] = {
     "started": "The run is at work, or was killed.",
     "succeeded": "The run did what it was for; single writes may have failed.",
-    "failed": "A step failed: message says why. It may have written all the same.",
+    "failed": "A step failed: message says why. It may have written nevertheless.",
 }
 """How far a run came."""

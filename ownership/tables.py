@@ -342,7 +342,7 @@ class OwnerDecisionsHistory(OwnerDecisions):
         "What followed for the host asset.",
         codes={
             **codes.ACTION,
-            codes.GONE: "The host is decided about no more; the rest of the row is what was known last.",
+            codes.GONE: "There are no more decisions about the host; the rest of the row is the last one.",
         },
     )
 

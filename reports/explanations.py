@@ -123,7 +123,7 @@ def _decision_explanation(
 
 
 def _too_few(decision: Mapping[str, Any], rules: Rules) -> list[str]:
-    """The settings that ask for more logons than a host had; none where they do so no more."""
+    """The settings that ask for more logons than a host had; none where they are met by now."""
     if decision["evidence"] != "too_few_events":
         return []
     counts = pl.DataFrame(

@@ -372,7 +372,10 @@ def _with_filters(frame: pl.DataFrame, filters: Filters) -> pl.DataFrame:
 
 def _reason(evidence: str, match: str, action: str, outcome: str | None = None) -> dict[str, pl.Expr]:
     """Sentences that say why a host has, or has not, this owner: why, what_follows."""
-    meanings = [(match, MATCH), (action, {**ACTION, GONE: "The host is decided about no more."})]
+    meanings = [
+        (match, MATCH),
+        (action, {**ACTION, GONE: "There are no decisions about the host any longer."}),
+    ]
     meanings += [(outcome, OUTCOME)] if outcome else []
     sentences = [
         pl.col(column).replace_strict(sentence, default=None, return_dtype=pl.String)

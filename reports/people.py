@@ -44,7 +44,7 @@ def find_person(asked: str, users: pl.DataFrame, matches: pl.DataFrame) -> dict[
         chosen = named.filter("decisive")["user_id"].drop_nulls().to_list()
         ids = chosen or users.filter(fits)["user_id"].to_list()
     usernames = decisive.filter(pl.col("user_id").is_in(ids))["username"].to_list()
-    if not exact:  # also a name that no user asset bears, or several do
+    if not exact:  # also a name that no user asset has, or several have
         usernames += named["username"].to_list()
     if not ids and not usernames:
         return None

@@ -113,7 +113,7 @@ class InventorySession:
             self._session = None
 
     def _give_up(self, reason: str) -> AuthenticationError:
-        """Log in no more, and send nothing with the session that is there; the first reason stays."""
+        """Never log in again, and send nothing with the present session; the first reason stays."""
         with self._lock:
             self._reject()
             self._given_up = self._given_up or f"{self._transport.where} {reason}"

@@ -416,7 +416,7 @@ class SearchClient:
         )
 
     def _not_a_search_service(self, answer: Answer) -> ProtocolError:
-        """What an answer means that is none to a search."""
+        """The error for an answer that does not come from a search service."""
         names = b'"aggregations"' in answer.body  # of hosts and users, which no message may show
         return ProtocolError(
             f"{self._instance.url} does not answer as a search service; url must be the search service "

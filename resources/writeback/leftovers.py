@@ -110,7 +110,7 @@ def without_changed_hosts(plan: pl.DataFrame, hosts: pl.DataFrame) -> pl.DataFra
 def _left_alone(row: Row, host: Row | None) -> Result | None:
     """Why a host of a stored plan is left alone, by the list; None where there is no reason."""
     if host is None:
-        return Result(row["host_id"], "not_written", "left alone: the inventory lists it no more")
+        return Result(row["host_id"], "not_written", "left alone: the inventory no longer lists it")
     if host.get("problem"):
         return None  # the look right before the write decides
     if not has_name(host, row["hostname"]):

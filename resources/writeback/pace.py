@@ -35,7 +35,7 @@ class Pace:
         self._refused_since: float | None = None
 
     def wait(self) -> float | None:
-        """Wait for this writer's turn; return when it began, None when there is none any more."""
+        """Wait for this writer's turn; return when it began, None when the writing has ended."""
         while True:
             with self._lock:
                 if self._stopped:
