@@ -27,7 +27,7 @@ from resources.settings import command_line, journal_url
 from resources.store.history import delete_inputs, delete_outdated
 from resources.store.tables import short_run_id
 from resources.writeback.journal import Journal, Result
-from resources.writeback.journals import has_journal, open_journal, take_over
+from resources.writeback.journals import has_journal, has_shared_one, open_journal, take_over
 from resources.writeback.leftovers import runs_on_target, settle_leftovers, without_changed_hosts
 from resources.writeback.one_writer import one_writer
 from resources.writeback.outcomes import Row, is_undo
@@ -352,7 +352,7 @@ def _writing(run: InstanceRun, log: logging.Logger, *, dry_run: bool) -> Generat
         open_journal(run.tables) as journal,
         one_writer(run.instance.platform, journal),
     ):
-        if not journal_url() and run.tables.has_journal_key():
+        if not journal_url() and has_shared_one(run.tables):
             log.warning(
                 "ASSET_OWNERS_JOURNAL is not set, and earlier runs of this instance kept their journal in a "
                 "database: writes that are open there are not settled, and other machines are not kept from "

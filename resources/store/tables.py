@@ -11,6 +11,7 @@ Below ASSET_OWNERS_HOME:
     tables/<slug>/runs/<run>/                   what one run works on; a dry run leaves all it has here
     tables/<slug>/.instance                     whose tables these are (`resources.store.claim`)
     tables/<slug>/.journal                      which rows are theirs in a journal that machines share
+                                                (`resources.writeback.journals`)
 
 ASSET_OWNERS_TABLES moves the tables elsewhere, such as to an object store, with these two files beside them;
 the journal of writes and the locks need a disk and stay. A reader sees the old or the new file and never a
@@ -18,7 +19,6 @@ part (`resources.store.files`). What the columns mean is in `ownership.tables`.
 """
 
 import re
-import uuid
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, suppress
 from copy import copy
@@ -315,21 +315,6 @@ class Tables:
     def journal(self) -> Path:
         """The file of the journal of writes."""
         return self.disk / "writes.sqlite"
-
-    def journal_key(self) -> str:
-        """What marks the instance's rows in a journal that others share; it moves with the tables."""
-        if not self.has_journal_key():
-            with replacing(self._key_file) as path:
-                path.write_text(str(uuid.uuid4()), encoding="utf-8")
-        return self._key_file.read_text(encoding="utf-8")
-
-    def has_journal_key(self) -> bool:
-        """Return whether the instance has ever used a journal that others share."""
-        return self._key_file.exists()
-
-    @property
-    def _key_file(self) -> UPath:
-        return self.folder / ".journal"
 
     def writing(self, run_id: str | None = None) -> AbstractContextManager[None]:
         """Let one run of the instance write at a time; entering fails where another one does not end."""

@@ -1,6 +1,7 @@
 """Which journal an instance has: its file in the home, or one in a database that machines share."""
 
 import sqlite3
+import uuid
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from types import ModuleType
@@ -9,8 +10,12 @@ from resources.errors import AssetOwnersError, ConfigurationError
 from resources.failures import MISTAKES, database_failure
 from resources.findings import Finding
 from resources.settings import journal_url
+from resources.store.files import replacing
 from resources.store.tables import Tables
 from resources.writeback.journal import Journal
+
+KEY = ".journal"
+"""File beside the tables with what marks the instance's rows in a journal that others share."""
 
 
 @contextmanager
@@ -18,8 +23,8 @@ def open_journal(tables: Tables) -> Generator[Journal]:
     """Open the journal of an instance: in the database of ASSET_OWNERS_JOURNAL, otherwise its file."""
     url = journal_url()
     try:
-        with _postgres().PostgresJournal(url, tables.journal_key) if url else Journal(tables.journal) as one:
-            yield one
+        with _shared(url, tables) if url else Journal(tables.journal) as journal:
+            yield journal
     except MISTAKES:
         raise
     except sqlite3.Error as error:
@@ -28,7 +33,12 @@ def open_journal(tables: Tables) -> Generator[Journal]:
 
 def has_journal(tables: Tables) -> bool:
     """Return whether an instance has ever had a journal there."""
-    return tables.has_journal_key() if journal_url() else tables.journal.exists()
+    return has_shared_one(tables) if journal_url() else tables.journal.exists()
+
+
+def has_shared_one(tables: Tables) -> bool:
+    """Return whether an instance has ever had a journal that others share."""
+    return (tables.folder / KEY).exists()
 
 
 def try_journal(tables: Tables) -> None:
@@ -56,6 +66,19 @@ def journal_findings(url: str) -> Iterator[Finding]:
         return _postgres().findings(url)
     except ConfigurationError as error:
         return iter([Finding("wrong", "ASSET_OWNERS_JOURNAL", str(error))])
+
+
+def _shared(url: str, tables: Tables) -> Journal:
+    """The journal in a database; the key of the instance's rows moves with its tables."""
+
+    def key() -> str:
+        file = tables.folder / KEY
+        if not file.exists():
+            with replacing(file) as path:
+                path.write_text(str(uuid.uuid4()), encoding="utf-8")
+        return file.read_text(encoding="utf-8")
+
+    return _postgres().PostgresJournal(url, key)
 
 
 def _postgres() -> ModuleType:
