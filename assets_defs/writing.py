@@ -31,7 +31,7 @@ from resources.writeback.journals import has_journal, has_shared_one, open_journ
 from resources.writeback.leftovers import runs_on_target, settle_leftovers, without_changed_hosts
 from resources.writeback.one_writer import one_writer
 from resources.writeback.outcomes import Row, is_undo
-from resources.writeback.run import write_all
+from resources.writeback.workers import write_all
 from resources.writeback.writer import OWNED_HOSTS_READ, Writer
 
 CLOCK_SKEW = timedelta(minutes=5)

@@ -25,7 +25,7 @@ from resources.inventory.client import InventoryClient
 from resources.inventory.records import host_rows, user_rows
 from resources.settings import Instance
 from resources.writeback.journal import Journal
-from resources.writeback.run import write_all
+from resources.writeback.workers import write_all
 from resources.writeback.writer import Writer
 from sandbox.inventory import Account, InventoryService, InventoryState, ServiceOptions
 

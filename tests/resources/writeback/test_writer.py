@@ -18,7 +18,7 @@ from resources.errors import (
     TransientError,
     ValidationError,
 )
-from resources.writeback import run
+from resources.writeback import workers
 from resources.writeback.journal import Journal
 from resources.writeback.pace import Pace
 from resources.writeback.writer import LOOKS, Writer
@@ -723,7 +723,7 @@ def test_an_interrupted_run_sends_nothing_more(inventory, writer, journal):
 @pytest.mark.parametrize("hook", ["on_look", "after_write"])
 def test_an_interrupted_run_waits_for_no_answer_for_long(inventory, writer, journal, monkeypatch, hook):
     """A look that hangs is followed by no request, and a write that hangs is of unknown outcome."""
-    monkeypatch.setattr(run, "GRACE_SECONDS", 0.1)
+    monkeypatch.setattr(workers, "GRACE_SECONDS", 0.1)
     answer, hanging = threading.Event(), threading.Event()
 
     def hang(host_id):
@@ -775,7 +775,7 @@ def test_a_run_that_is_interrupted_while_its_threads_begin_sends_nothing_more(
             begun.append(self)
             super().start()
 
-    monkeypatch.setattr(run, "Thread", Interrupted)
+    monkeypatch.setattr(workers, "Thread", Interrupted)
     inventory.on_look = lambda _: time.sleep(0.01)
     with pytest.raises(KeyboardInterrupt):
         carry_out(plan(*numbered(40)), writer, journal, concurrency=2)

@@ -12,7 +12,7 @@ from ownership.declaration import polars_schema
 from ownership.tables import OwnerWrites
 from resources.errors import NotFoundError, SessionExpiredError, TransientError
 from resources.findings import Finding
-from resources.writeback.run import write_all
+from resources.writeback.workers import write_all
 from resources.writeback.writer import Writer
 from tests.ownership.builders import TARGET, hosts
 
