@@ -58,7 +58,7 @@ def evidence_by_day(
     everybody = normalised_names(pairs, rules=rules)
     skipped = pl.Series([], dtype=pl.String) if skipped_users is None else skipped_users
     names = everybody.without(skipped)
-    # Host names of which excluded users alone have logons are none of the evidence.
+    # Host names on which only excluded users logged on are no evidence.
     with_logons = (
         names.hosts.lazy()
         .join(names.of(pairs.lazy()), on="hostname", how="semi")
@@ -159,7 +159,7 @@ def _subjects(with_logons: pl.LazyFrame, hosts: pl.LazyFrame, rules: Rules) -> p
         "host_id",
         "owner_ids",
         "problem",
-        hostnames=names.fill_null([]),  # names that cannot be read are none to compare
+        hostnames=names.fill_null([]),  # names that cannot be read are not compared
     )
     listed = assets.select(hostname="hostnames").explode("hostname")
     without_asset = (
