@@ -147,7 +147,7 @@ def _all_done_again(steps: Sequence[Any]) -> bool:
 
 
 def count_again(tables: Tables, run_id: str) -> None:
-    """Count anew what came of a run that was cut off, when a later one has settled its writes."""
+    """Count again what came of a run that was cut off, when a later one has settled its writes."""
     with tables.changing():
         row = tables.appended("runs", run_id)
         if row.is_empty():
@@ -157,7 +157,7 @@ def count_again(tables: Tables, run_id: str) -> None:
             found |= {
                 "status": "failed",
                 "ended_at": datetime.now(UTC),
-                "message": "cut off amid writing; a later run has settled its writes",
+                "message": "cut off while writing; a later run has settled its writes",
             }
         _store(tables, row, found)
 

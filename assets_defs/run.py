@@ -74,7 +74,7 @@ OPTIONS = {
     "dry_run": "Plan only: decide and store what would be written, write nothing.",
     "refetch": "Fetch every day named; off: only those missing or not settled.",
     "force": "Write although the run names several days, or a last day long past (scan.late_days).",
-    "limit": "Write the first so many hosts of the plan only.",
+    "limit": "Write at most this many hosts of the plan.",
 }
 """The options as the launchpad describes them."""
 
@@ -116,7 +116,7 @@ class ScanRun(InstanceRun):
     """A run of one instance over one look-back window.
 
     `only_plans` says why the run sends nothing to the inventory and publishes no table (None: it may). Days
-    that it fetched are what the index holds, so they are published, but for those of a dry run, which changes
+    that it fetched are what the index holds, so they are published, except those of a dry run, which changes
     no table that analysts look at (rules 4.2, 7.6): it keeps them as `own_days`, the run's id. `left_out` are
     the steps that it lacks. `days_named` are those of its partitions, or today where it has none. `plans` is
     false where the sink was not chosen.

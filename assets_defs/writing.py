@@ -49,7 +49,7 @@ class _Plan:
     """What is to be written: rows of owner_writes of this run, by which command, and about which run.
 
     The limits do not hold for up to `allowed` hosts. `hosts` are the inventory_hosts that it was made from,
-    where this run has listed them; otherwise hosts and users are listed anew.
+    where this run has listed them; otherwise hosts and users are listed again.
     """
 
     rows: pl.DataFrame
@@ -221,7 +221,7 @@ def undo_run(
         _require_own_target(run, writes, f"What run {undone_id} wrote")
         if dry_run and undone_id in journal.targets():
             raise ConfigurationError(
-                f"Run {short_run_id(undone_id)} was cut off amid writing; what it wrote is not known yet. "
+                f"Run {short_run_id(undone_id)} was cut off while writing; what it wrote is not known yet. "
                 "The next run finds out, and so does undo without --dry-run, before it puts anything back: "
                 f"{command_line(run.instance, 'undo', short_run_id(undone_id))}"
             )

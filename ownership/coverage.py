@@ -85,7 +85,7 @@ def owned_percent(decisions: pl.DataFrame, *, written: int = 0) -> float:
 def current_owners(hosts: pl.DataFrame, writes: pl.LazyFrame) -> pl.DataFrame:
     """Find who owns each host asset now: as listed, with what was written and undone since.
 
-    The columns of the view of that name, but for names and addresses; a planned row that looks written
+    The columns of the view of that name, without names and addresses; a planned row that looks written
     counts.
     """
     since = pl.col("since_listed")

@@ -40,7 +40,7 @@ def look_back_window(last: date, lookback_days: int, first_day: date) -> Window:
 
 
 def window_before(last: date, days: int) -> Window:
-    """Return the window of so many days that ends with a day."""
+    """Return the window of this many days that ends with a day."""
     return Window(last - timedelta(days=days - 1), last)
 
 

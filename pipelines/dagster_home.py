@@ -85,7 +85,7 @@ def dagster_instance(home: Path) -> Generator[dg.DagsterInstance]:
     except (yaml.YAMLError, dg.DagsterInvalidConfigError) as error:
         raise ConfigurationError(
             f"{folder / 'dagster.yaml'}: Dagster does not take these settings; correct them, or delete the "
-            f"file to have it written anew:\n{error}"
+            f"file to have it written again:\n{error}"
         ) from error
     with opened as instance:
         yield instance

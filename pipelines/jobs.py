@@ -17,7 +17,7 @@ from resources.errors import ConfigurationError
 from resources.settings import BrokenInstance, Instance, executor, named
 
 LOGGERS = {"console": console}
-"""Of every job. Dagster makes a job anew when it is given executor and loggers later."""
+"""Passed to every job. Dagster makes a job again when it is given executor and loggers later."""
 
 
 def run_executor() -> dg.ExecutorDefinition:

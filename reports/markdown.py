@@ -11,7 +11,7 @@ MAX_TEXT = 80
 def table(frame: pl.DataFrame, *, own_words: tuple[str, ...] = (), most_rows: int = MAX_ROWS) -> str:
     """A frame as a Markdown table, and how many rows were left out.
 
-    Texts are shown as `literal` does, but for those of the columns `own_words`, which this project wrote.
+    Texts are shown as `literal` does, except those of the columns `own_words`, which this project wrote.
     """
     columns = frame.columns
     numeric = [kind.is_numeric() for kind in frame.dtypes]

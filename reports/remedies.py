@@ -110,7 +110,7 @@ def remedies(
     if decision["match"] == "ambiguous_user":
         yield from _one_candidate(decision, matches, fields)
     if decision["action"] == "no_host":
-        known = f", which host asset {either(namesakes)} has but for the domain part" if namesakes else ""
+        known = f"; host asset {either(namesakes)} has it with another domain part" if namesakes else ""
         yield Remedy("host_asset", f"There must be a host asset with {hostname} in {fields.hostname}{known}.")
     else:
         yield from _to_be_written(decision, owners, outcome, fields)

@@ -35,7 +35,7 @@ _LED = {"1": 1, "2": 2, "3 to 9": 9}
 _MANY_LED = "10 or more"
 NO_DEPARTMENT = "none known"
 CHARACTERISTICS = ("share_band", "active_days_band", "kind", "led_band")
-"""By what hosts to write may be unlike those compared: the leader's share and days, the kind, its hosts."""
+"""What hosts to write and hosts compared may differ in: the leader's share, days and hosts, and the kind."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def compared(
     last: date,
     last_settled: date,
 ) -> Compared:
-    """Decide on a window of so many days, and on an earlier one, and compare with what is known.
+    """Decide on a window of `days` days, and on an earlier one, and compare with what is known.
 
     `known` is what `owners_known` gives, `host_kinds` are rows of `host_profiles`, `audit` is what
     `audit.audited` gives, `last_settled` is the last of the days held back.

@@ -35,7 +35,7 @@ MIN_COMPARED = 30
 COUNTED = {"to_write": "write", "agree": "agree", "conflict": "conflict"}
 MEASURES = ("people", "future", "audit")
 VALUES = {"share_band": sorted([ONLY_USER, *SHARE_BANDS])}
-"""Of characteristics by which hosts of different windows are compared."""
+"""The values of a characteristic that is compared between different windows."""
 
 KEY = ("window_days", "threshold_percent", "min_active_days", "evidence_metric", "primary_devices")
 _WORDS = {

@@ -136,7 +136,7 @@ def run(
         bool, typer.Option("--force", help="Write although the window ended more than scan.late_days ago.")
     ] = False,
     limit: Annotated[
-        int | None, typer.Option(min=0, help="Write the first so many hosts only, to try it on a few.")
+        int | None, typer.Option(min=0, help="Write at most this many hosts, to try it on a few.")
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -324,7 +324,7 @@ def tune(
 @app.command()
 def runs(
     instance: InstanceFile,
-    limit: Annotated[int, typer.Option(min=1, help="Show so many runs.")] = 20,
+    limit: Annotated[int, typer.Option(min=1, help="How many runs to show.")] = 20,
     as_json: Json = False,
 ) -> None:
     """List the runs, the newest first: what each of them did, and what came of it."""

@@ -61,7 +61,7 @@ def how_sure(instance: Instance, tables: Tables, *, done: bool = False) -> list[
 
 def too_large(instance: Instance, tables: Tables, run_id: str, hosts: Plan) -> bool:
     """Return whether a plan is over the limits of a run (rules 7.10)."""
-    # What apply and undo see of the inventory is not stored, but for its size, by which they keep the limits.
+    # What apply and undo see of the inventory is not stored, only its size, which the limits need.
     listed = int(tables.appended("runs", run_id)["hosts"].sum())
     limits = instance.writes
     return bool(

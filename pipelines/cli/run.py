@@ -219,7 +219,7 @@ def _give_to_job(recorded: dg.DagsterInstance, run_id: str, job: str) -> None:
 def errors(result: dg.ExecuteInProcessResult) -> Iterator[str]:
     """What each step that failed says, a blocking check included.
 
-    A stack trace stays in the run's log, but for an error that nobody expected: its trace is printed.
+    Stack traces stay in the run's log; only that of an unexpected error is printed.
     """
     checked = {
         event.step_key: event.asset_check_evaluation_data.description

@@ -248,7 +248,7 @@ class InventoryClient:
         )
 
     def _further(self, call: ListCall, known: Sequence[Page]) -> Iterator[Page]:
-        """Yield the pages after those that are known, without an end; so many are asked for at once.
+        """Yield the pages after those that are known, without an end; several are asked for at once.
 
         How many there are follows from the first one, for the service may give fewer items than asked for.
         """

@@ -146,7 +146,7 @@ def _without_rows(location: UPath, slugs: Iterable[str]) -> MemoryFileSystem:
 def run_views(folder: UPath, run_id: str, database: str) -> Iterator[str]:
     """Yield what shows the tables as a run saw them, in a schema of a database in memory.
 
-    The published tables, attached as `warehouse`, stand for what the run has not of its own.
+    The published tables, attached as `warehouse`, stand in for what the run did not make itself.
     """
     schema, run = f"{identifier(database)}.{identifier(folder.name)}", folder / "runs" / run_id
     published = f"warehouse.{identifier(folder.name)}"

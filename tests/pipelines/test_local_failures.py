@@ -79,7 +79,7 @@ def test_settings_of_dagster_that_it_does_not_take_are_told_with_their_file(
     error = error_of(run(call, instance_file, monkeypatch), 2)
     assert error.startswith(f"{settings}: Dagster does not take these settings")
     assert re.search(says, error)
-    assert "correct them, or delete the file to have it written anew" in error
+    assert "correct them, or delete the file to have it written again" in error
 
 
 def test_a_torn_table_is_named_by_each_command_that_reads_it(call, catalogued, tmp_path, monkeypatch):
