@@ -5,7 +5,7 @@ from importlib.metadata import version
 from resources.errors import AssetOwnersError
 
 FORMAT = 1
-"""The format of tables and journal; raised with each change that older programs cannot read, or would undo."""
+"""The format of tables and journal; raised with each change that older ones cannot read, or would undo."""
 
 
 def program_version() -> str:
