@@ -19,7 +19,7 @@ from pipelines.dagster_home import dagster_home
 from resources.errors import AssetOwnersError
 from resources.settings import home, instances_folder
 
-SECONDS_TO_STOP = 8
+SECONDS_TO_STOP = 6  # of the ten in which `serve` ends, on a machine that is busy, too
 """After which services that were asked to stop are killed; the next run settles what theirs leave open."""
 
 
