@@ -85,9 +85,11 @@ def store_plan(run: ScanRun, log: logging.Logger) -> pl.DataFrame:
         target=run.instance.target,
         intended_at=run.record.evidence_since(),
     )
-    planned = planned.head(planned.height if run.options.limit is None else run.options.limit)
+    left = max(0, planned.height - (planned.height if run.options.limit is None else run.options.limit))
+    planned = planned.head(planned.height - left)
     run.tables.write("owner_writes", planned, run_id=run.run_id, publish=False)
-    log.info(f"Plan: {planned.height:,} owners to write, {run.seconds}")
+    more = f" and {left:,} more for later runs, because of `limit`" if left else ""
+    log.info(f"Plan: {planned.height:,} owners to write{more}, {run.seconds}")
     return planned
 
 

@@ -31,7 +31,6 @@ app = typer.Typer(
     help="Fills in the owners of host assets from Windows logon events.",
     epilog="ASSET_OWNERS_HOME (default ./var) holds the tables, the catalogue and Dagster's own home.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich" if sys.stderr.isatty() else None,  # its boxes fold the lines of a pipe
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -227,7 +226,7 @@ def report(
         typer.Option(
             metavar="FILE",
             help="The file to write or replace, - for standard output.",
-            show_default="NAME-report.FORMAT",
+            show_default="reports/NAME.FORMAT in ASSET_OWNERS_HOME",
         ),
     ] = None,
     kind: Annotated[

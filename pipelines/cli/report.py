@@ -16,7 +16,7 @@ from pipelines.cli.stored import stored_tables
 from reports.exports import decisions_csv, decisions_json
 from reports.tuning import drift_in_words
 from resources.errors import ConfigurationError
-from resources.settings import Instance
+from resources.settings import Instance, home
 from resources.store.catalogue import view_rows
 from resources.store.files import replacing
 from resources.store.history import decided_with
@@ -35,10 +35,12 @@ def report(path: Path, out: Path | None, kind: Format, run: str | None = None) -
         text = decisions_json(decisions, instance=instance.name)
     else:
         text = _page(instance, tables, decisions)
-    out = out or Path(f"{instance.slug}-report.{kind}")
     if out == Path("-"):
         print(text, end="")
         return
+    if out is None:
+        out = home() / "reports" / f"{instance.slug}.{kind}"
+        out.parent.mkdir(exist_ok=True, mode=0o700)
     require_file("--out", out)
     if not out.resolve().parent.is_dir():
         folder = out.resolve().parent

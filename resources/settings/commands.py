@@ -32,6 +32,12 @@ def instance_path(given: str | None = None) -> Path:
     if len(meant) == 1:
         return meant[0]
     known = [file.name if isinstance(found, str) else found.slug for file, found in files.items()]
+    if not files:
+        file = folder / "instance.yaml"
+        raise ConfigurationError(
+            f"--instance: there is no instance file in {folder}; write one, and fill it in: "
+            f"{command_line(None, 'init', str(file))}"
+        )
     what = "it is not given" if given is None else f"{given!r} is the name of {len(meant)} instances"
     raise ConfigurationError(
         f"--instance: {what}, and {folder} has {len(files)} instance files"

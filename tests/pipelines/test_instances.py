@@ -75,7 +75,7 @@ def test_without_any_file_it_says_where_it_looked(call, folder):
     (folder / "hq.yaml").unlink()
     status, out, _ = call("run", "--json")
     assert status == 2
-    assert f"{folder} has 0 instance files" in json.loads(out)["error"]
+    assert f" init {folder / 'instance.yaml'}" in json.loads(out)["error"]
     assert "none.yaml: the file cannot be read" in call("report", "--instance", "none.yaml")[2]
 
 

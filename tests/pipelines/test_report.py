@@ -16,11 +16,11 @@ from resources.store.tables import Tables
 from tests.ownership.builders import NOW, RUN
 
 
-def test_the_page_is_a_file_of_its_owner_alone_and_tells_of_the_last_run(call, stored):
+def test_the_page_is_a_file_of_its_owner_alone_and_tells_of_the_last_run(call, stored, tmp_path):
     status, told, _ = call("report", "--instance", stored)
     assert status == 0
-    assert told == "head_office-report.html is written: 5 decisions of Head office\n"
-    file = Path("head_office-report.html")
+    file = tmp_path / "home" / "reports" / "head_office.html"
+    assert told == f"{file} is written: 5 decisions of Head office\n"
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     html = file.read_text(encoding="utf-8")
     assert "<!doctype html>" in html
@@ -40,7 +40,7 @@ def test_the_page_tells_what_has_changed_since_the_run_before(call, stored, tmp_
     store_decisions(tables, before, decided_at=yesterday, run_id="run-0", publish=True)
     store_decisions(tables, decisions, decided_at=NOW, run_id=RUN, publish=True)
     assert call("report", "--instance", stored)[0] == 0
-    html = Path("head_office-report.html").read_text(encoding="utf-8")
+    html = (tmp_path / "home" / "reports" / "head_office.html").read_text(encoding="utf-8")
     assert "<b>1st</b> run" not in html
     assert "<bdi>=cmd()</bdi>" in html
     assert "new host" in html
@@ -60,12 +60,13 @@ def test_csv_goes_to_a_spreadsheet(call, stored):
     assert status == 0
     assert [row["action"] for row in rows] == ["conflict", "none", "write", "none", "no_host"]
     assert rows[1]["hostname"] == "'=cmd()"
-    assert list(Path.cwd().glob("*report*")) == []
+    assert list(Path.cwd().rglob("*report*")) == []
 
 
-def test_json_goes_to_programs(call, stored):
+def test_json_goes_to_programs(call, stored, tmp_path):
     assert call("report", "--instance", stored, "--format", "json")[0] == 0
-    found = json.loads(Path("head_office-report.json").read_text(encoding="utf-8"))
+    file = tmp_path / "home" / "reports" / "head_office.json"
+    found = json.loads(file.read_text(encoding="utf-8"))
     assert found["instance"] == "Head office"
     assert [row["host_id"] for row in found["conflicts"]] == ["h2"]
     assert [row["hostname"] for row in found["decisions"]][:2] == ["=cmd()", "pc-1.corp.example"]
