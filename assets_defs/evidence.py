@@ -13,6 +13,7 @@ from assets_defs.run import (
     ScanRun,
     as_dagster_failure,
     has_step,
+    require_none_failed,
     resource_keys,
     scan_run,
     today_of,
@@ -60,6 +61,7 @@ def logon_assets(instance: Instance, since: date | None = None) -> dg.AssetsDefi
     def logons(context: dg.AssetExecutionContext) -> Iterator[dg.MaterializeResult]:
         run = scan_run(context, instance)
         with as_dagster_failure(run, last=not run.plans):
+            require_none_failed(context, run)
             decides = has_step(context, instance, "host_user_shares")
             days = sorted({*run.days_named, *(days_of(run.window) if decides else ())})
             wanted, counts = _fetch(context, run, days)

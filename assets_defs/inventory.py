@@ -6,7 +6,7 @@ import dagster as dg
 import polars as pl
 
 from assets_defs.progress import Progress
-from assets_defs.run import as_dagster_failure, resource_keys, scan_run
+from assets_defs.run import as_dagster_failure, require_none_failed, resource_keys, scan_run
 from assets_defs.specs import asset_arguments
 from resources.inventory.adapter import Inventory
 from resources.inventory.client import OnProgress
@@ -35,6 +35,7 @@ def _listed(
         if instance.platform.ignore_ssl:
             context.log.warning("platform.ignore_ssl is on: the inventory's certificate is not checked")
         with as_dagster_failure(run, last=not run.plans):
+            require_none_failed(context, run)
             frame = listing(run.inventory())(Progress(context.log.info, f"Rows of {table} listed"))
             run.tables.prepare()
             run.store(table, frame)

@@ -213,6 +213,11 @@ def scan_run(context: Any, instance: Instance) -> ScanRun:
         with as_dagster_failure(run):
             if plans:
                 try_journal(tables)
+            # Before the first step is begun, so that none works in vain for minutes.
+            if "logons" in chosen:
+                run.search()
+            if chosen & {"inventory_hosts", "inventory_users", SINK}:
+                run.inventory()
     return run
 
 
@@ -328,6 +333,17 @@ def follow_up_run(
     )
 
 
+def require_none_failed(context: Any, run: ScanRun) -> None:
+    """End a step that needs no other one where one of the run has failed: all of it would be in vain.
+
+    Raises:
+        AssetOwnersError: with the message of that step.
+    """
+    states = (step.status for step in context.instance.get_run_step_stats(run.run_id))
+    if any(state and state.value == "FAILURE" for state in states):
+        raise AssetOwnersError(run.record.get("message") or "Not begun: another step of the run has failed")
+
+
 def _require_within_bounds(options: ScanOptions) -> None:
     """Refuse numbers of days or hosts that the command line refuses, and that the launchpad lets through."""
     if not 1 <= options.lookback_days <= MAX_LOOKBACK_DAYS:
@@ -411,22 +427,29 @@ def _options_resource(instance: Instance) -> dg.ResourceDefinition:
 
 
 def opened_once(
-    instance: Instance, client: Callable[[Instance], AbstractContextManager[Any]]
+    instance: Instance, client: Callable[[Instance, Callable[[str], None]], AbstractContextManager[Any]]
 ) -> dg.ResourceDefinition:
     """A function that opens a client at its first call and gives the same one afterwards.
 
     The assets of a run share the client, and with it one log-in. It is opened by the asset that needs it
-    first, so that a secret that is not set fails a step with a message, which names all that are missing.
+    first, so that a secret that is not set fails a step with a message, which names all that are missing. A
+    service that hangs is told then, before anything long is asked of it.
     """
 
     @dg.resource
-    def client_resource(_: dg.InitResourceContext) -> Generator[Callable[[], Any]]:
+    def client_resource(context: dg.InitResourceContext) -> Generator[Callable[[], Any]]:
         with ExitStack() as open_clients:
+
+            def tell(message: str) -> None:
+                if context.log:
+                    context.log.warning(printable(message))
 
             @cache
             def opened() -> Any:
                 try:
-                    return open_clients.enter_context(client(instance))
+                    service = open_clients.enter_context(client(instance, tell))
+                    service.probe()
+                    return service  # noqa: TRY300  (what it raises is meant as well)
                 except ConfigurationError:
                     instance.require_secrets()
                     raise

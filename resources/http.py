@@ -9,7 +9,7 @@ import random
 import ssl
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,9 @@ CONNECT_TIMEOUT_SECONDS = 10
 MAX_ANSWER_BYTES = 256 * 2**20
 MIN_SESSION = 8  # characters; a cookie with fewer (a language) would take letters out of any message
 MAX_TRIES = 5
+PATIENCE_SECONDS = 120
+"""After so long without an answer of a service no call to it is repeated, whichever it is."""
+PROBE_SECONDS = 5
 MAX_RETRY_AFTER_SECONDS = 60.0
 _CHUNK_BYTES = 2**16
 _EXCERPT_BYTES = 2**20  # no secret that fits into a header is as long as a part of it
@@ -58,13 +61,30 @@ class Answer:
         return " ".join("".join(letter if letter.isprintable() else " " for letter in shown).split())
 
 
+class Silence:
+    """Since when a service has given no answer, on the monotonic clock; None while it answers."""
+
+    since: float | None = None
+
+    @property
+    def seconds(self) -> float:
+        """How long it has lasted."""
+        return 0.0 if self.since is None else time.monotonic() - self.since
+
+
+def no_telling(_message: str) -> None:
+    """Messages that nobody wants to hear."""
+
+
 @dataclass(frozen=True)
 class Transport:
-    """How one service is reached.
+    """How one service is reached, and how patiently.
 
     `service` is its name in messages, `section` the prefix of its settings ("" or "platform."). `ca_file`
     holds the only authorities to trust; None = those of the operating system. The read time-out is for each
-    silence, the total one for an answer; headers that trickle are bounded by the former alone.
+    silence, the total one for an answer; headers that trickle are bounded by the former alone. No call is
+    repeated once the service has been silent for `patience_seconds`, through all calls. `tell` hears of each
+    repetition.
     """
 
     service: str
@@ -75,6 +95,9 @@ class Transport:
     connections: int = 8
     read_timeout_seconds: float = 60
     total_timeout_seconds: float = 600
+    patience_seconds: float = PATIENCE_SECONDS
+    tell: Callable[[str], None] = no_telling
+    silence: Silence = field(default_factory=Silence, compare=False)
 
     @property
     def where(self) -> str:
@@ -132,7 +155,9 @@ class Transport:
             TransientError: time-out, refused or broken connection. The service may have acted.
             ProtocolError: a redirect, or an answer over `MAX_ANSWER_BYTES`.
         """
-        deadline = time.monotonic() + self.total_timeout_seconds
+        begun = time.monotonic()
+        deadline = begun + self.total_timeout_seconds
+        self.silence.since = self.silence.since or begun
         try:
             request = session.prepare_request(
                 requests.Request(method, self.url.rstrip("/") + path, **arguments)
@@ -141,7 +166,7 @@ class Transport:
             if right_before is not None:
                 guarded: Any = _GuardedBody(request.body, right_before)
                 request.body = guarded
-            timeouts = (CONNECT_TIMEOUT_SECONDS, self.read_timeout_seconds)
+            timeouts = (min(CONNECT_TIMEOUT_SECONDS, self.read_timeout_seconds), self.read_timeout_seconds)
             # Credentials go nowhere but to the configured address.
             with session.send(request, timeout=timeouts, allow_redirects=False, stream=True) as response:
                 if 300 <= response.status_code < 400:
@@ -151,6 +176,8 @@ class Transport:
                         f"set {self.section}url to the final address"
                     )
                 body = self._body(response, path, deadline)
+                if response.status_code < 500:  # else it may be a proxy's, in place of the service's
+                    self.silence.since = None
                 return Answer(response.status_code, response.headers, body, secrets)
         except requests.exceptions.InvalidURL as error:
             raise ConfigurationError(f"{self.section}url: {self.url} is not usable: {error}") from error
@@ -200,19 +227,40 @@ class Transport:
                 not_done=answer.status == 429,
             )
 
+    def retrying(self, sleep: Callable[[float], None] = time.sleep) -> tenacity.Retrying:
+        """Tries for calls that may be repeated, with jitter; no other layer repeats any.
 
-def retrying(sleep: Callable[[float], None] = time.sleep) -> tenacity.Retrying:
-    """Tries for calls that may be repeated, with jitter; no other layer repeats any.
+        The server's Retry-After is kept, up to `MAX_RETRY_AFTER_SECONDS`.
+        """
 
-    The server's Retry-After is kept, up to `MAX_RETRY_AFTER_SECONDS`.
-    """
-    return tenacity.Retrying(
-        retry=tenacity.retry_if_exception_type(TransientError),
-        stop=tenacity.stop_after_attempt(MAX_TRIES),
-        wait=_wait_seconds,
-        sleep=sleep,
-        reraise=True,
-    )
+        def over(state: tenacity.RetryCallState) -> bool:
+            return state.attempt_number >= MAX_TRIES or self.silence.seconds >= self.patience_seconds
+
+        def told(state: tenacity.RetryCallState) -> None:
+            error = state.outcome and state.outcome.exception()
+            number, wait = state.attempt_number + 1, state.upcoming_sleep
+            self.tell(f"{error}; try {number} of {MAX_TRIES} in {wait:.1f} s")
+
+        return tenacity.Retrying(
+            retry=tenacity.retry_if_exception_type(TransientError),
+            stop=over,
+            wait=_wait_seconds,
+            sleep=sleep,
+            before_sleep=told,
+            reraise=True,
+        )
+
+    def probe(
+        self, method: str, path: str, *, sleep: Callable[[float], None] = time.sleep, **arguments: Any
+    ) -> None:
+        """Ask for anything at all, with little patience: a service that hangs or is away is told in seconds.
+
+        Whatever is answered is a sign of life, also an error. Raises as `send`.
+        """
+        seconds = min(PROBE_SECONDS, self.read_timeout_seconds)
+        quick = replace(self, read_timeout_seconds=seconds, patience_seconds=2 * seconds, silence=Silence())
+        with quick.new_session() as session:
+            quick.retrying(sleep)(quick.send, session, method, path, **arguments)
 
 
 _backoff = tenacity.wait_random_exponential(multiplier=0.5, max=30)

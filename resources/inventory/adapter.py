@@ -15,6 +15,7 @@ from ownership.names import printable
 from ownership.quality import too_many_unreadable, unreadable_assets
 from resources.errors import ProtocolError
 from resources.findings import Finding
+from resources.http import no_telling
 from resources.inventory.client import InventoryClient, OnProgress, no_progress
 from resources.inventory.findings import inventory_findings
 from resources.inventory.records import host_form, host_rows, taken_fields, user_rows
@@ -42,6 +43,10 @@ class Inventory(Protocol):
     takes: Collection[str]
     how_read: str
     how_written: str
+
+    def probe(self) -> None:
+        """Raise TransientError when the service does not answer anything within seconds."""
+        ...
 
     def hosts(self, on_progress: OnProgress = no_progress) -> pl.DataFrame:
         """List the host assets as rows of `inventory_hosts`."""
@@ -80,6 +85,10 @@ class AssetInventory:
         self.reads_single_hosts = contract.read is not None
         self.how_read = "platform.contract (read, fields_in) and platform_user_field"
         self.how_written = "platform.contract.update (path, id_param) and platform_user_field"
+
+    def probe(self) -> None:
+        """Raise TransientError when the service does not answer anything within seconds."""
+        self._client.probe()
 
     def hosts(self, on_progress: OnProgress = no_progress) -> pl.DataFrame:
         """List the host assets as rows of `inventory_hosts`.
@@ -129,7 +138,11 @@ class AssetInventory:
 
 
 @contextmanager
-def open_inventory(instance: Instance) -> Generator[Inventory]:
-    """Open the inventory of an instance; ConfigurationError when a secret is not usable."""
-    with InventoryClient(instance.platform, connections=instance.writes.concurrency) as client:
+def open_inventory(instance: Instance, tell: Callable[[str], None] = no_telling) -> Generator[Inventory]:
+    """Open the inventory of an instance; ConfigurationError when a secret is not usable.
+
+    `tell` hears of each call that is repeated.
+    """
+    connections = instance.writes.concurrency
+    with InventoryClient(instance.platform, connections=connections, tell=tell) as client:
         yield AssetInventory(instance, client)

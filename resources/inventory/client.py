@@ -16,9 +16,9 @@ import polars as pl
 import tenacity
 
 from resources.errors import ConfigurationError, ProtocolError, ServiceError, TransientError
-from resources.http import Answer, Transport, retrying
+from resources.http import Answer, Transport, no_telling
 from resources.inventory.envelope import Envelope, envelope_members, open_envelope
-from resources.inventory.session import InventorySession
+from resources.inventory.session import PROFILE, InventorySession
 from resources.settings import ItemCall, ListCall, Platform
 
 READINGS = 3  # of a list that changes while it is read
@@ -70,6 +70,7 @@ class InventoryClient:
         connections: int = 8,
         clock: Callable[[], float] = time.time,
         sleep: Callable[[float], None] = time.sleep,
+        tell: Callable[[str], None] = no_telling,
     ) -> None:
         self._platform = platform
         self._connections = connections
@@ -81,6 +82,7 @@ class InventoryClient:
             ignore_ssl=platform.ignore_ssl,
             ca_file=platform.ca_file,
             connections=connections,
+            tell=tell,
         )
         self.where = self.transport.where
         self._session = InventorySession(platform, self.transport, clock=clock, sleep=sleep)
@@ -90,6 +92,10 @@ class InventoryClient:
 
     def __exit__(self, *_: object) -> None:
         self._session.close()
+
+    def probe(self) -> None:
+        """Ask without a session: TransientError when the service does not answer within seconds."""
+        self.transport.probe("GET", PROFILE, sleep=self._sleep)
 
     # Calls by the convention (rules 5.1)
 
@@ -165,7 +171,7 @@ class InventoryClient:
         def once() -> T:
             return read(self._session.exchange(method, path, resend=repeatable, **arguments))
 
-        return retrying(self._sleep)(once) if repeatable else once()
+        return self.transport.retrying(self._sleep)(once) if repeatable else once()
 
     def _opened(self, answer: Answer, path: str, *, tenant: bool, setting: str | None = None) -> Envelope:
         tenant_id = self._platform.tenant_id if tenant else None

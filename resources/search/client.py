@@ -26,7 +26,7 @@ from resources.errors import (
     ProtocolError,
 )
 from resources.findings import Finding
-from resources.http import Answer, Transport, retrying
+from resources.http import Answer, Transport, no_telling
 from resources.search.findings import search_findings
 from resources.search.source import SENDERS, DayOfLogons
 from resources.settings import Instance
@@ -117,7 +117,13 @@ class SearchClient:
     Opening it resolves the secrets: ConfigurationError when one is not set, or `ca_file` cannot be read.
     """
 
-    def __init__(self, instance: Instance, *, sleep: Callable[[float], None] = time.sleep) -> None:
+    def __init__(
+        self,
+        instance: Instance,
+        *,
+        sleep: Callable[[float], None] = time.sleep,
+        tell: Callable[[str], None] = no_telling,
+    ) -> None:
         self._instance = instance
         self._sleep = sleep
         self._page_size = MAX_PAGE
@@ -129,6 +135,7 @@ class SearchClient:
             ca_file=instance.ca_file,
             connections=DAYS_AT_ONCE,
             read_timeout_seconds=300,
+            tell=tell,
         )
         self._path = f"/{quote(instance.index, safe='*,-')}/_search"
         self._password = instance.password.resolve("password")
@@ -141,6 +148,11 @@ class SearchClient:
 
     def __exit__(self, *_: object) -> None:
         self._session.close()
+
+    def probe(self) -> None:
+        """Ask for no document at all: TransientError when the service does not answer within seconds."""
+        nothing = {"size": 0, "query": {"match_none": {}}}
+        self._transport.probe("POST", self._path, sleep=self._sleep, **self._arguments(nothing))
 
     def findings(self, window: Window) -> Iterator[Finding]:
         """Try the service, query and fields over the window, and say what works and what to fix."""
@@ -345,7 +357,7 @@ class SearchClient:
             "query": {"bool": {"filter": [*filters, query or self._query()]}},
             "aggs": aggregations or {},
         }
-        answer: Answer = retrying(self._sleep)(self._post, body)
+        answer: Answer = self._transport.retrying(self._sleep)(self._post, body)
         try:
             found = _DECODER.decode(answer.body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -358,19 +370,19 @@ class SearchClient:
         return found
 
     def _post(self, body: dict[str, Any]) -> Answer:
-        answer = self._transport.send(
-            self._session,
-            "POST",
-            self._path,
-            params={"allow_partial_search_results": "false", "filter_path": _READ},
-            json=body,
-            auth=self._auth,
-            cookies=self._cookies,
-            secrets=(self._password, *self._cookies.values()),
-        )
+        answer = self._transport.send(self._session, "POST", self._path, **self._arguments(body))
         if answer.status != 200:
             self._raise_refusal(answer)
         return answer
+
+    def _arguments(self, body: dict[str, Any]) -> dict[str, Any]:
+        return {
+            "params": {"allow_partial_search_results": "false", "filter_path": _READ},
+            "json": body,
+            "auth": self._auth,
+            "cookies": self._cookies,
+            "secrets": (self._password, *self._cookies.values()),
+        }
 
     def _raise_refusal(self, answer: Answer) -> NoReturn:
         """Raise what an error answer means; the message names the setting to fix."""

@@ -41,6 +41,10 @@ class EvidenceSource(Protocol):
     Every call may raise the errors of `resources.errors`; their messages name the settings to fix.
     """
 
+    def probe(self) -> None:
+        """Raise TransientError when the service does not answer anything within seconds."""
+        return
+
     def logons(self, days: Sequence[date]) -> Iterator[DayOfLogons]:
         """Count the logon events of each day, in the order given."""
         ...

@@ -163,8 +163,8 @@ class Stand:
 
         keys = resource_keys(instance)
         return {
-            keys.search: opened_once(instance, lambda _: search()),
-            keys.inventory: opened_once(instance, lambda _: inventory()),
+            keys.search: opened_once(instance, lambda *_: search()),
+            keys.inventory: opened_once(instance, lambda *_: inventory()),
         }
 
     def _logons(self, instance: Instance) -> Iterator[tuple[date, Any, Any]]:

@@ -59,8 +59,8 @@ class Home:
         inventory = AssetInventory(instance, InventoryClient(platform))
         keys = resource_keys(instance)
         return {
-            keys.search: opened_once(instance, lambda _: nullcontext(logons)),
-            keys.inventory: opened_once(instance, lambda _: nullcontext(inventory)),
+            keys.search: opened_once(instance, lambda *_: nullcontext(logons)),
+            keys.inventory: opened_once(instance, lambda *_: nullcontext(inventory)),
         }
 
     def run(self) -> dict[str, Any]:

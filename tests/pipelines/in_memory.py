@@ -47,6 +47,9 @@ class Shelf:
         self.assets = {row["host_id"]: row for row in assets.to_dicts()}
         self.written = {}
 
+    def probe(self):
+        pass
+
     def hosts(self, on_progress=no_progress):  # noqa: ARG002
         return hosts(*self.assets.values()).with_columns(listed_at=datetime.now(UTC))
 

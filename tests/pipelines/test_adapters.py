@@ -6,6 +6,7 @@ import pytest
 
 from assets_defs.run import failure_message
 from ownership import quality
+from resources.errors import TransientError
 from resources.store.tables import Tables
 from resources.writeback.journals import open_journal
 from tests.ownership.builders import host, hosts
@@ -60,3 +61,24 @@ def test_a_run_of_a_program_older_than_what_it_finds_asks_nobody(tmp_path, monke
     assert not result.success
     told = [failure_message(one.step_failure_data.error) for one in result.get_step_failure_events()]
     assert "asset-owners 99.0 has been here" in told[0]
+
+
+@pytest.mark.parametrize("hanging", ["logons", "hosts", "users"])
+def test_the_first_step_that_fails_ends_the_others(tmp_path, monkeypatch, hanging):
+    asked = []
+
+    def asks(name, answer):
+        def call(*given, **named):
+            asked.append(name)
+            if name == hanging:
+                raise TransientError(f"no answer for {name}")
+            return answer(*given, **named)
+
+        return call
+
+    job = Job(instance(scan={"lookback_days": 3}), tmp_path, LogFile(), Shelf(hosts()))
+    for service, name in ((job.logons, "logons"), (job.inventory, "hosts"), (job.inventory, "users")):
+        monkeypatch.setattr(service, name, asks(name, getattr(service, name)))
+    result = job()
+    told = {failure_message(one.step_failure_data.error) for one in result.get_step_failure_events()}
+    assert (told, asked[-1]) == ({f"no answer for {hanging}"}, hanging)

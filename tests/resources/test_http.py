@@ -13,7 +13,7 @@ from urllib3.connection import HTTPConnection
 from resources import http
 from resources.errors import AuthenticationError, ConfigurationError, ProtocolError, TransientError
 from resources.findings import reached
-from resources.http import Answer, Transport, retrying
+from resources.http import Answer, Transport
 from tests.resources.http_stub import Reply, Stub
 
 
@@ -290,7 +290,7 @@ def tried(times, error):
         return len(tries)
 
     with contextlib.suppress(type(error)):
-        assert retrying(waits.append)(call) == times + 1
+        assert transport().retrying(waits.append)(call) == times + 1
     return waits, len(tries)
 
 
@@ -328,3 +328,57 @@ def test_any_answer_says_that_a_service_is_reached_and_what_is_not_safe_is_a_war
         (transport("http://127.0.0.1:1"), ["wrong"]),
     ):
         assert [finding.state for finding in reached(service, "GET", "/")] == states
+
+
+# Services that hang
+
+
+@contextlib.contextmanager
+def hanging():
+    """The address of a service that takes connections and never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield f"http://127.0.0.1:{server.getsockname()[1]}"
+
+
+def test_a_service_that_hangs_is_asked_for_as_long_as_the_patience_lasts_whichever_call_it_is():
+    told = []
+    with hanging() as url:
+        service = transport(url, read_timeout_seconds=0.2, patience_seconds=0.3, tell=told.append)
+        for call in ("first", "second"):  # the second finds a service that has been silent for long
+            with service.new_session() as session, pytest.raises(TransientError):
+                service.retrying(lambda _: None)(service.send, session, "POST", "/slow")
+            assert len(told) == 1, call
+
+
+def test_a_long_answer_in_time_is_no_hang():
+    replies = iter([503, 503, 200])
+
+    def slow(_):
+        time.sleep(0.2)
+        return Reply(status=next(replies))
+
+    def call():
+        answer = service.send(session, "POST", "/slow")
+        service.raise_if_transient(answer, "/slow")
+
+    with Stub(slow) as stub:
+        service = transport(stub.url, patience_seconds=0.5)
+        with service.new_session() as session:
+            service.retrying(lambda _: None)(call)
+    assert (len(stub.requests), service.silence.seconds) == (3, 0)
+
+
+@pytest.mark.parametrize("status", [200, 401, 500])
+def test_whatever_is_answered_is_a_sign_of_life(status):
+    with Stub(lambda _: Reply(status=status)) as stub:
+        transport(stub.url).probe("GET", "/")
+    assert len(stub.requests) == 1
+
+
+def test_a_probe_of_a_service_that_hangs_takes_little_time_however_long_its_answers_may_take():
+    began = time.monotonic()
+    with hanging() as url, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(http, "PROBE_SECONDS", 0.2)
+        with pytest.raises(TransientError):
+            transport(url, read_timeout_seconds=300).probe("GET", "/", sleep=lambda _: None)
+    assert time.monotonic() - began < 3

@@ -60,6 +60,9 @@ class FakeInventory:
         self._lock = Lock()
 
     @property
+    def probe(self) -> None:
+        pass
+
     def asked(self) -> tuple[int, int]:
         """How many looks and how many writes reached the service."""
         return self.calls["look"], self.calls["write"]
