@@ -20,6 +20,9 @@ from ownership.tables import Runs
 from ownership.windows import Window
 from resources.store.tables import Tables
 
+MAX_RETRIES = 2
+"""How often Dagster executes a run again that a service failed which did not answer."""
+
 KIND_TAG = "asset_owners/kind"
 RESULT_TAG = "asset_owners/result"
 
@@ -32,7 +35,7 @@ class RunRecord:
     ) -> None:
         self._tables = tables
         self._run_id = run_id
-        self._recorded = recorded
+        self.recorded = recorded
         self._log = log
 
     def get(self, column: str) -> Any:
@@ -77,7 +80,8 @@ class RunRecord:
             schema = polars_schema(Runs)
             frame = pl.DataFrame([dict.fromkeys(schema.names()) | row | known], schema=schema)
             self._tables.append("runs", frame, run_id=self._run_id)
-        self._tag({KIND_TAG: kind})
+        # Dagster executes nothing again that may have written; `fail` says what else.
+        self._tag({KIND_TAG: kind, "dagster/max_retries": "0"})
         return True
 
     def add(self, **found: Any) -> None:
@@ -91,16 +95,22 @@ class RunRecord:
         """Store that the run has done what it was for; if another step has failed, only what came of it."""
         self._end("succeeded", None)
 
-    def fail(self, message: str) -> None:
-        """Store why the run failed; the first reason stays."""
+    def fail(self, message: str, *, may_go_well_later: bool = False) -> None:
+        """Store why the run failed; the first reason stays.
+
+        `may_go_well_later`: a service did not answer, and nothing was written. Where `run_retries` are
+        enabled, Dagster then executes the run again, when no other one waits.
+        """
         try:
+            if may_go_well_later:
+                self._tag({"dagster/max_retries": str(MAX_RETRIES), "dagster/priority": "-1"})
             self._end("failed", message)
         except Exception as error:  # noqa: BLE001  (what made the run fail matters more, and may be the same)
             self._log.warning(f"How this run ended could not be stored in the table runs: {error}")
 
     def _end(self, status: str, message: str | None) -> None:
         """Count what came of the run; a step may go on, and write, after another one has failed it."""
-        steps = self._recorded.get_run_step_stats(self._run_id) if self._recorded else []
+        steps = self.recorded.get_run_step_stats(self._run_id) if self.recorded else []
         with self._tables.changing():  # steps may work in several processes
             row = self._row()
             if row.is_empty():
@@ -130,8 +140,8 @@ class RunRecord:
         }
 
     def _tag(self, tags: Mapping[str, str]) -> None:
-        if self._recorded:
-            self._recorded.add_run_tags(self._run_id, tags)
+        if self.recorded:
+            self.recorded.add_run_tags(self._run_id, tags)
 
     def _row(self) -> pl.DataFrame:
         return self._tables.appended("runs", self._run_id)

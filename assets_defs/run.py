@@ -23,7 +23,7 @@ from assets_defs.record import RunRecord
 from ownership.declaration import InvalidTableError
 from ownership.names import printable
 from ownership.windows import Window, days_of, is_past, look_back_window
-from resources.errors import AssetOwnersError, ConfigurationError
+from resources.errors import AssetOwnersError, ConfigurationError, TransientError
 from resources.failures import operator_message
 from resources.inventory.adapter import Inventory, open_inventory
 from resources.search import open_source
@@ -480,7 +480,10 @@ def as_dagster_failure(run: InstanceRun | None = None, *, last: bool = False) ->
             message = operator_message(error)
             message = message and printable(message)
         if run:
-            run.record.fail(message or printable(f"an error in the program: {type(error).__name__}: {error}"))
+            run.record.fail(
+                message or printable(f"an error in the program: {type(error).__name__}: {error}"),
+                may_go_well_later=isinstance(error, TransientError) and not last,
+            )
         if message is None:
             raise
         raise failure(message) from AssetOwnersError()

@@ -14,6 +14,7 @@ from typing import Literal
 
 import polars as pl
 
+from assets_defs.dagster_records import MAX_AT_ONCE, delete_runs, runs_of
 from assets_defs.evidence import unsettled
 from assets_defs.progress import Progress
 from assets_defs.record import count_again
@@ -531,3 +532,8 @@ def _delete_outdated(run: ScanRun, log: logging.Logger) -> None:
     )
     if deleted:
         log.info(f"Deleted {deleted} files and folders that are older than keep allows")
+    if dagster := run.record.recorded:
+        oldest = now - timedelta(days=keep.runs_days)
+        if runs := runs_of(dagster, run.instance.name, before=oldest, limit=MAX_AT_ONCE):
+            delete_runs(dagster, runs)
+            log.info(f"Deleted Dagster's records of {len(runs)} runs that are older than keep.runs_days")

@@ -14,8 +14,9 @@ from resources.settings import plain_folder
 from resources.store.files import replacing
 
 # No telemetry, and no sign-up dialog over the first page. What the daemon starts waits for its turn (so many
-# runs at once, and one of each instance), and for a code server that is away. A run whose process died unseen
-# counts as failed in the end; others would wait for it for ever.
+# runs at once, and one of each instance), and for a code server that is away. A run that does not
+# start within minutes counts as failed; so does, in the end, one whose process died unseen: others would wait
+# for it for ever. A run is executed again where its tags say so, which is after a service did not answer.
 DAGSTER_YAML = """\
 telemetry:
   enabled: false
@@ -33,10 +34,17 @@ run_queue:
   user_code_failure_retry_delay: 60
 run_monitoring:
   enabled: true
-  start_timeout_seconds: 300
+  poll_interval_seconds: 60
+  start_timeout_seconds: 180
+  cancel_timeout_seconds: 60
   max_runtime_seconds: 43200
+run_retries:
+  enabled: true
+  max_retries: 0
 retention:
   schedule:
+    purge_after_days: {skipped: 7, failure: 30, success: 90}
+  sensor:
     purge_after_days: {skipped: 7, failure: 30, success: 90}
 """
 

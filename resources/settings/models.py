@@ -192,6 +192,8 @@ class KeepSettings(Section):
     """days of logon counts kept"""
     history_days: int = Field(400, ge=1, le=36_500)
     """days for which past decisions, plans and writes are kept"""
+    runs_days: int = Field(90, ge=1, le=36_500)
+    """days for which Dagster's records of finished runs are kept"""
 
 
 class Instance(Section):

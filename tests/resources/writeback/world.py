@@ -59,10 +59,10 @@ class FakeInventory:
         self.done: list[tuple[str, dict[str, Any]]] = []
         self._lock = Lock()
 
-    @property
     def probe(self) -> None:
         pass
 
+    @property
     def asked(self) -> tuple[int, int]:
         """How many looks and how many writes reached the service."""
         return self.calls["look"], self.calls["write"]
