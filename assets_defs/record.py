@@ -4,8 +4,10 @@ The row is stored when the first step begins, and again whenever a step knows mo
 stays `started`, until a later one has settled the writes that it left open.
 """
 
+import getpass
 import json
 import logging
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -15,6 +17,7 @@ import polars as pl
 
 from ownership.codes import SUCCESSES
 from ownership.declaration import polars_schema
+from ownership.names import printable
 from ownership.rules import Rules
 from ownership.tables import Runs
 from ownership.windows import Window
@@ -24,6 +27,7 @@ MAX_RETRIES = 2
 """How often Dagster executes a run again that a service failed which did not answer."""
 
 KIND_TAG = "asset_owners/kind"
+BY_TAG = "asset_owners/by"
 RESULT_TAG = "asset_owners/result"
 
 
@@ -76,6 +80,7 @@ class RunRecord:
                 "window_to": window and window.last,
                 "rules": rules and rules.as_json(),
                 "options": json.dumps(options or {}),
+                "by": self._started_by(),
             }
             schema = polars_schema(Runs)
             frame = pl.DataFrame([dict.fromkeys(schema.names()) | row | known], schema=schema)
@@ -138,6 +143,13 @@ class RunRecord:
             for step in steps
             if step.start_time
         }
+
+    def _started_by(self) -> str:
+        """Who started the run: whom a proxy names, the schedule, or the user whose process this is."""
+        run = self.recorded.get_run_by_id(self._run_id) if self.recorded else None
+        tags = run.tags if run else {}
+        named = (tags.get(BY_TAG), tags.get("dagster/schedule_name"), os.environ.get("SUDO_USER"))
+        return printable(next(filter(None, named), None) or getpass.getuser())
 
     def _tag(self, tags: Mapping[str, str]) -> None:
         if self.recorded:

@@ -93,6 +93,7 @@ class FollowUpConfig(dg.Config):
         default=None,
         description="Hosts that may be written in spite of writes.max_writes and max_write_percent.",
     )
+    reason: str | None = Field(default=None, description="Why; the table runs keeps it among the options.")
 
 
 def follow_up_op(instance: Instance, command: Literal["apply", "undo"]) -> dg.OpDefinition:
@@ -105,7 +106,7 @@ def follow_up_op(instance: Instance, command: Literal["apply", "undo"]) -> dg.Op
         pool=write_pool(instance),
     )
     def follow_up(context: dg.OpExecutionContext, config: FollowUpConfig) -> None:
-        chosen = config.model_dump(exclude={"run_id"})
+        chosen = config.model_dump(exclude={"run_id", "reason"})
         options = config.model_dump(exclude={"run_id"}, exclude_defaults=True)
         kind = f"dry_run_of_{command}" if config.dry_run else command
         run = follow_up_run(context, instance, kind, config.run_id, options)

@@ -56,6 +56,7 @@ def plan_writes(
             completed_at=pl.lit(None, pl.Datetime("us", "UTC")),
             target=pl.lit(target),
             undoes=pl.lit(None, pl.String),
+            by=pl.lit(None, pl.String),
         )
         .select(*polars_schema(OwnerWrites))
         .collect()
@@ -105,6 +106,7 @@ def plan_undo(
             intended_at=now,
             completed_at=pl.when(overtaken).then(now),
             target=pl.lit(target),
+            by=pl.lit(None, pl.String),
         )
         .select(*polars_schema(OwnerWrites))
     )

@@ -381,6 +381,11 @@ ORDER BY completed_at DESC LIMIT 20;"""
     undoes: pl.String = column(
         "Id of the run whose write this row puts back; null: it gives an owner.", nullable=True
     )
+    by: pl.String = column(
+        "Who started the run: a user, or the name of a schedule; null: not known.",
+        nullable=True,
+        since="1.0.0",
+    )
 
 
 def _fraction(description: str, since: str | None = None) -> Any:
@@ -694,6 +699,11 @@ ORDER BY started_at DESC LIMIT 20;"""
     )
     checked_at: Instant = column(
         "When the check that blocks the sink let the run through (UTC); null: it did not.",
+        nullable=True,
+        since="1.0.0",
+    )
+    by: pl.String = column(
+        "Who started the run: a user, or the name of a schedule; null: not known.",
         nullable=True,
         since="1.0.0",
     )

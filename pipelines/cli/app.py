@@ -62,6 +62,9 @@ AllowWrites = Annotated[
     int | None,
     typer.Option(min=1, help="Hosts that may be written in spite of max_writes and max_write_percent."),
 ]
+Reason = Annotated[
+    str | None, typer.Option(metavar="TEXT", help="Why; kept with the run, in `options` of the table runs.")
+]
 RunId = Annotated[
     str | None,
     typer.Option(
@@ -174,10 +177,11 @@ def apply_plan(
     run_id: OfRun,
     allow_writes: AllowWrites = None,
     dry_run: DryRun = False,
+    reason: Reason = None,
     as_json: Json = False,
 ) -> None:
     """Carry out a plan that an earlier run stored; hosts that changed since are left alone."""
-    chosen = {"allow_writes": allow_writes, "dry_run": dry_run, "as_json": as_json}
+    chosen = {"allow_writes": allow_writes, "dry_run": dry_run, "reason": reason, "as_json": as_json}
     _follow_up(context, "apply", path=instance, run_id=run_id, **chosen)
 
 
@@ -188,10 +192,11 @@ def undo(
     run_id: OfRun,
     allow_writes: AllowWrites = None,
     dry_run: DryRun = False,
+    reason: Reason = None,
     as_json: Json = False,
 ) -> None:
     """Put back what a run wrote, field by field, where hosts still hold it."""
-    chosen = {"allow_writes": allow_writes, "dry_run": dry_run, "as_json": as_json}
+    chosen = {"allow_writes": allow_writes, "dry_run": dry_run, "reason": reason, "as_json": as_json}
     _follow_up(context, "undo", path=instance, run_id=run_id, **chosen)
 
 

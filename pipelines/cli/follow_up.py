@@ -33,6 +33,7 @@ def follow_up(
     *,
     allow_writes: int | None,
     dry_run: bool,
+    reason: str | None = None,
     as_json: bool = False,
     overrides: Overrides | None = None,
 ) -> int:
@@ -43,7 +44,7 @@ def follow_up(
     about = tables.run_id(run_id)
     if not tables.holds("owner_writes", about) and not tables.has_written(about):
         raise ConfigurationError(f"RUN_ID: run {about} of {instance.name} planned and wrote nothing")
-    config = {"run_id": about, "allow_writes": allow_writes, "dry_run": dry_run}
+    config = {"run_id": about, "allow_writes": allow_writes, "dry_run": dry_run, "reason": reason}
     ops = {named(instance, OPS[job]): {"config": config}}
     result = execute(instance, named(instance, job), {"ops": ops}, overrides=overrides or NO_OVERRIDES)
     said = list(errors(result))

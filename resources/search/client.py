@@ -151,7 +151,7 @@ class SearchClient:
 
     def probe(self) -> None:
         """Ask for no document at all: TransientError when the service does not answer within seconds."""
-        nothing = {"size": 0, "query": {"match_none": {}}}
+        nothing = {"size": 0, "track_total_hits": False, "query": {"match_none": {}}, "aggs": {}}
         self._transport.probe("POST", self._path, sleep=self._sleep, **self._arguments(nothing))
 
     def findings(self, window: Window) -> Iterator[Finding]:

@@ -210,7 +210,11 @@ class Tables:
         write_file(validated(TABLES[table], rows), self._appended_file(table, run_id), self.analysts)
 
     def append_writes(self, rows: pl.DataFrame, *, run_id: str) -> None:
-        """Store a run's rows of owner_writes, and keep those of other hosts that it had stored before."""
+        """Store a run's rows of owner_writes, and keep those of other hosts that it had stored before.
+
+        Who started the run is taken from its row in `runs`.
+        """
+        rows = rows.with_columns(by=pl.lit(next(iter(self.appended("runs", run_id)["by"]), None), pl.String))
         before = self.appended("owner_writes", run_id).join(rows, on="host_id", how="anti")
         self.append("owner_writes", pl.concat([before, rows]), run_id=run_id)
 

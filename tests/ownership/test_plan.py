@@ -31,6 +31,7 @@ def test_only_hosts_to_be_written_are_planned_with_what_they_held():
         "completed_at": None,
         "target": TARGET,
         "undoes": None,
+        "by": None,
     }
     assert planned() == [
         common | {"host_id": "h1", "hostname": "ws1", "old_values": nothing},

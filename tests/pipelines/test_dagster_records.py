@@ -1,12 +1,21 @@
-"""What Dagster keeps of runs: how long, and which of them it executes again."""
+"""What is kept of runs: by whom, how long in Dagster's records, and which of them it executes again."""
 
+import json
 import sqlite3
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+from typing import Any
 
+import dagster as dg
 import pytest
+import yaml
 
 from assets_defs.dagster_records import runs_of
+from assets_defs.record import BY_TAG
+from assets_defs.run import window_of
 from pipelines.dagster_home import dagster_instance
+from pipelines.schedules import launch_tags
 from resources.errors import TransientError
 from tests.ownership.builders import host, hosts
 from tests.pipelines.in_memory import LAST, Job, LogFile, Shelf
@@ -52,3 +61,37 @@ def test_a_run_is_executed_again_that_a_service_failed_before_the_first_write(
         (run,) = recorded.get_runs()
     assert not result.success
     assert run.tags.get("dagster/will_retry", "false") == again
+
+
+def test_a_run_and_its_writes_say_who_started_it(job, tmp_path, monkeypatch):
+    monkeypatch.setenv("SUDO_USER", "olga")
+    with dagster_instance(tmp_path) as recorded:
+        job(
+            recorded=recorded,
+            tags={**launch_tags(job.instance, window_of(job.instance, LAST)), BY_TAG: "kim"},
+        )
+        config = {"run_id": recorded.get_runs()[0].run_id, "reason": "a mistake"}
+        undo = {"windows_logons__undo_run": {"config": config}}
+        assert job("windows_logons__undo", recorded=recorded, ops=undo).success
+    runs, writes = (table.collect() for table in (job.tables.all_runs("runs"), job.tables.writes()))
+    assert set(runs.select("kind", "by").iter_rows()) == {("run", "kim"), ("undo", "olga")}
+    assert set(writes.select("outcome", "by").iter_rows()) == {("written", "kim"), ("undone", "olga")}
+    assert [json.loads(one) for one in runs.filter(kind="undo")["options"]] == [{"reason": "a mistake"}]
+
+
+def test_a_proxy_says_who_starts_a_run_in_the_ui(tmp_path, monkeypatch):
+    queue = {"module": "pipelines.attribution", "class": "AttributedRunCoordinator"}
+    (tmp_path / "dagster.yaml").write_text(yaml.safe_dump({"run_coordinator": queue}))
+    monkeypatch.setenv("ASSET_OWNERS_USER_HEADER", "X-Forwarded-User")
+
+    @dg.job
+    def empty():
+        pass
+
+    with dg.DagsterInstance.from_config(str(tmp_path)) as instance:
+        run = instance.create_run_for_job(empty)
+        asked: Any = SimpleNamespace(dagster_run=run, get_request_header={"X-Forwarded-User": "kim"}.get)
+        with suppress(AttributeError):  # who launches in the UI has an origin, which a run made here has not
+            instance.run_coordinator.submit_run(asked)
+        (run,) = instance.get_runs()
+    assert run.tags[BY_TAG] == "kim"

@@ -61,8 +61,8 @@ def fits(document, query):
         case "match":
             ((field, text),) = what.items()
             return text["query"] in values(document, field)
-        case "match_all":
-            return True
+        case "match_all" | "match_none":
+            return kind == "match_all"
     raise NotImplementedError(kind)
 
 
