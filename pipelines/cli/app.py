@@ -415,6 +415,37 @@ def restore(
     command.restore(archive)
 
 
+Yes = Annotated[bool, typer.Option("--yes", help="Do it; without it only say what would be done.")]
+
+
+@app.command()
+def forget(
+    person: Annotated[
+        str, typer.Argument(metavar="PERSON", help="By user name, e-mail address or id of the user asset.")
+    ],
+    instance: InstanceFile,
+    yes: Yes = False,
+) -> None:
+    """Take a person out of all that is stored of an instance: a hash stands in their place.
+
+    Tables, history, journal of writes, Dagster's records. docs/data_protection.md says what is left.
+    """
+    from pipelines.cli import leaving as command
+
+    raise typer.Exit(command.forget_person(instance, person, yes=yes))
+
+
+@app.command()
+def remove(
+    instance: Annotated[Path, typer.Argument(metavar="INSTANCE", parser=_meant, help=INSTANCE_HELP)],
+    yes: Yes = False,
+) -> None:
+    """Delete all that is stored of an instance: a customer leaves."""
+    from pipelines.cli import leaving as command
+
+    raise typer.Exit(command.remove(instance, yes=yes))
+
+
 @app.command()
 def workspace(
     locations: Annotated[

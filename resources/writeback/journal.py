@@ -60,6 +60,7 @@ class Journal:
         self._execute("CREATE TABLE IF NOT EXISTS format (number INTEGER NOT NULL, version TEXT NOT NULL)")
         self._require_known_format()
         self._execute("PRAGMA journal_mode = WAL")
+        self._execute("PRAGMA secure_delete = ON")  # what is deleted is not left in free pages
         self._execute(
             "CREATE TABLE IF NOT EXISTS writes (run_id TEXT, host_id TEXT, hostname TEXT, outcome TEXT,"
             " old_values TEXT, new_values TEXT, message TEXT, intended_at TEXT, completed_at TEXT,"

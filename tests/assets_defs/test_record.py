@@ -27,6 +27,9 @@ class Recorded:
     def add_run_tags(self, _, tags):
         self.tags |= tags
 
+    def get_run_by_id(self, _):
+        return self
+
     def get_run_step_stats(self, _):
         self._meanwhile()
         steps = {"corp__owner_writes": 1.0, "corp__logons": None}

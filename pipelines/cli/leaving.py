@@ -1,0 +1,132 @@
+"""`asset-owners forget` and `asset-owners remove`: a person, or a customer, leaves."""
+
+import shutil
+from pathlib import Path
+
+import polars as pl
+
+from assets_defs.dagster_records import delete_runs, runs_of
+from assets_defs.specs import asset_key
+from ownership.names import printable
+from ownership.tables import TABLES
+from pipelines.dagster_home import dagster_instance
+from reports.people import find_person
+from resources.errors import AssetOwnersError, ConfigurationError
+from resources.settings import Instance, analysts_group, command_line, home, load_instance, tables_location
+from resources.store.catalogue import refresh_catalogue
+from resources.store.forgetting import Person, forget
+from resources.store.tables import Tables
+from resources.writeback.journals import has_journal, open_journal
+
+NOTHING_CHANGED = "Nothing has been changed; --yes does it."
+
+
+def forget_person(path: Path, asked: str, *, yes: bool) -> int:
+    """Put a hash in the place of a person in all that is stored of an instance; say first what that is.
+
+    Returns the exit status: 1 where nobody is known by that.
+    """
+    instance, tables = _instance_and_tables(path)
+    users, matches = tables.read("inventory_users").collect(), tables.read("username_matches").collect()
+    found = find_person(asked, users, matches)
+    if not found:
+        raise AssetOwnersError(f"Nobody is known as {asked} to {instance.name}")
+    person = Person.known(
+        tables.slug, found["usernames"], users.filter(pl.col("user_id").is_in(found["user_ids"]))
+    )
+    names = ", ".join(map(printable, sorted({*person.user_ids, *person.usernames})))
+    print(f"{printable(instance.name)}: {printable(asked)} is {names}")
+    with tables.writing(), tables.changing():
+        rows = _forget_in_journal(tables, person, really=False)
+        rows |= forget(tables, person, really=False)
+        if yes:
+            _forget_in_journal(tables, person, really=True)
+            forget(tables, person, really=True)
+    for table, number in rows.items():
+        print(f"  {number:>9,} rows of {table}")
+    _delete_dagsters_records(instance, really=yes)
+    print(
+        "  Not here, and yours to look through: reports and exports that were handed on, backups, logs, the "
+        f"instance file ({instance.file}), and both services: the next run stores again what they hold"
+    )
+    print("Done: a hash stands in their place." if yes else NOTHING_CHANGED)
+    return 0
+
+
+def remove(path: Path, *, yes: bool) -> int:
+    """Delete all that is stored of an instance; say first what that is. Returns the exit status."""
+    instance, tables = _instance_and_tables(path)
+    with tables.writing():
+        open_writes = 0
+        if has_journal(tables):
+            with open_journal(tables) as journal:
+                runs = list(journal.targets())
+                open_writes = sum(journal.rows(run)["outcome"].eq("intended").sum() for run in runs)
+                for run in runs if yes else ():
+                    journal.delete(run)
+        print(
+            f"{printable(instance.name)}: {tables.folder}, the journal of writes ({open_writes} of them open)"
+        )
+        if open_writes and not yes:
+            print(f"  Let a run settle what is open first: {command_line(instance, 'run')}")
+        _delete_dagsters_records(instance, really=yes)
+        if yes:
+            if tables.folder.exists():
+                tables.folder.fs.rm(tables.folder.path, recursive=True)
+            shutil.rmtree(tables.disk, ignore_errors=True)
+            refresh_catalogue(home(), tables.folder, tables.analysts)
+    print(f"  Not deleted: the instance file ({instance.file}), its secrets, and backups")
+    print("Done." if yes else NOTHING_CHANGED)
+    return 0
+
+
+def _instance_and_tables(path: Path) -> tuple[Instance, Tables]:
+    instance = load_instance(path)
+    tables = Tables(
+        home(),
+        instance.slug,
+        name=instance.name,
+        target=instance.platform.place,
+        location=tables_location(),
+        analysts=analysts_group(),
+    )
+    tables.require_own()
+    if not tables.exist():
+        raise ConfigurationError(f"{instance.name} has no tables in {tables.folder}")
+    return instance, tables
+
+
+def _forget_in_journal(tables: Tables, person: Person, *, really: bool) -> dict[str, int]:
+    """Count the rows of the journal with a person, and, `really`, store them with stand-ins.
+
+    Raises:
+        AssetOwnersError: what became of such a write is not known yet.
+    """
+    found = 0
+    if not has_journal(tables):
+        return {}
+    with open_journal(tables) as journal:
+        for run in journal.targets():
+            before = journal.rows(run)
+            after = person.forgotten_in(before)
+            changed = before.hash_rows() != after.hash_rows()
+            if before.filter(changed, outcome="intended").height:
+                raise AssetOwnersError(
+                    f"What became of a write of run {run} that names the person is not known yet: let a run "
+                    "settle it, then try again"
+                )
+            found += before.filter(changed).height
+            if really and changed.any():
+                journal.delete(run)
+                journal.intend(after, sent=True)
+    return {"the journal of writes": found} if found else {}
+
+
+def _delete_dagsters_records(instance: Instance, *, really: bool) -> None:
+    """Tell of Dagster's records of an instance, and, `really`, delete them: any run may name people."""
+    with dagster_instance(home()) as dagster:
+        runs = runs_of(dagster, instance.name)
+        print(f"  {len(runs):>9,} runs in Dagster's records")
+        if really:
+            delete_runs(dagster, runs)
+            dagster.wipe_assets([asset_key(instance, table) for table in TABLES])

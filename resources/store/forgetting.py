@@ -1,0 +1,123 @@
+"""A person taken out of the stored tables: a hash stands where a name or an id of theirs stood.
+
+Counts and keys stay as they are, so that days need not be fetched again and the ledger of writes stays whole.
+"""
+
+import hashlib
+import os
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import polars as pl
+from upath import UPath
+
+from ownership.matching import FIELDS
+from ownership.names import normalise_username
+from ownership.tables import TABLES
+from resources.store.files import parquet_files
+from resources.store.tables import Tables, read_files, write_file
+
+PERSONS = {
+    *("document_username", "username", "runner_up_username", "username_spellings", "leader", "by"),
+    *("user_id", "owner", "owner_ids", "resolved_owner", "existing_owner", "candidate_ids"),
+}
+"""Columns whose values are people, by their names or ids; so is `owner` in `old_values` and `new_values`."""
+TEXTS = {"message", "problem", "reason", "reasons", "options", "rules"}
+"""Columns of words, in which people may be named."""
+
+
+@dataclass(frozen=True)
+class Person:
+    """What a person is called in the tables with that slug: normalised user names, and ids of user assets."""
+
+    slug: str
+    usernames: Collection[str]
+    user_ids: Collection[str]
+
+    @classmethod
+    def known(cls, slug: str, usernames: Collection[str], users: pl.DataFrame) -> "Person":
+        """A person with these user assets, who may log on by each name that these bear but the surname."""
+        columns = [name for name in ("user_value", *FIELDS) if name != "directory_user_surname"]
+        named = pl.concat([users.select(pl.col(name).explode().alias("name")) for name in columns])
+        folded = named.select(normalise_username(pl.col("name")))["name"].drop_nulls()
+        return cls(slug, {*usernames, *folded}, set(users["user_id"]))
+
+    def stand_in(self, name: str) -> str:
+        """What stands in the place of a name or an id."""
+        return f"forgotten-{hashlib.sha256(f'{self.slug}/{name}'.encode()).hexdigest()[:16]}"
+
+    @cached_property
+    def _in_texts(self) -> str:
+        # A number is the id of some and the number of others.
+        words = [pl.escape_regex(one) for one in {*self.usernames, *self.user_ids} if not one.isdecimal()]
+        return rf"(?i)\b(?:{'|'.join(words)})\b" if words else "$^"
+
+    def forgotten_in(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """The rows of a table with stand-ins for the person."""
+        return frame.with_columns(
+            self._in_column(name, kind)
+            for name, kind in frame.schema.items()
+            if kind == pl.String or kind in (pl.List(pl.String), pl.Struct)
+        )
+
+    def _in_column(self, name: str, kind: pl.DataType) -> pl.Expr:
+        values = pl.col(name)
+        if isinstance(kind, pl.Struct):
+            return values.struct.with_fields(owner=self._as_person(pl.field("owner")))
+        change = self._as_person if name in PERSONS else self._as_text if name in TEXTS else None
+        if change is None:
+            return values
+        return values.list.eval(change(pl.element())) if isinstance(kind, pl.List) else change(values)
+
+    def _as_person(self, value: pl.Expr) -> pl.Expr:
+        ids, names = ({one: self.stand_in(one) for one in given} for given in (self.user_ids, self.usernames))
+        found = [
+            expr.replace_strict(known, default=None, return_dtype=pl.String)
+            for expr, known in ((value, ids), (normalise_username(value), names))
+            if known
+        ]
+        return pl.coalesce(*found, self._as_text(value))
+
+    def _as_text(self, value: pl.Expr) -> pl.Expr:
+        return value.str.replace_all(self._in_texts, "forgotten")
+
+
+def forget(tables: Tables, person: Person, *, really: bool) -> dict[str, int]:
+    """Count the rows with a person by table, and, `really`, put stand-ins there; user assets lose their row.
+
+    A file keeps its time, by which it is deleted when it is old.
+    """
+    found: dict[str, int] = {}
+    for table, path in _files(tables):
+        before = read_files(table, [path]).collect()
+        after = person.forgotten_in(before)
+        rows = before.filter(before.hash_rows() != after.hash_rows()).height
+        if table == "inventory_users":
+            after = before.filter(~pl.col("user_id").is_in(list(person.user_ids)))
+            rows = before.height - after.height
+        if not rows:
+            continue
+        found[table] = found.get(table, 0) + rows
+        if really:
+            if table == "logon_counts":  # two spellings may be one by now
+                others = [name for name in after.columns if name != "events"]
+                after = (
+                    after.group_by(others, maintain_order=True).agg(pl.sum("events")).select(before.columns)
+                )
+            changed = path.stat()
+            published = path.parent in (tables.folder, tables.folder / table)
+            write_file(after, path, tables.analysts if published else None)
+            if isinstance(path, Path):
+                os.utime(path, (changed.st_atime, changed.st_mtime))
+    return found
+
+
+def _files(tables: Tables) -> Iterator[tuple[str, UPath]]:
+    """Each file of a table, and which one: of the instance, or of one of its runs."""
+    for path in parquet_files(tables.folder):
+        parts = path.relative_to(tables.folder).parts
+        table = Path(parts[2] if parts[0] == "runs" and len(parts) > 2 else parts[0]).stem
+        if table in TABLES:
+            yield table, path
