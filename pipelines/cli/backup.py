@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import yaml
+
 from pipelines.cli.errors import require_file
 from pipelines.dagster_home import dagster_folder
 from resources.settings import (
@@ -31,6 +33,12 @@ def backup(out: Path) -> None:
     for what, place in places.items():
         if not str(place).startswith(f"{home()}/"):
             print(f"Not in it either: {what} in {place}; back them up as well.")
+    settings = dagster_folder(home()) / "dagster.yaml"
+    if settings.exists() and "storage" in (yaml.safe_load(settings.read_text("utf-8")) or {}):
+        print(
+            f"Not in it either: Dagster's records in the storage that {settings} names; back them up as "
+            "well, those in PostgreSQL by pg_dump"
+        )
     if journal:
         shown = without_password(journal)
         print(
@@ -41,5 +49,5 @@ def backup(out: Path) -> None:
 
 def restore(archive: Path) -> None:
     """Make the home from a backup."""
-    files = restored(archive, home(), tables_location(), analysts=analysts_group())
-    print(f"{home()} is restored: {files:,} files of {archive}")
+    files, version = restored(archive, home(), tables_location(), analysts=analysts_group())
+    print(f"{home()} is restored: {files:,} files of {archive}, which version {version} made")

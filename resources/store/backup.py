@@ -13,7 +13,6 @@ import tarfile
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, suppress
-from importlib.metadata import version
 from io import BytesIO
 from pathlib import Path
 from typing import IO
@@ -22,6 +21,7 @@ from upath import UPath
 
 from resources.errors import AssetOwnersError, ConfigurationError
 from resources.failures import database_failure
+from resources.formats import own_format, require_known_format
 from resources.store.files import TEMPORARY, replacing
 from resources.store.tables import Tables
 
@@ -68,7 +68,8 @@ def back_up(home: Path, out: Path) -> int:
                     else:
                         _add(archive, name, path)
             files = len(archive.getmembers())
-            text = json.dumps({"version": version("asset-owners"), "files": files}).encode()
+            number, program = own_format()
+            text = json.dumps({"version": program, "format": number, "files": files}).encode()
             last = tarfile.TarInfo(_CONTENTS)
             last.size, last.mode = len(text), 0o600
             archive.addfile(last, BytesIO(text))
@@ -76,10 +77,15 @@ def back_up(home: Path, out: Path) -> int:
     return files
 
 
-def restore(archive: Path, home: Path, location: UPath, *, analysts: int | None = None) -> int:
-    """Make a home, in an empty folder or a new one, from a backup; return how many files it has.
+def restore(
+    archive: Path, home: Path, location: UPath, *, analysts: int | None = None
+) -> tuple[int, str | None]:
+    """Make a home, in an empty folder or a new one, from a backup.
+
+    Returns how many files it has, and the version of the program that made the backup.
 
     Raises:
+        AssetOwnersError: a newer version of the program made it, with another format.
         ConfigurationError: the home is not empty, or the file is no backup, or no whole one.
     """
     if home.exists() and (not home.is_dir() or any(home.iterdir())):
@@ -90,7 +96,7 @@ def restore(archive: Path, home: Path, location: UPath, *, analysts: int | None 
         raise ConfigurationError(f"{archive}: there is no such file")
     try:
         with tarfile.open(archive, "r:") as stored:
-            members = _expected(stored)
+            members, program = _expected(stored)
             home.mkdir(parents=True, exist_ok=True, mode=0o700)
             with tempfile.TemporaryDirectory(prefix=TEMPORARY, dir=home) as folder:
                 stored.extractall(folder, members, filter="data")
@@ -100,22 +106,23 @@ def restore(archive: Path, home: Path, location: UPath, *, analysts: int | None 
         raise ConfigurationError(f"{archive} is no whole backup of asset-owners: {error}") from error
     for slug in _slugs(home):
         Tables(home, slug, location=location, analysts=analysts).prepare()
-    return len(members)
+    return len(members), program
 
 
-def _expected(stored: tarfile.TarFile) -> list[tarfile.TarInfo]:
-    """The files of a backup; a ValueError says what is missing, or should not be there."""
+def _expected(stored: tarfile.TarFile) -> tuple[list[tarfile.TarInfo], str | None]:
+    """The files of a backup, and which version made it; a ValueError says what should be otherwise."""
     *members, last = stored.getmembers() or [tarfile.TarInfo()]
     content = stored.extractfile(last) if last.name == _CONTENTS and last.isreg() else None
     contents = json.load(content) if content else None
     if not isinstance(contents, dict) or contents.get("files") != len(members):
         raise ValueError("its end is missing")
+    require_known_format(contents.get("format", 0), contents.get("version"), f"The backup {stored.name}")
     names = set()
     for member in members:
         if not member.isreg() or not _NAMES.fullmatch(member.name) or member.name in names:
             raise ValueError(f"it holds {member.name[:MAX_SHOWN]!r}, which no backup does")
         names.add(member.name)
-    return members
+    return members, contents.get("version")
 
 
 def _refuse_existing(out: Path) -> None:

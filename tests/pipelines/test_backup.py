@@ -94,6 +94,23 @@ def test_a_restored_home_is_the_same_and_can_be_asked(call, home, made, stored, 
     assert call("explain", "--instance", stored, "pc-2")[0] == 0
 
 
+def test_a_backup_of_a_newer_version_is_refused_by_its_name(call, home, tmp_path, newer_program):  # noqa: ARG001
+    out = tmp_path / "made.tar"
+    with newer_program():
+        assert call("backup", "--out", out)[0] == 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ASSET_OWNERS_HOME", str(tmp_path / "other"))
+        status, _, said = call("restore", out)
+    assert (status, "99.0" in said, (tmp_path / "other").exists()) == (1, True, False)
+
+
+def test_dagsters_records_elsewhere_are_named(call, home, tmp_path):
+    (home / "dagster").mkdir()
+    settings = home / "dagster" / "dagster.yaml"
+    settings.write_text("storage: {postgres: {postgres_url: postgresql://x}}")
+    assert str(settings) in call("backup", "--out", tmp_path / "made.tar")[1]
+
+
 def test_a_journal_in_a_database_is_left_to_the_command_that_is_named(
     call, home, tmp_path, monkeypatch, postgres
 ):
