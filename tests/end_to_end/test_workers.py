@@ -35,6 +35,8 @@ SECONDS = 600
 RUNS = "query { runsOrError { ... on Runs { results { runId jobName status } } } }"
 MARK_AS_CANCELED = """mutation($id: String!) { terminateRun(
     runId: $id, terminatePolicy: MARK_AS_CANCELED_IMMEDIATELY) { __typename } }"""
+RELOAD = """mutation($name: String!) { reloadRepositoryLocation(repositoryLocationName: $name) {
+    __typename } }"""
 LOCATIONS = """{ workspaceOrError { ... on Workspace {
     locationEntries { locationOrLoadError { __typename } } } } }"""
 OVER = {"SUCCESS", "FAILURE", "CANCELED"}
@@ -122,16 +124,20 @@ class Deployment:
         self._workspace.write_text(yaml.safe_dump({"load_from": servers}))
         instances = folder / "instances"
         instances.mkdir()
+        self._instances = instances
         for slug in SLUGS:
-            changes = {"name": slug, "platform": {"tenant_id": slug}, "writes": {"concurrency": 1}}
-            (instances / f"{slug}.yaml").write_text(yaml.safe_dump(stand.instance(changes)))
+            self.write_instance(slug)
         stand.environment.setenv("ASSET_OWNERS_INSTANCES", str(instances))
+
+    def write_instance(self, slug):
+        changes = {"name": slug, "platform": {"tenant_id": slug}, "writes": {"concurrency": 1}}
+        (self._instances / f"{slug}.yaml").write_text(yaml.safe_dump(self.stand.instance(changes)))
 
     def machine(self, name, part):
         """Start a machine that serves a part of the instances."""
         home = self._folder / name
         home.mkdir()
-        command = ("dagster", "api", "grpc", "--module-name", "pipelines.definitions")
+        command = ("dagster", "code-server", "start", "--module-name", "pipelines.definitions")
         machine = self._ends.enter_context(
             started(
                 *(*command, "--attribute", f"part_{part}_of_2", "--location-name", f"part-{part}"),
@@ -189,6 +195,22 @@ def deployment(engine_stand, request, postgres, tmp_path):
     folder.mkdir()
     with ExitStack() as ends:
         yield Deployment(stand, folder, ends, postgres.new_database())
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(1800)
+def test_a_new_customer_shows_after_a_reload(deployment):
+    for part in (1, 2):
+        deployment.machine(f"machine-{part}", part)
+    deployment.start_dagster()
+    new = "new_customer"
+    deployment.write_instance(new)
+    place = f"part-{part_of(new, 2)}"
+    deployment.eventually(
+        lambda: deployment.webserver.ask(RELOAD, name=place)["__typename"] == "WorkspaceLocationEntry"
+    )
+    deployment.launch(new)
+    assert new in deployment.runs()
 
 
 @pytest.mark.nightly
