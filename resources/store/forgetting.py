@@ -20,11 +20,12 @@ from resources.store.files import parquet_files
 from resources.store.tables import Tables, read_files, write_file
 
 PERSONS = {
-    *("document_username", "username", "runner_up_username", "username_spellings", "leader", "by"),
+    *("document_username", "username", "runner_up_username", "skipped_username", "username_spellings"),
+    *("leader", "by"),
     *("user_id", "owner", "owner_ids", "resolved_owner", "existing_owner", "candidate_ids"),
 }
 """Columns whose values are people, by their names or ids; so is `owner` in `old_values` and `new_values`."""
-TEXTS = {"message", "problem", "reason", "reasons", "options", "rules"}
+TEXTS = {"message", "problem", "reason", "reasons", "options", "rules", "excluded_by", "value"}
 """Columns of words, in which people may be named."""
 
 
