@@ -1,0 +1,400 @@
+"""Companies made up for measuring: whose each machine is, is known, and most wrong owners are on nobody's.
+
+They are written from what logs hold: visits of technicians, tasks that run under an administrator's account
+day and night, desks and loaners that one person has for a while, machines set up in stock, people who leave,
+logons that a forwarder gathers under its own name. What each is, the story says; the rules are not asked.
+
+Run as a program, it measures over several seeds what settings lead to, and prints the tables of docs.
+"""
+
+import random
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field, replace
+from datetime import date, timedelta
+from multiprocessing import get_context
+from statistics import mean
+from types import FunctionType
+from typing import Any, Literal
+
+import polars as pl
+
+from ownership.declaration import empty
+from ownership.rules import Rules
+from ownership.tables import OwnerWrites
+from ownership.tuning.audit import audited
+from ownership.tuning.audit import drawn as drawn_of
+from ownership.tuning.backtest import KEY, Grid, grid, threshold_backtest
+from ownership.tuning.inputs import Inputs
+from ownership.windows import Window
+from reports.tuning import Aim, best_line, line_of
+from tests.ownership.builders import counts, decide, host, hosts, user, users
+
+Known = Literal["all", "own", "earlier"]
+LAST = date(2026, 3, 31)
+STORED_DAYS, LOOKBACK_DAYS = 67, 30
+DAYS = [LAST - timedelta(days=age) for age in reversed(range(STORED_DAYS))]
+WINDOW = Window(DAYS[-LOOKBACK_DAYS], LAST)
+
+
+@dataclass
+class Draft:
+    """What is logged, and whose each machine is: by host name a person, or None for nobody's."""
+
+    rng: random.Random
+    people: list[str]
+    technicians: list[str]
+    counts: Counter[tuple[date, str, str]] = field(default_factory=Counter)
+    truth: dict[str, str | None] = field(default_factory=dict)
+    former: dict[str, str] = field(default_factory=dict)
+
+    def log(self, hostname: str, username: str, days: Sequence[date], often: float, events: float) -> None:
+        """A person logs on and unlocks: on each working day with some probability, some times on average."""
+        for day in days:
+            if day.weekday() < 5 and self.rng.random() < often:
+                self.counts[day, hostname, username] += 1 + int(self.rng.expovariate(1 / events))
+
+    def task(self, hostname: str, username: str, a_day: int) -> None:
+        """A scheduled task: each day, as often."""
+        for day in DAYS:
+            self.counts[day, hostname, username] += a_day
+
+    def visits(self, hostname: str, probability: float) -> None:
+        """A technician looks after the machine, once or twice in these weeks."""
+        for _ in range(2):
+            if self.rng.random() < probability:
+                self.log(hostname, self.rng.choice(self.technicians), [self.rng.choice(DAYS)], 1, 3)
+
+    def days_ago(self, most: int, least: int = 1) -> int:
+        """So many of the last days."""
+        return self.rng.randint(least, most)
+
+
+def laptop(draft: Draft, name: str, owner: str | None = None) -> str:
+    """One person's; away for a while, or hardly used, like any; colleagues and technicians come by."""
+    owner = owner or draft.people.pop()
+    away = draft.rng.choice([0, 0, 0, 5, 10, 20])
+    start = draft.rng.randrange(STORED_DAYS)
+    days = [day for n, day in enumerate(DAYS) if not start <= n < start + away]
+    often = draft.rng.choice([0.9, 0.9, 0.9, 0.8, 0.8, 0.8, 0.6, 0.6, 0.3, 0.1])
+    draft.log(name, owner, days, often, draft.rng.choice([1, 3, 8]))
+    if draft.rng.random() < 0.1:
+        draft.log(name, draft.rng.choice(draft.people), draft.rng.sample(DAYS, 3), 1, 2)
+    draft.visits(name, 0.15)
+    return owner
+
+
+def under_a_task(draft: Draft, name: str) -> str:
+    """A laptop on which a task runs under the account of the technician who set it up."""
+    owner = laptop(draft, name)
+    draft.task(name, draft.rng.choice(draft.technicians[:2]), draft.rng.choice([1, 4, 24]))
+    return owner
+
+
+def appliance(draft: Draft, name: str) -> None:
+    """A screen or a small server: a task of a technician, who comes by now and then."""
+    draft.task(name, draft.rng.choice(draft.technicians[:3]), draft.rng.choice([1, 4, 24]))
+    draft.visits(name, 0.5)
+
+
+def server(draft: Draft, name: str) -> None:
+    """Looked after by two of the technicians, under the accounts that they work with."""
+    for technician in draft.rng.sample(draft.technicians, 2):
+        draft.log(name, technician, DAYS, draft.rng.choice([0.05, 0.2, 0.5]), 2)
+
+
+def stock(draft: Draft, name: str) -> None:
+    """Set up by a technician on a day or two, and put on a shelf."""
+    day = -draft.days_ago(45)
+    days = DAYS[day : day + draft.days_ago(2)] or DAYS[-1:]
+    draft.log(name, draft.rng.choice(draft.technicians), days, 1, 4)
+
+
+def loaner(draft: Draft, name: str) -> None:
+    """Lent for some days to one after another, with weeks on the shelf between."""
+    at = draft.rng.randrange(20)
+    while at < STORED_DAYS:
+        length = draft.days_ago(8)
+        draft.log(name, draft.rng.choice(draft.people), DAYS[at : at + length], 0.9, 4)
+        at += length + draft.days_ago(30, 5)
+
+
+def desk(draft: Draft, name: str) -> None:
+    """The desk of interns: each has it for some weeks."""
+    at = -draft.days_ago(20)
+    while at < STORED_DAYS:
+        length = draft.days_ago(35, 8)
+        draft.log(name, draft.rng.choice(draft.people), DAYS[max(at, 0) : max(at + length, 0)], 0.8, 4)
+        at += length
+
+
+def shift(draft: Draft, name: str) -> None:
+    """A machine of three to six, who work there in turn: some of them far more often."""
+    crew = draft.rng.sample(draft.people, draft.days_ago(6, 3))
+    for person in crew:
+        draft.log(name, person, DAYS, draft.rng.choice([0.05, 0.1, 0.3, 0.7]), 2)
+
+
+def ward(draft: Draft, name: str) -> None:
+    """Whoever is on duty, of thirty."""
+    crew = draft.people[-30 * (1 + int(name[-1]) % 4) :][:30]
+    for day in DAYS:
+        for person in draft.rng.sample(crew, draft.rng.choice([1, 3, 5])):
+            draft.counts[day, name, person] += draft.days_ago(6)
+
+
+def kiosk(draft: Draft, name: str) -> None:
+    """Anybody, seldom."""
+    for day in draft.rng.sample(DAYS, draft.days_ago(20, 3)):
+        draft.log(name, draft.rng.choice(draft.people), [day], 1, 1)
+
+
+def pooled(draft: Draft, name: str) -> None:
+    """A virtual desktop that somebody gets for a day, of two hundred who work that way."""
+    for day in DAYS:
+        draft.log(name, draft.rng.choice(draft.people[-200:]), [day], draft.rng.choice([0.2, 0.8]), 3)
+
+
+def left(draft: Draft, name: str) -> None:
+    """Its owner has left the company, and nobody has it now."""
+    owner, until = draft.people.pop(), -draft.days_ago(35)
+    draft.log(name, owner, DAYS[:until], 0.8, 4)
+    draft.former[name] = owner
+    draft.visits(name, 0.3)
+
+
+def handed_on(draft: Draft, name: str) -> str:
+    """Another person's for some weeks."""
+    former, owner, since = draft.people.pop(), draft.people.pop(), -draft.days_ago(50)
+    draft.log(name, former, DAYS[: since - 3], 0.8, 4)
+    draft.log(name, draft.rng.choice(draft.technicians), DAYS[since - 2 : since], 0.7, 4)
+    draft.log(name, owner, DAYS[since:], 0.8, 4)
+    draft.former[name] = former
+    return owner
+
+
+def forwarded(draft: Draft, name: str) -> str:
+    """A laptop of which logons reach the index under the name of the forwarder."""
+    owner = draft.people.pop()
+    draft.truth.setdefault("wec01", None)
+    draft.log("wec01", owner, DAYS, 0.8, 4)
+    draft.log(name, draft.rng.choice(draft.technicians), draft.rng.sample(DAYS, 2), 0.5, 2)
+    return owner
+
+
+@dataclass(frozen=True)
+class Company:
+    """So many machines of each story, and how owners have been set by hand so far.
+
+    A story logs what happens on a machine, and tells whose it is on the last day.
+
+    `by_hand` is the part of machines with an owner whom somebody set, `errors` that of wrong ones among them.
+    `known` says what is known of whom: by chance among all machines (`all`), of people's own machines only
+    (`own`), or as it was before people left and machines were handed on (`earlier`).
+    """
+
+    machines: Mapping[FunctionType, int]
+    by_hand: float = 0.4
+    known: Known = "all"
+    errors: float = 0.03
+    technicians: int = 6
+
+
+COMPANIES = {
+    "office": Company({laptop: 220, stock: 20, loaner: 12, left: 10, handed_on: 12, kiosk: 6, server: 8}),
+    "factory": Company({laptop: 90, shift: 110, kiosk: 20, stock: 10, handed_on: 5, appliance: 15}),
+    "hospital": Company({laptop: 90, ward: 90, shift: 20, stock: 15, under_a_task: 15, left: 5}),
+    "bank": Company({laptop: 120, pooled: 110, under_a_task: 20, server: 15, left: 8, handed_on: 8}),
+    "school": Company({laptop: 120, desk: 40, kiosk: 40, loaner: 30, left: 8}, by_hand=0.25),
+    "IT service": Company(
+        {laptop: 120, stock: 50, server: 30, appliance: 20, under_a_task: 30}, technicians=12
+    ),
+    "branches": Company({laptop: 120, forwarded: 60, shift: 30, loaner: 15, kiosk: 15}),
+    "reorganised": Company({laptop: 130, left: 40, handed_on: 50, desk: 15, stock: 15}, errors=0.1),
+}
+SETTINGS: Mapping[str, Mapping[str, Any]] = {
+    "(default)": {},
+    "`min_active_days: 3`": {"min_active_days": 3},
+    "`evidence_metric: days`": {"evidence_metric": "days"},
+    "both": {"min_active_days": 3, "evidence_metric": "days"},
+    "`primary_devices: 2`": {"primary_devices": 2},
+    "both, `primary_devices: 1`": {"min_active_days": 3, "evidence_metric": "days", "primary_devices": 1},
+}
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A company of one seed: tables as a run stores them, and the id of the owner of each host, or None."""
+
+    counts: pl.LazyFrame
+    hosts: pl.DataFrame
+    users: pl.DataFrame
+    truth: Mapping[str, str | None]
+
+
+def draw(company: Company, seed: int) -> Drawn:
+    """The company of a seed: always the same."""
+    rng = random.Random(seed)  # noqa: S311  # it has to come out the same each time, and hides nothing
+    people = [f"p{n:04}" for n in range(1_000)]
+    everybody = {name: f"u-{name}" for name in people}
+    draft = Draft(rng, people[company.technicians :], people[: company.technicians])
+    for story, number in company.machines.items():
+        for n in range(number):
+            name = f"{story.__name__[:2]}-{n:04}"
+            draft.truth[name] = story(draft, name)
+    assets = []
+    for name, owner in draft.truth.items():
+        named = owner if owner and rng.random() >= company.errors else rng.choice(people)
+        named = draft.former.get(name, named) if company.known == "earlier" else named
+        set_by_hand = rng.random() < company.by_hand and (owner or company.known != "own")
+        assets.append(host(name, name, owners=(everybody[named],) if set_by_hand else ()))
+    return Drawn(
+        counts(*((name, person, events, day) for (day, name, person), events in draft.counts.items())),
+        hosts(*assets),
+        users(*(user(asset, f"{name}@corp.example") for name, asset in everybody.items())),
+        {name: owner and everybody[owner] for name, owner in draft.truth.items()},
+    )
+
+
+def decisions(drawn: Drawn, rules: Rules, *, days: int = LOOKBACK_DAYS) -> pl.DataFrame:
+    """Rows of `owner_decisions`."""
+    inside = pl.col("day") > LAST - timedelta(days=days)
+    return decide(drawn.counts.filter(inside), drawn.users, drawn.hosts, rules)
+
+
+def outcome(drawn: Drawn, decided: pl.DataFrame) -> tuple[int, int, int]:
+    """Owners that a run would write, the right ones of them, and those that are to be found at all."""
+    writes = decided.filter(action="write").select("host_id", "resolved_owner").rows()
+    free = drawn.hosts.filter(pl.col("owner_ids").list.len() == 0)["host_id"]
+    right = sum(drawn.truth[name] == owner for name, owner in writes)
+    return len(writes), right, sum(drawn.truth[name] is not None for name in free)
+
+
+def backtest(drawn: Drawn, decided: pl.DataFrame, tried: Grid, *, audit: int) -> pl.DataFrame:
+    """Rows of `threshold_backtest`, after so many of the planned owners were looked at."""
+    owner = pl.col("host_id").replace_strict(drawn.truth, return_dtype=pl.String)
+    sample = drawn_of(decided, audit, seed=0).select(
+        "host_id", user_id="resolved_owner", right=owner.eq_missing(pl.col("resolved_owner"))
+    )
+    inputs = Inputs(
+        counts=drawn.counts, hosts=drawn.hosts, users=drawn.users, writes=empty(OwnerWrites), rules=Rules(),
+        decisions=decided, user_value_field="user_email", window=WINDOW, stored_days=STORED_DAYS,
+        last_settled=LAST, audit=audited(decided, sample),
+    )  # fmt: skip
+    classes = inputs.kinds()
+    evidence = inputs.evidence(classes.skipped(inputs.rules))
+    compared = inputs.compared(evidence, inputs.matches(evidence), classes, tried)
+    return threshold_backtest(compared, rules=inputs.rules, tried=tried)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a setting leads to in a draw: owners written, right ones, those to be found; what is claimed."""
+
+    name: str
+    seed: int
+    setting: str
+    written: int
+    right: int
+    findable: int
+    claim: tuple[float, float] | None = None
+    estimate: float | None = None
+
+    @property
+    def precision(self) -> float:
+        return self.right / self.written if self.written else 1.0
+
+    @property
+    def held(self) -> bool:
+        """Whether the interval that was claimed has the wrong ones."""
+        return self.claim is not None and self.claim[0] <= self.written - self.right <= self.claim[1]
+
+
+def measured(name: str, seed: int, known: Known, *, audit: int = 0, advice: bool = False) -> list[Measured]:
+    """Each of `SETTINGS` in one draw; and, for advice, "advised", where tuning names better ones."""
+    drawn, default = draw(replace(COMPANIES[name], known=known), seed), Rules()
+    decided = decisions(drawn, default)
+    few = Grid([LOOKBACK_DAYS], [60], [1, 3], ["events", "days"], [None, 1, 2])
+    many = grid(default, lookback_days=LOOKBACK_DAYS, stored_days=STORED_DAYS)
+    lines = backtest(drawn, decided, many if advice else few, audit=audit)
+    found = []
+    for setting, values in SETTINGS.items():
+        rules = replace(default, **values)
+        line = line_of(lines, rules, window_days=LOOKBACK_DAYS)
+        claim = None if line["wrong"] is None else (line["wrong_low"], line["wrong_high"])
+        counted = outcome(drawn, decisions(drawn, rules))
+        found.append(Measured(name, seed, setting, *counted, claim, line["wrong"]))
+    now = line_of(lines, default, window_days=LOOKBACK_DAYS)
+    best = best_line(lines, now, Aim()) if advice else None
+    if best and best["to_write"] and any(best[key] != now[key] for key in KEY):
+        values = {key: best[key] for key in ("min_active_days", "evidence_metric", "primary_devices")}
+        rules = replace(default, share_threshold_percent=best["threshold_percent"], **values)
+        counted = outcome(drawn, decisions(drawn, rules, days=best["window_days"]))
+        found.append(Measured(name, seed, "advised", *counted))
+    return found
+
+
+@dataclass(frozen=True)
+class Row:
+    """Of one setting over many draws: points of precision and coverage; claims, with their wrong owners."""
+
+    precision: float
+    coverage: float
+    draws: int
+    claims: int
+    held: int
+    wrong: int
+    claimed: float
+
+
+def row_of(rows: Sequence[Measured], setting: str) -> Row:
+    """Sum a setting up; `wrong` and `claimed` are those of the draws in which a number was claimed."""
+    chosen = [row for row in rows if row.setting == setting]
+    claims = [row for row in chosen if row.claim]
+    return Row(
+        100 * mean(row.precision for row in chosen),
+        100 * mean(row.right / row.findable for row in chosen),
+        len(chosen),
+        len(claims),
+        sum(row.held for row in claims),
+        sum(row.written - row.right for row in claims),
+        sum(row.estimate or 0 for row in claims),
+    )
+
+
+def gains(rows: Sequence[Measured], setting: str) -> list[float]:
+    """Points of precision that a setting adds to the default in each draw."""
+    default = {(row.name, row.seed): row.precision for row in rows if row.setting == "(default)"}
+    return [100 * (row.precision - default[row.name, row.seed]) for row in rows if row.setting == setting]
+
+
+def table(rows: Sequence[Measured]) -> Iterator[str]:
+    """The rows of a table."""
+    base = row_of(rows, "(default)")
+    for setting in SETTINGS:
+        row = row_of(rows, setting)
+        changes = f"{row.precision - base.precision:+.1f} | {row.coverage - base.coverage:+.1f}"
+        claims = f"{row.claims} | {row.wrong} | {row.claimed:.0f} | {row.held}"
+        yield f"| {setting} | {row.precision:.1f} | {row.coverage:.1f} | {changes} | {claims} |"
+
+
+def all_measured(known: Known, *, seeds: int = 5, audit: int = 0, advice: bool = False) -> list[Measured]:
+    """Each company with each seed, in two processes."""
+    draws = [(name, seed) for name in COMPANIES for seed in range(seeds)]
+    with ProcessPoolExecutor(2, get_context("spawn")) as pool:
+        jobs = [pool.submit(measured, *each, known, audit=audit, advice=advice) for each in draws]
+        return [row for job in jobs for row in job.result()]
+
+
+def main() -> None:
+    """Print the tables: by whom owners are known; after an audit, with the advice of tuning."""
+    for known, audit in (("all", 50), ("all", 0), ("own", 0), ("earlier", 0)):
+        rows = all_measured(known, audit=audit, advice=audit > 0)
+        print(f"\nowners known of {known}, audit of {audit}:", *table(rows), sep="\n", flush=True)  # noqa: T201
+        if advised := sorted(gains(rows, "advised")):
+            print(f"advised in {len(advised)} draws: {mean(advised):+.1f} on average", advised)  # noqa: T201
+
+
+if __name__ == "__main__":
+    main()
