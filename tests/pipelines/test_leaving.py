@@ -6,7 +6,7 @@ import pytest
 
 from pipelines.dagster_home import dagster_instance
 from resources.store.tables import Tables
-from resources.writeback.journal import Journal
+from resources.writeback.journals import open_journal
 from tests.ownership.builders import RUN
 
 HASH = "forgotten-"
@@ -53,18 +53,21 @@ def test_a_person_is_forgotten_everywhere_once_that_is_confirmed(home, stored, c
     assert call("forget", asked, "--instance", stored)[0] == 1
 
 
-def test_nobody_is_forgotten_of_whom_a_write_is_open(home, stored, call):
+@pytest.mark.parametrize("in_database", [False, True])
+def test_nobody_is_forgotten_of_whom_a_write_is_open(home, stored, call, monkeypatch, request, in_database):
+    if in_database:
+        monkeypatch.setenv("ASSET_OWNERS_JOURNAL", request.getfixturevalue("postgres").new_database())
     tables = Tables(home, "head_office")
-    with Journal(tables.journal) as journal:
+    with open_journal(tables) as journal:
         journal.intend(tables.writes().collect().with_columns(outcome=pl.lit("intended")))
     status, _, said = call("forget", "ann", "--instance", stored, "--yes")
     assert (status, RUN in said) == (1, True)
     assert naming_ann(home)
-    with Journal(tables.journal) as journal:
+    with open_journal(tables) as journal:
         journal.delete(RUN)
         journal.intend(tables.writes().collect())
     assert call("forget", "ann", "--instance", stored, "--yes")[0] == 0
-    with Journal(tables.journal) as journal:
+    with open_journal(tables) as journal:
         (row,) = journal.rows(RUN).to_dicts()
     assert row["new_values"]["owner"].startswith(HASH)
 
