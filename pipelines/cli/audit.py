@@ -6,6 +6,8 @@ import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
+import polars as pl
+
 from ownership.tuning.audit import drawn
 from pipelines.cli.errors import require_file
 from pipelines.cli.stored import note, tables_of
@@ -24,13 +26,9 @@ def draw(path: Path, number: int, *, seed: int | None, out: Path | None, as_json
     tables = tables_of(instance)
     if out and out.exists():  # it may hold answers
         raise ConfigurationError(f"--audit-file: {out} exists and is left as it is; name another one")
-    run_id = _last_decided(instance, tables)
-    decisions = tables.of_run("owner_decisions", run_id)
+    run_id, decisions = _last_plan(instance, tables)
     seed = secrets.randbelow(MAX_SEED) if seed is None else seed
-    chosen = drawn(decisions, number, seed=seed)
-    if chosen.is_empty():
-        raise AssetOwnersError(f"run {short_run_id(run_id)} of {instance.name} planned to write no owner")
-    sample = as_sample(chosen, seed=seed, drawn_at=datetime.now(UTC))
+    sample = as_sample(drawn(decisions, number, seed=seed), seed=seed, drawn_at=datetime.now(UTC))
     with tables.changing():
         tables.write("audit_sample", sample, run_id=run_id, publish=True)
     text = sheet(sample, tables.read("inventory_users", run_id=run_id).collect())
@@ -92,11 +90,12 @@ def read_answers(path: Path, answers: Path) -> list[str]:
     return audit_in_words(sample, planned)
 
 
-def _last_decided(instance: Instance, tables: Tables) -> str:
-    """The last run that decided, dry runs among them."""
+def _last_plan(instance: Instance, tables: Tables) -> tuple[str, pl.DataFrame]:
+    """The last run that planned any owner, dry runs among them, and what it decided."""
     runs = tables.all_runs("runs").sort("started_at", descending=True).select("run_id").collect()
-    run_id = next((run_id for run_id in runs["run_id"] if tables.holds("owner_decisions", run_id)), None)
-    if run_id is None:
-        plan = command_line(instance, "run", "--dry-run")
-        raise AssetOwnersError(f"{instance.name} has no plan to draw from yet; make one: {plan}")
-    return run_id
+    for run_id in runs["run_id"]:
+        decisions = tables.of_run("owner_decisions", run_id)
+        if "write" in decisions["action"]:
+            return run_id, decisions
+    plan = command_line(instance, "run", "--dry-run")
+    raise AssetOwnersError(f"{instance.name} has no plan to draw from yet; make one: {plan}")
