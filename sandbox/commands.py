@@ -21,9 +21,9 @@ from resources.settings import command_line, home, load_instance, slug_of
 from resources.store.tables import Tables
 from sandbox.stand import NAME, running_sandbox
 
-CODES = """\
-SELECT evidence, match, action, count(*) AS hosts, any_value(hostname) AS example
-FROM demo.owner_decisions GROUP BY ALL ORDER BY hosts DESC"""
+CODES = (
+    "SELECT evidence, match, action, count(*) AS hosts FROM demo.owner_decisions GROUP BY ALL ORDER BY ALL"
+)
 
 
 def up(*, fresh: bool) -> None:
@@ -56,7 +56,7 @@ def demo() -> None:
             _to_paste(sandbox.instance_file, "explain", "lt-1001"): "why a host has its owner",
             _to_paste(sandbox.instance_file, "report"): "all hosts as a page",
             _to_paste(sandbox.instance_file, "tune"): "how many owners would be wrong, and better settings",
-            _to_paste(None, "sql", CODES.replace("\n", " ")): "each reason and its number of hosts",
+            _to_paste(None, "sql", CODES): "each reason and its number of hosts",
             f"less {shlex.quote(str(log))}": "all that both runs said, with their warnings",
             _to_paste(None, "init"): "an instance file for services of your own",
         }
@@ -107,11 +107,9 @@ def _run(instance_file: Path, log: Path) -> dict[str, Any]:
 @contextmanager
 def _until_stopped() -> Generator[None]:
     """End well on Ctrl-C, and on SIGTERM alike, so that no process is left behind."""
-    for signal_number in (
-        signal.SIGINT,
-        signal.SIGTERM,
-    ):  # a shell's background job begins with SIGINT ignored
-        signal.signal(signal_number, signal.default_int_handler)
+    # A shell's background job begins with SIGINT ignored.
+    for ending in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(ending, signal.default_int_handler)
     try:
         yield
     except KeyboardInterrupt:

@@ -36,7 +36,7 @@ class Expectation:
 
     `hostname` is normalised and short (None for an asset without a name), `host_id` is None without an asset,
     `match` is None where the evidence names nobody, `resolved_owner` is the id of a user asset. `scenario` is
-    the reason. Whose a host with a resolved owner really is, `whose` says.
+    the reason, `whose` the owner in truth.
     """
 
     hostname: str | None

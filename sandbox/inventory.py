@@ -13,15 +13,8 @@ import uvicorn
 from sandbox.inventory_api import BrokenOff, Hooks, ServiceOptions, create_app
 from sandbox.inventory_state import Account, InventoryState, JournalEntry, totp_code
 
-__all__ = [
-    "Account",
-    "BrokenOff",
-    "InventoryService",
-    "InventoryState",
-    "JournalEntry",
-    "ServiceOptions",
-    "totp_code",
-]
+__all__ = ["Account", "BrokenOff", "InventoryService", "InventoryState", "JournalEntry", "ServiceOptions"]
+__all__ += ["totp_code"]
 
 
 class InventoryService:

@@ -16,14 +16,8 @@ from sandbox.logons import DOMAIN
 Match = Literal["matched", "no_user_asset", "ambiguous_user"]
 
 DEPARTMENTS = (
-    "Engineering",
-    "Finance",
-    "Human Resources",
-    "Legal",
-    "Logistics",
-    "Marketing",
-    "Research",
-    "Sales",
+    *("Engineering", "Finance", "Human Resources", "Legal"),
+    *("Logistics", "Marketing", "Research", "Sales"),
 )
 
 _REGULAR_PEOPLE = 185
