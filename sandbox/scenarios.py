@@ -21,8 +21,7 @@ _SERVICE_ACCOUNTS = ("svc_backup", "SVC_Deploy", r"CORP\svc_sql", "adm-jkraus", 
 class Group:
     """Hosts that share a story, by kind of machine, whose accounts lead the evidence, and who owns them.
 
-    Of those that get an owner one in fourteen is `lent`, so that the logons name somebody else. Owners that
-    somebody has set are a fair sample: of them as many are.
+    Where it is `lent`, the logons name somebody else: as often where an owner is set by hand as where none is.
     """
 
     scenario: str
