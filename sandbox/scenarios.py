@@ -21,7 +21,7 @@ _SERVICE_ACCOUNTS = ("svc_backup", "SVC_Deploy", r"CORP\svc_sql", "adm-jkraus", 
 class Group:
     """Hosts that share a story, by kind of machine, whose accounts lead the evidence, and who owns them.
 
-    Where it is `lent`, the logons name somebody else: as often where an owner is set by hand as where none is.
+    Where it is `lent`, the logons name somebody else: as often with an owner set by hand as without one.
     """
 
     scenario: str
