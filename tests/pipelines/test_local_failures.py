@@ -53,7 +53,7 @@ def test_a_failed_run_ends_with_its_id_and_the_next_command(call, instance_file,
     assert status == 1
 
 
-@pytest.mark.parametrize("named", ["/dev/null", "/dev/null/deeper", "/proc/no-home"])
+@pytest.mark.parametrize("named", ["/dev/null/deeper", "/proc/no-home"])
 def test_a_home_of_dagster_that_can_be_no_folder_is_named_with_its_setting(
     call, instance_file, tmp_path, monkeypatch, named
 ):
