@@ -60,7 +60,7 @@ from tests.ownership.builders import counts
 from tests.resources.inventory_world import ADMIN, TENANT, Clock
 from tests.resources.samples import instance, instance_content
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_catalogue")]
 
 SLUG = "small"
 LOG = logging.getLogger("chaos")
