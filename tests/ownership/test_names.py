@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ownership.names import fits_any, normalise_hostname, normalise_username
+from tests import examples
 
 
 @pytest.mark.parametrize(
@@ -60,6 +61,7 @@ def test_host_names_ignore_case_and_may_drop_their_domain(spelling, exact, short
     assert pl.select(normalise_hostname(name, short=True)).item() == short
 
 
+@examples(30)
 @given(st.text())
 def test_a_normalised_name_stays_as_it_is(text):
     for normalise in (normalise_username, normalise_hostname):
