@@ -17,7 +17,7 @@ from ownership.rules import Rules, exceeds_threshold, first_that_holds
 from ownership.tables import AccountProfiles, HostProfiles
 
 MANY_HOSTS = 20
-"""Hosts in the window from which on an account may be no person's at a desk."""
+"""Hosts that somebody leads from which on an account may be no person's: ward staff share theirs evenly."""
 
 HOSTS_A_DAY = 2.5
 """Hosts on an average active day that it must have, too: virtual desktops are another one each day."""
@@ -137,7 +137,7 @@ def account_profiles(evidence: Evidence, matches: pl.DataFrame, users: pl.DataFr
     assets = matches.filter("decisive").group_by("username").agg(user_assets=pl.len().cast(pl.Int64))
     name, hosts, user_assets = pl.col("username"), pl.col("hosts"), pl.col("user_assets")
     a_day, of_person = pl.col("host_days") / pl.col("active_days"), (user_assets > 0) | pl.col("surname")
-    roams = (hosts >= MANY_HOSTS) & (a_day >= HOSTS_A_DAY)
+    roams = (pl.col("hosts_led") >= MANY_HOSTS) & (a_day >= HOSTS_A_DAY)
     roaming = pl.format("it logs on to {} hosts, {} on an average active day.", hosts, a_day.round(1))
     rules = [
         *((kind, holds & ~of_person, reason) for kind, holds, reason in _of_names(name)),
@@ -155,9 +155,23 @@ def account_profiles(evidence: Evidence, matches: pl.DataFrame, users: pl.DataFr
         ),
         ("person", pl.col("surname"), pl.lit("The surname of a user asset is part of the name.")),
     ]
+    of_machines = name.cast(pl.String).str.contains(rf"\$$|{_BUILT_IN}")
+    by_threshold = exceeds_threshold(
+        evidence.rules.share_threshold_percent, part="events", whole="total_events"
+    )
+    led = (
+        evidence.days.filter(~of_machines)
+        .group_by("subject", "username")
+        .agg(pl.sum("events"))
+        .group_by("subject")
+        .agg(pl.max("events"), total_events=pl.sum("events"))
+        .select("subject", led=by_threshold)
+    )
     return (
-        evidence.days.group_by(name.cast(pl.String))
+        evidence.days.join(led, on="subject", how="left")
+        .group_by(name.cast(pl.String))
         .agg(
+            hosts_led=pl.col("subject").filter("led").n_unique(),
             hosts=pl.col("subject").n_unique().cast(pl.Int64),
             active_days=pl.col("day").n_unique().cast(pl.Int64),
             host_days=pl.len().cast(pl.Int64),

@@ -197,13 +197,15 @@ def test_an_account_is_known_by_what_it_does():
     roaming = [(f"pc-{n}", "ann", 1, days[n // 3]) for n in range(20)]
     pushing = [(f"pc-{n}", "deployer", 1, days[0]) for n in range(20)]
     seldom = [(f"pc-{n}", "visitor", 1, days[0]) for n in range(19)]
+    owners = [(f"pc-{n}", f"owner{n}", 9, days[0]) for n in range(20)]
+    wards = [(f"ward-{n}", f"nurse{m}", 1, days[n // 3]) for n in range(24) for m in range(9)]
     desktops = [
         (f"vdi-{n}", name, 1, DAY + timedelta(days=n)) for n in range(25) for name in ("bob", "guest1")
     ]
-    accounts, _ = profiles_of(*roaming, *pushing, *seldom, *desktops)
+    accounts, _ = profiles_of(*roaming, *pushing, *seldom, *owners, *wards, *desktops)
     rows = {row["username"]: row for row in accounts.iter_rows(named=True)}
-    assert [rows[name]["kind"] for name in ("ann", "deployer", "visitor", "bob", "guest1")] == [
-        "administrator", "service", "unknown", "person", "unknown",
+    assert [rows[name]["kind"] for name in ("ann", "deployer", "visitor", "bob", "guest1", "nurse1")] == [
+        "administrator", "service", "unknown", "person", "unknown", "unknown",
     ]  # fmt: skip
     assert [rows["ann"][name] for name in ("hosts", "active_days", "user_assets")] == [20, 7, 1]
 

@@ -4,7 +4,9 @@ from statistics import mean
 
 import pytest
 
-from tests.ownership.tuning.companies import all_measured, gains, measured, row_of
+from ownership.kinds import kinds
+from ownership.rules import Rules
+from tests.ownership.tuning.companies import COMPANIES, all_measured, draw, gains, measured, row_of
 
 RECOMMENDED = "both, `primary_devices: 1`"
 
@@ -14,6 +16,15 @@ def test_the_recommended_block_writes_fewer_wrong_owners():
     default, recommended = (row_of(found, setting) for setting in ("(default)", RECOMMENDED))
     assert recommended.precision > default.precision + 10
     assert recommended.coverage > default.coverage - 10
+
+
+@pytest.mark.parametrize("name", ["bank", "hospital"])
+@pytest.mark.parametrize("with_assets", [True, False])
+def test_who_works_on_many_desktops_or_wards_is_no_administrator_and_no_service(name, with_assets):
+    drawn = draw(COMPANIES[name], 0)
+    users = drawn.users if with_assets else drawn.users.clear()
+    accounts = kinds(drawn.counts, drawn.hosts, users, rules=Rules(), user_value_field="user_email").accounts
+    assert set(accounts["kind"]) == ({"person"} if with_assets else {"unknown"})
 
 
 @pytest.mark.nightly
