@@ -164,40 +164,27 @@ def run(
     )
 
 
-def _follow_up(context: typer.Context, job: Literal["apply", "undo"], **chosen: Any) -> None:
-    from pipelines.cli import follow_up as command
+def _follow_up(job: Literal["apply", "undo"], text: str) -> None:
+    """Define the command of a job that follows a run."""
 
-    raise typer.Exit(command.follow_up(job=job, overrides=context.obj, **chosen))
+    @app.command(job, help=text)
+    def follow_up(
+        context: typer.Context,
+        instance: InstanceFile,
+        run_id: OfRun,
+        allow_writes: AllowWrites = None,
+        dry_run: DryRun = False,
+        reason: Reason = None,
+        as_json: Json = False,
+    ) -> None:
+        from pipelines.cli import follow_up as command
 
-
-@app.command("apply")
-def apply_plan(
-    context: typer.Context,
-    instance: InstanceFile,
-    run_id: OfRun,
-    allow_writes: AllowWrites = None,
-    dry_run: DryRun = False,
-    reason: Reason = None,
-    as_json: Json = False,
-) -> None:
-    """Carry out a plan that an earlier run stored; hosts that changed since are left alone."""
-    chosen = {"allow_writes": allow_writes, "dry_run": dry_run, "reason": reason, "as_json": as_json}
-    _follow_up(context, "apply", path=instance, run_id=run_id, **chosen)
+        chosen = {"allow_writes": allow_writes, "dry_run": dry_run, "reason": reason, "as_json": as_json}
+        raise typer.Exit(command.follow_up(instance, job, run_id, **chosen, overrides=context.obj))
 
 
-@app.command()
-def undo(
-    context: typer.Context,
-    instance: InstanceFile,
-    run_id: OfRun,
-    allow_writes: AllowWrites = None,
-    dry_run: DryRun = False,
-    reason: Reason = None,
-    as_json: Json = False,
-) -> None:
-    """Put back what a run wrote, field by field, where hosts still hold it."""
-    chosen = {"allow_writes": allow_writes, "dry_run": dry_run, "reason": reason, "as_json": as_json}
-    _follow_up(context, "undo", path=instance, run_id=run_id, **chosen)
+_follow_up("apply", "Carry out a plan that an earlier run stored; hosts that changed since are left alone.")
+_follow_up("undo", "Put back what a run wrote, field by field, where hosts still hold it.")
 
 
 @app.command()
