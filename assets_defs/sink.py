@@ -18,6 +18,7 @@ from assets_defs.run import (
     InstanceRun,
     ScanRun,
     as_dagster_failure,
+    as_report,
     follow_up_run,
     listed,
     resource_keys,
@@ -51,9 +52,8 @@ def sink_asset(instance: Instance) -> dg.AssetsDefinition:
             metadata = writes_metadata(written, decisions, users, may_write=run.may_write, see_all=see_all)
             if run.may_write:
                 metadata["dagster/row_count"] = run.tables.writes().select(pl.len()).collect().item()
-        return dg.MaterializeResult(
-            metadata={"run": run.run_id, **_to_apply(run, written, decisions), **metadata}
-        )
+        found = {"run": run.run_id, "report": as_report(run)}
+        return dg.MaterializeResult(metadata={**found, **_to_apply(run, written, decisions), **metadata})
 
     return owner_writes
 

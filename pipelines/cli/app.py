@@ -60,7 +60,11 @@ InstanceFile = Annotated[
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Plan only; write nothing.")]
 AllowWrites = Annotated[
     int | None,
-    typer.Option(min=1, help="Hosts that may be written in spite of max_writes and max_write_percent."),
+    typer.Option(
+        metavar="NUMBER",
+        min=1,
+        help="Hosts that may be written in spite of max_writes and max_write_percent.",
+    ),
 ]
 Reason = Annotated[
     str | None, typer.Option(metavar="TEXT", help="Why; kept with the run, in `options` of the table runs.")
@@ -98,7 +102,7 @@ def program(
     """Fills in the owners of host assets from Windows logon events."""
 
 
-@app.command()
+@app.command(epilog="Example: asset-owners init head-office.yaml")
 def init(
     file: Annotated[
         Path, typer.Argument(help="The file to write, - for standard output; never an existing one.")
@@ -110,7 +114,7 @@ def init(
     command.init(file)
 
 
-@app.command()
+@app.command(epilog="Example: asset-owners run --instance NAME --dry-run")
 def run(
     context: typer.Context,
     *,
@@ -121,6 +125,7 @@ def run(
     lookback_days: Annotated[
         int | None,
         typer.Option(
+            metavar="NUMBER",
             min=1,
             max=3660,
             help="Look-back window in calendar days.",
@@ -138,7 +143,8 @@ def run(
         bool, typer.Option("--force", help="Write although the window ended more than scan.late_days ago.")
     ] = False,
     limit: Annotated[
-        int | None, typer.Option(min=0, help="Write at most this many hosts, to try it on a few.")
+        int | None,
+        typer.Option(metavar="NUMBER", min=0, help="Write at most this many hosts, to try it on a few."),
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -167,7 +173,7 @@ def run(
 def _follow_up(job: Literal["apply", "undo"], text: str) -> None:
     """Define the command of a job that follows a run."""
 
-    @app.command(job, help=text)
+    @app.command(job, help=text, epilog=f"Example: asset-owners {job} --instance NAME 1a2b3c4d --dry-run")
     def follow_up(
         context: typer.Context,
         instance: InstanceFile,
@@ -187,7 +193,7 @@ _follow_up("apply", "Carry out a plan that an earlier run stored; hosts that cha
 _follow_up("undo", "Put back what a run wrote, field by field, where hosts still hold it.")
 
 
-@app.command()
+@app.command(epilog="Example: asset-owners explain --instance NAME PC-0815")
 def explain(
     instance: InstanceFile,
     asked: Annotated[
@@ -210,7 +216,7 @@ def explain(
     raise typer.Exit(command.explain(instance, asked, run_id=run_id, as_json=as_json))
 
 
-@app.command()
+@app.command(epilog="Example: asset-owners report --instance NAME --out report.html")
 def report(
     instance: InstanceFile,
     out: Annotated[
@@ -237,7 +243,7 @@ def report(
     command.report(instance, out, kind, run_id)
 
 
-@app.command()
+@app.command(epilog="Example: asset-owners check --instance NAME")
 def check(instance: InstanceFile, as_json: Json = False) -> None:
     """Try both services without writing; show what works and what to fix.
 
@@ -252,26 +258,34 @@ def check(instance: InstanceFile, as_json: Json = False) -> None:
     raise typer.Exit(command.check(instance, as_json=as_json))
 
 
-@app.command()
+@app.command(epilog="Example: asset-owners tune --instance NAME --target-precision 0.95")
 def tune(
     context: typer.Context,
     instance: InstanceFile,
     *,
     target_precision: Annotated[
         float,
-        typer.Option(min=0.5, max=1, help="Share of right owners that proposed settings must reach."),
+        typer.Option(
+            metavar="NUMBER", min=0.5, max=1, help="Share of right owners that proposed settings must reach."
+        ),
     ] = 0.90,
     keep: Annotated[
-        float, typer.Option(min=0, max=100, help="Percent of the present writes that they must keep.")
+        float,
+        typer.Option(
+            metavar="NUMBER", min=0, max=100, help="Percent of the present writes that they must keep."
+        ),
     ] = 90,
     audit: Annotated[
         int | None,
         typer.Option(
-            min=1, metavar="N", help="Draw N of the owners that the last run planned, for people to look at."
+            min=1,
+            metavar="N",
+            help="Draw N of the owners that the last run planned, for people to look at.",
         ),
     ] = None,
     seed: Annotated[
-        int | None, typer.Option(min=0, help="Draw the same ones again.", show_default="by chance")
+        int | None,
+        typer.Option(metavar="NUMBER", min=0, help="Draw the same ones again.", show_default="by chance"),
     ] = None,
     audit_file: Annotated[
         Path | None,
@@ -312,10 +326,10 @@ def tune(
     )
 
 
-@app.command()
+@app.command(epilog="Example: asset-owners runs --instance NAME --limit 5")
 def runs(
     instance: InstanceFile,
-    limit: Annotated[int, typer.Option(min=1, help="How many runs to show.")] = 20,
+    limit: Annotated[int, typer.Option(metavar="NUMBER", min=1, help="How many runs to show.")] = 20,
     as_json: Json = False,
 ) -> None:
     """List the runs, the newest first: what each of them did, and what came of it."""
@@ -324,7 +338,7 @@ def runs(
     command.runs(instance, limit=limit, as_json=as_json)
 
 
-@app.command()
+@app.command(epilog="Example: asset-owners metrics --listen 127.0.0.1:9464")
 def metrics(
     instance: Annotated[
         Path | None,
@@ -343,7 +357,7 @@ def metrics(
     command.metrics(instance, listen=listen)
 
 
-@app.command()
+@app.command(epilog="Example: asset-owners sql --instance NAME 'FROM conflicts' --format csv > conflicts.csv")
 def sql(
     query: Annotated[
         str | None, typer.Argument(help="What to ask.", show_default="standard input, or DuckDB's shell")
@@ -379,7 +393,7 @@ def sql(
     raise typer.Exit(command.sql(query, instance=instance, scratch=scratch, form=form, run_id=run_id))
 
 
-@app.command()
+@app.command(epilog="Example: asset-owners backup --out backup.tar")
 def backup(
     out: Annotated[Path, typer.Option(metavar="FILE.tar", help="The file to write; never an existing one.")],
 ) -> None:
@@ -392,7 +406,7 @@ def backup(
     command.backup(out)
 
 
-@app.command()
+@app.command(epilog="Example: asset-owners restore backup.tar")
 def restore(
     archive: Annotated[Path, typer.Argument(metavar="FILE.tar", help="What `backup` wrote.")],
 ) -> None:
@@ -433,7 +447,7 @@ def remove(
     raise typer.Exit(command.remove(instance, yes=yes))
 
 
-@app.command()
+@app.command(epilog="Example: asset-owners workspace 4 > workspace.yaml")
 def workspace(
     locations: Annotated[
         int, typer.Argument(min=1, max=1000, metavar="NUMBER", help="How many code locations.")
@@ -459,11 +473,13 @@ def prepare() -> None:
     command.prepare()
 
 
-@app.command()
+@app.command(epilog="Example: asset-owners serve --port 3001")
 def serve(
     *,
-    host: Annotated[str, typer.Option(help="Where the UI is served; it asks for no log-in.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=1, max=65535, help="Port of the UI.")] = 3000,
+    host: Annotated[
+        str, typer.Option(metavar="ADDRESS", help="Where the UI is served; it asks for no log-in.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(metavar="NUMBER", min=1, max=65535, help="Port of the UI.")] = 3000,
 ) -> None:
     """Run the Dagster UI, and the daemon that starts scheduled runs, until Ctrl-C."""
     from pipelines.cli import serve as command
@@ -504,7 +520,9 @@ def demo() -> None:
 
 
 @sandbox.command()
-def ui(port: Annotated[int, typer.Option(help="Port of the Dagster webserver.")] = 3000) -> None:
+def ui(
+    port: Annotated[int, typer.Option(metavar="NUMBER", help="Port of the Dagster webserver.")] = 3000,
+) -> None:
     """Run both services, the Dagster webserver and its daemon until Ctrl-C."""
     _sandbox_commands().ui(port=port)
 
