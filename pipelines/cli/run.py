@@ -210,8 +210,10 @@ def _give_to_job(recorded: dg.DagsterInstance, run_id: str, job: str) -> None:
     repository["repository_name"] = REPOSITORY
     origin = {"__class__": "ExternalPipelineOrigin", "external_repository_origin": repository}
     stored = json.dumps(origin | {"pipeline_name": job})
+    # Who called this command has been told that it failed, and decides: the daemon tries nothing again.
+    never_again = {"dagster/will_retry": "false", "dagster/max_retries": "0"}
+    recorded.add_run_tags(run_id, {".dagster/repository": f"{REPOSITORY}@{LOCATION}"} | never_again)
     if run := recorded.get_run_by_id(run_id):
-        recorded.add_run_tags(run_id, {".dagster/repository": f"{REPOSITORY}@{LOCATION}"})
         found: Any = dg.deserialize_value(stored)
         recorded.run_storage.replace_job_origin(run, found)
 

@@ -54,6 +54,7 @@ def test_each_kind_of_run_tells_what_came_of_it(recorded_stand):
     assert (listed[wrote]["window_from"], listed[wrote]["window_to"]) == (TODAY - timedelta(days=3), TODAY)
     assert tags_of(stand, planned)["asset_owners/kind"] == "dry_run"
     assert tags_of(stand, wrote)["asset_owners/result"] == f"2 written, undone by {undone[:8]}"
+    assert tags_of(stand, wrote)["dagster/will_retry"] == "false", "who called the command decides, no daemon"
     with dagster_instance(stand.home) as recorded:
         last = recorded.get_latest_materialization_event(dg.AssetKey(["small", "owner_writes"]))
     assert last
