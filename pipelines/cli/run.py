@@ -195,7 +195,10 @@ def execute(
         if not result.success:  # an interrupt may come between what the steps themselves record
             record = RunRecord(tables, result.run_id, recorded, logging.getLogger(__name__))
             record.fail("it ended early; its log says why")
-        _give_to_job(recorded, result.run_id, job)
+        try:
+            _give_to_job(recorded, result.run_id, job)
+        except Exception as error:  # noqa: BLE001  (Dagster's; what the run did stands, whatever lists it)
+            logging.getLogger(__name__).warning(f"The UI shows this run under Runs only: {error}")
     return result
 
 
