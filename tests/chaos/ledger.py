@@ -99,6 +99,8 @@ class Ledger:
         rows = self._tables.writes().collect().to_dicts()
         with Journal(self._tables.journal) as journal:
             rows += [row for run_id in list(journal.targets()) for row in journal.rows(run_id).to_dicts()]
+        for row in rows:
+            del row["by"]  # comes from the run when its rows are stored
         return {(row["run_id"], row["host_id"]): row for row in rows}
 
     def check(self) -> None:
