@@ -289,10 +289,11 @@ def require_evidence(run: ScanRun) -> None:
         ConfigurationError: naming the days to fetch, or the setting to fix (rules 3.4).
     """
     instance, window = run.instance, run.window
-    days = run.days(window)
-    fetched = set(days.filter(settings_fingerprint=extraction_fingerprint(instance))["day"])
-    whole = fetched - torn_days(days, _stored_events(run, window))
-    if missing := [day for day in days_of(window) if day not in whole]:
+    days, missing = _days_and_missing(run)
+    if missing:  # or another run is replacing them just now
+        with run.tables.changing():
+            days, missing = _days_and_missing(run)
+    if missing:
         raise ConfigurationError(
             f"{len(missing)} of {window.days} days of the look-back window were never fetched with present "
             f"settings, or are incomplete, the first {missing[0]}: materialize logon_counts over "
@@ -309,6 +310,14 @@ def require_evidence(run: ScanRun) -> None:
                 f"to {window.last} carries the field {instance.logon_type_field!r}; name the field that "
                 "does, or take logon_type_field and rules.logon_type_weights out"
             )
+
+
+def _days_and_missing(run: ScanRun) -> tuple[pl.DataFrame, list[date]]:
+    """Rows of logon_days for the window, and the days of it that are not whole."""
+    days = run.days(run.window)
+    fetched = set(days.filter(settings_fingerprint=extraction_fingerprint(run.instance))["day"])
+    whole = fetched - torn_days(days, _stored_events(run, run.window))
+    return days, [day for day in days_of(run.window) if day not in whole]
 
 
 def _require_fields(

@@ -129,7 +129,7 @@ class Tables:
         """Store days, each as a row of logon_days and its rows of logon_counts; for `run_id` alone if given.
 
         A day has no settings_fingerprint while its counts are replaced, so a run that is killed in between
-        leaves a day that the next one fetches again.
+        leaves a day that the next one fetches again. Who holds `changing` sees no day that is being replaced.
 
         Raises:
             InvalidTableError: they are not valid tables; none of the days is stored.
@@ -140,10 +140,13 @@ class Tables:
         for row, counts in days:
             day = row["day"].item()
             marker = self._day_file("logon_days", day, run_id)
-            if marker.exists():
-                write_file(row.with_columns(settings_fingerprint=pl.lit(None, pl.String)), marker, readers)
-            write_file(counts, self._day_file("logon_counts", day, run_id), readers)
-            write_file(row, marker, readers)
+            with self.changing():
+                if marker.exists():
+                    write_file(
+                        row.with_columns(settings_fingerprint=pl.lit(None, pl.String)), marker, readers
+                    )
+                write_file(counts, self._day_file("logon_counts", day, run_id), readers)
+                write_file(row, marker, readers)
 
     def logon_days(self, days: Window | Sequence[date], *, run_id: str | None) -> pl.DataFrame:
         """Rows of logon_days for those of the given days that were ever fetched, by day; the run's first."""

@@ -1,17 +1,21 @@
 """The assets of the evidence with a search service that gives what a test says."""
 
+import time
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime, timedelta
+from threading import Event
 
 import dagster as dg
 import polars as pl
 import pytest
 
-from assets_defs.evidence import logon_assets, shares_asset
+from assets_defs.evidence import logon_assets, require_evidence, shares_asset
 from assets_defs.run import RANGE_END, RANGE_START, failure_message, resource_keys, scan_resources, today_of
 from ownership.windows import Window
 from resources.errors import ServiceError
 from resources.search.source import DayOfLogons
-from resources.store.tables import Tables
+from resources.store.tables import Tables, write_file
+from tests.assets_defs.scans import scan
 from tests.resources.samples import instance
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_catalogue")]
@@ -189,6 +193,25 @@ def test_a_torn_day_that_the_index_no_longer_has_fails_the_run_until_it_is_mende
     (tables.folder / "logon_days" / f"{DAYS[1]}.parquet").unlink()
     assert fetch(search).success, "what the message says beside that"
     assert stored(tables) == {day: 3 for day in DAYS if day != DAYS[1]}
+
+
+def test_a_day_that_another_run_is_replacing_is_waited_for(fetch, tables, monkeypatch):
+    assert fetch(Search({day: events(3) for day in DAYS})).success
+    folders = [tables.folder / table for table in ("logon_days", "logon_counts")]
+    row, counts = (pl.read_parquet(folder / f"{DAYS[1]}.parquet") for folder in folders)
+    amid = Event()
+
+    def slowly(frame, path, readers):
+        if path.parent.name == "logon_counts":
+            amid.set()
+            time.sleep(0.5)
+        write_file(frame, path, readers)
+
+    monkeypatch.setattr("resources.store.tables.write_file", slowly)
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(tables.write_days, [(row, counts)])
+        amid.wait()
+        require_evidence(scan(tables, an_instance(), Window(DAYS[0], DAYS[-1])))
 
 
 def test_days_that_come_back_empty_keep_their_counts_under_the_same_settings_only(fetch, tables):
