@@ -360,6 +360,7 @@ class Histories(RuleBasedStateMachine):
                 end, failure = "failed", error
             if again and surroundings.planned:
                 life.close()
+                surroundings.finish()  # what the service carries out later still is not promised
                 with suppress(AssetOwnersError):
                     act(scan, LOG)
         service.hooks.faults = service.hooks.after = None
