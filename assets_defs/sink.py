@@ -25,8 +25,7 @@ from assets_defs.run import (
     scan_run,
 )
 from assets_defs.specs import LOCATION, asset_arguments, asset_key
-from assets_defs.writing import apply_plan, undo_run, write_planned
-from ownership.plan import limit_exceeded
+from assets_defs.writing import apply_plan, over_limits, undo_run, write_planned
 from resources.settings import Instance, command_line, named, slug_of
 from resources.store.tables import short_run_id
 
@@ -62,14 +61,8 @@ def _to_apply(run: ScanRun, planned: pl.DataFrame, decisions: pl.DataFrame) -> d
     """How the plan of a run is carried out: the command, and the launchpad filled in."""
     if run.left_out or "planned" not in planned["outcome"]:
         return {}
-    limits, number = run.instance.writes, planned.height
-    too_large = limit_exceeded(
-        number,
-        decisions["host_id"].count(),
-        what="owners",
-        max_writes=limits.max_writes,
-        max_write_percent=limits.max_write_percent,
-    )
+    number = planned.height
+    too_large = over_limits(run, number, decisions["host_id"].count(), what="owners")
     allow = ("--allow-writes", str(number)) if too_large else ()
     chosen = {"run_id": run.run_id, "dry_run": False} | ({"allow_writes": number} if too_large else {})
     ops = {named(run.instance, apply_plan.__name__): {"config": chosen}}

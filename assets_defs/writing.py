@@ -501,15 +501,7 @@ def _require_within_limits(run: InstanceRun, to_write: int, hosts: int, plan: _P
     """Refuse a plan that is too large to carry out unseen."""
     if plan.allowed is not None and to_write <= plan.allowed:
         return
-    limits = run.instance.writes
-    reason = limit_exceeded(
-        to_write,
-        hosts,
-        what=plan.what,
-        max_writes=limits.max_writes,
-        max_write_percent=limits.max_write_percent,
-    )
-    if reason:
+    if reason := over_limits(run, to_write, hosts, what=plan.what):
         name = "undo" if plan.command == "undo" else "apply"
         look = command_line(run.instance, "sql", "--run", short_run_id(run.run_id), "FROM write_history")
         allow = ("--allow-writes", str(to_write))
@@ -519,6 +511,18 @@ def _require_within_limits(run: InstanceRun, to_write: int, hosts: int, plan: _P
             f"{reason}{not_enough}; nothing was written. Look at the plan ({look}), then carry it out: "
             f"{carry_out}"
         )
+
+
+def over_limits(run: InstanceRun, to_write: int, hosts: int, *, what: str) -> str | None:
+    """Say why a plan needs a person's word before it is carried out; None when it does not."""
+    limits = run.instance.writes
+    return limit_exceeded(
+        to_write,
+        hosts,
+        what=what,
+        max_writes=limits.max_writes,
+        max_write_percent=limits.max_write_percent,
+    )
 
 
 def _delete_outdated(run: ScanRun, log: logging.Logger) -> None:

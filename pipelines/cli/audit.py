@@ -13,7 +13,7 @@ from pipelines.cli.errors import require_file
 from pipelines.cli.stored import note, tables_of
 from reports.audit import SheetError, answered, as_sample, audit_in_words, sheet
 from resources.errors import AssetOwnersError, ConfigurationError
-from resources.settings import Instance, command_line, load_instance
+from resources.settings import Instance, analysts_group, command_line, load_instance
 from resources.store.files import replacing
 from resources.store.tables import Tables, short_run_id
 
@@ -23,7 +23,7 @@ MAX_SEED = 1_000_000
 def draw(path: Path, number: int, *, seed: int | None, out: Path | None, as_json: bool) -> None:
     """Draw planned owners of the last run by chance, store them, and write the sheet."""
     instance = load_instance(path)
-    tables = tables_of(instance)
+    tables = tables_of(instance, analysts_group())
     if out and out.exists():  # it may hold answers
         raise ConfigurationError(f"--audit-file: {out} exists and is left as it is; name another one")
     run_id, decisions = _last_plan(instance, tables)
@@ -69,7 +69,7 @@ def draw(path: Path, number: int, *, seed: int | None, out: Path | None, as_json
 def read_answers(path: Path, answers: Path) -> list[str]:
     """Store the answers of a sheet; tell what they say of the plan that it was drawn from."""
     instance = load_instance(path)
-    tables = tables_of(instance)
+    tables = tables_of(instance, analysts_group())
     require_file("--audit-answers", answers)
     with tables.changing():
         sample = tables.read("audit_sample").collect()

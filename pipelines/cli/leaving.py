@@ -9,10 +9,11 @@ from assets_defs.dagster_records import delete_runs, runs_of
 from assets_defs.specs import asset_key
 from ownership.names import printable
 from ownership.tables import TABLES
+from pipelines.cli.stored import tables_of
 from pipelines.dagster_home import dagster_instance
 from reports.people import find_person
 from resources.errors import AssetOwnersError, ConfigurationError
-from resources.settings import Instance, analysts_group, command_line, home, load_instance, tables_location
+from resources.settings import Instance, analysts_group, command_line, home, load_instance
 from resources.store.catalogue import refresh_catalogue
 from resources.store.forgetting import Person, forget
 from resources.store.tables import Tables
@@ -38,10 +39,9 @@ def forget_person(path: Path, asked: str, *, yes: bool) -> int:
     print(f"{printable(instance.name)}: {printable(asked)} is {names}")
     with tables.writing(), tables.changing():
         rows = _forget_in_journal(tables, person, really=False)
-        rows |= forget(tables, person, really=False)
         if yes:
             _forget_in_journal(tables, person, really=True)
-            forget(tables, person, really=True)
+        rows |= forget(tables, person, really=yes)
     for table, number in rows.items():
         print(f"  {number:>9,} rows of {table}")
     _delete_dagsters_records(instance, really=yes)
@@ -82,15 +82,7 @@ def remove(path: Path, *, yes: bool) -> int:
 
 def _instance_and_tables(path: Path) -> tuple[Instance, Tables]:
     instance = load_instance(path)
-    tables = Tables(
-        home(),
-        instance.slug,
-        name=instance.name,
-        target=instance.platform.place,
-        location=tables_location(),
-        analysts=analysts_group(),
-    )
-    tables.require_own()
+    tables = tables_of(instance, analysts_group())
     if not tables.exist():
         raise ConfigurationError(f"{instance.name} has no tables in {tables.folder}")
     return instance, tables

@@ -21,8 +21,11 @@ SNAPSHOTS = (
 """What a run works on and decides; of a run that published, only its decisions are kept."""
 
 
-def tables_of(instance: Instance) -> Tables:
-    """The instance's tables, where the environment says that they lie; those of another one are refused."""
+def tables_of(instance: Instance, analysts: int | None = None) -> Tables:
+    """The instance's tables, where the environment says that they lie; those of another one are refused.
+
+    The group `analysts` may read what is stored there: for commands that store something.
+    """
     _require_bucket(location := tables_location())
     tables = Tables(
         home(),
@@ -30,6 +33,7 @@ def tables_of(instance: Instance) -> Tables:
         name=instance.name,
         target=instance.platform.place,
         location=location,
+        analysts=analysts,
     )
     tables.require_own()
     return tables

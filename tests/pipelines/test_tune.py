@@ -1,6 +1,8 @@
 """`asset-owners tune`, on a stored run: strong evidence was right, half of the weak was not."""
 
+import grp
 import json
+import os
 from datetime import timedelta
 
 import dagster as dg
@@ -117,6 +119,13 @@ def test_an_answered_audit_says_how_many_are_wrong_wherever_that_is_said(
     assert said in call("tune", "--instance", instance_file)[1]
     call("report", "--instance", instance_file, "--out", tmp_path / "report.html")
     assert said in (tmp_path / "report.html").read_text(encoding="utf-8")
+
+
+def test_analysts_may_read_an_audit_as_all_other_tables(call, instance_file, home_with, monkeypatch):
+    tables = home_with(assets(by_hand=0))
+    monkeypatch.setenv("ASSET_OWNERS_ANALYSTS", grp.getgrgid(os.getgid()).gr_name)
+    assert call("tune", "--instance", instance_file, "--audit", 5)[0] == 0
+    assert (tables.folder / "audit_sample.parquet").stat().st_mode & 0o777 == 0o640
 
 
 def test_a_sheet_on_standard_output_is_nothing_but_csv(call, instance_file, home_with):
