@@ -1,36 +1,39 @@
 """The data dictionary: stored tables and views as a page, from their schemas and descriptions."""
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import polars as pl
 
-from ownership.declaration import Table, column_codes, later_columns, polars_schema
+from ownership.declaration import Table, column_codes, later_columns, polars_schema, table_name
 from ownership.tables import TABLES
 from resources.store.views import VIEWS, View
+
+_FIRST_RELEASE = "1.0.0"
+"""Columns that only unpublished versions lacked need no word about it."""
 
 _HEAD = """\
 # Data dictionary
 
-Generated from `ownership/tables.py` and `resources/store/views.py` by `make docs`; do not edit.
+`make docs` writes this page from `ownership/tables.py` and `resources/store/views.py`.
 
-The catalogue `warehouse.duckdb` has one schema for each instance and in it one view for each of these tables,
-and the [views](#views) that ask them the commonest questions. Tables and columns carry these descriptions
-there as well: `SELECT column_name, comment FROM duckdb_columns() WHERE table_name = 'owner_decisions'`.
+The catalogue `warehouse.duckdb` has a schema for each instance. It holds these tables, and the [views](#views)
+that answer common questions. Tables and columns carry the same descriptions there:
+`SELECT column_name, comment FROM duckdb_columns() WHERE table_name = 'owner_decisions'`.
 """
 
 _CODES = """\
 ## Codes
 
-What the values of these columns mean, in whichever table they stand.
+The values of columns that hold codes.
 """
 
 _VIEWS = """\
 ## Views
 
-Each is a query over the tables above; `SELECT sql FROM duckdb_views()` shows it. The
-[cookbook](cookbook.md) puts them to use.
+Queries over the tables above, used in the [cookbook](cookbook.md). `SELECT sql FROM duckdb_views()` shows
+them.
 """
 
 
@@ -43,27 +46,33 @@ def data_dictionary() -> str:
 
 def _table(name: str, model: type[Table]) -> Iterator[str]:
     columns = model.to_schema().columns
-    since = {column: f" Since {version}." for column, version in later_columns(model).items()}
+    inherited = [column for column in columns if column not in model.__annotations__]
     yield f"## {name}\n"
     yield f"{inspect.getdoc(model)}\n"
-    yield f"One row for each {', '.join(f'`{column}`' for column in model.__key__)}.\n"
-    yield "| column | type | null | meaning |"
-    yield "|---|---|---|---|"
+    yield f"One row for each {_listed(model.__key__)}.\n"
     for column, kind in polars_schema(model).items():
-        null = "yes" if columns[column].nullable else ""
-        link = f" [Its values](#{_heading(name, column)})." if columns[column].metadata["codes"] else ""
-        meaning = f"{columns[column].description}{link}{since.get(column, '')}"
-        yield f"| `{column}` | {duckdb_type(kind)} | {null} | {meaning} |"
+        if column not in inherited:
+            coded = columns[column].metadata["codes"]
+            label = f"[`{column}`](#{_heading(name, column)})" if coded else f"`{column}`"
+            null = ", nullable" if columns[column].nullable else ""
+            version = later_columns(model).get(column, _FIRST_RELEASE)
+            since = "" if version == _FIRST_RELEASE else f" Since {version}."
+            yield f"- {label} {duckdb_type(kind)}{null}: {columns[column].description}{since}"
+    if inherited:
+        base = table_name(model.__bases__[0])
+        yield f"- All other columns are those of [{base}](#{base})."
     yield ""
+
+
+def _listed(columns: Iterable[str]) -> str:
+    return ", ".join(f"`{column}`" for column in columns)
 
 
 def _codes() -> Iterator[str]:
     for heading, codes in _headings().items():
         yield f"### {heading}\n"
-        yield "| value | meaning |"
-        yield "|---|---|"
         for code, meaning in codes.items():
-            yield f"| `{code}` | {meaning} |"
+            yield f"- `{code}`: {meaning}"
         yield ""
 
 
@@ -87,10 +96,11 @@ def _heading(table: str, column: str) -> str:
 def _view(name: str, view: View) -> Iterator[str]:
     yield f"### {name}\n"
     yield f"{view.comment}\n"
-    yield "| column | meaning |"
-    yield "|---|---|"
-    for column, meaning in view.columns.items():
-        yield f"| `{column}` | {meaning} |"
+    taken = {column: table for column, table in view.meanings.items() if table in TABLES}
+    for table in dict.fromkeys(taken.values()):
+        columns = (column for column in taken if taken[column] == table)
+        yield f"- As in [{table}](#{table}): {_listed(columns)}."
+    yield from (f"- `{name}`: {meaning}" for name, meaning in view.meanings.items() if name not in taken)
     yield ""
 
 
