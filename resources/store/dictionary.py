@@ -18,7 +18,7 @@ _HEAD = """\
 
 `make docs` writes this page from `ownership/tables.py` and `resources/store/views.py`.
 
-The catalogue `warehouse.duckdb` has a schema for each instance. It holds these tables, and the [views](#views)
+The catalogue `warehouse.duckdb` has a schema for each instance, with these tables, and the [views](#views)
 that answer common questions. Tables and columns carry the same descriptions there:
 `SELECT column_name, comment FROM duckdb_columns() WHERE table_name = 'owner_decisions'`.
 """
