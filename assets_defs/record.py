@@ -31,6 +31,11 @@ BY_TAG = "asset_owners/by"
 RESULT_TAG = "asset_owners/result"
 
 
+def system_user() -> str:
+    """The user of the system whose process this is, or who called it by `sudo`."""
+    return os.environ.get("SUDO_USER") or getpass.getuser()
+
+
 class RunRecord:
     """The row of one run; `recorded` has its tags and its steps, where Dagster runs it."""
 
@@ -148,8 +153,8 @@ class RunRecord:
         """Who started the run: whom a proxy names, the schedule, or the user whose process this is."""
         run = self.recorded.get_run_by_id(self._run_id) if self.recorded else None
         tags = run.tags if run else {}
-        named = (tags.get(BY_TAG), tags.get("dagster/schedule_name"), os.environ.get("SUDO_USER"))
-        return printable(next(filter(None, named), None) or getpass.getuser())
+        named = (tags.get(BY_TAG), tags.get("dagster/schedule_name"))
+        return printable(next(filter(None, named), None) or system_user())
 
     def _tag(self, tags: Mapping[str, str]) -> None:
         if self.recorded:

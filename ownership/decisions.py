@@ -35,7 +35,9 @@ def owner_decisions(
             events_needed=pl.when(pl.col("total_events") > 0).then(events_needed(rules)),
             decided_at=pl.lit(decided_at, pl.Datetime("us", "UTC")),
             run_id=pl.lit(run_id),
-            new_conflict=pl.lit(value=False),  # `ownership.history` compares with the decisions before
+            # `ownership.history` compares with the decisions before.
+            new_conflict=pl.lit(value=False),
+            conflict_since=pl.lit(None, pl.Datetime("us", "UTC")),
         )
         .select(*polars_schema(OwnerDecisions))
         .sort("hostname", "host_id", nulls_last=True)

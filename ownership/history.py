@@ -23,6 +23,11 @@ _DECISION = (
     pl.col("total_events") > 0,
 )
 
+_CONFLICT = ("host_id", "resolved_owner")
+"""Whose conflict it is."""
+ACKNOWLEDGED = ("host_id", "existing_owner", "resolved_owner", "evidence")
+"""What must be as it was then, so that an acknowledged conflict stays acknowledged."""
+
 
 def latest(history: pl.LazyFrame) -> pl.DataFrame:
     """Return the state that a history ends with: the last row of each host that is not gone."""
@@ -56,16 +61,41 @@ def last_writes(hosts: pl.DataFrame, writes: pl.LazyFrame) -> pl.LazyFrame:
     )
 
 
-def with_new_conflicts(decisions: pl.DataFrame, before: pl.DataFrame) -> pl.DataFrame:
+def with_new_conflicts(
+    decisions: pl.DataFrame, before: pl.DataFrame, acknowledged: pl.DataFrame
+) -> pl.DataFrame:
     """Mark the conflicts that earlier decisions did not have: another host, or another person named for it.
 
-    `before` is what `latest` gives of the decisions published last.
+    `before` is what `latest` gives of the decisions published last. A conflict that somebody acknowledged is
+    not new as it is, and new once its evidence has changed.
     """
-    known = before.filter(action="conflict").select("host_id", "resolved_owner", known=pl.lit(value=True))
+    known = open_conflicts(before, acknowledged)
+    new = open_conflicts(decisions, acknowledged).join(known, on=_CONFLICT, how="anti")
+    return decisions.with_columns(
+        new_conflict=pl.col("host_id").is_in(new["host_id"].implode()).fill_null(value=False)
+    )
+
+
+def open_conflicts(decisions: pl.DataFrame, acknowledged: pl.DataFrame) -> pl.DataFrame:
+    """The decisions that are conflicts which nobody acknowledged, with this evidence and these owners."""
+    return decisions.filter(action="conflict").join(acknowledged, on=ACKNOWLEDGED, how="anti")
+
+
+def with_conflict_since(decisions: pl.DataFrame, *earlier: pl.DataFrame) -> pl.DataFrame:
+    """Say since when each conflict has been there: since the first of the runs in a row that found it.
+
+    `earlier` are decisions of the runs before, each of which says the same of its own conflicts.
+    """
+    found = pl.concat(
+        rows.filter(action="conflict").select(*_CONFLICT, found=pl.coalesce("conflict_since", "decided_at"))
+        for rows in earlier
+    )
+    first = found.group_by(_CONFLICT).agg(pl.min("found"))
+    since = pl.when(action="conflict").then(pl.coalesce("found", "decided_at"))
     return (
-        decisions.join(known, on=["host_id", "resolved_owner"], how="left", maintain_order="left")
-        .with_columns(new_conflict=(pl.col("action") == "conflict") & pl.col("known").is_null())
-        .drop("known")
+        decisions.join(first, on=_CONFLICT, how="left", maintain_order="left")
+        .with_columns(conflict_since=since)
+        .drop("found")
     )
 
 

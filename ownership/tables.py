@@ -298,7 +298,13 @@ GROUP BY ALL ORDER BY hosts DESC;"""
     )
     new_conflict: pl.Boolean = column(
         "Whether this is a conflict that the last published decisions before the run did not have, for the "
-        "host and with this resolved_owner."
+        "host and with this resolved_owner, and that nobody has acknowledged."
+    )
+    conflict_since: Instant = column(
+        "When a run, also a dry one, first found this conflict (UTC), as far as decisions are kept; null: "
+        "there is none.",
+        nullable=True,
+        since="1.0.0",
     )
 
     events_within_total = row_rule(
@@ -345,6 +351,25 @@ class OwnerDecisionsHistory(OwnerDecisions):
             codes.GONE: "There are no more decisions about the host; the rest of the row is the last one.",
         },
     )
+
+
+class AcknowledgedConflicts(Table):
+    """A conflict that somebody has looked at and leaves as it is, which `conflicts --acknowledge` stores.
+
+    It holds for as long as evidence and both owners are what they were then.
+    """
+
+    __key__ = ("host_id",)
+    __reads__ = ("owner_decisions",)
+
+    host_id: pl.String = column("Id of the host asset.", unique=True, str_length=_NOT_EMPTY)
+    hostname: pl.String = column("First name of the host, as compared.", nullable=True)
+    existing_owner: pl.String = column("Owner that the host had, several joined with commas.")
+    resolved_owner: pl.String = column("Id of the user asset that the logons named.")
+    evidence: pl.String = column("What the logons said.", codes=codes.EVIDENCE)
+    note: pl.String = column("Why the conflict may stay, in somebody's words; null: not said.", nullable=True)
+    by: pl.String = column("User of the system who acknowledged it.", str_length=_NOT_EMPTY)
+    acknowledged_at: Instant = column("When that was (UTC).")
 
 
 class OwnerWrites(Table):
@@ -720,6 +745,7 @@ TABLES: Mapping[str, type[Table]] = {
         UsernameMatches,
         OwnerDecisions,
         OwnerDecisionsHistory,
+        AcknowledgedConflicts,
         OwnerWrites,
         Runs,
         Accuracy,

@@ -81,6 +81,10 @@ RunId = Annotated[
 OfRun = Annotated[
     str, typer.Argument(metavar="RUN_ID", help="That run, by its id or the first 8 characters of it.")
 ]
+RowsAs = Annotated[
+    Literal["table", "csv", "json"],
+    typer.Option("--format", help="How rows are printed; as JSON those of the last statement."),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object as the last line.")]
 
 
@@ -338,6 +342,31 @@ def runs(
     command.runs(instance, limit=limit, as_json=as_json)
 
 
+@app.command(epilog="Example: asset-owners conflicts --instance NAME --acknowledge PC-0815 --note 'a loan'")
+def conflicts(
+    instance: InstanceFile,
+    *,
+    acknowledge: Annotated[
+        str | None,
+        typer.Option(metavar="HOST", help="Host whose conflict may stay, by name or id: warn of it no more."),
+    ] = None,
+    note: Annotated[str | None, typer.Option(metavar="TEXT", help="Why it may stay.")] = None,
+    form: RowsAs = "table",
+    run_id: RunId = None,
+) -> None:
+    """List hosts whose owner is not whom the logons name, since when, and who acknowledged that.
+
+    An acknowledged conflict is no warning any more until its evidence, or one of its owners, changes.
+    """
+    from pipelines.cli import conflicts as command
+
+    if acknowledge is None and note is None:
+        raise typer.Exit(command.list_conflicts(instance, form=form, run_id=run_id))
+    if acknowledge is None or run_id:
+        raise typer.BadParameter("--note goes with --acknowledge HOST, which is of the last run: no --run")
+    command.acknowledge(instance, acknowledge, note)
+
+
 @app.command(epilog="Example: asset-owners metrics --listen 127.0.0.1:9464")
 def metrics(
     instance: Annotated[
@@ -378,10 +407,7 @@ def sql(
             show_default="in memory, until the end",
         ),
     ] = None,
-    form: Annotated[
-        Literal["table", "csv", "json"],
-        typer.Option("--format", help="How rows are printed; as JSON those of the last statement."),
-    ] = "table",
+    form: RowsAs = "table",
     run_id: RunId = None,
 ) -> None:
     """Ask the tables in SQL, for instance: FROM conflicts.

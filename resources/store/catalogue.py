@@ -94,7 +94,7 @@ def view_rows(folder: UPath, name: str) -> pl.DataFrame:
         for table, model in TABLES.items():
             if pattern := _files(folder, table):
                 connection.execute(f"CREATE VIEW {table} AS {_rows(model, pattern)}")
-        answer = connection.execute(VIEWS[name].query())
+        answer = connection.execute(VIEWS[name].sql)
         columns = list(VIEWS[name].columns)
         return pl.DataFrame(answer.fetchall(), schema=columns, orient="row", infer_schema_length=None)
 
@@ -109,7 +109,7 @@ def _statements(home: Path, folder: UPath) -> Iterator[str]:
         yield f"CREATE VIEW {table} AS {_rows(model, _pattern(folder, table))}"
         yield from _comments(table)
     for name, view in VIEWS.items():
-        yield f"CREATE VIEW {name} AS {view.query()}"
+        yield f"CREATE VIEW {name} AS {view.sql}"
         yield from _comments(name)
 
 
@@ -172,7 +172,7 @@ def run_views(folder: UPath, run_id: str, database: str) -> Iterator[str]:
         yield f"CREATE VIEW {table} AS {rows}"
         yield from _comments(table)
     for name, view in VIEWS.items():
-        yield f"CREATE VIEW {name} AS {view.query(history=f'{published}.owner_decisions_history')}"
+        yield f"CREATE VIEW {name} AS {view.sql}"
         yield from _comments(name)
 
 

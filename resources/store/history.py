@@ -10,7 +10,13 @@ import polars as pl
 from upath import UPath
 
 from ownership.declaration import Layout, validated
-from ownership.history import changed_decisions, last_writes, latest, with_new_conflicts
+from ownership.history import (
+    changed_decisions,
+    last_writes,
+    latest,
+    with_conflict_since,
+    with_new_conflicts,
+)
 from ownership.rules import Rules
 from ownership.tables import TABLES
 from ownership.windows import Window
@@ -28,11 +34,15 @@ def store_decisions(
     """Store what a run decided and, where it is published, what differs from what was published before.
 
     Returns:
-        The decisions, with the conflicts marked that those published before did not have.
+        The decisions, with the conflicts marked that those published before did not have, and since when
+        each has been there.
     """
     with tables.changing():
         before = latest(tables.all_runs(HISTORY, but=run_id))
-        decisions = with_new_conflicts(decisions, before)
+        decisions = with_new_conflicts(decisions, before, tables.read("acknowledged_conflicts").collect())
+        last = tables.last_run_that_decided(but=run_id)
+        seen = [tables.view(last).read("owner_decisions").filter(action="conflict").collect()] if last else []
+        decisions = with_conflict_since(decisions, before, *seen)
         tables.write("owner_decisions", decisions, run_id=run_id, publish=publish)
         if publish:
             changed = changed_decisions(before, decisions, decided_at=decided_at, run_id=run_id)

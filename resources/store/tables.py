@@ -183,6 +183,14 @@ class Tables:
             with replacing(self._snapshot(table), self.analysts) as copied:
                 path.fs.get_file(path.path, str(copied))
 
+    def replace(self, table: str, frame: pl.DataFrame) -> None:
+        """Validate and store a snapshot that belongs to no run.
+
+        Raises:
+            InvalidTableError: the frame is not a valid table; nothing is stored.
+        """
+        write_file(validated(TABLES[table], frame), self._snapshot(table), self.analysts)
+
     def read(self, table: str, *, run_id: str | None = None) -> pl.LazyFrame:
         """A snapshot: the run's own where it has one, otherwise the published one."""
         run_id = self.viewed if run_id is None else run_id
@@ -296,8 +304,13 @@ class Tables:
         """The last run that decided, where none was ever allowed to publish what it decided."""
         if not self.exist() or not self.read("owner_decisions").head(1).collect().is_empty():
             return None
-        decided = [*(self.folder / "runs").glob("*/owner_decisions.parquet")]
-        return max(decided, key=lambda file: file.stat().st_mtime).parent.name if decided else None
+        return self.last_run_that_decided()
+
+    def last_run_that_decided(self, *, but: str | None = None) -> str | None:
+        """The last run that decided, dry runs among them, but for one run."""
+        decided = (self.folder / "runs").glob("*/owner_decisions.parquet")
+        others = [file for file in decided if file.parent.name != but]
+        return max(others, key=lambda file: file.stat().st_mtime).parent.name if others else None
 
     def carried_out_by(self, plan_id: str) -> str | None:
         """The last run that wrote what another run had planned; None: none did."""

@@ -21,10 +21,6 @@ class View:
     meanings: Mapping[str, str]
     sql: str
 
-    def query(self, history: str = "owner_decisions_history") -> str:
-        """The SQL; `history` names the published decisions that those of a run are compared with."""
-        return self.sql.replace("{history}", history)
-
     @property
     def columns(self) -> dict[str, str]:
         """The description of each column."""
@@ -132,8 +128,11 @@ CONFLICTS = View(
             ("resolved_owner_email", "E-mail address of that user asset; null: none known."),
             *_from("owner_decisions", "matched_by events total_events share user_count"),
             *_from("owner_decisions", "runner_up_username runner_up_events first_seen last_seen"),
-            ("since", "When a run first decided so (UTC), as far as the history reaches."),
+            ("since", "When a run, also a dry one, first found it (UTC), as far as decisions are kept."),
             ("is_new", "Whether it is new: new_conflict of owner_decisions."),
+            ("acknowledged_at", "When somebody acknowledged it (UTC); null: nobody has, or it has changed."),
+            ("acknowledged_by", "Who that was."),
+            *_from("acknowledged_conflicts", "note"),
         ]
     ),
     sql="""\
@@ -143,21 +142,18 @@ WITH people AS (
     SELECT host_id, string_agg(email, ', ' ORDER BY email) AS email
     FROM (SELECT host_id, unnest(owner_ids) AS user_id FROM inventory_hosts) JOIN people USING (user_id)
     GROUP BY host_id
-), earlier AS (
-    SELECT host_id, max(history.decided_at) AS decided_at
-    FROM {history} AS history JOIN owner_decisions AS decisions USING (host_id)
-    WHERE history.decided_at < decisions.decided_at GROUP BY host_id
 ), found AS (
-    SELECT decisions.*, new_conflict AS is_new,
-           CASE WHEN new_conflict THEN decisions.decided_at
-                ELSE coalesce(earlier.decided_at, decisions.decided_at) END AS since
-    FROM owner_decisions AS decisions LEFT JOIN earlier USING (host_id)
+    SELECT decisions.*, new_conflict AS is_new, coalesce(conflict_since, decided_at) AS since,
+           acknowledged_at, acknowledged."by" AS acknowledged_by, note
+    FROM owner_decisions AS decisions
+    LEFT JOIN acknowledged_conflicts AS acknowledged
+        USING (host_id, existing_owner, resolved_owner, evidence)
     WHERE action = 'conflict'
 )
 SELECT hostname, host_id, existing_owner, owners.email AS existing_owner_email,
        username, resolved_owner, people.email AS resolved_owner_email, matched_by,
        events, total_events, share, user_count, runner_up_username, runner_up_events,
-       first_seen, last_seen, since, is_new
+       first_seen, last_seen, since, is_new, acknowledged_at, acknowledged_by, note
 FROM found
 LEFT JOIN owners USING (host_id)
 LEFT JOIN people ON people.user_id = resolved_owner

@@ -11,9 +11,11 @@ from assets_defs.metadata import (
     shares_metadata,
     writes_metadata,
 )
+from ownership.declaration import empty
 from ownership.history import with_new_conflicts
 from ownership.plan import plan_writes
 from ownership.rules import Rules
+from ownership.tables import AcknowledgedConflicts
 from tests.ownership.builders import NOW, RUN, counts, decide, host, hosts, shares_of, user, users
 
 PEOPLE = users(user("u1", "alice@corp.example", user_department="Sales"), user("u2", "bob@corp.example"))
@@ -25,7 +27,9 @@ ASSETS = hosts(
     host("h5"),
 )
 LOGONS = [("ws1", "alice", 6), ("ws2", "bob", 5), ("ws2", "zoe", 4), ("ws3", "alice", 9), ("ws4", "bob", 2)]
-DECISIONS = with_new_conflicts(decide(counts(*LOGONS), PEOPLE, ASSETS), decide(counts(), PEOPLE, hosts()))
+DECISIONS = with_new_conflicts(
+    decide(counts(*LOGONS), PEOPLE, ASSETS), decide(counts(), PEOPLE, hosts()), empty(AcknowledgedConflicts)
+)
 
 
 def of_writes(*outcomes, may_write=True):

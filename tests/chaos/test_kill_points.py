@@ -27,7 +27,16 @@ from tests.chaos.company import SETTINGS, WRITTEN, start
 
 pytestmark = pytest.mark.slow
 
-VOLATILE = ["new_conflict", "run_id", "decided_at", "fetched_at", "listed_at", "intended_at", "completed_at"]
+VOLATILE = [
+    "new_conflict",
+    "conflict_since",
+    "run_id",
+    "decided_at",
+    "fetched_at",
+    "listed_at",
+    "intended_at",
+    "completed_at",
+]
 TORN, KILLED, LEFT_OPEN = "torn tables", "processes killed", "writes that they left open, settled"
 PLANNED, WROTE = "Plan: ", "Writes: "
 """How the lines begin that a run logs before and after its writes."""

@@ -124,6 +124,7 @@ def test_the_leader_is_told_whatever_the_evidence_says():
         "weight": 5, "total_weight": 11, "runner_up_weight": 5,
         "excluded_by": "exclude_hosts: kiosk-*", "skipped_username": None,
         "decided_at": NOW, "run_id": RUN, "problem": None, "primary_hostnames": None, "new_conflict": False,
+        "conflict_since": None,
     }  # fmt: skip
 
 

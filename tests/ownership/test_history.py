@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from ownership.declaration import empty, validated
 from ownership.history import changed_decisions, changes_of, latest, with_new_conflicts
 from ownership.rules import Rules
-from ownership.tables import OwnerDecisionsHistory
+from ownership.tables import AcknowledgedConflicts, OwnerDecisionsHistory
 from tests import examples
 from tests.ownership.builders import NOW, counts, decide, host, hosts, user, users
 
@@ -195,7 +195,7 @@ def test_a_conflict_is_new_with_another_host_or_another_person():
     other = decide(counts(("ws1", "bob", 1)), people, assets)
 
     def new(decisions, before):
-        marked = with_new_conflicts(decisions, before).filter("new_conflict")
+        marked = with_new_conflicts(decisions, before, empty(AcknowledgedConflicts)).filter("new_conflict")
         return marked.select("hostname", "host_id", "existing_owner", "resolved_owner").rows()
 
     assert new(same, before) == []

@@ -9,7 +9,15 @@ from ownership.declaration import InvalidTableError, empty, polars_schema, valid
 from ownership.history import changed_decisions
 from ownership.matching import username_matches
 from ownership.rules import Rules
-from ownership.tables import TABLES, LogonCounts, LogonDays, OwnerDecisionsHistory, OwnerWrites, Runs
+from ownership.tables import (
+    TABLES,
+    AcknowledgedConflicts,
+    LogonCounts,
+    LogonDays,
+    OwnerDecisionsHistory,
+    OwnerWrites,
+    Runs,
+)
 from ownership.tuning.inputs import Inputs, tuning_tables
 from reports.audit import as_sample
 from tests.ownership.builders import (
@@ -49,6 +57,11 @@ VALID: dict[str, pl.DataFrame] = {
     "owner_decisions": DECISIONS,
     "owner_decisions_history": changed_decisions(
         empty(OwnerDecisionsHistory), DECISIONS, decided_at=NOW, run_id=RUN
+    ),
+    "acknowledged_conflicts": pl.DataFrame(
+        [{"host_id": "h1", "existing_owner": "u1", "resolved_owner": "u2", "evidence": "majority",
+          "by": "olga", "acknowledged_at": NOW}],
+        schema=polars_schema(AcknowledgedConflicts),
     ),
     "owner_writes": plan(DECISIONS, PEOPLE, ASSETS),
     "runs": pl.DataFrame(

@@ -43,7 +43,10 @@ def decisions(run_id, at, **winners):
 
 
 def test_a_new_conflict_is_one_that_was_not_published_before_the_run(tables):
-    """So for a dry run, too, and for a run that decides twice, as a step that is tried again does."""
+    """So for a dry run, too, and for a run that decides twice, as a step that is tried again does.
+
+    It has been there since a run first found it, also a dry one.
+    """
 
     def new(run, *, publish):
         at = LATER + timedelta(days=run)
@@ -52,6 +55,7 @@ def test_a_new_conflict_is_one_that_was_not_published_before_the_run(tables):
             resolved_owner=pl.lit("u1"), existing_owner=pl.lit("u9"),
         )  # fmt: skip
         marked = store_decisions(tables, frame, decided_at=at, run_id=f"run-{run}", publish=publish)
+        assert marked["conflict_since"].item() == LATER + timedelta(days=1)
         return marked["new_conflict"].item()
 
     runs = [(1, False), (2, False), (3, True), (3, True), (4, False), (5, True)]

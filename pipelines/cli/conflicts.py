@@ -1,0 +1,56 @@
+"""`asset-owners conflicts`: list them, and note that one has been looked at."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import polars as pl
+
+from assets_defs.record import system_user
+from ownership.declaration import polars_schema
+from ownership.history import ACKNOWLEDGED
+from ownership.names import normalise_hostname, printable
+from ownership.tables import AcknowledgedConflicts
+from pipelines.cli.sql import Format, sql
+from pipelines.cli.stored import stored_tables
+from resources.errors import ConfigurationError
+from resources.settings import analysts_group
+
+LISTED = """\
+SELECT hostname, host_id, coalesce(existing_owner_email, existing_owner) AS owner,
+       coalesce(resolved_owner_email, resolved_owner) AS logs_on, share, since,
+       acknowledged_by, acknowledged_at, note
+FROM conflicts ORDER BY acknowledged_at NULLS FIRST, share DESC, events DESC, hostname, host_id
+"""
+
+
+def list_conflicts(path: Path, *, form: Format, run_id: str | None) -> int:
+    """Print the conflicts of a run, those that nobody has acknowledged first; return the exit status."""
+    return sql(LISTED, instance=path, scratch=None, form=form, run_id=run_id)
+
+
+def acknowledge(path: Path, host: str, note: str | None) -> None:
+    """Store that the conflict of a host, by id or name, is known and may stay as it is.
+
+    Raises:
+        ConfigurationError: no conflict of the last run is meant, or several are.
+    """
+    instance, tables = stored_tables(path)
+    tables.analysts = analysts_group()
+    name = normalise_hostname(pl.lit(host), short=instance.rules.as_rules().short_hostnames)
+    by_name = pl.col("hostnames").list.contains(name).fill_null(value=False)
+    conflicts = tables.read("owner_decisions").filter(action="conflict").collect()
+    found = conflicts.filter((pl.col("host_id") == host) | by_name)
+    if found.height != 1:
+        which = f"{found.height} conflicts; name one by the host's id" if found.height else "no conflict"
+        raise ConfigurationError(f"--acknowledge: {printable(host)} has {which}. `conflicts` lists them")
+    row = found.select("hostname", *ACKNOWLEDGED).with_columns(
+        note=pl.lit(note, pl.String), by=pl.lit(system_user()), acknowledged_at=pl.lit(datetime.now(UTC))
+    )
+    with tables.changing():
+        others = tables.read("acknowledged_conflicts").filter(pl.col("host_id") != row["host_id"].item())
+        rows = [others.collect(), row.select(polars_schema(AcknowledgedConflicts).names())]
+        tables.replace("acknowledged_conflicts", pl.concat(rows))
+    print(
+        f"The conflict of {printable(host)} is acknowledged: runs warn of it again when its evidence, or one "
+        "of its owners, has changed"
+    )

@@ -1,0 +1,63 @@
+"""`asset-owners conflicts`: hosts whose owner is not whom the logons name, and those that may stay so."""
+
+import json
+from datetime import timedelta
+
+import polars as pl
+import pytest
+
+from resources.store.history import store_decisions
+from resources.store.tables import Tables
+from tests.ownership.builders import NOW
+
+
+@pytest.fixture
+def listed(call, catalogued):
+    def listed():
+        status, told, error = call("conflicts", "--instance", catalogued, "--format", "json")
+        assert status == 0, error
+        return json.loads(told)
+
+    return listed
+
+
+def test_a_conflict_is_acknowledged_and_is_no_warning_until_its_evidence_changes(
+    call, catalogued, listed, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("SUDO_USER", "olga")
+    [found] = listed()
+    assert (found["host_id"], found["acknowledged_at"], found["note"]) == ("h2", None, None)
+    assert found["since"].startswith(NOW.isoformat(" "))
+    known = ("conflicts", "--instance", catalogued, "--acknowledge", "PC-2", "--note", "a loan")
+    assert call(*known)[0] == 0
+    [found] = listed()
+    assert (found["acknowledged_by"], found["note"]) == ("olga", "a loan")
+
+    tables = Tables(tmp_path / "home", "head_office")
+    decisions = tables.read("owner_decisions").filter(action="conflict").collect()
+
+    def new_on(day, *, evidence):
+        at, run_id = NOW + timedelta(days=day), f"later-{day}"
+        rows = decisions.with_columns(decided_at=at, run_id=pl.lit(run_id), evidence=pl.lit(evidence))
+        rows = rows.cast({"decided_at": decisions.schema["decided_at"]})
+        marked = store_decisions(tables, rows, decided_at=at, run_id=run_id, publish=True)
+        return marked["new_conflict"].item()
+
+    assert not new_on(1, evidence="single_user")
+    assert new_on(2, evidence="majority")
+    [found] = listed()
+    assert (found["acknowledged_at"], found["since"][:10]) == (None, f"{NOW:%Y-%m-%d}"), "no other conflict"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        ("--acknowledge", "pc-1"),
+        ("--acknowledge", "nowhere", "--note", "x"),
+        ("--note", "x"),
+        ("--acknowledge", "pc-2", "--run", "12345678"),
+    ],
+)
+def test_what_is_no_conflict_is_not_acknowledged(call, catalogued, listed, wrong):
+    assert call("conflicts", "--instance", catalogued, *wrong)[0] == 2
+    assert listed()[0]["acknowledged_at"] is None
