@@ -10,7 +10,7 @@ import sys
 import dagster as dg
 
 from ownership.names import printable
-from pipelines.log_lines import json_line
+from pipelines.log_lines import LOGGER, json_line
 from resources.settings import logs_as_json
 
 _OF_DAGSTER = re.compile("Dependencies for step .* Not executing\\.")
@@ -23,7 +23,7 @@ def console(_: dg.InitLoggerContext) -> logging.Logger:
 
     With ASSET_OWNERS_LOG=json each line is an object, which also names the run, the job and the step.
     """
-    logger = logging.Logger("asset-owners", level=logging.INFO)
+    logger = logging.Logger(LOGGER, level=logging.getLogger(LOGGER).level or logging.INFO)
     handler = logging.StreamHandler(sys.stderr)
     handler.addFilter(_is_our_own)
     handler.setFormatter(_JsonLine() if logs_as_json() else _Line(datefmt="%H:%M:%S"))

@@ -3,6 +3,9 @@
 import json
 from datetime import UTC, datetime
 
+LOGGER = "asset-owners"
+"""The logger whose level says how much a command prints beside its result; not set: lines of level INFO."""
+
 
 def json_line(message: str, *, level: str, at: float | None = None, **facts: str | None) -> str:
     """One JSON object: time (UTC), level, message, and the facts that are known; no control characters."""

@@ -26,9 +26,9 @@ CODES = (
 )
 
 
-def up(*, fresh: bool) -> None:
+def up(*, fresh: bool, port: int | None) -> None:
     """Run both services until Ctrl-C."""
-    with _until_stopped(), running_sandbox(home(), fresh=fresh, progress=_say) as sandbox:
+    with _until_stopped(), running_sandbox(home(), fresh=fresh, port=port, progress=_say) as sandbox:
         folder = home() / "sandbox"
         _say(f"search service     {sandbox.engine.url}  user {sandbox.engine.reader.username}")
         _say(f"inventory service  {sandbox.inventory.url}  accounts integration, reader, coded @corp.example")

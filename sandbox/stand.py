@@ -45,12 +45,16 @@ def running_sandbox(
     *,
     fresh: bool,
     progress: Callable[[str], None],
+    port: int | None = None,
     today: date | None = None,
     optimized: bool = False,
 ) -> Generator[Sandbox]:
-    """Run both services while the block lasts."""
+    """Run both services while the block lasts; the search service at a port, the inventory at the next."""
     folder = home / "sandbox"
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if port:
+        (folder / "engine-port").write_text(f"{port}", encoding="utf-8")
+        (folder / "inventory-port").write_text(f"{port + 1}", encoding="utf-8")
     with (
         Engine(
             folder / "engine",

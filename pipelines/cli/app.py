@@ -3,6 +3,7 @@
 Those modules are imported when their command is called: Dagster and Polars take seconds, `--help` must not.
 """
 
+import logging
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -11,9 +12,18 @@ from typing import Annotated, Any, Literal
 import typer
 from typer.core import TyperGroup
 
+from pipelines.log_lines import LOGGER
+
 
 class _Commands(TyperGroup):
-    """Says in one line what is wrong with the value of an option."""
+    """Takes -q and -v behind each command, too, and says in one line what is wrong with an option's value."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        shared = [option for option in self.params if option.name in _LEVELS]
+        for command in self.commands.values():
+            for each in (command, *getattr(command, "commands", {}).values()):
+                each.params += shared
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -88,6 +98,17 @@ RowsAs = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object as the last line.")]
 
 
+_LEVELS = {"quiet": logging.ERROR, "verbose": logging.DEBUG}
+"""The least that is logged, by the option that says so."""
+
+
+def _log_from(context: typer.Context, option: typer.CallbackParam, chosen: bool) -> None:
+    if chosen:
+        logger = logging.getLogger(LOGGER)
+        logger.setLevel(_LEVELS[option.name or ""])
+        context.call_on_close(lambda: logger.setLevel(logging.NOTSET))
+
+
 def _version(asked: bool) -> None:
     if asked:
         from importlib.metadata import version
@@ -101,6 +122,16 @@ def program(
     *,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and end.")
+    ] = False,
+    quiet: Annotated[
+        bool,
+        typer.Option(
+            "--quiet", "-q", callback=_log_from, expose_value=False, help="Print results and errors alone."
+        ),
+    ] = False,
+    verbose: Annotated[
+        bool,
+        typer.Option("--verbose", "-v", callback=_log_from, expose_value=False, help="Log details as well."),
     ] = False,
 ) -> None:
     """Fills in the owners of host assets from Windows logon events."""
@@ -534,9 +565,19 @@ def up(
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Begin again with the demo's data of today.")
     ] = False,
+    port: Annotated[
+        int | None,
+        typer.Option(
+            metavar="NUMBER",
+            min=1,
+            max=65534,
+            help="Port of the search service; the inventory service has the next one.",
+            show_default="those of last time",
+        ),
+    ] = None,
 ) -> None:
     """Run both services until Ctrl-C."""
-    _sandbox_commands().up(fresh=fresh)
+    _sandbox_commands().up(fresh=fresh, port=port)
 
 
 @sandbox.command()

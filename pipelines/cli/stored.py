@@ -1,5 +1,6 @@
 """What commands that only look start from: the instance, and its tables of an earlier run."""
 
+import logging
 import sys
 from functools import cache
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 from upath import UPath
 from upath.implementations.cloud import CloudPath
 
+from pipelines.log_lines import LOGGER
 from resources.errors import AssetOwnersError, ConfigurationError
 from resources.settings import Instance, command_line, home, load_instance, tables_location
 from resources.store.tables import Tables, short_run_id
@@ -97,5 +99,6 @@ def viewed(tables: Tables, run: str | None) -> Tables:
 
 
 def note(text: str) -> None:
-    """Print something beside the answer."""
-    print(f"asset-owners: {text}", file=sys.stderr)
+    """Print something beside the answer, unless only that is asked for."""
+    if logging.getLogger(LOGGER).isEnabledFor(logging.WARNING):
+        print(f"asset-owners: {text}", file=sys.stderr)

@@ -155,6 +155,7 @@ def test_on_a_fresh_home_the_last_dry_run_is_shown_and_said_to_be_one(call, fold
     assert status == 0
     assert "pc-3" in told
     assert "0123abcd planned" in noted
+    assert call(*command, "-q") == (status, told, "")
 
 
 def asked(call, *arguments):
