@@ -6,7 +6,7 @@ from typing import Any
 
 import polars as pl
 
-from ownership.declaration import Table, column_codes, later_columns, polars_schema, table_name
+from ownership.declaration import Table, column_codes, later_columns, polars_schema
 from ownership.tables import TABLES
 from resources.store.views import VIEWS, View
 
@@ -59,7 +59,7 @@ def _table(name: str, model: type[Table]) -> Iterator[str]:
             since = "" if version == _FIRST_RELEASE else f" Since {version}."
             yield f"- {label} {duckdb_type(kind)}{null}: {columns[column].description}{since}"
     if inherited:
-        base = table_name(model.__bases__[0])
+        base = next(table for table, parent in TABLES.items() if parent in model.__bases__)
         yield f"- All other columns are those of [{base}](#{base})."
     yield ""
 
