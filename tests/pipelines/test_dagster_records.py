@@ -1,6 +1,7 @@
 """What is kept of runs: by whom, how long in Dagster's records, and which of them it executes again."""
 
 import json
+import shutil
 import sqlite3
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
@@ -8,7 +9,6 @@ from typing import Any
 
 import dagster as dg
 import pytest
-import yaml
 
 from assets_defs.dagster_records import runs_of
 from assets_defs.record import BY_TAG
@@ -16,6 +16,7 @@ from assets_defs.run import window_of
 from pipelines.dagster_home import dagster_instance
 from pipelines.schedules import launch_tags
 from resources.errors import TransientError
+from tests.deploy.machine import DEPLOY
 from tests.ownership.builders import host, hosts
 from tests.pipelines.in_memory import LAST, Job, LogFile, Shelf
 from tests.resources.samples import instance
@@ -79,8 +80,7 @@ def test_a_run_and_its_writes_say_who_started_it(job, tmp_path, monkeypatch):
 
 
 def test_a_proxy_says_who_starts_a_run_in_the_ui(tmp_path, monkeypatch):
-    queue = {"module": "pipelines.attribution", "class": "AttributedRunCoordinator"}
-    (tmp_path / "dagster.yaml").write_text(yaml.safe_dump({"run_coordinator": queue}))
+    shutil.copy(DEPLOY / "dagster" / "user_header.yaml", tmp_path / "dagster.yaml")
     monkeypatch.setenv("ASSET_OWNERS_USER_HEADER", "X-Forwarded-User")
 
     @dg.job
