@@ -62,6 +62,7 @@ def column(
     *,
     codes: Mapping[str, str] | None = None,
     since: str | None = None,
+    nullable: bool = False,
     **checks: Any,
 ) -> Any:
     """Declare a column: what it holds, the codes that it may hold, and checks as for `pandera.Field`.
@@ -70,7 +71,8 @@ def column(
     """
     metadata = {"since": since, "codes": dict(codes or {})}
     isin = tuple(codes) if codes else None
-    return pa.Field(description=description, metadata=metadata, isin=isin, **checks)
+    nullable = nullable or since is not None
+    return pa.Field(description=description, metadata=metadata, isin=isin, nullable=nullable, **checks)
 
 
 def row_rule(text: str, holds: pl.Expr) -> Any:

@@ -46,11 +46,7 @@ GROUP BY day ORDER BY day DESC LIMIT 30;"""
     document_hostname: pl.String = column("Host name as the documents spell it.")
     document_username: pl.String = column("User name as the documents spell it.")
     events: pl.Int64 = column("Logon events that day (documents).", ge=1, le=MAX_EVENTS_A_DAY)
-    document_logon_type: pl.String = column(
-        "Kind of logon as the documents have it in logon_type_field; null: they have none there, or the "
-        "setting is off.",
-        nullable=True,
-    )
+    document_logon_type: pl.String = column("Kind of logon (logon_type_field); null: unknown.", nullable=True)
 
 
 class LogonDays(Table):
@@ -64,17 +60,12 @@ ORDER BY day DESC LIMIT 30;"""
 
     day: pl.Date = column("Calendar day in the instance's time zone.", unique=True)
     matching: pl.Int64 = column("Documents that match the query.", ge=0)
-    counted: pl.Int64 = column(
-        "Events in logon_counts; a document with several users, or several kinds of logon, counts once for "
-        "each.",
-        ge=0,
-    )
+    counted: pl.Int64 = column("Events in logon_counts, one for each user and kind of logon.", ge=0)
     lacking_user: pl.Int64 = column("Matching documents without a user name.", ge=0)
     lacking_host: pl.Int64 = column("Matching documents without a host name.", ge=0)
     fetched_at: Instant = column("When the day was fetched (UTC).")
     settings_fingerprint: pl.String = column(
-        "Hash of the settings the day was fetched with (URL, index, query, fields, time zone); null: its "
-        "counts are being replaced, or were when a run was cut off.",
+        "Hash of the extraction settings that it was fetched with; null: to be fetched again.",
         str_length=_NOT_EMPTY,
         nullable=True,
     )
@@ -102,14 +93,8 @@ FROM {table}
 GROUP BY department ORDER BY hosts DESC;"""
 
     host_id: pl.String = column("Id of the host asset.", unique=True, str_length=_NOT_EMPTY)
-    hostnames: Strings = column(
-        "Values of the platform hostname field; empty: none; null: cannot be read.", nullable=True
-    )
-    owner_ids: Strings = column(
-        "Ids of the user assets that own the host; empty: no owner; null: cannot be read, so "
-        "whether it has one is not known.",
-        nullable=True,
-    )
+    hostnames: Strings = column("Values of the platform hostname field; null: cannot be read.", nullable=True)
+    owner_ids: Strings = column("User assets that own the host; null: cannot be read.", nullable=True)
     department: pl.String = column("Department of the host.", nullable=True)
     criticality: pl.String = column("Criticality of the host.", nullable=True)
     problem: pl.String = column(_PROBLEM, nullable=True)
@@ -128,13 +113,9 @@ FROM {table}
 GROUP BY user_department ORDER BY users DESC;"""
 
     user_id: pl.String = column("Id of the user asset.", unique=True, str_length=_NOT_EMPTY)
-    user_value: Strings = column(
-        "Values of the instance's platform user value field; null: cannot be read.", nullable=True
-    )
+    user_value: Strings = column("Values of platform_user_value_field; null: cannot be read.", nullable=True)
     user_email: Strings = column("E-mail addresses; null: cannot be read.", nullable=True)
-    directory_user_sam_account_name: Strings = column(
-        "SAM account names; null: cannot be read.", nullable=True
-    )
+    directory_user_sam_account_name: Strings = column("SAM names; null: cannot be read.", nullable=True)
     directory_user_surname: Strings = column("Surnames; null: cannot be read.", nullable=True)
     user_department: pl.String = column("Department of the user.", nullable=True)
     criticality: pl.String = column("Criticality of the user.", nullable=True)
@@ -166,15 +147,9 @@ WHERE rank = 1 ORDER BY share LIMIT 20;"""
     first_seen: pl.Date = column("First day with a logon of the user on the host.")
     last_seen: pl.Date = column("Last day with a logon of the user on the host.")
     username_spellings: Strings = column("The user's name as this host's documents spell it, sorted.")
-    hostname_spellings: Strings = column(
-        "The host's name as the documents spell it, those of excluded users included, sorted."
-    )
+    hostname_spellings: Strings = column("The host's name as the documents spell it, sorted.")
     active_days: pl.Int64 = column("Days with a logon of the user on the host.", ge=1)
-    weight: pl.Int64 = column(
-        "What the user's logons count for by rules.evidence_metric and rules.logon_type_weights: by default "
-        "events.",
-        ge=1,
-    )
+    weight: pl.Int64 = column("What the user's logons count for (rules 1.7): by default events.", ge=1)
     total_weight: pl.Int64 = column("What the logons of all users of the host count for.", ge=1)
 
     events_within_total = row_rule(
@@ -200,13 +175,8 @@ WHERE user_id IS NULL ORDER BY username;"""
     username: pl.String = column("Normalised user name of the evidence.", str_length=_NOT_EMPTY)
     user_id: pl.String = column("Id of the user asset; null: no user asset has the name.", nullable=True)
     matched_by: pl.String = column("Field of the user asset that holds the name.", nullable=True)
-    decisive: pl.Boolean = column(
-        "Whether the field is the first that gave any match, or the user asset cannot be read "
-        "whole: then any of its fields makes the name ambiguous."
-    )
-    problem: pl.String = column(
-        "Why the user asset cannot be read whole, so that none is chosen; null: it can be.", nullable=True
-    )
+    decisive: pl.Boolean = column("Whether the field is the first with a match, or the asset unreadable.")
+    problem: pl.String = column("Why the user asset cannot be read; null: it can be.", nullable=True)
 
     complete = row_rule(
         "user_id and matched_by come together, and no row without one is decisive",
@@ -232,12 +202,10 @@ GROUP BY ALL ORDER BY hosts DESC;"""
     host_id: pl.String = column("Id of the host asset; null: no asset has the name.", nullable=True)
     evidence: pl.String = column("What the logons say.", codes=codes.EVIDENCE)
     match: pl.String = column(
-        "What the user assets say; null: the evidence names nobody.", codes=codes.MATCH, nullable=True
+        "What the user assets say; null: nobody named.", codes=codes.MATCH, nullable=True
     )
     action: pl.String = column("What follows for the host asset.", codes=codes.ACTION)
-    username: pl.String = column(
-        "User with the greatest weight, ties by name; null: no logons.", nullable=True
-    )
+    username: pl.String = column("User with the greatest weight; null: no logons.", nullable=True)
     events: pl.Int64 = column("Logon events of that user in the window.", ge=0)
     total_events: pl.Int64 = column("Logon events of all users in the window.", ge=0)
     share: pl.Float64 = column("weight / total_weight (0 to 1); null: no logons.", gt=0, le=1, nullable=True)
@@ -247,64 +215,34 @@ GROUP BY ALL ORDER BY hosts DESC;"""
     first_seen: pl.Date = column("First day with a logon of username.", nullable=True)
     last_seen: pl.Date = column("Last day with a logon of username.", nullable=True)
     resolved_owner: pl.String = column("Id of the user asset found.", nullable=True)
-    matched_by: pl.String = column(
-        "Field of the user assets that decided, also where it named several.", nullable=True
-    )
-    candidate_ids: Strings = column(
-        "Ids of the user assets the deciding field names, and of those that any field names and "
-        "that cannot be read whole, sorted."
-    )
-    existing_owner: pl.String = column(
-        "Owner the host had, several joined with commas; null: none, or, of an asset that cannot "
-        "be read, not known.",
-        nullable=True,
-    )
+    matched_by: pl.String = column("Field of the user assets that decided.", nullable=True)
+    candidate_ids: Strings = column("User assets that the name may stand for, sorted.")
+    existing_owner: pl.String = column("Owners the host had, comma-joined; null: none known.", nullable=True)
     decided_at: Instant = column("When the run decided (UTC).")
     run_id: pl.String = column("Id of the run that decided.")
     problem: pl.String = column("Why the host asset cannot be read; null: it can be.", nullable=True)
-    hostnames: Strings = column(
-        "All names of the host as they are compared: join host_user_shares.hostname with these."
-    )
+    hostnames: Strings = column("All names of the host, as in host_user_shares.hostname.")
     events_needed: pl.Int64 = column(
-        "Further logon events, of this user alone, with which username would be named, on further days as "
-        "far as rules.min_active_days asks for them; 0: enough; null: no logons.",
+        "Logon events that username lacks to be named; null: no logons.",
         ge=0,
         nullable=True,
     )
-    active_days: pl.Int64 = column(
-        "Days with a logon of username on the host, under all its names; null: no logons.",
-        ge=1,
-        nullable=True,
-    )
+    active_days: pl.Int64 = column("Days with a logon of username; null: no logons.", ge=1, nullable=True)
     excluded_by: pl.String = column(
-        "The setting that leaves the host out, and which of its values; null: none does.", nullable=True
+        "Setting and value that exclude the host; null: none does.", nullable=True
     )
-    weight: pl.Int64 = column(
-        "What username's logons count for by rules.evidence_metric and rules.logon_type_weights.", ge=0
-    )
+    weight: pl.Int64 = column("What username's logons count for (rules 1.7).", ge=0)
     total_weight: pl.Int64 = column("What the logons of all users count for.", ge=0)
     runner_up_weight: pl.Int64 = column("What the runner-up's logons count for.", ge=1, nullable=True)
     primary_hostnames: Strings = column(
-        "Hosts on which username has most days with a logon, the best first, as many as "
-        "rules.primary_devices allows; null: no logons, or the setting is off.",
-        nullable=True,
-        since="1.0.0",
+        "Primary devices of username, the best first; null: not asked for (rules 1.9).", since="1.0.0"
     )
     skipped_username: pl.String = column(
-        "Account left out by rules.skip_account_kinds that has more logon events on the host than anybody "
-        "who counts; username then needs three active days; null: none.",
-        nullable=True,
-        since="1.0.0",
+        "Account left out for its kind that has most logon events; null: none (rules 1.8).", since="1.0.0"
     )
-    new_conflict: pl.Boolean = column(
-        "Whether this is a conflict that the last published decisions before the run did not have, for the "
-        "host and with this resolved_owner, and that nobody has acknowledged."
-    )
+    new_conflict: pl.Boolean = column("Whether it is a conflict not yet published, nor acknowledged.")
     conflict_since: Instant = column(
-        "When a run, also a dry one, first found this conflict (UTC), as far as decisions are kept; null: "
-        "there is none.",
-        nullable=True,
-        since="1.0.0",
+        "When a run, also a dry one, first found this conflict (UTC); null: there is none.", since="1.0.0"
     )
 
     events_within_total = row_rule(
@@ -392,25 +330,15 @@ ORDER BY completed_at DESC LIMIT 20;"""
     hostname: pl.String = column("Normalised host name.")
     outcome: pl.String = column("What became of the write.", codes=codes.OUTCOME)
     old_values: OwnerValues = column("Owner, department and criticality before.")
-    new_values: OwnerValues = column(
-        "Owner, department and criticality to be written; null: the field is not sent."
-    )
+    new_values: OwnerValues = column("The same as they are to be written; null: the field is not sent.")
     message: pl.String = column("What the service said.", nullable=True)
     intended_at: Instant = column("When the write was planned (UTC).")
     completed_at: Instant = column("When the outcome was known (UTC).", nullable=True)
     target: pl.String = column(
-        "Inventory that the write is for: platform URL, tenant, and a fingerprint of these, the "
-        "contract and the names of the host fields; null: not known.",
-        nullable=True,
+        "Platform URL, tenant and fingerprint of the inventory; null: not known.", nullable=True
     )
-    undoes: pl.String = column(
-        "Id of the run whose write this row puts back; null: it gives an owner.", nullable=True
-    )
-    by: pl.String = column(
-        "Who started the run: a user, or the name of a schedule; null: not known.",
-        nullable=True,
-        since="1.0.0",
-    )
+    undoes: pl.String = column("Id of the run whose write this puts back; null: none.", nullable=True)
+    by: pl.String = column("User or schedule that started the run; null: not known.", since="1.0.0")
 
 
 def _fraction(description: str, since: str | None = None) -> Any:
@@ -458,19 +386,12 @@ FROM {table}
 WHERE window_days = 30 AND evidence_metric = 'days' AND primary_devices IS NULL ORDER BY ALL;"""
 
     window_days: pl.Int64 = column("Look-back window (days).", ge=1)
-    threshold_percent: pl.Int64 = column(
-        "Share that a leader among several users must exceed (percent).", ge=50, le=99
-    )
+    threshold_percent: pl.Int64 = column("Share that a leader must exceed (percent).", ge=50, le=99)
     min_active_days: pl.Int64 = column("Fewest days with a logon of the leader.", ge=1)
     evidence_metric: pl.String = column(
-        "What counts when users are compared; null: tried by a version before 1.0.0.",
-        codes=codes.METRIC,
-        nullable=True,
-        since="1.0.0",
+        "What is counted; null: tried before 1.0.0.", codes=codes.METRIC, since="1.0.0"
     )
-    primary_devices: pl.Int64 = column(
-        "Hosts of a user that count, those with most days; null: all.", ge=1, nullable=True, since="1.0.0"
-    )
+    primary_devices: pl.Int64 = column("Primary devices of a user; null: all hosts.", ge=1, since="1.0.0")
     hosts_with_evidence: pl.Int64 = column("Hosts with logons in the window.", ge=0)
     resolved: pl.Int64 = column("Of hosts_with_evidence: the logons name one user.", ge=0)
     matched: pl.Int64 = column("Of resolved: the user is one user asset.", ge=0)
@@ -486,42 +407,20 @@ WHERE window_days = 30 AND evidence_metric = 'days' AND primary_devices IS NULL 
     future_low: pl.Float64 = _fraction("Lower end of its interval.")
     future_high: pl.Float64 = _fraction("Upper end of its interval.")
     wrong_measure: pl.String = column(
-        "What the next three rest on; null: nothing is claimed.", codes=codes.CLAIMED_BY, nullable=True
+        "What wrong rests on; null: none.", codes=codes.CLAIMED_BY, nullable=True
     )
-    wrong: pl.Float64 = column(
-        "Owners among to_write expected to be wrong; null: wrong_low is all that can be said.",
-        ge=0,
-        nullable=True,
-    )
+    wrong: pl.Float64 = column("Owners of to_write expected to be wrong; null: unknown.", ge=0, nullable=True)
     wrong_low: pl.Float64 = column("Lower end of its 95% interval.", ge=0, nullable=True)
     wrong_high: pl.Float64 = column("Upper end of its 95% interval.", ge=0, nullable=True)
-    no_claim: pl.String = column(
-        "Why there is no more than that; null: there is.", nullable=True, since="1.0.0"
-    )
-    audit_hosts: pl.Int64 = column(
-        "Hosts to write whose owner somebody has looked at in an audit.", ge=0, nullable=True, since="1.0.0"
-    )
+    no_claim: pl.String = column("Why wrong is null; null: it is not.", since="1.0.0")
+    audit_hosts: pl.Int64 = column("Hosts to write that an audit has answers for.", ge=0, since="1.0.0")
     audit_precision: pl.Float64 = _fraction("Share of them that are right; null: none.", since="1.0.0")
     audit_low: pl.Float64 = _fraction("Lower end of its interval.", since="1.0.0")
     audit_high: pl.Float64 = _fraction("Upper end of its interval.", since="1.0.0")
-    wrong_to_choose: pl.Float64 = column(
-        "As wrong, by the half of the hosts compared that chooses the best settings.",
-        ge=0,
-        nullable=True,
-        since="1.0.0",
-    )
-    wrong_if_best: pl.Float64 = column(
-        "As wrong, by the other half: what is said of the best settings.",
-        ge=0,
-        nullable=True,
-        since="1.0.0",
-    )
-    wrong_if_best_low: pl.Float64 = column(
-        "Lower end of its 95% interval.", ge=0, nullable=True, since="1.0.0"
-    )
-    wrong_if_best_high: pl.Float64 = column(
-        "Upper end of its 95% interval.", ge=0, nullable=True, since="1.0.0"
-    )
+    wrong_to_choose: pl.Float64 = column("As wrong, by the half that chooses.", ge=0, since="1.0.0")
+    wrong_if_best: pl.Float64 = column("As wrong, by the other half.", ge=0, since="1.0.0")
+    wrong_if_best_low: pl.Float64 = column("Lower end of its 95% interval.", ge=0, since="1.0.0")
+    wrong_if_best_high: pl.Float64 = column("Upper end of its 95% interval.", ge=0, since="1.0.0")
 
 
 class AuditSample(Table):
@@ -541,9 +440,7 @@ FROM {table} GROUP BY "right";"""
     user_id: pl.String = column("Id of the user asset that the run planned to write.", str_length=_NOT_EMPTY)
     username: pl.String = column("Normalised user name that leads the logons.", str_length=_NOT_EMPTY)
     evidence: pl.String = column("What the logons say, in words.")
-    right: pl.Boolean = column(
-        "Whether this is the host's owner, as somebody has answered; null: nobody has.", nullable=True
-    )
+    right: pl.Boolean = column("Whether this is the host's owner; null: nobody has answered.", nullable=True)
     seed: pl.Int64 = column("Number that the draw follows from.", ge=0)
     drawn_at: Instant = column("When it was drawn (UTC).")
     run_id: pl.String = column("Id of the run whose plan it was drawn from.", str_length=_NOT_EMPTY)
@@ -570,11 +467,7 @@ GROUP BY kind ORDER BY hosts DESC;"""
     users: pl.Int64 = column("Users with logons in the window.", ge=0)
     active_days: pl.Int64 = column("Days with a logon of any of them.", ge=0)
     leader_days: pl.Int64 = column("Days with a logon of the one with most events.", ge=0)
-    entropy: pl.Float64 = column(
-        "How evenly the users share the events: Shannon entropy of their shares divided by the logarithm of "
-        "their number; 0: one user, 1: all have as many.",
-        ge=0,
-    )
+    entropy: pl.Float64 = column("How evenly the users share the events (0: one user, 1: evenly).", ge=0)
 
 
 class AccountProfiles(Table):
@@ -607,19 +500,13 @@ class Suggestions(Table):
     __key__ = ("setting", "value")
     __reads__ = ("logon_counts", "inventory_hosts", "inventory_users", "owner_decisions")
 
-    setting: pl.String = column(
-        "The setting, a list, that the value is to be added to.", codes=codes.SUGGESTED
-    )
+    setting: pl.String = column("The list that the value would be added to.", codes=codes.SUGGESTED)
     value: pl.String = column("The value.", str_length=_NOT_EMPTY)
     reason: pl.String = column("Why: what speaks for the kind of the account or of the host.")
     hosts_resolved: pl.Int64 = column("Hosts for which an owner would be found, and is not now.", ge=0)
     conflicts_removed: pl.Int64 = column("Conflicts that would be none.", ge=0)
     precision: pl.Float64 = column(
-        "Of the hosts that it would give an owner and that have one set by hand: the same one; null: none.",
-        ge=0,
-        le=1,
-        nullable=True,
-        since="1.0.0",
+        "Share of these with the owner set by hand; null: none.", ge=0, le=1, since="1.0.0"
     )
     owners_lost: pl.Int64 = column("Owners that would be written now, and would not then.", ge=0)
 
@@ -642,9 +529,7 @@ GROUP BY reason ORDER BY hosts DESC;"""
     owner: pl.String = column("Id of the owner that the inventory holds.")
     reason: pl.String = column("Why the evidence no longer supports the owner.", codes=codes.DRIFT)
     leader: pl.String = column("User with most events on the host now; null: no logons.", nullable=True)
-    since: pl.Date = column(
-        "The day after the owner's last logon on the host; null: none is stored.", nullable=True
-    )
+    since: pl.Date = column("Day after the owner's last logon; null: none is stored.", nullable=True)
     days: pl.Int64 = column("Days from then to the end of the window.", nullable=True)
 
 
@@ -659,12 +544,7 @@ FROM {table} ORDER BY score DESC LIMIT 20;"""
 
     username: pl.String = column("Normalised user name that is no user asset's.", str_length=_NOT_EMPTY)
     user_id: pl.String = column("Id of the user asset.", str_length=_NOT_EMPTY)
-    score: pl.Float64 = column(
-        "How close their names are (0 to 1): fixed for each reason; of names spelled alike the share of "
-        "letters that need not be changed (normalised InDel similarity).",
-        gt=0,
-        le=1,
-    )
+    score: pl.Float64 = column("How close the names are (0 to 1).", gt=0, le=1)
     reason: pl.String = column("In what the names differ, so that it was no match.")
 
 
@@ -684,54 +564,25 @@ ORDER BY started_at DESC LIMIT 20;"""
     status: pl.String = column("How far the run came.", codes=codes.STATUS)
     started_at: Instant = column("When its first step began (UTC).")
     ended_at: Instant = column("When it ended (UTC).", nullable=True)
-    window_from: pl.Date = column(
-        "First day of the look-back window, or of the days that a backfill names; null: apply and undo.",
-        nullable=True,
-    )
+    window_from: pl.Date = column("First day of the window, or of the backfill; null: none.", nullable=True)
     window_to: pl.Date = column("Last of these days.", nullable=True)
-    rules: pl.String = column(
-        "Settings below rules that the run decided by, as JSON; null: it decided nothing.",
-        nullable=True,
-        since="1.0.0",
-    )
-    options: pl.String = column(
-        "Options chosen for this run that differ from the instance file, as JSON.", str_length=_NOT_EMPTY
-    )
-    of_run: pl.String = column(
-        "Id of the run that apply or undo, or a dry run of them, was asked for.", nullable=True
-    )
+    rules: pl.String = column("Settings below rules, as JSON; null: it decided nothing.", since="1.0.0")
+    options: pl.String = column("Options that differ from the instance file, as JSON.", str_length=_NOT_EMPTY)
+    of_run: pl.String = column("Id of the run that was applied or undone; null: none.", nullable=True)
     hosts: pl.Int64 = column("Host assets.", ge=0, nullable=True)
     to_write: pl.Int64 = column("Hosts that the run planned to write or to put back.", ge=0, nullable=True)
     written: pl.Int64 = column("Hosts written, or put back by an undo.", ge=0, nullable=True)
     failed: pl.Int64 = column("Hosts whose write the service refused.", ge=0, nullable=True)
-    left_alone: pl.Int64 = column(
-        "Hosts not written, or not known to be: they had changed, or the run ended before.",
-        ge=0,
-        nullable=True,
-    )
+    left_alone: pl.Int64 = column("Hosts not written, or not known to be.", ge=0, nullable=True)
     conflicts: pl.Int64 = column("Hosts with another owner than the logons name.", ge=0, nullable=True)
-    new_conflicts: pl.Int64 = column(
-        "Those of them that the last published decisions did not have.", ge=0, nullable=True
-    )
+    new_conflicts: pl.Int64 = column("Those of them that were not published before.", ge=0, nullable=True)
     owned_before: pl.Int64 = column("Host assets with an owner before the run.", ge=0, nullable=True)
     owned_after: pl.Int64 = column("Host assets with an owner after the run.", ge=0, nullable=True)
     message: pl.String = column("Why the run failed, or only planned.", nullable=True)
     seconds_by_step: pl.String = column("Seconds that each step took, as JSON.", nullable=True)
-    settings_fingerprint: pl.String = column(
-        "Hash of the settings that the run decided with; null: it decided nothing.",
-        nullable=True,
-        since="1.0.0",
-    )
-    checked_at: Instant = column(
-        "When the check that blocks the sink let the run through (UTC); null: it did not.",
-        nullable=True,
-        since="1.0.0",
-    )
-    by: pl.String = column(
-        "Who started the run: a user, or the name of a schedule; null: not known.",
-        nullable=True,
-        since="1.0.0",
-    )
+    settings_fingerprint: pl.String = column("Hash of the settings; null: it decided nothing.", since="1.0.0")
+    checked_at: Instant = column("When the blocking check passed (UTC); null: it did not.", since="1.0.0")
+    by: pl.String = column("User or schedule that started it; null: not known.", since="1.0.0")
 
 
 TABLES: Mapping[str, type[Table]] = {
