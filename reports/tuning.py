@@ -96,8 +96,9 @@ def backtest_sentence(line: Mapping[str, Any], *, done: bool = False) -> str:
         asked.append(f"at least {line['min_active_days']} active days")
     if line["primary_devices"]:
         asked.append(f"the leader's {line['primary_devices']} main devices only")
-    verb = "were to be" if done else "would be"
-    return f"At {', '.join(asked)}, {line['to_write']:,} owners {verb} written, {_wrong(line, done=done)}."
+    owners, past = ("1 owner", "was") if line["to_write"] == 1 else (f"{line['to_write']:,} owners", "were")
+    verb = f"{past} to be" if done else "would be"
+    return f"At {', '.join(asked)}, {owners} {verb} written, {_wrong(line, done=done)}."
 
 
 def reason(line: Mapping[str, Any]) -> str:

@@ -73,24 +73,22 @@ AllowWrites = Annotated[
     typer.Option(
         metavar="NUMBER",
         min=1,
-        help="Hosts that may be written in spite of max_writes and max_write_percent.",
+        help="Allow this many writes, whatever max_writes and max_write_percent say.",
     ),
 ]
 Reason = Annotated[
-    str | None, typer.Option(metavar="TEXT", help="Why; kept with the run, in `options` of the table runs.")
+    str | None, typer.Option(metavar="TEXT", help="Why you do it; kept in `options` of the table runs.")
 ]
 RunId = Annotated[
     str | None,
     typer.Option(
         "--run",
         metavar="RUN_ID",
-        help="A run, also a dry run, by its id or the first 8 characters of it.",
+        help="Id of a run, or its first 8 characters; may be a dry run.",
         show_default="the last one",
     ),
 ]
-OfRun = Annotated[
-    str, typer.Argument(metavar="RUN_ID", help="That run, by its id or the first 8 characters of it.")
-]
+OfRun = Annotated[str, typer.Argument(metavar="RUN_ID", help="Id of the run, or its first 8 characters.")]
 RowsAs = Annotated[
     Literal["table", "csv", "json"],
     typer.Option("--format", help="How rows are printed; as JSON those of the last statement."),
@@ -126,12 +124,12 @@ def program(
     quiet: Annotated[
         bool,
         typer.Option(
-            "--quiet", "-q", callback=_log_from, expose_value=False, help="Print results and errors alone."
+            "--quiet", "-q", callback=_log_from, expose_value=False, help="Print only results and errors."
         ),
     ] = False,
     verbose: Annotated[
         bool,
-        typer.Option("--verbose", "-v", callback=_log_from, expose_value=False, help="Log details as well."),
+        typer.Option("--verbose", "-v", callback=_log_from, expose_value=False, help="Log details, too."),
     ] = False,
 ) -> None:
     """Fills in the owners of host assets from Windows logon events."""
@@ -244,7 +242,7 @@ def explain(
 ) -> None:
     """Explain why a host has, or has not, an owner, and what would change that; or list a person's hosts.
 
-    Exit status: 0 found, 1 neither a host nor a person is known by that, 2 an argument is wrong.
+    Exit status: 0 found, 1 no host and no person is known by that name, 2 an argument is wrong.
     """
     from pipelines.cli import explain as command
 
@@ -268,9 +266,9 @@ def report(
     ] = "html",
     run_id: RunId = None,
 ) -> None:
-    """Report on the last run: a page that needs no network, or its decisions and conflicts.
+    """Write a report on the last run: a page that needs no network, or its decisions and conflicts.
 
-    In CSV an apostrophe stands before whatever a spreadsheet could run as a formula, also after ; or a tab.
+    CSV has an apostrophe before whatever a spreadsheet could run as a formula, also after ; or a tab.
     JSON has every name as it is.
     """
     from pipelines.cli import report as command
@@ -332,7 +330,9 @@ def tune(
     ] = None,
     audit_answers: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="The sheet with yes or no in its last column: read it first."),
+        typer.Option(
+            metavar="FILE", help="Read this sheet, with yes or no in its last column, and then estimate."
+        ),
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -379,13 +379,13 @@ def conflicts(
     *,
     acknowledge: Annotated[
         str | None,
-        typer.Option(metavar="HOST", help="Host whose conflict may stay, by name or id: warn of it no more."),
+        typer.Option(metavar="HOST", help="Acknowledge the conflict of this host, by name or id."),
     ] = None,
     note: Annotated[str | None, typer.Option(metavar="TEXT", help="Why it may stay.")] = None,
     form: RowsAs = "table",
     run_id: RunId = None,
 ) -> None:
-    """List hosts whose owner is not whom the logons name, since when, and who acknowledged that.
+    """List conflicts: hosts that have another owner than the logons name, since when, and who knows of it.
 
     An acknowledged conflict is no warning any more until its evidence, or one of its owners, changes.
     """
@@ -411,7 +411,7 @@ def metrics(
         ),
     ] = None,
 ) -> None:
-    """Print for Prometheus how each instance fares: last success, hosts owned, conflicts, failures."""
+    """Print metrics of each instance for Prometheus: last success, hosts owned, conflicts, failures."""
     from pipelines.cli import metrics as command
 
     command.metrics(instance, listen=listen)
@@ -420,7 +420,7 @@ def metrics(
 @app.command(epilog="Example: asset-owners sql --instance NAME 'FROM conflicts' --format csv > conflicts.csv")
 def sql(
     query: Annotated[
-        str | None, typer.Argument(help="What to ask.", show_default="standard input, or DuckDB's shell")
+        str | None, typer.Argument(help="The query.", show_default="standard input, or DuckDB's shell")
     ] = None,
     instance: Annotated[
         Path | None,
@@ -441,9 +441,9 @@ def sql(
     form: RowsAs = "table",
     run_id: RunId = None,
 ) -> None:
-    """Ask the tables in SQL, for instance: FROM conflicts.
+    """Query the tables in SQL, for instance: FROM conflicts.
 
-    They are open to read only, also while a run writes them. Without a query DuckDB's shell starts.
+    They are read-only, and can be read while a run writes them. Without a query DuckDB's shell starts.
     """
     from pipelines.cli import sql as command
 
@@ -456,7 +456,7 @@ def backup(
 ) -> None:
     """Write tables, journals, instance files and Dagster's records of ASSET_OWNERS_HOME into one file.
 
-    A run that is writing owners is waited for. Secrets are not in it.
+    Waits for a run that is writing owners. The file holds no secrets.
     """
     from pipelines.cli import backup as command
 
@@ -473,20 +473,23 @@ def restore(
     command.restore(archive)
 
 
-Yes = Annotated[bool, typer.Option("--yes", help="Do it; without it only say what would be done.")]
+Yes = Annotated[
+    bool, typer.Option("--yes", help="Do it; without --yes the command only says what it would do.")
+]
 
 
 @app.command()
 def forget(
     person: Annotated[
-        str, typer.Argument(metavar="PERSON", help="By user name, e-mail address or id of the user asset.")
+        str, typer.Argument(metavar="PERSON", help="User name, e-mail address, or id of the user asset.")
     ],
     instance: InstanceFile,
     yes: Yes = False,
 ) -> None:
-    """Take a person out of all that is stored of an instance: a hash stands in their place.
+    """Remove a person from all that is stored for an instance; a hash takes the place of their names.
 
-    Tables, history, journal of writes, Dagster's records. docs/data_protection.md says what is left.
+    That is tables, history, journal of writes and Dagster's records. `asset-owners docs data_protection` says
+    what is left.
     """
     from pipelines.cli import leaving as command
 
@@ -498,7 +501,7 @@ def remove(
     instance: Annotated[Path, typer.Argument(metavar="INSTANCE", parser=_meant, help=INSTANCE_HELP)],
     yes: Yes = False,
 ) -> None:
-    """Delete all that is stored of an instance: a customer leaves."""
+    """Delete all that is stored for an instance, when a customer leaves."""
     from pipelines.cli import leaving as command
 
     raise typer.Exit(command.remove(instance, yes=yes))
@@ -510,7 +513,7 @@ def workspace(
         int, typer.Argument(min=1, max=1000, metavar="NUMBER", help="How many code locations.")
     ],
 ) -> None:
-    """Print a workspace file for Dagster: several code locations, a process each, share the instances.
+    """Print a workspace file for Dagster, in which several code locations share the instances.
 
     For hundreds of instances; `asset-owners docs scaling` says when.
     """
