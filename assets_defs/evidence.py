@@ -275,8 +275,8 @@ def skipped_kinds(run: ScanRun) -> Kinds:
     """Find what a run leaves out by its kind (rules 1.8)."""
     return skipped_by_kind(
         run.counts(run.window),
-        run.table("inventory_hosts"),
-        run.table("inventory_users"),
+        run.made("inventory_hosts").collect(),
+        run.made("inventory_users").collect(),
         rules=run.instance.rules.as_rules(),
         user_value_field=run.instance.platform_user_value_field,
     )

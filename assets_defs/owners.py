@@ -37,8 +37,8 @@ def owner_assets(instance: Instance) -> list[dg.AssetsDefinition]:
         run = scan_run(context, instance)
         with as_dagster_failure(run, last=not run.plans):
             frame = username_matches(
-                run.tables.read("host_user_shares", run_id=run.run_id).select("username").collect(),
-                run.table("inventory_users"),
+                run.made("host_user_shares").select("username").collect(),
+                run.made("inventory_users").collect(),
                 user_value_field=instance.platform_user_value_field,
             )
             run.store("username_matches", frame)
@@ -58,16 +58,16 @@ def owner_assets(instance: Instance) -> list[dg.AssetsDefinition]:
         run = scan_run(context, instance)
         decided_at = datetime.now(UTC)
         with as_dagster_failure(run, last=not run.plans):
-            shares = run.tables.read("host_user_shares", run_id=run.run_id)
+            shares = run.made("host_user_shares")
             skipped = skipped_kinds(run)
             evidence = evidence_by_day(
                 run.counts(run.window),
-                run.table("inventory_hosts"),
+                run.made("inventory_hosts").collect(),
                 rules=instance.rules.as_rules(),
                 skipped_users=skipped.accounts["username"],
                 skipped_hosts=skipped.hosts,
             )
-            matches = run.table("username_matches")
+            matches = run.made("username_matches").collect()
             frame = owner_decisions(evidence, matches, decided_at=decided_at, run_id=run.run_id)
             frame = store_decisions(
                 run.tables, frame, decided_at=decided_at, run_id=run.run_id, publish=run.may_write
@@ -78,7 +78,7 @@ def owner_assets(instance: Instance) -> list[dg.AssetsDefinition]:
                 new_conflicts=frame["new_conflict"].sum(),
                 owned_before=frame.filter(pl.col("host_id").is_not_null())["existing_owner"].count(),
             )
-            users = run.tables.read("inventory_users", run_id=run.run_id).collect()
+            users = run.made("inventory_users").collect()
         metadata = decisions_metadata(frame, events=shares.select(pl.sum("events")).collect().item())
         see_all = listed(run, "FROM owner_decisions")
         metadata |= {"report": as_report(run), **owners_metadata(frame, users, see_all=see_all)}

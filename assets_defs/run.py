@@ -9,7 +9,7 @@ import json
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, date, datetime
 from enum import StrEnum
 from functools import cache
@@ -141,6 +141,16 @@ class ScanRun(InstanceRun):
         """The rows of a table as this run made it, or else as it was published last."""
         return self.tables.read(name, run_id=self.run_id).collect()
 
+    def made(self, name: str) -> pl.LazyFrame:
+        """The rows of a table from which a step goes on: as this run made it, where its plan counts.
+
+        Raises:
+            AssetOwnersError: it did not, as where somebody chose some of its steps to be done again.
+        """
+        if self.plans and not self.left_out and not self.tables.holds(name, self.run_id):
+            raise AssetOwnersError(not_made_by_this_run(self, [name]))
+        return self.tables.read(name, run_id=self.run_id)
+
     def days(self, days: Window | Sequence[date]) -> pl.DataFrame:
         """Rows of logon_days, by day; those that the run keeps to itself come first."""
         return self.tables.logon_days(days, run_id=self.run_id)
@@ -232,7 +242,8 @@ def _restriction(
 ) -> tuple[Kind, str | None]:
     """What a run is, and why it sends nothing to the inventory, as its first log line says it."""
     if options.dry_run:
-        return Kind.DRY_RUN, "Dry run: nothing is sent to the inventory"
+        why = ", because writes.dry_run is on" if instance.writes.dry_run else ""
+        return Kind.DRY_RUN, f"Dry run: nothing is sent to the inventory{why}"
     if left_out:
         return Kind.DRY_RUN, (
             f"Nothing is sent to the inventory, and no table is published: this run lacks the steps "
@@ -283,14 +294,15 @@ def _begin(context: Any, run: ScanRun) -> None:
 def _adopted(context: Any, run: ScanRun, settings: str) -> dict[str, Any]:
     """Take over what the run has made that this one executes again in part; return what `runs` holds of it.
 
-    What that one made for another window, or by other settings, is left where it is; the plan then lacks it.
+    What that one made for another window, by other settings, or of what other runs had made, is left where it
+    is; the plan then lacks it.
     """
     parent = context.run.parent_run_id
     if not parent or not context.run.step_keys_to_execute:
         return {}
     row = next(run.tables.appended("runs", parent).iter_rows(named=True), {})
     made_for = [row.get(name) for name in ("window_from", "window_to", "settings_fingerprint")]
-    if made_for != [run.window.first, run.window.last, settings]:
+    if made_for != [run.window.first, run.window.last, settings] or LEFT_OUT in json.loads(row["options"]):
         return {}
     run.tables.adopt(parent, run_id=run.run_id)
     return {"of_run": parent, "checked_at": row["checked_at"]}
@@ -355,6 +367,16 @@ def _require_within_bounds(options: ScanOptions) -> None:
             f"limit: {options.limit} would write nothing; give 1 or more, or switch `dry_run` on to see "
             "what would be written"
         )
+
+
+def not_made_by_this_run(run: InstanceRun, missing: Sequence[str]) -> str:
+    """Say what a run would have to make itself before it may write, and how to go on."""
+    return (
+        f"Nothing was written: this run did not make {', '.join(missing)} itself, and what other runs made "
+        "may be out of date. Launch the whole job again (all steps, not from failure): "
+        f"{command_line(run.instance, 'run')}; or carry out a plan that a run stored: "
+        f"{command_line(run.instance, 'apply')} RUN_ID"
+    )
 
 
 def as_report(run: InstanceRun) -> str:
@@ -428,7 +450,13 @@ def _options_resource(instance: Instance) -> dg.ResourceDefinition:
         )
         for name, description in OPTIONS.items()
     }
-    return dg.ResourceDefinition(lambda context: ScanOptions(**context.resource_config), fields)
+
+    def chosen(context: dg.InitResourceContext) -> ScanOptions:
+        options = ScanOptions(**context.resource_config)
+        # A run that is executed again, or a page that was opened before, may know an earlier setting.
+        return replace(options, dry_run=options.dry_run or instance.writes.dry_run)
+
+    return dg.ResourceDefinition(chosen, fields)
 
 
 def opened_once(

@@ -18,7 +18,7 @@ from assets_defs.dagster_records import MAX_AT_ONCE, delete_runs, runs_of
 from assets_defs.evidence import unsettled
 from assets_defs.progress import Progress
 from assets_defs.record import count_again
-from assets_defs.run import LEFT_OUT, SNAPSHOTS, InstanceRun, ScanRun, today_of
+from assets_defs.run import LEFT_OUT, SNAPSHOTS, InstanceRun, ScanRun, not_made_by_this_run, today_of
 from ownership.codes import OUTCOME_IN_LOG
 from ownership.plan import limit_exceeded, plan_undo, plan_writes
 from ownership.windows import days_of, gaps
@@ -75,11 +75,11 @@ def store_plan(run: ScanRun, log: logging.Logger) -> pl.DataFrame:
     if not run.left_out:
         _require_own_inputs(run, days=_days_of_other_runs(run))
     elif not run.tables.holds("owner_decisions", run.run_id):
-        raise AssetOwnersError(_not_made_by_this_run(run, ["owner_decisions"]))
+        raise AssetOwnersError(not_made_by_this_run(run, ["owner_decisions"]))
     planned = plan_writes(
         run.tables.of_run("owner_decisions", run.run_id),
-        run.table("inventory_hosts"),
-        run.table("inventory_users"),
+        run.made("inventory_hosts").collect(),
+        run.made("inventory_users").collect(),
         enrich=run.options.enrich,
         takes=run.inventory().takes,
         run_id=run.run_id,
@@ -159,7 +159,7 @@ def _require_own_inputs(run: ScanRun, *, days: Collection[date] = ()) -> None:
     if days:
         missing.append(f"logon_counts ({len(days)} days that are not settled, the first {min(days)})")
     if missing:
-        raise AssetOwnersError(_not_made_by_this_run(run, missing))
+        raise AssetOwnersError(not_made_by_this_run(run, missing))
     since = run.record.evidence_since()
     if datetime.now(UTC) - since > MAX_RUN_TIME:
         raise AssetOwnersError(
@@ -175,15 +175,6 @@ def _days_of_other_runs(run: ScanRun) -> set[date]:
     fetched = run.days(run.window).filter(pl.col("fetched_at") >= since)
     open_days = unsettled(run, days_of(run.window))
     return set(open_days) - set(fetched["day"])
-
-
-def _not_made_by_this_run(run: ScanRun, missing: list[str]) -> str:
-    return (
-        f"Nothing was written: this run did not make {', '.join(missing)} itself, and what other runs made "
-        "may be out of date. Launch the whole job again (all steps, not from failure): "
-        f"{command_line(run.instance, 'run')}; or carry out a plan that a run stored: "
-        f"{command_line(run.instance, 'apply')} RUN_ID"
-    )
 
 
 def apply_plan(

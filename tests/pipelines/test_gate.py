@@ -1,6 +1,7 @@
 """Whichever way Dagster knows to the sink: what is written rests on what the same run has made."""
 
 import json
+import logging
 import uuid
 from concurrent.futures import ThreadPoolExecutor, wait
 from datetime import timedelta
@@ -10,7 +11,8 @@ import polars as pl
 import pytest
 
 from assets_defs.evidence import unsettled
-from assets_defs.run import BACKFILL, RANGE_END, RANGE_START, SNAPSHOTS, window_of
+from assets_defs.record import RunRecord
+from assets_defs.run import BACKFILL, LEFT_OUT, RANGE_END, RANGE_START, SNAPSHOTS, window_of
 from pipelines.schedules import launch_tags
 from resources.errors import ServiceError, TransientError
 from resources.settings import named
@@ -129,6 +131,15 @@ def test_what_is_old_is_not_written(job, monkeypatch):
     assert "hours ago" in record(job, result)["message"]
 
 
+def test_runs_only_plan_while_the_instance_says_so(job):
+    """Whatever a launchpad was filled with before, or the run that is executed again."""
+    job.instance = instance(scan={"lookback_days": 3}, writes={"dry_run": True})
+    result = job(options={"dry_run": False})
+    row = record(job, result)
+    assert (row["kind"], row["to_write"], job.inventory.written) == ("dry_run", 1, {})
+    assert "writes.dry_run is on" in row["message"]
+
+
 def test_one_run_for_each_day_of_a_backfill_only_plans_as_well(job):
     tags = launch_tags(job.instance, window_of(job.instance, LAST)) | {BACKFILL: "abc"}
     result = job(tags=tags)
@@ -215,6 +226,31 @@ def test_what_the_check_has_stopped_when_it_was_done_again_is_not_written_by_the
     first, second, third = again(becomes_a_collector, ["blocking_check"], LAST_STEPS)
     assert not any(result.success for result in (first, second, third))
     assert "did not make blocking_check" in record(job, third)["message"]
+    assert job.inventory.written == {}
+
+
+@pytest.mark.slow
+def test_a_step_that_is_done_again_alone_goes_on_from_nothing_that_another_run_made(job, again):
+    """What it made would pass for the run's own, once the other steps are done again, too."""
+    first, second = again(lambda: None, ["username_matches"])
+    assert first.success
+    assert "did not make host_user_shares" in record(job, second)["message"]
+
+
+@pytest.mark.slow
+def test_what_a_run_of_some_tables_has_made_is_not_taken_over(job, again):
+    """Whoever executes it again, with all steps, by Dagster's API."""
+
+    def lacked_a_step():
+        job.inventory = Shelf(hosts(host("h1", "pc-1")))
+        (run_id,) = job.tables.all_runs("runs").collect()["run_id"]
+        record = RunRecord(job.tables, run_id, None, logging.getLogger())
+        record.add(options=json.dumps({LEFT_OUT: ["logons"]}))
+
+    job.inventory = Refusing(hosts(host("h1", "pc-1")))
+    job.instance = instance(scan={"lookback_days": 3}, writes={"max_failed_writes": 1})
+    _, second = again(lacked_a_step)
+    assert "did not make inventory_hosts" in record(job, second)["message"]
     assert job.inventory.written == {}
 
 
