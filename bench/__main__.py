@@ -55,7 +55,7 @@ def experiments_of(
     hosts = extraction.Size(2 * MILLION, 50_000)
     goals = {"most_seconds": 6, "most_gb": 4} if long else {}
     rows = resolution.Size(2 * MILLION * size, 50_000 * size, 40_000 * size, **goals)
-    tuning_goals = {"most_seconds": 60, "most_gb": 6} if long else {}
+    tuning_goals = {"most_seconds": 60, "most_gb": 2} if long else {}
     tries = 5 if long else 3
     only_long = {
         "extraction, many hosts": lambda: extraction.measure(sandbox().engine, hosts, 3),
@@ -69,7 +69,7 @@ def experiments_of(
         "writing": lambda: inventory.measure_writing(1_000 * size, 3),
         "resolution": lambda: resolution.measure(HOME, rows, 3),
         "tuning": lambda: tuning.measure(
-            HOME, resolution.Size(2 * MILLION * size, 20_000 * size, 16_000 * size, **tuning_goals), 3
+            HOME, resolution.Size(MILLION * size, 10_000 * size, 8_000 * size, **tuning_goals), 3
         ),
         "report": lambda: report.measure(
             HOME, resolution.Size(200_000 * size, 5_000 * size, 4_000 * size), tries

@@ -11,7 +11,7 @@ from bench.results import Experiment, memory, seconds
 from bench.timing import alternate, function
 from ownership.rules import Rules
 from ownership.tuning.accuracy import HOLDOUT_DAYS
-from ownership.tuning.backtest import WINDOWS, grid, threshold_backtest
+from ownership.tuning.backtest import WINDOWS, grid
 from ownership.tuning.inputs import Inputs, tuning_tables
 from ownership.windows import Window
 from resources.store.tables import Tables
@@ -36,10 +36,7 @@ def back_test(home: str) -> Callable[[], dict[str, Any]]:
     def test() -> dict[str, Any]:
         stored = _inputs(home)
         tried = grid(stored.rules, lookback_days=stored.window.days, stored_days=stored.stored_days)
-        classes = stored.kinds()
-        evidence = stored.evidence(classes.skipped(stored.rules))
-        decided = stored.compared(evidence, stored.matches(evidence), classes, tried)
-        return {"lines": threshold_backtest(decided, rules=stored.rules, tried=tried).height}
+        return {"lines": stored.backtest(tried).height}
 
     return test
 

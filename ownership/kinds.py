@@ -89,6 +89,10 @@ _KIOSK = (
 _WORKSTATION = r"(^|[-_])(lt|nb|pc|ws|wks|dt|lap|laptop|desk|desktop|notebook|vdi)([-_]?\d|[-_]|$)"
 
 
+_Rule = tuple[str, pl.Expr, str | pl.Expr]
+"""A kind, when something is of it, and the reason to give."""
+
+
 @dataclass(frozen=True)
 class Kinds:
     """Rows of `account_profiles` and of `host_profiles`, made of the same logons."""
@@ -139,33 +143,24 @@ def account_profiles(evidence: Evidence, matches: pl.DataFrame, users: pl.DataFr
     a_day, of_person = pl.col("host_days") / pl.col("active_days"), (user_assets > 0) | pl.col("surname")
     roams = (pl.col("hosts_led") >= MANY_HOSTS) & (a_day >= HOSTS_A_DAY)
     roaming = pl.format("it logs on to {} hosts, {} on an average active day.", hosts, a_day.round(1))
-    rules = [
+    with_adm = ~of_person & pl.col("administrator_of")
+    assets_text = pl.format("The name is that of {}.", _counted(user_assets, "user asset"))
+    rules: list[_Rule] = [
         *((kind, holds & ~of_person, reason) for kind, holds, reason in _of_names(name)),
-        (
-            "administrator",
-            ~of_person & pl.col("administrator_of"),
-            pl.lit("The name is a user asset's with adm before or after it."),
-        ),
+        ("administrator", with_adm, "The name is a user asset's with adm before or after it."),
         ("service", ~of_person & roams, pl.format("No user asset has the name, and {}", roaming)),
         ("administrator", roams, pl.format("A user asset has the name, and {}", roaming)),
-        (
-            "person",
-            user_assets > 0,
-            pl.format("The name is that of {}.", _counted(user_assets, "user asset")),
-        ),
-        ("person", pl.col("surname"), pl.lit("The surname of a user asset is part of the name.")),
+        ("person", user_assets > 0, assets_text),
+        ("person", pl.col("surname"), "The surname of a user asset is part of the name."),
     ]
     of_machines = name.cast(pl.String).str.contains(rf"\$$|{_BUILT_IN}")
-    by_threshold = exceeds_threshold(
-        evidence.rules.share_threshold_percent, part="events", whole="total_events"
-    )
     led = (
         evidence.days.filter(~of_machines)
         .group_by("subject", "username")
         .agg(pl.sum("events"))
         .group_by("subject")
         .agg(pl.max("events"), total_events=pl.sum("events"))
-        .select("subject", led=by_threshold)
+        .select("subject", led=_leads(evidence.rules))
     )
     return (
         evidence.days.join(led, on="subject", how="left")
@@ -186,26 +181,20 @@ def account_profiles(evidence: Evidence, matches: pl.DataFrame, users: pl.DataFr
     )
 
 
-def _of_names(name: pl.Expr) -> list[tuple[str, pl.Expr, pl.Expr]]:
-    """The rules that read a name alone: kind, whether it holds, and why."""
-    computer = name.str.ends_with("$")
+def _leads(rules: Rules) -> pl.Expr:
+    """Whether events are more than the threshold of total_events, exact counts whatever the metric."""
+    return exceeds_threshold(rules.share_threshold_percent, part="events", whole="total_events")
+
+
+def _of_names(name: pl.Expr) -> list[_Rule]:
+    """The rules that read a name alone."""
+    computer, services = name.str.ends_with("$"), name.str.contains(_SERVICE)
+    managed, administrators = name.str.contains(_MANAGED_SERVICE), name.str.contains(_ADMINISTRATOR)
     return [
-        (
-            "built_in",
-            name.str.contains(_BUILT_IN),
-            pl.lit("Windows or a Microsoft product gives this name."),
-        ),
-        (
-            "service",
-            name.str.contains(_SERVICE) & (~computer | name.str.contains(_MANAGED_SERVICE)),
-            pl.lit("The name is one that services are given."),
-        ),
-        ("computer", computer, pl.lit("The name ends with $, as a computer's does.")),
-        (
-            "administrator",
-            name.str.contains(_ADMINISTRATOR),
-            pl.lit("The name is one that administrators are given."),
-        ),
+        ("built_in", name.str.contains(_BUILT_IN), "Windows or a Microsoft product gives this name."),
+        ("service", services & (~computer | managed), "The name is one that services are given."),
+        ("computer", computer, "The name ends with $, as a computer's does."),
+        ("administrator", administrators, "The name is one that administrators are given."),
     ]
 
 
@@ -216,13 +205,14 @@ def _of_user_assets(matches: pl.DataFrame, users: pl.DataFrame) -> pl.LazyFrame:
     nothing that a rule of names takes; administrator_of: without `adm` it is a user asset's name. A short
     surname stands in many words: there, one of these has to be so, or the name has parts and it is one.
     """
+    surname, username = pl.col("surname"), pl.col("username")
     names = matches.lazy().select("username").unique()
     spelled = pl.concat_list("directory_user_surname", pl.col("directory_user_surname").list.eval(_last_word))
     surnames = (
         users.lazy()
         .select(surname=spelled, email=pl.col("user_email").list.first().str.to_lowercase())
         .explode("surname")
-        .with_columns(surname=pl.concat_list(_plain("surname"), _plain(_spelled_out("surname"))))
+        .with_columns(surname=pl.concat_list(_plain(surname), _plain(_spelled_out(surname))))
         .explode("surname")
         .filter(pl.col("surname").str.len_chars() > 1)
         .unique(["surname", "email"])
@@ -230,7 +220,6 @@ def _of_user_assets(matches: pl.DataFrame, users: pl.DataFrame) -> pl.LazyFrame:
     )
     patterns = pl.lit(surnames["surname"].unique()).implode()
     email = pl.col("email").fill_null("")
-    surname, username = pl.col("surname"), pl.col("username")
     rest = username.str.split(surname).list.join("")
     initials = rest.str.replace_all(r"[-_.]|\d+$", "")
     rule_takes_rest = pl.any_horizontal(
@@ -269,18 +258,15 @@ def _of_user_assets(matches: pl.DataFrame, users: pl.DataFrame) -> pl.LazyFrame:
 _last_word = pl.element().str.extract(r"([\p{L}]+)\s*$")
 
 
-def _spelled_out(name: str) -> pl.Expr:
-    return (
-        pl.col(name)
-        .str.to_lowercase()
-        .str.replace_many(["ä", "ö", "ü", "ø", "å"], ["ae", "oe", "ue", "oe", "aa"])
-    )
+def _spelled_out(name: pl.Expr) -> pl.Expr:
+    umlauts = {"ä": "ae", "ö": "oe", "ü": "ue", "ø": "oe", "å": "aa"}
+    return name.str.to_lowercase().str.replace_many(umlauts)
 
 
-def _plain(name: str | pl.Expr) -> pl.Expr:
+def _plain(name: pl.Expr) -> pl.Expr:
     """Letters as logins have them: without accents, and nothing between them."""
-    text = (pl.col(name) if isinstance(name, str) else name).str.to_lowercase()
-    text = text.str.replace_many(["ß", "ø", "ł", "đ", "æ", "œ", "ı"], ["ss", "o", "l", "d", "ae", "oe", "i"])  # noqa: RUF001
+    letters = {"ß": "ss", "ø": "o", "ł": "l", "đ": "d", "æ": "ae", "œ": "oe", "ı": "i"}  # noqa: RUF001
+    text = name.str.to_lowercase().str.replace_many(letters)
     return text.str.normalize("NFD").str.replace_all(r"[^\p{L}\p{N}]", "")
 
 
@@ -296,58 +282,31 @@ def host_profiles(evidence: Evidence, accounts: pl.DataFrame) -> pl.DataFrame:
     on_hosts = days.select("subject", "username", "kind").unique()
     short = normalise_hostname(pl.col("hostname"), short=True)
     hosts = evidence.subjects.lazy().with_columns(short=short)
-    share_led = exceeds_threshold(evidence.rules.share_threshold_percent, part="events", whole="total_events")
-    users = pl.col("users")
+    users, computers, share_led = pl.col("users"), pl.col("other_computers"), _leads(evidence.rules)
     alike = pl.col("entropy") >= EVEN
-    nobodys = ~(share_led & pl.col("led_by_person") & (pl.col("leader_days") >= OWN_DAYS)).fill_null(
-        value=False
-    )
+    often = pl.col("user_days") >= OFTEN * users * pl.col("active_days")
+    led_for_days = share_led & pl.col("led_by_person") & (pl.col("leader_days") >= OWN_DAYS)
+    nobodys = ~led_for_days.fill_null(value=False)
     server_name = short.str.contains(_SERVER) & ~short.str.contains(_WORKSTATION)
-    rules = [
+    only_services = (pl.col("people") == 0) & (pl.col("services") > 0)
+    by_name = "The name is one that {} are given, and nobody leads it for days."
+    many = _counted(users, "user")
+    from_computers = pl.format("Accounts of {} log on.", _counted(computers, "other computer"))
+    rules: list[_Rule] = [
+        ("collector", nobodys & short.str.contains(_COLLECTOR), by_name.format("collectors")),
+        ("server", nobodys & server_name, by_name.format("servers")),
         (
             "collector",
-            nobodys & short.str.contains(_COLLECTOR),
-            pl.lit("The name is one that collectors are given, and nobody leads it for days."),
+            (users >= COLLECTED_USERS) & alike & often,
+            pl.format("{} log on, all of them alike and most days.", many),
         ),
-        (
-            "server",
-            nobodys & server_name,
-            pl.lit("The name is one that servers are given, and nobody leads it for days."),
-        ),
-        (
-            "collector",
-            (users >= COLLECTED_USERS)
-            & alike
-            & (pl.col("user_days") >= OFTEN * users * pl.col("active_days")),
-            pl.format("{} log on, all of them alike and most days.", _counted(users, "user")),
-        ),
-        (
-            "server",
-            pl.col("other_computers") >= OTHER_COMPUTERS,
-            pl.format("Accounts of {} log on.", _counted(pl.col("other_computers"), "other computer")),
-        ),
-        (
-            "server",
-            (pl.col("people") == 0) & (pl.col("services") > 0),
-            pl.lit("Services log on, and at most administrators besides."),
-        ),
-        (
-            "kiosk",
-            nobodys & short.str.contains(_KIOSK),
-            pl.lit("The name is one that kiosks and labs are given, and nobody leads it for days."),
-        ),
-        (
-            "kiosk",
-            (users >= MANY_USERS) & alike,
-            pl.format("{} log on, all of them alike.", _counted(users, "user")),
-        ),
-        (
-            "shared",
-            (users > 1) & ~share_led,
-            pl.format("None of {} has more than the threshold.", _counted(users, "user")),
-        ),
-        ("personal", users == 1, pl.lit("One user logs on.")),
-        ("personal", (users > 1) & share_led, pl.lit("One of several users has more than the threshold.")),
+        ("server", computers >= OTHER_COMPUTERS, from_computers),
+        ("server", only_services, "Services log on, and at most administrators besides."),
+        ("kiosk", nobodys & short.str.contains(_KIOSK), by_name.format("kiosks and labs")),
+        ("kiosk", (users >= MANY_USERS) & alike, pl.format("{} log on, all of them alike.", many)),
+        ("shared", (users > 1) & ~share_led, pl.format("None of {} has more than the threshold.", many)),
+        ("personal", users == 1, "One user logs on."),
+        ("personal", (users > 1) & share_led, "One of several users has more than the threshold."),
     ]
     return (
         hosts.join(_used_by(of_users), on="subject", how="left")
@@ -400,9 +359,12 @@ def _served(on_hosts: pl.LazyFrame, hosts: pl.LazyFrame) -> pl.LazyFrame:
     )
 
 
-def _kind_and_reasons(rules: Sequence[tuple[str, pl.Expr, pl.Expr]]) -> tuple[pl.Expr, pl.Expr]:
+def _kind_and_reasons(rules: Sequence[_Rule]) -> tuple[pl.Expr, pl.Expr]:
     kind = first_that_holds((name, holds) for name, holds, _ in rules).fill_null("unknown")
-    reasons = pl.concat_list(pl.when(holds & (kind == name)).then(reason) for name, holds, reason in rules)
+    reasons = pl.concat_list(
+        pl.when(holds & (kind == name)).then(pl.lit(reason) if isinstance(reason, str) else reason)
+        for name, holds, reason in rules
+    )
     return kind.alias("kind"), reasons.list.drop_nulls().alias("reasons")
 
 

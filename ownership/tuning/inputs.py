@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import date
+from functools import cached_property
 from typing import Any
 
 import polars as pl
@@ -44,14 +45,17 @@ class Inputs:
     last_settled: date
     audit: pl.DataFrame = field(default_factory=lambda: audited(empty(OwnerDecisions), empty(AuditSample)))
 
+    @cached_property
     def kinds(self) -> Kinds:
         """What kinds of accounts and hosts there are in the window."""
         counts = self.counts.filter(pl.col("day").is_between(self.window.first, self.window.last))
         field = self.user_value_field
         return kinds(counts, self.hosts, self.users, rules=self.rules, user_value_field=field)
 
-    def evidence(self, skipped: Kinds) -> Evidence:
+    @cached_property
+    def evidence(self) -> Evidence:
         """What was counted on all days, without the kinds that the rules leave out."""
+        skipped = self.kinds.skipped(self.rules)
         return evidence_by_day(
             self.counts,
             self.hosts,
@@ -60,31 +64,33 @@ class Inputs:
             skipped_hosts=skipped.hosts,
         ).collected()
 
-    def matches(self, evidence: Evidence) -> pl.DataFrame:
+    @cached_property
+    def matches(self) -> pl.DataFrame:
         """Rows of `username_matches` for the users of the evidence."""
-        usernames = evidence.days.select(pl.col("username").cast(pl.String).unique()).collect()
+        usernames = self.evidence.days.select(pl.col("username").cast(pl.String).unique()).collect()
         return username_matches(usernames, self.users, user_value_field=self.user_value_field)
 
-    def compared(
-        self, evidence: Evidence, matches: pl.DataFrame, classes: Kinds, tried: Grid
-    ) -> Mapping[tuple[int, EvidenceMetric], Compared]:
+    def compared(self, tried: Grid) -> Mapping[tuple[int, EvidenceMetric], Compared]:
         """What is decided on each window and by each metric that is tried."""
         known = owners_known(self.hosts, self.writes)
-        last, last_settled = self.window.last, self.last_settled
         return {
             (days, metric): compared(
-                replace(evidence, rules=replace(self.rules, evidence_metric=metric)),
-                matches,
+                replace(self.evidence, rules=replace(self.rules, evidence_metric=metric)),
+                self.matches,
                 known,
-                classes.hosts,
+                self.kinds.hosts,
                 self.audit,
                 days=days,
-                last=last,
-                last_settled=last_settled,
+                last=self.window.last,
+                last_settled=self.last_settled,
             )
             for days in tried.windows
             for metric in tried.metrics
         }
+
+    def backtest(self, tried: Grid) -> pl.DataFrame:
+        """Rows of `threshold_backtest` for the settings that are tried."""
+        return threshold_backtest(self.compared(tried), rules=self.rules, tried=tried)
 
 
 def tuning_tables(stored: Inputs, all_counts: pl.LazyFrame) -> dict[str, pl.DataFrame]:
@@ -93,11 +99,9 @@ def tuning_tables(stored: Inputs, all_counts: pl.LazyFrame) -> dict[str, pl.Data
     `all_counts` are rows of `logon_counts` of all stored days up to the last one of the window.
     """
     rules, users, window = stored.rules, stored.users, stored.window
-    classes = stored.kinds()
-    evidence = stored.evidence(classes.skipped(rules))
-    matches = stored.matches(evidence)
+    classes, evidence, matches = stored.kinds, stored.evidence, stored.matches
     tried = grid(rules, lookback_days=window.days, stored_days=stored.stored_days)
-    decided = stored.compared(evidence, matches, classes, tried)
+    decided = stored.compared(tried)
     now = decided[window.days, rules.evidence_metric]
     return {
         "accuracy": accuracy(now, users, rules=rules),
@@ -120,8 +124,4 @@ def tuning_tables(stored: Inputs, all_counts: pl.LazyFrame) -> dict[str, pl.Data
 
 def present_line(stored: Inputs) -> dict[str, Any]:
     """The row of `threshold_backtest` for the instance's own settings, without trying any others."""
-    classes = stored.kinds()
-    evidence = stored.evidence(classes.skipped(stored.rules))
-    own = own_settings(stored.rules, lookback_days=stored.window.days)
-    decided = stored.compared(evidence, stored.matches(evidence), classes, own)
-    return threshold_backtest(decided, rules=stored.rules, tried=own).row(0, named=True)
+    return stored.backtest(own_settings(stored.rules, lookback_days=stored.window.days)).row(0, named=True)

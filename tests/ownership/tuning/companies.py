@@ -25,7 +25,7 @@ from ownership.rules import Rules
 from ownership.tables import OwnerWrites
 from ownership.tuning.audit import audited
 from ownership.tuning.audit import drawn as drawn_of
-from ownership.tuning.backtest import KEY, Grid, grid, threshold_backtest
+from ownership.tuning.backtest import KEY, Grid, grid
 from ownership.tuning.inputs import Inputs
 from ownership.windows import Window
 from reports.tuning import Aim, best_line, line_of
@@ -282,10 +282,7 @@ def backtest(drawn: Drawn, decided: pl.DataFrame, tried: Grid, *, audit: int) ->
         decisions=decided, user_value_field="user_email", window=WINDOW, stored_days=STORED_DAYS,
         last_settled=LAST, audit=audited(decided, sample),
     )  # fmt: skip
-    classes = inputs.kinds()
-    evidence = inputs.evidence(classes.skipped(inputs.rules))
-    compared = inputs.compared(evidence, inputs.matches(evidence), classes, tried)
-    return threshold_backtest(compared, rules=inputs.rules, tried=tried)
+    return inputs.backtest(tried)
 
 
 @dataclass(frozen=True)

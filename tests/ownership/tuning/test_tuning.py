@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ownership.declaration import validated
 from ownership.rules import Rules
 from ownership.tables import Accuracy, ThresholdBacktest
-from ownership.tuning.backtest import Grid, grid, threshold_backtest
+from ownership.tuning.backtest import Grid, grid
 from ownership.tuning.claims import wilson, wrong_by_audit
 from ownership.tuning.inputs import Inputs, tuning_tables
 from reports.tuning import line_of
@@ -32,13 +32,6 @@ def stored(logons, assets, writes=NO_WRITES, rules=RULES):
         counts=logons, hosts=assets, users=PEOPLE, writes=writes, decisions=decisions,
         rules=rules, user_value_field="user_email", window=WINDOW, stored_days=WINDOW.days, last_settled=LAST,
     )  # fmt: skip
-
-
-def backtest_of(inputs, tried):
-    classes = inputs.kinds()
-    evidence = inputs.evidence(classes.skipped(inputs.rules))
-    decided = inputs.compared(evidence, inputs.matches(evidence), classes, tried)
-    return validated(ThresholdBacktest, threshold_backtest(decided, rules=inputs.rules, tried=tried))
 
 
 def accuracy_of(logons, assets, writes=NO_WRITES, rules=RULES):
@@ -152,7 +145,7 @@ ASSETS = hosts(
 )
 
 
-@examples(20)
+@examples(12)
 @given(
     logons=st.lists(logon, max_size=25, unique_by=lambda row: (row[0], row[1], *row[3:])),
     threshold=st.sampled_from([50, 60, 75]),
@@ -174,9 +167,9 @@ def test_each_line_counts_what_a_run_with_these_settings_decides(
         exclude_hosts=("kiosk-*",),
         logon_type_weights=weights,
     )
-    tried = Grid([30], [50, 60, 75], [1, 3], ["events", "days"], [None, 1, 2])
-    lines = backtest_of(stored(logons, ASSETS, rules=rules), tried)
-    assert lines.height == 36
+    tried = Grid([30], [50, 60, 75], [1, 3], [metric], [None, 1, 2])
+    lines = validated(ThresholdBacktest, stored(logons, ASSETS, rules=rules).backtest(tried))
+    assert lines.height == 18
     chosen = replace(
         rules,
         share_threshold_percent=threshold,
@@ -224,7 +217,7 @@ def company(*, set_by_hand, wrong=0, to_write=20, alike=True, leaders=60, audit=
     inputs = replace(stored(logons, assets), users=people)
     if audit is not None:
         inputs = replace(inputs, audit=audit(decide(logons, people, assets)))
-    return backtest_of(inputs, Grid([30], [60], [1], ["events"], [None])).row(0, named=True)
+    return inputs.backtest(Grid([30], [60], [1], ["events"], [None])).row(0, named=True)
 
 
 def test_the_number_of_wrong_owners_is_predicted_from_those_set_by_hand():
