@@ -13,15 +13,7 @@ from ownership.rules import EvidenceMetric, Rules, names_owner
 from ownership.tables import ThresholdBacktest
 from ownership.tuning.accuracy import CHARACTERISTICS, ONLY_USER, SHARE_BANDS, Compared
 from ownership.tuning.audit import MIN_PART_DRAWN_FROM
-from ownership.tuning.claims import (
-    Band,
-    effective,
-    unlike,
-    wilson,
-    wrong_among,
-    wrong_by_audit,
-    wrong_estimate,
-)
+from ownership.tuning.claims import Band, effective, unlike, wilson, wrong_among, wrong_by_audit
 
 THRESHOLDS = range(50, 100, 5)
 WINDOWS = (30, 60)
@@ -244,29 +236,32 @@ def _claim(
 ) -> dict[str, Any]:
     """How many of the owners to write are expected to be wrong, or why that cannot be said (rules 9.4)."""
     no_audit = audit.says_nothing(to_write)
-    reason = None if no_audit is None else _no_people(now, people, to_write)
-    if reason is None:
-        measure, chosen = ("audit", to_write & audit.answered) if no_audit is None else ("people", people)
-        claim: dict[str, Any] = {"wrong_measure": measure, "no_claim": None}
-        choosing, judging = chosen & audit.chooses, chosen & ~audit.chooses
-        for name, compared in (("wrong", chosen), ("wrong_if_best", judging)):
-            found = (
-                audit.expected(compared, to_write)
-                if measure == "audit"
-                else wrong_among(_bands(now, compared, now, to_write))
-            )
-            claim[name], claim[f"{name}_low"], claim[f"{name}_high"] = found
-        claim["wrong_to_choose"] = (
-            audit.expected(choosing, to_write)[0]
-            if measure == "audit"
-            else wrong_estimate(_bands(now, choosing, now, to_write))
-        )
+    if no_audit is not None and (no_people := _no_people(now, people, to_write)):
+        claim: dict[str, Any] = {"no_claim": f"{no_people}{no_audit}"}
+        if future.sum() >= MIN_COMPARED:
+            _, low, _ = wrong_among(_bands(before, future, now, to_write))
+            claim |= {"wrong_measure": "future", "wrong_low": low}
         return claim
-    claim = {"no_claim": f"{reason}{no_audit}"}
-    if future.sum() >= MIN_COMPARED:
-        _, low, _ = wrong_among(_bands(before, future, now, to_write))
-        claim |= {"wrong_measure": "future", "wrong_low": low}
-    return claim
+
+    def wrong(chosen: np.ndarray) -> tuple[float, float, float]:
+        if no_audit is None:
+            return audit.expected(chosen, to_write)
+        return wrong_among(_bands(now, chosen, now, to_write))
+
+    compared = to_write & audit.answered if no_audit is None else people
+    estimate, low, high = wrong(compared)
+    to_choose, _, _ = wrong(compared & audit.chooses)
+    if_best, if_best_low, if_best_high = wrong(compared & ~audit.chooses)
+    return {
+        "wrong_measure": "audit" if no_audit is None else "people",
+        "wrong": estimate,
+        "wrong_low": low,
+        "wrong_high": high,
+        "wrong_to_choose": to_choose,
+        "wrong_if_best": if_best,
+        "wrong_if_best_low": if_best_low,
+        "wrong_if_best_high": if_best_high,
+    }
 
 
 def _no_people(now: _Hosts, people: np.ndarray, to_write: np.ndarray) -> str | None:

@@ -55,12 +55,8 @@ def wrong_among(bands: Iterable[Band]) -> tuple[float, float, float]:
         independent = max(round(of_write), 1)
         counts += draw.binomial(independent, shares) * (to_write / independent)
     low, high = np.quantile(counts, [0.025, 0.975])
-    return wrong_estimate(rows), float(low), float(high)
-
-
-def wrong_estimate(bands: Iterable[Band]) -> float:
-    """The estimate of `wrong_among` alone, without the draws that the interval takes."""
-    return sum(to_write * (k + 0.5) / (n + 1) for n, k, _, to_write, _ in _to_write(bands))
+    estimate = sum(to_write * (k + 0.5) / (n + 1) for n, k, _, to_write, _ in rows)
+    return estimate, float(low), float(high)
 
 
 def _to_write(bands: Iterable[Band]) -> list[Band]:

@@ -4,7 +4,6 @@ import polars as pl
 import pytest
 
 from ownership.coverage import (
-    BRANCHES,
     current_owners,
     events_by_day,
     funnel,
@@ -50,11 +49,6 @@ def test_the_funnel_counts_the_hosts_of_each_stage_and_why_others_stay_behind(de
         ("conflict", 1, None),
         ("no host asset", 1, None),
     ]
-
-
-def test_the_branches_add_up_to_the_last_stage(decisions):
-    last, *branches = funnel(decisions)["hosts"].to_list()[-1 - len(BRANCHES) :]
-    assert sum(branches) == last
 
 
 def test_the_funnel_of_no_hosts_is_empty_and_whole(decisions):

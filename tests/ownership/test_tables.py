@@ -99,6 +99,11 @@ def test_every_table_column_and_grain_is_described(table):
     assert set(model.__key__) <= set(columns)
 
 
+def test_tables_are_made_of_earlier_ones():
+    for number, model in enumerate(TABLES.values()):
+        assert set(model.__reads__) <= set(list(TABLES)[:number])
+
+
 BAD: list[tuple[str, dict[str, Any], str]] = [
     ("logon_counts", {"events": 0}, "events: greater_than_or_equal_to(1)"),
     ("logon_counts", {"document_username": None}, "document_username: not_nullable"),

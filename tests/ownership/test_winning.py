@@ -74,14 +74,6 @@ def test_by_days_one_busy_day_of_a_technician_does_not_win():
     assert row["runner_up_weight"] == 1
 
 
-def test_by_days_a_day_with_logons_under_two_names_of_a_host_is_one():
-    logons = counts(
-        ("old", "ann", 1, WINDOW.last), ("new", "ann", 1, WINDOW.last), ("new", "bob", 1, WINDOW.last)
-    )
-    (row,) = decide(logons, PEOPLE, hosts(host("h1", "old", "new")), Rules(evidence_metric="days")).to_dicts()
-    assert (row["weight"], row["total_weight"], row["evidence"]) == (1, 2, "no_majority")
-
-
 @examples(8)
 @given(
     others=st.dictionaries(st.integers(0, 20), st.integers(1, 9), min_size=1, max_size=5),

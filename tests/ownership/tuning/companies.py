@@ -9,12 +9,11 @@ Run as a program, it measures over several seeds what settings lead to, and prin
 
 import random
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
 from multiprocessing import get_context
-from statistics import mean
 from types import FunctionType
 from typing import Any, Literal
 
@@ -285,31 +284,12 @@ def backtest(drawn: Drawn, decided: pl.DataFrame, tried: Grid, *, audit: int) ->
     return inputs.backtest(tried)
 
 
-@dataclass(frozen=True)
-class Measured:
-    """What a setting leads to in a draw: owners written, right ones, those to be found; what is claimed."""
+def measured(name: str, seed: int, known: Known, *, audit: int = 0, advice: bool = False) -> pl.DataFrame:
+    """What each of `SETTINGS` leads to in one draw; for advice also "advised": what tuning names.
 
-    name: str
-    seed: int
-    setting: str
-    written: int
-    right: int
-    findable: int
-    claim: tuple[float, float] | None = None
-    estimate: float | None = None
-
-    @property
-    def precision(self) -> float:
-        return self.right / self.written if self.written else 1.0
-
-    @property
-    def held(self) -> bool:
-        """Whether the interval that was claimed has the wrong ones."""
-        return self.claim is not None and self.claim[0] <= self.written - self.right <= self.claim[1]
-
-
-def measured(name: str, seed: int, known: Known, *, audit: int = 0, advice: bool = False) -> list[Measured]:
-    """Each of `SETTINGS` in one draw; and, for advice, "advised", where tuning names better ones."""
+    name, seed, setting; owners written, the right ones, and those to be found; what is claimed of wrong ones:
+    estimate, low and high, or null.
+    """
     drawn, default = draw(replace(COMPANIES[name], known=known), seed), Rules()
     decided = decisions(drawn, default)
     few = Grid([LOOKBACK_DAYS], [60], [1, 3], ["events", "days"], [None, 1, 2])
@@ -319,78 +299,61 @@ def measured(name: str, seed: int, known: Known, *, audit: int = 0, advice: bool
     for setting, values in SETTINGS.items():
         rules = replace(default, **values)
         line = line_of(lines, rules, window_days=LOOKBACK_DAYS)
-        claim = None if line["wrong"] is None else (line["wrong_low"], line["wrong_high"])
-        counted = outcome(drawn, decisions(drawn, rules))
-        found.append(Measured(name, seed, setting, *counted, claim, line["wrong"]))
+        claim = (line["wrong"], line["wrong_low"], line["wrong_high"]) if line["wrong"] is not None else ()
+        found.append((name, seed, setting, *outcome(drawn, decisions(drawn, rules)), *(claim or [None] * 3)))
     now = line_of(lines, default, window_days=LOOKBACK_DAYS)
     best = best_line(lines, now, Aim()) if advice else None
     if best and best["to_write"] and any(best[key] != now[key] for key in KEY):
         values = {key: best[key] for key in ("min_active_days", "evidence_metric", "primary_devices")}
         rules = replace(default, share_threshold_percent=best["threshold_percent"], **values)
         counted = outcome(drawn, decisions(drawn, rules, days=best["window_days"]))
-        found.append(Measured(name, seed, "advised", *counted))
-    return found
+        found.append((name, seed, "advised", *counted, None, None, None))
+    schema = {"name": pl.String, "seed": pl.Int64, "setting": pl.String}
+    schema |= dict.fromkeys(("written", "right", "findable"), pl.Int64)
+    return pl.DataFrame(found, schema | dict.fromkeys(("estimate", "low", "high"), pl.Float64), orient="row")
 
 
-@dataclass(frozen=True)
-class Row:
-    """Of one setting over many draws: points of precision and coverage; claims, with their wrong owners."""
+def by_setting(rows: pl.DataFrame) -> pl.DataFrame:
+    """Sum each setting up over the draws: points of precision and coverage, and what precision gains.
 
-    precision: float
-    coverage: float
-    draws: int
-    claims: int
-    held: int
-    wrong: int
-    claimed: float
-
-
-def row_of(rows: Sequence[Measured], setting: str) -> Row:
-    """Sum a setting up; `wrong` and `claimed` are those of the draws in which a number was claimed."""
-    chosen = [row for row in rows if row.setting == setting]
-    claims = [row for row in chosen if row.claim]
-    return Row(
-        100 * mean(row.precision for row in chosen),
-        100 * mean(row.right / row.findable for row in chosen),
-        len(chosen),
-        len(claims),
-        sum(row.held for row in claims),
-        sum(row.written - row.right for row in claims),
-        sum(row.estimate or 0 for row in claims),
+    `claims` counts the draws in which a number was claimed, `held` those whose interval had the wrong ones;
+    `wrong` and `claimed` are of these draws.
+    """
+    precision = pl.when(pl.col("written") > 0).then(100 * pl.col("right") / pl.col("written")).otherwise(100)
+    wrong, claimed = pl.col("written") - pl.col("right"), pl.col("estimate").is_not_null()
+    default = pl.col("precision").filter(setting="(default)").first().over("name", "seed")
+    return (
+        rows.with_columns(precision=precision)
+        .with_columns(gain=pl.col("precision") - default)
+        .group_by("setting", maintain_order=True)
+        .agg(
+            pl.mean("precision"),
+            coverage=(100 * pl.col("right") / pl.col("findable")).mean(),
+            gain=pl.mean("gain"),
+            least_gain=pl.min("gain"),
+            draws=pl.len(),
+            claims=claimed.sum(),
+            held=wrong.is_between("low", "high").sum(),
+            wrong=wrong.filter(claimed).sum(),
+            claimed=pl.sum("estimate"),
+        )
     )
 
 
-def gains(rows: Sequence[Measured], setting: str) -> list[float]:
-    """Points of precision that a setting adds to the default in each draw."""
-    default = {(row.name, row.seed): row.precision for row in rows if row.setting == "(default)"}
-    return [100 * (row.precision - default[row.name, row.seed]) for row in rows if row.setting == setting]
-
-
-def table(rows: Sequence[Measured]) -> Iterator[str]:
-    """The rows of a table."""
-    base = row_of(rows, "(default)")
-    for setting in SETTINGS:
-        row = row_of(rows, setting)
-        changes = f"{row.precision - base.precision:+.1f} | {row.coverage - base.coverage:+.1f}"
-        claims = f"{row.claims} | {row.wrong} | {row.claimed:.0f} | {row.held}"
-        yield f"| {setting} | {row.precision:.1f} | {row.coverage:.1f} | {changes} | {claims} |"
-
-
-def all_measured(known: Known, *, seeds: int = 5, audit: int = 0, advice: bool = False) -> list[Measured]:
+def all_measured(known: Known, *, seeds: int = 5, audit: int = 0, advice: bool = False) -> pl.DataFrame:
     """Each company with each seed, in two processes."""
     draws = [(name, seed) for name in COMPANIES for seed in range(seeds)]
     with ProcessPoolExecutor(2, get_context("spawn")) as pool:
         jobs = [pool.submit(measured, *each, known, audit=audit, advice=advice) for each in draws]
-        return [row for job in jobs for row in job.result()]
+        return pl.concat(job.result() for job in jobs)
 
 
 def main() -> None:
     """Print the tables: by whom owners are known; after an audit, with the advice of tuning."""
+    pl.Config(tbl_rows=-1, tbl_cols=-1, tbl_width_chars=200, tbl_formatting="MARKDOWN", float_precision=1)
     for known, audit in (("all", 50), ("all", 0), ("own", 0), ("earlier", 0)):
         rows = all_measured(known, audit=audit, advice=audit > 0)
-        print(f"\nowners known of {known}, audit of {audit}:", *table(rows), sep="\n", flush=True)  # noqa: T201
-        if advised := sorted(gains(rows, "advised")):
-            print(f"advised in {len(advised)} draws: {mean(advised):+.1f} on average", advised)  # noqa: T201
+        print(f"\nowners known of {known}, audit of {audit}:", by_setting(rows), sep="\n", flush=True)  # noqa: T201
 
 
 if __name__ == "__main__":
