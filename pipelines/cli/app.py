@@ -1,18 +1,22 @@
-"""The commands and their options. What a command does is in the module of its name.
+"""The commands and their options: what `--help` shows. What a command does is in the module of its name.
 
 Those modules are imported when their command is called: Dagster and Polars take seconds, `--help` must not.
 """
 
 import logging
 import sys
+from functools import partial, wraps
+from importlib import import_module
 from pathlib import Path
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Annotated, Any, Literal
 
 import typer
 from typer.core import TyperGroup
 
 from pipelines.log_lines import LOGGER
+
+HERE = "pipelines.cli"
 
 
 class _Commands(TyperGroup):
@@ -47,6 +51,57 @@ app = typer.Typer(
 )
 
 
+def _command(
+    example: str,
+    *,
+    of: str | None = None,
+    name: str | None = None,
+    text: str | None = None,
+    group: typer.Typer = app,
+) -> Any:
+    """Define a command by a function that has its options and its help, and no body.
+
+    The function of the same name in the module of that name, or in the module `of`, does it and returns the
+    exit status, or None for 0.
+    """
+
+    def define(options: FunctionType) -> FunctionType:
+        called = name or options.__name__
+        words = f"asset-owners {group.info.name or ''} {called} {example}"
+
+        @group.command(called, help=text, epilog=f"Example: {' '.join(words.split())}")
+        @wraps(options)
+        def command(*, context: typer.Context | None = None, **given: Any) -> None:
+            function = getattr(_module(of or f"{HERE}.{called}"), called)
+            overrides = {"overrides": context.obj} if context else {}
+            raise typer.Exit(function(**given, **overrides) or 0)
+
+        return options
+
+    return define
+
+
+def _module(name: str) -> ModuleType:
+    try:
+        return import_module(name)
+    except ImportError as error:
+        if not name.startswith("sandbox."):
+            raise
+        from resources.errors import ConfigurationError
+
+        raise ConfigurationError(
+            f"the sandbox needs the extra `sandbox` of asset-owners, which is not installed ({error})"
+        ) from error
+
+
+def _number(text: str, *, least: float = 1, most: float | None = None, default: str | bool = True) -> Any:
+    return typer.Option(metavar="NUMBER", min=least, max=most, show_default=default, help=text)
+
+
+def _file(text: str, *, default: str | bool = True) -> Any:
+    return typer.Option(metavar="FILE", show_default=default, help=text)
+
+
 def _meant(given: str | None = None) -> Path:
     """The instance file that a user means by a path, a name or a slug; the only one where none is named."""
     from resources.settings import instance_path
@@ -68,17 +123,6 @@ InstanceFile = Annotated[
     ),
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Plan only; write nothing.")]
-AllowWrites = Annotated[
-    int | None,
-    typer.Option(
-        metavar="NUMBER",
-        min=1,
-        help="Allow this many writes, whatever max_writes and max_write_percent say.",
-    ),
-]
-Reason = Annotated[
-    str | None, typer.Option(metavar="TEXT", help="Why you do it; kept in `options` of the table runs.")
-]
 RunId = Annotated[
     str | None,
     typer.Option(
@@ -88,13 +132,14 @@ RunId = Annotated[
         show_default="the last one",
     ),
 ]
-OfRun = Annotated[str, typer.Argument(metavar="RUN_ID", help="Id of the run, or its first 8 characters.")]
 RowsAs = Annotated[
     Literal["table", "csv", "json"],
     typer.Option("--format", help="How rows are printed; as JSON those of the last statement."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object as the last line.")]
-
+Yes = Annotated[
+    bool, typer.Option("--yes", help="Do it; without --yes the command only says what it would do.")
+]
 
 _LEVELS = {"quiet": logging.ERROR, "verbose": logging.DEBUG}
 """The least that is logged, by the option that says so."""
@@ -105,6 +150,10 @@ def _log_from(context: typer.Context, option: typer.CallbackParam, chosen: bool)
         logger = logging.getLogger(LOGGER)
         logger.setLevel(_LEVELS[option.name or ""])
         context.call_on_close(lambda: logger.setLevel(logging.NOTSET))
+
+
+def _of_all(*names: str, text: str) -> Any:
+    return typer.Option(*names, callback=_log_from, expose_value=False, help=text)
 
 
 def _version(asked: bool) -> None:
@@ -121,49 +170,33 @@ def program(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and end.")
     ] = False,
-    quiet: Annotated[
-        bool,
-        typer.Option(
-            "--quiet", "-q", callback=_log_from, expose_value=False, help="Print only results and errors."
-        ),
-    ] = False,
-    verbose: Annotated[
-        bool,
-        typer.Option("--verbose", "-v", callback=_log_from, expose_value=False, help="Log details, too."),
-    ] = False,
+    quiet: Annotated[bool, _of_all("--quiet", "-q", text="Print only results and errors.")] = False,
+    verbose: Annotated[bool, _of_all("--verbose", "-v", text="Log details, too.")] = False,
 ) -> None:
     """Fills in the owners of host assets from Windows logon events."""
 
 
-@app.command(epilog="Example: asset-owners init head-office.yaml")
+@_command("head-office.yaml")
 def init(
-    file: Annotated[
-        Path, typer.Argument(help="The file to write, - for standard output; never an existing one.")
+    path: Annotated[
+        Path,
+        typer.Argument(metavar="FILE", help="To be written, - for standard output; never an existing one."),
     ] = Path("instance.yaml"),
 ) -> None:
     """Write an instance file to fill in, with every setting explained."""
-    from pipelines.cli import init as command
-
-    command.init(file)
 
 
-@app.command(epilog="Example: asset-owners run --instance NAME --dry-run")
+@_command("--instance NAME --dry-run")
 def run(
     context: typer.Context,
     *,
     # Resolved by the command, which prints one object with --json whatever is wrong.
-    instance: Annotated[
-        str | None, typer.Option(metavar="FILE", help=INSTANCE_HELP, show_default=ONLY)
+    given: Annotated[
+        str | None, typer.Option("--instance", metavar="FILE", help=INSTANCE_HELP, show_default=ONLY)
     ] = None,
     lookback_days: Annotated[
         int | None,
-        typer.Option(
-            metavar="NUMBER",
-            min=1,
-            max=3660,
-            help="Look-back window in calendar days.",
-            show_default="scan.lookback_days",
-        ),
+        _number("Look-back window in calendar days.", most=3660, default="scan.lookback_days"),
     ] = None,
     dry_run: DryRun = False,
     no_enrich: Annotated[
@@ -176,8 +209,7 @@ def run(
         bool, typer.Option("--force", help="Write although the window ended more than scan.late_days ago.")
     ] = False,
     limit: Annotated[
-        int | None,
-        typer.Option(metavar="NUMBER", min=0, help="Write at most this many hosts, to try it on a few."),
+        int | None, _number("Write at most this many hosts, to try it on a few.", least=0)
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -186,49 +218,40 @@ def run(
     Exit status: 0 success, also when single writes failed; 1 the run failed; 2 the instance file, a secret
     or an argument is wrong.
     """
-    from pipelines.cli import run as command
 
-    raise typer.Exit(
-        command.run(
-            instance,
-            lookback_days=lookback_days,
-            dry_run=dry_run,
-            enrich=not no_enrich,
-            as_of=as_of,
-            force=force,
-            limit=limit,
-            as_json=as_json,
-            overrides=context.obj,
-        )
+
+def follow_up(
+    context: typer.Context,
+    path: InstanceFile,
+    run_id: Annotated[
+        str, typer.Argument(metavar="RUN_ID", help="Id of the run, or its first 8 characters.")
+    ],
+    allow_writes: Annotated[
+        int | None, _number("Allow this many writes, whatever max_writes and max_write_percent say.")
+    ] = None,
+    dry_run: DryRun = False,
+    reason: Annotated[
+        str | None,
+        typer.Option(metavar="TEXT", help="Why you do it; kept in `options` of the table runs."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Options of the commands that follow a run."""
+
+
+for _name, _text in {
+    "apply": "Carry out a plan that an earlier run stored; hosts that changed since are left alone.",
+    "undo": "Put back what a run wrote, field by field, where hosts still hold it.",
+}.items():
+    _follow_up = _command(
+        "--instance NAME 1a2b3c4d --dry-run", of=f"{HERE}.follow_up", name=_name, text=_text
     )
+    _follow_up(follow_up)
 
 
-def _follow_up(job: Literal["apply", "undo"], text: str) -> None:
-    """Define the command of a job that follows a run."""
-
-    @app.command(job, help=text, epilog=f"Example: asset-owners {job} --instance NAME 1a2b3c4d --dry-run")
-    def follow_up(
-        context: typer.Context,
-        instance: InstanceFile,
-        run_id: OfRun,
-        allow_writes: AllowWrites = None,
-        dry_run: DryRun = False,
-        reason: Reason = None,
-        as_json: Json = False,
-    ) -> None:
-        from pipelines.cli import follow_up as command
-
-        chosen = {"allow_writes": allow_writes, "dry_run": dry_run, "reason": reason, "as_json": as_json}
-        raise typer.Exit(command.follow_up(instance, job, run_id, **chosen, overrides=context.obj))
-
-
-_follow_up("apply", "Carry out a plan that an earlier run stored; hosts that changed since are left alone.")
-_follow_up("undo", "Put back what a run wrote, field by field, where hosts still hold it.")
-
-
-@app.command(epilog="Example: asset-owners explain --instance NAME PC-0815")
+@_command("--instance NAME PC-0815")
 def explain(
-    instance: InstanceFile,
+    path: InstanceFile,
     asked: Annotated[
         str,
         typer.Argument(
@@ -244,40 +267,33 @@ def explain(
 
     Exit status: 0 found, 1 no host and no person is known by that name, 2 an argument is wrong.
     """
-    from pipelines.cli import explain as command
-
-    raise typer.Exit(command.explain(instance, asked, run_id=run_id, as_json=as_json))
 
 
-@app.command(epilog="Example: asset-owners report --instance NAME --out report.html")
+@_command("--instance NAME --out report.html")
 def report(
-    instance: InstanceFile,
+    path: InstanceFile,
     out: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="The file to write or replace, - for standard output.",
-            show_default="reports/NAME.FORMAT in ASSET_OWNERS_HOME",
+        _file(
+            "The file to write or replace, - for standard output.",
+            default="reports/NAME.FORMAT in ASSET_OWNERS_HOME",
         ),
     ] = None,
     kind: Annotated[
         Literal["html", "csv", "json"],
         typer.Option("--format", help="A page for people; the decisions for a spreadsheet, or as JSON."),
     ] = "html",
-    run_id: RunId = None,
+    run: RunId = None,
 ) -> None:
     """Write a report on the last run: a page that needs no network, or its decisions and conflicts.
 
     CSV has an apostrophe before whatever a spreadsheet could run as a formula, also after ; or a tab.
     JSON has every name as it is.
     """
-    from pipelines.cli import report as command
-
-    command.report(instance, out, kind, run_id)
 
 
-@app.command(epilog="Example: asset-owners check --instance NAME")
-def check(instance: InstanceFile, as_json: Json = False) -> None:
+@_command("--instance NAME")
+def check(path: InstanceFile, as_json: Json = False) -> None:
     """Try both services without writing; show what works and what to fix.
 
     With --json: `instance`, `wrong` and `warnings` (how many), and `findings`, each with `section`, `state`
@@ -286,53 +302,29 @@ def check(instance: InstanceFile, as_json: Json = False) -> None:
     Exit status: 0 all is well, 1 something is not, 2 the instance file, a secret or a setting of the
     environment is wrong.
     """
-    from pipelines.cli import check as command
-
-    raise typer.Exit(command.check(instance, as_json=as_json))
 
 
-@app.command(epilog="Example: asset-owners tune --instance NAME --target-precision 0.95")
+@_command("--instance NAME --target-precision 0.95")
 def tune(
     context: typer.Context,
-    instance: InstanceFile,
+    path: InstanceFile,
     *,
     target_precision: Annotated[
-        float,
-        typer.Option(
-            metavar="NUMBER", min=0.5, max=1, help="Share of right owners that proposed settings must reach."
-        ),
+        float, _number("Share of right owners that proposed settings must reach.", least=0.5, most=1)
     ] = 0.90,
     keep: Annotated[
-        float,
-        typer.Option(
-            metavar="NUMBER", min=0, max=100, help="Percent of the present writes that they must keep."
-        ),
+        float, _number("Percent of the present writes that they must keep.", least=0, most=100)
     ] = 90,
     audit: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            metavar="N",
-            help="Draw N of the owners that the last run planned, for people to look at.",
-        ),
+        int | None, _number("Draw so many of the owners that the last run planned, for people to look at.")
     ] = None,
-    seed: Annotated[
-        int | None,
-        typer.Option(metavar="NUMBER", min=0, help="Draw the same ones again.", show_default="by chance"),
-    ] = None,
+    seed: Annotated[int | None, _number("Draw the same ones again.", least=0, default="by chance")] = None,
     audit_file: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="The sheet to write, as CSV; never an existing one.",
-            show_default="standard output",
-        ),
+        _file("The sheet to write, as CSV; never an existing one.", default="standard output"),
     ] = None,
     audit_answers: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="Read this sheet, with yes or no in its last column, and then estimate."
-        ),
+        Path | None, _file("Read this sheet, with yes or no in its last column, and then estimate.")
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -341,41 +333,20 @@ def tune(
     Before the first run that writes: draw 50 planned owners with --audit, let somebody who knows answer, and
     give the answers back with --audit-answers.
     """
-    from resources.errors import ConfigurationError
-
-    if audit is None and (seed is not None or audit_file):
-        raise ConfigurationError("--seed and --audit-file go with --audit N, which draws")
-    if audit is not None and audit_answers:
-        raise ConfigurationError("--audit draws anew: give --audit-answers in a command of its own")
-    if audit is not None:
-        from pipelines.cli import audit as drawing
-
-        return drawing.draw(instance, audit, seed=seed, out=audit_file, as_json=as_json)
-
-    from pipelines.cli import tune as command
-    from reports.tuning import Aim
-
-    aim = Aim(target_precision, keep)
-    raise typer.Exit(
-        command.tune(instance, aim=aim, as_json=as_json, answers=audit_answers, overrides=context.obj)
-    )
 
 
-@app.command(epilog="Example: asset-owners runs --instance NAME --limit 5")
+@_command("--instance NAME --limit 5")
 def runs(
-    instance: InstanceFile,
-    limit: Annotated[int, typer.Option(metavar="NUMBER", min=1, help="How many runs to show.")] = 20,
+    path: InstanceFile,
+    limit: Annotated[int, _number("How many runs to show.")] = 20,
     as_json: Json = False,
 ) -> None:
     """List the runs, the newest first: what each of them did, and what came of it."""
-    from pipelines.cli import runs as command
-
-    command.runs(instance, limit=limit, as_json=as_json)
 
 
-@app.command(epilog="Example: asset-owners conflicts --instance NAME --acknowledge PC-0815 --note 'a loan'")
+@_command("--instance NAME --acknowledge PC-0815 --note 'a loan'")
 def conflicts(
-    instance: InstanceFile,
+    path: InstanceFile,
     *,
     acknowledge: Annotated[
         str | None,
@@ -389,20 +360,15 @@ def conflicts(
 
     An acknowledged conflict is no warning any more until its evidence, or one of its owners, changes.
     """
-    from pipelines.cli import conflicts as command
-
-    if acknowledge is None and note is None:
-        raise typer.Exit(command.list_conflicts(instance, form=form, run_id=run_id))
-    if acknowledge is None or run_id:
-        raise typer.BadParameter("--note goes with --acknowledge HOST, which is of the last run: no --run")
-    command.acknowledge(instance, acknowledge, note)
 
 
-@app.command(epilog="Example: asset-owners metrics --listen 127.0.0.1:9464")
+@_command("--listen 127.0.0.1:9464")
 def metrics(
-    instance: Annotated[
+    path: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", parser=_meant, help="Only this instance.", show_default="all"),
+        typer.Option(
+            "--instance", metavar="FILE", parser=_meant, help="Only this instance.", show_default="all"
+        ),
     ] = None,
     listen: Annotated[
         str | None,
@@ -412,12 +378,9 @@ def metrics(
     ] = None,
 ) -> None:
     """Print metrics of each instance for Prometheus: last success, hosts owned, conflicts, failures."""
-    from pipelines.cli import metrics as command
-
-    command.metrics(instance, listen=listen)
 
 
-@app.command(epilog="Example: asset-owners sql --instance NAME 'FROM conflicts' --format csv > conflicts.csv")
+@_command("--instance NAME 'FROM conflicts' --format csv > conflicts.csv")
 def sql(
     query: Annotated[
         str | None, typer.Argument(help="The query.", show_default="standard input, or DuckDB's shell")
@@ -432,11 +395,7 @@ def sql(
     ] = None,
     scratch: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="The DuckDB file that new tables go into.",
-            show_default="in memory, until the end",
-        ),
+        _file("The DuckDB file that new tables go into.", default="in memory, until the end"),
     ] = None,
     form: RowsAs = "table",
     run_id: RunId = None,
@@ -445,12 +404,9 @@ def sql(
 
     They are read-only, and can be read while a run writes them. Without a query DuckDB's shell starts.
     """
-    from pipelines.cli import sql as command
-
-    raise typer.Exit(command.sql(query, instance=instance, scratch=scratch, form=form, run_id=run_id))
 
 
-@app.command(epilog="Example: asset-owners backup --out backup.tar")
+@_command("--out backup.tar")
 def backup(
     out: Annotated[Path, typer.Option(metavar="FILE.tar", help="The file to write; never an existing one.")],
 ) -> None:
@@ -458,32 +414,21 @@ def backup(
 
     Waits for a run that is writing owners. The file holds no secrets.
     """
-    from pipelines.cli import backup as command
-
-    command.backup(out)
 
 
-@app.command(epilog="Example: asset-owners restore backup.tar")
+@_command("backup.tar", of=f"{HERE}.backup")
 def restore(
     archive: Annotated[Path, typer.Argument(metavar="FILE.tar", help="What `backup` wrote.")],
 ) -> None:
     """Make ASSET_OWNERS_HOME, a new or an empty folder, from a backup."""
-    from pipelines.cli import backup as command
-
-    command.restore(archive)
 
 
-Yes = Annotated[
-    bool, typer.Option("--yes", help="Do it; without --yes the command only says what it would do.")
-]
-
-
-@app.command()
+@_command("--instance NAME ann@corp.example", of=f"{HERE}.leaving")
 def forget(
-    person: Annotated[
+    asked: Annotated[
         str, typer.Argument(metavar="PERSON", help="User name, e-mail address, or id of the user asset.")
     ],
-    instance: InstanceFile,
+    path: InstanceFile,
     yes: Yes = False,
 ) -> None:
     """Remove a person from all that is stored for an instance; a hash takes the place of their names.
@@ -491,23 +436,17 @@ def forget(
     That is tables, history, journal of writes and Dagster's records. `asset-owners docs data_protection` says
     what is left.
     """
-    from pipelines.cli import leaving as command
-
-    raise typer.Exit(command.forget_person(instance, person, yes=yes))
 
 
-@app.command()
+@_command("NAME", of=f"{HERE}.leaving")
 def remove(
-    instance: Annotated[Path, typer.Argument(metavar="INSTANCE", parser=_meant, help=INSTANCE_HELP)],
+    path: Annotated[Path, typer.Argument(metavar="INSTANCE", parser=_meant, help=INSTANCE_HELP)],
     yes: Yes = False,
 ) -> None:
     """Delete all that is stored for an instance, when a customer leaves."""
-    from pipelines.cli import leaving as command
-
-    raise typer.Exit(command.remove(instance, yes=yes))
 
 
-@app.command(epilog="Example: asset-owners workspace 4 > workspace.yaml")
+@_command("4 > workspace.yaml")
 def workspace(
     locations: Annotated[
         int, typer.Argument(min=1, max=1000, metavar="NUMBER", help="How many code locations.")
@@ -517,94 +456,68 @@ def workspace(
 
     For hundreds of instances; `asset-owners docs scaling` says when.
     """
-    from pipelines.cli import workspace as command
-
-    command.workspace(locations)
 
 
-@app.command()
+@_command("", of=f"{HERE}.serve")
 def prepare() -> None:
     """Make ASSET_OWNERS_HOME ready for Dagster: the folder of instance files, and `dagster.yaml`.
 
     `serve` does it by itself; this is for Dagster's own programs as services.
     """
-    from pipelines.cli import serve as command
-
-    command.prepare()
 
 
-@app.command(epilog="Example: asset-owners serve --port 3001")
+Port = Annotated[int, _number("Port of the UI.", most=65535)]
+
+
+@_command("--port 3001")
 def serve(
     *,
     host: Annotated[
         str, typer.Option(metavar="ADDRESS", help="Where the UI is served; it asks for no log-in.")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(metavar="NUMBER", min=1, max=65535, help="Port of the UI.")] = 3000,
+    port: Port = 3000,
 ) -> None:
     """Run the Dagster UI, and the daemon that starts scheduled runs, until Ctrl-C."""
-    from pipelines.cli import serve as command
-
-    command.serve(host, port)
 
 
-@app.command()
+@_command("tuning")
 def docs(
     topic: Annotated[str | None, typer.Argument(help="A guide's name.", show_default="lists them")] = None,
 ) -> None:
     """Print a guide: how owners are decided, every setting, the daily work."""
-    from pipelines.cli import docs as command
-
-    command.docs(topic)
 
 
 sandbox = typer.Typer(
-    help="A real search engine and a small inventory service, for trying and testing.", no_args_is_help=True
+    name="sandbox",
+    help="A real search engine and a small inventory service, for trying and testing.",
+    no_args_is_help=True,
 )
-app.add_typer(sandbox, name="sandbox")
+app.add_typer(sandbox)
+_sandbox = partial(_command, of="sandbox.commands", group=sandbox)
 
 
-@sandbox.command()
+@_sandbox("--port 9200")
 def up(
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Begin again with the demo's data of today.")
     ] = False,
     port: Annotated[
         int | None,
-        typer.Option(
-            metavar="NUMBER",
-            min=1,
-            max=65534,
-            help="Port of the search service; the inventory service has the next one.",
-            show_default="those of last time",
+        _number(
+            "Port of the search service; the inventory service has the next one.",
+            most=65534,
+            default="those of last time",
         ),
     ] = None,
 ) -> None:
     """Run both services until Ctrl-C."""
-    _sandbox_commands().up(fresh=fresh, port=port)
 
 
-@sandbox.command()
+@_sandbox("")
 def demo() -> None:
     """Fill in the owners of a made-up company, twice, and show the decisions with their reasons."""
-    _sandbox_commands().demo()
 
 
-@sandbox.command()
-def ui(
-    port: Annotated[int, typer.Option(metavar="NUMBER", help="Port of the Dagster webserver.")] = 3000,
-) -> None:
+@_sandbox("--port 3001")
+def ui(port: Port = 3000) -> None:
     """Run both services, the Dagster webserver and its daemon until Ctrl-C."""
-    _sandbox_commands().ui(port=port)
-
-
-def _sandbox_commands() -> ModuleType:
-    """The sandbox's commands; the sandbox is an extra that may not be installed."""
-    from resources.errors import ConfigurationError
-
-    try:
-        from sandbox import commands
-    except ImportError as error:
-        raise ConfigurationError(
-            f"the sandbox needs the extra `sandbox` of asset-owners, which is not installed ({error})"
-        ) from error
-    return commands

@@ -9,12 +9,11 @@ from pathlib import Path
 import polars as pl
 
 from ownership.tuning.audit import drawn
-from pipelines.cli.errors import require_file
+from pipelines.cli.errors import require_file, write_text
 from pipelines.cli.stored import note, tables_of
 from reports.audit import SheetError, answered, as_sample, audit_in_words, sheet
 from resources.errors import AssetOwnersError, ConfigurationError
-from resources.settings import Instance, analysts_group, command_line, load_instance
-from resources.store.files import replacing
+from resources.settings import Instance, command_line, load_instance
 from resources.store.tables import Tables, short_run_id
 
 MAX_SEED = 1_000_000
@@ -23,7 +22,7 @@ MAX_SEED = 1_000_000
 def draw(path: Path, number: int, *, seed: int | None, out: Path | None, as_json: bool) -> None:
     """Draw planned owners of the last run by chance, store them, and write the sheet."""
     instance = load_instance(path)
-    tables = tables_of(instance, analysts_group())
+    tables = tables_of(instance)
     if out and out.exists():  # it may hold answers
         raise ConfigurationError(f"--audit-file: {out} exists and is left as it is; name another one")
     run_id, decisions = _last_plan(instance, tables)
@@ -32,14 +31,8 @@ def draw(path: Path, number: int, *, seed: int | None, out: Path | None, as_json
     with tables.changing():
         tables.write("audit_sample", sample, run_id=run_id, publish=True)
     text = sheet(sample, tables.read("inventory_users", run_id=run_id).collect())
-    try:
-        if out:
-            with replacing(out.resolve()) as file:
-                file.write_text(text, encoding="utf-8", newline="")
-    except OSError as error:
-        raise ConfigurationError(
-            f"--audit-file: {out} cannot be written: {error.strerror or error}"
-        ) from error
+    if out:
+        write_text("--audit-file", out, text)
     planned = decisions.filter(action="write").height
     told = (
         f"{sample.height:,} of {planned:,} owners that run {short_run_id(run_id)} planned, drawn with seed "
@@ -47,18 +40,8 @@ def draw(path: Path, number: int, *, seed: int | None, out: Path | None, as_json
         + command_line(instance, "tune", "--audit-answers", str(out or "FILE"))
     )
     if as_json:
-        rows = json.loads(sample.write_json())
-        print(
-            json.dumps(
-                {
-                    "instance": instance.name,
-                    "run_id": run_id,
-                    "seed": seed,
-                    "planned": planned,
-                    "sample": rows,
-                }
-            )
-        )
+        content = {"instance": instance.name, "run_id": run_id, "seed": seed, "planned": planned}
+        print(json.dumps(content | {"sample": json.loads(sample.write_json())}))
     elif out:
         print(f"{out} is written: {told}")
     else:
@@ -69,7 +52,7 @@ def draw(path: Path, number: int, *, seed: int | None, out: Path | None, as_json
 def read_answers(path: Path, answers: Path) -> list[str]:
     """Store the answers of a sheet; tell what they say of the plan that it was drawn from."""
     instance = load_instance(path)
-    tables = tables_of(instance, analysts_group())
+    tables = tables_of(instance)
     require_file("--audit-answers", answers)
     with tables.changing():
         sample = tables.read("audit_sample").collect()

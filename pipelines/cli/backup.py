@@ -22,29 +22,22 @@ def backup(out: Path) -> None:
     """Write a backup of the home into a new file, readable by its owner alone, and say what is not in it."""
     require_file("--out", out)
     journal = journal_url()
-    places = {
-        "the tables": tables_location(),
-        "the instance files": instances_folder(),
-        "Dagster's records": dagster_folder(home()),
-    }
+    folders = {"the tables": tables_location(), "the instance files": instances_folder()}
+    folders |= {"Dagster's records": dagster_folder(home())}
+    elsewhere = {what: folder for what, folder in folders.items() if home() not in folder.parents}
     files = back_up(home(), out)
     print(f"{out} is written: {files:,} files of {home()}")
     print("Not in it: secrets, dagster.yaml, and the catalogue, which `asset-owners restore` makes again.")
-    for what, place in places.items():
-        if not str(place).startswith(f"{home()}/"):
-            print(f"Not in it either: {what} in {place}; back them up as well.")
+    not_in_it = [f"{what} in {folder}" for what, folder in elsewhere.items()]
     settings = dagster_folder(home()) / "dagster.yaml"
     if settings.exists() and "storage" in (yaml.safe_load(settings.read_text("utf-8")) or {}):
-        print(
-            f"Not in it either: Dagster's records in the storage that {settings} names; back them up as "
-            "well, those in PostgreSQL by pg_dump"
-        )
+        not_in_it.append(f"Dagster's records in the storage that {settings} names, if PostgreSQL by pg_dump")
     if journal:
         shown = without_password(journal)
-        print(
-            f"Not in it either: the journal of writes in {shown}; back it up as well, by "
-            f"pg_dump --schema=asset_owners --file=FILE.sql {shown}"
-        )
+        dump = f"pg_dump --schema=asset_owners --file=FILE.sql {shown}"
+        not_in_it.append(f"the journal of writes in {shown}, by {dump}")
+    for what in not_in_it:
+        print(f"Not in it either, back it up as well: {what}")
 
 
 def restore(archive: Path) -> None:

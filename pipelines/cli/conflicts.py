@@ -13,7 +13,6 @@ from ownership.tables import AcknowledgedConflicts
 from pipelines.cli.sql import Format, sql
 from pipelines.cli.stored import stored_tables
 from resources.errors import ConfigurationError
-from resources.settings import analysts_group
 
 LISTED = """\
 SELECT hostname, host_id, coalesce(existing_owner_email, existing_owner) AS owner,
@@ -23,19 +22,24 @@ FROM conflicts ORDER BY acknowledged_at NULLS FIRST, share DESC, events DESC, ho
 """
 
 
-def list_conflicts(path: Path, *, form: Format, run_id: str | None) -> int:
-    """Print the conflicts of a run, those that nobody has acknowledged first; return the exit status."""
-    return sql(LISTED, instance=path, scratch=None, form=form, run_id=run_id)
+def conflicts(
+    path: Path, *, acknowledge: str | None, note: str | None, form: Format, run_id: str | None
+) -> int | None:
+    """Print the conflicts of a run, those that nobody has acknowledged first, or acknowledge one."""
+    if acknowledge is None and note is None:
+        return sql(LISTED, instance=path, scratch=None, form=form, run_id=run_id)
+    if acknowledge is None or run_id:
+        raise ConfigurationError("--note goes with --acknowledge HOST, which is of the last run: no --run")
+    return _acknowledge(path, acknowledge, note)
 
 
-def acknowledge(path: Path, host: str, note: str | None) -> None:
+def _acknowledge(path: Path, host: str, note: str | None) -> None:
     """Store that the conflict of a host, by id or name, is known and may stay as it is.
 
     Raises:
         ConfigurationError: no conflict of the last run is meant, or several are.
     """
     instance, tables = stored_tables(path)
-    tables.analysts = analysts_group()
     name = normalise_hostname(pl.lit(host), short=instance.rules.as_rules().short_hostnames)
     by_name = pl.col("hostnames").list.contains(name).fill_null(value=False)
     conflicts = tables.read("owner_decisions").filter(action="conflict").collect()

@@ -13,6 +13,7 @@ from pipelines.log_lines import json_line
 from resources.errors import ConfigurationError
 from resources.failures import operator_message
 from resources.settings import Instance, command_line
+from resources.store.files import replacing
 from resources.store.tables import Tables, short_run_id
 from resources.writeback.journals import has_journal, open_journal
 
@@ -65,3 +66,16 @@ def require_file(argument: str, path: Path) -> None:
     """Refuse a folder, which an empty argument means as well, and a device or a pipe as a file to write."""
     if path.exists() and not path.is_file():
         raise ConfigurationError(f"{argument}: {str(path)!r} is no file; name one")
+
+
+def write_text(argument: str, path: Path, text: str) -> None:
+    """Write a file for its owner alone, over one that is there; a folder, a pipe or a device is refused."""
+    require_file(argument, path)
+    try:
+        if not path.resolve().parent.is_dir():
+            raise FileNotFoundError(0, f"there is no folder {path.resolve().parent}; make it first")
+        with replacing(path.resolve()) as file:
+            file.write_text(text, encoding="utf-8", newline="")
+    except OSError as error:
+        reason = f"{argument}: {path} cannot be written: {error.strerror or error}"
+        raise ConfigurationError(reason) from error

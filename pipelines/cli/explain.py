@@ -1,6 +1,7 @@
 """`asset-owners explain`: the story of one host, or the hosts of one person, from the stored tables."""
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -72,63 +73,29 @@ def _json(story: Any) -> str:
 
 def _host(instance: Instance, tables: Tables, host: str) -> dict[str, Any]:
     """The story of a host, without decisions where it is not known."""
-    short = instance.rules.as_rules().short_hostnames
-    name, short_name = pl.select(
-        normalise_hostname(pl.lit(host), short=short).alias("name"),
-        normalise_hostname(pl.lit(host), short=True),
-    ).row(0)
-    hostname = pl.col("hostname")
-    names = (
-        tables.read("inventory_hosts")
-        .select("host_id", hostname="hostnames")
-        .explode("hostname", empty_as_null=True)
-        .with_columns(
-            normalise_hostname(hostname, short=short), short=normalise_hostname(hostname, short=True)
-        )
-        .with_columns(
-            meant=(hostname == pl.lit(name, pl.String)).any().over("host_id")
-            | (pl.col("host_id").str.to_lowercase() == host.strip().lower())
-        )
-        .filter(pl.col("meant") | (pl.col("short") == pl.lit(short_name, pl.String)))
-        .collect()
-    )
-    meant = names.filter("meant")
+    rules, shortened = instance.rules.as_rules(), partial(normalise_hostname, short=True)
+    named = normalise_hostname(pl.lit(host), short=rules.short_hostnames)
+    name = pl.select(named).item()
+    hosts = tables.read("inventory_hosts").collect()
+    names = pl.element().pipe(normalise_hostname, short=rules.short_hostnames)
+    by_id = pl.col("host_id").str.to_lowercase() == host.strip().lower()
+    meant = hosts.filter(by_id | pl.col("hostnames").list.eval(names).list.contains(named))
+    all_decisions = tables.read("owner_decisions").collect()
     is_asset = pl.col("host_id").is_in(meant["host_id"].implode())
-    decisions = (
-        tables.read("owner_decisions")
-        .filter(is_asset | (hostname == pl.lit(name, pl.String)) & pl.col("host_id").is_null())
-        .collect()
-    )
-    short_names = [short_name, *meant["short"].drop_nulls()]
-    shares = (
-        tables.read("host_user_shares")
-        .filter(normalise_hostname(hostname, short=True).is_in(short_names))
-        .collect()
-    )
-    matches = (
-        tables.read("username_matches")
-        .filter(pl.col("username").is_in(shares["username"].implode()))
-        .collect()
-    )
-    hosts = (
-        tables.read("inventory_hosts").filter(pl.col("host_id").is_in(names["host_id"].implode())).collect()
-    )
-    user_ids = [*matches["user_id"].drop_nulls(), *hosts["owner_ids"].explode().drop_nulls()]
-    writes = tables.writes().filter(is_asset).sort(pl.coalesce("completed_at", "intended_at")).collect()
-    owners = pl.concat(writes[values].struct.field("owner") for values in ("old_values", "new_values"))
-    user_ids += [user_id for joined in owners.drop_nulls() for user_id in joined.split(",")]
-    rules = instance.rules.as_rules()
-    run_id = tables.read("owner_decisions").select("run_id").head(1).collect()["run_id"].item()
-    window, decided_by = decided_with(tables, run_id, rules)
-    known = tables.read("owner_decisions").select("hostname", "host_id").collect()
+    decisions = all_decisions.filter(is_asset | (pl.col("hostname") == named) & pl.col("host_id").is_null())
+    asked = pl.concat([pl.Series([host]), meant["hostnames"].explode(empty_as_null=True)])
+    short_names = asked.to_frame("name").select(shortened(pl.col("name")))["name"]
+    window, decided_by = decided_with(tables, all_decisions["run_id"].item(0), rules)
     return host_explanation(
         name or host,
         decisions=decisions,
-        shares=shares,
-        matches=matches,
+        shares=tables.read("host_user_shares")
+        .filter(shortened(pl.col("hostname")).is_in(short_names.drop_nulls().implode()))
+        .collect(),
+        matches=tables.read("username_matches").collect(),
         hosts=hosts,
-        users=tables.read("inventory_users").filter(pl.col("user_id").is_in(user_ids)).collect(),
-        writes=writes,
+        users=tables.read("inventory_users").collect(),
+        writes=tables.writes().filter(is_asset).sort(pl.coalesce("completed_at", "intended_at")).collect(),
         window=window,
         decided_by=decided_by,
         rules=rules,
@@ -137,5 +104,5 @@ def _host(instance: Instance, tables: Tables, host: str) -> dict[str, Any]:
             owner=instance.platform_user_field,
             hostname=instance.platform_hostname_field,
         ),
-        known=pl.concat([known["hostname"], known["host_id"]]).drop_nulls().to_list(),
+        known=pl.concat([all_decisions["hostname"], all_decisions["host_id"]]).drop_nulls().to_list(),
     )

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -26,9 +27,9 @@ OPS = {"apply": "apply_plan", "undo": "undo_run"}
 """The op of each job."""
 
 
-def follow_up(
-    path: Path,
+def _follow_up(
     job: Literal["apply", "undo"],
+    path: Path,
     run_id: str,
     *,
     allow_writes: int | None,
@@ -58,16 +59,10 @@ def follow_up(
         plan = plan_of(instance, tables, result.run_id, succeeded=result.success, people_of=about)
     if as_json:
         left_alone = writes.filter(~pl.col("outcome").is_in(DONE)).select("host_id", "outcome", "message")
-        found = {
-            "instance": instance.name,
-            "run_id": result.run_id,
-            "about_run_id": about,
-            "writes": outcomes_of(writes),
-            "left_alone": left_alone.to_dicts(),
-            "dry_run": dry_run,
-        }
-        found |= {} if plan is None else {"plan": plan}
-        print(json.dumps(found | ({"error": error} if error else {})))
+        runs = {"instance": instance.name, "run_id": result.run_id, "about_run_id": about, "dry_run": dry_run}
+        found = {**runs, "writes": outcomes_of(writes), "left_alone": left_alone.to_dicts()}
+        also = {"plan": plan, "error": error or None}
+        print(json.dumps(found | {key: value for key, value in also.items() if value is not None}))
     else:
         if result.success or not writes.is_empty():
             _print(writes, instance, result.run_id, job)
@@ -76,6 +71,9 @@ def follow_up(
     if error:
         print_error(error)
     return 0 if result.success else 1
+
+
+apply, undo = partial(_follow_up, "apply"), partial(_follow_up, "undo")
 
 
 def _print(writes: pl.DataFrame, instance: Instance, run_id: str, job: str) -> None:

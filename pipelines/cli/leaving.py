@@ -9,25 +9,23 @@ from assets_defs.dagster_records import delete_runs, runs_of
 from assets_defs.specs import asset_key
 from ownership.names import printable
 from ownership.tables import TABLES
-from pipelines.cli.stored import tables_of
+from pipelines.cli.stored import stored_tables
 from pipelines.dagster_home import dagster_instance
 from reports.people import find_person
-from resources.errors import AssetOwnersError, ConfigurationError
-from resources.settings import Instance, analysts_group, command_line, home, load_instance
+from resources.errors import AssetOwnersError
+from resources.settings import Instance, command_line, home
 from resources.store.catalogue import refresh_catalogue
-from resources.store.forgetting import Person, forget
+from resources.store.forgetting import Person
+from resources.store.forgetting import forget as forget_in_tables
 from resources.store.tables import Tables
 from resources.writeback.journals import has_journal, open_journal
 
 NOTHING_CHANGED = "Nothing has been changed; --yes does it."
 
 
-def forget_person(path: Path, asked: str, *, yes: bool) -> int:
-    """Put a hash in the place of a person in all that is stored of an instance; say first what that is.
-
-    Returns the exit status: 1 where nobody is known by that.
-    """
-    instance, tables = _instance_and_tables(path)
+def forget(path: Path, asked: str, *, yes: bool) -> None:
+    """Put a hash in the place of a person in all that is stored of an instance; say first what that is."""
+    instance, tables = stored_tables(path)
     users, matches = tables.read("inventory_users").collect(), tables.read("username_matches").collect()
     found = find_person(asked, users, matches)
     if not found:
@@ -41,7 +39,7 @@ def forget_person(path: Path, asked: str, *, yes: bool) -> int:
         rows = _forget_in_journal(tables, person, really=False)
         if yes:
             _forget_in_journal(tables, person, really=True)
-        rows |= forget(tables, person, really=yes)
+        rows |= forget_in_tables(tables, person, really=yes)
     for table, number in rows.items():
         print(f"  {number:>9,} rows of {table}")
     _delete_dagsters_records(instance, really=yes)
@@ -50,12 +48,11 @@ def forget_person(path: Path, asked: str, *, yes: bool) -> int:
         f"instance file ({instance.file}), and both services: the next run stores again what they hold"
     )
     print("Done: a hash stands in their place." if yes else NOTHING_CHANGED)
-    return 0
 
 
-def remove(path: Path, *, yes: bool) -> int:
-    """Delete all that is stored of an instance; say first what that is. Returns the exit status."""
-    instance, tables = _instance_and_tables(path)
+def remove(path: Path, *, yes: bool) -> None:
+    """Delete all that is stored of an instance; say first what that is."""
+    instance, tables = stored_tables(path)
     with tables.writing():
         open_writes = 0
         if has_journal(tables):
@@ -77,15 +74,6 @@ def remove(path: Path, *, yes: bool) -> int:
             refresh_catalogue(home(), tables.folder, tables.analysts)
     print(f"  Not deleted: the instance file ({instance.file}), its secrets, and backups")
     print("Done." if yes else NOTHING_CHANGED)
-    return 0
-
-
-def _instance_and_tables(path: Path) -> tuple[Instance, Tables]:
-    instance = load_instance(path)
-    tables = tables_of(instance, analysts_group())
-    if not tables.exist():
-        raise ConfigurationError(f"{instance.name} has no tables in {tables.folder}")
-    return instance, tables
 
 
 def _forget_in_journal(tables: Tables, person: Person, *, really: bool) -> dict[str, int]:

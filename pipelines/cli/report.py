@@ -10,15 +10,13 @@ from ownership.coverage import events_by_day
 from ownership.history import changes_of
 from ownership.names import printable
 from ownership.windows import days_of
-from pipelines.cli.errors import require_file
+from pipelines.cli.errors import write_text
 from pipelines.cli.plans import how_sure
 from pipelines.cli.stored import stored_tables
 from reports.exports import decisions_csv, decisions_json
 from reports.tuning import drift_in_words
-from resources.errors import ConfigurationError
 from resources.settings import Instance, home
 from resources.store.catalogue import view_rows
-from resources.store.files import replacing
 from resources.store.history import decided_with
 from resources.store.tables import Tables
 
@@ -41,17 +39,7 @@ def report(path: Path, out: Path | None, kind: Format, run: str | None = None) -
     if out is None:
         out = home() / "reports" / f"{instance.slug}.{kind}"
         out.parent.mkdir(exist_ok=True, mode=0o700)
-    require_file("--out", out)
-    if not out.resolve().parent.is_dir():
-        folder = out.resolve().parent
-        raise ConfigurationError(
-            f"--out: {out} cannot be written: there is no folder {folder}; make it first"
-        )
-    try:
-        with replacing(out.resolve()) as file:
-            file.write_text(text, encoding="utf-8", newline="")
-    except OSError as error:
-        raise ConfigurationError(f"--out: {out} cannot be written: {error.strerror or error}") from error
+    write_text("--out", out, text)
     print(f"{out} is written: {decisions.height:,} decisions of {printable(instance.name)}")
 
 

@@ -5,7 +5,7 @@ import logging
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from datetime import date, datetime
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from ownership.decisions import summary
 from ownership.names import printable, printable_lines
 from ownership.windows import Window
 from pipelines.cli.errors import how_it_ended, message_and_status, print_error
-from pipelines.cli.plans import Plan, plan_of, told_plan
+from pipelines.cli.plans import plan_of, told_plan
 from pipelines.cli.stored import tables_of
 from pipelines.dagster_home import dagster_instance
 from pipelines.definitions import build_definitions
@@ -55,30 +55,6 @@ class Overrides:
 
 
 NO_OVERRIDES = Overrides()
-SHOWN_CONFLICTS = 10
-
-
-@dataclass
-class Report:
-    """What `--json` prints; dates are inclusive.
-
-    `plan` is only there for a run that planned and wrote nothing, `error` only for one that failed.
-    """
-
-    instance: str | None = None
-    run_id: str | None = None
-    window: dict[str, str | int] | None = None
-    decisions: dict[str, int] = field(default_factory=dict)
-    writes: dict[str, int] = field(default_factory=dict)
-    conflicts: int = 0
-    dry_run: bool = False
-    plan: Plan | None = None
-    error: str | None = None
-
-    def as_json(self) -> str:
-        """One line; without `plan` and `error` when there was none."""
-        left_out = {name for name in ("plan", "error") if getattr(self, name) is None}
-        return json.dumps({key: value for key, value in asdict(self).items() if key not in left_out})
 
 
 def run(
@@ -86,7 +62,7 @@ def run(
     *,
     lookback_days: int | None,
     dry_run: bool,
-    enrich: bool,
+    no_enrich: bool,
     as_of: str | None,
     force: bool,
     limit: int | None,
@@ -95,26 +71,29 @@ def run(
 ) -> int:
     """Run the job and print what came of it; return the exit status (rules 8.1).
 
-    `given` is the instance as the user names it; None: the only one.
+    `given` is the instance as the user names it; None: the only one. What --json prints has a `plan` only of
+    a run that planned and wrote nothing, and an `error` only of one that failed.
     """
-    report, instance, status = Report(dry_run=dry_run), None, 0
+    nothing = {"instance": None, "run_id": None, "window": None, "decisions": {}, "writes": {}}
+    report: dict[str, Any] = {**nothing, "conflicts": 0, "dry_run": dry_run}
+    instance, status = None, 0
     try:
         instance = load_instance(instance_path(given))
-        report.instance = instance.name
-        options = _options(dry_run=dry_run, enrich=enrich, force=force, limit=limit)
+        report["instance"] = instance.name
+        options = _options(dry_run=dry_run, enrich=not no_enrich, force=force, limit=limit)
         instance.require_secrets()
         window = chosen_window(instance, as_of, lookback_days)
-        report.window = {"from": f"{window.first}", "to": f"{window.last}", "days": window.days}
+        report["window"] = {"from": f"{window.first}", "to": f"{window.last}", "days": window.days}
         _run_scan(instance, window, options, report, overrides or NO_OVERRIDES)
-        status = 1 if report.error else 0
+        status = 1 if "error" in report else 0
     except Exception as error:  # noqa: BLE001  (whatever it was, it belongs in the object that --json prints)
-        report.error, status = message_and_status(error)
+        report["error"], status = message_and_status(error)
     if as_json:
-        print(report.as_json())
-    elif instance and (report.plan is not None or not report.error):
+        print(json.dumps(report))
+    elif instance and ("plan" in report or "error" not in report):
         print(*_in_words(instance, report), sep="\n")
-    if report.error:
-        print_error(report.error)
+    if "error" in report:
+        print_error(report["error"])
     return status
 
 
@@ -130,30 +109,30 @@ def _options(*, dry_run: bool, enrich: bool, force: bool, limit: int | None) -> 
 
 
 def _run_scan(
-    instance: Instance, window: Window, options: Mapping[str, Any], report: Report, overrides: Overrides
+    instance: Instance,
+    window: Window,
+    options: Mapping[str, Any],
+    report: dict[str, Any],
+    overrides: Overrides,
 ) -> None:
     """Run the job over a window and report what the tables hold afterwards."""
     tables = tables_of(instance)
-    result = execute(
-        instance,
-        instance.slug,
-        run_config(instance, lookback_days=window.days, **options),
-        tags=launch_tags(instance, window),
-        since=window.last,
-        overrides=overrides,
-    )
-    report.run_id = result.run_id
+    config = run_config(instance, lookback_days=window.days, **options)
+    tags = launch_tags(instance, window)
+    result = execute(instance, instance.slug, config, tags=tags, since=window.last, overrides=overrides)
+    report["run_id"] = run_id = result.run_id
     if not result.success:
-        ended = how_it_ended(instance, tables, result.run_id, "run")
-        report.error = "\n".join(dict.fromkeys([*errors(result), ended]))
-    decisions = tables.of_run("owner_decisions", result.run_id)
-    report.decisions = summary(decisions)
-    report.conflicts = decisions.filter(action="conflict").height
-    report.writes = outcomes_of(tables.run_writes(result.run_id))
-    planned_only = any(map(plans_only, tables.appended("runs", result.run_id).to_dicts()))
-    report.dry_run = planned_only or report.dry_run or instance.writes.dry_run
-    if "planned" in report.writes or report.dry_run:
-        report.plan = plan_of(instance, tables, result.run_id, succeeded=not report.error)
+        ended = how_it_ended(instance, tables, run_id, "run")
+        report["error"] = "\n".join(dict.fromkeys([*errors(result), ended]))
+    decisions = tables.of_run("owner_decisions", run_id)
+    report["decisions"] = summary(decisions)
+    report["conflicts"] = decisions.filter(action="conflict").height
+    report["writes"] = outcomes_of(tables.run_writes(run_id))
+    planned_only = any(map(plans_only, tables.appended("runs", run_id).to_dicts()))
+    report["dry_run"] = planned_only or report["dry_run"] or instance.writes.dry_run
+    if "planned" in report["writes"] or report["dry_run"]:
+        plan = plan_of(instance, tables, run_id, succeeded=result.success)
+        report |= {} if plan is None else {"plan": plan}
 
 
 def outcomes_of(writes: pl.DataFrame) -> dict[str, int]:
@@ -263,27 +242,16 @@ def _day(text: str, zone: ZoneInfo) -> date:
         raise ConfigurationError(f"--as-of: {text!r} is no day; write it as 2026-01-31") from error
 
 
-def _in_words(instance: Instance, report: Report) -> Iterator[str]:
-    window, run_id = report.window or {}, report.run_id or ""
+def _in_words(instance: Instance, report: Mapping[str, Any]) -> Iterator[str]:
+    window, run_id, tables = report["window"], report["run_id"], tables_of(instance)
     days = f"{window['from']} to {window['to']} ({window['days']} days)"
     yield f"{printable(instance.name)}: {days}, run {run_id}"
-    yield from decisions_in_words(report.decisions)
-    tables = tables_of(instance)
-    if report.conflicts:
-        yield from _conflicts(instance, tables.of_run("owner_decisions", run_id), run_id)
-    if report.plan is not None:
-        yield told_plan(instance, tables, run_id, report.plan, command="apply", about=run_id)
+    yield from decisions_in_words(report["decisions"])
+    if number := report["conflicts"]:
+        new = tables.of_run("owner_decisions", run_id)["new_conflict"].sum()
+        yield f"{number:,} conflict{'s' * (number != 1)}, {new:,} of them new"
+        yield f"    {command_line(instance, 'conflicts', '--run', short_run_id(run_id))}"
+    if "plan" in report:
+        yield told_plan(instance, tables, run_id, report["plan"], command="apply", about=run_id)
     else:
-        yield from ("Writes:", *(writes_in_words(report.writes) if report.writes else ["    none"]))
-
-
-def _conflicts(instance: Instance, decisions: pl.DataFrame, run_id: str) -> Iterator[str]:
-    """Yield how many conflicts there are, the first hosts of the new ones, and what lists them."""
-    number = decisions.filter(action="conflict").height
-    new = decisions.filter("new_conflict").sort("host_id").select("hostname", "host_id").rows()
-    hosts = [printable(f"{name} ({host_id})") for name, host_id in new]
-    more = f" ... and {len(hosts) - SHOWN_CONFLICTS:,} more" if len(hosts) > SHOWN_CONFLICTS else ""
-    named = f": {', '.join(hosts[:SHOWN_CONFLICTS])}{more}" if hosts else ""
-    yield f"{number:,} conflict{'s' * (number != 1)}, {len(hosts):,} of them new{named}"
-    for query in ("FROM conflicts", *(["FROM conflicts WHERE is_new"] if 0 < len(hosts) < number else [])):
-        yield f"    {command_line(instance, 'sql', '--run', short_run_id(run_id), query)}"
+        yield from ("Writes:", *(writes_in_words(report["writes"]) if report["writes"] else ["    none"]))

@@ -62,24 +62,20 @@ def _answers(address: str) -> bool:
         return False
 
 
-class _Services:
-    """Programs of this environment, which end together, with whatever they started."""
-
-    def __init__(self) -> None:
-        self._started: list[tuple[str, subprocess.Popen[bytes]]] = []
+class _Services(dict[str, subprocess.Popen[bytes]]):
+    """Programs of this environment by name, which end together, with whatever they started."""
 
     def __enter__(self) -> Self:
         return self
 
     def start(self, program: str, *arguments: object) -> None:
         command = [Path(sys.executable).with_name(program), *map(str, arguments)]
-        process = subprocess.Popen(command, start_new_session=True)  # noqa: S603  (our own programs)
-        self._started.append((program, process))
+        self[program] = subprocess.Popen(command, start_new_session=True)  # noqa: S603  (our own programs)
 
     def wait_until(self, reached: Callable[[], bool]) -> None:
         """Wait, and fail where a service ends before."""
         while not reached():
-            for program, process in self._started:
+            for program, process in self.items():
                 if process.poll() is not None:
                     raise AssetOwnersError(
                         f"{program} has ended with status {process.returncode}; what it said stands above. "
@@ -88,10 +84,10 @@ class _Services:
             time.sleep(0.5)
 
     def __exit__(self, *error: object) -> None:
-        for _, process in self._started:
+        for process in self.values():
             process.send_signal(signal.SIGINT)
         deadline = time.monotonic() + SECONDS_TO_STOP
-        for _, process in self._started:
+        for process in self.values():
             with suppress(subprocess.TimeoutExpired):
                 process.wait(max(0.0, deadline - time.monotonic()))
             with suppress(ProcessLookupError):

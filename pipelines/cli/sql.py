@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Generator
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager, nullcontext, redirect_stdout, suppress
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
@@ -52,7 +52,6 @@ from resources.store.tables import Tables, short_run_id
 Format = Literal["table", "csv", "json"]
 
 ROWS_ON_SCREEN = 40
-WITHOUT_LIMIT = 1_000_000_000
 
 
 def sql(
@@ -137,11 +136,9 @@ def _require_tables(location: UPath, wanted: set[str]) -> set[str]:
     if location != UPath(home() / "tables") and not (known and wanted <= known):
         stored = {folder.name for folder in location.glob("*") if is_slug(folder.name)}
         if new := (stored & wanted or stored) - known:
-            try:
+            # Who may only read the home asks what is there.
+            with suppress(PermissionError) if known else nullcontext():
                 refresh_catalogue(home(), location / min(new), analysts_group())
-            except PermissionError:  # who may only read the home asks what is there
-                if not known:
-                    raise
             known = _schemas(home())
     if not known:
         raise _no_tables(location, "")
@@ -225,14 +222,11 @@ def print_table(relation: duckdb.DuckDBPyRelation) -> None:
 
     Elsewhere than on a terminal all rows and columns are printed whole.
     """
-    terminal = sys.stdout.isatty()
-    box = io.StringIO()
-    with redirect_stdout(box):
-        relation.show(
-            max_rows=ROWS_ON_SCREEN if terminal else WITHOUT_LIMIT,
-            max_width=shutil.get_terminal_size().columns if terminal else WITHOUT_LIMIT,
-            max_col_width=None if terminal else WITHOUT_LIMIT,
-        )
+    terminal, all_of_it = sys.stdout.isatty(), 1_000_000_000
+    rows = ROWS_ON_SCREEN if terminal else all_of_it
+    width = shutil.get_terminal_size().columns if terminal else all_of_it
+    with redirect_stdout(box := io.StringIO()):
+        relation.show(max_rows=rows, max_width=width, max_col_width=None if terminal else all_of_it)
     print(printable_lines(box.getvalue().rstrip()))
 
 
@@ -244,45 +238,32 @@ def _print(text: str) -> None:
 def _csv(relation: duckdb.DuckDBPyRelation) -> str:
     """Write rows with every text in quotes, so that no program takes `007` or `1e5` for a number."""
     unique = relation.select("*")  # which renames columns of the same name
-    numbers = {
-        name: kind_of_numbers
-        for name, kind in zip(unique.columns, unique.types, strict=True)
-        if (kind_of_numbers := _numbers(kind))
-    }
+    kinds = {name: _kind(given) for name, given in zip(unique.columns, unique.types, strict=True)}
     columns = [
-        duckdb.ColumnExpression(name)
-        if name in numbers
-        else duckdb.ColumnExpression(name).cast("VARCHAR").alias(name)
-        for name in unique.columns
+        column.cast("VARCHAR").alias(name) if kinds[name] == pl.String else column
+        for name, column in ((name, duckdb.ColumnExpression(name)) for name in kinds)
     ]
-    headings = pl.select(without_formulas(pl.lit(pl.Series(unique.columns, dtype=pl.String)))).to_series()
+    headings = pl.select(without_formulas(pl.lit(pl.Series([*kinds], dtype=pl.String)))).to_series()
     # By rows: of a relation that Polars reads as Arrow, DuckDB complains as the program ends.
-    frame = pl.DataFrame(
-        unique.select(*columns).fetchall(),
-        schema={name: numbers.get(name, pl.String) for name in unique.columns},
-        orient="row",
-    ).with_columns(without_formulas(pl.col(pl.String)))
-    frame.columns = headings.to_list()
-    return frame.write_csv(quote_style="non_numeric")
+    frame = pl.DataFrame(unique.select(*columns).fetchall(), schema=kinds, orient="row")
+    frame = frame.with_columns(without_formulas(pl.col(pl.String)))
+    return frame.rename(dict(zip(kinds, headings, strict=True))).write_csv(quote_style="non_numeric")
 
 
-def _numbers(kind: DuckDBPyType) -> pl.DataType | None:
-    """The type of a column of numbers; None: it holds something else."""
+def _kind(kind: DuckDBPyType) -> pl.DataType:
+    """The type of a column in CSV: what is no number is text."""
     if kind.id == "decimal":
         digits, scale = (int(str(number)) for _, number in kind.children)
         return pl.Decimal(digits, scale)
     if kind.id in {"float", "double"}:
         return pl.Float64()
-    return pl.Int128() if kind.id.removeprefix("u").endswith("int") or kind.id.endswith("integer") else None
+    return pl.Int128() if kind.id.endswith(("int", "integer")) else pl.String()
 
 
 def _json(relation: duckdb.DuckDBPyRelation) -> str:
     """Write an array of objects; NaN and the infinities, for which JSON has no word, are null."""
     unique = relation.select("*")
-    rows = [
-        {name: _finite(value) for name, value in zip(unique.columns, row, strict=True)}
-        for row in unique.fetchall()
-    ]
+    rows = [dict(zip(unique.columns, map(_finite, row), strict=True)) for row in unique.fetchall()]
     return f"{json.dumps(rows, default=str)}\n"
 
 

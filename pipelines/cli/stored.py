@@ -10,7 +10,14 @@ from upath.implementations.cloud import CloudPath
 
 from pipelines.log_lines import LOGGER
 from resources.errors import AssetOwnersError, ConfigurationError
-from resources.settings import Instance, command_line, home, load_instance, tables_location
+from resources.settings import (
+    Instance,
+    analysts_group,
+    command_line,
+    home,
+    load_instance,
+    tables_location,
+)
 from resources.store.tables import Tables, short_run_id
 
 SNAPSHOTS = (
@@ -23,11 +30,8 @@ SNAPSHOTS = (
 """What a run works on and decides; of a run that published, only its decisions are kept."""
 
 
-def tables_of(instance: Instance, analysts: int | None = None) -> Tables:
-    """The instance's tables, where the environment says that they lie; those of another one are refused.
-
-    The group `analysts` may read what is stored there: for commands that store something.
-    """
+def tables_of(instance: Instance) -> Tables:
+    """The instance's tables, where the environment says that they lie; those of another one are refused."""
     _require_bucket(location := tables_location())
     tables = Tables(
         home(),
@@ -35,7 +39,7 @@ def tables_of(instance: Instance, analysts: int | None = None) -> Tables:
         name=instance.name,
         target=instance.platform.place,
         location=location,
-        analysts=analysts,
+        analysts=analysts_group(),
     )
     tables.require_own()
     return tables

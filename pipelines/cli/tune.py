@@ -6,24 +6,38 @@ from typing import Any
 
 from ownership.names import printable
 from ownership.windows import Window
-from pipelines.cli.audit import read_answers
+from pipelines.cli.audit import draw, read_answers
 from pipelines.cli.errors import print_error
 from pipelines.cli.run import NO_OVERRIDES, Overrides, errors, execute
 from pipelines.cli.stored import stored_tables
 from reports.tuning import Aim, as_values, best_line, drift_in_words, in_words, line_of, suggestions_in_words
+from resources.errors import ConfigurationError
 from resources.settings import Instance, named
 from resources.store.history import decided_with
 from resources.store.tables import Tables
 
 
 def tune(
-    path: Path, *, aim: Aim, as_json: bool, answers: Path | None = None, overrides: Overrides | None = None
-) -> int:
-    """Run the job for tuning and tell what it found; return the exit status.
-
-    `answers` is the sheet of an audit to be read before.
-    """
-    answered = read_answers(path, answers) if answers else []
+    path: Path,
+    *,
+    target_precision: float,
+    keep: float,
+    audit: int | None,
+    seed: int | None,
+    audit_file: Path | None,
+    audit_answers: Path | None,
+    as_json: bool,
+    overrides: Overrides | None = None,
+) -> int | None:
+    """Run the job for tuning and tell what it found, or draw an audit; return the exit status."""
+    if audit is None and (seed is not None or audit_file):
+        raise ConfigurationError("--seed and --audit-file go with --audit N, which draws")
+    if audit is not None:
+        if audit_answers:
+            raise ConfigurationError("--audit draws anew: give --audit-answers in a command of its own")
+        return draw(path, audit, seed=seed, out=audit_file, as_json=as_json)
+    aim = Aim(target_precision, keep)
+    answered = read_answers(path, audit_answers) if audit_answers else []
     instance, tables = stored_tables(path)
     result = execute(instance, named(instance, "tuning"), {}, overrides=overrides or NO_OVERRIDES)
     for error in errors(result):

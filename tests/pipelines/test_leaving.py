@@ -81,4 +81,4 @@ def test_a_customer_is_removed_once_that_is_confirmed(home, catalogued, call):
         assert catalogue.execute("SELECT * FROM duckdb_views() WHERE NOT internal").fetchall() == []
     with dagster_instance(home) as recorded:
         assert list(recorded.get_runs()) == []
-    assert call("remove", catalogued)[0] == 2
+    assert call("remove", catalogued)[0] == 1

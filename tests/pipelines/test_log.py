@@ -22,6 +22,6 @@ from pipelines.log_lines import LOGGER
 def test_quiet_and_verbose_go_before_and_behind_each_command(call, monkeypatch, words, level):
     found = []
     for command in ("pipelines.cli.docs.docs", "sandbox.commands.demo"):
-        monkeypatch.setattr(command, lambda *_: found.append(console(dg.build_init_logger_context()).level))
+        monkeypatch.setattr(command, lambda **_: found.append(console(dg.build_init_logger_context()).level))
     assert call(*words)[0] == 0
     assert (found, logging.getLogger(LOGGER).level) == ([level], logging.NOTSET)
