@@ -34,7 +34,6 @@ from resources.settings import Instance
 MAX_PAGE = 50_000  # pairs; every page collects again from the start, so large pages are cheap
 MIN_PAGE = 100
 DAYS_AT_ONCE = 2
-DAYS_PER_SURVEY = MIN_PAGE  # a cluster that refuses so many buckets refuses each page, too
 MAX_SENDERS = 20
 HOSTS_PER_SENDER = 10
 MAX_DOCUMENTS = 2**40  # in one count; the sum of so many still fits into 64 bits
@@ -85,7 +84,6 @@ class _Aggregations(_Part):
     pairs: _Pairs | None = None
     hostname: _Bucket | None = None
     username: _Bucket | None = None
-    days: _Buckets | None = None
     senders: _Buckets | None = None
 
 
@@ -161,22 +159,11 @@ class SearchClient:
     def logons(self, days: Sequence[date]) -> Iterator[DayOfLogons]:
         """Count the logon events of each day, in the order given, several days at once.
 
-        A survey first finds the days that hold events, so that a sparse range costs requests in
-        proportion to its data. Days are calendar days in the instance's time zone (rules 4.1). A
-        ConfigurationError names the setting: an index that does not exist, a field that cannot be aggregated,
-        a query that does not parse.
+        Days are calendar days in the instance's time zone (rules 4.1). A ConfigurationError names the
+        setting: an index that does not exist, a field that cannot be aggregated, a query that does not parse.
         """
-        surveyed_at = datetime.now(UTC)
-        surveys = [days[start : start + DAYS_PER_SURVEY] for start in range(0, len(days), DAYS_PER_SURVEY)]
-        with_events = set().union(*map(self._days_with_events, surveys))
-
-        def count(day: date) -> DayOfLogons:
-            if day in with_events:
-                return self._day(day)
-            return DayOfLogons(day, surveyed_at, 0, 0, 0, self._counts([]))
-
         with ThreadPoolExecutor(DAYS_AT_ONCE) as executor:
-            yield from executor.map(count, days)
+            yield from executor.map(self._day, days)
 
     def totals(self, first: date, last: date) -> tuple[int, int, int]:
         """Count the documents from `first` to `last`: matching, without a user, without a host.
@@ -252,18 +239,6 @@ class SearchClient:
             for name, field in self._fields().items()
         }
 
-    def _days_with_events(self, days: Sequence[date]) -> set[date]:
-        """Return the days with at least one matching document, from one request."""
-        ranges = []
-        for day in days:
-            first, next_first = self._bounds(day, day)
-            ranges.append({"key": day.isoformat(), "from": first, "to": next_first})
-        by_day = {"field": self._instance.time_field, "format": "epoch_millis", "ranges": ranges}
-        on_days = [self._between(min(days), max(days))]
-        found = self._search(on_days, {"days": {"date_range": by_day}}, count_documents=False)
-        with_events = {bucket.key for bucket in _buckets(found.aggregations.days) if bucket.doc_count}
-        return {day for day in days if day.isoformat() in with_events}
-
     def _day(self, day: date) -> DayOfLogons:
         """Read the pages of a composite aggregation; the first also counts the day's documents.
 
@@ -272,10 +247,9 @@ class SearchClient:
         """
         fetched_at = datetime.now(UTC)
         after: _Pair | None = None
-        ends: list[tuple[Any, ...]] = []
         rows: list[pl.DataFrame] = []
         totals = 0, 0, 0
-        while len({*ends}) == len(ends):
+        while True:
             size = self._page_size
             composite = {"size": size, "sources": self._sources()}
             further = {"after": msgspec.to_builtins(after)} if after else {}
@@ -288,19 +262,18 @@ class SearchClient:
                 self._page_size = min(self._page_size, max(size // 2, MIN_PAGE))
                 continue
             pairs = page.aggregations.pairs
-            if pairs is None:
+            if pairs is None and after:
                 raise ProtocolError(
                     f"The last index of {self._instance.index} at {self._instance.url} was deleted while "
                     f"{day} was counted; run again"
                 )
             totals = totals if after else _totals(page)
-            rows.append(self._counts(pairs.buckets))
-            after = pairs.after_key
-            if after is None or len(pairs.buckets) < size:
+            rows.append(self._counts(pairs.buckets if pairs else []))
+            if pairs is None or len(pairs.buckets) < size or pairs.after_key in (None, after):
                 break
-            ends.append(msgspec.structs.astuple(after))
+            after = pairs.after_key
         counts = pl.concat(rows)
-        if len({*ends}) < len(ends) or counts.drop("events").is_duplicated().any():
+        if counts.drop("events").is_duplicated().any():
             raise ProtocolError(
                 f"{self._transport.where} gave pairs of host and user of {day} twice, which is no evidence; "
                 "check for a proxy or cache between this machine and the service"

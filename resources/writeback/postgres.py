@@ -7,7 +7,7 @@ sends none.
 
 import os
 import socket
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, LiteralString, TypeVar, cast
 
@@ -15,7 +15,6 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
 from resources.errors import AssetOwnersError, ConfigurationError
-from resources.findings import Finding, attempt
 from resources.redaction import redacted
 from resources.settings import without_password
 from resources.writeback.journal import Journal
@@ -213,20 +212,6 @@ class PostgresJournal(Journal):
                 "server's log says more"
             )
         return f"ASSET_OWNERS_JOURNAL: the journal of writes in {self.place} cannot be used: {said}; {remedy}"
-
-
-def findings(url: str) -> Generator[Finding]:
-    """Try what a run relies on; nothing stays in the database but the empty tables of the first use."""
-    what = "ASSET_OWNERS_JOURNAL"
-
-    def try_all() -> None:
-        with PostgresJournal(url, lambda: "asset-owners check") as journal:
-            journal.attempting("", "")
-            journal.delete("")
-
-    yield from [*attempt(what, try_all)] or [
-        Finding("ok", what, "answers, and the user may keep the journal there")
-    ]
 
 
 def _in_its_words(statement: str) -> LiteralString:

@@ -81,17 +81,6 @@ def one_aggregation(documents, aggregation):
             return {"doc_count": sum(not values(one, what["field"]) for one in documents)}
         case "cardinality":
             return {"value": len({value for one in documents for value in values(one, what["field"])})}
-        case "date_range":
-            at = [milliseconds(instant) for one in documents for instant in values(one, what["field"])]
-            return {
-                "buckets": [
-                    {
-                        "key": day["key"],
-                        "doc_count": sum(day["from"] <= instant < day["to"] for instant in at),
-                    }
-                    for day in what["ranges"]
-                ]
-            }
         case "terms":
             names = {value for one in documents for value in values(one, what["field"])}
             holding = {name: [d for d in documents if name in values(d, what["field"])] for name in names}
