@@ -3,7 +3,6 @@
 What an answer means is the business of `inventory` and `search`; here it is bytes with a status.
 """
 
-import email.utils
 import io
 import random
 import ssl
@@ -276,13 +275,9 @@ def _wait_seconds(state: tenacity.RetryCallState) -> float:
 
 def _retry_after_seconds(header: str | None) -> float | None:
     """Read Retry-After, which holds seconds or an HTTP date; None when it holds neither."""
-    if not header:
-        return None
     try:
-        if header.strip().isdecimal():
-            return float(header)
-        return max(0.0, email.utils.parsedate_to_datetime(header).timestamp() - time.time())
-    except (ValueError, OverflowError):
+        return urllib3.Retry().parse_retry_after(header) if header else None
+    except (urllib3.exceptions.InvalidHeader, ValueError, OverflowError):
         return None
 
 

@@ -18,8 +18,9 @@ from resources.findings import Finding
 from resources.http import no_telling
 from resources.inventory.client import InventoryClient, OnProgress, no_progress
 from resources.inventory.findings import inventory_findings
-from resources.inventory.records import host_form, host_rows, taken_fields, user_rows
-from resources.settings import Instance
+from resources.inventory.records import AssetRows, host_form, host_rows, taken_fields, user_rows
+from resources.inventory.session import PROFILE
+from resources.settings import Instance, ListCall
 
 Values = Mapping[str, str | None]
 """What a host holds or is to hold: owner, department, criticality; None = nothing, or not sent."""
@@ -88,7 +89,7 @@ class AssetInventory:
 
     def probe(self) -> None:
         """Raise TransientError when the service does not answer anything within seconds."""
-        self._client.probe()
+        self._client.transport.probe("GET", PROFILE)
 
     def hosts(self, on_progress: OnProgress = no_progress) -> pl.DataFrame:
         """List the host assets as rows of `inventory_hosts`.
@@ -96,11 +97,12 @@ class AssetInventory:
         Raises:
             ProtocolError: so many cannot be read that the contract or the name of a field must be wrong.
         """
-        return self._listed("hosts", on_progress)
+        return self._listed("hosts", self._instance.platform.contract.hosts, self._host_rows, on_progress)
 
     def users(self, on_progress: OnProgress = no_progress) -> pl.DataFrame:
         """List the user assets as rows of `inventory_users`; raises as `hosts`."""
-        return self._listed("users", on_progress)
+        rows = user_rows(self._instance)
+        return self._listed("users", self._instance.platform.contract.users, rows, on_progress)
 
     def host(self, host_id: str) -> Mapping[str, Any]:
         """Read one host: a row of `inventory_hosts` as plain values, without listed_at."""
@@ -117,14 +119,9 @@ class AssetInventory:
         """Try the service without writing, and say what works and what to fix."""
         return inventory_findings(self._instance, self._client)
 
-    def _listed(self, kind: str, on_progress: OnProgress) -> pl.DataFrame:
+    def _listed(self, kind: str, call: ListCall, rows: AssetRows, on_progress: OnProgress) -> pl.DataFrame:
         """List hosts or users; single ones that cannot be read are let pass (rules 2.7)."""
-        contract, listed_at = self._instance.platform.contract, datetime.now(UTC)
-        call, rows = (
-            (contract.hosts, self._host_rows)
-            if kind == "hosts"
-            else (contract.users, user_rows(self._instance))
-        )
+        listed_at = datetime.now(UTC)
         frame = self._client.list_assets(call, rows.table, on_progress=on_progress)
         odd = unreadable_assets(frame)
         if too_many_unreadable(odd.height, frame.height):

@@ -18,7 +18,7 @@ import tenacity
 from resources.errors import ConfigurationError, ProtocolError, ServiceError, TransientError
 from resources.http import Answer, Transport, no_telling
 from resources.inventory.envelope import Envelope, envelope_members, open_envelope
-from resources.inventory.session import PROFILE, InventorySession
+from resources.inventory.session import InventorySession
 from resources.settings import ItemCall, ListCall, Platform
 
 READINGS = 3  # of a list that changes while it is read
@@ -51,16 +51,9 @@ class Page:
 class InventoryClient:
     """The inventory service of one instance, a context manager; safe to use from several threads.
 
-    Opening it resolves the secrets; the first call logs in. Every call raises, beside what it names itself:
-
-        AuthenticationError: password, code or session refused, or the certificate is not trusted.
-        PermissionDeniedError, NotFoundError: HTTP status 403 or 404.
-        ValidationError: values refused, with field-level detail where the service gave any.
-        ServiceError: another handled failure; its message says what the service said.
-        TransientError: time-out, broken connection, 429 or 5xx; calls that may be repeated were.
-        ProtocolError: the answer is not what the convention promises.
-
-    `connections` requests are in flight while a list is read; `clock` gives seconds since the epoch.
+    Opening it resolves the secrets; the first call logs in. Every call may raise a ServiceError of
+    `resources.errors`; those that may be repeated were by then. `connections` requests are in flight while a
+    list is read; `clock` gives seconds since the epoch.
     """
 
     def __init__(
@@ -92,10 +85,6 @@ class InventoryClient:
 
     def __exit__(self, *_: object) -> None:
         self._session.close()
-
-    def probe(self) -> None:
-        """Ask without a session: TransientError when the service does not answer within seconds."""
-        self.transport.probe("GET", PROFILE, sleep=self._sleep)
 
     # Calls by the convention (rules 5.1)
 

@@ -85,8 +85,7 @@ def _listed(
 
 def _host_fields(instance: Instance, hosts: Assets) -> Iterator[Finding]:
     first = f"the first {len(hosts):,} hosts"
-    carrying = _carrying([instance.platform_hostname_field], hosts)
-    yield _any_carried("platform_hostname_field", "hosts", carrying, hosts)
+    yield _any_carried("platform_hostname_field", "hosts", [instance.platform_hostname_field], hosts)
     for setting, written in _written_fields(instance).items():
         if having := sum(isinstance(fields, dict) and written in fields for fields in hosts.values()):
             yield Finding("ok", setting, f"{written} is a field of {having:,} of {first}")
@@ -121,18 +120,20 @@ def _one_host(instance: Instance, inventory: InventoryClient, hosts: Assets) -> 
 
 
 def _user_fields(instance: Instance, users: Assets) -> Iterator[Finding]:
-    carrying = _carrying([instance.platform_user_value_field, *FIELDS], users)
-    yield _any_carried("platform_user_value_field", "users", carrying, users)
+    fields = [instance.platform_user_value_field, *FIELDS]
+    yield _any_carried("platform_user_value_field", "users", fields, users)
     yield from _readable("users", user_rows(instance), users)
 
 
-def _any_carried(setting: str, kind: str, carrying: Mapping[str, int], assets: Assets) -> Finding:
+def _any_carried(setting: str, kind: str, fields: list[str], assets: Assets) -> Finding:
     """Count the assets with a value in each of some fields, of which the setting names the first one."""
     first = f"the first {len(assets):,} {kind}"
+    sound = [asset for asset in assets.values() if isinstance(asset, dict)]
+    carrying = {field: sum(asset.get(field) not in (None, "", []) for asset in sound) for field in fields}
     if any(carrying.values()):
         counts = ", ".join(f"{field} is on {count:,}" for field, count in carrying.items())
         return Finding("ok" if next(iter(carrying.values())) else "warning", setting, f"of {first}, {counts}")
-    names = sorted({name for fields in assets.values() if isinstance(fields, dict) for name in fields})
+    names = sorted({name for asset in sound for name in asset})
     text = (
         f"none of {first} carries {' or '.join(carrying)}; they have {', '.join(names[:20])}. Name the field "
         "that holds the name, and check platform.contract.fields_in"
@@ -160,9 +161,3 @@ def _written_fields(instance: Instance) -> dict[str, str]:
     names = ("owner", "department", "criticality") if instance.scan.enrich else ("owner",)
     fields = (host_fields(instance)[name] for name in names)
     return {field.setting: field.name for field in fields if field.name}
-
-
-def _carrying(fields: list[str], assets: Assets) -> dict[str, int]:
-    """How many assets have a value in each of some fields."""
-    sound = [asset for asset in assets.values() if isinstance(asset, dict)]
-    return {field: sum(asset.get(field) not in (None, "", []) for asset in sound) for field in fields}

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from queue import Empty, SimpleQueue
 from threading import Lock, Thread
@@ -47,10 +48,6 @@ def write_all(
     def complete(result: Result) -> None:
         journal.complete(result, run_id=run_id, completed_at=datetime.now(UTC))
 
-    def leave_the_rest() -> None:
-        reason = f"the run ended before this host's turn: {workers.ended_by}"
-        journal.leave(run_id, reason, completed_at=datetime.now(UTC))
-
     try:
         for done, result in enumerate(workers.results(), start=1):
             complete(result)
@@ -63,10 +60,12 @@ def write_all(
             writer.abandon()
         for result in workers.finished():
             complete(result)
-        leave_the_rest()
         raise
+    finally:
+        if workers.ended_by:
+            reason = f"the run ended before this host's turn: {workers.ended_by}"
+            journal.leave(run_id, reason, completed_at=datetime.now(UTC))
     if workers.ended_by:
-        leave_the_rest()
         return workers.ended_by
     ended_by, corrected = writer.check_effect(journal.rows(run_id))
     for result in corrected:
@@ -74,42 +73,39 @@ def write_all(
     return ended_by
 
 
+@dataclass
 class _Workers:
     """Threads that try rows one after another until something ends the writing.
 
     Those of a ThreadPoolExecutor would keep the process from its end until the last request has its answer.
     """
 
-    def __init__(
-        self,
-        writer: Writer,
-        attempt: Callable[[Writer, Row], Result],
-        rows: Sequence[Row],
-        concurrency: int,
-        max_failed_writes: int,
-    ) -> None:
-        self._writer = writer
-        self._attempt = attempt
-        self._max_failed_writes = max_failed_writes
+    writer: Writer
+    attempt: Callable[[Writer, Row], Result]
+    rows: Sequence[Row]
+    concurrency: int
+    max_failed_writes: int
+    ended_by: str | None = None
+
+    def __post_init__(self) -> None:
         self._failures_in_a_row = 0
         self._lock = Lock()
-        self._rows: SimpleQueue[Row] = SimpleQueue()
-        for row in rows:
-            self._rows.put(row)
+        self._untried: SimpleQueue[Row] = SimpleQueue()
+        for row in self.rows:
+            self._untried.put(row)
         self._results: SimpleQueue[Result | BaseException | None] = SimpleQueue()
-        number = min(concurrency, len(rows))
+        number = min(self.concurrency, len(self.rows))
         self._threads = [Thread(target=self._work, daemon=True) for _ in range(number)]
-        self.ended_by: str | None = None
 
     def end(self, reason: str) -> None:
         """Let nobody begin with another host."""
         self.ended_by = self.ended_by or reason
-        self._writer.stop(reason)
+        self.writer.stop(reason)
 
     def _work(self) -> None:
         try:
             while not self.ended_by:
-                self._results.put(self._try(self._rows.get_nowait()))
+                self._results.put(self._try(self._untried.get_nowait()))
         except Empty:
             pass
         except BaseException as error:  # noqa: BLE001  (raised where the results are awaited)
@@ -119,7 +115,7 @@ class _Workers:
 
     def _try(self, row: Row) -> Result:
         try:
-            result = self._attempt(self._writer, row)
+            result = self.attempt(self.writer, row)
         except WritingEndedError as error:
             self.end(str(error))
             return error.result
@@ -129,8 +125,8 @@ class _Workers:
                 self._failures_in_a_row += 1
             elif result.outcome in SUCCESSES:
                 self._failures_in_a_row = 0
-            if self._failures_in_a_row >= self._max_failed_writes:
-                self.end(f"{self._max_failed_writes} writes failed one after another")
+            if self._failures_in_a_row >= self.max_failed_writes:
+                self.end(f"{self.max_failed_writes} writes failed one after another")
         return result
 
     def results(self) -> Iterator[Result]:
