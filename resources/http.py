@@ -276,7 +276,7 @@ def _wait_seconds(state: tenacity.RetryCallState) -> float:
 def _retry_after_seconds(header: str | None) -> float | None:
     """Read Retry-After, which holds seconds or an HTTP date; None when it holds neither."""
     try:
-        return urllib3.Retry().parse_retry_after(header) if header else None
+        return float(urllib3.Retry().parse_retry_after(header)) if header else None
     except (urllib3.exceptions.InvalidHeader, ValueError, OverflowError):
         return None
 

@@ -44,8 +44,6 @@ class InventoryService:
                 log_level="error",
                 access_log=False,
                 timeout_graceful_shutdown=1,
-                ssl_certfile=self.options.certificate,
-                ssl_keyfile=self.options.private_key,
             )
         )
         self._thread = threading.Thread(
@@ -55,7 +53,7 @@ class InventoryService:
     @property
     def url(self) -> str:
         """The base URL, without a slash at its end."""
-        return f"{'https' if self.options.certificate else 'http'}://127.0.0.1:{self.port}"
+        return f"http://127.0.0.1:{self.port}"
 
     def __enter__(self) -> Self:
         self._thread.start()

@@ -1,16 +1,14 @@
 """The endpoints of the sandbox inventory service, after the specification.
 
-Where the specification shows nothing (page bases, page-size cap, session lifetime, how a log-in says that a
-code is needed) there is a setting, `ServiceOptions`. Every handled failure is sent with HTTP status 200.
-Paths and parameters are those of the default contract (rules 5.5).
+Some of what the specification does not show is a setting: `ServiceOptions`. Every handled failure is sent
+with HTTP status 200. Paths and parameters are those of the default contract (rules 5.5).
 """
 
 import re
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Any
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -36,24 +34,16 @@ MULTIPART = "multipart/form-data"
 
 @dataclass(frozen=True)
 class ServiceOptions:
-    """What the specification leaves open, and TLS.
+    """What the specification leaves open.
 
-    `page_base` gives the number of a list's first page, by path, where it differs from `PAGE_BASE`;
-    `below_first_page` says what a smaller number gets: a validation failure, the first page, or an empty one.
     `fields_in` is the dotted path inside an item to its fields, empty when they lie beside the id. Without
     `announce_mfa` a log-in that needs a code looks like any other, but its session is refused until the code
-    was sent. A session ends after `session_seconds` or `session_calls`.
+    was sent.
     """
 
-    session_seconds: float = 3600
-    session_calls: int | None = None
     page_size_cap: int = 100
-    page_base: Mapping[str, int] = field(default_factory=dict)
-    below_first_page: Literal["refused", "first", "empty"] = "refused"
     fields_in: str = ""
     announce_mfa: bool = True
-    certificate: Path | None = None
-    private_key: Path | None = None
 
 
 @dataclass
@@ -144,7 +134,6 @@ class _Api:
         self.state = state
         self.options = options
         self.hooks = hooks
-        self.page_base = {**PAGE_BASE, **options.page_base}
 
     def routes(self) -> list[Route]:
         endpoints: list[tuple[str, str, Endpoint]] = [
@@ -196,11 +185,7 @@ class _Api:
         return answer if isinstance(answer, Response) else JSONResponse(envelope(answer))
 
     def _session(self, call: Call, *, verified: bool = True) -> Session:
-        session = self.state.accounts.use_session(
-            call.request.cookies.get(COOKIE, ""),
-            seconds=self.options.session_seconds,
-            calls=self.options.session_calls,
-        )
+        session = self.state.accounts.session(call.request.cookies.get(COOKIE, ""))
         if session is None or (verified and not session.verified):
             raise NoSessionError
         return session
@@ -225,8 +210,7 @@ class _Api:
         response = JSONResponse(
             envelope({"mfa_required": not session.verified} if self.options.announce_mfa else None)
         )
-        secure = call.request.url.scheme == "https"
-        response.set_cookie(COOKIE, token, httponly=True, secure=secure, samesite="lax")
+        response.set_cookie(COOKIE, token, httponly=True, samesite="lax")
         return response
 
     def verify_code(self, call: Call) -> None:
@@ -267,13 +251,11 @@ class _Api:
         if size < 1:
             raise invalid("size", "This field must be 1 or more.")
         size = min(size, self.options.page_size_cap)
-        base = self.page_base[call.path]
+        base = PAGE_BASE[call.path]
         page = call.whole_number("page", base) - base
-        if page < 0 and self.options.below_first_page == "refused":
+        if page < 0:
             raise invalid("page", f"This field must be {base} or more.")
-        if page < 0 and self.options.below_first_page == "empty":
-            return 0, 0
-        return max(page, 0) * size, size
+        return page * size, size
 
     def list_accounts(self, call: Call) -> dict[str, Any]:
         self._session(call)
@@ -289,8 +271,7 @@ class _Api:
         asset_type = call.text("type")
         if asset_type not in ("host", "user"):
             raise invalid("type", "This field must be host or user.")
-        query = call.text("query", "")
-        total, items = self.state.page(tenant, asset_type, query=query, first=first, size=size)
+        total, items = self.state.page(tenant, asset_type, first=first, size=size)
         return {"size": total, "data": [self._shaped(item) for item in items]}
 
     def get_asset(self, call: Call) -> dict[str, Any]:

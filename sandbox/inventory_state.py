@@ -56,8 +56,6 @@ class Session:
 
     account: Account
     verified: bool
-    opened_at: float
-    calls: int = 0
 
 
 @dataclass(frozen=True)
@@ -117,7 +115,7 @@ class Accounts:
             if account is None or not secrets.compare_digest(account.password.encode(), password.encode()):
                 return None
             token = secrets.token_urlsafe(32)
-            self._sessions[token] = Session(account, account.mfa_secret is None, self._clock())
+            self._sessions[token] = Session(account, account.mfa_secret is None)
             return token, self._sessions[token]
 
     def accept_code(self, session: Session, code: str) -> bool:
@@ -128,20 +126,13 @@ class Accounts:
             for step in range(max(now - 1, last + 1), now + 2):
                 if totp_code(account.mfa_secret or "", step * TOTP_STEP_SECONDS) == code:
                     self._last_steps[account.email] = step
-                    session.verified, session.opened_at, session.calls = True, self._clock(), 0
+                    session.verified = True
                     return True
         return False
 
-    def use_session(self, token: str, *, seconds: float, calls: int | None) -> Session | None:
-        """Count one call of a session; None when it is unknown, `seconds` old, or has had its `calls`."""
-        with self._lock:
-            session = self._sessions.get(token)
-            if session is None or session.opened_at <= self._clock() - seconds:
-                return None
-            if calls is not None and session.calls >= calls:
-                return None
-            session.calls += 1
-            return session
+    def session(self, token: str) -> Session | None:
+        """The session of a token; None when it is unknown or was ended."""
+        return self._sessions.get(token)
 
     def expire_sessions(self) -> None:
         """End every session at once."""
@@ -246,16 +237,9 @@ class InventoryState:
             item = self._assets[asset_id][2]
             at = datetime.fromtimestamp(self._clock(), UTC)
             for name, value in changes.items():
-                entry = (
-                    origin.account,
-                    origin.path,
-                    asset_id,
-                    name,
-                    item.get(name),
-                    value,
-                    origin.request_id,
-                )
-                self._journal.append(JournalEntry(len(self._journal) + 1, at, *entry))
+                what = asset_id, name, item.get(name), value
+                entry = len(self._journal) + 1, at, origin.account, origin.path, *what, origin.request_id
+                self._journal.append(JournalEntry(*entry))
             item.update(changes)
             return dict(item)
 
@@ -269,19 +253,12 @@ class InventoryState:
         return self._fields[asset_type]
 
     def page(
-        self, tenant: str, asset_type: AssetType, *, query: str, first: int, size: int
+        self, tenant: str, asset_type: AssetType, *, first: int, size: int
     ) -> tuple[int, list[dict[str, Any]]]:
-        """How many of a tenant's assets have `query` in a value, and `size` of them from `first` on."""
+        """How many assets a tenant has, and `size` of them from `first` on."""
         with self._lock:
             items = self._lists.get((tenant, asset_type), [])
-            if query:
-                items = [item for item in items if query.casefold() in _words(item)]
             return len(items), [dict(item) for item in items[first : first + size]]
-
-
-def _words(item: Mapping[str, Any]) -> str:
-    values = (value if isinstance(value, list) else [value] for value in item.values())
-    return "\n".join(str(word) for words in values for word in words if word is not None).casefold()
 
 
 def totp_code(secret: str, at: float) -> str:

@@ -260,22 +260,20 @@ def test_overload_and_server_failures_are_transient_and_only_429_says_that_nothi
         assert error.not_done == (status == 429)
         assert error.asks_to_wait == (status == 429 or bool(headers))
 
-
-@pytest.mark.parametrize("status", [200, 400, 401, 403, 404, 409, 422])
-def test_everything_else_is_not(status):
-    transport().raise_if_transient(Answer(status, http.CaseInsensitiveDict(), b""), "/path")
+    for other in (200, 400, 401, 403, 404, 409, 422):
+        transport().raise_if_transient(Answer(other, http.CaseInsensitiveDict(), b""), "/path")
 
 
 @pytest.mark.parametrize(
-    ("header", "seconds"), [("7", 7), (" 7 ", 7), ("soon", None), ("\u00b2", None), ("", None)]
+    ("header", "seconds"),
+    [
+        *[("7", 7), (" 7 ", 7), ("soon", None), ("\u00b2", None), ("", None)],
+        pytest.param(formatdate(time.time() + 1000), pytest.approx(1000, abs=200), id="later"),
+        ("Mon, 01 Jan 2001 00:00:00 GMT", 0),
+        ("Fri, 31 Dec 99999 23:59:59 GMT", None),
+    ],
 )
-def test_retry_after_is_seconds_or_nothing(header, seconds):
-    assert transient(429, **{"Retry-After": header}).retry_after == seconds
-
-
-@pytest.mark.parametrize(("ahead", "seconds"), [(1000, pytest.approx(1000, abs=60)), (-100, 0)])
-def test_retry_after_may_be_a_date(ahead, seconds):
-    header = formatdate(time.time() + ahead, usegmt=True)
+def test_retry_after_is_seconds_or_a_date_or_nothing(header, seconds):
     assert transient(429, **{"Retry-After": header}).retry_after == seconds
 
 
@@ -343,7 +341,7 @@ def hanging():
 def test_a_service_that_hangs_is_asked_for_as_long_as_the_patience_lasts_whichever_call_it_is():
     told = []
     with hanging() as url:
-        service = transport(url, read_timeout_seconds=0.2, patience_seconds=0.3, tell=told.append)
+        service = transport(url, read_timeout_seconds=0.1, patience_seconds=0.15, tell=told.append)
         for call in ("first", "second"):  # the second finds a service that has been silent for long
             with service.new_session() as session, pytest.raises(TransientError):
                 service.retrying(lambda _: None)(service.send, session, "POST", "/slow")
@@ -354,7 +352,7 @@ def test_a_long_answer_in_time_is_no_hang():
     replies = iter([503, 503, 200])
 
     def slow(_):
-        time.sleep(0.2)
+        time.sleep(0.05)
         return Reply(status=next(replies))
 
     def call():
@@ -378,7 +376,7 @@ def test_whatever_is_answered_is_a_sign_of_life(status):
 def test_a_probe_of_a_service_that_hangs_takes_little_time_however_long_its_answers_may_take():
     began = time.monotonic()
     with hanging() as url, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(http, "PROBE_SECONDS", 0.2)
+        patch.setattr(http, "PROBE_SECONDS", 0.1)
         with pytest.raises(TransientError):
             transport(url, read_timeout_seconds=300).probe("GET", "/", sleep=lambda _: None)
     assert time.monotonic() - began < 3

@@ -40,6 +40,7 @@ def test_what_is_altered_or_missing_is_refused_without_a_password_and_a_retry_he
         (configuration := tmp_path / "jgo.conf").write_text(f"[repositories]\ncentral = {address}/maven\n")
         monkeypatch.setenv("JGO_CONFIG_FILE", str(configuration))
         monkeypatch.setenv("NO_PROXY", "localhost")
+        monkeypatch.setattr("tenacity.nap.time.sleep", lambda _: None)
         cache = tmp_path / "cache"
         with pytest.raises(EngineError, match=r"tool-1\.0\.jar has SHA-256 .*localhost"):
             install(cache, print, pins=pins)

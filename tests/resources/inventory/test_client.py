@@ -1,4 +1,3 @@
-import threading
 from functools import partial
 from itertools import count
 
@@ -14,7 +13,6 @@ from resources.errors import (
     TransientError,
     ValidationError,
 )
-from resources.inventory.adapter import AssetInventory
 from resources.inventory.client import READINGS
 from resources.settings import Contract, ListCall
 from sandbox.inventory import BrokenOff, InventoryService, InventoryState, ServiceOptions
@@ -28,9 +26,7 @@ from tests.resources.inventory_world import (
     Clock,
     Watch,
     client,
-    platform,
 )
-from tests.resources.samples import instance
 
 ASSETS = "/api/v1/assets/list"
 ASSET_HOSTS = ListCall(path=ASSETS, params={"type": "host"})
@@ -220,11 +216,6 @@ def test_a_list_is_whole_whatever_the_page_base_and_the_cap(tmp_path, base, belo
     assert first.number == base or (base == 1 and below == "first")
 
 
-def test_each_endpoint_has_its_own_page_base(inventory):
-    assert listed(inventory, ACCOUNTS, "email")["email"].to_list() == [ADMIN.email, READER.email]
-    assert ids(inventory) == HOST_IDS
-
-
 def test_fields_lie_where_the_contract_says(service, open_client):
     options = ServiceOptions(fields_in="attributes.current")
     with InventoryService(service.state, options) as other:
@@ -239,22 +230,6 @@ def test_fields_lie_where_the_contract_says(service, open_client):
             ids(inventory, ASSET_USERS)
 
 
-def test_several_pages_of_the_size_asked_for_are_on_their_way_and_no_more_than_connections(
-    service, open_client
-):
-    together = threading.Barrier(3, timeout=5)
-
-    def hold(request):
-        if request.url.path == ASSETS and 2 <= int(request.state.parameters["page"]) <= 4:
-            together.wait()
-
-    watch = Watch(service, hold)
-    with open_client(connections=3, contract={"page_size": 2}) as inventory:
-        assert ids(inventory) == HOST_IDS
-    assert watch.most_in_flight == 3
-    assert watch.calls["assets/list"] == 13
-
-
 def test_an_error_amid_a_list_ends_the_reading_and_few_pages_are_fetched_ahead(service, open_client):
     def on_progress(done, _):
         if done == 2:
@@ -264,16 +239,6 @@ def test_an_error_amid_a_list_ends_the_reading_and_few_pages_are_fetched_ahead(s
     with open_client(connections=4, contract={"page_size": 1}) as inventory, pytest.raises(ZeroDivisionError):
         inventory.list_assets(ASSET_HOSTS, frame_of, on_progress=on_progress)
     assert watch.calls["assets/list"] <= 2 + 4 + 1
-
-
-def test_a_list_that_grows_while_it_is_read_is_read_again(service, inventory):
-    def grow(request):
-        if request.url.path == ASSETS and request.state.parameters["page"] == "3" and next(visits) == 0:
-            service.state.add_assets(TENANT, "host", [{"id": "late"}])
-
-    visits = count()
-    Watch(service, grow)
-    assert ids(inventory) == [*HOST_IDS, "late"]
 
 
 @pytest.mark.parametrize(
@@ -402,17 +367,6 @@ def test_without_read_in_the_contract_nothing_is_read(open_client):
         inventory.read("h-3")
 
 
-def test_a_refused_write_says_why_and_which_field(service, open_client, inventory):
-    with pytest.raises(ValidationError) as raised:
-        inventory.update("h-3", {"asset_owner": "nobody"})
-    assert list(raised.value.fields) == ["asset_owner"]
-    with open_client(READER) as reader, pytest.raises(ServiceError, match="permission"):
-        reader.update("h-3", {"asset_owner": "u-1"})
-    with pytest.raises(ServiceError, match="not found"):
-        inventory.update("h-99", {"asset_owner": "u-1"})
-    assert service.state.journal() == []
-
-
 @pytest.mark.parametrize("html", [False, True], ids=["envelope", "HTML"])
 @pytest.mark.parametrize(
     ("call", "setting"),
@@ -470,11 +424,3 @@ def test_a_write_that_is_held_back_right_before_it_goes_out_changes_nothing(serv
         inventory.update("h-3", {"asset_owner": "u-1"}, right_before=lambda: 1 / 0)
     assert inventory.read("h-3")["asset_owner"] is None
     assert service.state.journal() == []
-
-
-def test_the_adapter_names_the_settings_by_which_it_reads_and_writes(open_client, tmp_path, service):
-    with open_client() as inventory:
-        adapter = AssetInventory(instance(platform=platform(tmp_path, service.url)), inventory)
-    assert all("platform_user_field" in how for how in (adapter.how_read, adapter.how_written))
-    assert (adapter.where, adapter.reads_single_hosts) == (inventory.where, True)
-    assert sorted(adapter.takes) == ["criticality", "department", "owner"]

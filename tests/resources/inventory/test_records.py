@@ -1,6 +1,6 @@
 import pytest
 
-from resources.inventory.records import host_form, host_rows, texts, user_rows
+from resources.inventory.records import host_form, host_rows, user_rows
 from tests.resources.samples import instance, instance_content
 
 HOST = {
@@ -143,18 +143,8 @@ def test_a_user_field_of_another_type_is_named_and_the_others_read(field):
     assert sum(value is None for value in odd.values()) == 1
 
 
-def test_several_values_where_one_is_written_cannot_be_read():
-    assert "department" in host({**HOST, "department": ["a", "b"]})["problem"]
-
-
 @pytest.mark.parametrize("fields", [None, [], "x"])
 def test_of_an_asset_without_fields_nothing_is_known(fields):
     odd = host(fields)
     assert "fields_in" in odd.pop("problem")
     assert odd == {"host_id": "x-1"} | dict.fromkeys(("hostnames", "owner_ids", "department", "criticality"))
-
-
-@pytest.mark.parametrize("value", [True, {"id": "u1"}, [["u1"]], [{"id": "u1"}], ["u1", False]])
-def test_what_is_no_text_is_refused(value):
-    with pytest.raises(TypeError):
-        texts(value)

@@ -3,7 +3,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
-from starlette.responses import Response
 
 from resources.errors import (
     AuthenticationError,
@@ -86,30 +85,7 @@ def test_a_log_in_refused_with_any_status_is_about_the_credentials(tmp_path, htt
         profile(inventory)
 
 
-def test_a_log_in_that_fails_for_a_moment_is_tried_again(service, tmp_path):
-    failures = iter([502, 503])
-
-    def moody(request):
-        failure = next(failures, None) if request.url.path.endswith("login") else None
-        return failure and Response("Bad gateway", failure)
-
-    watch = Watch(service, moody)
-    with client(tmp_path, service.url) as inventory:
-        assert profile(inventory)["email"] == ADMIN.email
-    assert watch.calls == {"auth/login": 3, "profile/me": 1}
-
-
 # Expiry
-
-
-def test_an_expired_session_is_renewed_and_the_request_repeated(service, tmp_path):
-    watch = Watch(service)
-    with client(tmp_path, service.url) as inventory:
-        profile(inventory)
-        service.state.accounts.expire_sessions()
-        assert profile(inventory)["email"] == ADMIN.email
-    assert watch.calls == {"auth/login": 2, "profile/me": 3}
-    assert list(watch.rejected.values()) == [1]
 
 
 def test_threads_that_are_rejected_together_share_one_log_in_and_drop_the_cookie(service, tmp_path):
@@ -132,29 +108,6 @@ def test_threads_that_are_rejected_together_share_one_log_in_and_drop_the_cookie
     assert emails == [ADMIN.email] * threads
     assert watch.calls == {"auth/login": 1, "profile/me": 2 * threads}
     assert list(watch.rejected.values()) == [threads]
-
-
-def test_sessions_that_last_for_one_request_are_an_error_after_two_tries(state, tmp_path):
-    threads = 8
-    together = threading.Barrier(threads, timeout=10)
-    first_ones = iter(range(threads))
-
-    def hold(request):
-        if request.url.path == PROFILE and next(first_ones, None) is not None:
-            together.wait()  # all are on their way with the session that one of them uses up
-
-    with InventoryService(state, ServiceOptions(session_calls=1)) as service:
-        watch = Watch(service, hold)
-        with client(tmp_path, service.url) as inventory, ThreadPoolExecutor(threads) as pool:
-            tasks = [pool.submit(profile, inventory) for _ in range(threads)]
-            errors = [task.exception() for task in tasks if task.exception()]
-            sent = watch.calls.copy()
-            with pytest.raises(AuthenticationError, match="401"):
-                profile(inventory)
-    assert errors
-    assert {type(error) for error in errors} == {AuthenticationError}
-    assert sent["profile/me"] <= 2 * threads
-    assert watch.calls == sent, "nothing goes out any more"
 
 
 @pytest.mark.parametrize(
@@ -192,6 +145,11 @@ def test_a_second_401_is_an_error_and_ends_the_log_ins(tmp_path):
             with pytest.raises(AuthenticationError, match=r"platform\.mfa_secret"):
                 profile(inventory)
     assert [request.path.rpartition("/")[2] for request in stub.requests] == ["login", "me"] * 2
+    with Stub(never) as stub, client(tmp_path, stub.url) as inventory:
+        for error in (SessionExpiredError, SessionExpiredError, AuthenticationError, AuthenticationError):
+            with pytest.raises(error):
+                inventory.update("h-1", {"asset_owner": "17"})
+    assert [request.path.rpartition("/")[2] for request in stub.requests] == ["login", "update"] * 2
 
 
 def test_each_log_in_starts_without_the_cookies_of_the_one_before(tmp_path):
@@ -253,15 +211,6 @@ def test_the_contract_says_how_a_code_is_asked_for(tmp_path, contract, answer, c
         assert profile(inventory) == {"email": "me"}
     assert [request.path.rpartition("/")[2] for request in stub.requests] == ["login", "mfa", "me"]
     assert stub.requests[1].form == {"code": totp_code(SECRET, clock())}
-
-
-def test_a_code_is_used_once_and_the_next_one_waited_for(service, tmp_path, clock):
-    clock.now += 4
-    with client(tmp_path, service.url, CODED, clock=clock) as inventory:
-        profile(inventory)
-        service.state.accounts.expire_sessions()
-        assert profile(inventory)["email"] == CODED.email
-    assert clock.naps == [26]
 
 
 def test_a_code_that_another_client_used_is_followed_by_the_next_one(service, tmp_path, clock):

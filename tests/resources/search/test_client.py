@@ -2,7 +2,6 @@
 
 import copy
 import json
-import threading
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
@@ -278,13 +277,6 @@ def test_a_count_that_cannot_be_is_no_evidence(place, number):
 
 
 @pytest.mark.parametrize(
-    "body", [json.dumps(PAGE)[:-10], json.dumps(PAGE)[:-1] + ', "more": ' + "[" * 100_000]
-)
-def test_what_is_nearly_an_answer_is_told_without_names(body):
-    Script(Reply(body.encode())).fails(ProtocolError)
-
-
-@pytest.mark.parametrize(
     "pages",
     [
         [(["ann", "bob"], "bob"), (["ann", "bob"], "bob")],
@@ -367,25 +359,6 @@ def test_errors_become_settings_to_mend(reply, kind, says):
     script = Script(reply)
     assert says in script.fails(kind)
     assert (len(script.requests), script.naps) == (1, [])
-
-
-def test_two_days_are_on_their_way_at_once_and_never_more():
-    days = [DAY + timedelta(days=number) for number in range(6)]
-    both_there = threading.Barrier(2, timeout=10)
-    in_flight: list[int] = [0]
-    most = []
-
-    def answer(_):
-        in_flight[0] += 1
-        both_there.wait()
-        most.append(in_flight[0])
-        both_there.wait()
-        in_flight[0] -= 1
-        return good(PAGE)
-
-    with Stub(answer) as stub, SearchClient(instance(url=stub.url), sleep=never) as logons:
-        assert [day.day for day in logons.logons(days)] == days
-    assert set(most) == {2}
 
 
 def test_an_empty_day_is_dated_before_it_was_looked_at():

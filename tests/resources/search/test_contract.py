@@ -166,23 +166,6 @@ def test_an_empty_index_and_a_pattern_without_index_give_empty_days(engine, clie
             assert (matching, senders.height) == (0, 0)
 
 
-@pytest.mark.parametrize(("time_field", "undated"), [("@timestamp", 0), ("event.created", 2)])
-def test_documents_that_lie_on_no_day_are_counted(engine, client, index, time_field, undated):
-    engine.load(index, MAPPING, [event("PC", "ann"), event("PC", "bob"), event("FS", "eve")])
-    with client(time_field=time_field, query="NOT user.name:eve") as logons:
-        assert logons.undated() == undated
-
-
-def test_senders_are_told_with_the_hosts_they_send_for(engine, client, index):
-    documents = [event(f"pc{n}", "ann", sender="collector") for n in range(12)]
-    engine.load(index, MAPPING, [*documents, *[event("ws1", "ann", sender="ws1")] * 3, event("ws3", "bob")])
-    with client() as logons:
-        matching, senders = logons.senders(DAY)
-    assert matching == 16
-    assert senders.select("document_hostname", "events").rows() == [("collector", 12), ("ws1", 3), ("ws3", 1)]
-    assert [len(names) for names in senders["host_names"]] == [10, 1, 0]
-
-
 def test_pages_adapt_to_the_clusters_bucket_limit_and_a_smaller_one_is_told(engine, client, index):
     days = [DAY - timedelta(days=number) for number in range(200)]
     engine.load(index, MAPPING, [event(f"PC-{number:03}", "ann") for number in range(400)])

@@ -42,58 +42,6 @@ def held_back(pace):
     return None
 
 
-class Service:
-    """Takes `limit` writes in each window of so many seconds."""
-
-    def __init__(self, limit, *, seconds):
-        self._limit, self._seconds = limit, seconds
-        self._taken = []
-        self.refused = 0
-
-    def takes(self, now):
-        begin = now - self._seconds
-        taken = sum(at >= begin for at in self._taken[-self._limit :]) < self._limit
-        if taken:
-            self._taken.append(now)
-        else:
-            self.refused += 1
-        return taken
-
-
-def seconds_to_write(hosts, service, pace, clock, *, retry_after):
-    """Let the writers write so many hosts: those that have a turn look, send, and hear the answer."""
-    began = clock.now
-    while hosts > 0:
-        turns = []
-        try:
-            while len(turns) < min(WRITERS, hosts):
-                turns.append(pace.wait())
-        except LaterError as later:
-            clock.now += 0 if turns else later.args[0]
-        clock.now += ANSWER_SECONDS if turns else 0
-        for turn in turns:
-            if service.takes(clock.now):
-                pace.taken()
-                hosts -= 1
-            else:
-                assert pace.refused(turn=turn, retry_after=retry_after)
-    return clock.now - began
-
-
-@pytest.mark.parametrize("retry_after", [None, 1.0])
-@pytest.mark.parametrize(
-    ("limit", "seconds", "hosts"), [(20, 1, 200), (100, 1, 2000), (1, 1, 60), (60, 60, 200)]
-)
-def test_a_limit_is_used_to_more_than_half_and_few_writes_are_refused(
-    pace, clock, limit, seconds, hosts, retry_after
-):
-    service = Service(limit, seconds=seconds)
-    took = seconds_to_write(hosts, service, pace, clock, retry_after=retry_after)
-    ideal = hosts / limit * seconds
-    assert took <= 2 * ideal
-    assert service.refused <= hosts / 3
-
-
 def test_nobody_waits_before_the_first_refusal(pace):
     assert [held_back(pace) for _ in range(100)] == [None] * 100
 

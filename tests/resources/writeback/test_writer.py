@@ -761,24 +761,3 @@ def test_who_has_lost_the_lock_sends_nothing_more(inventory, writer, journal, mo
     found = Counter(outcomes(journal).values())
     assert found["written"] + found["intended"] <= 2 * concurrency
     assert found["not_written"] >= 20 - 2 * concurrency
-
-
-def test_a_run_that_is_interrupted_while_its_threads_begin_sends_nothing_more(
-    inventory, writer, journal, monkeypatch
-):
-    begun = []
-
-    class Interrupted(threading.Thread):
-        def start(self):
-            if begun:
-                raise KeyboardInterrupt
-            begun.append(self)
-            super().start()
-
-    monkeypatch.setattr(workers, "Thread", Interrupted)
-    inventory.on_look = lambda _: time.sleep(0.01)
-    with pytest.raises(KeyboardInterrupt):
-        carry_out(plan(*numbered(40)), writer, journal, concurrency=2)
-    sent = inventory.calls["write"]
-    assert sent < 40
-    assert Counter(outcomes(journal).values()) == Counter({"written": sent, "not_written": 40 - sent})
