@@ -6,9 +6,8 @@ not show about the others comes from the instance's contract (rules 5.5).
 
 import itertools
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Self, TypeVar
 
@@ -251,13 +250,9 @@ class InventoryClient:
         pages = -(-known[0].size // max(len(known[0].ids), 1))
         end = max(known[0].number + pages, begin)
         with ThreadPoolExecutor(self._connections) as executor:
-            asked: deque[Future[Page]] = deque()
-            for number in range(begin, end):
-                asked.append(executor.submit(self._page, call, number))
-                if len(asked) > self._connections:  # no more than that wait, however many are announced
-                    yield asked.popleft().result()
-            for page in asked:
-                yield page.result()
+            for start in range(begin, end, self._connections):
+                numbers = range(start, min(start + self._connections, end))
+                yield from executor.map(self._page, itertools.repeat(call), numbers)
         for number in itertools.count(end):
             yield self._page(call, number)
 

@@ -4,13 +4,10 @@ What is tried is what a run relies on, through the client that a run uses. Only 
 """
 
 from collections.abc import Iterator
-from datetime import date
 from typing import TYPE_CHECKING
 
-import polars as pl
-
-from ownership.quality import FORWARDED_LIMIT_PERCENT, LACKING_LIMIT_PERCENT, forwarders
-from ownership.windows import Window, days_of
+from ownership.quality import LACKING_LIMIT_PERCENT
+from ownership.windows import Window
 from resources.findings import Finding, attempt, not_tried, reached
 from resources.http import Transport
 from resources.settings import Instance
@@ -52,30 +49,6 @@ def search_findings(
         many = needed and 100 * without > LACKING_LIMIT_PERCENT * matching
         others = ", the others are not counted" if without and needed else ""
         yield Finding("warning" if many else "ok", setting, text + others)
-    if instance.hostname_field == "agent.name" and lacking[1] < matching:
-        yield from _collectors(instance, search, window)
-
-
-def _collectors(instance: Instance, search: "SearchClient", window: Window) -> Iterator[Finding]:
-    """Name what sends for several hosts, on the last day with events; a run looks at the same."""
-
-    def senders() -> tuple[date, int, pl.DataFrame]:
-        counted = ((day, search.totals(day, day)[0]) for day in reversed(days_of(window)))
-        day = next(day for day, events in counted if events)
-        return day, *search.senders(day)
-
-    if (found := (yield from attempt("hostname_field", senders))) is None:
-        return
-    day, matching, rows = found
-    collectors = forwarders(rows, exclude_hosts=instance.rules.exclude_hosts)
-    if not collectors.is_empty():
-        percent = 100 * int(collectors["events"].sum()) / max(matching, 1)
-        text = (
-            f"values of agent.name that send for several hosts: {collectors.height}, with {percent:.0f}% of "
-            f"the events of {day}; set hostname_field to host.name, or add the collectors to "
-            "rules.exclude_hosts"
-        )
-        yield Finding("wrong" if percent > FORWARDED_LIMIT_PERCENT else "warning", "hostname_field", text)
 
 
 def _nothing_matches(instance: Instance, search: "SearchClient", window: Window) -> Iterator[Finding]:

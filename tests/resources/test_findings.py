@@ -18,7 +18,6 @@ SOUND = [event("PC", "ann", kind="2")] * 9
 FIELDS = {"user_field": "ok", "hostname_field": "ok"}
 REACHED = {"connection": "ok", "search": "ok"}
 NOTHING = dict.fromkeys(FIELDS, "not tried") | REACHED
-COLLECTED = [event(f"pc-{number}", "ann", sender="collector") for number in range(9)]
 
 
 @pytest.mark.parametrize(
@@ -34,9 +33,6 @@ COLLECTED = [event(f"pc-{number}", "ann", sender="collector") for number in rang
         ([], {}, NOTHING | {"query": "warning"}),
         (SOUND, {"query": "user.name:eve"}, NOTHING | {"query": "warning"}),
         (SOUND, {"time_field": "created"}, NOTHING | {"time_field": "wrong"}),
-        (COLLECTED, {}, {"hostname_field": "wrong"}),
-        (COLLECTED, {"hostname_field": "host.name"}, {"hostname_field": "ok"}),
-        ([*SOUND, *SOUND, *COLLECTED], {}, {"hostname_field": "warning"}),
     ],
 )
 def test_a_search_service(monkeypatch, documents, changes, states):
