@@ -9,6 +9,8 @@ import pytest
 from sandbox.engine_files import EngineError, install
 from tests.resources.http_stub import Reply, Stub
 
+pytestmark = pytest.mark.slow
+
 JAR = "/org/example/tool/1.0/tool-1.0.jar"
 MODULE = "/org/example/wire/1.0/wire-1.0.jar"
 PLUGIN = "/org/example/guard/1.0/guard-1.0.zip"

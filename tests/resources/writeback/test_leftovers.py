@@ -15,6 +15,7 @@ from resources.writeback.writer import Writer
 from tests.ownership.builders import TARGET, hosts
 from tests.resources.writeback.world import (
     BUSY,
+    IN_MEMORY,
     NOON,
     UNDONE,
     WRITTEN,
@@ -32,9 +33,9 @@ DEPARTMENT_UNDONE = {"old": values("u-2", "Sales"), "new": values(None, "Old")}
 
 
 @pytest.fixture(params=["file", pytest.param("database", marks=pytest.mark.slow)])
-def journal(request, tmp_path):
+def journal(request):
     if request.param == "file":
-        opened = Journal(tmp_path / "writes.sqlite")
+        opened = Journal(IN_MEMORY)
     else:
         opened = PostgresJournal(request.getfixturevalue("postgres").new_database(), lambda: "corp")
     with opened as journal:
@@ -118,10 +119,8 @@ def test_a_killed_run_is_settled_from_what_the_inventory_holds(tables, tmp_path)
         (DEPARTMENT_UNDONE, holding("h-0", "u-2", "Old"), "undone"),
     ],
 )
-def test_what_was_sent_when_a_run_was_cut_off_is_settled_by_what_the_host_holds(
-    tmp_path, tables, sent, held, outcome
-):
-    with Journal(tmp_path / "writes.sqlite") as journal:
+def test_what_was_sent_when_a_run_was_cut_off_is_settled_by_what_the_host_holds(tables, sent, held, outcome):
+    with Journal(IN_MEMORY) as journal:
         intend(journal, "h-0", **WRITTEN)
         journal.sending("run-1", "h-0", old_values=sent["old"], new_values=sent["new"])
         number, rows = settled(journal, tables, held)

@@ -26,6 +26,7 @@ from tests.ownership.builders import TARGET
 from tests.resources.writeback.world import (
     BUSY,
     CUT,
+    IN_MEMORY,
     NOON,
     SIGN_IN,
     SLOW,
@@ -55,8 +56,8 @@ def clock():
 
 
 @pytest.fixture
-def journal(tmp_path):
-    with Journal(tmp_path / "writes.sqlite") as journal:
+def journal():
+    with Journal(IN_MEMORY) as journal:
         yield journal
 
 
@@ -635,7 +636,7 @@ def test_every_outcome_goes_into_the_journal(inventory, writer, journal):
     assert seen == [(number, 21) for number in range(1, 22)]
 
 
-def test_the_whole_plan_is_on_disk_before_the_first_request(inventory, writer, journal, tmp_path):
+def test_the_whole_plan_is_on_disk_before_the_first_request(inventory, clock, tmp_path):
     seen = []
 
     def look(_):
@@ -643,7 +644,8 @@ def test_the_whole_plan_is_on_disk_before_the_first_request(inventory, writer, j
             seen.append(Counter(outcomes(other).values()))
 
     inventory.on_look = look
-    carry_out(plan(*numbered(3)), writer, journal)
+    with Journal(tmp_path / "writes.sqlite") as journal:
+        carry_out(plan(*numbered(3)), Writer(inventory, journal, clock=clock, sleep=clock.sleep), journal)
     assert seen[0] == {"intended": 3}
 
 

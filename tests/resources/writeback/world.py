@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from datetime import UTC, datetime
+from pathlib import Path
 from threading import Lock
 from typing import Any
 
@@ -15,6 +16,9 @@ from resources.findings import Finding
 from resources.writeback.workers import write_all
 from resources.writeback.writer import Writer
 from tests.ownership.builders import TARGET, hosts
+
+IN_MEMORY = Path(":memory:")
+"""Where a journal lies that no other process opens: on a disk each test would wait for it."""
 
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
 CUT = TransientError("The line was cut.")
