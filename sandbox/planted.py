@@ -28,7 +28,7 @@ class Story(NamedTuple):
 
     Attributes:
         share: percent of the logons that are the leader's, over any weeks.
-        weight: how many of 90 machines are used so.
+        weight: how many of 100 machines are used so.
         right: probability that the leader is the owner.
     """
 
@@ -48,12 +48,28 @@ STORIES = (
 The shares lie between the thresholds that tuning tries, so that chance moves none over them.
 """
 
+HANDED_ON = 100 - sum(story.weight for story in STORIES)
+"""How many of 100 machines have had another owner, and sole user, since the held-back days began."""
+
 LAST = date(2026, 3, 31)
 LOOKBACK_DAYS = 30
 STORED_DAYS = 67
+HELD_BACK = LAST - timedelta(days=6)
+"""The first of the seven days that are held back."""
+
 WORKING_DAYS = [
     day for age in reversed(range(STORED_DAYS)) if (day := LAST - timedelta(days=age)).weekday() < 5
 ]
+_IN_WINDOW = [day for day in WORKING_DAYS if day > LAST - timedelta(days=LOOKBACK_DAYS)]
+HANDED_ON_SHARE = 100 * sum(day < HELD_BACK for day in _IN_WINDOW) / len(_IN_WINDOW)
+"""Percent of the window's logons that are the former user's, of machines handed on."""
+
+HANDED_ON_EARLIER = 0.1
+"""Part of the other machines that changed hands before both look-back windows, 40 to 60 days ago."""
+
+AS_USUAL, AWAY, SILENT = 0.91, 0.04, 0.05
+"""What a machine sees in the held-back days: the same as ever, a guest alone, nobody."""
+
 BY_HAND, BY_THIS_TOOL = 0.5, 0.15
 """Parts of the machines whose owner somebody set, and whose owner this tool wrote; the others have none."""
 
@@ -95,7 +111,7 @@ def planted(seed: int) -> Planted:
     """The company of a seed: always the same."""
     rng = random.Random(seed)  # noqa: S311  # it has to come out the same each time, and hides nothing
     draft = _Draft(rng, hire(rng, regular_people=MACHINES + 60))
-    for story in rng.choices(STORIES, [story.weight for story in STORIES], k=MACHINES):
+    for story in rng.choices([*STORIES, None], [*(story.weight for story in STORIES), HANDED_ON], k=MACHINES):
         _machine(draft, story)
     for account in draft.staff.unknown:
         _log_daily(draft, draft.host("lt", "personal"), [account], 6)
@@ -183,35 +199,71 @@ def _user_row(user: dict[str, Any]) -> dict[str, Any]:
     return {"user_id": user["id"], "user_value": lists["user_email"], "user_department": department, **lists}
 
 
-def _machine(draft: _Draft, story: Story) -> None:
-    """A machine that people use."""
+def _machine(draft: _Draft, story: Story | None) -> None:
+    """A machine that people use; None: it was handed on as the held-back days began."""
     rng = draft.rng
     owner, other, stranger, *guests = draft.owner_and_others(4)
     technician = rng.choice(draft.technicians)
+    if story is None:
+        host = draft.host("lt", "personal")
+        _log_daily(draft, host, [other], 8, until=HELD_BACK)
+        _log_daily(draft, host, [owner], 8, since=HELD_BACK)
+        _own(draft, host, other, owner, leader=other, share=HANDED_ON_SHARE, stranger=stranger)
+        return
     host = draft.host("lt", "personal") if story.share > 60 else draft.host("pc", "shared")
     leader = owner if rng.random() < story.right else rng.choice((technician, other))
     rest = [*guests, technician] if leader == owner else [*guests, owner, owner]
-    # Over any weeks the leader has the share of the logons, and chance has the rest.
-    a_day, total, led = rng.randint(6, 10), 0, 0
-    for day in WORKING_DAYS:
+    since, before = WORKING_DAYS[0], owner
+    if rng.random() < HANDED_ON_EARLIER:
+        since = LAST - timedelta(days=rng.randint(40, 60))
+        _log_daily(draft, host, [other], 8, until=since)
+        before = other
+    week = rng.choices(("as usual", "away", "silent"), (AS_USUAL, AWAY, SILENT))[0]
+    until = None if week == "as usual" else HELD_BACK
+    _share(draft, host, leader, rest, story.share, days=_working(since, until))
+    if week == "away":
+        draft.log(HELD_BACK, host, guests[0])
+    _own(draft, host, before, owner, leader=leader, share=story.share, stranger=stranger)
+
+
+def _share(
+    draft: _Draft,
+    host: str,
+    leader: Account,
+    others: Sequence[Account],
+    share: float,
+    *,
+    days: Sequence[date],
+) -> None:
+    """Logs such that over any weeks the leader has the share of the logons, and chance has the rest."""
+    a_day, total, led = draft.rng.randint(6, 10), 0, 0
+    for day in days:
         total += a_day
-        led_today = int(story.share * total / 100) - led
+        led_today = int(share * total / 100) - led
         led += led_today
         draft.log(day, host, leader, led_today)
-        for guest in rng.choices(rest, k=a_day - led_today):
+        for guest in draft.rng.choices(others, k=a_day - led_today):
             draft.log(day, host, guest)
-    _own(draft, host, owner, leader=leader, share=story.share, stranger=stranger)
 
 
 def _own(
-    draft: _Draft, host: str, owner: Account, *, leader: Account, share: float, stranger: Account
+    draft: _Draft,
+    host: str,
+    before: Account,
+    owner: Account,
+    *,
+    leader: Account,
+    share: float,
+    stranger: Account,
 ) -> None:
     """Notes whose a machine is, and gives its asset an owner: right or wrong, by hand or not, or none."""
     by_hand, wrong = draft.rng.random(), draft.rng.random() < WRONG_BY_HAND
     asset, owned = draft.hosts[-1], None
     if by_hand < BY_HAND:
         owned = "by_hand"
-        asset["owner_ids"] = [(stranger if wrong else owner).user_id]
+        # Whoever had the machine before, unless the logons still name that one.
+        wrongly = before if before not in (owner, leader) else stranger
+        asset["owner_ids"] = [(wrongly if wrong else owner).user_id]
     elif by_hand < BY_HAND + BY_THIS_TOOL:
         owned = "by_this_tool"
         asset["owner_ids"] = [leader.user_id]
@@ -235,17 +287,21 @@ def _written(asset: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def _working(since: date | None = None, until: date | None = None) -> list[date]:
+    """The working days from one day on, before another."""
+    return [day for day in WORKING_DAYS if (not since or day >= since) and (not until or day < until)]
+
+
 def _log_daily(
     draft: _Draft,
     host: str,
     accounts: Sequence[Account],
     events: int,
     *,
-    since: date = WORKING_DAYS[0],
-    until: date = LAST,
+    since: date | None = None,
+    until: date | None = None,
 ) -> None:
-    """Logs of each working day from one day to another."""
-    for day in (day for day in WORKING_DAYS if since <= day <= until):
+    for day in _working(since, until):
         for account in accounts:
             draft.log(day, host, account, events)
 
@@ -254,8 +310,8 @@ def _leavers(draft: _Draft) -> None:
     """Machines of people who left, idle since, whose assets still name them."""
     for account in draft.leavers:
         host = draft.host("lt", "personal", [account.user_id] if account.user_id else [])
-        last = draft.rng.choice([day for day in WORKING_DAYS if day < LAST - timedelta(days=40)])
-        _log_daily(draft, host, [account], 6, until=last)
+        last = draft.rng.choice(_working(until=LAST - timedelta(days=40)))
+        _log_daily(draft, host, [account], 6, until=last + timedelta(days=1))
         draft.left[host] = last
 
 
@@ -307,7 +363,7 @@ def _servers(draft: _Draft) -> None:
     for name in ("dc01", "dc02", "fra-dc-1", "auth1", "files"):
         host = draft.host(name, "server", numbered=False)
         for account in draft.rng.sample(computers, 30):
-            _log_daily(draft, host, [account], 2, since=LAST - timedelta(days=6))
+            _log_daily(draft, host, [account], 2, since=HELD_BACK)
         _log_daily(draft, host, draft.rng.sample(administrators, 3), 2)
     # A server with a plain name that an administrator looks after, and nobody else logs on to.
     _log_daily(draft, draft.host("balder", "server", numbered=False), [services[0], administrators[0]], 3)
