@@ -3,7 +3,6 @@
 What an answer means is the business of `inventory` and `search`; here it is bytes with a status.
 """
 
-import io
 import random
 import ssl
 import time
@@ -109,8 +108,9 @@ class Transport:
         Environment variables choose proxies and nothing else: requests would let REQUESTS_CA_BUNDLE
         override the instance's certificate settings (rules 3.5).
         """
-        session = _Session()
+        session = requests.Session()
         session.trust_env = False
+        session.get_redirect_target = lambda resp: None  # noqa: ARG005  (requests would read its whole body)
         session.proxies.update(requests.utils.get_environ_proxies(self.url))
         session.verify = not self.ignore_ssl
         session.mount("https://", _TlsAdapter(self._ssl_context(), pool_maxsize=self.connections))
@@ -163,7 +163,7 @@ class Transport:
             )
             secrets += tuple(_secrets_of(request.headers))
             if right_before is not None:
-                guarded: Any = _GuardedBody(request.body, right_before)
+                guarded: Any = _asking_first(request.body, right_before)
                 request.body = guarded
             timeouts = (min(CONNECT_TIMEOUT_SECONDS, self.read_timeout_seconds), self.read_timeout_seconds)
             # Credentials go nowhere but to the configured address.
@@ -300,26 +300,10 @@ def _root_cause(error: BaseException) -> BaseException:
         error = inner
 
 
-class _Session(requests.Session):
-    """A session that knows of no redirects: requests would read the whole body of one."""
-
-    def get_redirect_target(self, resp: requests.Response) -> str | None:  # noqa: ARG002
-        """Return nothing: `Transport.send` says what to do."""
-        return None
-
-
-class _GuardedBody(io.BytesIO):
+def _asking_first(form: Any, right_before: Callable[[], None]) -> Iterator[bytes]:
     """A form that asks before it goes out: it is read once the connection stands and the headers are sent."""
-
-    def __init__(self, form: Any, right_before: Callable[[], None]) -> None:
-        super().__init__(form.encode() if isinstance(form, str) else form)
-        self._right_before: Callable[[], None] | None = right_before
-
-    def read(self, size: int | None = -1, /) -> bytes:
-        if self._right_before is not None:
-            self._right_before()
-            self._right_before = None
-        return super().read(size)
+    right_before()
+    yield form.encode() if isinstance(form, str) else form
 
 
 class _TlsAdapter(HTTPAdapter):
