@@ -15,8 +15,9 @@ from resources.store.files import replacing
 
 # No telemetry, and no sign-up dialog over the first page. What the daemon starts waits for its turn (so many
 # runs at once, and one of each instance), and for a code server that is away. A run that does not
-# start within minutes counts as failed; so does, in the end, one whose process died unseen: others would wait
-# for it for ever. A run is executed again where its tags say so, which is after a service did not answer.
+# start within minutes counts as failed, and so does one that died with its code server or, at last, unseen:
+# others would wait for it for ever. A run is executed again where its tags say so, which is after a service
+# did not answer.
 DAGSTER_YAML = """\
 telemetry:
   enabled: false
@@ -32,6 +33,9 @@ concurrency:
 run_queue:
   max_user_code_failure_retries: 10
   user_code_failure_retry_delay: 60
+run_launcher:
+  module: pipelines.launcher
+  class: WatchfulRunLauncher
 run_monitoring:
   enabled: true
   poll_interval_seconds: 60

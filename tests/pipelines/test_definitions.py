@@ -331,6 +331,7 @@ def test_what_the_daemon_starts_waits_for_its_turn_and_what_died_holds_nobody_up
         assert limit["value"] == {"applyLimitPerUniqueValue": True}
         assert recorded.run_monitoring_enabled
         assert recorded.run_monitoring_max_runtime_seconds == 12 * 60 * 60
+        assert recorded.run_launcher.supports_check_run_worker_health
 
 
 @pytest.mark.parametrize(

@@ -1,18 +1,27 @@
 """`asset-owners serve` and `prepare`: Dagster's home and its services."""
 
+import json
 import os
 import signal
 import socket
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import dagster as dg
 import pytest
 import requests
+import yaml
+from dagster._core.launcher import WorkerStatus
+from dagster._core.storage.tags import GRPC_INFO_TAG
 
-from pipelines.dagster_home import dagster_home
+from assets_defs.specs import LOCATION
+from pipelines.dagster_home import DAGSTER_YAML, dagster_home
+from pipelines.launcher import WatchfulRunLauncher
+from tests.end_to_end.webserver import Webserver, eventually
+from tests.resources.samples import instance_content
 
 ASSET_OWNERS = Path(sys.executable).with_name("asset-owners")
 
@@ -29,30 +38,88 @@ def test_dagster_takes_the_settings_that_are_prepared(call, tmp_path, monkeypatc
         assert queue.max_user_code_failure_retries > 0
 
 
-@pytest.mark.slow
-def test_it_serves_until_it_is_stopped_and_leaves_no_process_behind(tmp_path):
+@contextmanager
+def serving(home):
+    """The process of `serve` on a home, the services that it started, and the address of the UI."""
     with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    environment = {**os.environ, "ASSET_OWNERS_HOME": str(tmp_path)}
+        url = f"http://127.0.0.1:{free.getsockname()[1]}"
+    environment = {**os.environ, "ASSET_OWNERS_HOME": str(home)}
     environment.pop("DAGSTER_HOME", None)
-    log = tmp_path / "log"
+    command = [ASSET_OWNERS, "serve", "--port", url.rpartition(":")[2]]
+    log = home / "log"
     with (
         log.open("w") as said,
-        subprocess.Popen(  # noqa: S603  (our own command)
-            [ASSET_OWNERS, "serve", "--port", str(port)], env=environment, stdout=said, stderr=said
-        ) as process,
+        subprocess.Popen(command, env=environment, stdout=said, stderr=said) as process,  # noqa: S603  (our own)
     ):
-        while f"The Dagster UI is at http://127.0.0.1:{port}" not in log.read_text():
-            assert process.poll() is None, log.read_text()
-            time.sleep(0.2)
-        assert requests.get(f"http://127.0.0.1:{port}/server_info", timeout=30).ok
-        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        try:
+            while f"The Dagster UI is at {url}" not in log.read_text():
+                assert process.poll() is None, log.read_text()
+                time.sleep(0.2)
+            services = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+            yield process, [int(pid) for pid in services], url
+        finally:
+            process.terminate()
+
+
+@pytest.mark.slow
+def test_it_serves_until_it_is_stopped_and_leaves_no_process_behind(tmp_path):
+    with serving(tmp_path) as (process, services, url):
+        assert requests.get(f"{url}/server_info", timeout=30).ok
         stopped = time.monotonic()
         process.send_signal(signal.SIGTERM)
         assert process.wait(30) == 0
     assert time.monotonic() - stopped < 10
-    assert len(children) == 3
-    assert not [child for child in children if Path(f"/proc/{child}").exists()]
+    assert len(services) == 3
+    assert not [pid for pid in services if Path(f"/proc/{pid}").exists()]
+
+
+@pytest.mark.slow
+def test_a_run_that_died_with_the_machine_gives_its_place_back_once_the_service_is_there_again(
+    tmp_path, monkeypatch
+):
+    for secret in ("SEARCH_PASSWORD", "INVENTORY_PASSWORD"):
+        monkeypatch.setenv(secret, "secret")
+    (tmp_path / "dagster").mkdir()
+    quick = DAGSTER_YAML.replace("poll_interval_seconds: 60", "poll_interval_seconds: 1")
+    (tmp_path / "dagster" / "dagster.yaml").write_text(quick)
+    (tmp_path / "instances").mkdir()
+
+    def status(url):
+        query = "query($id: ID!) { runOrError(runId: $id) { ... on Run { status } } }"
+        return Webserver(url).ask(query, id=run_id)["status"]
+
+    with socket.create_server(("127.0.0.1", 0)) as hanging:
+        settings = instance_content(url=f"http://127.0.0.1:{hanging.getsockname()[1]}")
+        (tmp_path / "instances" / "one.yaml").write_text(yaml.safe_dump(settings))
+        with serving(tmp_path) as (process, services, url):
+            run_id = Webserver(url).start("windows_logons", LOCATION, [], {})
+            eventually(lambda: status(url) == "STARTED")
+            process.kill()
+            for pid in services:
+                os.killpg(pid, signal.SIGKILL)
+        with serving(tmp_path) as (_, _, url):
+            eventually(lambda: status(url) == "FAILURE")
+
+
+@pytest.mark.parametrize(
+    ("listens", "status"), [(True, WorkerStatus.RUNNING), (False, WorkerStatus.FAILED)], ids=str
+)
+def test_a_run_lives_as_long_as_what_started_it_listens(tmp_path, listens, status):
+    path = str(tmp_path / "code.socket")
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(path)
+        if listens:
+            server.listen()
+        run = dg.DagsterRun("job", tags={GRPC_INFO_TAG: json.dumps({"host": "localhost", "socket": path})})
+        assert WatchfulRunLauncher().check_run_worker_health(run).status == status
+
+
+@pytest.mark.parametrize(
+    "tags", [{}, {GRPC_INFO_TAG: '{"host": "code.corp.example", "port": 4000}'}], ids=len
+)
+def test_of_a_run_of_another_machine_or_of_the_command_line_nothing_is_known(tags):
+    run = dg.DagsterRun("job", tags=tags)
+    assert WatchfulRunLauncher().check_run_worker_health(run).status == WorkerStatus.RUNNING
 
 
 @pytest.mark.slow
