@@ -29,7 +29,7 @@ MATCH: Mapping[str, str] = {
 ACTION: Mapping[str, str] = {
     "write": "The host has no owner and gets this one.",
     "agree": "The host has this owner already.",
-    "conflict": "The host has another owner, who stays.",
+    "conflict": "Conflict: the host has another owner, who stays.",
     "keep": "The logons give no owner; the host keeps the one it has.",
     "none": "The logons give no owner, and the host has none, or cannot be read.",
     "no_host": "No host asset has this name.",

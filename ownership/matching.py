@@ -3,12 +3,28 @@
 Whether anybody is looked for, and what follows, is decided in `decisions`.
 """
 
+from dataclasses import dataclass
+
 import polars as pl
 
 from ownership.names import normalise_username
 
 FIELDS = ("user_email", "directory_user_sam_account_name", "directory_user_surname")
 """The fields that are always compared, in the order in which they decide (rules 2.1)."""
+
+
+@dataclass(frozen=True)
+class FieldNames:
+    """The instance's names for fields of the inventory, as advice must call them."""
+
+    user_value: str = "user_email"
+    owner: str = "asset_owner"
+    hostname: str = "search_agent_name"
+
+    @property
+    def asked(self) -> tuple[str, ...]:
+        """Fields of user assets in the order in which they decide (rules 2.1)."""
+        return tuple(dict.fromkeys((self.user_value, *FIELDS)))
 
 
 def candidates(matches: pl.LazyFrame) -> pl.LazyFrame:

@@ -27,7 +27,7 @@ class Rules:
     min_active_days: int = 1
     evidence_metric: EvidenceMetric = "events"
     primary_devices: int | None = None
-    logon_type_weights: Mapping[str, int] = field(default_factory=dict)
+    logon_type_weights: Mapping[str, int] = field(default_factory=dict, hash=False)
     skip_account_kinds: tuple[AccountKind, ...] = ()
     skip_host_kinds: tuple[HostKind, ...] = ()
 

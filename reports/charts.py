@@ -178,5 +178,5 @@ def templates() -> Environment:
 
 @cache
 def _light_colours() -> dict[str, str]:
-    light, *_ = (_FOLDER / "page.css").read_text(encoding="utf-8").split("}")
-    return dict(re.findall(r"--(\w+): (#\w+);", light))
+    style = (_FOLDER / "page.css").read_text(encoding="utf-8")
+    return dict(re.findall(r"--(\w+): light-dark\((#\w+),", style))

@@ -13,11 +13,12 @@ import polars as pl
 
 from ownership.codes import ACTION, EVIDENCE, MATCH, OUTCOME
 from ownership.coverage import current_owners
+from ownership.matching import FieldNames
 from ownership.names import normalise_hostname, printable
 from ownership.rules import DAYS_AFTER_SKIPPED, Rules, least_majority, too_few
 from ownership.shares import ranked
 from ownership.windows import Window
-from reports.remedies import FieldNames, remedies
+from reports.remedies import candidates_of, remedies
 from reports.sentences import either, in_columns, instant, names_of, ownership_sentence, persons, time_of
 
 _SHOWN_USERS = 10
@@ -100,7 +101,7 @@ def _decision_explanation(
     changes = remedies(
         decision,
         None if now is None else now["owner"],
-        matches=matches,
+        candidates=candidates_of(matches),
         namesakes=_namesakes(decision, compared, shares, hosts),
         outcome=next(reversed(since["outcome"].to_list()), None),
         rules=rules,

@@ -1,20 +1,45 @@
-"""The decisions for other programs: a table for spreadsheets, and JSON with everything as it is."""
+"""Results for spreadsheets, and as JSON with everything as it is."""
 
+import io
 import json
 
 import polars as pl
+from xlsxwriter import Workbook
 
-_FORMULA = r"(^|[;\t\r\n])([\s\p{C}\"--[\t\r\n]]*[=+\-@＝＋－＠]|')"  # noqa: RUF001  (wide signs are formulas, too)
+BOM = "\ufeff"
+"""By this mark a spreadsheet knows that a CSV file is UTF-8."""
+FORMULA = r"""(^|[;\t\r\n])([[\s\p{C}"]--[\t\r\n]]*[=+\-@＝＋－＠]|')"""  # noqa: RUF001  (wide signs are formulas, too)
+"""The beginning of a formula, for the page's script as well."""
+_MAX_CELL = 32_767
+_AS_THEY_ARE = {
+    "in_memory": True,
+    "remove_timezone": True,
+    "strings_to_formulas": False,
+    "strings_to_urls": False,
+}
 
 
-def decisions_csv(decisions: pl.DataFrame) -> str:
-    """The decisions for a spreadsheet, conflicts first: texts quoted, lists joined, instants in UTC."""
-    return (
-        pl.concat([decisions.filter(action="conflict"), decisions.filter(pl.col("action") != "conflict")])
-        .with_columns(pl.col(pl.List(pl.String)).list.join(","))
-        .with_columns(without_formulas(pl.col(pl.String)).name.keep())
-        .write_csv(quote_style="non_numeric", datetime_format="%Y-%m-%dT%H:%M:%SZ")
+def raw_decisions(decisions: pl.DataFrame) -> pl.DataFrame:
+    """All columns of the decisions, conflicts first, lists joined."""
+    order = pl.col("action").ne("conflict")
+    return decisions.sort(order, maintain_order=True).with_columns(pl.col(pl.List(pl.String)).list.join(","))
+
+
+def as_csv(table: pl.DataFrame) -> str:
+    """A table as CSV for a spreadsheet: texts quoted and no formulas, instants in UTC."""
+    return table.with_columns(without_formulas(pl.col(pl.String)).name.keep()).write_csv(
+        quote_style="non_numeric", datetime_format="%Y-%m-%dT%H:%M:%SZ"
     )
+
+
+def as_xlsx(table: pl.DataFrame, *, title: str) -> bytes:
+    """A table as a workbook of one sheet, in which every text is what it is: no formula and no link."""
+    box = io.BytesIO()
+    with Workbook(box, _AS_THEY_ARE) as workbook:
+        table.with_columns(pl.col(pl.String).str.slice(0, _MAX_CELL)).write_excel(
+            workbook, title, freeze_panes=(1, 0), autofit=True, dtype_formats={pl.Date: "yyyy-mm-dd"}
+        )
+    return box.getvalue()
 
 
 def without_formulas(text: pl.Expr) -> pl.Expr:
@@ -24,7 +49,7 @@ def without_formulas(text: pl.Expr) -> pl.Expr:
     whatever the quotes. An apostrophe goes before each such part that starts like a formula or with an
     apostrophe, so that the name can be had again by taking the first one of each part away.
     """
-    return text.str.replace_all(_FORMULA, "$1'$2")
+    return text.str.replace_all(FORMULA, "$1'$2")
 
 
 def decisions_json(decisions: pl.DataFrame, *, instance: str) -> str:

@@ -5,6 +5,8 @@
 
 const content = JSON.parse(document.getElementById("packed").textContent);
 const PAGE_ROWS = content.page_rows;
+const PRINTED_ROWS = 1000;
+const FORMULA = new RegExp(content.formula, "gv");
 const labels = new Map(Object.entries(content.people));
 const whole = new Intl.NumberFormat("en");
 const byName = new Intl.Collator("en", { numeric: true }).compare;
@@ -16,9 +18,14 @@ function element(tag, ...children) {
   return made;
 }
 
+function linkTo(target, key, text) {
+  const link = element("a", element("bdi", text));
+  link.href = `#${target}=${encodeURIComponent(key)}`;
+  return link;
+}
+
 function personLink(key) {
-  const link = element("a", element("bdi", labels.get(key) ?? key));
-  link.href = `#person=${encodeURIComponent(key)}`;
+  const link = linkTo("person", key, labels.get(key) ?? key);
   return element("div", link, ...(labels.has(key) ? [" ", element("small", element("bdi", key))] : []));
 }
 
@@ -27,6 +34,7 @@ const percent = (share) => `${(100 * share).toFixed(1)}%`;
 const SHOWN = {
   text: (text) => [element("bdi", text)],
   small: (text) => [element("small", element("bdi", text))],
+  host: (name) => [linkTo("host", name, name)],
   number: (number) => [whole.format(number)],
   percent: (share) => [percent(share)],
   people: (keys) => keys.map(personLink),
@@ -42,6 +50,7 @@ const unpacked = (values) => (values.of ? values.at.map((number) => values.of[nu
 
 class TableView {
   constructor(place, { columns, fields, filters, rows }) {
+    this.name = place.dataset.table;
     this.columns = columns;
     this.filters = filters;
     this.fields = Object.fromEntries(Object.entries(fields).map(([name, values]) => [name, unpacked(values)]));
@@ -60,10 +69,8 @@ class TableView {
       head.replaceChildren(button);
     });
     box.addEventListener("input", () => this.search());
-    more.addEventListener("click", () => {
-      this.limit += PAGE_ROWS;
-      this.draw();
-    });
+    more.addEventListener("click", () => this.draw(this.limit + PAGE_ROWS));
+    place.querySelector(".download").addEventListener("click", () => this.download());
     tools.hidden = false;
     this.narrow("");
   }
@@ -107,25 +114,40 @@ class TableView {
     this.found = this.order.filter((row) => this.holds(row) && words.every((word) => this.texts[row].includes(word)));
     const counted = `${whole.format(this.found.length)} of ${whole.format(this.order.length)}`;
     this.status.textContent = this.words ? `${this.words}: ${counted}` : words.length ? counted : "";
-    this.limit = PAGE_ROWS;
-    this.draw();
+    this.draw(PAGE_ROWS);
   }
 
-  draw() {
+  draw(limit) {
+    this.limit = limit;
     const rows = this.found.slice(0, this.limit);
-    this.body.replaceChildren(...rows.map((row) => element("tr", ...this.columns.map((parts) => this.cell(parts, row)))));
+    const cells = (row) => this.columns.map((parts, column) => this.cell(parts, row, column));
+    this.body.replaceChildren(...rows.map((row) => element("tr", ...cells(row))));
     this.more.hidden = this.found.length <= this.limit;
     this.more.textContent = `Show more: these are ${whole.format(rows.length)} of ${whole.format(this.found.length)}`;
   }
 
-  cell(parts, row) {
+  cell(parts, row, column) {
     const made = element("td");
+    made.dataset.head = this.heads[column].dataset.head;
     for (const [style, field] of parts) {
       const value = this.fields[field][row];
       made.append(...(value === null ? [] : SHOWN[style](value)), " ");
     }
     made.className = parts[0][0];
     return made;
+  }
+
+  // The rows found, for a spreadsheet: see `as_csv` in reports/exports.py.
+  download() {
+    const text = (parts, row) => parts.map(([style, field]) => textOf(style, this.fields[field][row]));
+    const quoted = (cell) => `"${cell.replace(FORMULA, "$1'$2").replaceAll('"', '""')}"`;
+    const rows = this.found.map((row) => this.columns.map((parts) => text(parts, row).filter(Boolean).join(", ")));
+    const lines = [this.heads.map((head) => head.dataset.head), ...rows].map((cells) => cells.map(quoted).join(","));
+    const link = element("a");
+    link.href = URL.createObjectURL(new Blob(["\ufeff", lines.join("\r\n")], { type: "text/csv" }));
+    link.download = `${this.name}.csv`;
+    link.click();
+    URL.revokeObjectURL(link.href);
   }
 }
 
@@ -134,7 +156,7 @@ for (const place of document.querySelectorAll("[data-table]")) {
   views.set(place.dataset.table, new TableView(place, content.tables[place.dataset.table]));
 }
 
-// Links: #hosts=FILTER narrows a table, #person=ID shows the machines of a person, #hosts all of them again.
+// Links: #hosts=FILTER narrows a table, #host=NAME shows one host, #person=ID the machines of a person, #hosts all.
 
 function decoded(text) {
   try {
@@ -146,12 +168,15 @@ function decoded(text) {
 
 function follow() {
   const [, target, key] = location.hash.match(/^#([\w-]+)(?:=(.*))?$/) ?? [null, "", ""];
-  const name = target === "person" ? "hosts" : target;
+  const name = ["host", "person"].includes(target) ? "hosts" : target;
   const view = views.get(name);
   const wanted = decoded(key ?? "");
   if (view && target === "person") {
     const { people } = view.fields;
     view.narrow(`machines of ${labels.get(wanted) ?? wanted}`, (row) => (people[row] ?? []).includes(wanted));
+  } else if (view && target === "host") {
+    const { host, asset } = view.fields;
+    view.narrow(wanted, (row) => [host[row], asset[row]].some((known) => folded(known) === folded(wanted)));
   } else if (view && Object.hasOwn(view.filters, wanted)) {
     view.narrow(view.filters[wanted], (row) => view.fields.filters[row].includes(wanted));
   } else {
@@ -161,6 +186,7 @@ function follow() {
 }
 
 addEventListener("hashchange", follow);
+addEventListener("beforeprint", () => views.get("hosts")?.draw(PRINTED_ROWS));
 if (location.hash) {
   follow();
 }

@@ -11,18 +11,20 @@ import hashlib
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
+from urllib.parse import quote
 
 import polars as pl
 from jinja2 import Environment
 from markupsafe import Markup
 
 from ownership.codes import EVIDENCE, MATCH
-from ownership.coverage import current_owners, funnel, left_behind, owned_by_department
+from ownership.coverage import funnel, left_behind, owned_by_department
 from ownership.names import printable
 from ownership.rules import Rules
 from ownership.windows import Window
 from reports import page_tables
 from reports.charts import Chart, coverage_chart, days_chart, shares_chart, svg, templates
+from reports.hosts import hosts_by_now, owners_by_now
 from reports.page_tables import as_json, link, shown
 from reports.sentences import instant, names_of
 
@@ -44,7 +46,7 @@ def report_page(
     writes: pl.DataFrame,
     all_writes: pl.LazyFrame,
     coverage: pl.DataFrame,
-    accuracy: pl.DataFrame,
+    acknowledged: pl.DataFrame,
     how_sure: Sequence[str],
     made_at: datetime,
 ) -> str:
@@ -55,24 +57,20 @@ def report_page(
     be stored as it is: its policy names its script by a hash.
     """
     first_run = changes.height == decisions.height > 0 and changes["evidence_before"].is_null().all()
-    planned = writes.filter(outcome="planned").with_columns(
-        outcome=pl.lit("written"), completed_at="intended_at"
-    )
-    owners = current_owners(hosts, pl.concat([all_writes, planned.lazy()]))
+    writes_of_all = pl.concat([all_writes, writes.lazy()])
+    owners = owners_by_now(hosts, writes_of_all)
     departments = owned_by_department(decisions, owners)
     labels = names_of(users.iter_rows(named=True))
-    host_table = page_tables.hosts_table(
-        decisions, shares, matches, owners, pl.concat([all_writes, writes.lazy()])
-    )
+    found = page_tables.with_words(hosts_by_now(decisions, owners, writes_of_all))
+    people = page_tables.people_on(found, shares, matches)
     tables = {
-        "hosts": host_table,
-        "people": page_tables.people_table(host_table.frame, shares, matches),
-        "conflicts": page_tables.conflicts_table(host_table.frame),
+        "hosts": page_tables.hosts_table(found, people),
+        "people": page_tables.people_table(people),
+        "conflicts": page_tables.conflicts_table(found, acknowledged),
         "unmatched": page_tables.unmatched_table(decisions, shares, matches),
         "changes": page_tables.changes_table(changes.clear() if first_run else changes, first_run=first_run),
         "writes": page_tables.writes_table(writes),
         "departments": page_tables.departments_table(departments),
-        "accuracy": page_tables.accuracy_table(accuracy),
     }
     own, style = _text("page.js"), _text("page.css")
     return (
@@ -97,7 +95,8 @@ def report_page(
             host_assets=decisions["host_id"].count(),
             owned_percent=_percent(departments, "owned"),
             owned_after_percent=_percent(departments, "owned_after"),
-            planned=planned.height,
+            conflicts=decisions.filter(action="conflict").height,
+            planned=writes.filter(outcome="planned").height,
             written=writes.filter(outcome="written").height,
             events=days["events"].sum(),
             counted=shares["events"].sum(),
@@ -148,5 +147,6 @@ def _environment() -> Environment:
         "count": "{:,}".format,
         "instant": instant,
         "link": link,
+        "address": lambda text: quote(shown(text)),
     }
     return environment

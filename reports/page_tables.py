@@ -1,18 +1,19 @@
 """The tables of the report's page, from the stored tables: which rows, in which order, in which words."""
 
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from math import inf
 from typing import Any
 
 import polars as pl
 
-from ownership.codes import ACTION, EVIDENCE, GONE, MATCH, MEASURE, OUTCOME, SUCCESSES
+from ownership.codes import ACTION, EVIDENCE, GONE, MATCH, OUTCOME
 from ownership.coverage import STAGES, left_behind
+from ownership.history import open_conflicts
 from ownership.names import printable
 from ownership.quality import names_without_user
+from reports.exports import FORMULA
+from reports.hosts import in_order
 from reports.sentences import logons
 
 MAX_NAME = 120
@@ -24,8 +25,9 @@ MAX_ROWS = 100_000
 Parts = tuple[tuple[str, str], ...]
 Filters = Mapping[str, tuple[str, pl.Expr]]
 
-_HOST = (("text", "host"), ("small", "asset"))
+_HOST = (("host", "host"), ("small", "asset"))
 _SHARE = (("percent", "share"), ("small", "logons"))
+_BESIDES = ("because", "what_follows", "conflict", "wrote")
 _NO_LIST = pl.lit([], pl.List(pl.String))
 
 
@@ -34,9 +36,10 @@ class PageTable:
     """A table of the page.
 
     `columns` has for each head the parts of a cell, each a style and a column of the frame. Styles: `text`,
-    `small`, `people` (ids of user assets, or accounts: links), `was` (the same, struck through), `number`,
-    `percent` (0 to 1). The first part sorts. `filters` has the words of what links narrow the rows to; which
-    of them hold for a row stands in the column `filters`. `unseen` are columns that the script needs.
+    `small`, `host` (a link), `people` (links; ids of user assets, or accounts), `was` (the same, struck
+    through), `number`, `percent` (0 to 1). The first part sorts. `filters` has the words of what links narrow
+    the rows to; which of them hold for a row stands in the column `filters`. `unseen` are columns that the
+    script needs.
     """
 
     title: str
@@ -67,6 +70,7 @@ def as_json(tables: Mapping[str, PageTable], labels: Mapping[str, str]) -> str:
     """The tables, and what to call user assets by id, as JSON; nothing in it can end its element."""
     content = {
         "page_rows": PAGE_ROWS,
+        "formula": FORMULA,
         "people": {shown(user_id): shown(label) for user_id, label in labels.items()},
         "tables": {name: table.packed for name, table in tables.items()},
     }
@@ -92,69 +96,43 @@ def _compact(column: pl.Series) -> list[Any] | dict[str, list[Any]]:
     return {"of": list(numbers), "at": [numbers[value] for value in values]}
 
 
-def hosts_table(
-    decisions: pl.DataFrame,
-    shares: pl.DataFrame,
-    matches: pl.DataFrame,
-    owners: pl.DataFrame,
-    writes: pl.LazyFrame,
-) -> PageTable:
-    """All hosts, with who owns each now and why.
-
-    `owners` is what `ownership.coverage.current_owners` finds, `writes` are rows of all runs. The frame has
-    `row`, and `people` with everybody who owns, owned or uses the host, or is named for it.
-    """
-    # What changed something, or may have, matters more than what left the host alone since.
-    sent = pl.col("outcome").is_in([*SUCCESSES, "failed", "intended"])
-    last_writes = (
-        writes.filter(
-            pl.col("intended_at") >= pl.lit(decisions["decided_at"].min(), pl.Datetime("us", "UTC"))
-        )
-        .sort(sent, pl.coalesce("completed_at", "intended_at"))
-        .group_by("host_id")
-        .agg(pl.last("outcome"))
-        .collect()
-    )
+def with_words(hosts: pl.DataFrame) -> pl.DataFrame:
+    """The rows of `reports.hosts.hosts_by_now`, numbered, with words for what the page shows of them."""
     ours = (pl.col("source") == "asset-owners") & (pl.col("owner_ids").list.len() > 0)
-    wrote = pl.format("asset-owners wrote this owner on {}.", pl.col("since").dt.strftime("%Y-%m-%d"))
-    frame = (
-        _by_host(decisions)
-        .head(MAX_ROWS)
-        .join(
-            owners.select("host_id", "owner_ids", wrote=pl.when(ours).then(wrote)), on="host_id", how="left"
-        )
-        .join(last_writes, on="host_id", how="left", maintain_order="left")
-        .with_columns(
-            **_reason("evidence", "match", "action", "outcome"),
-            wrote=pl.when(pl.col("outcome").ne_missing("planned")).then("wrote"),
-            existing=_ids("existing_owner"),
-            resolved=_ids("resolved_owner"),
-            no_owner=pl.when(pl.col("host_id").is_null())
-            .then(pl.lit("no host asset"))
-            .when(pl.col("owner_ids").is_null())
-            .then(pl.lit("not known"))
-            .when(pl.col("owner_ids").list.len() == 0)
-            .then(pl.lit("none")),
-            last_seen=pl.col("last_seen").cast(pl.String),
-        )
+    ours &= pl.col("outcome").ne_missing("planned")
+    names = _with_names(hosts.head(MAX_ROWS)).with_columns(
+        **_reason("evidence", "match", "action", "outcome"),
+        because=pl.coalesce("problem", "excluded_by"),
+        conflict=_on_day("Conflict since {}.", "conflict_since"),
+        wrote=pl.when(ours).then(_on_day("asset-owners wrote this owner on {}.", "since")),
+        existing=_ids("existing_owner"),
+        resolved=_ids("resolved_owner"),
+        no_owner=pl.when(pl.col("host_id").is_null())
+        .then(pl.lit("no host asset"))
+        .when(pl.col("owner_ids").is_null())
+        .then(pl.lit("not known"))
+        .when(pl.col("owner_ids").list.len() == 0)
+        .then(pl.lit("none")),
+        last_seen=pl.col("last_seen").cast(pl.String),
     )
-    frame = _with_logons(frame).with_columns(pl.col("owner_ids").fill_null(_NO_LIST)).with_row_index("row")
-    people = pl.concat([people_of(frame), users_of(frame, shares, matches)]).group_by("row")
-    frame = frame.join(
-        people.agg(people=pl.col("person").unique()), on="row", how="left", maintain_order="left"
-    )
-    filters = _host_filters(decisions)
+    return _with_logons(names).with_columns(pl.col("owner_ids").fill_null(_NO_LIST)).with_row_index("row")
+
+
+def hosts_table(hosts: pl.DataFrame, people: pl.DataFrame) -> PageTable:
+    """All hosts, with who owns each now and why; rows of `with_words` and of `people_on` them."""
+    everybody = people.group_by("row").agg(people=pl.col("person").unique())
+    filters = _host_filters(hosts)
     columns: dict[str, Parts] = {
         "Host": _HOST,
         "Owner": (("people", "owner_ids"), ("small", "no_owner")),
-        "Why": (("text", "why"), ("small", "what_follows"), ("small", "wrote")),
+        "Why": (("text", "why"), *(("small", name) for name in _BESIDES)),
         "Leading user": (("text", "username"),),
         "Share": _SHARE,
         "Last seen": (("text", "last_seen"),),
     }
     return PageTable(
         "Hosts",
-        _with_filters(frame, filters),
+        _with_filters(hosts.join(everybody, on="row", how="left", maintain_order="left"), filters),
         columns,
         "No host is known.",
         {name: words for name, (words, _) in filters.items()},
@@ -162,37 +140,34 @@ def hosts_table(
     )
 
 
-def people_of(hosts: pl.DataFrame) -> pl.DataFrame:
-    """Whom the rows of `hosts_table` name: row, person, role (owned, named, recorded)."""
-    roles = {"owned": "owner_ids", "named": "resolved", "recorded": "existing"}
-    return pl.concat(
-        hosts.select("row", person=column, role=pl.lit(role)).explode("person").drop_nulls("person")
-        for role, column in roles.items()
-    )
+def people_on(hosts: pl.DataFrame, shares: pl.DataFrame, matches: pl.DataFrame) -> pl.DataFrame:
+    """Who has to do with each of the rows of `with_words`: row, person, role.
 
-
-def users_of(hosts: pl.DataFrame, shares: pl.DataFrame, matches: pl.DataFrame) -> pl.DataFrame:
-    """Who logs on to the hosts under any of their names: row, person, role (used).
-
-    A person is the user asset that a user name stands for, or an account where that is not one.
+    Roles: owned (by now), named (by the logons), recorded (as owner, when the run decided), used. A person is
+    the user asset that a user name stands for, or an account where that is not one.
     """
+    roles = {"owned": "owner_ids", "named": "resolved", "recorded": "existing"}
     readable = pl.col("problem").is_null().all() & (pl.len() == 1)
     one = matches.filter("decisive").group_by("username").agg(pl.first("user_id"), readable.alias("one"))
     names = hosts.select("row", hostname=pl.coalesce("hostnames", pl.concat_list("hostname")))
-    return (
+    used = (
         shares.join(names.explode("hostname"), on="hostname")
         .join(one.filter("one"), on="username", how="left")
         .select("row", person=pl.coalesce("user_id", _account()), role=pl.lit("used"))
         .unique()
     )
+    known = (
+        hosts.select("row", person=column, role=pl.lit(role)).explode("person").drop_nulls("person")
+        for role, column in roles.items()
+    )
+    return pl.concat([*known, used])
 
 
-def people_table(hosts: pl.DataFrame, shares: pl.DataFrame, matches: pl.DataFrame) -> PageTable:
-    """The people who own hosts, whom the logons name, or who log on; those with most machines first."""
+def people_table(people: pl.DataFrame) -> PageTable:
+    """The rows of `people_on`, a row for each person; those with most machines first."""
     roles = ("owned", "named", "used", "recorded")
     rows = (
-        pl.concat([people_of(hosts), users_of(hosts, shares, matches)])
-        .group_by("person")
+        people.group_by("person")
         .agg(pl.col("role").filter(role=role).len().alias(role) for role in roles)
         .sort(*roles, "person", descending=[*([True] * len(roles)), False])
         .with_columns(pl.concat_list("person"))
@@ -207,17 +182,21 @@ def people_table(hosts: pl.DataFrame, shares: pl.DataFrame, matches: pl.DataFram
     return PageTable("People", rows.head(MAX_ROWS), columns, "Nobody owns a host or logs on.")
 
 
-def conflicts_table(hosts: pl.DataFrame) -> PageTable:
-    """The rows of `hosts_table` whose logons name another owner, the strongest evidence first."""
+def conflicts_table(hosts: pl.DataFrame, acknowledged: pl.DataFrame) -> PageTable:
+    """The rows of `with_words` whose logons name another owner, the strongest evidence first.
+
+    Those that somebody acknowledged, in rows of `acknowledged_conflicts`, are left out.
+    """
     columns: dict[str, Parts] = {
         "Host": _HOST,
         "Owner in the inventory": (("people", "existing"),),
         "Owner by the logons": (("people", "resolved"), ("small", "username")),
         "Share": _SHARE,
+        "Since": (("text", "since"),),
         "Last seen": (("text", "last_seen"),),
     }
-    rows = hosts.filter(action="conflict").sort("share", "events", descending=True, maintain_order=True)
-    return PageTable("Conflicts", rows, columns)
+    rows = open_conflicts(hosts, acknowledged).with_columns(since=_on_day("{}", "conflict_since"))
+    return PageTable("Conflicts", rows.sort("share", "events", descending=True, maintain_order=True), columns)
 
 
 def unmatched_table(decisions: pl.DataFrame, shares: pl.DataFrame, matches: pl.DataFrame) -> PageTable:
@@ -248,7 +227,7 @@ def unmatched_table(decisions: pl.DataFrame, shares: pl.DataFrame, matches: pl.D
 def changes_table(changes: pl.DataFrame, *, first_run: bool) -> PageTable:
     """What the run decided otherwise than the one before; rows of `ownership.history.changes_of`."""
     then = _reason("evidence_before", "match_before", "action_before")
-    rows = _by_host(changes).with_columns(
+    rows = _with_names(in_order(changes)).with_columns(
         **_reason("evidence", "match", "action"),
         why_before=then["why"].fill_null("new host"),
         followed=then["what_follows"],
@@ -283,7 +262,7 @@ def writes_table(writes: pl.DataFrame) -> PageTable:
         .otherwise(pl.format("{} → {}", before[name], after[name].fill_null("cleared")))
         for name in ("department", "criticality")
     }
-    rows = _by_host(writes).with_columns(
+    rows = _with_names(in_order(writes)).with_columns(
         **changed,
         owner=pl.concat_list(after["owner"]).list.drop_nulls(),
         owner_before=pl.concat_list(before["owner"]).list.drop_nulls(),
@@ -324,24 +303,6 @@ def departments_table(departments: pl.DataFrame) -> PageTable:
         "Have an owner": (("percent", "after"), ("number", "owned_after")),
     }
     return PageTable("Departments", rows, columns, "There are no host assets.")
-
-
-def accuracy_table(accuracy: pl.DataFrame) -> PageTable:
-    """How often the owner decided on was the right one, in all and by the leader's share."""
-    rows = accuracy.filter(pl.col("by").is_in(["all", "share_band"])).with_columns(
-        measure=pl.col("measure").replace_strict(MEASURE, return_dtype=pl.String).str.strip_chars("."),
-        value=pl.when(by="all").then(pl.lit("all hosts")).otherwise("value"),
-        of=pl.format("{} of {}", "right_hosts", "hosts"),
-    )
-    columns: dict[str, Parts] = {
-        "Compared with": (("text", "measure"),),
-        "The leader's share": (("text", "value"),),
-        "Were right": (("percent", "precision"), ("small", "of")),
-        "At least": (("percent", "low"),),
-        "At most": (("percent", "high"),),
-    }
-    nothing = "Tuning has not run yet: asset-owners tune."
-    return PageTable("How often owners were right", rows, columns, nothing)
 
 
 def link(stage: str, reason: str = "") -> str:
@@ -405,24 +366,12 @@ def _with_logons(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.with_columns(pl.Series("logons", texts, pl.String))
 
 
-def _by_host(frame: pl.DataFrame) -> pl.DataFrame:
-    """Sort by host as people do, those without a name last, and add the words for it: host, asset."""
-    names = frame.select("hostname", "host_id").rows()
-    order = sorted(
-        range(len(names)), key=lambda row: [(text is None, natural(text or "")) for text in names[row]]
-    )
-    return frame[order].with_columns(
+def _with_names(frame: pl.DataFrame) -> pl.DataFrame:
+    """Add the words for a host: host, asset."""
+    return frame.with_columns(
         host=pl.col("hostname").fill_null("no host name"), asset=pl.col("host_id").fill_null("no host asset")
     )
 
 
-def natural(text: str) -> tuple[list[tuple[float, str]], str]:
-    """A key that sorts texts as people do: without regard to case, and 2 before 10."""
-    parts = re.findall(r"[0-9]+|[^0-9]+", text.casefold())
-    # Of numbers without leading zeros the longer one is larger, however many digits there are.
-    digits = [part.lstrip("0") if part[0] in "0123456789" else None for part in parts]
-    keys = [
-        (inf, part) if number is None else (len(number), number)
-        for part, number in zip(parts, digits, strict=True)
-    ]
-    return keys, text
+def _on_day(words: str, moment: str) -> pl.Expr:
+    return pl.format(words, pl.col(moment).dt.strftime("%Y-%m-%d"))

@@ -3,13 +3,15 @@
 What was decided, and why, is explained in `explanations`. All counts are for the window that was decided on.
 """
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import polars as pl
 
-from ownership.matching import FIELDS
+from ownership.matching import FieldNames
 from ownership.names import printable
 from ownership.rules import DAYS_AFTER_SKIPPED, Rules, days_of_events_needed, events_needed
 from reports.sentences import either
@@ -27,18 +29,16 @@ _AFTER: Mapping[str | None, str] = {
 """What follows, by the outcome of the last write."""
 
 
-@dataclass(frozen=True)
-class FieldNames:
-    """The instance's names for fields of the inventory, as advice must call them."""
+Candidates = Mapping[str, Sequence[Mapping[str, Any]]]
+"""The user assets that may be meant by each user name: rows of `username_matches`."""
 
-    user_value: str = "user_email"
-    owner: str = "asset_owner"
-    hostname: str = "search_agent_name"
 
-    @property
-    def asked(self) -> tuple[str, ...]:
-        """Fields of user assets in the order in which they decide (rules 2.1)."""
-        return tuple(dict.fromkeys((self.user_value, *FIELDS)))
+def candidates_of(matches: pl.DataFrame) -> Candidates:
+    """Bring rows of `username_matches` together by their user names, ordered by id."""
+    found = defaultdict[str, list[Mapping[str, Any]]](list)
+    for row in matches.drop_nulls("user_id").sort("user_id").iter_rows(named=True):
+        found[row["username"]].append(row)
+    return found
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ def remedies(
     decision: Mapping[str, Any],
     owners: Sequence[str] | None,
     *,
-    matches: pl.DataFrame,
+    candidates: Candidates,
     namesakes: Sequence[str],
     outcome: str | None,
     rules: Rules,
@@ -98,7 +98,7 @@ def remedies(
         text = f"{_shown(decision['username'])} must have more days with a logon here than on {best}"
         yield Remedy("primary_devices", f"{text}, or rules.primary_devices must be greater or null.")
     elif evidence in {"too_few_events", "no_majority"}:
-        yield from _to_win(decision, matches, rules)
+        yield from _to_win(decision, candidates, rules)
     if namesakes and evidence == "no_logons":
         yield Remedy(
             "hostname",
@@ -108,7 +108,7 @@ def remedies(
     if decision["match"] == "no_user_asset":
         yield _user_asset(decision["username"], fields)
     if decision["match"] == "ambiguous_user":
-        yield from _one_candidate(decision, matches, fields)
+        yield from _one_candidate(decision, candidates, fields)
     if decision["action"] == "no_host":
         known = f"; host asset {either(namesakes)} has it with another domain part" if namesakes else ""
         yield Remedy("host_asset", f"There must be a host asset with {hostname} in {fields.hostname}{known}.")
@@ -122,7 +122,7 @@ def _corrected(kind: str, asset_id: str, problem: str) -> Remedy:
     )
 
 
-def _to_win(decision: Mapping[str, Any], matches: pl.DataFrame, rules: Rules) -> Iterator[Remedy]:
+def _to_win(decision: Mapping[str, Any], candidates: Candidates, rules: Rules) -> Iterator[Remedy]:
     """What would make one of the two foremost users the owner."""
     first, second = decision["username"], decision["runner_up_username"]
     total, events = decision["total_weight"], decision["total_events"]
@@ -134,7 +134,7 @@ def _to_win(decision: Mapping[str, Any], matches: pl.DataFrame, rules: Rules) ->
     least_days = rules.min_active_days
     for username in (first, second) if second else (first,):
         lacking, days = _needed(weights[username], total, events, active_days[username], rules)
-        who, besides = _stands_for(username, matches.filter("decisive", username=username).sort("user_id"))
+        who, besides = _stands_for(username, candidates)
         if active_days[username] is None and days < least_days > 1:
             besides = [f"logons on at least {least_days:,} days in all", *besides]
         if lacking:
@@ -156,6 +156,7 @@ def _to_win(decision: Mapping[str, Any], matches: pl.DataFrame, rules: Rules) ->
         )
 
 
+@lru_cache(maxsize=10_000)
 def _needed(
     weight: int, total_weight: int, total_events: int, active_days: int | None, rules: Rules
 ) -> tuple[int, int]:
@@ -180,13 +181,13 @@ def _user_asset(username: str, fields: FieldNames) -> Remedy:
 
 
 def _one_candidate(
-    decision: Mapping[str, Any], matches: pl.DataFrame, fields: FieldNames
+    decision: Mapping[str, Any], candidates: Candidates, fields: FieldNames
 ) -> Iterator[Remedy]:
     """All must be readable, and the field that decided must name one of them, or a field before it."""
-    odd = matches.filter(username=decision["username"]).drop_nulls("problem").sort("user_id")
-    for user_id, problem in odd.select("user_id", "problem").iter_rows():
+    odd = {row["user_id"]: row["problem"] for row in candidates[decision["username"]] if row["problem"]}
+    for user_id, problem in odd.items():
         yield _corrected("user", user_id, problem)
-    readable = [user_id for user_id in decision["candidate_ids"] if user_id not in odd["user_id"]]
+    readable = [user_id for user_id in decision["candidate_ids"] if user_id not in odd]
     if len(readable) < 2:
         return
     matched_by, username = decision["matched_by"], _shown(decision["username"])
@@ -212,10 +213,11 @@ def _to_be_written(
         yield Remedy("run", _AFTER.get(outcome, _NEXT_RUN_WRITES).format(owner=owner))
 
 
-def _stands_for(username: str, matches: pl.DataFrame) -> tuple[str, list[str]]:
+def _stands_for(username: str, candidates: Candidates) -> tuple[str, list[str]]:
     """Who a user name is, and what the user asset lacks for an owner, as parts of a sentence."""
-    who, user_ids = _shown(username), matches["user_id"].to_list()
-    if unreadable := matches.drop_nulls("problem")["user_id"].to_list():
+    assets = [row for row in candidates[username] if row["decisive"]]
+    who, user_ids = _shown(username), [row["user_id"] for row in assets]
+    if unreadable := [row["user_id"] for row in assets if row["problem"]]:
         return who, [f"must not fit the unreadable {either(unreadable)}"]
     if not user_ids:
         return who, ["must have a user asset"]

@@ -70,10 +70,10 @@ def ownership_sentence(
     named = decision["resolved_owner"]
     candidate = f"{person(named, name_of)}: {logons(decision)}" if named else ""
     if now is None:
-        who = f"; the logons name {candidate}" if named else f": {_reason(decision)}"
+        who = f"; the logons name {candidate}" if named else f": {reason(decision)}"
         return f"{host} is no host of the inventory{who}."
     if now["owner"] is None:
-        return f"{host} cannot be read, so its owner is not known: {_reason(decision)}."
+        return f"{host} cannot be read, so its owner is not known: {reason(decision)}."
     last = _last_change(writes)
     if now["owner"]:
         why = _why(decision, now["owner"], last, candidate)
@@ -84,7 +84,7 @@ def ownership_sentence(
     return (
         f"{host} has no owner yet; it is to get {candidate}."
         if named
-        else f"{host} has no owner: {_reason(decision)}."
+        else f"{host} has no owner: {reason(decision)}."
     )
 
 
@@ -101,18 +101,21 @@ def _why(
     return known + (
         f", but the logons name {candidate}"
         if candidate
-        else f"; the logons give no owner: {_reason(decision)}"
+        else f"; the logons give no owner: {reason(decision)}"
     )
 
 
-def _reason(decision: Mapping[str, Any]) -> str:
-    """Why nobody is found, as a part of a sentence."""
+def reason(decision: Mapping[str, Any]) -> str:
+    """Why the logons name somebody, or nobody, as a part of a sentence."""
     if decision["problem"]:
         return printable(decision["problem"])
-    sentence = MATCH[decision["match"]] if decision["match"] else EVIDENCE[decision["evidence"]]
-    reason = sentence[0].lower() + sentence[1:].rstrip(".")
+    unmatched = decision["match"] in {"no_user_asset", "ambiguous_user"}
+    sentence = MATCH[decision["match"]] if unmatched else EVIDENCE[decision["evidence"]]
+    words = sentence[0].lower() + sentence[1:].rstrip(".")
+    if decision["excluded_by"]:
+        return f"{words} ({printable(decision['excluded_by'])})"
     who = decision["username"] if decision["total_events"] else None
-    return f"{reason} ({printable(who)}, {logons(decision)})" if who else reason
+    return f"{words} ({printable(who)}, {logons(decision)})" if who else words
 
 
 def _last_change(writes: pl.DataFrame) -> dict[str, Any] | None:

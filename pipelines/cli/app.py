@@ -280,12 +280,16 @@ def report(
         ),
     ] = None,
     kind: Annotated[
-        Literal["html", "csv", "json"],
-        typer.Option("--format", help="A page for people; the decisions for a spreadsheet, or as JSON."),
+        Literal["html", "xlsx", "csv", "json"],
+        typer.Option("--format", help="A page, a spreadsheet of all hosts, or the decisions for programs."),
     ] = "html",
+    *,
+    raw: Annotated[
+        bool, typer.Option("--raw", help="With xlsx and csv: all columns of owner_decisions as they are.")
+    ] = False,
     run: RunId = None,
 ) -> None:
-    """Write a report on the last run: a page that needs no network, or its decisions and conflicts.
+    """Write a report on the last run: a page that needs no network, or a table of its hosts.
 
     CSV has an apostrophe before whatever a spreadsheet could run as a formula, also after ; or a tab.
     JSON has every name as it is.

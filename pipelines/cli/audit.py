@@ -9,7 +9,7 @@ from pathlib import Path
 import polars as pl
 
 from ownership.tuning.audit import drawn
-from pipelines.cli.errors import require_file, write_text
+from pipelines.cli.errors import require_file, write_file
 from pipelines.cli.stored import note, tables_of
 from reports.audit import SheetError, answered, as_sample, audit_in_words, sheet
 from resources.errors import AssetOwnersError, ConfigurationError
@@ -32,7 +32,7 @@ def draw(path: Path, number: int, *, seed: int | None, out: Path | None, as_json
         tables.write("audit_sample", sample, run_id=run_id, publish=True)
     text = sheet(sample, tables.read("inventory_users", run_id=run_id).collect())
     if out:
-        write_text("--audit-file", out, text)
+        write_file("--audit-file", out, text.encode())
     planned = decisions.filter(action="write").height
     told = (
         f"{sample.height:,} of {planned:,} owners that run {short_run_id(run_id)} planned, drawn with seed "

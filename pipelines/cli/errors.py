@@ -68,14 +68,14 @@ def require_file(argument: str, path: Path) -> None:
         raise ConfigurationError(f"{argument}: {str(path)!r} is no file; name one")
 
 
-def write_text(argument: str, path: Path, text: str) -> None:
+def write_file(argument: str, path: Path, content: bytes) -> None:
     """Write a file for its owner alone, over one that is there; a folder, a pipe or a device is refused."""
     require_file(argument, path)
     try:
         if not path.resolve().parent.is_dir():
             raise FileNotFoundError(0, f"there is no folder {path.resolve().parent}; make it first")
         with replacing(path.resolve()) as file:
-            file.write_text(text, encoding="utf-8", newline="")
+            file.write_bytes(content)
     except OSError as error:
         reason = f"{argument}: {path} cannot be written: {error.strerror or error}"
         raise ConfigurationError(reason) from error

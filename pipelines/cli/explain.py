@@ -11,7 +11,6 @@ from ownership.names import fits_any, normalise_hostname, normalise_name, normal
 from pipelines.cli.stored import note, stored_tables
 from reports.explanations import host_explanation, in_words
 from reports.people import each_person, find_person, person_explanation, person_in_words, persons_with
-from reports.remedies import FieldNames
 from resources.errors import ConfigurationError
 from resources.settings import Instance
 from resources.store.history import decided_with
@@ -99,10 +98,6 @@ def _host(instance: Instance, tables: Tables, host: str) -> dict[str, Any]:
         window=window,
         decided_by=decided_by,
         rules=rules,
-        fields=FieldNames(
-            user_value=instance.platform_user_value_field,
-            owner=instance.platform_user_field,
-            hostname=instance.platform_hostname_field,
-        ),
+        fields=instance.field_names,
         known=pl.concat([all_decisions["hostname"], all_decisions["host_id"]]).drop_nulls().to_list(),
     )

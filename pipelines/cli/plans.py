@@ -2,11 +2,9 @@
 
 from typing import Any
 
-from assets_defs.tuning import stored_inputs
+from assets_defs.report import how_sure
 from ownership.plan import limit_exceeded
-from ownership.tuning.inputs import present_line
 from reports.plan import plan_in_words, planned_hosts
-from reports.tuning import backtest_sentence, reason
 from resources.settings import Instance, command_line
 from resources.store.tables import Tables, short_run_id
 
@@ -40,23 +38,6 @@ def told_plan(
         carry_out=command_line(instance, command, short_run_id(about), *allow),
         see_all=f"{see_all} (or --json)",
     )
-
-
-def how_sure(instance: Instance, tables: Tables, *, done: bool = False) -> list[str]:
-    """Say how many of the owners that a run decided on would be wrong; nothing where it decided on none.
-
-    `done` says whether the run was allowed to write.
-    """
-    if tables.read("owner_decisions").head(1).collect().is_empty():
-        return []
-    line = present_line(stored_inputs(instance, tables))
-    if not line["to_write"]:
-        return []
-    said = [backtest_sentence(line, done=done), reason(line)]
-    if line["wrong_measure"] == "audit":
-        return said
-    ask = command_line(instance, "tune", "--audit", "50", "--audit-file", "audit.csv")
-    return [*said, f"To be surer, let somebody who knows look at 50 of them first: {ask}"]
 
 
 def too_large(instance: Instance, tables: Tables, run_id: str, hosts: Plan) -> bool:

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, PrivateAttr
 
+from ownership.matching import FieldNames
 from ownership.rules import AccountKind, EvidenceMetric, HostKind, Rules
 from resources.errors import ConfigurationError
 from resources.settings.fields import (
@@ -276,6 +277,15 @@ class Instance(Section):
                 missing.append(str(error))
         if missing:
             raise ConfigurationError(". ".join(missing))
+
+    @property
+    def field_names(self) -> FieldNames:
+        """What the inventory calls the fields that decide."""
+        return FieldNames(
+            user_value=self.platform_user_value_field,
+            owner=self.platform_user_field,
+            hostname=self.platform_hostname_field,
+        )
 
     @property
     def target(self) -> str:

@@ -54,13 +54,26 @@ def test_nothing_is_said_of_how_sure_no_owners_are(call, stored):
     assert "0 owners were to be" not in html
 
 
-def test_csv_goes_to_a_spreadsheet(call, stored):
+def test_a_table_of_the_hosts_goes_to_a_spreadsheet(call, stored, tmp_path):
     status, told, _ = call("report", "--instance", stored, "--format", "csv", "--out", "-")
-    rows = list(csv.DictReader(io.StringIO(told)))
     assert status == 0
-    assert [row["action"] for row in rows] == ["conflict", "none", "write", "none", "no_host"]
-    assert rows[1]["hostname"] == "'=cmd()"
+    assert told.startswith("\ufeff")
     assert list(Path.cwd().rglob("*report*")) == []
+    rows = list(csv.DictReader(io.StringIO(told.removeprefix("\ufeff"))))
+    assert [row["Host"] for row in rows] == ["'=cmd()", "pc-1.corp.example", "pc-2", "pc-5", "pc-3"]
+    assert rows[1]["E-mail"] == "ann@corp.example"
+    assert call("report", "--instance", stored, "--format", "xlsx")[0] == 0
+    sheet = pl.read_excel(tmp_path / "home" / "reports" / "head_office.xlsx")
+    assert sheet["Host"][0] == "=cmd()"
+    assert sheet.columns == list(rows[0])
+
+
+def test_raw_columns_are_there_for_programs(call, stored):
+    told = call("report", "--instance", stored, "--format", "csv", "--raw", "--out", "-")[1]
+    rows = list(csv.DictReader(io.StringIO(told)))
+    assert [row["action"] for row in rows] == ["conflict", "none", "write", "none", "no_host"]
+    status, _, error = call("report", "--instance", stored, "--raw")
+    assert (status, "--raw goes with" in error) == (2, True)
 
 
 def test_json_goes_to_programs(call, stored, tmp_path):

@@ -6,11 +6,10 @@ import pytest
 
 from ownership.codes import ACTION, EVIDENCE, MATCH, OUTCOME
 from ownership.declaration import polars_schema
-from ownership.matching import username_matches
+from ownership.matching import FieldNames, username_matches
 from ownership.rules import Rules
 from ownership.tables import OwnerWrites
 from reports.explanations import host_explanation, in_words
-from reports.remedies import FieldNames
 from tests.ownership.builders import (
     DAY,
     NOW,

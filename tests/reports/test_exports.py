@@ -2,11 +2,12 @@ import csv
 import io
 import json
 import re
+import zipfile
 
 import polars as pl
 import pytest
 
-from reports.exports import decisions_csv, decisions_json
+from reports.exports import as_csv, as_xlsx, decisions_json, raw_decisions
 from tests.ownership.builders import counts, decide, host, hosts, user, users
 
 PEOPLE = users(user("u1", email="ann@corp.example"), user("u2", surname="kim"), user("u3", surname="kim"))
@@ -22,7 +23,7 @@ def rows(text):
 
 
 def test_csv_has_every_decision_and_conflicts_come_first():
-    text = decisions_csv(DECISIONS)
+    text = as_csv(raw_decisions(DECISIONS))
     assert '"conflict"' in text
     assert ',"ann",2,3,' in text, "texts in quotes, numbers without"
     table = rows(text)
@@ -36,26 +37,39 @@ def test_csv_has_every_decision_and_conflicts_come_first():
     assert (last["username"], last["host_id"]) == ("zoë", "")
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        *("pc-0815", r"CORP\alice", "o'brien", "名前"),
-        *('=cmd|"/c calc"!a1', "+1", "-1+2", "@sum(a1)", "\t=1", "\r=1", "\n=1", " =1", "\x00=1", "\u200b=1"),
-        *("\N{FULLWIDTH EQUALS SIGN}1", "'=1", '",=1', "a;=1\n=2", 'bob;=HYPERLINK("x")', 'bob;"=1'),
-        *('bob;" "";=1', "bob\t =1", "bob;\t=1;'=2", ";'"),
-    ],
-)
+NAMES = [
+    *("pc-0815", r"CORP\alice", "o'brien", "名前"),
+    *('=cmd|"/c calc"!a1', "+1", "-1+2", "@sum(a1)", "\t=1", "\r=1", "\n=1", " =1", "\x00=1", "\u200b=1"),
+    *("\N{FULLWIDTH EQUALS SIGN}1", "'=1", '",=1', "a;=1\n=2", 'bob;=HYPERLINK("x")', 'bob;"=1'),
+    *('bob;" "";=1', "bob\t =1", "bob;\t=1;'=2", ";'", "https://evil.example"),
+]
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_csv_holds_no_formula_and_loses_no_name(name):
     decisions = DECISIONS.with_columns(
         pl.lit(name).alias("hostname"), pl.lit(name).alias("username"), candidate_ids=pl.lit([name])
     )
-    text = decisions_csv(decisions)
+    text = as_csv(raw_decisions(decisions))
     for row in rows(text):
         for column in ("hostname", "username", "candidate_ids"):
             assert re.sub(r"(^|[;\t\r\n])'", r"\1", row[column]) == name
     for separator in ",;\t":
         for cells in csv.reader(io.StringIO(text, newline=""), delimiter=separator):
             assert not [cell for cell in cells if re.match(r"[\x00\s\u200b]*[=+\-@\uff1d]", cell)]
+
+
+def test_a_workbook_holds_every_name_as_a_text_and_days_as_days():
+    days = [DECISIONS["last_seen"][0]] * len(NAMES)
+    workbook = as_xlsx(pl.DataFrame({"Host": NAMES, "Last logon": days}), title="Hosts")
+    with zipfile.ZipFile(io.BytesIO(workbook)) as parts:
+        sheet = parts.read("xl/worksheets/sheet1.xml").decode()
+    assert "<f>" not in sheet
+    assert "hyperlink" not in sheet
+    found = pl.read_excel(io.BytesIO(workbook), sheet_name="Hosts")
+    assert found["Last logon"].to_list() == days
+    unprintable = re.compile(r"[\x00\r\n\t]")
+    assert [unprintable.sub("", name) for name in found["Host"]] == [unprintable.sub("", n) for n in NAMES]
 
 
 def test_json_has_conflicts_and_decisions_exactly():

@@ -1,0 +1,87 @@
+"""The report on a run, from its stored tables: gathers what `reports` puts into words."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import polars as pl
+
+from assets_defs.tuning import stored_inputs
+from ownership.coverage import events_by_day
+from ownership.history import changes_of
+from ownership.tuning.inputs import present_line
+from ownership.windows import days_of
+from reports.hosts import hosts_by_now, hosts_sheet, owners_by_now
+from reports.page import report_page
+from reports.tuning import backtest_sentence, drift_in_words, reason
+from resources.settings import Instance, command_line
+from resources.store.catalogue import view_rows
+from resources.store.history import decided_with
+from resources.store.tables import Tables
+
+
+def report_html(instance: Instance, tables: Tables) -> str:
+    """The page on the run that made the decisions among the tables."""
+    decisions = tables.read("owner_decisions").collect()
+    run_id = decisions["run_id"].item(0) if decisions.height else "none"
+    rules = instance.rules.as_rules()
+    window, decided_by = decided_with(tables, run_id, rules) if decisions.height else (None, rules)
+    days = days_of(window) if window else []
+    writes = _writes(tables, run_id)
+    return report_page(
+        instance=instance.name,
+        decisions=decisions,
+        window=window,
+        rules=decided_by,
+        **_snapshots(tables, shares="host_user_shares", matches="username_matches"),
+        **_snapshots(tables, hosts="inventory_hosts", users="inventory_users"),
+        days=events_by_day(days, tables.logon_days(days, run_id=run_id), timezone=instance.scan.timezone),
+        changes=changes_of(tables.all_runs("owner_decisions_history"), run_id),
+        writes=writes,
+        all_writes=tables.writes(),
+        coverage=view_rows(tables.folder, "coverage"),
+        acknowledged=tables.read("acknowledged_conflicts").collect(),
+        how_sure=[
+            *how_sure(instance, tables, done=writes.filter(outcome="planned").is_empty()),
+            *drift_in_words(tables.read("ownership_drift").collect()),
+        ],
+        made_at=datetime.now(UTC),
+    )
+
+
+def report_sheet(instance: Instance, tables: Tables) -> pl.DataFrame:
+    """The hosts of that run as a table for people; what would change each, by the rules of now."""
+    decisions = tables.read("owner_decisions").collect()
+    run_id = decisions["run_id"].item(0) if decisions.height else "none"
+    writes = pl.concat([tables.writes(), _writes(tables, run_id).lazy()])
+    owners = owners_by_now(tables.read("inventory_hosts").collect(), writes)
+    return hosts_sheet(
+        hosts_by_now(decisions, owners, writes),
+        **_snapshots(tables, users="inventory_users", matches="username_matches"),
+        rules=instance.rules.as_rules(),
+        fields=instance.field_names,
+    )
+
+
+def how_sure(instance: Instance, tables: Tables, *, done: bool = False) -> list[str]:
+    """Say how many of the owners that a run decided on would be wrong; nothing where it decided on none.
+
+    `done` says whether the run was allowed to write.
+    """
+    if tables.read("owner_decisions").head(1).collect().is_empty():
+        return []
+    line = present_line(stored_inputs(instance, tables))
+    if not line["to_write"]:
+        return []
+    said = [backtest_sentence(line, done=done), reason(line)]
+    if line["wrong_measure"] == "audit":
+        return said
+    ask = command_line(instance, "tune", "--audit", "50", "--audit-file", "audit.xlsx")
+    return [*said, f"To be surer, let somebody who knows look at 50 of them first: {ask}"]
+
+
+def _writes(tables: Tables, run_id: str) -> pl.DataFrame:
+    return tables.run_writes(tables.carried_out_by(run_id) or run_id)
+
+
+def _snapshots(tables: Tables, **names: str) -> dict[str, Any]:
+    return {argument: tables.read(name).collect() for argument, name in names.items()}

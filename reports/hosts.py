@@ -1,0 +1,124 @@
+"""The hosts of a run as people look for them: who owns each by now, why, and what would change that."""
+
+import re
+from collections.abc import Mapping
+from datetime import datetime
+from math import inf
+from typing import Any
+
+import polars as pl
+
+from ownership.codes import SUCCESSES
+from ownership.coverage import current_owners
+from ownership.matching import FieldNames
+from ownership.names import printable
+from ownership.rules import NAMING, Rules
+from reports.remedies import candidates_of, remedies
+from reports.sentences import reason
+
+_ACCOUNTS = ("directory_user_sam_account_name", "directory_user_surname", "user_value")
+"""Fields of a user asset of which the first that has a value stands beside the e-mail address."""
+
+
+def owners_by_now(hosts: pl.DataFrame, writes: pl.LazyFrame) -> pl.DataFrame:
+    """As `ownership.coverage.current_owners`; a plan among the writes counts as if it were carried out."""
+    planned = pl.col("outcome") == "planned"
+    carried_out = pl.when(planned).then(pl.lit("written")).otherwise("outcome")
+    completed = pl.when(planned).then("intended_at").otherwise("completed_at")
+    return current_owners(hosts, writes.with_columns(outcome=carried_out, completed_at=completed))
+
+
+def hosts_by_now(decisions: pl.DataFrame, owners: pl.DataFrame, writes: pl.LazyFrame) -> pl.DataFrame:
+    """The decisions with what holds by now: owner_ids, source, since, department_now, outcome.
+
+    `owners` is what `owners_by_now` finds, `outcome` what came of the host in `writes` since the decision.
+    Hosts for which the logons name somebody come first, so that kiosks and servers do not.
+    """
+    # What changed something, or may have, matters more than what left the host alone since.
+    sent = pl.col("outcome").is_in([*SUCCESSES, "failed", "intended"])
+    decided_at = pl.lit(decisions["decided_at"].min(), pl.Datetime("us", "UTC"))
+    outcomes = (
+        writes.filter(pl.col("intended_at") >= decided_at)
+        .sort(sent, pl.coalesce("completed_at", "intended_at"))
+        .group_by("host_id")
+        .agg(pl.last("outcome"))
+        .collect()
+    )
+    now = owners.select("host_id", "owner_ids", "source", "since", department_now="department")
+    return (
+        in_order(decisions)
+        .sort(pl.col("evidence").is_in(NAMING), descending=True, maintain_order=True)
+        .join(now, on="host_id", how="left", maintain_order="left")
+        .join(outcomes, on="host_id", how="left", maintain_order="left")
+    )
+
+
+def hosts_sheet(
+    hosts: pl.DataFrame, users: pl.DataFrame, matches: pl.DataFrame, rules: Rules, fields: FieldNames
+) -> pl.DataFrame:
+    """The rows of `hosts_by_now` as a table for people; what would change a host is said by these rules."""
+    emails = _by_user(users, ("user_email",))
+    accounts = _by_user(users, _ACCOUNTS)
+    candidates = candidates_of(matches)
+
+    def row(host: Mapping[str, Any]) -> dict[str, Any]:
+        owners = host["owner_ids"]
+        changes = remedies(
+            host,
+            owners,
+            candidates=candidates,
+            namesakes=(),
+            outcome=host["outcome"],
+            rules=rules,
+            fields=fields,
+        )
+        why = reason(host)
+        change = next(changes, None)
+        return {
+            "Host": printable(host["hostname"] or ""),
+            "Owner": ", ".join(printable(accounts.get(owner, owner)) for owner in owners or ()),
+            "E-mail": ", ".join(printable(emails[owner]) for owner in owners or () if owner in emails),
+            "Department": printable(host["department_now"] or ""),
+            "Why": f"{why[:1].upper()}{why[1:]}.",
+            "What would change that": change.text if change else "",
+            "Conflict since": _day(host["conflict_since"]),
+            "Last logon": host["last_seen"],
+            "Asset": printable(host["host_id"] or ""),
+        }
+
+    texts = ("Host", "Owner", "E-mail", "Department", "Why", "What would change that")
+    schema = dict.fromkeys(texts, pl.String) | {"Conflict since": pl.Date, "Last logon": pl.Date}
+    return pl.DataFrame(
+        [row(host) for host in hosts.iter_rows(named=True)], schema=schema | {"Asset": pl.String}
+    )
+
+
+def in_order(frame: pl.DataFrame) -> pl.DataFrame:
+    """Sort by hostname and host_id as people do, those without a name last."""
+    names = frame.select("hostname", "host_id").rows()
+    order = sorted(
+        range(len(names)), key=lambda row: [(text is None, natural(text or "")) for text in names[row]]
+    )
+    return frame[order]
+
+
+def natural(text: str) -> tuple[list[tuple[float, str]], str]:
+    """A key that sorts texts as people do: without regard to case, and 2 before 10."""
+    parts = re.findall(r"[0-9]+|[^0-9]+", text.casefold())
+    # Of numbers without leading zeros the longer one is larger, however many digits there are.
+    digits = [part.lstrip("0") if part[0] in "0123456789" else None for part in parts]
+    keys = [
+        (inf, part) if number is None else (len(number), number)
+        for part, number in zip(parts, digits, strict=True)
+    ]
+    return keys, text
+
+
+def _by_user(users: pl.DataFrame, fields: tuple[str, ...]) -> dict[str, str]:
+    """The first value of these fields of each user asset that has one."""
+    first = pl.coalesce(pl.col(field).list.drop_nulls().list.first() for field in fields)
+    return dict(users.select("user_id", name=first).drop_nulls().iter_rows())
+
+
+def _day(moment: datetime | None) -> Any:
+    return moment.date() if moment else None
