@@ -171,14 +171,6 @@ def test_the_rows_of_every_statement_are_printed(sql):
     assert json.loads(sql("--format", "json", stdin=query)) == [{"second": 4}], "JSON is one document"
 
 
-def test_each_query_of_the_guide_is_answered(sql, home):
-    fill(home, "demo", "c")
-    guide = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
-    queries = guide.split("```sql\n")[1].split("```")[0]
-    told = sql(stdin=queries)
-    assert [name in told for name in ("existing_owner", "hosts", "department_before")] == [True] * 3
-
-
 def test_rows_come_as_a_box_as_csv_and_as_json(sql, as_json):
     query = (
         "SELECT '007' AS id, 'a,\"b\"\n' AS text, '' AS empty, NULL AS nothing, 7 AS number, true AS yes, "
