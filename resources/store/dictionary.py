@@ -54,7 +54,8 @@ def _table(name: str, model: type[Table]) -> Iterator[str]:
         if column not in inherited:
             coded = columns[column].metadata["codes"]
             label = f"[`{column}`](#{_heading(name, column)})" if coded else f"`{column}`"
-            null = ", nullable" if columns[column].nullable else ""
+            said = "null: " in columns[column].description
+            null = ", nullable" if columns[column].nullable and not said else ""
             version = later_columns(model).get(column, _FIRST_RELEASE)
             since = "" if version == _FIRST_RELEASE else f" Since {version}."
             yield f"- {label} {duckdb_type(kind)}{null}: {columns[column].description}{since}"

@@ -65,13 +65,13 @@ def test_the_example_and_the_page_have_every_key_with_its_default(tmp_path):
         fields = type(settings).model_fields
         assert settings.model_fields_set == set(fields), "in the example"
         heading = f"## `{section}`: " if section else "## The instance\n"
-        rows = re.findall(r"(?m)^\| `(\w+)` \| (.*?) \|", PAGE.partition(heading)[2].partition("\n## ")[0])
+        rows = re.findall(r"(?m)^- `(\w+)` \((.*?)\): ", PAGE.partition(heading)[2].partition("\n## ")[0])
         own = [name for name in fields if f"{section}.{name}".lstrip(".") not in sections]
         assert [name for name, _ in rows] == own, "on the page"
         for name, shown in rows:
             default = fields[name].get_default()
             if fields[name].is_required():
-                assert shown == "**required**", name
+                assert shown == "required", name
             else:
                 default = default.model_dump() if isinstance(default, BaseModel) else default
                 expected = [*default] if isinstance(default, tuple) else default
