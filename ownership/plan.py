@@ -79,8 +79,10 @@ def plan_undo(
         return pl.when(written.is_not_null()).then(before.fill_null("")).alias(field)
 
     now = pl.lit(intended_at, pl.Datetime("us", "UTC"))
-    overtaken = pl.col("last_run") != pl.col("run_id")
-    what = pl.when(last_outcome="undone").then(pl.lit("put back")).otherwise(pl.lit("written again"))
+    changed_since = pl.col("last_run") != pl.col("run_id")
+    written_again = changed_since & (pl.col("last_outcome") == "written")
+    what = pl.when(written_again).then(pl.lit("written again")).otherwise(pl.lit("put back"))
+    overtaken = pl.col("overtaken_by").is_not_null()
     return (
         writes.filter(outcome="written")
         .with_columns(undoes="run_id")
@@ -88,21 +90,14 @@ def plan_undo(
         .join(_put_back(history), on=["host_id", "undoes"], how="left", maintain_order="left")
         # By the clocks the write itself may be the last change although it was put back.
         .with_columns(
-            last_run=pl.when(pl.col("last_run") == pl.col("run_id"))
-            .then(pl.coalesce("put_back_by", "last_run"))
-            .otherwise("last_run"),
-            last_outcome=pl.when(
-                (pl.col("last_run") == pl.col("run_id")) & pl.col("put_back_by").is_not_null()
-            )
-            .then(pl.lit("undone"))
-            .otherwise("last_outcome"),
+            overtaken_by=pl.when(changed_since).then("last_run").otherwise("put_back_by"), what=what
         )
         .with_columns(
             run_id=pl.lit(run_id),
             outcome=pl.when(overtaken).then(pl.lit("not_written")).otherwise(pl.lit("planned")),
             old_values="new_values",
             new_values=pl.struct(put_back(field) for field in ("owner", "department", "criticality")),
-            message=pl.when(overtaken).then(pl.format("left alone: {} since, by run {}", what, "last_run")),
+            message=pl.format("left alone: {} since, by run {}", "what", "overtaken_by"),
             intended_at=now,
             completed_at=pl.when(overtaken).then(now),
             target=pl.lit(target),

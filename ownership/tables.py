@@ -16,7 +16,7 @@ from ownership.rules import MAX_EVENTS_A_DAY, NAMING
 OwnerValues = Annotated[pl.Struct, {"owner": pl.String, "department": pl.String, "criticality": pl.String}]
 
 _NOT_EMPTY = {"min_value": 1}
-_PROBLEM = "Why the asset cannot be read whole: field, type found there and setting; null: it can be."
+_PROBLEM = "Why the asset cannot be read whole; null: it can be."
 
 
 def _null_has_a_reason(*columns: str) -> Any:
@@ -28,10 +28,7 @@ def _null_has_a_reason(*columns: str) -> Any:
 
 
 class LogonCounts(Table):
-    """How often a user logged on to a host on one day, both names spelled as the documents spell them.
-
-    Where `logon_type_field` is set, each kind of logon has a row of its own.
-    """
+    """How often a user logged on to a host on one day, both names as the documents spell them."""
 
     __key__ = ("day", "document_hostname", "document_username", "document_logon_type")
     __layout__ = Layout.BY_DAY
@@ -161,8 +158,8 @@ WHERE rank = 1 ORDER BY share LIMIT 20;"""
 class UsernameMatches(Table):
     """A user asset that a user name of the evidence may stand for, and the first field that says so.
 
-    A user name that fits no user asset has one row without one. A user name stands for a user asset where it
-    has one decisive row, and that one without a problem.
+    A user name without a user asset has one row. It stands for a user asset where it has one decisive row, and
+    that one without a problem.
     """
 
     __key__ = ("username", "user_id")
@@ -273,10 +270,9 @@ GROUP BY ALL ORDER BY hosts DESC;"""
 class OwnerDecisionsHistory(OwnerDecisions):
     """A decision that differs from the one before it, as the run that made it stored it.
 
-    A decision holds until the host's next row: another name, evidence, problem, match, action, leader,
-    candidates or owner make a row, other counts do not. A host that neither inventory nor logons know any
-    more gets a last row with the action gone. Rows are kept for keep.history_days, and the older ones that
-    still held then.
+    A decision holds until the host's next row; other counts alone make none. A host that neither inventory
+    nor logons know any more gets a last row with the action gone. Rows are kept for keep.history_days, and
+    the older ones that still held then.
     """
 
     __key__ = ("hostname", "host_id", "decided_at")
@@ -347,11 +343,7 @@ def _fraction(description: str, since: str | None = None) -> Any:
 
 
 class Accuracy(Table):
-    """How often the owner decided on was the right one, by what can be compared, in all and in parts.
-
-    `people` compares with owners that were set by hand, `future` with who leads the logons of the days that
-    were held back (rules 9.1, 9.2). Made by the job for tuning; the interval is Wilson's, 95%.
-    """
+    """How often the owner decided on was right, in all and in parts, with a 95% interval (rules 9.1, 9.2)."""
 
     __key__ = ("measure", "by", "value")
     __reads__ = ("logon_counts", "inventory_hosts", "inventory_users", "owner_decisions", "owner_writes")
@@ -371,11 +363,7 @@ FROM {table};"""
 
 
 class ThresholdBacktest(Table):
-    """What other settings would have led to on the stored evidence: a row for each combination tried.
-
-    Made by the job for tuning. Counts are of hosts as in owner_decisions; precision with its interval as in
-    accuracy, among the hosts that these settings name somebody for.
-    """
+    """What other settings would have led to on the stored evidence: a row for each combination tried."""
 
     __key__ = ("window_days", "threshold_percent", "min_active_days", "evidence_metric", "primary_devices")
     __reads__ = ("logon_counts", "inventory_hosts", "inventory_users", "owner_decisions", "owner_writes")
@@ -424,10 +412,7 @@ WHERE window_days = 30 AND evidence_metric = 'days' AND primary_devices IS NULL 
 
 
 class AuditSample(Table):
-    """A planned owner that was drawn by chance for somebody to look at, and the answer (rules 9.7).
-
-    Made by `tune --audit`, answered by `tune --audit-answers`; each draw replaces the one before.
-    """
+    """A planned owner drawn by chance for somebody to look at, and the answer, until the next draw (rules 9.7)."""
 
     __key__ = ("host_id",)
     __reads__ = ("owner_decisions", "inventory_users")
@@ -447,11 +432,7 @@ FROM {table} GROUP BY "right";"""
 
 
 class HostProfiles(Table):
-    """What kind of machine a host is, by its name and by who logs on to it; made by the job for tuning.
-
-    Users are the accounts that are not built-in, a computer's or a service's; nobody is left out. The rules
-    that lead to a kind are in docs/tuning.md.
-    """
+    """What kind of machine a host is, by its name and by who logs on; users are people and administrators."""
 
     __key__ = ("hostname", "host_id")
     __reads__ = ("logon_counts", "inventory_hosts", "owner_decisions")
@@ -471,10 +452,7 @@ GROUP BY kind ORDER BY hosts DESC;"""
 
 
 class AccountProfiles(Table):
-    """What kind of account a user name is, by the name and by what it does; made by the job for tuning.
-
-    Accounts that the instance leaves out are here, too. The rules that lead to a kind are in docs/tuning.md.
-    """
+    """What kind of account a user name is, by the name and by what it does; those left out are here, too."""
 
     __key__ = ("username",)
     __reads__ = ("logon_counts", "inventory_hosts", "inventory_users", "owner_decisions")
@@ -492,10 +470,7 @@ WHERE kind <> 'person' ORDER BY hosts DESC LIMIT 20;"""
 
 
 class Suggestions(Table):
-    """A value for the instance file that would change decisions, and how many; made by the job for tuning.
-
-    Each is tried by itself, by deciding again. The effects of several need not add up.
-    """
+    """A value for the instance file that would change decisions, tried by itself, by deciding again."""
 
     __key__ = ("setting", "value")
     __reads__ = ("logon_counts", "inventory_hosts", "inventory_users", "owner_decisions")
@@ -512,10 +487,7 @@ class Suggestions(Table):
 
 
 class OwnershipDrift(Table):
-    """An owner whom the evidence no longer supports; made by the job for tuning, never written.
-
-    A host with several owners has a row for each, unless one of them is whom the logons name.
-    """
+    """An owner whom the evidence no longer supports; never written."""
 
     __key__ = ("host_id", "owner")
     __reads__ = ("logon_counts", "inventory_hosts", "inventory_users", "owner_decisions", "runs")
@@ -534,7 +506,7 @@ GROUP BY reason ORDER BY hosts DESC;"""
 
 
 class ClosestUsers(Table):
-    """A user asset that a user name without one may mean; made by the job for tuning, never used to write."""
+    """A user asset that a user name without one may mean; never used to write."""
 
     __key__ = ("username", "user_id")
     __reads__ = ("logon_counts", "inventory_users", "owner_decisions")
