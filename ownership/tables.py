@@ -158,8 +158,8 @@ WHERE rank = 1 ORDER BY share LIMIT 20;"""
 class UsernameMatches(Table):
     """A user asset that a user name of the evidence may stand for, and the first field that says so.
 
-    A user name without a user asset has one row. It stands for a user asset where it has one decisive row, and
-    that one without a problem.
+    A user name without a user asset has one row. It stands for a user asset where one row is decisive, and that
+    one without a problem.
     """
 
     __key__ = ("username", "user_id")
@@ -412,7 +412,7 @@ WHERE window_days = 30 AND evidence_metric = 'days' AND primary_devices IS NULL 
 
 
 class AuditSample(Table):
-    """A planned owner drawn by chance for somebody to look at, and the answer, until the next draw (rules 9.7)."""
+    """A planned owner drawn by chance for somebody to look at, and the answer (rules 9.7)."""
 
     __key__ = ("host_id",)
     __reads__ = ("owner_decisions", "inventory_users")
