@@ -158,8 +158,8 @@ WHERE rank = 1 ORDER BY share LIMIT 20;"""
 class UsernameMatches(Table):
     """A user asset that a user name of the evidence may stand for, and the first field that says so.
 
-    A user name without a user asset has one row. It stands for a user asset where one row is decisive, and that
-    one without a problem.
+    A user name without a user asset has one row. It stands for a user asset where one row is decisive, and
+    that one without a problem.
     """
 
     __key__ = ("username", "user_id")
