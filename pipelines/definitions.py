@@ -62,11 +62,8 @@ def build_repository(*, part: int = 1, parts: int = 1) -> dg.RepositoryDefinitio
     """All instances, or one of several parts of them, each defined when Dagster asks for it."""
     where, location, analysts = home(), tables_location(), analysts_group()
 
-    def read(slug: str | None) -> list[Instance | BrokenInstance]:
-        if slug is not None:
-            return load_instances(instances_folder(), slug.__eq__)
-        only = None if parts == 1 else lambda slug: part_of(slug, parts) == part
-        return load_instances(instances_folder(), only)
+    def read() -> list[Instance | BrokenInstance]:
+        return [each for each in load_instances(instances_folder()) if part_of(each.slug, parts) == part]
 
     def define(instance: Instance | BrokenInstance) -> dg.Definitions:
         return build_definitions([instance], where, location=location, analysts=analysts)

@@ -95,7 +95,7 @@ def postgres() -> Iterator[PostgresServer]:
 @pytest.fixture
 def no_catalogue(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tables without the catalogue, which takes most of the time that it takes to prepare them."""
-    monkeypatch.setattr("resources.store.tables.refresh_catalogue", lambda *_: None)
+    monkeypatch.setattr("resources.store.tables.refresh_catalogue", lambda *_, **__: None)
 
 
 @pytest.fixture

@@ -88,8 +88,7 @@ def _local_findings(instance: Instance) -> Iterator[Finding]:
         yield from folder_findings("DAGSTER_HOME", dagster)
     if isinstance(location, Path) and str(location) != str(home() / "tables"):
         yield from folder_findings("ASSET_OWNERS_TABLES", Path(location), instance.slug)
-    files = load_instances(instances_folder(), lambda slug: slug == instance.slug)
-    for other in files:
+    for other in load_instances(instances_folder()):
         # With a file of the same name beside it, Dagster serves neither; of two names, the second is refused.
         if isinstance(other, BrokenInstance) and instance.file and other.path.samefile(instance.file):
             yield Finding("wrong", "name", other.message.removeprefix(f"{other.path}: name: "))

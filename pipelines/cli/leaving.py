@@ -71,7 +71,7 @@ def remove(path: Path, *, yes: bool) -> None:
             if tables.folder.exists():
                 tables.folder.fs.rm(tables.folder.path, recursive=True)
             shutil.rmtree(tables.disk, ignore_errors=True)
-            refresh_catalogue(home(), tables.folder, tables.analysts)
+            refresh_catalogue(home(), tables.folder.parent, analysts=tables.analysts)
     print(f"  Not deleted: the instance file ({instance.file}), its secrets, and backups")
     print("Done." if yes else NOTHING_CHANGED)
 

@@ -17,7 +17,7 @@ from pipelines.cli.stored import tables_of
 from resources.errors import ConfigurationError
 from resources.failures import operator_message
 from resources.settings import BrokenInstance, Instance, instances_folder, load_instance, load_instances
-from resources.settings.files import instance_files, instance_or_broken
+from resources.settings.files import instance_files
 
 _OF_LAST_RUN = {
     "hosts": ("hosts", "Host assets."),
@@ -39,7 +39,7 @@ class Metrics(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Give each metric with its values for all instances."""
-        instances = [instance_or_broken(self._path)] if self._path else load_instances(instances_folder())
+        instances = load_instances(self._path or instances_folder())
         # Where the folder is gone, no other series is left to raise an alarm.
         yield GaugeMetricFamily(
             "asset_owners_instances", "Instance files that were found.", value=len(instances)

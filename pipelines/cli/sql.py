@@ -120,7 +120,7 @@ def _meant(location: UPath, instance: Path | None, run_id: str | None) -> tuple[
         raise _no_tables(location, f" of {missing.pop()}")
     tables = [Tables(home(), slug, location=location) for slug in sorted(slugs)]
     if run_id is not None and len(tables) > 1:
-        tables = [each for each in tables if each.knows(run_id)]
+        tables = [each for each in tables if len(each.runs_meant(run_id)) == 1]
         if len(tables) != 1:
             raise ConfigurationError(
                 f"RUN_ID: {len(tables)} instances have a run {run_id}; choose one with --instance"
@@ -138,7 +138,7 @@ def _require_tables(location: UPath, wanted: set[str]) -> set[str]:
         if new := (stored & wanted or stored) - known:
             # Who may only read the home asks what is there.
             with suppress(PermissionError) if known else nullcontext():
-                refresh_catalogue(home(), location / min(new), analysts_group())
+                refresh_catalogue(home(), location, *new, analysts=analysts_group())
             known = _schemas(home())
     if not known:
         raise _no_tables(location, "")

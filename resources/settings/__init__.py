@@ -27,32 +27,3 @@ from resources.settings.models import (
     Platform,
 )
 from resources.settings.names import is_slug, slug_of
-
-__all__ = [
-    "MAX_LOOKBACK_DAYS",
-    "BrokenInstance",
-    "Contract",
-    "Instance",
-    "ItemCall",
-    "ListCall",
-    "MfaRequired",
-    "Platform",
-    "Secret",
-    "analysts_group",
-    "command_line",
-    "executor",
-    "home",
-    "instance_path",
-    "instances_folder",
-    "is_slug",
-    "journal_url",
-    "load_instance",
-    "load_instances",
-    "logs_as_json",
-    "named",
-    "plain_folder",
-    "slug_of",
-    "slug_of_part",
-    "tables_location",
-    "without_password",
-]

@@ -87,22 +87,17 @@ def analysts_group() -> int | None:
 
 
 def logs_as_json() -> bool:
-    """Return whether each line of the log is a JSON object: ASSET_OWNERS_LOG, `text` (default) or `json`."""
-    form = os.environ.get("ASSET_OWNERS_LOG") or "text"
-    if form not in ("text", "json"):
-        raise ConfigurationError(f"ASSET_OWNERS_LOG: {form!r} is no form of the log; it is text or json")
-    return form == "json"
+    """Return whether each line of the log is a JSON object: ASSET_OWNERS_LOG."""
+    return _one_of("ASSET_OWNERS_LOG", "text", "json") == "json"
 
 
 def executor() -> str:
-    """Return what carries out the steps of a run: ASSET_OWNERS_EXECUTOR, by default `in_process`.
+    """Return what carries out the steps of a run: ASSET_OWNERS_EXECUTOR."""
+    return _one_of("ASSET_OWNERS_EXECUTOR", "in_process", "multiprocess", "celery")
 
-    Raises:
-        ConfigurationError: it is none of `in_process`, `multiprocess` and `celery`.
-    """
-    name = os.environ.get("ASSET_OWNERS_EXECUTOR") or "in_process"
-    if name not in ("in_process", "multiprocess", "celery"):
-        raise ConfigurationError(
-            f"ASSET_OWNERS_EXECUTOR: {name!r} is no executor; it is in_process, multiprocess or celery"
-        )
-    return name
+
+def _one_of(variable: str, default: str, *others: str) -> str:
+    value = os.environ.get(variable) or default
+    if value not in (default, *others):
+        raise ConfigurationError(f"{variable}: {value!r} is none of {default}, {', '.join(others)}")
+    return value

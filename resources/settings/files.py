@@ -1,14 +1,31 @@
 """Instance files: read, checked as a whole, with messages for their author."""
 
+import difflib
+import re
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, get_args
+
+import yaml
+from pydantic import BaseModel, ValidationError
 
 from resources.errors import ConfigurationError
+from resources.settings.fields import read_text
 from resources.settings.models import Instance
 from resources.settings.names import MAX_NAME, RESERVED_SLUGS, is_slug, slug_of
-from resources.settings.yaml_file import plain_value, read_section
+
+MAX_COMPLAINTS = 20
+MAX_SHOWN = 200  # characters of a wrong value
+# Besides its own errors YAML raises these: for a date such as 2026-02-30, a tag such as !!int "".
+_YAML_ERRORS = (yaml.YAMLError, ValueError, LookupError, AttributeError, TypeError, RecursionError)
+_INTEGER = "tag:yaml.org,2002:int"
+_QUOTED = re.compile(r"""(['"]).*\1""", re.DOTALL)
+_PLAIN = {
+    "missing": "is missing; this key is required",
+    "model_type": "must hold keys of its own, each with its value, indented below it",
+    "dict_type": "must hold keys of its own, each with its value, indented below it",
+}
 
 
 @dataclass(frozen=True)
@@ -39,7 +56,15 @@ def slug_of_part(name: str) -> str:
 
 def load_instance(path: Path) -> Instance:
     """Read and check one instance file."""
-    instance = read_section(path, Instance)
+    content = _content(path)
+    try:
+        instance = Instance.model_validate(
+            content, context={"folder": path.parent.absolute(), "file": path.absolute()}
+        )
+    except ValidationError as error:
+        details = error.errors(include_url=False)[:MAX_COMPLAINTS]
+        lines = [f"{path}: {_complaint(detail)}" for detail in details]
+        raise ConfigurationError("\n".join(lines)) from None  # it shows wrong keys, which may be secrets
     if not is_slug(instance.slug):
         raise ConfigurationError(
             f"{path}: name: {instance.name!r} gives no usable identifier; use letters or digits, {MAX_NAME} "
@@ -73,22 +98,18 @@ def _require_separate_fields(path: Path, instance: Instance) -> None:
             )
 
 
-def load_instances(
-    folder: Path, only: Callable[[str], bool] | None = None
-) -> list[Instance | BrokenInstance]:
-    """Read every `*.yaml` and `*.yml` of a folder; a broken file does not hide the others.
+def load_instances(place: Path) -> list[Instance | BrokenInstance]:
+    """Read every `*.yaml` and `*.yml` of a folder, or one file; a broken file does not hide the others.
 
-    Files whose names give the same slug are all broken. Where `only` does not want a slug, the name alone is
-    read.
+    Files whose names give the same slug are all broken.
     """
-    files = [path for path in instance_files(folder) if only is None or only(_written_slug(path))]
-    loaded = {path: instance_or_complaint(path) for path in files}
+    loaded = {path: instance_or_complaint(path) for path in instance_files(place)}
     slugs = Counter(found.slug for found in loaded.values() if isinstance(found, Instance))
     for path, found in loaded.items():
         if isinstance(found, Instance) and slugs[found.slug] > 1:
             loaded[path] = (
                 f"{path}: name: {found.name!r} gives the identifier {found.slug!r}, as does another file in "
-                f"{folder}; give each instance its own name"
+                f"{place}; give each instance its own name"
             )
     taken = {found.slug for found in loaded.values() if isinstance(found, Instance)}
     return [
@@ -97,23 +118,10 @@ def load_instances(
     ]
 
 
-def _written_slug(path: Path) -> str:
-    """The slug that a file gives, by its line of the name where possible; a broken file's own name."""
-    try:
-        return slug_of(plain_value(path, "name") or load_instance(path).name)
-    except ConfigurationError:
-        return slug_of(path.stem)
-
-
-def instance_files(folder: Path) -> list[Path]:
-    """The files of a folder that are read as instance files, sorted."""
-    return sorted(path for ending in ("*.yaml", "*.yml") for path in folder.glob(ending))
-
-
-def instance_or_broken(path: Path) -> Instance | BrokenInstance:
-    """What an instance file holds; a broken one under the slug that its line of the name still gives."""
-    found = instance_or_complaint(path)
-    return BrokenInstance(path, found, _written_slug(path)) if isinstance(found, str) else found
+def instance_files(place: Path) -> list[Path]:
+    """The files of a folder that are read as instance files, sorted; of a file, that one."""
+    found = (path for ending in ("*.yaml", "*.yml") for path in place.glob(ending))
+    return [place] if place.is_file() else sorted(found)
 
 
 def instance_or_complaint(path: Path) -> Instance | str:
@@ -131,3 +139,69 @@ def _free_slug(path: Path, taken: set[str]) -> str:
         slug += "_broken"
     taken.add(slug)
     return slug
+
+
+# YAML, and what is wrong with it or with what it says
+
+
+def _content(path: Path) -> dict[Any, Any]:
+    """What a file holds; no message quotes it, for it may be a secret in clear text."""
+    try:
+        text = read_text(path)
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(f"{path}: the file cannot be read: {error}") from None
+    try:
+        content = yaml.load(text, Loader=_StrictLoader)  # noqa: S506  (a SafeLoader that refuses double keys)
+    except _YAML_ERRORS as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
+        said = _QUOTED.sub("…", getattr(error, "problem", None) or str(error))
+        raise ConfigurationError(f"{path}: {where}is no usable YAML: {said}") from None
+    if not isinstance(content, dict):
+        raise ConfigurationError(f"{path}: must hold `key: value` lines, such as name and url")
+    return content
+
+
+class _StrictLoader(yaml.SafeLoader):  # not the faster CSafeLoader, which a deep file ends with the process
+    """Refuses a key that is written twice, of which YAML would keep the last."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:  # noqa: FBT001, FBT002
+        seen = set()
+        for key, _ in node.value:
+            if key.value in seen:
+                problem = f"the key {key.value} is written twice"
+                raise yaml.MarkedYAMLError(problem=problem, problem_mark=key.start_mark)
+            seen |= {key.value} if isinstance(key, yaml.ScalarNode) else set()
+        return super().construct_mapping(node, deep)
+
+
+# What YAML would read as another number than it looks like stays text: tenant 0042 is not 34.
+_StrictLoader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != _INTEGER]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+_StrictLoader.add_implicit_resolver(_INTEGER, re.compile(r"[-+]?(0|[1-9][0-9]*)$"), list("-+0123456789"))
+
+
+def _complaint(detail: Any) -> str:
+    """One line for one wrong key: where, its value, what to do."""
+    location = [str(part)[:MAX_SHOWN] for part in detail["loc"]]
+    key, kind, value = ".".join(location), detail["type"], detail["input"]
+    if kind == "extra_forbidden":
+        near = difflib.get_close_matches(location[-1], _keys_of(location[:-1]), n=1, cutoff=0)
+        return f"{key}: is an unknown key; the nearest known one is {near[0]!r}"
+    message = _PLAIN.get(kind) or re.sub("^(Value error, |Input |String )", "", detail["msg"])
+    if location[0] == "cookies":  # a wrong name may hold the value
+        return f"cookies: {message}"
+    # What should not be there at all may be a secret in the wrong place.
+    hidden = kind in {"hidden", *_PLAIN} or value is None or isinstance(value, dict | list)
+    return f"{key}: {message}" if hidden else f"{key}: {str(value)[:MAX_SHOWN]!r} {message}"
+
+
+def _keys_of(location: list[str]) -> list[str]:
+    model: type[BaseModel] = Instance
+    for part in location:
+        field = model.model_fields[part]
+        candidates = (field.annotation, *get_args(field.annotation))
+        model = next(c for c in candidates if isinstance(c, type) and issubclass(c, BaseModel))
+    return list(model.model_fields)

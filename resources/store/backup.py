@@ -6,7 +6,6 @@ The catalogue is not among it: it names files by their whole path, and is made a
 """
 
 import json
-import os
 import re
 import sqlite3
 import tarfile
@@ -15,7 +14,6 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing, suppress
 from io import BytesIO
 from pathlib import Path
-from typing import IO
 
 from upath import UPath
 
@@ -64,7 +62,10 @@ def back_up(home: Path, out: Path) -> int:
                     if path.suffix in _DATABASES:
                         _add_database(archive, name, path, file.parent / "database")
                     elif path.parent.name == "logon_days":
-                        _add_day(archive, name, path)
+                        with Tables(home, name.parts[1]).changing():  # a day and its counts belong together
+                            _add(archive, name, path)
+                            counts = Path("tables", name.parts[1], "logon_counts", name.name)
+                            _add(archive, counts, home / counts)
                     else:
                         _add(archive, name, path)
             files = len(archive.getmembers())
@@ -155,32 +156,7 @@ def _add_database(archive: tarfile.TarFile, name: Path, path: Path, copy: Path) 
     copy.unlink()
 
 
-def _add_day(archive: tarfile.TarFile, name: Path, marker: Path) -> None:
-    """Add a day's row and its counts as they belong together, also while a run replaces them.
-
-    A run changes the row before and after the counts: a row that is still the same after the counts were
-    opened belongs to them (see `Tables.write_days`).
-    """
-    counts = marker.parent.parent / "logon_counts" / marker.name
-    if not counts.exists():  # the day is known to be damaged, and stays so
-        _add(archive, name, marker)
-        return
-    while True:
-        with marker.open("rb") as row, counts.open("rb") as events:
-            if os.path.samestat(os.fstat(row.fileno()), marker.stat()):
-                _add_open(archive, name.parent.parent / "logon_counts" / name.name, events)
-                _add_open(archive, name, row)
-                return
-
-
 def _add(archive: tarfile.TarFile, name: Path, path: Path) -> None:
-    with path.open("rb") as content:
-        _add_open(archive, name, content)
-
-
-def _add_open(archive: tarfile.TarFile, name: Path, content: IO[bytes]) -> None:
-    member = archive.gettarinfo(arcname=name.as_posix(), fileobj=content)
-    member.uid = member.gid = 0
-    member.uname = member.gname = ""
-    member.mode = 0o600
-    archive.addfile(member, content)
+    with path.open("rb") as content:  # before it is measured: a run may replace it
+        member = archive.gettarinfo(arcname=name.as_posix(), fileobj=content)
+        archive.addfile(member.replace(mode=0o600, uid=0, gid=0, uname="", gname="", deep=False), content)

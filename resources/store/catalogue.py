@@ -24,12 +24,13 @@ from ownership.declaration import (
 )
 from ownership.tables import TABLES
 from resources.locks import locked
-from resources.settings import is_slug
 from resources.store.dictionary import duckdb_type
 from resources.store.files import replacing
 from resources.store.views import VIEWS
 
 OLDEST_READER = "v1.2.0"  # analysts' DuckDB is often older than ours, and 1.x cannot open what 2.0 writes
+_VERSION = "views_version"
+"""The macro in each schema that says which views it has."""
 
 
 def catalogue_path(home: Path) -> Path:
@@ -37,48 +38,46 @@ def catalogue_path(home: Path) -> Path:
     return home / "warehouse.duckdb"
 
 
-def refresh_catalogue(home: Path, folder: UPath, analysts: int | None = None) -> None:
-    """Bring the catalogue up to date with the instances that have tables; open sessions keep their file.
+def refresh_catalogue(home: Path, location: UPath, *slugs: str, analysts: int | None = None) -> None:
+    """Bring the views of these instances up to date; those of others go where their tables are gone.
 
-    The instances that it already shows are not looked at: a run's time should not grow with their number, and
-    a look at an object store is a request. Others join with their own next run when they lack a table.
+    Open sessions keep their file.
     """
     catalogue = catalogue_path(home)
-    version = hashlib.sha256("\n".join(_statements(home, folder.parent / "any")).encode()).hexdigest()
     with locked(home / ".warehouse.lock", f"The catalogue {catalogue}"):
-        folders = {each.name: each for each in folder.parent.glob("*") if is_slug(each.name)}
-        shown = _schemas(catalogue, version)
-        if folder.name in shown and shown <= folders.keys():
+        shown = _versions(catalogue)
+        gone = shown.keys() - {folder.name for folder in location.glob("*")}
+        version = hashlib.sha256("\n".join(_statements(home, location / "any")).encode()).hexdigest()
+        outdated = [slug for slug in slugs if shown.get(slug) != version]
+        if not gone and not outdated:
             return
         with replacing(catalogue, analysts) as path:
             if shown:  # with many instances, to make it anew takes longer than a run
                 shutil.copyfile(catalogue, path)
             with duckdb.connect(path, config={"storage_compatibility_version": OLDEST_READER}) as connection:
-                if not isinstance(folder, Path):
-                    connection.register_filesystem(_without_rows(folder.parent, folders))
+                if not isinstance(location, Path):
+                    connection.register_filesystem(_without_rows(location, outdated))
                 connection.begin()  # one for all: each would be flushed to the disk by itself
-                for slug in shown - folders.keys():
+                for slug in shown.keys() & {*gone, *outdated}:
                     connection.execute(f"DROP SCHEMA {identifier(slug)} CASCADE")
-                for slug in sorted(folders.keys() - shown):
-                    if slug == folder.name or _has_all_tables(folders[slug]):
-                        for statement in _statements(home, folders[slug]):
-                            connection.execute(statement)
-                connection.execute(f"CREATE OR REPLACE MACRO main.views_version() AS {quoted(version)}")
+                for slug in outdated:
+                    for statement in _statements(home, location / slug):
+                        connection.execute(statement)
+                    connection.execute(f"CREATE MACRO {_VERSION}() AS {quoted(version)}")
                 connection.commit()
 
 
-def _schemas(catalogue: Path, version: str) -> set[str]:
-    """The instances in a catalogue; none where it is missing, damaged, in use or has other views."""
+def _versions(catalogue: Path) -> dict[str, str]:
+    """The version of each instance's views; none where the catalogue is missing, damaged or in use."""
     if not catalogue.exists():
-        return set()
+        return {}
     try:
         with duckdb.connect(catalogue, read_only=True) as connection:
-            if connection.execute("SELECT views_version()").fetchall() != [(version,)]:
-                return set()
-            views = connection.execute("SELECT schema_name FROM duckdb_views() WHERE NOT internal")
-            return {schema for (schema,) in views.fetchall()}
+            query = "SELECT schema_name, macro_definition FROM duckdb_functions() WHERE function_name = ?"
+            found = connection.execute(query, [_VERSION]).fetchall()
+            return {schema: version.strip("'") for schema, version in found}
     except duckdb.Error:
-        return set()
+        return {}
 
 
 def register_file_system(connection: duckdb.DuckDBPyConnection, location: UPath) -> None:
@@ -117,13 +116,6 @@ def _pattern(folder: UPath, table: str) -> str:
     """The files of an instance's published table."""
     files = f"{table}.parquet" if TABLES[table].__layout__ is Layout.SNAPSHOT else f"{table}/*.parquet"
     return f"{escape(str(folder))}/{files}"
-
-
-def _has_all_tables(folder: UPath) -> bool:
-    if isinstance(folder, Path):
-        return all(_files(folder, table) for table in TABLES)
-    # In an object store no folder is without a file, and a look into each would be three requests.
-    return TABLES.keys() <= {path.stem for path in folder.glob("*")}
 
 
 def _without_rows(location: UPath, slugs: Iterable[str]) -> MemoryFileSystem:

@@ -16,17 +16,12 @@ from resources.store.files import create, replacing
 CLAIM = ".instance"
 
 
-def claim(folder: UPath, *, name: str, target: str | None, readers: int | None = None) -> None:
-    """Record whose tables these are.
-
-    Raises:
-        ConfigurationError: they are those of another instance, whose name gives the same slug.
-        AssetOwnersError: a newer version of the program has been here.
-    """
+def claim(folder: UPath, *, name: str | None, target: str | None, readers: int | None = None) -> None:
+    """Record whose tables these are, where that has a name; refuse those that `require_own` refuses."""
     recorded = require_own(folder, name=name, target=target)
     target = recorded.get("target") or target
     number, version = own_format()
-    if (recorded.get("format"), recorded.get("target")) == (number, target):
+    if name is None or (recorded.get("format"), recorded.get("target")) == (number, target):
         return
     content = json.dumps({"name": name, "target": target, "format": number, "version": version}).encode()
     if recorded or isinstance(folder, Path):

@@ -1,21 +1,8 @@
 """The stored tables of one instance: Parquet by day and by run.
 
-Below ASSET_OWNERS_HOME:
-
-    warehouse.duckdb                            views only: one schema an instance, one view a table
-    tables/<slug>/<table>.parquet               the last run that was allowed to write
-    tables/<slug>/<table>/<day>.parquet         logon_counts and logon_days, a file a day
-    tables/<slug>/owner_writes/<run>.parquet    what each run wrote; so too owner_decisions_history, what
-                                                each run decided otherwise than the one before
-    tables/<slug>/runs/<run>.parquet            what came of each run, dry runs among them
-    tables/<slug>/runs/<run>/                   what one run works on; a dry run leaves all it has here
-    tables/<slug>/.instance                     whose tables these are (`resources.store.claim`)
-    tables/<slug>/.journal                      which rows are theirs in a journal that machines share
-                                                (`resources.writeback.journals`)
-
-ASSET_OWNERS_TABLES moves the tables elsewhere, such as to an object store, with these two files beside them;
-the journal of writes and the locks need a disk and stay. A reader sees the old or the new file and never a
-part (`resources.store.files`). What the columns mean is in `ownership.tables`.
+docs/architecture.md shows which files there are. ASSET_OWNERS_TABLES moves the tables elsewhere, such as to
+an object store; the journal of writes and the locks need a disk and stay in the home. A reader sees the old
+or the new file and never a part (`resources.store.files`). What the columns mean is in `ownership.tables`.
 """
 
 import re
@@ -52,6 +39,8 @@ ROW_GROUP = 128 * 1024
 class Tables:
     """The tables of one instance, which `location` (`tables` in the home) holds beside those of others.
 
+    Whatever is to be stored is validated: an `InvalidTableError` says what is wrong, and nothing is stored.
+
     Without a `name` they may be those of any instance. `target` is the inventory that it writes to: address
     and tenant; `analysts` is the id of a group that may read tables and catalogue.
     """
@@ -78,18 +67,10 @@ class Tables:
     def claim(self) -> None:
         """Record whose tables these are; refuse, as `require_own` does, those of another instance."""
         with self.changing():
-            if self.name is None:
-                self.require_own()
-            else:
-                claim(self.folder, name=self.name, target=self.target, readers=self.analysts)
+            claim(self.folder, name=self.name, target=self.target, readers=self.analysts)
 
     def require_own(self) -> None:
-        """Refuse the tables of another instance; nothing is recorded, so that a look changes nothing.
-
-        Raises:
-            ConfigurationError: they are those of another instance, whose name gives the same slug.
-            AssetOwnersError: a newer version of the program has been here.
-        """
+        """Refuse tables of another instance, or of a newer program; nothing is recorded (`store.claim`)."""
         require_own(self.folder, name=self.name, target=self.target)
 
     def prepare(self) -> None:
@@ -100,7 +81,7 @@ class Tables:
             path = self.folder / table / EMPTY if several else self._snapshot(table)
             if not path.exists():
                 write_file(empty(model), path, self.analysts)
-        refresh_catalogue(self.home, self.folder, self.analysts)
+        refresh_catalogue(self.home, self.folder.parent, self.slug, analysts=self.analysts)
         self._set_access()
         remove_leftovers(beside=self.home, below=self.disk)
 
@@ -130,22 +111,19 @@ class Tables:
 
         A day has no settings_fingerprint while its counts are replaced, so a run that is killed in between
         leaves a day that the next one fetches again. Who holds `changing` sees no day that is being replaced.
-
-        Raises:
-            InvalidTableError: they are not valid tables; none of the days is stored.
         """
         validated(LogonDays, pl.concat(row for row, _ in days))
         validated(LogonCounts, pl.concat(counts for _, counts in days))
         readers = None if run_id else self.analysts
         for row, counts in days:
-            day = row["day"].item()
-            marker = self._day_file("logon_days", day, run_id)
+            folder, file = self._folder(run_id), f"{row['day'].item()}.parquet"
+            marker = folder / "logon_days" / file
             with self.changing():
                 if marker.exists():
                     write_file(
                         row.with_columns(settings_fingerprint=pl.lit(None, pl.String)), marker, readers
                     )
-                write_file(counts, self._day_file("logon_counts", day, run_id), readers)
+                write_file(counts, folder / "logon_counts" / file, readers)
                 write_file(row, marker, readers)
 
     def logon_days(self, days: Window | Sequence[date], *, run_id: str | None) -> pl.DataFrame:
@@ -159,65 +137,50 @@ class Tables:
     def _read_days(self, table: str, days: Window | Sequence[date], run_id: str | None) -> pl.LazyFrame:
         """A file for each day: the run's own where it has one, otherwise the published one."""
         wanted = {day.isoformat() for day in (days_of(days) if isinstance(days, Window) else days)}
-        folders = [self.folder] if run_id is None else [self.folder, self._run_folder(run_id)]
+        folders = dict.fromkeys([self.folder, self._folder(run_id)])
         # Listed, not asked for day by day: in an object store each question is a request.
         files = (file for folder in folders for file in (folder / table).glob("*.parquet"))
         stored = {file.stem: file for file in files if file.stem in wanted}
         return read_files(table, [stored[day] for day in sorted(stored)])
 
-    def _day_file(self, table: str, day: date, run_id: str | None) -> UPath:
-        folder = self.folder if run_id is None else self._run_folder(run_id)
-        return folder / table / f"{day.isoformat()}.parquet"
-
     # Snapshots, which a run replaces
 
     def write(self, table: str, frame: pl.DataFrame, *, run_id: str, publish: bool) -> None:
-        """Validate and store a snapshot for its run; `publish` makes it the one that analysts see.
-
-        Raises:
-            InvalidTableError: the frame is not a valid table; nothing is stored.
-        """
-        path = self._run_file(table, run_id)
+        """Store a snapshot for its run; `publish` makes it the one that analysts see."""
+        path = self._snapshot(table, run_id)
         write_file(validated(TABLES[table], frame), path)
         if publish:
             with replacing(self._snapshot(table), self.analysts) as copied:
                 path.fs.get_file(path.path, str(copied))
 
     def replace(self, table: str, frame: pl.DataFrame) -> None:
-        """Validate and store a snapshot that belongs to no run.
-
-        Raises:
-            InvalidTableError: the frame is not a valid table; nothing is stored.
-        """
+        """Store a snapshot that belongs to no run."""
         write_file(validated(TABLES[table], frame), self._snapshot(table), self.analysts)
 
     def read(self, table: str, *, run_id: str | None = None) -> pl.LazyFrame:
         """A snapshot: the run's own where it has one, otherwise the published one."""
         run_id = self.viewed if run_id is None else run_id
-        own = None if run_id is None else self._run_file(table, run_id)
+        own = None if run_id is None else self._snapshot(table, run_id)
         return read_files(table, _existing(own if own and own.exists() else self._snapshot(table)))
 
     def of_run(self, table: str, run_id: str) -> pl.DataFrame:
         """A snapshot that the run itself stored; without rows when it did not come so far."""
-        return read_files(table, _existing(self._run_file(table, run_id))).collect()
+        return read_files(table, _existing(self._snapshot(table, run_id))).collect()
 
     def holds(self, table: str, run_id: str) -> bool:
         """Return whether the run itself stored the snapshot."""
-        return self._run_file(table, run_id).exists()
+        return self._snapshot(table, run_id).exists()
 
-    def _run_file(self, table: str, run_id: str) -> UPath:
-        return self._run_folder(run_id) / f"{table}.parquet"
+    def _folder(self, run_id: str | None) -> UPath:
+        return self.folder if run_id is None else self.folder / "runs" / checked_run_id(run_id)
 
-    def _run_folder(self, run_id: str) -> UPath:
-        return self.folder / "runs" / checked_run_id(run_id)
-
-    def _snapshot(self, table: str) -> UPath:
-        return self.folder / f"{table}.parquet"
+    def _snapshot(self, table: str, run_id: str | None = None) -> UPath:
+        return self._folder(run_id) / f"{table}.parquet"
 
     # Rows that runs add
 
     def append(self, table: str, rows: pl.DataFrame, *, run_id: str) -> None:
-        """Validate and store a run's rows beside those of other runs."""
+        """Store a run's rows beside those of other runs."""
         write_file(validated(TABLES[table], rows), self._appended_file(table, run_id), self.analysts)
 
     def append_writes(self, rows: pl.DataFrame, *, run_id: str) -> None:
@@ -265,30 +228,28 @@ class Tables:
 
     # Which run is meant
 
+    def runs_meant(self, given: str) -> list[str]:
+        """The ids of the runs that are meant by an id or its first characters."""
+        checked_run_id(given)
+        files = (file for table in ("runs", "owner_writes") for file in (self.folder / table).glob("*"))
+        known = {file.stem for file in files if RUN_ID.fullmatch(file.stem)} - NO_RUNS
+        if given in known or len(given) < SHORT_RUN_ID:
+            return [given] if given in known else []
+        return [run for run in known if run.startswith(given)]
+
     def run_id(self, given: str) -> str:
         """Return the id of the run that is meant by an id or its first characters.
 
         Raises:
             ConfigurationError: that is no run id, or the beginning of none, or of several.
         """
-        checked_run_id(given)
-        files = (file for table in ("runs", "owner_writes") for file in (self.folder / table).glob("*"))
-        known = {file.stem for file in files if RUN_ID.fullmatch(file.stem)} - NO_RUNS
-        meant = [given] if given in known else sorted(run for run in known if run.startswith(given))
-        if len(meant) == 1 and (given in known or len(given) >= SHORT_RUN_ID):
-            return meant[0]
-        found = "no run" if len(meant) < 1 or len(given) < SHORT_RUN_ID else "several runs"
-        raise ConfigurationError(
-            f"RUN_ID: {self.name or self.slug} has {found} {given}; name it by its id or at least the first "
-            f"{SHORT_RUN_ID} characters of it. asset-owners runs lists them"
-        )
-
-    def knows(self, given: str) -> bool:
-        """Return whether a run is meant by an id or its first characters."""
-        try:
-            return bool(self.run_id(given))
-        except ConfigurationError:
-            return False
+        meant = self.runs_meant(given)
+        if len(meant) != 1:
+            raise ConfigurationError(
+                f"RUN_ID: {self.name or self.slug} has {'several runs' if meant else 'no run'} {given}; name "
+                f"it by its id or at least its first {SHORT_RUN_ID} characters. asset-owners runs lists them"
+            )
+        return meant[0]
 
     def view(self, run_id: str) -> "Tables":
         """The tables as a run sees or saw them: its own snapshots and writes, where they are still kept."""
@@ -322,7 +283,7 @@ class Tables:
 
     def adopt(self, earlier: str, *, run_id: str) -> None:
         """Copy what an earlier run worked on for a run that executes it again in part; but not its plan."""
-        folder, own = self._run_folder(earlier), self._run_folder(run_id)
+        folder, own = self._folder(earlier), self._folder(run_id)
         for file in parquet_files(folder):
             path = own / file.relative_to(folder)
             if path.name != "owner_writes.parquet" and not path.exists():

@@ -84,7 +84,7 @@ def stored(instance_file, home_after_a_run, tmp_path):
 @pytest.fixture
 def catalogued(stored, tmp_path):
     """The same with the catalogue, whose views name the files by their whole path."""
-    refresh_catalogue(tmp_path / "home", UPath(tmp_path / "home" / "tables" / "head_office"))
+    refresh_catalogue(tmp_path / "home", UPath(tmp_path / "home" / "tables"), "head_office")
     return stored
 
 

@@ -10,7 +10,8 @@ import pytest
 from upath import UPath
 
 from ownership.tables import LogonCounts, LogonDays
-from resources.errors import ConfigurationError
+from resources import locks
+from resources.errors import AssetOwnersError, ConfigurationError
 from resources.store.backup import back_up, restore
 from resources.store.tables import Tables
 from tests.ownership.builders import NOW, table
@@ -34,21 +35,26 @@ def test_a_day_that_is_replaced_meanwhile_is_not_half_of_one_and_half_of_another
         day = table(LogonDays, row | {"fetched_at": NOW, "settings_fingerprint": "x"})
         tables.write_days([(day, table(LogonCounts, counts))])
 
-    replacements = [2, 3]
+    refused = []
 
     def opened_and_replaced(path, *arguments, **options):
         file = whole(path, *arguments, **options)
-        if path.parent.name == "logon_days" and path.stem == str(DAY) and replacements:
-            store(replacements.pop())
+        if path.parent.name == "logon_days" and path.stem == str(DAY):
+            with pytest.raises(AssetOwnersError, match="The tables in ") as waited:
+                store(2)
+            refused.append(waited)
         return file
 
     store(1)
     whole = Path.open
-    monkeypatch.setattr(Path, "open", opened_and_replaced)
-    back_up(tmp_path / "home", tmp_path / "backup.tar")
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "open", opened_and_replaced)
+        patch.setattr(locks, "TIMEOUT_SECONDS", 0)
+        back_up(tmp_path / "home", tmp_path / "backup.tar")
+    assert len(refused) == 1
     with tarfile.open(tmp_path / "backup.tar") as archive:
         row, counts = stored(archive, "logon_days"), stored(archive, "logon_counts")
-    assert (row["counted"].item(), counts["events"].sum()) == (2, 2)
+    assert (row["counted"].item(), counts["events"].sum()) == (1, 1)
 
 
 def test_whose_tables_they_are_goes_with_them(tmp_path):
