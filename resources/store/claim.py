@@ -51,18 +51,11 @@ def require_own(folder: UPath, *, name: str | None, target: str | None) -> dict[
             f"{place} is damaged: it must name the instance whose tables lie beside it. "
             "Delete it and run that instance, which writes it again"
         ) from error
-    if name not in {None, owner}:
+    if name not in {None, owner} or (name and other and target not in {None, other}):
         raise ConfigurationError(
-            f"name: {name!r} gives the identifier {folder.name!r}, and the tables of that identifier in "
-            f"{folder.parent} are those of the instance {owner!r}"
-            f"{f', which writes to {other}' if other else ''}. Give this instance another name, or set "
-            "ASSET_OWNERS_HOME and ASSET_OWNERS_TABLES to places of its own; if it is the same instance "
-            f"and you renamed it, delete {place}"
-        )
-    if name and other and target not in {None, other}:
-        raise ConfigurationError(
-            f"platform: {owner!r} writes to {target}, and the tables in {folder} are those of an instance "
-            f"{owner!r} that writes to {other}. Give this instance another name; if it is the same one and "
-            f"its inventory has moved, delete {place}"
+            f"name: {name!r} gives the identifier {folder.name!r}, and writes to {target}; the tables of "
+            f"that identifier in {folder.parent} are those of the instance {owner!r}, which writes to "
+            f"{other}. Give this instance another name, or set ASSET_OWNERS_HOME and ASSET_OWNERS_TABLES to "
+            f"places of its own; if it is the same one, renamed or with its inventory moved, delete {place}"
         )
     return recorded

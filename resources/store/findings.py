@@ -1,6 +1,5 @@
 """What a try finds of where a run stores: folders, and the object store of ASSET_OWNERS_TABLES."""
 
-import errno
 import os
 import tempfile
 import uuid
@@ -34,18 +33,12 @@ def folder_findings(what: str, folder: Path, *inner: str) -> Iterator[Finding]:
 
     def try_all() -> None:
         for each in (folder, *(folder / name for name in inner)):
-            _try(each)
+            nearest = next(path for path in (each, *each.parents) if os.path.lexists(path))
+            try:
+                with tempfile.TemporaryFile(dir=nearest):
+                    pass
+            except OSError as error:
+                error.filename = str(nearest)  # and not the name that the file would have had
+                raise
 
     yield from [*attempt(what, try_all)] or [Finding("ok", what, f"files can be stored in {folder}")]
-
-
-def _try(folder: Path) -> None:
-    nearest = next(path for path in (folder, *folder.parents) if os.path.lexists(path))
-    if not nearest.is_dir():
-        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(nearest))
-    try:
-        with tempfile.TemporaryFile(dir=nearest):
-            pass
-    except OSError as error:
-        error.filename = str(nearest)  # and not the name that the file would have had
-        raise

@@ -1,6 +1,5 @@
 """What is kept of earlier runs, and for how long: decisions that changed, writes, days, plans."""
 
-from collections import defaultdict
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import date, datetime
@@ -70,10 +69,8 @@ def delete_outdated(tables: Tables, *, evidence_before: date, history_before: da
     """Delete days, decisions, writes, and runs with their plans that are older than the instance keeps them.
 
     Of decisions the last of each host stays: it held until the next one. Of writes those stay that gave an
-    owner whom the inventory still shows: he would count as set by hand otherwise (rules 9.1).
-
-    Returns:
-        How many files and folders were deleted.
+    owner whom the inventory still shows: he would count as set by hand otherwise (rules 9.1). Returns how
+    many files and folders were deleted.
     """
 
     def given(writes: pl.LazyFrame) -> pl.DataFrame:
@@ -118,15 +115,12 @@ def _carry_over(
 def delete_inputs(tables: Tables, *, of_run: str | None = None, before: datetime | None = None) -> None:
     """Delete what one run worked on, or all runs did before an instant; decisions and plans stay."""
     inputs = set(of_layout(Layout.SNAPSHOT, Layout.BY_DAY)) - {"owner_decisions"}
-    runs, by_run = tables.folder / "runs", defaultdict[str, list[UPath]](list)
+    runs = tables.folder / "runs"
     for file in parquet_files(runs):
         run, *below = file.relative_to(runs).parts
         if below and Path(below[0]).stem in inputs:
-            by_run[run].append(file)
-    for run, files in by_run.items():
-        with suppress(FileNotFoundError):  # another run deletes as well
-            if run == of_run or (before and all(_is_older(file, before) for file in files)):
-                for file in files:
+            with suppress(FileNotFoundError):  # another run deletes as well
+                if run == of_run or (before and _is_older(file, before)):
                     file.unlink()
 
 

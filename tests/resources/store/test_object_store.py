@@ -65,22 +65,6 @@ def test_to_prepare_a_run_takes_no_more_requests_the_more_instances_there_are(ta
     assert counted[0] == counted[1] > 0
 
 
-def test_a_new_machine_lists_many_instances_in_few_requests(tables, tmp_path, caplog):
-    """To make their views, DuckDB would open each file; there it opens none."""
-    caplog.set_level(logging.INFO, "werkzeug")
-    counted = []
-    for machine, others in (("second", []), ("third", ["one", "two", "three"])):
-        for slug in others:
-            Tables(tables.home, slug, location=tables_location()).prepare()
-        caplog.clear()
-        Tables(tmp_path / machine, "corp", location=tables_location()).prepare()
-        counted.append(len(caplog.records))
-    assert counted[1] - counted[0] <= 3 * 5
-    third = Tables(tmp_path / "third", "one", location=tables_location())
-    third.write_days([logons(DAY, events=4)])
-    assert seen(third, "SELECT sum(events) FROM one.logon_counts") == [(8,)]
-
-
 def test_to_read_a_window_takes_no_request_for_a_day_without_logons(tables, caplog):
     tables.write_days([logons(DAY), logons(NEXT)])
     caplog.set_level(logging.INFO, "werkzeug")

@@ -1,13 +1,10 @@
 import json
 import os
-import random
-import signal
 import stat
 import subprocess
 import sys
 import threading
 import time
-from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, date, datetime, timedelta
@@ -160,49 +157,36 @@ def test_what_runs_wrote_stands_side_by_side(tables, home):
     assert [tables.has_written(run_id) for run_id in (RUN, "run-2", "run-3")] == [True, True, False]
 
 
-def test_instances_are_kept_apart(tables, home):
-    other = Tables(home, "other")
-    other.prepare()
-    tables.write_days([logons(events=1)])
-    other.write_days([logons(events=2)])
-    assert (events(tables), seen(home, EVENTS)) == ([1, 1], [(1,), (1,)])
-    assert (events(other), seen(home, "SELECT events FROM other.logon_counts")) == ([2, 2], [(2,), (2,)])
-
-
 # What is refused
 
 
-def broken_days():
-    row, counts = logons(events=9)
-    yield row, counts.with_columns(events=pl.lit(0, pl.Int64)), "events"
-    yield row, counts.drop("events"), "column events is missing"
-    yield row.with_columns(lacking_user=pl.lit(99, pl.Int64)), counts, "lacking_user"
+ROW, COUNTS = logons(events=9)
 
 
-@pytest.mark.parametrize(("row", "counts", "says"), list(broken_days()))
-def test_a_day_that_is_not_valid_changes_nothing(tables, row, counts, says):
+@pytest.mark.parametrize(
+    ("store", "says"),
+    [
+        (
+            lambda to: to.write_days([logons(NEXT), (ROW, COUNTS.with_columns(events=0 * pl.col("events")))]),
+            "events",
+        ),
+        (
+            lambda to: to.write_days([(ROW.with_columns(lacking_user=99 + pl.col("matching")), COUNTS)]),
+            "lacking_user",
+        ),
+        (
+            lambda to: to.write("inventory_hosts", hosts("b", "b"), run_id="run-2", publish=True),
+            "host_id='b'",
+        ),
+        (lambda to: to.append("owner_writes", writes("", "written"), run_id=RUN), "host_id"),
+    ],
+)
+def test_what_is_not_valid_changes_nothing(tables, store, says):
     tables.write_days([logons(events=1)])
-    before = tables.logon_days([DAY], run_id=RUN)
+    before = {path: path.read_bytes() for path in tables.folder.rglob("*.parquet")}
     with pytest.raises(InvalidTableError, match=says):
-        tables.write_days([(row, counts)])
-    assert tables.logon_days([DAY], run_id=RUN).equals(before)
-    assert events(tables) == [1, 1]
-
-
-def test_of_days_that_come_together_none_is_stored_when_one_is_not_valid(tables):
-    with pytest.raises(InvalidTableError, match="events"):
-        tables.write_days([logons(DAY, events=1), logons(NEXT, events=0)])
-    assert tables.logon_days([DAY, NEXT], run_id=RUN).is_empty()
-
-
-def test_a_snapshot_that_is_not_valid_changes_nothing(tables):
-    tables.write("inventory_hosts", hosts("a"), run_id=RUN, publish=True)
-    with pytest.raises(InvalidTableError, match="host_id='b'"):
-        tables.write("inventory_hosts", hosts("b", "b"), run_id="run-2", publish=True)
-    with pytest.raises(InvalidTableError, match="host_id"):
-        tables.append("owner_writes", writes("", "written"), run_id=RUN)
-    assert tables.read("inventory_hosts", run_id="run-2").collect()["host_id"].to_list() == ["a"]
-    assert tables.writes().collect().is_empty()
+        store(tables)
+    assert {path: path.read_bytes() for path in tables.folder.rglob("*.parquet")} == before
 
 
 @pytest.mark.parametrize("stops_at", ["logon_counts", "logon_days"])
@@ -230,57 +214,6 @@ def test_a_day_whose_replacing_was_cut_off_is_fetched_again(tables, monkeypatch,
 
 
 # No torn file, no failed read
-
-KILLED = """
-import sys
-from itertools import count
-from pathlib import Path
-from resources.store.tables import Tables
-from tests.resources.store.test_tables import version
-
-tables = Tables(Path(sys.argv[1]), "corp")
-print("ready", flush=True)
-for number in count(int(sys.argv[2])):
-    day, listed = version(number)
-    tables.write_days([day])
-    tables.write("inventory_hosts", listed, run_id="r", publish=True)
-"""
-
-
-def version(number):
-    """A day and a list of hosts, both of a size and with contents that tell their number."""
-    return logons(events=number, pairs=2_000 + number), hosts(
-        *(f"{number}-{host}" for host in range(500 + number))
-    )
-
-
-@pytest.mark.slow
-def test_writers_that_are_killed_leave_no_torn_file_and_no_reader_fails(tables, home):
-    rng = random.Random(1)  # noqa: S311  (when to kill, no secret)
-    day, listed = version(1)
-    tables.write_days([day])
-    tables.write("inventory_hosts", listed, run_id="r", publish=True)
-    with duckdb.connect(catalogue_path(home), read_only=True) as session:
-        for first in (1_000, 2_000, 3_000, 4_000):
-            writer = subprocess.Popen(  # noqa: S603  (ours)
-                [sys.executable, "-c", KILLED, home, str(first)], cwd=ROOT, stdout=subprocess.PIPE, text=True
-            )
-            assert writer.stdout is not None
-            assert writer.stdout.readline() == "ready\n"
-            end = time.monotonic() + rng.uniform(0.4, 0.8)
-            versions = Counter()
-            while time.monotonic() < end or versions.total() < 5 or len(versions) < 2:
-                counted = events(tables)
-                assert counted == [counted[0]] * (2_000 + counted[0])
-                found = tables.read("inventory_hosts").collect()["host_id"].str.extract(r"^(\d+)-")
-                (number,) = set(found)
-                assert len(found) == 500 + int(number)
-                versions[number] += 1
-            writer.kill()
-            assert writer.wait() == -signal.SIGKILL
-            writer.stdout.close()
-            (number,) = set(events(tables))
-            assert session.sql(EVENTS).fetchall() == [(number,)] * (2_000 + number)
 
 
 def test_a_file_that_is_replaced_while_it_is_read_is_read_whole(tables):
