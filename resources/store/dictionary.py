@@ -49,7 +49,7 @@ def _table(name: str, model: type[Table]) -> Iterator[str]:
     inherited = [column for column in columns if column not in model.__annotations__]
     yield f"## {name}\n"
     yield f"{inspect.getdoc(model)}\n"
-    yield f"One row for each {_listed(model.__key__)}.\n"
+    yield f"Key: {_listed(model.__key__)}.\n"
     for column, kind in polars_schema(model).items():
         if column not in inherited:
             coded = columns[column].metadata["codes"]
