@@ -20,7 +20,7 @@ DEPARTMENTS = (
     *("Logistics", "Marketing", "Research", "Sales"),
 )
 
-_REGULAR_PEOPLE = 185
+REGULAR_PEOPLE = 185
 _FIRST_NAMES = """
     Adam Agnes Ahmed Alice Amir Anna Astrid Ben Carla Chloe Daniel Diego Elena Emeka Erik Fatima Felix
     Grace Hana Hugo Ines Ivan Jana Julia Karim Laura Leo Lina Marta Mehmet Mia Nadia Noah Olga Omar
@@ -53,7 +53,7 @@ class Staff:
     curious: dict[str, Account]
 
 
-def hire(rng: random.Random, *, regular_people: int = _REGULAR_PEOPLE) -> Staff:
+def hire(rng: random.Random) -> Staff:
     """The whole staff, some 35 user assets more than regular people; the same for equal states of `rng`."""
     users: list[dict[str, Any]] = []
     numbers = count(1)
@@ -73,7 +73,7 @@ def hire(rng: random.Random, *, regular_people: int = _REGULAR_PEOPLE) -> Staff:
         users.append({"id": user_id} | kept)
         return user_id
 
-    regular = _regular(add, rng, regular_people)
+    regular = _regular(add, rng)
     ambiguous = _ambiguous(add)
     curious = _curious(add)
     for room in ("Meeting Room Oslo", "Meeting Room Lima", "Front Desk"):
@@ -85,12 +85,12 @@ def hire(rng: random.Random, *, regular_people: int = _REGULAR_PEOPLE) -> Staff:
     return Staff(users, regular, unknown, ambiguous, curious)
 
 
-def _regular(add: Callable[..., str], rng: random.Random, people: int) -> list[Account]:
+def _regular(add: Callable[..., str], rng: random.Random) -> list[Account]:
     """People with a short account of their own; every fifth logs on with the name of the e-mail address."""
     accounts: list[Account] = []
     taken: set[str] = set()
     everybody = [(first, last) for first in _FIRST_NAMES.split() for last in _LAST_NAMES.split()]
-    for first, last in rng.sample(everybody, people):
+    for first, last in rng.sample(everybody, REGULAR_PEOPLE):
         stem = f"{first[0]}{last}".lower()
         sam = next(name for name in chain([stem], (f"{stem}{n}" for n in count(2))) if name not in taken)
         taken.add(sam)

@@ -147,10 +147,10 @@ def check_evidence(company, day):
 
 
 def check_owners(company, figures):
-    """Every machine has an owner, and none was written, of which that is planted."""
+    """Every machine has an owner, and none was written, of which the company says so."""
     held = {host["id"] for host in company.state.assets("host") if host["asset_owner"]}
     expected = company.life.owned()
-    figures["machines that must have an owner at the end, by what is planted"] = len(expected)
+    figures["machines that must have an owner at the end"] = len(expected)
     assert not expected - held
     assert not {host for host, _, _ in company.books.written} & company.life.never_written()
 
