@@ -5,6 +5,7 @@ OpenSearch 1 to 3: no product check, no cluster call. What the counts mean is de
 """
 
 import json
+import re
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -389,7 +390,7 @@ class SearchClient:
                         f"its keyword field, often {field + '.keyword'!r}; where other indexes have it as "
                         f"keyword, leave that one out of index ({reason})"
                     )
-        if _QUERY_ERRORS.intersection(kinds):
+        if any(map(_QUERY_ERRORS.search, kinds)):
             shown = answer.sanitised(instance.query)
             raise ConfigurationError(f"query: {shown!r} is refused by {where}: {reason}")
         self._transport.raise_if_transient(answer, self._path)
@@ -414,16 +415,7 @@ class _TooManyBucketsError(ProtocolError):
     """The page is larger than the cluster's bucket limit."""
 
 
-_QUERY_ERRORS = frozenset(
-    {
-        "parse_exception",
-        "parsing_exception",
-        "query_shard_exception",
-        "x_content_parse_exception",
-        "named_object_not_found_exception",
-        "json_parse_exception",
-    }
-)
+_QUERY_ERRORS = re.compile("(^|_)(parse|parsing|query_shard|named_object_not_found)_exception$")
 
 
 def _not_blank(field: str) -> dict[str, Any]:
