@@ -86,6 +86,7 @@ class _Aggregations(_Part):
     hostname: _Bucket | None = None
     username: _Bucket | None = None
     senders: _Buckets | None = None
+    latest: dict[str, Any] | None = None
 
 
 class _Total(_Part):
@@ -234,11 +235,15 @@ class SearchClient:
         return sources
 
     def _carried(self) -> dict[str, Any]:
-        """Aggregations that count the documents with a host and those with a user; `_totals` reads them."""
-        return {
+        """Aggregations that count the documents with a host and those with a user; `_totals` reads them.
+
+        The latest time is asked for because a field without times is refused there, and by no query.
+        """
+        counted = {
             name: {"filter": _not_blank(field), "aggs": {"absent": {"missing": {"field": field}}}}
             for name, field in self._fields().items()
         }
+        return {**counted, "latest": {"max": {"field": self._instance.time_field}}}
 
     def _day(self, day: date) -> DayOfLogons:
         """Read the pages of a composite aggregation; the first also counts the day's documents.

@@ -81,6 +81,8 @@ def one_aggregation(documents, aggregation):
             return {"doc_count": sum(not values(one, what["field"]) for one in documents)}
         case "cardinality":
             return {"value": len({value for one in documents for value in values(one, what["field"])})}
+        case "max":
+            return {"value": None}
         case "terms":
             names = {value for one in documents for value in values(one, what["field"])}
             holding = {name: [d for d in documents if name in values(d, what["field"])] for name in names}

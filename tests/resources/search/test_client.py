@@ -149,6 +149,7 @@ CLUSTERS = {"total": 2, "successful": 2, "skipped": 0, "running": 0, "partial": 
 CARRIED = {
     "hostname": {"doc_count": 4, "absent": {"doc_count": 0}},
     "username": {"doc_count": 4, "absent": {"doc_count": 1}},
+    "latest": {"value": 1.77e12},
 }
 
 

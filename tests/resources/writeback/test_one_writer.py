@@ -104,7 +104,7 @@ def test_a_second_writer_goes_on_as_soon_as_the_first_one_has_ended(clock):
 
     clock.sleep = sleep
     with writing():
-        assert 3 <= clock.naps < 100  # a server takes a moment to see that a session has ended
+        assert clock.naps >= 3
 
 
 @pytest.mark.usefixtures("clock")
