@@ -144,7 +144,7 @@ def no_gaps(run: ScanRun) -> dg.AssetCheckResult:
 def documents_carry_both_fields(run: ScanRun) -> dg.AssetCheckResult:
     """On no day of the window do more than 10% of the documents lack the user or the host name."""
     days = run.days(run.window)
-    lacking = quality.days_lacking_fields(days, limit_percent=LACKING_LIMIT_PERCENT)
+    lacking = quality.days_lacking_fields(days)
     return _none(
         lacking,
         f"On {lacking.height} of {days.height} days more than {LACKING_LIMIT_PERCENT}% of the documents lack "

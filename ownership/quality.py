@@ -24,11 +24,11 @@ FORWARDED_LIMIT_PERCENT = 50
 """Share of the events that come from collectors above which the decisions are about collectors, not hosts."""
 
 
-def days_lacking_fields(days: pl.DataFrame, *, limit_percent: int) -> pl.DataFrame:
+def days_lacking_fields(days: pl.DataFrame) -> pl.DataFrame:
     """Find days on which more documents than the limit lack the user field or the hostname field."""
     lacking = pl.max_horizontal("lacking_user", "lacking_host")
     return (
-        days.filter(100 * lacking > limit_percent * pl.col("matching"))
+        days.filter(100 * lacking > LACKING_LIMIT_PERCENT * pl.col("matching"))
         .select("day", "matching", "lacking_user", "lacking_host")
         .sort("day")
     )

@@ -40,31 +40,24 @@ def test_the_first_run_tells_of_every_host():
     assert first.drop("run_id").equals(DECISIONS.drop("run_id"))
 
 
-SAME = {
-    "other counts": (
-        counts(("ws1", "alice", 9), ("ws2", "alice", 4), ("ws2", "bob", 4), ("ws3", "kim", 1)),
-        ASSETS,
-    ),
-    "another who comes first where nobody wins": (
-        counts(("ws1", "alice", 5), ("ws2", "alice", 3), ("ws2", "bob", 4), ("ws3", "kim", 4)),
-        ASSETS,
-    ),
-    "another department": (LOGONS, hosts(host("h1", "ws1", department="Sales"), WS2)),
-}
-
-
-@pytest.mark.parametrize("story", SAME)
-def test_what_a_reader_would_not_call_another_decision_makes_no_row(story):
-    logons, assets = SAME[story]
-    decisions = decide(logons, PEOPLE, assets)
-    assert changes(changes(NOTHING, DECISIONS), decisions, days=1).is_empty()
-
-
 BOBS = LOGONS.with_columns(pl.col("document_username").replace({"alice": "bob"}))
 OTHER_KIM = users(
     user("u1", email="alice@corp.example"), user("u9", email="bob@corp.example"), user("u3", surname="Kim")
 )
-DIFFERENT = {
+CHANGES = {
+    "other counts": (
+        counts(("ws1", "alice", 9), ("ws2", "alice", 4), ("ws2", "bob", 4), ("ws3", "kim", 1)),
+        PEOPLE,
+        ASSETS,
+        [],
+    ),
+    "another who comes first where nobody wins": (
+        counts(("ws1", "alice", 5), ("ws2", "alice", 3), ("ws2", "bob", 4), ("ws3", "kim", 4)),
+        PEOPLE,
+        ASSETS,
+        [],
+    ),
+    "another department": (LOGONS, PEOPLE, hosts(host("h1", "ws1", department="Sales"), WS2), []),
     "another winner": (BOBS, PEOPLE, ASSETS, [("ws1", "write"), ("ws2", "agree")]),
     "another user asset for a name": (LOGONS, OTHER_KIM, ASSETS, [("ws3", "no_host")]),
     "cannot be read any more": (
@@ -105,15 +98,14 @@ DIFFERENT = {
 }
 
 
-@pytest.mark.parametrize("story", DIFFERENT)
-def test_what_a_reader_would_call_another_decision_makes_a_row(story):
-    logons, people, assets, expected = DIFFERENT[story]
+@pytest.mark.parametrize("story", CHANGES)
+def test_only_what_a_reader_would_call_another_decision_makes_a_row(story):
+    logons, people, assets, expected = CHANGES[story]
     first = changes(NOTHING, DECISIONS)
     then = decide(logons, people, assets)
     second = changes(latest(first.lazy()), then, days=1)
     assert sorted(hosts_of(second)) == sorted(expected)
-    assert set(second["run_id"]) == {"1"}
-    assert set(second["decided_at"]) == {NOW + timedelta(days=1)}
+    assert set(second.select("run_id", "decided_at").rows()) <= {("1", NOW + timedelta(days=1))}
     assert changes(latest(pl.concat([first, second]).lazy()), then, days=2).is_empty()
 
 
@@ -141,8 +133,7 @@ def test_a_host_that_comes_back_is_new():
 
 def test_a_row_that_is_there_twice_counts_once():
     first = changes(NOTHING, DECISIONS)
-    twice = pl.concat([first, first])
-    assert latest(twice.lazy()).height == first.height
+    assert latest(pl.concat([first, first]).lazy()).height == first.height
 
 
 STATES = st.dictionaries(st.sampled_from(["ws1", "ws2", "ws3"]), st.sampled_from(["alice", "bob", "nobody"]))

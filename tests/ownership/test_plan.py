@@ -22,25 +22,13 @@ def planned(people=PEOPLE, assets=ASSETS, **options):
 
 def test_only_hosts_to_be_written_are_planned_with_what_they_held():
     nothing = {"owner": None, "department": None, "criticality": None}
-    common = {
-        "run_id": RUN,
-        "outcome": "planned",
-        "new_values": {"owner": "u1", "department": "Sales", "criticality": "high"},
-        "message": None,
-        "intended_at": NOW,
-        "completed_at": None,
-        "target": TARGET,
-        "undoes": None,
-        "by": None,
-    }
+    common = dict.fromkeys(("message", "completed_at", "undoes", "by"))
+    common |= {"run_id": RUN, "outcome": "planned", "intended_at": NOW, "target": TARGET}
+    common |= {"new_values": {"owner": "u1", "department": "Sales", "criticality": "high"}}
+    held = nothing | {"department": "IT", "criticality": "low"}
     assert planned() == [
         common | {"host_id": "h1", "hostname": "ws1", "old_values": nothing},
-        common
-        | {
-            "host_id": "h2",
-            "hostname": "ws2",
-            "old_values": nothing | {"department": "IT", "criticality": "low"},
-        },
+        common | {"host_id": "h2", "hostname": "ws2", "old_values": held},
     ]
 
 

@@ -93,31 +93,25 @@ def test_a_window_before_the_first_day_names_the_setting():
 
 
 @pytest.mark.parametrize(
-    ("fetched_at", "late_days", "settled"),
+    ("day", "fetched_at", "late_days", "settled"),
     [
-        ("2026-03-05T22:59:59.999", 3, False),
-        ("2026-03-05T23:00", 3, True),
-        ("2026-03-04T23:00", 3, False),
-        ("2026-03-04T23:00", 2, True),
-        ("2026-03-02T22:59:59", 0, False),
-        ("2026-03-02T23:00", 0, True),
+        ("2026-03-02", "2026-03-05T22:59:59.999", 3, False),
+        ("2026-03-02", "2026-03-05T23:00", 3, True),
+        ("2026-03-02", "2026-03-04T23:00", 3, False),
+        ("2026-03-02", "2026-03-04T23:00", 2, True),
+        ("2026-03-02", "2026-03-02T22:59:59", 0, False),
+        ("2026-03-02", "2026-03-02T23:00", 0, True),
+        # Late days are calendar days, too: the 29th has 23 hours in Berlin.
+        ("2026-03-28", "2026-03-29T21:59", 1, False),
+        ("2026-03-28", "2026-03-29T22:00", 1, True),
+        # The first of May is now: the clock was wrong.
+        ("2026-03-02", "2026-05-01T00:00", 2, True),
+        ("2026-03-02", "2026-05-01T00:00:01", 2, False),
     ],
 )
-def test_a_day_is_settled_when_fetched_long_enough_after_its_end(fetched_at, late_days, settled):
-    found = is_settled(DAY, instant(fetched_at), NOW, timezone="Europe/Berlin", late_days=late_days)
-    assert found is settled
-
-
-def test_late_days_are_calendar_days_too():
-    """The 29th of March has 23 hours in Berlin."""
-    day = date(2026, 3, 28)
-    assert is_settled(day, instant("2026-03-29T22:00"), NOW, timezone="Europe/Berlin", late_days=1)
-    assert not is_settled(day, instant("2026-03-29T21:59"), NOW, timezone="Europe/Berlin", late_days=1)
-
-
-def test_a_day_that_was_fetched_in_the_future_is_not_settled():
-    for ahead, settled in ((timedelta(), True), (timedelta(seconds=1), False)):
-        assert is_settled(DAY, NOW + ahead, NOW, timezone="Europe/Berlin", late_days=2) is settled
+def test_a_day_is_settled_when_fetched_long_enough_after_its_end(day, fetched_at, late_days, settled):
+    day, at = date.fromisoformat(day), instant(fetched_at)
+    assert is_settled(day, at, NOW, timezone="Europe/Berlin", late_days=late_days) is settled
 
 
 @pytest.mark.parametrize(("days_ago", "past"), [(0, False), (2, False), (3, True), (100, True), (-1, False)])
