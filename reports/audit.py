@@ -1,4 +1,4 @@
-"""The sheet of an audit: planned owners for people to look at, written as CSV and read back with answers."""
+"""The sheet of an audit: planned owners for people to look at, handed out and read back with answers."""
 
 import csv
 import io
@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 import polars as pl
+from fastexcel import FastExcelError
 
 from ownership.declaration import polars_schema
 from ownership.names import printable
@@ -40,8 +41,8 @@ def as_sample(drawn: pl.DataFrame, *, seed: int, drawn_at: datetime) -> pl.DataF
     ).select(*polars_schema(AuditSample))
 
 
-def sheet(sample: pl.DataFrame, users: pl.DataFrame) -> str:
-    """The sheet as CSV that a spreadsheet opens: a row for each host, the last column to be answered.
+def sheet(sample: pl.DataFrame, users: pl.DataFrame) -> pl.DataFrame:
+    """The sheet for a spreadsheet: a row of texts for each host, the last of them to be answered.
 
     Args:
         sample: Rows of `audit_sample`; answers that it has already are filled in.
@@ -51,30 +52,29 @@ def sheet(sample: pl.DataFrame, users: pl.DataFrame) -> str:
     names = names_of(users.iter_rows(named=True))
     persons = pl.Series([person(user_id, names) for user_id in sample["user_id"]], dtype=pl.String)
     departments = users.select("user_id", department="user_department")
-    table = (
-        sample.with_columns(person=persons)
+    return (
+        sample.with_columns(pl.col("seed").cast(pl.String), person=persons)
         .join(departments, on="user_id", how="left", maintain_order="left")
         .select("host_id", "hostname", "person", "department", "evidence", "seed", right=right)
     )
-    return "\ufeff" + table.with_columns(without_formulas(pl.col(pl.String)).name.keep()).write_csv()
 
 
-def answered(text: str, sample: pl.DataFrame) -> pl.DataFrame:
+def answered(content: bytes, sample: pl.DataFrame) -> pl.DataFrame:
     """Rows of `audit_sample` with the answers of a sheet; what it leaves empty stays as it was.
+
+    `content` is a workbook, or CSV with any usual separator.
 
     Raises:
         SheetError: the sheet is of another draw, has a host that is not in the sample, or no answer to read.
+        UnicodeDecodeError: it is CSV, and not in UTF-8.
     """
-    text = text.removeprefix("\ufeff")
-    # Where a comma is the decimal sign, a spreadsheet writes other separators.
-    separator = max(",;\t", key=text.partition("\n")[0].count)
-    lines = list(csv.DictReader(io.StringIO(text), delimiter=separator))
+    workbook = content.startswith(b"PK")
+    lines = _rows_of_workbook(content) if workbook else _rows_of_csv(content.decode("utf-8-sig"))
     if not lines or not set(_READ) <= lines[0].keys():
         raise SheetError(f"an audit's sheet has the columns {', '.join(_READ)}")
-    in_brackets = pl.format("({})", "user_id")
-    asked = sample.select(
-        without_formulas(pl.col("host_id", "hostname", "user_id")), end=without_formulas(in_brackets)
-    )
+    asked = sample.select("host_id", "hostname", "user_id", end=pl.format("({})", "user_id"))
+    if not workbook:
+        asked = asked.select(without_formulas(pl.all()))
     # A spreadsheet may have made a number of an id: then the name tells the host.
     known = {host: number for name in ("hostname", "host_id") for number, host in enumerate(asked[name])}
     right, seed, seen = sample["right"].to_list(), str(sample["seed"].item(0)), set[int]()
@@ -103,6 +103,19 @@ def answered(text: str, sample: pl.DataFrame) -> pl.DataFrame:
             raise SheetError(f"line {line}: {said!r} is no answer; write yes or no, or leave it empty")
         right[number] = answer in YES if answer else right[number]
     return sample.with_columns(right=pl.Series(right, dtype=pl.Boolean))
+
+
+def _rows_of_csv(text: str) -> list[dict[str, str | None]]:
+    # Where a comma is the decimal sign, a spreadsheet writes other separators.
+    separator = max(",;\t", key=text.partition("\n")[0].count)
+    return list(csv.DictReader(io.StringIO(text), delimiter=separator))
+
+
+def _rows_of_workbook(content: bytes) -> list[dict[str, str | None]]:
+    try:
+        return pl.read_excel(io.BytesIO(content), infer_schema_length=0).to_dicts()
+    except FastExcelError as error:
+        raise SheetError(f"it is no workbook that can be read: {error}") from error
 
 
 def audit_in_words(sample: pl.DataFrame, planned: int) -> list[str]:

@@ -12,6 +12,7 @@ from ownership.tuning.audit import drawn
 from pipelines.cli.errors import require_file, write_file
 from pipelines.cli.stored import note, tables_of
 from reports.audit import SheetError, answered, as_sample, audit_in_words, sheet
+from reports.exports import BOM, as_csv, as_xlsx
 from resources.errors import AssetOwnersError, ConfigurationError
 from resources.settings import Instance, command_line, load_instance
 from resources.store.tables import Tables, short_run_id
@@ -30,9 +31,11 @@ def draw(path: Path, number: int, *, seed: int | None, out: Path | None, as_json
     sample = as_sample(drawn(decisions, number, seed=seed), seed=seed, drawn_at=datetime.now(UTC))
     with tables.changing():
         tables.write("audit_sample", sample, run_id=run_id, publish=True)
-    text = sheet(sample, tables.read("inventory_users", run_id=run_id).collect())
+    table = sheet(sample, tables.read("inventory_users", run_id=run_id).collect())
+    text = BOM + as_csv(table)
     if out:
-        write_file("--audit-file", out, text.encode())
+        as_workbook = out.suffix.lower() == ".xlsx"
+        write_file("--audit-file", out, as_xlsx(table, title="Audit") if as_workbook else text.encode())
     planned = decisions.filter(action="write").height
     told = (
         f"{sample.height:,} of {planned:,} owners that run {short_run_id(run_id)} planned, drawn with seed "
@@ -60,7 +63,7 @@ def read_answers(path: Path, answers: Path) -> list[str]:
             first = command_line(instance, "tune", "--audit", "50")
             raise ConfigurationError(f"--audit-answers: {instance.name} has no audit yet; draw one: {first}")
         try:
-            sample = answered(answers.read_text(encoding="utf-8-sig"), sample)
+            sample = answered(answers.read_bytes(), sample)
         except UnicodeDecodeError as error:
             raise ConfigurationError(
                 f"--audit-answers: {answers} is no UTF-8; save it as `CSV UTF-8`"

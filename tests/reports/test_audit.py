@@ -3,10 +3,12 @@
 import csv
 import io
 
+import polars as pl
 import pytest
 
 from ownership.tuning.audit import drawn
 from reports.audit import SheetError, answered, as_sample, sheet
+from reports.exports import BOM, as_csv, as_xlsx
 from tests.ownership.builders import NOW, PEOPLE, counts, decide, host, hosts
 
 
@@ -16,7 +18,7 @@ def made(seed=7):
     logons = counts(*((name, "ann", 5) for name in names), ("pc-1", "bob", 2))
     decisions = decide(logons, PEOPLE, hosts(*(host(f"00{n}", name) for n, name in enumerate(names))))
     sample = as_sample(drawn(decisions, 5, seed=seed), seed=seed, drawn_at=NOW)
-    return sample, sheet(sample, PEOPLE)
+    return sample, BOM + as_csv(sheet(sample, PEOPLE))
 
 
 def filled_in(text, change, separator=","):
@@ -28,7 +30,7 @@ def filled_in(text, change, separator=","):
     writer = csv.DictWriter(box, rows[0].keys(), delimiter=separator)
     writer.writeheader()
     writer.writerows(rows)
-    return box.getvalue()
+    return box.getvalue().encode()
 
 
 def test_the_same_owners_are_drawn_for_a_seed_and_each_as_often():
@@ -45,7 +47,7 @@ def test_a_sheet_names_host_person_department_and_evidence_and_no_cell_is_a_form
     assert {row["department"] for row in rows} == {"Sales"}
     assert list(rows[0])[-1] == "right"
     assert not any(cell.startswith(("=", "+", "-", "@")) for row in rows for cell in row.values())
-    assert answered(text, sample).equals(sample)
+    assert answered(text.encode(), sample).equals(sample)
 
 
 def test_answers_are_read_in_usual_spellings_and_what_is_left_empty_stays():
@@ -55,6 +57,14 @@ def test_answers_are_read_in_usual_spellings_and_what_is_left_empty_stays():
     assert first["right"].to_list() == [True, False, None, True, False]
     again = answered(filled_in(text, lambda n, row: row.update(right="yes" if n == 2 else ""), ";"), first)
     assert again["right"].to_list() == [True, False, True, True, False]
+
+
+def test_answers_are_read_from_a_workbook_with_each_name_as_it_is():
+    sample, _ = made()
+    table = sheet(sample, PEOPLE).with_columns(right=pl.lit("yes"))
+    assert answered(as_xlsx(table, title="Audit"), sample)["right"].to_list() == [True] * 5
+    with pytest.raises(SheetError, match="no workbook"):
+        answered(b"PK and nothing more", sample)
 
 
 def test_an_id_of_which_a_spreadsheet_made_a_number_is_known_by_the_host_s_name():
@@ -78,4 +88,4 @@ def test_a_sheet_that_does_not_fit_is_refused_with_its_line(change):
     with pytest.raises(SheetError, match="line "):
         answered(filled_in(text, lambda _, row: row.update(CHANGES[change])), sample)
     with pytest.raises(SheetError, match="columns"):
-        answered("a,b\n1,2\n", sample)
+        answered(b"a,b\n1,2\n", sample)
