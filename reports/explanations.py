@@ -3,13 +3,13 @@
 Nothing is decided here; `remedies` says what would change the outcome.
 """
 
-import difflib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 import polars as pl
+from rapidfuzz import fuzz, process
 
 from ownership.codes import ACTION, EVIDENCE, MATCH, OUTCOME
 from ownership.coverage import current_owners
@@ -25,7 +25,6 @@ _SHOWN_USERS = 10
 _SHOWN_WRITES = 5
 _NOTHING_SENT = {"planned", "not_written", "owned_meanwhile"}
 _NO_FIELDS = {"user_id", "in_inventory", "problem"}
-MAX_COMPARED = 20_000
 
 
 def host_explanation(
@@ -72,11 +71,8 @@ def host_explanation(
 
 def near_names(name: str, known: Sequence[str]) -> list[str]:
     """At most three known names that look most like a name, the nearest first."""
-    # To compare takes a while: of very many names only those are compared that begin or end alike.
-    alike = [each for each in known if abs(len(each) - len(name)) <= 3]
-    if len(alike) > MAX_COMPARED:
-        alike = [each for each in alike if each[:3] == name[:3] or each[-3:] == name[-3:]][:MAX_COMPARED]
-    return difflib.get_close_matches(name, dict.fromkeys(alike), n=3, cutoff=0.75)
+    near = process.extract(name, [*dict.fromkeys(known)], scorer=fuzz.ratio, limit=3, score_cutoff=75)
+    return [found for found, *_ in near]
 
 
 def _decision_explanation(

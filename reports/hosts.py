@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Mapping
-from datetime import datetime
 from math import inf
 from typing import Any
 
@@ -14,10 +13,7 @@ from ownership.matching import FieldNames
 from ownership.names import printable
 from ownership.rules import NAMING, Rules
 from reports.remedies import candidates_of, remedies
-from reports.sentences import reason
-
-_ACCOUNTS = ("directory_user_sam_account_name", "directory_user_surname", "user_value")
-"""Fields of a user asset of which the first that has a value stands beside the e-mail address."""
+from reports.sentences import NAMES, names_of, reason
 
 
 def owners_by_now(hosts: pl.DataFrame, writes: pl.LazyFrame) -> pl.DataFrame:
@@ -57,8 +53,8 @@ def hosts_sheet(
     hosts: pl.DataFrame, users: pl.DataFrame, matches: pl.DataFrame, rules: Rules, fields: FieldNames
 ) -> pl.DataFrame:
     """The rows of `hosts_by_now` as a table for people; what would change a host is said by these rules."""
-    emails = _by_user(users, ("user_email",))
-    accounts = _by_user(users, _ACCOUNTS)
+    email, *others = NAMES
+    emails, accounts = (names_of(users.to_dicts(), fields) for fields in ([email], others))
     candidates = candidates_of(matches)
 
     def row(host: Mapping[str, Any]) -> dict[str, Any]:
@@ -81,16 +77,15 @@ def hosts_sheet(
             "Department": printable(host["department_now"] or ""),
             "Why": f"{why[:1].upper()}{why[1:]}.",
             "What would change that": change.text if change else "",
-            "Conflict since": _day(host["conflict_since"]),
+            "Conflict since": host["conflict_since"],
             "Last logon": host["last_seen"],
             "Asset": printable(host["host_id"] or ""),
         }
 
     texts = ("Host", "Owner", "E-mail", "Department", "Why", "What would change that")
     schema = dict.fromkeys(texts, pl.String) | {"Conflict since": pl.Date, "Last logon": pl.Date}
-    return pl.DataFrame(
-        [row(host) for host in hosts.iter_rows(named=True)], schema=schema | {"Asset": pl.String}
-    )
+    rows = [row(host) for host in hosts.with_columns(pl.col("conflict_since").dt.date()).to_dicts()]
+    return pl.DataFrame(rows, schema=schema | {"Asset": pl.String})
 
 
 def in_order(frame: pl.DataFrame) -> pl.DataFrame:
@@ -112,13 +107,3 @@ def natural(text: str) -> tuple[list[tuple[float, str]], str]:
         for part, number in zip(parts, digits, strict=True)
     ]
     return keys, text
-
-
-def _by_user(users: pl.DataFrame, fields: tuple[str, ...]) -> dict[str, str]:
-    """The first value of these fields of each user asset that has one."""
-    first = pl.coalesce(pl.col(field).list.drop_nulls().list.first() for field in fields)
-    return dict(users.select("user_id", name=first).drop_nulls().iter_rows())
-
-
-def _day(moment: datetime | None) -> Any:
-    return moment.date() if moment else None

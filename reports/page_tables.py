@@ -37,16 +37,15 @@ class PageTable:
 
     `columns` has for each head the parts of a cell, each a style and a column of the frame. Styles: `text`,
     `small`, `host` (a link), `people` (links; ids of user assets, or accounts), `was` (the same, struck
-    through), `number`, `percent` (0 to 1). The first part sorts. `filters` has the words of what links narrow
-    the rows to; which of them hold for a row stands in the column `filters`. `unseen` are columns that the
-    script needs.
+    through), `number`, `percent` (0 to 1). The first part sorts. `filters` has what links narrow the rows to:
+    words, and which rows. `unseen` are columns that the script needs.
     """
 
     title: str
     frame: pl.DataFrame
     columns: Mapping[str, Parts]
     nothing: str = "None."
-    filters: Mapping[str, str] = field(default_factory=dict)
+    filters: Filters = field(default_factory=dict)
     unseen: tuple[str, ...] = ()
 
     @property
@@ -58,11 +57,15 @@ class PageTable:
     def packed(self) -> dict[str, Any]:
         """The rows for the script, column by column."""
         names = {name for parts in self.columns.values() for _, name in parts} | {*self.unseen}
+        holding = [pl.when(holds).then(pl.lit(name)) for name, (_, holds) in self.filters.items()]
+        fields = self.frame.select(
+            *sorted(names), filters=pl.concat_list(holding or [_NO_LIST]).list.drop_nulls()
+        )
         return {
             "rows": self.frame.height,
             "columns": [list(parts) for parts in self.columns.values()],
-            "filters": dict(self.filters),
-            "fields": {name: _compact(self.frame[name]) for name in sorted(names)},
+            "filters": {name: words for name, (words, _) in self.filters.items()},
+            "fields": {column.name: _compact(column) for column in fields},
         }
 
 
@@ -121,7 +124,6 @@ def with_words(hosts: pl.DataFrame) -> pl.DataFrame:
 def hosts_table(hosts: pl.DataFrame, people: pl.DataFrame) -> PageTable:
     """All hosts, with who owns each now and why; rows of `with_words` and of `people_on` them."""
     everybody = people.group_by("row").agg(people=pl.col("person").unique())
-    filters = _host_filters(hosts)
     columns: dict[str, Parts] = {
         "Host": _HOST,
         "Owner": (("people", "owner_ids"), ("small", "no_owner")),
@@ -132,11 +134,11 @@ def hosts_table(hosts: pl.DataFrame, people: pl.DataFrame) -> PageTable:
     }
     return PageTable(
         "Hosts",
-        _with_filters(hosts.join(everybody, on="row", how="left", maintain_order="left"), filters),
+        hosts.join(everybody, on="row", how="left", maintain_order="left"),
         columns,
         "No host is known.",
-        {name: words for name, (words, _) in filters.items()},
-        ("filters", "people"),
+        _host_filters(hosts),
+        ("people",),
     )
 
 
@@ -279,14 +281,7 @@ def writes_table(writes: pl.DataFrame) -> PageTable:
         "Criticality": (("text", "criticality"),),
         "When (UTC)": (("text", "at"),),
     }
-    return PageTable(
-        "Writes",
-        _with_filters(rows.head(MAX_ROWS), filters),
-        columns,
-        "Nothing.",
-        {name: words for name, (words, _) in filters.items()},
-        ("filters",),
-    )
+    return PageTable("Writes", rows.head(MAX_ROWS), columns, "Nothing.", filters)
 
 
 def departments_table(departments: pl.DataFrame) -> PageTable:
@@ -323,12 +318,6 @@ def _host_filters(decisions: pl.DataFrame) -> Filters:
         holds = STAGES[stage] & (pl.col(column) == reason)
         filters[link(stage, reason)] = (f"{stage}: {reason.replace('_', ' ')}", holds)
     return filters
-
-
-def _with_filters(frame: pl.DataFrame, filters: Filters) -> pl.DataFrame:
-    """Add the column `filters`: the names of those that hold."""
-    names = (pl.when(holds).then(pl.lit(name)) for name, (_, holds) in filters.items())
-    return frame.with_columns(filters=pl.concat_list(names).list.drop_nulls())
 
 
 def _reason(evidence: str, match: str, action: str, outcome: str | None = None) -> dict[str, pl.Expr]:

@@ -13,10 +13,10 @@ NAMES = ("user_email", "directory_user_sam_account_name", "user_value", "directo
 """Fields of a user asset of which the first that has a value names the person."""
 
 
-def names_of(users: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """What people call user assets, by id: e-mail address, account name or surname."""
+def names_of(users: Iterable[Mapping[str, Any]], fields: Sequence[str] = NAMES) -> dict[str, str]:
+    """What people call user assets, by id: the first of these fields that has a value."""
     named = {
-        user["user_id"]: next((user[field][0] for field in NAMES if user.get(field)), None) for user in users
+        user["user_id"]: next((user[field][0] for field in fields if user.get(field)), None) for user in users
     }
     return {user_id: name for user_id, name in named.items() if name}
 
