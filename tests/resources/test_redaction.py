@@ -135,16 +135,6 @@ def test_what_the_search_service_repeats_of_a_request_is_not_told(monkeypatch, p
         )
 
 
-@pytest.mark.parametrize("cookie", ["two\nlines", "100 \u20ac"])
-def test_a_cookie_that_no_header_can_carry_is_named_and_not_told(monkeypatch, tmp_path, cookie):
-    monkeypatch.setenv("SEARCH_PASSWORD", SECRET)
-    (tmp_path / "cookie").write_text(cookie, encoding="utf-8")
-    settings = instance(url="http://localhost:1", cookies={"team": {"file": tmp_path / "cookie"}})
-    with SearchClient(settings) as search, pytest.raises(ServiceError, match="cookies") as raised:
-        search.totals(DAY, DAY)
-    assert cookie not in str(raised.value)
-
-
 def test_a_short_cookie_takes_no_letters_out_of_messages(tmp_path):
     def service(request):
         if request.path == LOGIN:
