@@ -24,8 +24,6 @@ from ownership.plan import plan_writes
 from ownership.tables import LogonCounts, LogonDays
 from ownership.windows import Window, days_of, look_back_window
 from pipelines.cli.sql import opening_lines, print_table
-from pipelines.cli.tune import told
-from reports.tuning import Aim
 from resources.inventory.records import host_form, host_rows, taken_fields, user_rows
 from resources.search.source import extraction_fingerprint
 from resources.settings import Instance
@@ -35,14 +33,11 @@ from sandbox.resolution import resolve
 from sandbox.stored_run import store_run
 
 PAGE = Path(__file__).parents[1] / "docs" / "cookbook.md"
-TUNING = PAGE.with_name("tuning.md")
 RUNS = tuple(date(2026, 3, day) for day in (17, 24, 31))
 """The days on which the demo's instance ran, late in the evening."""
 
-RECIPE = re.compile(
-    r"(?:(?<=```sql\n)|(?<=```sh\n))((?:(?!```).)*)```\n\n```text\n((?:(?!```).)*)```", re.DOTALL
-)
-"""A query of a page, or the command `tune`, and its answer."""
+RECIPE = re.compile(r"(?<=```sql\n)((?:(?!```).)*)```\n\n```text\n((?:(?!```).)*)```", re.DOTALL)
+"""A query of the page and its answer."""
 
 _INSTANCE = Instance.model_validate(
     {
@@ -63,9 +58,8 @@ _INSTANCE = Instance.model_validate(
 
 
 def refresh() -> None:
-    """Write the answers of today's code into the pages."""
-    for page in (PAGE, TUNING):
-        page.write_text(refreshed(page.read_text(encoding="utf-8")), encoding="utf-8")
+    """Write the answers of today's code into the page."""
+    PAGE.write_text(refreshed(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 def refreshed(page: str) -> str:
@@ -78,13 +72,11 @@ def refreshed(page: str) -> str:
                 connection.execute(line)
             connection.execute("SET TimeZone = 'UTC'")
             return RECIPE.sub(
-                lambda recipe: f"{recipe[1]}```\n\n```text\n{_answer(home, connection, recipe[1])}```", page
+                lambda recipe: f"{recipe[1]}```\n\n```text\n{_answer(connection, recipe[1])}```", page
             )
 
 
-def _answer(home: Path, connection: duckdb.DuckDBPyConnection, query: str) -> str:
-    if query.startswith("asset-owners tune"):
-        return "\n".join(told(_INSTANCE, Tables(home, _INSTANCE.slug), Aim())) + "\n"
+def _answer(connection: duckdb.DuckDBPyConnection, query: str) -> str:
     box = io.StringIO()
     with redirect_stdout(box):
         print_table(connection.sql(query))
