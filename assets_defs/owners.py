@@ -9,7 +9,8 @@ import polars as pl
 
 from assets_defs.evidence import skipped_kinds
 from assets_defs.metadata import decisions_metadata, owners_metadata
-from assets_defs.run import ScanRun, as_dagster_failure, as_report, listed, resource_keys, scan_run
+from assets_defs.report import where_reported
+from assets_defs.run import ScanRun, as_dagster_failure, listed, resource_keys, scan_run
 from assets_defs.specs import asset_arguments, source_keys
 from ownership.decisions import owner_decisions
 from ownership.evidence import evidence_by_day
@@ -81,7 +82,10 @@ def owner_assets(instance: Instance) -> list[dg.AssetsDefinition]:
             users = run.made("inventory_users").collect()
         metadata = decisions_metadata(frame, events=shares.select(pl.sum("events")).collect().item())
         see_all = listed(run, "FROM owner_decisions")
-        metadata |= {"report": as_report(run), **owners_metadata(frame, users, see_all=see_all)}
+        metadata |= {
+            "report": where_reported(run, written=run.may_write),
+            **owners_metadata(frame, users, see_all=see_all),
+        }
         context.log.info(
             f"Decisions: {frame.height:,} hosts, {metadata['hosts_to_write']:,} to write, "
             f"{metadata['conflicts']:,} conflicts, {metadata['hosts_owned_percent']}% have an owner, "

@@ -1,13 +1,23 @@
-"""The report on a run, from its stored tables: gathers what `reports` puts into words."""
+"""The report on a run, from its stored tables: gathers what `reports` puts into words.
 
+Runs that may write leave it in the home.
+"""
+
+import logging
+from collections.abc import Generator
+from contextlib import contextmanager
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
+import dagster as dg
 import polars as pl
 
+from assets_defs.run import InstanceRun
 from assets_defs.tuning import stored_inputs
 from ownership.coverage import events_by_day
 from ownership.history import changes_of
+from ownership.names import printable
 from ownership.tuning.inputs import present_line
 from ownership.windows import days_of
 from reports.hosts import hosts_by_now, hosts_sheet, owners_by_now
@@ -15,8 +25,53 @@ from reports.page import report_page
 from reports.tuning import backtest_sentence, drift_in_words, reason
 from resources.settings import Instance, command_line
 from resources.store.catalogue import view_rows
+from resources.store.files import replacing
 from resources.store.history import decided_with
-from resources.store.tables import Tables
+from resources.store.tables import Tables, short_run_id
+
+
+def report_file(instance: Instance, home: Path) -> Path:
+    """The report of the instance that a home keeps: the last one that was made."""
+    return home / "reports" / f"{instance.slug}.html"
+
+
+def where_reported(run: InstanceRun, *, written: bool) -> str | dg.MetadataValue:
+    """The file of the report on a run; for one that leaves none, the command that makes it."""
+    if written:
+        return dg.MetadataValue.path(report_file(run.instance, run.tables.home))
+    return command_line(run.instance, "report", "--run", short_run_id(run.run_id))
+
+
+@contextmanager
+def reporting(run: InstanceRun, log: logging.Logger, *, written: bool) -> Generator[None]:
+    """Write the report, if it is to be `written`, when a run has done its work or has failed at it.
+
+    A run that is interrupted ends at once, without.
+    """
+    try:
+        yield
+    except Exception:
+        if written:
+            _write_report(run, log)
+        raise
+    if written:
+        _write_report(run, log)
+
+
+def _write_report(run: InstanceRun, log: logging.Logger) -> None:
+    """Write the report on what is published; that this fails is no reason for the run to fail."""
+    tables = run.tables.shown()
+    if not tables.exist():
+        return
+    file = report_file(run.instance, tables.home)
+    try:
+        with replacing(file) as temporary:
+            temporary.write_text(report_html(run.instance, tables), encoding="utf-8", newline="")
+    except Exception as error:  # noqa: BLE001  (the run has done its work, whatever is wrong with the page)
+        again = command_line(run.instance, "report")
+        log.warning(f"The report could not be written: {printable(str(error))}. To write it later: {again}")
+    else:
+        log.info(f"Report: {file}")
 
 
 def report_html(instance: Instance, tables: Tables) -> str:

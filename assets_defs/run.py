@@ -379,11 +379,6 @@ def not_made_by_this_run(run: InstanceRun, missing: Sequence[str]) -> str:
     )
 
 
-def as_report(run: InstanceRun) -> str:
-    """The command that makes a page for people of what a run found."""
-    return command_line(run.instance, "report", "--run", short_run_id(run.run_id))
-
-
 def listed(run: InstanceRun, query: str) -> str:
     """The command that lists what a run's tables hold."""
     return command_line(run.instance, "sql", "--run", short_run_id(run.run_id), query)

@@ -14,11 +14,11 @@ from pydantic import Field
 
 from assets_defs.metadata import outcomes_metadata, writes_metadata
 from assets_defs.record import RESULT_TAG
+from assets_defs.report import reporting, where_reported
 from assets_defs.run import (
     InstanceRun,
     ScanRun,
     as_dagster_failure,
-    as_report,
     follow_up_run,
     listed,
     resource_keys,
@@ -43,7 +43,8 @@ def sink_asset(instance: Instance) -> dg.AssetsDefinition:
     )
     def owner_writes(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
         run = scan_run(context, instance)
-        with as_dagster_failure(run, last=True):
+        reports = reporting(run, context.log, written=run.may_write)
+        with reports, as_dagster_failure(run, last=True):
             written = write_planned(run, context.log)
             decisions = run.tables.of_run("owner_decisions", run.run_id)
             users = run.tables.read("inventory_users", run_id=run.run_id).collect()
@@ -51,7 +52,7 @@ def sink_asset(instance: Instance) -> dg.AssetsDefinition:
             metadata = writes_metadata(written, decisions, users, may_write=run.may_write, see_all=see_all)
             if run.may_write:
                 metadata["dagster/row_count"] = run.tables.writes().select(pl.len()).collect().item()
-        found = {"run": run.run_id, "report": as_report(run)}
+        found = {"run": run.run_id, "report": where_reported(run, written=run.may_write)}
         return dg.MaterializeResult(metadata={**found, **_to_apply(run, written, decisions), **metadata})
 
     return owner_writes
@@ -103,12 +104,14 @@ def follow_up_op(instance: Instance, command: Literal["apply", "undo"]) -> dg.Op
         options = config.model_dump(exclude={"run_id"}, exclude_defaults=True)
         kind = f"dry_run_of_{command}" if config.dry_run else command
         run = follow_up_run(context, instance, kind, config.run_id, options)
-        with as_dagster_failure(run, last=True):
+        reports = reporting(run, context.log, written=not config.dry_run)
+        with reports, as_dagster_failure(run, last=True):
             written = act(run, context.log, config.run_id, **chosen)
             metadata = _followed(run, written)
         if config.dry_run:
             context.add_output_metadata(metadata)
         else:
+            metadata["report"] = where_reported(run, written=True)
             context.log_event(dg.AssetMaterialization(asset_key(instance, "owner_writes"), metadata=metadata))
             _mark_undone(context, run, written)
 

@@ -130,8 +130,7 @@ def tuned(instance: Instance, tables: Tables) -> dict[str, pl.DataFrame]:
     Raises:
         AssetOwnersError: no run has decided anything yet.
     """
-    run_id = tables.last_unpublished_run()
-    tables = tables if run_id is None else tables.view(run_id)
+    tables = tables.shown()
     inputs = stored_inputs(instance, tables)
     kept = window_before(inputs.window.last, instance.keep.evidence_days)
     return tuning_tables(inputs, tables.logon_counts(kept, run_id=tables.viewed))

@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 from typing import Literal
 
-from assets_defs.report import report_html, report_sheet
+from assets_defs.report import report_file, report_html, report_sheet
 from ownership.names import printable
 from pipelines.cli.errors import write_file
 from pipelines.cli.stored import stored_tables
@@ -35,7 +35,7 @@ def report(path: Path, out: Path | None, kind: Format, *, raw: bool = False, run
         sys.stdout.buffer.write(content)
         return
     if out is None:
-        out = home() / "reports" / f"{instance.slug}.{kind}"
+        out = report_file(instance, home()).with_suffix(f".{kind}")
         out.parent.mkdir(exist_ok=True, mode=0o700)
     write_file("--out", out, content)
     print(f"{out} is written: {decisions.height:,} decisions of {printable(instance.name)}")

@@ -273,6 +273,11 @@ class Tables:
         others = [file for file in decided if file.parent.name != but]
         return max(others, key=lambda file: file.stat().st_mtime).parent.name if others else None
 
+    def shown(self) -> "Tables":
+        """The tables as they are published; before any are, as the last dry run saw them."""
+        planned = self.last_unpublished_run()
+        return self if planned is None else self.view(planned)
+
     def carried_out_by(self, plan_id: str) -> str | None:
         """The last run that wrote what another run had planned; None: none did."""
         runs = self.all_runs("runs").filter(pl.col("written") > 0, kind="apply", of_run=plan_id)

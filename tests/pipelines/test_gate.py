@@ -12,7 +12,15 @@ import pytest
 
 from assets_defs.evidence import unsettled
 from assets_defs.record import RunRecord
-from assets_defs.run import BACKFILL, LEFT_OUT, RANGE_END, RANGE_START, SNAPSHOTS, window_of
+from assets_defs.run import (
+    BACKFILL,
+    LEFT_OUT,
+    RANGE_END,
+    RANGE_START,
+    SNAPSHOTS,
+    failure_message,
+    window_of,
+)
 from pipelines.schedules import launch_tags
 from resources.errors import ServiceError, TransientError
 from resources.settings import named
@@ -73,6 +81,17 @@ def test_a_run_of_some_tables_says_that_it_only_plans_and_its_plan_is_not_carrie
     assert not applied.success
     assert "lacked the steps logons, inventory_users" in record(job, applied)["message"]
     assert job.inventory.written == {}
+
+
+@pytest.mark.parametrize("command", ["apply_plan", "undo_run"])
+@pytest.mark.parametrize("run_id", ["", " "])
+def test_a_launchpad_without_a_run_id_ends_at_once_with_a_sentence(job, command, run_id):
+    """Dagster's launchpad takes any text; the run says what is missing before it asks a service."""
+    job.inventory = None
+    name = f"{job.instance.slug}__{command}"
+    result = job(name.rpartition("_")[0], ops={name: {"config": {"run_id": run_id}}})
+    (failed,) = result.get_step_failure_events()
+    assert f"RUN_ID: {run_id!r} is no run id" in failure_message(failed.step_failure_data.error)
 
 
 @pytest.mark.parametrize("chosen", [["inventory_hosts"], TABLES[:-1]], ids=len)
