@@ -6,6 +6,7 @@ from pathlib import Path
 import polars as pl
 
 from assets_defs.dagster_records import delete_runs, runs_of
+from assets_defs.report import report_file
 from assets_defs.specs import asset_key
 from ownership.names import printable
 from ownership.tables import TABLES
@@ -43,8 +44,9 @@ def forget(path: Path, asked: str, *, yes: bool) -> None:
     for table, number in rows.items():
         print(f"  {number:>9,} rows of {table}")
     _delete_dagsters_records(instance, really=yes)
+    _delete_report(instance, really=yes)
     print(
-        "  Not here, and yours to look through: reports and exports that were handed on, backups, logs, the "
+        "  Not here, and yours to look through: reports and exports elsewhere, backups, logs, the "
         f"instance file ({instance.file}), and both services: the next run stores again what they hold"
     )
     print("Done: a hash stands in their place." if yes else NOTHING_CHANGED)
@@ -67,6 +69,7 @@ def remove(path: Path, *, yes: bool) -> None:
         if open_writes and not yes:
             print(f"  Let a run settle what is open first: {command_line(instance, 'run')}")
         _delete_dagsters_records(instance, really=yes)
+        _delete_report(instance, really=yes)
         if yes:
             if tables.folder.exists():
                 tables.folder.fs.rm(tables.folder.path, recursive=True)
@@ -100,6 +103,14 @@ def _forget_in_journal(tables: Tables, person: Person, *, really: bool) -> dict[
                 journal.delete(run)
                 journal.intend(after, sent=True)
     return {"the journal of writes": found} if found else {}
+
+
+def _delete_report(instance: Instance, *, really: bool) -> None:
+    """Name the reports in the home, and, `really`, delete them: they name people."""
+    for file in report_file(instance, home()).parent.glob(f"{instance.slug}.*"):
+        print(f"  {file}")
+        if really:
+            file.unlink()
 
 
 def _delete_dagsters_records(instance: Instance, *, really: bool) -> None:

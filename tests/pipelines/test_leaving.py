@@ -39,13 +39,17 @@ def home(stored, tmp_path, monkeypatch):  # noqa: ARG001  (the tables of a run)
 @pytest.mark.parametrize("asked", ["ann", "u1", "ANN@corp.example"])
 def test_a_person_is_forgotten_everywhere_once_that_is_confirmed(home, stored, call, asked):
     tables = Tables(home, "head_office")
+    report = home / "reports" / "head_office.html"
+    assert call("report", "--instance", stored)[0] == 0
     before = dict(cells(home))
     assert naming_ann(home)
     status, said, _ = call("forget", asked, "--instance", stored)
     assert (status, dict(cells(home))) == (0, before)
+    assert str(report) in said
+    assert report.exists()
     assert "owner_decisions" in said
     status, _, _ = call("forget", asked, "--instance", stored, "--yes")
-    assert (status, naming_ann(home)) == (0, [])
+    assert (status, naming_ann(home), report.exists()) == (0, [], False)
     (write,) = tables.writes().collect().to_dicts()
     assert (write["host_id"], write["outcome"]) == ("h1", "written")
     assert write["new_values"]["owner"].startswith(HASH)
@@ -73,10 +77,12 @@ def test_nobody_is_forgotten_of_whom_a_write_is_open(home, stored, call, monkeyp
 
 
 def test_a_customer_is_removed_once_that_is_confirmed(home, catalogued, call):
+    assert call("report", "--instance", catalogued)[0] == 0
     assert call("remove", catalogued)[0] == 0
     assert (home / "tables" / "head_office" / "owner_decisions.parquet").exists()
     assert call("remove", catalogued, "--yes")[0] == 0
     assert not (home / "tables" / "head_office").exists()
+    assert list((home / "reports").iterdir()) == []
     with duckdb.connect(home / "warehouse.duckdb", read_only=True) as catalogue:
         assert catalogue.execute("SELECT * FROM duckdb_views() WHERE NOT internal").fetchall() == []
     with dagster_instance(home) as recorded:
