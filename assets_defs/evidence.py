@@ -21,7 +21,7 @@ from assets_defs.run import (
 )
 from assets_defs.specs import asset_arguments, asset_key, source_keys
 from ownership.coverage import events_by_day
-from ownership.declaration import polars_schema
+from ownership.declaration import empty, polars_schema
 from ownership.kinds import NONE_SKIPPED, Kinds, skipped_by_kind
 from ownership.shares import host_user_shares
 from ownership.tables import LogonCounts, LogonDays
@@ -231,19 +231,17 @@ def day_tables(fetched: DayOfLogons, settings_fingerprint: str) -> tuple[pl.Data
         "settings_fingerprint": settings_fingerprint,
     }
     counts = fetched.counts.with_columns(day=pl.lit(fetched.day))
-    if "document_logon_type" not in counts.columns:
-        counts = counts.with_columns(document_logon_type=pl.lit(None, pl.String))
-    return pl.DataFrame([row], schema=polars_schema(LogonDays)), counts.select(
-        polars_schema(LogonCounts).names()
-    )
+    whole = pl.concat([empty(LogonCounts), counts], how="diagonal")  # the kind of logon may not be known
+    return pl.DataFrame([row], schema=polars_schema(LogonDays)), whole
 
 
 def shares_asset(instance: Instance) -> dg.AssetsDefinition:
-    """Define host_user_shares."""
+    """Define host_user_shares; kinds of accounts depend on the inventory, too."""
+    inventory = ("inventory_hosts", "inventory_users") if instance.rules.skip_account_kinds else ()
 
     @dg.asset(
         **asset_arguments(instance, "host_user_shares", kinds={"polars"}),
-        deps=[*source_keys(instance, "host_user_shares"), *_inventory(instance)],
+        deps=source_keys(instance, "host_user_shares", *inventory),
         required_resource_keys={*resource_keys(instance)},
     )
     def shares_of_users(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
@@ -263,12 +261,6 @@ def shares_asset(instance: Instance) -> dg.AssetsDefinition:
         return dg.MaterializeResult(metadata={"dagster/row_count": shares.height, **metadata})
 
     return shares_of_users
-
-
-def _inventory(instance: Instance) -> list[dg.AssetKey]:
-    """What kinds of accounts depend on besides the logons; nothing where none are skipped."""
-    tables = ("inventory_hosts", "inventory_users") if instance.rules.skip_account_kinds else ()
-    return [asset_key(instance, table) for table in tables]
 
 
 def skipped_kinds(run: ScanRun) -> Kinds:

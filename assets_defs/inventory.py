@@ -1,31 +1,19 @@
 """The inventory: host assets and user assets as the service lists them, odd ones among them."""
 
-from collections.abc import Callable
+from typing import Literal
 
 import dagster as dg
-import polars as pl
 
 from assets_defs.progress import Progress
 from assets_defs.run import as_dagster_failure, require_none_failed, resource_keys, scan_run
 from assets_defs.specs import asset_arguments
-from resources.inventory.adapter import Inventory
-from resources.inventory.client import OnProgress
 from resources.settings import Instance
 
 
-def inventory_assets(instance: Instance) -> list[dg.AssetsDefinition]:
-    """Define inventory_hosts and inventory_users."""
-    return [
-        _listed(instance, "inventory_hosts", lambda inventory: inventory.hosts),
-        _listed(instance, "inventory_users", lambda inventory: inventory.users),
-    ]
+def inventory_asset(instance: Instance, kind: Literal["hosts", "users"]) -> dg.AssetsDefinition:
+    """Define inventory_hosts or inventory_users."""
+    table = f"inventory_{kind}"
 
-
-def _listed(
-    instance: Instance,
-    table: str,
-    listing: Callable[[Inventory], Callable[[OnProgress], pl.DataFrame]],
-) -> dg.AssetsDefinition:
     @dg.asset(
         **asset_arguments(instance, table, kinds={"rest"}),
         required_resource_keys={*resource_keys(instance)},
@@ -36,7 +24,8 @@ def _listed(
             context.log.warning("platform.ignore_ssl is on: the inventory's certificate is not checked")
         with as_dagster_failure(run, last=not run.plans):
             require_none_failed(context, run)
-            frame = listing(run.inventory())(Progress(context.log.info, f"Rows of {table} listed"))
+            inventory, progress = run.inventory(), Progress(context.log.info, f"Rows of {table} listed")
+            frame = inventory.hosts(progress) if kind == "hosts" else inventory.users(progress)
             run.tables.prepare()
             run.store(table, frame)
         context.log.info(f"Inventory: {frame.height:,} rows of {table} listed, {run.seconds}")

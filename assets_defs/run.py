@@ -11,9 +11,8 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, date, datetime
-from enum import StrEnum
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 from zoneinfo import ZoneInfo
 
 import dagster as dg
@@ -44,16 +43,10 @@ SNAPSHOTS = ("inventory_hosts", "inventory_users", "host_user_shares", "username
 INPUTS = ("logons", *SNAPSHOTS, "blocking_check")
 """The steps that a plan rests on: a run that writes has all of them."""
 SINK = "owner_writes"
+Kind = Literal["run", "dry_run", "backfill"]
+"""What a scan is, as in the table `runs`."""
 LEFT_OUT = "left_out"
 """In the options of a run: the steps that were not chosen, of `INPUTS` and the sink."""
-
-
-class Kind(StrEnum):
-    """What a scan is, as in the table `runs`."""
-
-    RUN = "run"
-    DRY_RUN = "dry_run"
-    BACKFILL = "backfill"
 
 
 @dataclass(frozen=True)
@@ -208,7 +201,7 @@ def scan_run(context: Any, instance: Instance) -> ScanRun:
         record=record,
         days_named=days_named,
         window=window,
-        kind=kind if plans else Kind.BACKFILL,
+        kind=kind if plans else "backfill",
         only_plans=only_plans if left_out or plans else None,
         left_out=left_out,
         own_days=context.run.run_id if options.dry_run and plans else None,
@@ -243,27 +236,27 @@ def _restriction(
     """What a run is, and why it sends nothing to the inventory, as its first log line says it."""
     if options.dry_run:
         why = ", because writes.dry_run is on" if instance.writes.dry_run else ""
-        return Kind.DRY_RUN, f"Dry run: nothing is sent to the inventory{why}"
+        return "dry_run", f"Dry run: nothing is sent to the inventory{why}"
     if left_out:
-        return Kind.DRY_RUN, (
+        return "dry_run", (
             f"Nothing is sent to the inventory, and no table is published: this run lacks the steps "
             f"{', '.join(left_out)}, and what other runs made may be out of date. A run that may write: "
             f"{command_line(instance, 'run')}"
         )
     if options.force:
-        return Kind.RUN, None
+        return "run", None
     if days_named > 1 or one_of_many:
         days = f"of {days_named} days" if days_named > 1 else "with a run for each day"
-        return Kind.BACKFILL, (
+        return "backfill", (
             f"Backfill {days}: it fetches, decides and plans. Nothing is sent to the inventory, because "
             "`force` is off"
         )
     if ended:
-        return Kind.DRY_RUN, (
+        return "dry_run", (
             f"Nothing is sent to the inventory: the window ended on {ended}, more than "
             f"{instance.scan.late_days} days ago, and `force` is off"
         )
-    return Kind.RUN, None
+    return "run", None
 
 
 def has_step(context: Any, instance: Instance, step: str) -> bool:
@@ -275,11 +268,11 @@ def _begin(context: Any, run: ScanRun) -> None:
     """Begin the record of a run, and say in its first line whether it writes."""
     context.instance.add_run_tags(run.run_id, scan_tags(run.instance, run.window))
     if not run.plans and not run.left_out:
-        run.record.begin(run.kind.value, window=Window(run.days_named[0], run.days_named[-1]))
+        run.record.begin(run.kind, window=Window(run.days_named[0], run.days_named[-1]))
         return
     settings = _settings_fingerprint(run.instance)
     begun = run.record.begin(
-        run.kind.value,
+        run.kind,
         window=run.window,
         rules=run.instance.rules.as_rules(),
         options=_chosen(run),

@@ -41,9 +41,9 @@ def asset_arguments(
     }
 
 
-def source_keys(instance: Instance, table: str) -> list[dg.AssetKey]:
+def source_keys(instance: Instance, table: str, *further: str) -> list[dg.AssetKey]:
     """Keys of the assets that a table's asset is made of, for Dagster's `deps`."""
-    return [asset_key(instance, source) for source in TABLES[table].__reads__]
+    return [asset_key(instance, source) for source in (*TABLES[table].__reads__, *further)]
 
 
 def query(instance: Instance, table: str) -> str:

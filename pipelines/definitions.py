@@ -13,7 +13,7 @@ from upath import UPath
 
 from assets_defs.checks import asset_checks
 from assets_defs.evidence import logon_assets, shares_asset
-from assets_defs.inventory import inventory_assets
+from assets_defs.inventory import inventory_asset
 from assets_defs.owners import owner_assets
 from assets_defs.run import resource_keys, scan_resources
 from assets_defs.sink import sink_asset
@@ -129,7 +129,8 @@ def _instance_definitions(
     checks = [*asset_checks(instance), drift_check(instance)]
     assets = [
         logon_assets(instance, since),
-        *inventory_assets(instance),
+        inventory_asset(instance, "hosts"),
+        inventory_asset(instance, "users"),
         shares_asset(instance),
         *owner_assets(instance),
         sink_asset(instance),

@@ -96,30 +96,21 @@ def other_jobs(instance: Instance, resources: Mapping[str, Any]) -> list[dg.JobD
     They are no jobs of assets, which would offer the options of a scan in their launchpads.
     """
     keys, name = resource_keys(instance), literal(instance.name)
+    to_follow = {key: resources[key] for key in keys.of_follow_up}
+    applies = (
+        f"Carries out a plan that a run of {name} stored, such as a dry run; hosts that changed since are "
+        f"left alone.{_how_to_follow_up('apply')}"
+    )
+    undoes = (
+        f"Puts back what a run of {name} wrote, field by field, where hosts still hold it."
+        f"{_how_to_follow_up('undo')}"
+    )
+    estimates = f"Estimates how many owners of {name} would be wrong, and what other settings would change."
+    tables = {keys.tables: resources[keys.tables]}
     return [
-        _job_of(
-            instance,
-            "apply",
-            follow_up_op(instance, "apply"),
-            f"Carries out a plan that a run of {name} stored, such as a dry run; hosts that changed since "
-            "are left alone." + _how_to_follow_up("apply"),
-            {key: resources[key] for key in keys.of_follow_up},
-        ),
-        _job_of(
-            instance,
-            "undo",
-            follow_up_op(instance, "undo"),
-            f"Puts back what a run of {name} wrote, field by field, where hosts still hold it."
-            + _how_to_follow_up("undo"),
-            {key: resources[key] for key in keys.of_follow_up},
-        ),
-        _job_of(
-            instance,
-            "tuning",
-            tuning_op(instance),
-            f"Estimates how many owners of {name} would be wrong, and what other settings would change.",
-            {keys.tables: resources[keys.tables]},
-        ),
+        _job_of(instance, "apply", follow_up_op(instance, "apply"), applies, to_follow),
+        _job_of(instance, "undo", follow_up_op(instance, "undo"), undoes, to_follow),
+        _job_of(instance, "tuning", tuning_op(instance), estimates, tables),
     ]
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from assets_defs.record import RunRecord
-from assets_defs.run import Kind, ScanRun, default_options
+from assets_defs.run import ScanRun, default_options
 from ownership.windows import Window
 from resources.settings import Instance
 from resources.store.tables import Tables
@@ -23,7 +23,7 @@ def scan(tables: Tables, instance: Instance, window: Window, run_id: str = "now"
     }
     parts: dict[str, Any] = {
         "options": default_options(instance),
-        "kind": Kind.RUN,
+        "kind": "run",
         "only_plans": None,
         "left_out": (),
         "own_days": None,

@@ -25,6 +25,8 @@ def test_a_failure_tells_its_message_as_it_was_given(message):
 
     (event,) = job.execute_in_process(raise_on_error=False).get_step_failure_events()
     assert failure_message(event.step_failure_data.error) == message
+    shown = event.step_failure_data.error_display_string
+    assert 'File "' not in shown, "Dagster's UI shows the stack of an error, and of its cause"
 
 
 def test_an_error_that_no_operator_can_mend_keeps_its_trace():

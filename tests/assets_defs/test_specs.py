@@ -3,7 +3,6 @@ import pytest
 
 from assets_defs.specs import query
 from assets_defs.tuning import TABLES_OF_TUNING
-from ownership.tables import TABLES
 from pipelines.definitions import build_definitions
 from resources.store.tables import Tables
 from tests.resources.samples import instance as sample
@@ -43,7 +42,3 @@ def test_every_asset_has_a_query_that_duckdb_runs_on_the_catalogue(specs, tmp_pa
         for table in specs:
             assert catalogue.sql(query(instance, table)).fetchall() is not None
     assert query(sample(), "owner_writes") in specs["owner_writes"].metadata["query"].md_str
-
-
-def test_every_asset_is_a_declared_table(specs):
-    assert set(specs) <= set(TABLES)

@@ -24,7 +24,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_sta
 
 from assets_defs.evidence import day_tables
 from assets_defs.record import RunRecord
-from assets_defs.run import INPUTS, SNAPSHOTS, Kind, ScanOptions, ScanRun
+from assets_defs.run import INPUTS, SNAPSHOTS, ScanOptions, ScanRun
 from assets_defs.writing import apply_plan, store_plan, undo_run, write_planned
 from ownership.decisions import owner_decisions
 from ownership.evidence import evidence_by_day
@@ -337,7 +337,7 @@ class Histories(RuleBasedStateMachine):
                 record=record,
                 days_named=(),
                 window=WINDOW,
-                kind=Kind.RUN,
+                kind="run",
                 only_plans="dry run" if kind == "dry" else None,
                 left_out=(),
                 own_days=None,

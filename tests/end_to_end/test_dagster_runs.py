@@ -7,7 +7,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from assets_defs.run import PARTITION, RANGE_END, RANGE_START
+from assets_defs.run import PARTITION
 from pipelines.dagster_home import dagster_instance
 from pipelines.definitions import build_definitions
 from resources.settings import load_instance
@@ -17,7 +17,6 @@ pytestmark = pytest.mark.slow
 
 DAYS = [TODAY - timedelta(days=age) for age in (3, 2, 1, 0)]
 LOGONS = dg.AssetKey(["small", "logon_counts"])
-RANGE = {RANGE_START: DAYS[0].isoformat(), RANGE_END: DAYS[-1].isoformat()}
 LATEST = {PARTITION: TODAY.isoformat()}
 
 
@@ -41,14 +40,6 @@ def launched(recorded_stand):
 def fetched(stand):
     frame = stand.tables.logon_days(DAYS, run_id="none")
     return dict(frame.select("day", "fetched_at").iter_rows())
-
-
-def test_a_range_of_days_is_one_run_that_materializes_each_day_and_writes_nothing(recorded_stand, launched):
-    result, recorded = launched(tags=RANGE)
-    assert [run.run_id for run in recorded.get_runs()] == [result.run_id]
-    assert recorded.get_materialized_partitions(LOGONS) == {str(day) for day in DAYS}
-    assert recorded_stand.written() == {}
-    assert recorded_stand.tables.run_writes(result.run_id)["outcome"].to_list() == ["planned"] * len(WRITTEN)
 
 
 @pytest.mark.parametrize("tags", [LATEST, {}], ids=["Latest", "no day named"])

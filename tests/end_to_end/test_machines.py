@@ -1,17 +1,14 @@
 """Two machines with homes of their own, which share tables and journal."""
 
-import re
 import signal
 from urllib.parse import urlsplit
 
 import pytest
 from upath import UPath
 
-from resources.settings import without_password
 from resources.store.tables import Tables
 from tests.end_to_end.processes import Program
-from tests.end_to_end.stand import TODAY, WRITTEN
-from tests.end_to_end.test_secrets import found
+from tests.end_to_end.stand import WRITTEN
 
 pytestmark = pytest.mark.slow
 
@@ -77,25 +74,3 @@ def test_what_a_killed_run_of_one_machine_left_open_is_settled_by_another_one(
     ]
     assert open_rows(postgres, url) == []
     assert not list(tmp_path.rglob("writes.sqlite")), "neither machine keeps a journal of its own"
-
-
-@pytest.mark.nightly
-def test_the_password_of_the_database_stands_nowhere(engine_stand, url, tmp_path):
-    stand, password = engine_stand, urlsplit(url).password or ""
-    stand.environment.setenv("COLUMNS", "200")
-    file = stand.instance_file()
-    said = {}
-    for name, address in {"refused": url.replace(":" + password, f":not-{password}"), "good": url}.items():
-        stand.environment.setenv("ASSET_OWNERS_JOURNAL", address)
-        for command in (
-            ["run", "--instance", file, "--json", "--as-of", TODAY],
-            ["check", "--instance", file],
-        ):
-            with Program(*command) as process:
-                words = "".join(process.communicate())
-            assert process.exit_status == (0 if name == "good" else 1), words
-            said[f"{name} {command[0]}"] = words
-    assert "password authentication failed" in said["refused run"]
-    assert "password authentication failed" in said["refused check"]
-    assert f"Journal of writes {without_password(url)}\n  ok  " in said["good check"]
-    assert found(tmp_path, re.compile(re.escape(password)), **said) == []

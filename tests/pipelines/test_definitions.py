@@ -13,8 +13,6 @@ import dagster as dg
 import pytest
 import yaml
 from dagster._core.definitions.utils import DISALLOWED_NAMES
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from assets_defs.run import failure_message
 from ownership.tables import TABLES
@@ -23,7 +21,7 @@ from pipelines.dagster_home import dagster_instance
 from pipelines.definitions import build_definitions, build_repository
 from pipelines.jobs import run_executor
 from resources.errors import ConfigurationError
-from resources.settings import load_instances, slug_of
+from resources.settings import load_instance, load_instances, slug_of
 from tests.resources.samples import instance_content
 
 PROJECT = Path(__file__).parents[2]
@@ -181,27 +179,6 @@ def test_an_instance_may_be_called_like_a_part_of_another_one(instances):
     slugs = {f"demo_{part.replace(' ', '_')}" for part in PARTS}
     assert {"demo", "demo__apply", "demo__undo", *slugs, *refused} <= names
     assert {f"{name}_broken" for name in (*slugs, *words)} <= names
-
-
-LETTERS = ["a", "A", "é", "ß", "北", "1", "_", "__", "-", " ", ".", "&amp;", "&#95;", "'", "\u200b"]
-WORDS = ["demo", "Plan", "sink", "apply", "undo run"]
-NAMES = st.lists(st.sampled_from([*LETTERS, *WORDS]), max_size=6).map("".join)
-
-
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(first=NAMES, second=NAMES, stem=NAMES)
-def test_no_two_names_keep_each_other_from_loading(tmp_path_factory, first, second, stem):
-    folder = tmp_path_factory.mktemp("instances")
-    for file, text in {
-        "1": yaml.safe_dump(content(name=first)),
-        "2": yaml.safe_dump(content(name=second)),
-        f"broken{stem}": "",
-        f"{stem}x": "",
-    }.items():
-        (folder / f"{file}.yaml").write_text(text, encoding="utf-8")
-    loaded = load_instances(folder)
-    assert len(loaded) == 4
-    assert {instance.slug for instance in loaded} <= load(build_definitions(loaded, folder))
 
 
 def test_a_tick_starts_one_run_over_the_look_back_window_and_is_off_until_switched_on(instances):

@@ -1,7 +1,6 @@
 """One slug is one instance in a home: another name with the same slug gets at no tables."""
 
 import json
-import shutil
 
 import pytest
 import yaml
@@ -71,16 +70,3 @@ def test_a_job_in_dagster_fails_with_the_same_message(other, tmp_path, job):
     told = list(errors(result))
     assert told
     assert all("are those of the instance 'Head office'" in message for message in told)
-
-
-@pytest.mark.parametrize("command", ["apply", "undo"])
-@pytest.mark.parametrize("run_id", ["../../other/runs/run-1", "../runs/run-1", "", "/etc", "empty"])
-def test_what_is_no_run_id_leads_nowhere(call, stored, tmp_path, monkeypatch, command, run_id):
-    monkeypatch.setenv("NOT_NEEDED_TO_LOOK", "x")
-    tables = tmp_path / "home" / "tables"
-    shutil.copytree(tables / "head_office", tables / "other")
-    before = everything(tmp_path / "home")
-    status, out, told = call(command, "--instance", stored, run_id)
-    assert (status, out) == (2, "")
-    assert f"RUN_ID: {run_id!r} is no run id" in told
-    assert everything(tmp_path / "home") == before
