@@ -313,11 +313,9 @@ class _TlsAdapter(HTTPAdapter):
         self._context = context
         super().__init__(pool_maxsize=pool_maxsize)
 
-    def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
-        super().init_poolmanager(*args, ssl_context=self._context, **kwargs)
-
-    def proxy_manager_for(self, *args: Any, **kwargs: Any) -> urllib3.ProxyManager:
-        return super().proxy_manager_for(*args, ssl_context=self._context, **kwargs)
+    def build_connection_pool_key_attributes(self, *args: Any, **kwargs: Any) -> Any:
+        host, _ = super().build_connection_pool_key_attributes(*args, **kwargs)
+        return host, {"ssl_context": self._context}
 
     def cert_verify(self, *args: Any, **kwargs: Any) -> None:
         """Leave the context as it is: requests would add certifi's authorities to it."""

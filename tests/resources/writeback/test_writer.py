@@ -285,25 +285,21 @@ def test_a_service_that_never_takes_a_write_ends_the_writing(inventory, writer, 
     assert 500 < clock.now < 700
 
 
-def test_a_write_that_may_have_been_done_stays_intended_when_the_service_lets_nobody_look(
-    inventory, writer, journal
-):
-    inventory.after_write = forever(SIGN_IN)
-    inventory.on_look = lambda _: forever(SLOW)() if inventory.calls["look"] > 1 else None
-    assert carry_out(plan("h-0"), writer, journal)
-    assert (outcomes(journal), inventory.calls["write"]) == ({"h-0": "intended"}, 1)
-
-
 @pytest.mark.parametrize(
-    ("trouble", "outcome"), [(SLOW, "written"), (CUT, "intended"), (AuthenticationError("No."), "ended")]
+    ("troubles", "outcome", "ended"),
+    [
+        ([SLOW], "written", False),
+        ([SLOW] * 99, "intended", True),
+        ([CUT], "intended", False),
+        ([AuthenticationError("No.")], "intended", True),
+    ],
+    ids=["slow", "slow for ever", "cut", "no log-in"],
 )
-def test_a_log_in_that_fails_after_a_write_hides_nothing(inventory, writer, journal, trouble, outcome):
+def test_a_look_that_fails_after_a_write_hides_nothing(inventory, writer, journal, troubles, outcome, ended):
     inventory.after_write = forever(SIGN_IN)
-    inventory.on_look = raising(None, trouble)
-    ended_by = carry_out(plan("h-0"), writer, journal)
-    assert bool(ended_by) == (outcome == "ended")
-    assert outcomes(journal) == {"h-0": "intended" if outcome == "ended" else outcome}
-    assert inventory.calls["write"] == 1
+    inventory.on_look = raising(None, *troubles)
+    assert bool(carry_out(plan("h-0"), writer, journal)) == ended
+    assert (outcomes(journal), inventory.calls["write"]) == ({"h-0": outcome}, 1)
 
 
 def test_a_host_that_waits_for_its_turn_was_surely_sent_nothing(inventory, journal, clock):
@@ -369,22 +365,20 @@ def test_a_look_that_is_too_old_is_made_again(inventory, writer, journal, clock,
     assert (inventory.asked, inventory.holds()[0]) == ((2, 0), "u-2")
 
 
-def test_a_request_within_a_second_of_the_look_goes_out(inventory, writer, clock):
-    inventory.on_connect = lambda _: clock.sleep(0.9)
-    assert writer.write(row()).outcome == "written"
-    assert inventory.asked == (2, 1)
-
-
-def test_a_service_whose_looks_take_long_gets_its_writes_all_the_same(inventory, writer, clock):
-    inventory.on_look = lambda _: clock.sleep(1.2)
-    assert writer.write(row()).outcome == "written"
-    assert inventory.asked == (2 + 1 + 1, 1), "two looks in vain, a third one, and reading back"
-
-
-def test_a_machine_that_is_always_too_slow_sends_nothing(inventory, writer, clock):
-    inventory.on_connect = lambda _: clock.sleep(1.1)
-    assert writer.write(row()).outcome == "failed"
-    assert inventory.asked == (LOOKS, 0)
+@pytest.mark.parametrize(
+    ("slow", "seconds", "outcome", "asked"),
+    [
+        ("on_connect", 0.9, "written", (2, 1)),
+        ("on_look", 1.2, "written", (2 + 1 + 1, 1)),  # two looks in vain, a third one, and reading back
+        ("on_connect", 1.1, "failed", (LOOKS, 0)),
+    ],
+)
+def test_a_request_within_a_second_of_the_look_goes_out(
+    inventory, writer, clock, slow, seconds, outcome, asked
+):
+    """Also where looks take long; a machine that is always too slow sends nothing."""
+    setattr(inventory, slow, lambda _: clock.sleep(seconds))
+    assert (writer.write(row()).outcome, inventory.asked) == (outcome, asked)
 
 
 def test_the_intention_is_stored_before_the_look(inventory, writer, journal):
@@ -496,13 +490,10 @@ def test_the_look_shows_owners_unless_it_shows_none_where_there_are_some(
         inventory.set(host_id, owner=owner)
     inventory.on_look = raising(trouble)
     assert writer.shows_an_owner(numbered(len(owners))) == shown
-
-
-@pytest.mark.parametrize("trouble", [AuthenticationError("No."), CUT])
-def test_whether_the_look_shows_owners_is_not_guessed(inventory, writer, trouble):
-    inventory.on_look = forever(trouble)
-    with pytest.raises(type(trouble)):
-        writer.shows_an_owner(["h-0"])
+    for failure in (AuthenticationError("No."), CUT):
+        inventory.on_look = forever(failure)
+        with pytest.raises(type(failure)):
+            writer.shows_an_owner(["h-0"])
 
 
 # A service that cannot read one asset
