@@ -47,6 +47,10 @@ class Page:
     refusal: ServiceError | None = None
 
 
+class _IncompleteError(ProtocolError):
+    """A reading of a list that did not give all of it; the next one may."""
+
+
 class InventoryClient:
     """The inventory service of one instance, a context manager; safe to use from several threads.
 
@@ -167,6 +171,11 @@ class InventoryClient:
 
     # Lists (rules 5.4)
 
+    @tenacity.retry(
+        retry=tenacity.retry_if_exception_type(_IncompleteError),
+        stop=tenacity.stop_after_attempt(READINGS),
+        reraise=True,
+    )
     def list_assets(
         self,
         call: ListCall,
@@ -180,38 +189,6 @@ class InventoryClient:
         meanwhile is read again, up to `READINGS` times. Gives a row for each asset, in the order of the
         service; of an id that came twice, the last one. ProtocolError: the list cannot be completed or read.
         """
-        again = tenacity.Retrying(
-            retry=tenacity.retry_if_exception_type(_IncompleteError),
-            stop=tenacity.stop_after_attempt(READINGS),
-            reraise=True,
-        )
-        return again(self._read_list, call, rows_of, on_progress)
-
-    def first_pages(self, call: ListCall) -> list[Page]:
-        """Find the first page of a list, number 0 or 1; the second comes with it where both had to be read.
-
-        A service that begins with 1 refuses page 0, gives it empty, or gives page 1 instead.
-        """
-        zero = self._page(call, 0)
-        if not zero.refusal and len(zero.ids) == zero.size:
-            return [zero]
-        one = self._page(call, 1)
-        if zero.ids and zero.ids != one.ids:
-            return [zero, one]
-        if one.refusal:
-            raise one.refusal
-        if one.size and not one.ids:
-            raise _IncompleteError(
-                f"{self.where} announced {one.size} items for {call.path} and gave 0 on the first page"
-            )
-        return [one]
-
-    def _read_list(
-        self,
-        call: ListCall,
-        rows_of: Callable[[Sequence[str], Sequence[Fields]], pl.DataFrame],
-        on_progress: OnProgress,
-    ) -> pl.DataFrame:
         known = self.first_pages(call)
         size = known[0].size
         frames: list[pl.DataFrame] = []
@@ -240,6 +217,25 @@ class InventoryClient:
             f"{self.where} announced {size} items for {call.path}, gave {len(rows)} distinct ones{reason}; "
             f"a list with gaps is not used (last of {READINGS} readings)"
         )
+
+    def first_pages(self, call: ListCall) -> list[Page]:
+        """Find the first page of a list, number 0 or 1; the second comes with it where both had to be read.
+
+        A service that begins with 1 refuses page 0, gives it empty, or gives page 1 instead.
+        """
+        zero = self._page(call, 0)
+        if not zero.refusal and len(zero.ids) == zero.size:
+            return [zero]
+        one = self._page(call, 1)
+        if zero.ids and zero.ids != one.ids:
+            return [zero, one]
+        if one.refusal:
+            raise one.refusal
+        if one.size and not one.ids:
+            raise _IncompleteError(
+                f"{self.where} announced {one.size} items for {call.path} and gave 0 on the first page"
+            )
+        return [one]
 
     def _further(self, call: ListCall, known: Sequence[Page]) -> Iterator[Page]:
         """Yield the pages after those that are known, without an end; several are asked for at once.
@@ -342,7 +338,3 @@ class InventoryClient:
                 f"{fields_in!r}; check platform.contract.fields_in"
             )
         return values
-
-
-class _IncompleteError(ProtocolError):
-    """A reading of a list that did not give all of it; the next one may."""
