@@ -47,10 +47,3 @@ def test_what_the_chart_puts_into_the_pods_is_valid():
         },
     }
     kubernetes_validate.validate(pod, KUBERNETES, strict=True)
-
-
-def test_a_key_that_kubernetes_does_not_know_is_found():
-    (_, job) = yaml.safe_load_all((FOLDER / "cronjob.yaml").read_text())
-    job["spec"]["jobTemplates"] = job["spec"].pop("jobTemplate")
-    with pytest.raises(kubernetes_validate.ValidationError):
-        kubernetes_validate.validate(job, KUBERNETES, strict=True)

@@ -1,11 +1,10 @@
-"""Runs in processes of their own, to be killed or stopped, or to have limits of their own.
+"""Runs in processes of their own, to be killed or stopped.
 
 What tests the installed program itself starts that one (`test_command_line`).
 """
 
 import multiprocessing
 import os
-import resource
 import signal
 import sys
 import tempfile
@@ -73,11 +72,11 @@ class RunningProcess:
 class Program(RunningProcess):
     """A command of `asset-owners`, begun where the installed program begins; it draws no plots."""
 
-    def __init__(self, *arguments: object, largest_file: int = resource.RLIM_INFINITY) -> None:
-        """Calls it with the arguments; no file may grow beyond so many bytes."""
+    def __init__(self, *arguments: object) -> None:
+        """Calls it with the arguments."""
         file, self._printed = tempfile.mkstemp()
         os.close(file)
-        super().__init__(_call, ["asset-owners", *map(str, arguments)], largest_file, self._printed)
+        super().__init__(_call, ["asset-owners", *map(str, arguments)], self._printed)
 
     def communicate(self) -> tuple[str, str]:
         """What it prints and what it logs, until its end."""
@@ -90,12 +89,9 @@ class Program(RunningProcess):
         Path(self._printed).unlink()
 
 
-def _call(
-    words: list[str], largest_file: int, printed: str, environment: dict[str, str], log: Connection
-) -> None:
+def _call(words: list[str], printed: str, environment: dict[str, str], log: Connection) -> None:
     settle_in(environment, printed, log)
     sys.argv = words
-    resource.setrlimit(resource.RLIMIT_FSIZE, (largest_file, largest_file))
     main()
 
 

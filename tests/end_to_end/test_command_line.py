@@ -10,7 +10,7 @@ import pytest
 
 from assets_defs.specs import LOCATION
 from pipelines.dagster_home import dagster_instance
-from tests.end_to_end.stand import ASSET_OWNERS, TODAY, WRITTEN
+from tests.end_to_end.stand import ASSET_OWNERS, TODAY
 
 pytestmark = pytest.mark.slow
 
@@ -53,16 +53,6 @@ def test_the_program_runs_the_job_records_it_and_prints_one_object_as_its_last_l
     assert {path.stat().st_mode & 0o077 for path in stand.tables.folder.rglob("*")} == {0}
 
 
-def test_the_program_tells_of_a_wrong_file_and_ends_with_2(tmp_path):
-    missing = tmp_path / "no.yaml"
-    ran = asset_owners("run", "--instance", missing, "--json")
-    assert ran.returncode == 2
-    report = json.loads(ran.stdout.splitlines()[-1])
-    assert report["error"].startswith(f"{missing}: ")
-    assert "cannot be read" in report["error"]
-    assert "Traceback" not in ran.stderr
-
-
 @pytest.mark.parametrize("arguments", [["--help"], ["run", "--instance", "nowhere.yaml", "--json"]])
 def test_an_output_that_takes_nothing_is_told_in_one_message(tmp_path, arguments):
     with Path("/dev/full").open("w") as full:
@@ -78,21 +68,3 @@ def test_an_output_that_takes_nothing_is_told_in_one_message(tmp_path, arguments
     assert len(re.findall("^asset-owners: ", ended.stderr, re.MULTILINE)) == 1
     assert "Traceback" not in ended.stderr
     assert "Exception ignored" not in ended.stderr
-
-
-def test_a_dry_run_shows_its_plan_and_the_command_that_carries_it_out(stand):
-    file = stand.instance_file()
-    ran = stand.call("run", "--instance", file, "--as-of", TODAY, "--dry-run")
-    assert ran.exit_code == 0, ran.stderr
-    plan, _, last = ran.stdout.partition("Plan:")[2].strip().rpartition("\n")
-    assert [name for name in ("h-1", "h-2", "ann@corp.example", "bob@corp.example") if name not in plan] == []
-    carry_out = last.split("asset-owners ")[1]
-    assert stand.inventory.state.journal() == []
-    assert stand.call(*carry_out.split()).exit_code == 0
-    assert stand.written() == WRITTEN
-
-
-def test_an_answer_as_csv_is_all_that_is_printed(engine_stand):
-    engine_stand.tables.prepare()
-    ran = asset_owners("sql", "--format", "csv", "SELECT count(*) AS hosts FROM inventory_hosts")
-    assert (ran.stdout, ran.stderr) == ('"hosts"\n0\n', "")

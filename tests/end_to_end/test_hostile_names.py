@@ -54,36 +54,50 @@ def normalised(name):
     return unicodedata.normalize("NFC", name.lower()).strip()
 
 
+FORGED = "2026-11-21 12:00:00 error: forged"
+ODD = ("\x1b[2J", f"\n{FORGED}", "\u202e")
+
+
+def odd_id(letter, number):
+    """The id of an asset; the first three act on a terminal, or forge a line of a log."""
+    return f"{letter}-{number}{dict(enumerate(ODD)).get(number, '')}"
+
+
 @pytest.fixture
 def hostile(engine_stand, monkeypatch):
     """A host and a user of each name; pages of two pairs, so that names go out in requests, too."""
     monkeypatch.setattr("resources.search.client.MAX_PAGE", 2)
     people = [
-        {"id": f"u-{number}", "directory_user_sam_account_name": name, "user_department": name}
+        {"id": odd_id("u", number), "directory_user_sam_account_name": name, "user_department": name}
         for number, name in enumerate(NAMES.values())
     ]
     machines = [
-        {"id": f"h-{number}", "search_agent_name": name} for number, name in enumerate(NAMES.values())
+        {"id": odd_id("h", number), "search_agent_name": name} for number, name in enumerate(NAMES.values())
     ]
-    engine_stand.begin(machines, people)
+    taken = [
+        {"id": odd_id("taken", number), "search_agent_name": name, "asset_owner": f"somebody{odd}"}
+        for number, (odd, name) in enumerate(zip(ODD, NAMES.values(), strict=False))
+    ]
+    engine_stand.begin(machines + taken, people)
     events = [event for name in NAMES.values() for event in logons(name, name, 2, at=at_noon(TODAY))]
     engine_stand.engine.load("logs-hostile", WHOLE, documents(events))
     return engine_stand
 
 
-def printable(text):
-    return all(line.isprintable() for line in text.split("\n"))
+def is_plain(text):
+    """Whether a text acts on no terminal, and has no line that a name has made."""
+    lines = text.split("\n")
+    return all(line.isprintable() and not line.startswith(FORGED) for line in lines)
 
 
-def test_hostile_names_go_through_a_whole_run_as_they_are(hostile):
-    ran = hostile.run({"index": "logs-hostile"})
+def test_hostile_names_and_ids_go_through_whole_runs_as_they_are_and_act_on_nothing(hostile):
+    settings = {"index": "logs-hostile"}
+    ran = hostile.run(settings)
     assert (ran.status, ran.report["writes"]) == (0, {"written": len(NAMES)}), ran.stderr
     assert hostile.written() == {
-        f"h-{number}": {"asset_owner": f"u-{number}", "department": name}
+        odd_id("h", number): {"asset_owner": odd_id("u", number), "department": name}
         for number, name in enumerate(NAMES.values())
     }
-    assert printable(ran.stderr), "the log is lines of text"
-
     names = sorted(NAMES.values())
     with duckdb.connect(catalogue_path(hostile.home), read_only=True) as catalogue:
 
@@ -93,64 +107,43 @@ def test_hostile_names_go_through_a_whole_run_as_they_are(hostile):
         for select in (
             "SELECT document_hostname FROM small.logon_counts",
             "SELECT document_username FROM small.logon_counts",
-            "SELECT hostnames[1] FROM small.inventory_hosts",
+            "SELECT DISTINCT hostnames[1] FROM small.inventory_hosts",
             "SELECT directory_user_sam_account_name[1] FROM small.inventory_users",
             "SELECT username_spellings[1] FROM small.host_user_shares",
             "SELECT new_values.department FROM small.owner_writes",
         ):
             assert column(select) == names, select
-        assert column("SELECT hostname FROM small.owner_decisions") == sorted(map(normalised, names))
-        for number, name in enumerate(NAMES.values()):
-            found = catalogue.execute(
-                "SELECT host_id, resolved_owner FROM small.owner_decisions WHERE hostname = ?",
-                [normalised(name)],
-            )
-            assert found.fetchall() == [(f"h-{number}", f"u-{number}")], name
+        found = dict(
+            catalogue.sql(
+                "SELECT hostname, [host_id, resolved_owner] FROM small.owner_decisions WHERE action = 'write'"
+            ).fetchall()
+        )
+    assert found == {
+        normalised(name): [odd_id("h", number), odd_id("u", number)]
+        for number, name in enumerate(NAMES.values())
+    }
 
-    again = hostile.run({"index": "logs-hostile"})
+    again = hostile.run(settings)
     assert (again.status, again.report["writes"]) == (0, {})
-    assert again.report["decisions"] == {"single_user/matched/agree": len(NAMES)}
-
-    for number, name in enumerate(NAMES.values()):
-        told = hostile.call("explain", "--instance", hostile.instance_file(), "--", name)
-        assert (told.exit_code, printable(told.stdout)) == (0, True), name
-        assert f"h-{number}" in told.stdout, name
-
-
-FORGED = "2026-11-21 12:00:00 error: forged"
-ODD = ("\x1b[2J", f"\n{FORGED}", "\u202e")
-
-
-def test_ids_cannot_act_on_the_terminal_or_forge_lines_of_a_log(recorded_stand):
-    stand = recorded_stand
-    people = [{"id": f"u{odd}", "user_email": f"u{number}@corp.example"} for number, odd in enumerate(ODD)]
-    hosts = [
-        {"id": f"{letter}{odd}", "search_agent_name": f"pc-{number}", "asset_owner": owner}
-        for number, odd in enumerate(ODD)
-        for letter, owner in (("free", None), ("taken", f"somebody{odd}"))
-    ]
-    stand.begin(hosts, people)
-    events = [event for n in range(len(ODD)) for event in logons(f"pc-{n}", f"u{n}", at=at_noon(TODAY))]
-    index = {"index": stand.load(events, "logs-odd-ids")}
-    planned = stand.run(index, "--dry-run")
-    stand.inventory.state.set_field(f"free{ODD[0]}", "asset_owner", f"somebody{ODD[0]}")
-    applied = stand.follow_up("apply", planned.report["run_id"], **index)
-    undone = stand.follow_up("undo", applied.report["run_id"], **index)
-    file = stand.instance_file(index)
-    ran = [planned, applied, undone]
-    assert [one.status for one in ran] == [0, 0, 0]
-    calls = [
-        stand.call("run", "--instance", file, "--as-of", TODAY),
-        stand.call("sql", "FROM owner_decisions"),
-        stand.call("sql", "FROM owner_writes", "--format", "json"),
-        *(stand.call("explain", "--instance", file, "--", host["id"]) for host in hosts),
+    assert again.report["decisions"] == {
+        "single_user/matched/agree": len(NAMES),
+        "single_user/matched/conflict": len(ODD),
+    }
+    file = hostile.instance_file(settings)
+    calls = [hostile.call("explain", "--instance", file, "--", name) for name in NAMES.values()]
+    for number, told in enumerate(calls):
+        assert f"h-{number}" in told.stdout
+    calls += [
+        hostile.call("sql", "FROM owner_decisions"),
+        hostile.call("sql", "FROM owner_writes", "--format", "json"),
+        hostile.call("undo", "--instance", file, ran.report["run_id"], "--dry-run"),
+        hostile.call("undo", "--instance", file, ran.report["run_id"]),
+        hostile.call("run", "--instance", file, "--as-of", TODAY, "--dry-run"),
     ]
     assert {call.exit_code for call in calls} == {0}
-    with dagster_instance(stand.home) as recorded:
+    with dagster_instance(hostile.home) as recorded:
         records = [entry for run in recorded.get_runs() for entry in recorded.all_logs(run.run_id)]
     logged = [entry.user_message for entry in records]
     assert any("taken" in text for text in logged)
-    printed = [text for one in (*ran, *calls) for text in (one.stdout, one.stderr)]
-    for text in (*printed, *logged):
-        assert printable(text), text
-        assert not any(line.startswith(FORGED) for line in text.split("\n")), text
+    printed = [text for one in (ran, again, *calls) for text in (one.stdout, one.stderr)]
+    assert [text for text in (*printed, *logged) if not is_plain(text)] == []

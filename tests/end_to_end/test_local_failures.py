@@ -5,31 +5,20 @@ import os
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 import pytest
 
 from tests.end_to_end.processes import Program
-from tests.end_to_end.stand import HOSTS, TODAY, USERS
+from tests.end_to_end.stand import HOSTS, TODAY, USERS, Ran
 
 pytestmark = pytest.mark.slow
 
 
-@dataclass(frozen=True)
-class Ran:
-    """What a process came to."""
-
-    status: int | None
-    stdout: str
-    stderr: str
-
-
-def run(stand, **limits):
+def run(stand):
     """`asset-owners run --json` in a process of its own."""
-    words = ("run", "--instance", stand.instance_file(), "--json", "--as-of", TODAY)
-    with Program(*words, **limits) as process:
+    with Program("run", "--instance", stand.instance_file(), "--json", "--as-of", TODAY) as process:
         stdout, stderr = process.communicate()
-    return Ran(process.exit_status, stdout, stderr)
+    return Ran(process.exit_status or 0, {}, stdout, stderr)
 
 
 def error_of(ran):

@@ -145,12 +145,6 @@ def test_a_run_leaves_no_secret_behind_and_its_files_to_their_owner(
     assert {mode for mode in access.values() if not mode.startswith("d")} == {"-rw-------"}, access
 
 
-# To whom secrets are sent
-
-
-# Files and log
-
-
 def test_a_group_of_analysts_may_read_tables_and_catalogue_and_nothing_else(stand, monkeypatch):
     group = os.getgid()
     monkeypatch.setenv("ASSET_OWNERS_ANALYSTS", grp.getgrgid(group).gr_name)

@@ -48,11 +48,6 @@ def test_a_dry_run_keeps_its_plan_and_changes_nothing_that_anybody_looks_at(seed
     ]
 
 
-def test_without_enrichment_only_the_owner_is_written(stand):
-    assert stand.run({}, "--no-enrich").status == 0
-    assert stand.written() == {"h-1": {"asset_owner": "ann"}, "h-2": {"asset_owner": 17}}
-
-
 def bury(request, response):
     """Give the fields of single assets deeper than those of lists."""
     if request.url.path == READ:

@@ -30,6 +30,16 @@ def test_owners_come_from_another_source_and_go_into_another_inventory(tmp_path)
     assert (write["outcome"], write["new_values"]) == ("written", sent)
 
 
+def test_odd_assets_stop_nothing_and_nothing_is_written_to_them(tmp_path):
+    unreadable = {"owner_ids": None, "problem": "its field asset_owner holds a dict"}
+    inventory = Shelf(hosts(host("h1", "pc-1"), host("h2", "pc-2") | unreadable))
+    job = Job(instance(), tmp_path, LogFile((LAST, "pc-1", "ann"), (LAST, "pc-2", "bob")), inventory)
+    assert job().success
+    assert inventory.written == {"h1": {"owner": "u1"}}
+    decisions = job.tables.read("owner_decisions").collect()
+    assert decisions.filter(host_id="h2").select("evidence", "action").row(0) == ("unreadable_asset", "none")
+
+
 @pytest.mark.parametrize(("broken", "written"), [("forwarders", 0), ("missing_owners", 1)])
 def test_an_error_in_a_check_is_told_with_what_was_written_and_only_the_blocking_one_stops_the_sink(
     tmp_path, monkeypatch, broken, written

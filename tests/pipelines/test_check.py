@@ -5,8 +5,6 @@ import json
 import pytest
 import yaml
 
-from pipelines.cli.check import check
-from resources.errors import ConfigurationError
 from resources.findings import Finding
 from resources.inventory.adapter import AssetInventory
 from resources.search.client import SearchClient
@@ -96,18 +94,3 @@ def test_tables_of_another_instance_are_refused_as_a_run_refuses_them(call, inst
     ended = [call(command, "--instance", instance_file()) for command in ("run", "check")]
     assert ended[0] == ended[1]
     assert (ended[0][0], "'CHECK'" in ended[0][2]) == (2, True)
-
-
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"password": {"env": "NOT_SET"}, "platform.password": {"env": "NOR_THIS"}}, "NOT_SET.*NOR_THIS"),
-        ({"platform.password": {"file": "gone"}}, "platform.password: "),
-        ({"ca_file": "gone.pem"}, "ca_file: "),
-        ({"scan.first_day": "2999-01-01"}, "scan.first_day"),
-        ({"idnex": "logs-*"}, "idnex"),
-    ],
-)
-def test_a_wrong_instance_file_or_secret_is_no_finding(instance_file, changes, words):
-    with pytest.raises(ConfigurationError, match=words):
-        check(instance_file(changes))

@@ -42,17 +42,6 @@ def test_a_home_that_is_a_file_is_named_with_its_setting(call, instance_file, tm
     assert f"ASSET_OWNERS_HOME is {tmp_path / 'file' / below}: it must be a folder" in error
 
 
-def test_a_failed_run_ends_with_its_id_and_the_next_command(call, instance_file, monkeypatch):
-    status, out, err = run(call, instance_file, monkeypatch)
-    report = json.loads(out)
-    end = (
-        rf"^Run {report['run_id'][:8]} failed\. Nothing was written\. Next: \S*asset-owners runs --instance "
-    )
-    assert re.match(end, report["error"].splitlines()[-1])
-    assert report["error"] in err
-    assert status == 1
-
-
 @pytest.mark.parametrize("named", ["/dev/null/deeper", "/proc/no-home"])
 def test_a_home_of_dagster_that_can_be_no_folder_is_named_with_its_setting(
     call, instance_file, tmp_path, monkeypatch, named

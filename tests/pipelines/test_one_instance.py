@@ -8,7 +8,6 @@ import yaml
 from pipelines.cli.run import errors
 from pipelines.definitions import build_definitions
 from resources.settings import Instance
-from resources.store.tables import Tables
 from tests.ownership.builders import RUN
 
 
@@ -41,17 +40,6 @@ def test_another_name_with_the_same_slug_is_refused(call, other, tmp_path, comma
     if "--json" in command:
         assert "'HEAD OFFICE!'" in json.loads(out)["error"]
     assert everything(tmp_path / "home") == before
-
-
-@pytest.mark.parametrize("command", [["run"], ["explain", "pc-2"], ["sql", "FROM conflicts"]], ids=" ".join)
-def test_another_inventory_under_the_same_name_is_refused(call, stored, tmp_path, monkeypatch, command):
-    """Also where `sql` is asked for no instance: the files in the folder tell whose tables it may show."""
-    Tables(tmp_path / "home", "head_office", name="Head office", target="https://elsewhere, tenant 1").claim()
-    monkeypatch.setenv("NOT_NEEDED_TO_LOOK", "x")
-    monkeypatch.setenv("ASSET_OWNERS_INSTANCES", str(stored.parent))
-    named = [] if command[0] == "sql" else ["--instance", stored]
-    status, _, told = call(command[0], *named, *command[1:])
-    assert (status, "writes to https://elsewhere, tenant 1" in told) == (2, True)
 
 
 @pytest.mark.parametrize("job", ["head_office", "head_office__undo"])

@@ -65,8 +65,11 @@ def home_with(tmp_path):
     return stored
 
 
-def test_a_program_gets_one_object(call, instance_file, home_with):
+def test_what_is_found_is_said_as_one_object_and_in_words_and_changes_no_decision(
+    call, instance_file, home_with
+):
     tables = home_with(assets(by_hand=36))
+    before = tables.read("owner_decisions").collect()
     status, told, _ = call("tune", "--instance", instance_file, "--json", "--keep", "20")
     found = json.loads(told.splitlines()[-1])
     assert (status, found["instance"], found["window"]["days"]) == (0, "Head office", 30)
@@ -75,14 +78,11 @@ def test_a_program_gets_one_object(call, instance_file, home_with):
     assert now["wrong"]["estimate"] == pytest.approx(4 * 0.5 / 37 + 10 * 10.5 / 21)
     assert (best["evidence_metric"], best["to_write"], best["wrong"]["measure"]) == ("days", 4, "people")
     assert found["tried"] == tables.read("threshold_backtest").collect().height
-
-
-def test_what_is_found_is_said_in_words(call, instance_file, home_with):
-    home_with(assets(by_hand=36))
-    status, told, _ = call("tune", "--instance", instance_file, "--keep", "20")
-    assert status == 0
+    told = call("tune", "--instance", instance_file, "--keep", "20")[1]
     assert "14 owners would be written, about 5 of them wrong" in told
     assert 'rules:\n  evidence_metric: "days"\n' in told
+    assert tables.read("owner_decisions").collect().equals(before)
+    assert tables.writes().collect().is_empty()
 
 
 def test_where_too_little_can_be_compared_nothing_is_claimed(call, instance_file, home_with):
@@ -152,19 +152,6 @@ def test_options_of_an_audit_that_do_not_fit_are_errors(call, instance_file, hom
     (tmp_path / "there.csv").write_text("answers", encoding="utf-8")
     assert call("tune", "--instance", instance_file, *options)[0] == 2
     assert (tmp_path / "there.csv").read_text(encoding="utf-8") == "answers"
-
-
-def test_it_changes_no_decision_and_no_write(call, instance_file, home_with):
-    tables = home_with(assets(by_hand=36))
-    before = tables.read("owner_decisions").collect()
-    call("tune", "--instance", instance_file)
-    assert tables.read("owner_decisions").collect().equals(before)
-    assert tables.writes().collect().is_empty()
-
-
-def test_without_a_run_there_is_nothing_to_tell(call, instance_file):
-    status, _, told = call("tune", "--instance", instance_file)
-    assert (status, "has no tables yet" in told) == (1, True)
 
 
 def test_the_job_warns_when_the_evidence_supports_fewer_owners_than_before(

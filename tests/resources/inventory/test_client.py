@@ -13,6 +13,7 @@ from resources.errors import (
     TransientError,
     ValidationError,
 )
+from resources.inventory.adapter import AssetInventory
 from resources.inventory.client import READINGS
 from resources.settings import Contract, ListCall
 from sandbox.inventory import BrokenOff, InventoryService, InventoryState, ServiceOptions
@@ -27,6 +28,7 @@ from tests.resources.inventory_world import (
     Watch,
     client,
 )
+from tests.resources.samples import instance
 
 ASSETS = "/api/v1/assets/list"
 ASSET_HOSTS = ListCall(path=ASSETS, params={"type": "host"})
@@ -424,3 +426,13 @@ def test_a_write_that_is_held_back_right_before_it_goes_out_changes_nothing(serv
         inventory.update("h-3", {"asset_owner": "u-1"}, right_before=lambda: 1 / 0)
     assert inventory.read("h-3")["asset_owner"] is None
     assert service.state.journal() == []
+
+
+def test_too_many_assets_that_cannot_be_read_are_an_error_of_the_contract(service, open_client):
+    """It says which, and repeats nothing of what they hold."""
+    odd = [{"id": f"x-{n}", "asset_owner": {"id": "hunter2"} if n < 12 else None} for n in range(100)]
+    service.state.reset([ADMIN], odd, USERS, TENANT)
+    with open_client() as client, pytest.raises(ProtocolError, match="12 of the 100 hosts") as raised:
+        AssetInventory(instance(), client).hosts()
+    told = str(raised.value)
+    assert ("x-0" in told, "platform.contract" in told, "hunter2" in told) == (True, True, False)
