@@ -2,6 +2,7 @@
 
 import io
 import shlex
+import shutil
 import sqlite3
 import subprocess
 import tarfile
@@ -11,6 +12,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from resources.settings import without_password
+from resources.store.backup import back_up
 from resources.store.tables import Tables
 from resources.writeback.journal import Journal
 from resources.writeback.journals import open_journal
@@ -25,13 +27,18 @@ def home(stored, tmp_path):  # noqa: ARG001  (its tables)
     return home
 
 
-@pytest.fixture
-def made(call, home, tmp_path, monkeypatch):  # noqa: ARG001
-    """A backup; the home is another one from then on, which does not exist yet."""
-    out = tmp_path / "made.tar"
-    assert call("backup", "--out", out)[0] == 0
-    monkeypatch.setenv("ASSET_OWNERS_HOME", str(tmp_path / "other"))
+@pytest.fixture(scope="module")
+def backup_of_the_home(home_after_a_run, tmp_path_factory):
+    out = tmp_path_factory.mktemp("backup") / "made.tar"
+    back_up(home_after_a_run, out)
     return out
+
+
+@pytest.fixture
+def made(backup_of_the_home, tmp_path, monkeypatch):
+    """A backup; the home is another one from then on, which does not exist yet."""
+    monkeypatch.setenv("ASSET_OWNERS_HOME", str(tmp_path / "other"))
+    return shutil.copy(backup_of_the_home, tmp_path / "made.tar")
 
 
 def names(out):
