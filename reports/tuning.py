@@ -19,6 +19,10 @@ _MEASURES = {
     "future": "Of {hosts:,} leaders who logged on in the week held back",
 }
 
+_OF_PEOPLE = (
+    "The number of wrong ones rests on the owners that people set: if they set them for their own machines "
+    "only, far more are wrong. An audit tells."
+)
 _OF_BEST = "Half of the hosts compared chose it; the other half says how many are wrong."
 
 
@@ -109,6 +113,8 @@ def reason(line: Mapping[str, Any]) -> str:
         if hosts:
             low, high = line[f"{measure}_low"], line[f"{measure}_high"]
             said.append(f"{words.format(hosts=hosts)} {line[name]:.1%} are right ({low:.1%} to {high:.1%}).")
+    if line["wrong_measure"] == "people":
+        said.append(_OF_PEOPLE)
     if line["no_claim"]:
         said.insert(0, f"Nothing more is claimed: {line['no_claim']}.")
     return " ".join(said) or "Nothing could be compared."

@@ -55,6 +55,15 @@ def test_the_best_settings_have_fewest_wrong_owners_among_those_that_are_good_en
     assert best_line(lines, LINE | {"wrong": None}, Aim()) is None
 
 
+@pytest.mark.parametrize(("measure", "said"), [("people", True), ("audit", False)])
+def test_a_number_that_rests_on_owners_set_by_hand_says_when_it_is_too_low(measure, said):
+    audited = {"audit_hosts": 40, "audit_precision": 0.9, "audit_low": 0.8, "audit_high": 0.95}
+    words = in_words(
+        pl.DataFrame([LINE | audited | {"wrong_measure": measure}]), Rules(), window_days=30, aim=Aim()
+    )
+    assert ("their own machines only" in " ".join(words)) == said
+
+
 def test_where_nothing_is_good_enough_the_nearest_tries_are_shown():
     lines = pl.DataFrame([LINE | {"min_active_days": n} for n in range(1, 10)])
     words = in_words(lines, Rules(), window_days=30, aim=Aim())
