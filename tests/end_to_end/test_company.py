@@ -6,14 +6,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-import duckdb
 import polars as pl
 import pytest
 
 from ownership.coverage import funnel
 from pipelines.dagster_home import dagster_instance
-from resources.store.catalogue import catalogue_path
-from resources.store.tables import Tables
 from sandbox.company import DEMO_RULES
 from tests.end_to_end.stand import COMPANY_INDEX, TODAY, Ran, Stand
 
@@ -163,39 +160,3 @@ def test_a_second_run_fetches_only_days_that_may_still_change(first, second):
     assert fetched_again == unsettled
     assert 2 <= len(unsettled) <= 3
     assert second.days.drop("fetched_at").equals(first.days.drop("fetched_at"))
-
-
-def test_analysts_find_decisions_and_writes_in_the_catalogue(first, second):
-    with duckdb.connect(catalogue_path(first.stand.home), read_only=True) as catalogue:
-        actions = dict(
-            catalogue.sql("SELECT action, count(*) FROM small.owner_decisions GROUP BY ALL").fetchall()
-        )
-        assert actions == dict(Counter(second.decisions["action"]))
-        writes = catalogue.sql(
-            "SELECT run_id, host_id, new_values.owner FROM small.owner_writes WHERE outcome = 'written'"
-        ).fetchall()
-    run_id = first.ran.report["run_id"]
-    assert {(run_id, host, fields["asset_owner"]) for host, fields in first.written.items()} == set(writes)
-    assert Tables(first.stand.home, "small").writes().collect().height == len(writes)
-
-
-def test_the_history_holds_what_the_second_run_decided_otherwise(first, second):
-    otherwise = second.decisions.join(
-        first.decisions, on=["host_id", "action", "existing_owner"], how="anti", nulls_equal=True
-    )
-    with duckdb.connect(catalogue_path(first.stand.home), read_only=True) as catalogue:
-        runs = dict(
-            catalogue.sql(
-                "SELECT run_id, list(host_id) FROM small.owner_decisions_history GROUP BY ALL"
-            ).fetchall()
-        )
-        counted = catalogue.sql(
-            "SELECT host_assets, to_write, owned FROM small.coverage ORDER BY day"
-        ).fetchall()
-    assert len(runs[first.ran.report["run_id"]]) == first.decisions.height
-    assert set(runs[second.ran.report["run_id"]]) == set(otherwise["host_id"]) == first.written.keys()
-    assert counted[-1] == (
-        second.decisions["host_id"].count(),
-        len(first.written),
-        second.decisions.drop_nulls("host_id")["existing_owner"].count(),
-    )

@@ -17,24 +17,6 @@ UPDATE = "/api/v1/assets/update"
 READ = "/api/v1/assets/get"
 
 
-def test_owners_are_written_with_what_the_owner_has_and_every_row_says_what_was_before(stand):
-    ran = stand.run()
-    assert (ran.status, ran.report["writes"], ran.report["conflicts"]) == (0, {"written": 2}, 1), ran.stderr
-    assert stand.written() == WRITTEN
-    assert "Conflict: host h-3 has owner 17, the evidence names ann" in ran.stderr
-    rows = {row["host_id"]: row for row in stand.tables.writes().collect().to_dicts()}
-    assert {host: (row["old_values"], row["new_values"]) for host, row in rows.items()} == {
-        "h-1": (
-            {"owner": None, "department": "old", "criticality": None},
-            {"owner": "ann", "department": "Sales", "criticality": "high"},
-        ),
-        "h-2": (
-            {"owner": None, "department": "old", "criticality": "low"},
-            {"owner": "17", "department": None, "criticality": None},
-        ),
-    }
-
-
 def test_a_dry_run_keeps_its_plan_and_changes_nothing_that_anybody_looks_at(seeded):
     before = seeded.published()
     ran = seeded.run({}, "--dry-run")

@@ -8,7 +8,6 @@ import yaml
 from resources.findings import Finding
 from resources.inventory.adapter import AssetInventory
 from resources.search.client import SearchClient
-from resources.store.tables import Tables
 from tests.resources.samples import instance_content
 
 
@@ -87,10 +86,3 @@ def test_a_setting_that_a_run_refuses_is_refused_with_the_same_words(
     ended = [call(command, "--instance", instance_file()) for command in ("run", "check")]
     assert ended[0] == ended[1]
     assert (ended[0][0], ended[0][2].startswith(f"asset-owners: {setting}: ")) == (2, True)
-
-
-def test_tables_of_another_instance_are_refused_as_a_run_refuses_them(call, instance_file, tmp_path):
-    Tables(tmp_path / "home", "check", name="CHECK").claim()
-    ended = [call(command, "--instance", instance_file()) for command in ("run", "check")]
-    assert ended[0] == ended[1]
-    assert (ended[0][0], "'CHECK'" in ended[0][2]) == (2, True)

@@ -42,19 +42,11 @@ def test_another_name_with_the_same_slug_is_refused(call, other, tmp_path, comma
     assert everything(tmp_path / "home") == before
 
 
-@pytest.mark.parametrize("job", ["head_office", "head_office__undo"])
-def test_a_job_in_dagster_fails_with_the_same_message(other, tmp_path, job):
+def test_a_job_in_dagster_fails_with_the_same_message(other, tmp_path):
     instance = Instance.model_validate(yaml.safe_load(other.read_text(encoding="utf-8")))
-    ops = {f"{job}_{'plan' if job.endswith('apply') else 'run'}": {"config": {"run_id": RUN}}}
-    result = (
-        build_definitions([instance], tmp_path / "home")
-        .resolve_job_def(job)
-        .execute_in_process(
-            raise_on_error=False,
-            tags={"dagster/partition": "2025-06-30"},
-            run_config={"ops": ops} if "__" in job else {},
-        )
-    )
+    job = build_definitions([instance], tmp_path / "home").resolve_job_def("head_office__undo")
+    config = {"ops": {"head_office__undo_run": {"config": {"run_id": RUN}}}}
+    result = job.execute_in_process(raise_on_error=False, run_config=config)
     told = list(errors(result))
     assert told
     assert all("are those of the instance 'Head office'" in message for message in told)
