@@ -5,8 +5,10 @@ import ssl
 import time
 import traceback
 from email.utils import formatdate
+from typing import Any
 
 import pytest
+import requests
 import trustme
 from urllib3.connection import HTTPConnection
 
@@ -235,6 +237,16 @@ def test_proxies_come_from_the_environment(monkeypatch):
         assert send("http://inventory.example").body == b"by proxy"
         monkeypatch.setenv("no_proxy", "localhost")
         assert send(stub.url).body == b"direct"
+
+
+def test_through_a_proxy_the_same_authorities_are_trusted(monkeypatch, ca_file):
+    monkeypatch.setenv("https_proxy", "http://127.0.0.1:1")
+    with transport("https://inventory.example", ca_file=ca_file).new_session() as session:
+        request = requests.Request("GET", "https://inventory.example").prepare()
+        adapter: Any = session.get_adapter(request.url)
+        pool = adapter.get_connection_with_tls_context(request, verify=True, proxies=session.proxies)
+    assert pool.proxy.port == 1
+    assert pool.conn_kw["ssl_context"].cert_store_stats()["x509_ca"] == 1, "no authority but that of the file"
 
 
 def test_a_proxy_that_is_not_there_is_named(monkeypatch):

@@ -172,23 +172,18 @@ def test_each_log_in_starts_without_the_cookies_of_the_one_before(tmp_path):
 
 
 @pytest.mark.parametrize("announced", [True, False])
-def test_a_code_is_sent_when_the_log_in_needs_one(state, tmp_path, clock, announced):
-    with (
-        InventoryService(state, ServiceOptions(announce_mfa=announced)) as service,
-        client(tmp_path, service.url, CODED, clock=clock) as inventory,
-    ):
-        assert profile(inventory)["email"] == CODED.email
+def test_a_code_is_sent_when_the_log_in_needs_one_and_a_missing_secret_is_named(
+    state, tmp_path, clock, announced
+):
+    with InventoryService(state, ServiceOptions(announce_mfa=announced)) as service:
+        with client(tmp_path, service.url, CODED, clock=clock) as inventory:
+            assert profile(inventory)["email"] == CODED.email
+        with (
+            client(tmp_path, service.url, replace(CODED, mfa_secret=None)) as inventory,
+            pytest.raises(AuthenticationError, match=r"set platform\.mfa_secret"),
+        ):
+            profile(inventory)
     assert clock.naps == []
-
-
-@pytest.mark.parametrize("announced", [True, False])
-def test_a_missing_secret_is_named(state, tmp_path, announced):
-    with (
-        InventoryService(state, ServiceOptions(announce_mfa=announced)) as service,
-        client(tmp_path, service.url, replace(CODED, mfa_secret=None)) as inventory,
-        pytest.raises(AuthenticationError, match=r"set platform\.mfa_secret"),
-    ):
-        profile(inventory)
 
 
 @pytest.mark.parametrize(
