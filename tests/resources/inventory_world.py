@@ -4,9 +4,8 @@ import threading
 from collections import Counter
 from pathlib import Path
 
-from resources.inventory.adapter import AssetInventory
 from resources.inventory.client import InventoryClient
-from resources.settings import Instance, Platform
+from resources.settings import Platform
 from sandbox.inventory import Account
 
 TENANT = "t-1"
@@ -56,21 +55,12 @@ def client(
     return InventoryClient(section, connections=connections, clock=clock, sleep=clock.sleep)
 
 
-def seen(inventory: InventoryClient, settings: Instance, listed) -> AssetInventory:
-    """The adapter that writes are guarded by, whose list of hosts is made by hand."""
-    adapter = AssetInventory(settings, inventory)
-    adapter.hosts = lambda on_progress=None: listed()  # noqa: ARG005
-    return adapter
-
-
 class Watch:
-    """Counts at the server: requests by path, log-ins, requests in flight, rejections of each cookie."""
+    """Counts at the server: requests by path, log-ins, rejections of each cookie."""
 
     def __init__(self, service, answer=None):
         self.calls: Counter[str] = Counter()
         self.rejected: Counter[str] = Counter()
-        self.most_in_flight = 0
-        self._in_flight = 0
         self._answer = answer
         self._lock = threading.Lock()
         service.hooks.faults, service.hooks.after = self._before, self._after
@@ -82,12 +72,9 @@ class Watch:
     def _before(self, request):
         with self._lock:
             self.calls[request.url.path.removeprefix("/api/v1/")] += 1
-            self._in_flight += 1
-            self.most_in_flight = max(self.most_in_flight, self._in_flight)
         return self._answer(request) if self._answer else None
 
     def _after(self, request, response):
         with self._lock:
-            self._in_flight -= 1
             if response.status_code == 401 and "session" in request.cookies:
                 self.rejected[request.cookies["session"]] += 1
