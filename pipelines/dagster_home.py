@@ -23,6 +23,8 @@ telemetry:
   enabled: false
 nux:
   enabled: false
+python_logs:
+  managed_python_loggers: [resources]
 concurrency:
   runs:
     max_concurrent_runs: 4

@@ -18,8 +18,10 @@ from dagster._core.launcher import WorkerStatus
 from dagster._core.storage.tags import GRPC_INFO_TAG
 
 from assets_defs.specs import LOCATION
-from pipelines.dagster_home import DAGSTER_YAML, dagster_home
+from pipelines.dagster_home import DAGSTER_YAML, dagster_home, dagster_instance
+from pipelines.jobs import LOGGERS
 from pipelines.launcher import WatchfulRunLauncher
+from resources.locks import wait_until
 from tests.end_to_end.webserver import Webserver, eventually
 from tests.resources.samples import instance_content
 
@@ -36,6 +38,24 @@ def test_dagster_takes_the_settings_that_are_prepared(call, tmp_path, monkeypatc
         queue = instance.get_concurrency_config().run_queue_config
         assert queue
         assert queue.max_user_code_failure_retries > 0
+
+
+def test_what_a_run_waits_for_is_a_line_of_its_log(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("ASSET_OWNERS_LOG", "json")
+    monkeypatch.delenv("DAGSTER_HOME", raising=False)
+    monkeypatch.setattr("resources.locks.WARN_SECONDS", 0)
+
+    @dg.op
+    def wait():
+        answers = iter([False, False, True])
+        wait_until(lambda: next(answers), lambda: "somebody", "The disk")
+
+    job = dg.GraphDefinition("job", node_defs=[wait]).to_job(logger_defs=LOGGERS)
+    with dagster_instance(tmp_path) as recorded:
+        job.execute_in_process(run_config={"loggers": {"console": {}}}, instance=recorded)
+    (line,) = map(json.loads, capsys.readouterr().err.splitlines())
+    assert (line["level"], line["step"]) == ("warning", "wait")
+    assert line["message"].startswith("The disk: waiting for somebody")
 
 
 @contextmanager
