@@ -16,7 +16,7 @@ from resources.errors import ConfigurationError
 
 LISTED = """\
 SELECT hostname, host_id, coalesce(existing_owner_email, existing_owner) AS owner,
-       coalesce(resolved_owner_email, resolved_owner) AS logs_on, share, since,
+       coalesce(resolved_owner_email, resolved_owner) AS named_by_logons, share, since,
        acknowledged_by, acknowledged_at, note
 FROM conflicts ORDER BY acknowledged_at NULLS FIRST, share DESC, events DESC, hostname, host_id
 """
