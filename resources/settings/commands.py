@@ -23,14 +23,13 @@ def instance_path(given: str | None = None) -> Path:
         return Path(given)
     folder = instances_folder()
     files = {file: instance_or_complaint(file) for file in instance_files(folder)}
-    if given is None:
-        meant = list(files)
-    else:
-        meant = [file for file, found in files.items() if given.casefold() in _names(file, found)]
-        if not meant and (Path(given).suffix in {".yaml", ".yml"} or len(Path(given).parts) > 1):
-            return Path(given)  # reading it says what is wrong
+    meant = [
+        file for file, found in files.items() if given is None or given.casefold() in _names(file, found)
+    ]
     if len(meant) == 1:
         return meant[0]
+    if given and not meant and (Path(given).suffix in {".yaml", ".yml"} or len(Path(given).parts) > 1):
+        return Path(given)  # reading it says what is wrong
     known = [file.name if isinstance(found, str) else found.slug for file, found in files.items()]
     if not files:
         file = folder / "instance.yaml"

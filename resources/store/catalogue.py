@@ -2,7 +2,7 @@
 
 import hashlib
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from glob import escape
 from io import BytesIO
@@ -99,17 +99,20 @@ def view_rows(folder: UPath, name: str) -> pl.DataFrame:
 
 
 def _statements(home: Path, folder: UPath) -> Iterator[str]:
-    """Yield what makes a schema: in it a view a table, and further views."""
-    schema = identifier(folder.name)
+    """Yield what makes the schema of an instance."""
+    rows = {table: _rows(model, _pattern(folder, table)) for table, model in TABLES.items()}
+    return _schema(catalogue_path(home).stem, folder.name, rows)
+
+
+def _schema(database: str, name: str, rows: Mapping[str, str]) -> Iterator[str]:
+    """Yield what makes a schema: in it a view for the rows of each table, and further views."""
+    schema = f"{identifier(database)}.{identifier(name)}"
     yield f"CREATE SCHEMA {schema}"
     # The views beside the tables name them without a schema: it is the one that they are made in.
-    yield f"USE {catalogue_path(home).stem}.{schema}"
-    for table, model in TABLES.items():
-        yield f"CREATE VIEW {table} AS {_rows(model, _pattern(folder, table))}"
-        yield from _comments(table)
-    for name, view in VIEWS.items():
-        yield f"CREATE VIEW {name} AS {view.sql}"
-        yield from _comments(name)
+    yield f"USE {schema}"
+    for view, query in {**rows, **{name: view.sql for name, view in VIEWS.items()}}.items():
+        yield f"CREATE VIEW {view} AS {query}"
+        yield from _comments(view)
 
 
 def _pattern(folder: UPath, table: str) -> str:
@@ -140,32 +143,23 @@ def run_views(folder: UPath, run_id: str, database: str) -> Iterator[str]:
 
     The published tables, attached as `warehouse`, stand in for what the run did not make itself.
     """
-    schema, run = f"{identifier(database)}.{identifier(folder.name)}", folder / "runs" / run_id
-    published = f"warehouse.{identifier(folder.name)}"
+    run, published = folder / "runs" / run_id, f"warehouse.{identifier(folder.name)}"
     appended = folder / "owner_writes" / f"{run_id}.parquet"
-    yield f"ATTACH ':memory:' AS {identifier(database)}"
-    yield f"CREATE SCHEMA {schema}"
-    yield f"USE {schema}"
+    rows = {table: f"FROM {published}.{table}" for table in TABLES}
     for table, model in TABLES.items():
-        rows = f"FROM {published}.{table}"
         own = escape(str(appended)) if table == "owner_writes" and appended.exists() else _files(run, table)
         if model.__layout__ is Layout.BY_DAY and own:
             fetched = _files(run, "logon_days") or own
-            rows = (
-                f"{_rows(model, own)} UNION ALL BY NAME ({rows} WHERE day NOT IN "  # noqa: S608  (our own names)
+            rows[table] = (
+                f"{_rows(model, own)} UNION ALL BY NAME ({rows[table]} WHERE day NOT IN "  # noqa: S608  (our own names)
                 f"(SELECT day FROM read_parquet({quoted(fetched)}, hive_partitioning = false)))"
             )
         elif own:
-            rows = _rows(model, own)
+            rows[table] = _rows(model, own)
         elif table == "owner_writes":
-            rows = f"{rows} WHERE run_id = {quoted(run_id)}"
-        elif table == "owner_decisions_history" and _files(run, "owner_decisions"):
-            rows = "FROM owner_decisions"
-        yield f"CREATE VIEW {table} AS {rows}"
-        yield from _comments(table)
-    for name, view in VIEWS.items():
-        yield f"CREATE VIEW {name} AS {view.sql}"
-        yield from _comments(name)
+            rows[table] += f" WHERE run_id = {quoted(run_id)}"
+    yield f"ATTACH ':memory:' AS {identifier(database)}"
+    yield from _schema(database, folder.name, rows)
 
 
 def _files(folder: UPath, table: str) -> str | None:

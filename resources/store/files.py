@@ -36,7 +36,7 @@ def replacing(path: Path | UPath, readers: int | None = None) -> Generator[Path]
             temporary = Path(folder) / path.name
             yield temporary
             _flush(temporary)
-            allow(temporary, 0o600 if readers is None else 0o640, readers)
+            allow(temporary, readers)
             temporary.replace(path)
         _flush(path.parent)
     except OSError as error:
@@ -59,11 +59,13 @@ def create(path: UPath, content: bytes) -> None:
         path.fs.pipe_file(path.path, content)
 
 
-def allow(path: Path, mode: int, readers: int | None) -> None:
-    """Set who may open `path`, and give it to the group `readers` where there is one."""
-    if readers is not None:
+def allow(path: Path, readers: int | None) -> None:
+    """Leave a file or a folder to its owner alone, and to the group `readers` to read where there is one."""
+    if readers is None:
+        path.chmod(0o700 if path.is_dir() else 0o600)
+    else:
         os.chown(path, -1, readers)
-    path.chmod(mode)
+        path.chmod(0o750 if path.is_dir() else 0o640)
 
 
 def parquet_files(below: Path | UPath) -> list[UPath]:

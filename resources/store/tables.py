@@ -5,6 +5,7 @@ an object store; the journal of writes and the locks need a disk and stay in the
 or the new file and never a part (`resources.store.files`). What the columns mean is in `ownership.tables`.
 """
 
+import os
 import re
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, suppress
@@ -87,20 +88,18 @@ class Tables:
 
     def _set_access(self) -> None:
         """Let analysts read what is theirs to read, also what was stored before there was such a group."""
-        files = [catalogue_path(self.home)]
-        folders: list[Path] = []
+        paths = [catalogue_path(self.home)]
         if isinstance(self.folder, Path):  # who may read an object, its store says
             folder = Path(self.folder)
             folders = [folder, *(folder / table for table in of_layout(Layout.BY_DAY, Layout.BY_RUN))]
-            files += [folder / CLAIM, *(file for each in folders for file in each.glob("*.parquet"))]
-            folders.append(folder.parent)
-        if self.analysts is not None:
-            allow(self.home, 0o710, self.analysts)
-        for folder in folders:
-            allow(folder, 0o700 if self.analysts is None else 0o750, self.analysts)
-        for file in files:
+            paths += [folder.parent, *folders, folder / CLAIM]
+            paths += [file for each in folders for file in each.glob("*.parquet")]
+        for path in paths:
             with suppress(FileNotFoundError):  # another run of the instance has just deleted it
-                allow(file, 0o600 if self.analysts is None else 0o640, self.analysts)
+                allow(path, self.analysts)
+        if self.analysts is not None:  # who may enter the home sees nothing there
+            os.chown(self.home, -1, self.analysts)
+            self.home.chmod(0o710)
 
     # Days
 
