@@ -40,7 +40,7 @@ class Instances(dg.RepositoryData):
         define: Callable[[Instance | BrokenInstance], dg.Definitions],
         common: dg.Definitions,
     ) -> None:
-        self._read = read
+        self._read = cache(read)
         self._define = define
         self._common = common
         self._job_of_one = cache(self._find_job)
