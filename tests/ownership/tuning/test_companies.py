@@ -44,3 +44,13 @@ def test_what_the_guide_says_of_settings_audit_and_advice_holds_over_40_draws():
     # No further settings were recommended in any draw when this was written.
     trusted = by_setting(rows).filter(pl.col("setting").is_in([RECOMMENDED, "advised"]))
     assert (trusted["least_gain"] >= -1).all()
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("known", ["all", "earlier"])
+def test_a_number_that_rests_on_a_sample_of_owners_set_by_hand_holds(known):
+    """Rules 9.4: at least 90 of 100 times, and it is claimed more often than not."""
+    [default] = figures(all_measured(known), "(default)")
+    assert default["claims"] > 20
+    assert default["held"] >= 0.9 * default["claims"]
