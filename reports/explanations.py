@@ -90,6 +90,7 @@ def _decision_explanation(
     names = asset["hostnames"] or [] if asset else [decision["hostname"]]
     compared = _normalised(names, short=rules.short_hostnames)
     on_host = shares.filter(pl.col("hostname").is_in(compared))
+    matches = matches.filter(pl.col("username").is_in(on_host["username"].implode()))
     of_asset = writes.filter(is_asset)
     since = of_asset.filter(pl.coalesce("completed_at", "intended_at") >= decision["decided_at"])
     people = dict.fromkeys([*decision["candidate_ids"], *(asset["owner_ids"] or () if asset else ())])

@@ -58,9 +58,8 @@ class PageTable:
         """The rows for the script, column by column."""
         names = {name for parts in self.columns.values() for _, name in parts} | {*self.unseen}
         holding = [pl.when(holds).then(pl.lit(name)) for name, (_, holds) in self.filters.items()]
-        fields = self.frame.select(
-            *sorted(names), filters=pl.concat_list(holding or [_NO_LIST]).list.drop_nulls()
-        )
+        narrowed = [pl.concat_list(holding).list.drop_nulls().alias("filters")] if holding else []
+        fields = self.frame.select(*sorted(names), *narrowed)
         return {
             "rows": self.frame.height,
             "columns": [list(parts) for parts in self.columns.values()],
