@@ -1,5 +1,12 @@
 """One scan: a run of one instance over one look-back window, as its assets see it.
 
+How a run goes: the step that comes first reads the run off Dagster's context (`scan_run`), finds out
+whether it may write, and begins its row in `runs` (`record`). Then each step makes its table: `evidence`
+fetches the days that are wanted and adds up shares, `inventory` lists hosts and users, `owners` matches
+names and decides, `checks` looks for faults, `sink` plans and writes through the one gate in `writing`, and
+`report` leaves the page. Every step works within `as_dagster_failure`, which turns an error into its
+message and ends the row.
+
 What an operator chooses in the launchpad is `ScanOptions`; which days a run names, and with which one its
 window ends, follows from its partitions. What is done with them is up to the assets.
 """
