@@ -63,7 +63,7 @@ def _to_apply(run: ScanRun, planned: pl.DataFrame, decisions: pl.DataFrame) -> d
     if run.left_out or "planned" not in planned["outcome"]:
         return {}
     number = planned.height
-    too_large = over_limits(run, number, decisions["host_id"].count(), what="owners")
+    too_large = over_limits(run.instance, number, decisions["host_id"].count(), what="owners")
     allow = ("--allow-writes", str(number)) if too_large else ()
     chosen = {"run_id": run.run_id, "dry_run": False} | ({"allow_writes": number} if too_large else {})
     ops = {named(run.instance, apply_plan.__name__): {"config": chosen}}

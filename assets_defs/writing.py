@@ -24,7 +24,7 @@ from ownership.plan import limit_exceeded, plan_undo, plan_writes
 from ownership.windows import days_of, gaps
 from resources.errors import AssetOwnersError, ConfigurationError, ServiceError
 from resources.inventory.adapter import Inventory
-from resources.settings import command_line, journal_url
+from resources.settings import Instance, command_line, journal_url
 from resources.store.history import delete_inputs, delete_outdated
 from resources.store.tables import short_run_id
 from resources.writeback.journal import Journal, Result
@@ -492,7 +492,7 @@ def _require_within_limits(run: InstanceRun, to_write: int, hosts: int, plan: _P
     """Refuse a plan that is too large to carry out unseen."""
     if plan.allowed is not None and to_write <= plan.allowed:
         return
-    if reason := over_limits(run, to_write, hosts, what=plan.what):
+    if reason := over_limits(run.instance, to_write, hosts, what=plan.what):
         name = "undo" if plan.command == "undo" else "apply"
         look = command_line(run.instance, "sql", "--run", short_run_id(run.run_id), "FROM write_history")
         allow = ("--allow-writes", str(to_write))
@@ -504,9 +504,9 @@ def _require_within_limits(run: InstanceRun, to_write: int, hosts: int, plan: _P
         )
 
 
-def over_limits(run: InstanceRun, to_write: int, hosts: int, *, what: str) -> str | None:
-    """Say why a plan needs a person's word before it is carried out; None when it does not."""
-    limits = run.instance.writes
+def over_limits(instance: Instance, to_write: int, hosts: int, *, what: str) -> str | None:
+    """Say why a plan needs a person's word before it is carried out (rules 7.10); None when it does not."""
+    limits = instance.writes
     return limit_exceeded(
         to_write,
         hosts,

@@ -3,7 +3,7 @@
 from typing import Any
 
 from assets_defs.report import how_sure
-from ownership.plan import limit_exceeded
+from assets_defs.writing import over_limits
 from reports.plan import plan_in_words, planned_hosts
 from resources.settings import Instance, command_line
 from resources.store.tables import Tables, short_run_id
@@ -41,16 +41,7 @@ def told_plan(
 
 
 def too_large(instance: Instance, tables: Tables, run_id: str, hosts: Plan) -> bool:
-    """Return whether a plan is over the limits of a run (rules 7.10)."""
+    """Return whether a plan is over the limits of a run."""
     # What apply and undo see of the inventory is not stored, only its size, which the limits need.
     listed = int(tables.appended("runs", run_id)["hosts"].sum())
-    limits = instance.writes
-    return bool(
-        limit_exceeded(
-            len(hosts),
-            listed,
-            what="hosts",
-            max_writes=limits.max_writes,
-            max_write_percent=limits.max_write_percent,
-        )
-    )
+    return over_limits(instance, len(hosts), listed, what="hosts") is not None

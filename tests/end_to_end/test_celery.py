@@ -12,7 +12,8 @@ import yaml
 
 from pipelines.dagster_home import dagster_home
 from tests.end_to_end.stand import SMALL_INDEX, TODAY, WRITTEN, documents, small_company
-from tests.end_to_end.test_workers import free_port, kill, started
+from tests.end_to_end.test_workers import kill, started
+from tests.end_to_end.webserver import free_port
 from tests.resources.fake_search import FakeSearch
 
 pytestmark = [

@@ -22,7 +22,7 @@ from pipelines.definitions import part_of
 from resources.settings import tables_location
 from resources.store.tables import Tables
 from tests.end_to_end.stand import ADMIN, HOSTS, TODAY, USERS, WRITTEN
-from tests.end_to_end.webserver import Webserver
+from tests.end_to_end.webserver import Webserver, free_port
 
 pytestmark = pytest.mark.slow
 
@@ -53,22 +53,9 @@ def of_tenant(slug, assets):
 
 def told(tables):
     """Who is named for each host, and from what, without ids, runs and times."""
-    decisions = tables.read("owner_decisions").collect()
-    named = (
-        "hostname",
-        "evidence",
-        "match",
-        "username",
-        "share",
-        "total_events",
-        "active_days",
-    )
-    return decisions.select(named).rows(), tables.read("host_user_shares").collect().rows()
-
-
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return free.getsockname()[1]
+    named = ("hostname", "evidence", "match", "username", "share", "total_events", "active_days")
+    decisions = tables.read("owner_decisions").select(named).collect()
+    return decisions.rows(), tables.read("host_user_shares").collect().rows()
 
 
 def answers(port):

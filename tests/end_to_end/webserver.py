@@ -80,9 +80,13 @@ def shows(place, *texts):
         expect(place.get_by_text(text).first).to_be_visible()
 
 
-def free_url():
+def free_port():
     with socket.create_server(("127.0.0.1", 0)) as free:
-        return f"http://127.0.0.1:{free.getsockname()[1]}"
+        return free.getsockname()[1]
+
+
+def free_url():
+    return f"http://127.0.0.1:{free_port()}"
 
 
 @contextmanager
