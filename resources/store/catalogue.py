@@ -68,14 +68,15 @@ def refresh_catalogue(home: Path, location: UPath, *slugs: str, analysts: int | 
 
 
 def _versions(catalogue: Path) -> dict[str, str]:
-    """The version of each instance's views; none where the catalogue is missing, damaged or in use."""
+    """The version of each instance's views; none where the catalogue is missing, damaged, in use or older."""
     if not catalogue.exists():
         return {}
     try:
         with duckdb.connect(catalogue, read_only=True) as connection:
             query = "SELECT schema_name, macro_definition FROM duckdb_functions() WHERE function_name = ?"
             found = connection.execute(query, [_VERSION]).fetchall()
-            return {schema: version.strip("'") for schema, version in found}
+            versions = {schema: version.strip("'") for schema, version in found}
+            return {} if "main" in versions else versions  # once there was one version for all of them
     except duckdb.Error:
         return {}
 

@@ -379,3 +379,11 @@ def test_views_work_attached_under_any_name_beside_a_scratch_file(tables, tmp_pa
         "mine": 2, "coverage": 1, "current_owners": 12, "conflicts": 2, "unmatched_users": 2,
         "shared_hosts": 2, "write_history": 0,
     }  # fmt: skip
+
+
+def test_a_catalogue_of_before_instances_had_versions_of_their_own_is_made_anew(tmp_path):
+    with duckdb.connect(catalogue_path(tmp_path)) as connection:
+        connection.execute("CREATE MACRO main.views_version() AS 'of all'")
+    Tables(tmp_path, SLUG).prepare()
+    with duckdb.connect(catalogue_path(tmp_path), read_only=True) as connection:
+        assert connection.execute(f"FROM {SLUG}.owner_writes").fetchall() == []
