@@ -5,12 +5,10 @@ in Python, as the search service would count them. Everything after that is the 
 rows, then shares, matches, decisions, plan, history and catalogue. What is planned counts as written.
 """
 
-import io
 import re
 import tempfile
 from collections import Counter
 from collections.abc import Mapping
-from contextlib import redirect_stdout
 from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
 from typing import Any
@@ -23,7 +21,7 @@ from ownership.declaration import polars_schema
 from ownership.plan import plan_writes
 from ownership.tables import LogonCounts, LogonDays
 from ownership.windows import Window, days_of, look_back_window
-from pipelines.cli.sql import opening_lines, print_table
+from pipelines.cli.sql import opening_lines
 from resources.inventory.records import host_form, host_rows, taken_fields, user_rows
 from resources.search.source import extraction_fingerprint
 from resources.settings import Instance
@@ -77,10 +75,12 @@ def refreshed(page: str) -> str:
 
 
 def _answer(connection: duckdb.DuckDBPyConnection, query: str) -> str:
-    box = io.StringIO()
-    with redirect_stdout(box):
-        print_table(connection.sql(query))
-    return box.getvalue()
+    """The rows under the names of their columns, without the lines and types that the shell draws."""
+    relation = connection.sql(query)
+    rows = pl.DataFrame(relation.fetchall(), schema=relation.columns, orient="row")
+    with pl.Config(tbl_formatting="NOTHING", tbl_hide_column_data_types=True, tbl_hide_dataframe_shape=True):
+        pl.Config.set_tbl_rows(-1).set_tbl_cols(-1).set_tbl_width_chars(200).set_fmt_str_lengths(200)
+        return "".join(f"{line.rstrip()}\n" for line in str(rows).splitlines())
 
 
 def fill(home: Path) -> None:

@@ -16,9 +16,9 @@ from resources.errors import ConfigurationError
 
 LISTED = """\
 SELECT hostname, host_id, coalesce(existing_owner_email, existing_owner) AS owner,
-       coalesce(resolved_owner_email, resolved_owner) AS named_by_logons, share, since,
-       acknowledged_by, acknowledged_at, note
-FROM conflicts ORDER BY acknowledged_at NULLS FIRST, share DESC, events DESC, hostname, host_id
+       coalesce(resolved_owner_email, resolved_owner) AS named_by_logons, share, CAST(since AS DATE) AS since,
+       acknowledged_by, CAST(acknowledged_at AS DATE) AS acknowledged_at, note
+FROM conflicts ORDER BY conflicts.acknowledged_at NULLS FIRST, share DESC, events DESC, hostname, host_id
 """
 
 
