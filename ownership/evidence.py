@@ -80,19 +80,31 @@ def evidence_by_day(
     return Evidence(days, subjects, rules, left_out)
 
 
-def leaders(evidence: Evidence) -> pl.DataFrame:
+def logons_in_all(evidence: Evidence) -> pl.DataFrame:
+    """Add up the logons of each user on each subject.
+
+    Subject, username, events, weight, active_days, first_seen and last_seen.
+    """
+    logons = logons_by_user(evidence.days, "subject", "username", rules=evidence.rules)
+    return logons.collect(engine="streaming")
+
+
+def leaders(
+    evidence: Evidence, logons: pl.DataFrame | None = None, devices: pl.DataFrame | None = None
+) -> pl.DataFrame:
     """Find who leads the logons of each subject (rules 1.2).
 
+    Who asks much about the same days gives `logons`, those of `logons_in_all` that count, and `devices`, what
+    `primary_devices` found.
     The columns of `subjects`; the leader's username, events, weight, share, first_seen, last_seen and
     active_days; total_events, total_weight, user_count; username, events and weight of the runner_up;
     primary_hostnames (where the rules ask for primary devices) and primary_rank; skipped_username, left out
     for its kind with more logon events than anybody else. Without logons counts are 0 and the rest is null.
     """
-    totals = evidence.days.pipe(logons_by_user, "subject", "username", rules=evidence.rules).collect(
-        engine="streaming"
-    )
+    logons = logons_in_all(evidence) if logons is None else logons
+    devices = primary_devices(logons, evidence) if devices is None else devices
     of_subject = (
-        totals.lazy()
+        logons.lazy()
         .sort("subject", "weight", "username", descending=[False, True, False])
         .group_by("subject", maintain_order=True)
         .agg(
@@ -115,7 +127,7 @@ def leaders(evidence: Evidence) -> pl.DataFrame:
     return (
         evidence.subjects.lazy()
         .join(of_subject, on="subject", how="left", maintain_order="left")
-        .join(_primary_devices(totals, evidence), on=("subject", "username"), how="left")
+        .join(devices.lazy(), on=("subject", "username"), how="left")
         .join(skipped, on="subject", how="left", maintain_order="left")
         .with_columns(
             pl.col("username", "runner_up_username").cast(pl.String),
@@ -128,7 +140,7 @@ def leaders(evidence: Evidence) -> pl.DataFrame:
     )
 
 
-def _primary_devices(totals: pl.DataFrame, evidence: Evidence) -> pl.LazyFrame:
+def primary_devices(logons: pl.DataFrame, evidence: Evidence) -> pl.DataFrame:
     """Rank the hosts of each user by days with a logon (rules 1.9): subject, username, primary_rank, names.
 
     Hosts that are left out are none of the user's devices; assets that share a name share its rank.
@@ -137,14 +149,14 @@ def _primary_devices(totals: pl.DataFrame, evidence: Evidence) -> pl.LazyFrame:
     device = pl.struct(*order, "hostname")
     counted = evidence.subjects.filter(pl.col("excluded_by").is_null())
     ranked = (
-        totals.lazy()
+        logons.lazy()
         .join(counted.lazy().select("subject", "hostname"), on="subject")
         .sort("username", *order, "hostname", descending=[False, True, True, True, False])
         .select("subject", "username", "hostname", primary_rank=device.rle_id().over("username") + 1)
     )
     best = ranked.filter(pl.col("primary_rank") <= (evidence.rules.primary_devices or 0))
     names = best.group_by("username").agg(primary_hostnames=pl.col("hostname").unique(maintain_order=True))
-    return ranked.drop("hostname").join(names, on="username", how="left")
+    return ranked.drop("hostname").join(names, on="username", how="left").collect()
 
 
 def _subjects(with_logons: pl.LazyFrame, hosts: pl.LazyFrame, rules: Rules) -> pl.DataFrame:

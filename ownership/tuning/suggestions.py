@@ -8,9 +8,9 @@ import polars as pl
 
 from ownership.decisions import with_action
 from ownership.declaration import polars_schema
-from ownership.evidence import Evidence, leaders
+from ownership.evidence import Evidence, leaders, logons_in_all, primary_devices
 from ownership.kinds import Kinds
-from ownership.rules import AccountKind, names_owner
+from ownership.rules import AccountKind, Rules, names_owner
 from ownership.tables import Suggestions
 from ownership.tuning.accuracy import Compared
 
@@ -26,7 +26,7 @@ MAX_TRIED = 100
 MAX_NAMED = 5
 """Accounts, or hosts, of a kind that are named."""
 
-_Tried = tuple[str, str, str, Evidence]
+_Tried = tuple[str, str, str, pl.DataFrame, pl.DataFrame]
 
 
 def suggestions(evidence: Evidence, matches: pl.DataFrame, classes: Kinds, now: Compared) -> pl.DataFrame:
@@ -37,11 +37,10 @@ def suggestions(evidence: Evidence, matches: pl.DataFrame, classes: Kinds, now: 
     are right, and no smaller part of them; or, where they touch none of these, that take no owner away.
     """
     known = now.now.select("subject", "by_hand")
-    present = _outcomes(now.now.lazy(), evidence)
+    present = _outcomes(now.now.lazy(), evidence.rules)
     rows, helping = [], []
-    for setting, value, reason, counted in _tried(evidence, classes):
-        decided = with_action(leaders(counted).lazy(), matches, named=pl.lit(value=True))
-        then = _outcomes(decided, counted)
+    for setting, value, reason, concerned, outcomes in _tried(evidence, matches, classes):
+        then = pl.concat([present.join(concerned, on="subject", how="anti"), outcomes])
         effect = _effect(present, then, known)
         rows.append({"setting": setting, "value": value, "reason": reason} | effect)
         helping.append(_helps(present, then, known, owners_lost=effect["owners_lost"]))
@@ -59,42 +58,48 @@ def suggestions(evidence: Evidence, matches: pl.DataFrame, classes: Kinds, now: 
     )
 
 
-def _tried(evidence: Evidence, classes: Kinds) -> Iterator[_Tried]:
-    """Setting, value, reason and what is then counted: kinds of several members, and accounts one by one."""
-    username = pl.col("username")
-    counted = evidence.days.select(username.cast(pl.String).unique()).collect()
+def _tried(evidence: Evidence, matches: pl.DataFrame, classes: Kinds) -> Iterator[_Tried]:
+    """Setting, value, reason, the hosts concerned and their outcomes: kinds of several, and single accounts.
+
+    Without an account the hosts decide as before on which it never logged on, and nobody else's devices rank
+    otherwise: those alone are decided again on which it did.
+    """
+    logons, username = logons_in_all(evidence), pl.col("username").cast(pl.String)
+    devices = primary_devices(logons, evidence)
+    counted = logons.select(username.unique())
     accounts = classes.accounts.filter(pl.col("kind").is_in(NO_PEOPLE)).join(counted, on="username")
     accounts = accounts.sort("hosts", "username", descending=[True, False])
     nobodys = classes.hosts.filter(pl.col("kind").is_in(NOBODYS), pl.col("hostname").is_not_null())
 
-    def without(names: Sequence[str], kind: AccountKind | None = None) -> Evidence:
-        among = username.cast(pl.String).is_in(names)
-        left = replace(evidence, days=evidence.days.filter(~among))
-        if kind is None:
-            return left
-        kinds = (*evidence.rules.skip_account_kinds, kind)
-        skipped = pl.concat([evidence.skipped, evidence.days.filter(among)])
-        return replace(left, skipped=skipped, rules=replace(evidence.rules, skip_account_kinds=kinds))
+    def decided(led: pl.DataFrame, rules: Rules) -> pl.DataFrame:
+        return _outcomes(with_action(led.lazy(), matches, named=pl.lit(value=True)), rules)
+
+    def without(names: Sequence[str], evidence: Evidence = evidence) -> tuple[pl.DataFrame, pl.DataFrame]:
+        among = username.is_in(names)
+        concerned = logons.filter(among).select(pl.col("subject").unique())
+        there = replace(evidence, subjects=evidence.subjects.join(concerned, on="subject", how="semi"))
+        others = logons.join(concerned, on="subject", how="semi").filter(~among)
+        return concerned, decided(leaders(there, others, devices), evidence.rules)
 
     for kind in NO_PEOPLE:
         members = accounts.filter(kind=kind)
         if members.height > 1:
             names = members["username"].to_list()
-            yield "rules.skip_account_kinds", kind, _members(names, "accounts"), without(names, kind)
+            skipped = pl.concat([evidence.skipped, evidence.days.filter(username.is_in(names))])
+            rules = replace(evidence.rules, skip_account_kinds=(*evidence.rules.skip_account_kinds, kind))
+            skipping = replace(evidence, skipped=skipped, rules=rules)
+            yield "rules.skip_account_kinds", kind, _members(names, "accounts"), *without(names, skipping)
     for (kind,), members in nobodys.sort("users", "hostname", descending=[True, False]).group_by(
         "kind", maintain_order=True
     ):
         if members.height > 1:
             left = evidence.subjects.join(members, on=("host_id", "hostname"), how="anti", nulls_equal=True)
             names = members["hostname"].to_list()
-            yield (
-                "rules.skip_host_kinds",
-                str(kind),
-                _members(names, "hosts"),
-                replace(evidence, subjects=left),
-            )
+            then = decided(leaders(replace(evidence, subjects=left), logons), evidence.rules)
+            hosts = evidence.subjects.select("subject")
+            yield "rules.skip_host_kinds", str(kind), _members(names, "hosts"), hosts, then
     for name, reasons in accounts.head(MAX_TRIED).select("username", "reasons").iter_rows():
-        yield "rules.exclude_users", name, reasons[0], without([name])
+        yield "rules.exclude_users", name, reasons[0], *without([name])
 
 
 def _members(names: Sequence[str], noun: str) -> str:
@@ -102,9 +107,9 @@ def _members(names: Sequence[str], noun: str) -> str:
     return f"{len(names):,} {noun}: {', '.join(names[:MAX_NAMED])}{more}"
 
 
-def _outcomes(decided: pl.LazyFrame, evidence: Evidence) -> pl.DataFrame:
+def _outcomes(decided: pl.LazyFrame, rules: Rules) -> pl.DataFrame:
     """What follows for each host that somebody is named for: subject, action."""
-    named = decided.filter(names_owner(evidence.rules), pl.col("match") == "matched")
+    named = decided.filter(names_owner(rules), pl.col("match") == "matched")
     return named.select("subject", "action").collect()
 
 
