@@ -212,7 +212,7 @@ def test_a_plan_is_looked_at_and_carried_out_on_the_pages_of_owner_writes(dagste
 
 FOUND = {
     "owner_decisions": {"funnel": "with logons 313", "hosts_to_write": "168", "conflicts": "5"},
-    "owner_writes": {"result": "168 hosts written", "rows_of_this_run": "168", "hosts_failed": "0"},
+    "owner_writes": {"result": "168 hosts written", "report": "demo.html"},
 }
 
 
