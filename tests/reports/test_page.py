@@ -9,6 +9,7 @@ from html.parser import HTMLParser
 
 import polars as pl
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
 from ownership.codes import ACTION, EVIDENCE, MATCH, OUTCOME
@@ -485,3 +486,18 @@ def test_on_paper_there_is_a_summary_of_two_pages_and_then_the_hosts(opened):
     expect(column(page, "hosts", 1)).to_have_count(250)
     for hidden in ("people", "unmatched", "changes", "writes"):
         expect(page.locator(f"#{hidden}")).not_to_be_visible()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"color_scheme": "dark"},
+        {"viewport": {"width": 390, "height": 844}, "is_mobile": True},
+        {"forced_colors": "active"},
+    ],
+    ids=["light", "dark", "phone", "high contrast"],
+)
+def test_a_check_of_accessibility_finds_nothing(opened, options):
+    found = Axe().run(opened(report(), **options))
+    assert not found.violations_count, found.generate_report()
