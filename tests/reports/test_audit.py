@@ -12,12 +12,16 @@ from reports.exports import BOM, as_csv, as_xlsx
 from tests.ownership.builders import NOW, PEOPLE, counts, decide, host, hosts
 
 
-def made(seed=7):
-    """A drawn sample of six hosts, one with a name that a spreadsheet could run, and its sheet."""
+def decided():
+    """Six hosts, one with a name that a spreadsheet could run."""
     names = ["=1+1", "pc-1", "pc-2", "pc-3", "pc-4", "pc-5"]
     logons = counts(*((name, "ann", 5) for name in names), ("pc-1", "bob", 2))
-    decisions = decide(logons, PEOPLE, hosts(*(host(f"00{n}", name) for n, name in enumerate(names))))
-    sample = as_sample(drawn(decisions, 5, seed=seed), seed=seed, drawn_at=NOW)
+    return decide(logons, PEOPLE, hosts(*(host(f"00{n}", name) for n, name in enumerate(names))))
+
+
+def made(seed=7):
+    """A sample of them, and its sheet."""
+    sample = as_sample(drawn(decided(), 5, seed=seed), seed=seed, drawn_at=NOW)
     return sample, BOM + as_csv(sheet(sample, PEOPLE))
 
 
@@ -35,7 +39,9 @@ def filled_in(text, change, separator=","):
 
 def test_the_same_owners_are_drawn_for_a_seed_and_each_as_often():
     assert made()[0].equals(made()[0])
-    left_out = [set(range(6)) - {int(host_id) for host_id in made(seed)[0]["host_id"]} for seed in range(200)]
+    decisions = decided()
+    draws = (drawn(decisions, 5, seed=seed)["host_id"] for seed in range(200))
+    left_out = [set(range(6)) - {int(host_id) for host_id in draw} for draw in draws]
     assert all(20 <= left_out.count({number}) <= 50 for number in range(6))
 
 
