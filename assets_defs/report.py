@@ -60,11 +60,11 @@ def reporting(run: InstanceRun, log: logging.Logger, *, written: bool) -> Genera
 
 def _write_report(run: InstanceRun, log: logging.Logger) -> None:
     """Write the report on what is published; that this fails is no reason for the run to fail."""
-    tables = run.tables.shown()
-    if not tables.exist():
-        return
-    file = report_file(run.instance, tables.home)
+    file = report_file(run.instance, run.tables.home)
     try:
+        tables = run.tables.shown()
+        if not tables.exist():
+            return
         with replacing(file) as temporary:
             temporary.write_text(report_html(run.instance, tables), encoding="utf-8", newline="")
     except Exception as error:  # noqa: BLE001  (the run has done its work, whatever is wrong with the page)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from resources.store.tables import Tables
 from tests.ownership.builders import host, hosts
 from tests.pipelines.in_memory import LAST, Job, LogFile, Shelf
 from tests.resources.samples import instance
@@ -54,3 +55,12 @@ def test_a_report_that_cannot_be_written_fails_no_run(job, page, capfd):
     page.mkdir(parents=True)
     assert job().success
     assert "The report could not be written" in capfd.readouterr().err
+
+
+def test_tables_that_cannot_be_read_for_the_report_fail_no_run(job, monkeypatch, capfd):
+    def torn(_):
+        raise OSError("torn")
+
+    monkeypatch.setattr(Tables, "shown", torn)
+    assert job().success
+    assert "The report could not be written: torn" in capfd.readouterr().err
