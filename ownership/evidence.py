@@ -90,7 +90,7 @@ def logons_in_all(evidence: Evidence) -> pl.DataFrame:
 
 
 def leaders(
-    evidence: Evidence, logons: pl.DataFrame | None = None, devices: pl.DataFrame | None = None
+    evidence: Evidence, logons: pl.DataFrame | None = None, devices: pl.LazyFrame | None = None
 ) -> pl.DataFrame:
     """Find who leads the logons of each subject (rules 1.2).
 
@@ -127,7 +127,7 @@ def leaders(
     return (
         evidence.subjects.lazy()
         .join(of_subject, on="subject", how="left", maintain_order="left")
-        .join(devices.lazy(), on=("subject", "username"), how="left")
+        .join(devices, on=("subject", "username"), how="left")
         .join(skipped, on="subject", how="left", maintain_order="left")
         .with_columns(
             pl.col("username", "runner_up_username").cast(pl.String),
@@ -140,7 +140,7 @@ def leaders(
     )
 
 
-def primary_devices(logons: pl.DataFrame, evidence: Evidence) -> pl.DataFrame:
+def primary_devices(logons: pl.DataFrame, evidence: Evidence) -> pl.LazyFrame:
     """Rank the hosts of each user by days with a logon (rules 1.9): subject, username, primary_rank, names.
 
     Hosts that are left out are none of the user's devices; assets that share a name share its rank.
@@ -156,7 +156,7 @@ def primary_devices(logons: pl.DataFrame, evidence: Evidence) -> pl.DataFrame:
     )
     best = ranked.filter(pl.col("primary_rank") <= (evidence.rules.primary_devices or 0))
     names = best.group_by("username").agg(primary_hostnames=pl.col("hostname").unique(maintain_order=True))
-    return ranked.drop("hostname").join(names, on="username", how="left").collect()
+    return ranked.drop("hostname").join(names, on="username", how="left")
 
 
 def _subjects(with_logons: pl.LazyFrame, hosts: pl.LazyFrame, rules: Rules) -> pl.DataFrame:

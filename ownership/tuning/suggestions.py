@@ -65,7 +65,7 @@ def _tried(evidence: Evidence, matches: pl.DataFrame, classes: Kinds) -> Iterato
     otherwise: those alone are decided again on which it did.
     """
     logons, username = logons_in_all(evidence), pl.col("username").cast(pl.String)
-    devices = primary_devices(logons, evidence)
+    devices = primary_devices(logons, evidence).collect().lazy()
     counted = logons.select(username.unique())
     accounts = classes.accounts.filter(pl.col("kind").is_in(NO_PEOPLE)).join(counted, on="username")
     accounts = accounts.sort("hosts", "username", descending=[True, False])
