@@ -13,6 +13,7 @@ from bench import (
     extraction,
     first_run,
     inventory,
+    night,
     overhead,
     report,
     resolution,
@@ -85,6 +86,11 @@ def test_a_first_run_fetches_what_the_bare_requests_fetch_and_the_next_one_nothi
     _, later = tables.all_runs("runs").select(pl.col("started_at").sort()).collect().to_series()
     assert days.height == 3
     assert days["fetched_at"].max() < later
+
+
+def test_a_night_waits_for_its_healthy_runs_and_its_dead_ones_fail(sandbox, tmp_path):
+    found = night.measure(sandbox, tmp_path, healthy=2, dead=1)
+    assert counts(found, "runs") == [2, 3]
 
 
 def test_the_inventory_is_listed_and_written_by_all():
