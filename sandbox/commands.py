@@ -1,6 +1,7 @@
 """What `asset-owners sandbox` does: run both services, show the demo, open the Dagster UI on them."""
 
 import json
+import logging
 import os
 import shlex
 import shutil
@@ -17,6 +18,7 @@ import polars as pl
 import typer
 
 from pipelines.cli.serve import serve
+from pipelines.log_lines import LOGGER
 from resources.settings import command_line, home, load_instance, slug_of
 from resources.store.tables import Tables
 from sandbox.stand import NAME, running_sandbox
@@ -28,7 +30,7 @@ CODES = (
 
 def up(*, fresh: bool, port: int | None) -> None:
     """Run both services until Ctrl-C."""
-    with _until_stopped(), running_sandbox(home(), fresh=fresh, port=port, progress=_say) as sandbox:
+    with _until_stopped(), running_sandbox(home(), fresh=fresh, port=port, progress=_progress) as sandbox:
         folder = home() / "sandbox"
         _say(f"search service     {sandbox.engine.url}  user {sandbox.engine.reader.username}")
         _say(f"inventory service  {sandbox.inventory.url}  accounts integration, reader, coded @corp.example")
@@ -45,10 +47,10 @@ def demo() -> None:
     shutil.rmtree(home() / "tables" / slug_of(NAME), ignore_errors=True)
     log = home() / "sandbox" / "demo.log"
     log.unlink(missing_ok=True)
-    with _until_stopped(), running_sandbox(home(), fresh=True, progress=_say) as sandbox:
-        _say("first run: fetch, decide, write")
+    with _until_stopped(), running_sandbox(home(), fresh=True, progress=_progress) as sandbox:
+        _progress("first run: fetch, decide, write")
         first = _run(sandbox.instance_file, log)
-        _say("second run: nothing is written twice")
+        _progress("second run: nothing is written twice")
         second = _run(sandbox.instance_file, log)
         print(*_happened(sandbox.truth, first, second), "", "To look further:", sep="\n")
         commands = {
@@ -88,7 +90,7 @@ def _to_paste(file: Path | None, command: str, *arguments: str) -> str:
 
 def ui(*, port: int) -> None:
     """Run both services, the Dagster web server and its daemon, until Ctrl-C."""
-    with _until_stopped(), running_sandbox(home(), fresh=False, progress=_say):
+    with _until_stopped(), running_sandbox(home(), fresh=False, progress=_progress):
         serve("127.0.0.1", port)
 
 
@@ -113,7 +115,13 @@ def _until_stopped() -> Generator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        _say("stopped")
+        _progress("stopped")
+
+
+def _progress(text: str) -> None:
+    """Say how far it is, unless only results are asked for."""
+    if logging.getLogger(LOGGER).isEnabledFor(logging.WARNING):
+        _say(text)
 
 
 def _say(text: str) -> None:
