@@ -193,8 +193,9 @@ def test_a_failed_run_of_the_command_line_is_red_on_the_timeline_and_a_click_exe
 
 
 @pytest.mark.nightly
-def test_a_plan_is_looked_at_and_carried_out_on_the_pages_of_owner_writes(dagster, company, page, picture):
+def test_a_plan_is_looked_at_carried_out_and_put_back_by_clicks(dagster, company, page, picture):
     dagster.stand.begin(company.hosts, company.users)
+    before = dagster.stand.inventory.state.assets("host")
     planned = dagster.start_scan(dry_run=True)
     page.goto("/assets/demo/owner_writes?view=events")
     shows(page, planned["runId"], "julia.pereira@corp.example (user-0001)")
@@ -208,6 +209,26 @@ def test_a_plan_is_looked_at_and_carried_out_on_the_pages_of_owner_writes(dagste
     assert dagster.ended(applied["runId"])["tags"]["asset_owners/result"] == "168 written"
     page.goto("/assets/demo/owner_writes?view=events")
     shows(page, "168 hosts written")
+    page.goto("/locations/asset-owners/jobs/demo__undo/playground")
+    page.get_by_text("run_id").click()
+    page.keyboard.press("End")
+    page.keyboard.press("ArrowLeft")  # between the quotes
+    page.keyboard.type(applied["runId"][:8])
+    page.get_by_role("button", name="Launch Run").click()
+    (undone,) = eventually(lambda: dagster.ask(runs.replace("apply", "undo"))["results"])
+    assert dagster.ended(undone["runId"])["tags"]["asset_owners/result"] == "168 put back"
+    assert dagster.stand.inventory.state.assets("host") == before
+    page.goto("/assets/demo/owner_writes?view=events")
+    shows(page, "168 hosts put back")
+
+
+@pytest.mark.nightly
+def test_the_page_of_a_run_says_where_its_report_is(page, scheduled):
+    page.goto(f"/runs/{scheduled['runId']}")
+    page.get_by_placeholder("Filter").first.fill("owner_writes")
+    file = page.get_by_text("/reports/demo.html").first.inner_text()
+    page.goto(f"file://{file}")
+    shows(page, "Owners of hosts: Demo")
 
 
 FOUND = {
