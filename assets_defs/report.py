@@ -16,7 +16,6 @@ import polars as pl
 from assets_defs.run import InstanceRun
 from assets_defs.tuning import stored_inputs
 from ownership.coverage import events_by_day
-from ownership.history import changes_of
 from ownership.names import printable
 from ownership.tuning.inputs import present_line
 from ownership.windows import days_of
@@ -90,7 +89,6 @@ def report_html(instance: Instance, tables: Tables) -> str:
         **_snapshots(tables, shares="host_user_shares", matches="username_matches"),
         **_snapshots(tables, hosts="inventory_hosts", users="inventory_users"),
         days=events_by_day(days, tables.logon_days(days, run_id=run_id), timezone=instance.scan.timezone),
-        changes=changes_of(tables.all_runs("owner_decisions_history"), run_id),
         writes=writes,
         all_writes=tables.writes(),
         coverage=view_rows(tables.folder, "coverage"),

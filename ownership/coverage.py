@@ -128,26 +128,6 @@ def current_owners(hosts: pl.DataFrame, writes: pl.LazyFrame) -> pl.DataFrame:
     )
 
 
-def owned_by_department(decisions: pl.DataFrame, owners: pl.DataFrame) -> pl.DataFrame:
-    """Count the host assets of each department with an owner when the run decided, and now.
-
-    `owners` is what `current_owners` finds. department (null: none), hosts, owned, owned_after; most hosts
-    first.
-    """
-    return (
-        decisions.drop_nulls("host_id")
-        .filter(_OWNER_KNOWN)
-        .join(owners, on="host_id", how="left")
-        .group_by("department")
-        .agg(
-            hosts=pl.len(),
-            owned=pl.col("existing_owner").count(),
-            owned_after=(pl.col("owner_ids").list.len() > 0).sum(),
-        )
-        .sort("hosts", "department", descending=[True, False])
-    )
-
-
 def shares_of_leaders(leaders: pl.DataFrame, *, threshold_percent: int) -> pl.DataFrame:
     """Count the hosts by how strong their leading user is: upper_percent, strength (of `STRENGTHS`), hosts.
 

@@ -116,22 +116,3 @@ def changed_decisions(
         run_id=pl.lit(run_id),
     )
     return pl.concat([changed, gone]).sort("hostname", "host_id", nulls_last=True).collect(engine="streaming")
-
-
-def changes_of(history: pl.LazyFrame, run_id: str) -> pl.DataFrame:
-    """Set what a run decided otherwise beside what was decided before: its rows, with columns `…_before`.
-
-    evidence_before is null where the host is new.
-    """
-    now = history.filter(run_id=run_id).with_columns(without_asset=_WITHOUT_ASSET).collect()
-    decided_at = pl.lit(now["decided_at"].min(), pl.Datetime("us", "UTC"))
-    before = latest(history.filter(pl.col("decided_at") < decided_at)).select(
-        "host_id",
-        pl.col("evidence", "match", "action", "resolved_owner", "existing_owner").name.suffix("_before"),
-        without_asset=_WITHOUT_ASSET,
-    )
-    return (
-        now.join(before, on=["host_id", "without_asset"], how="left", nulls_equal=True)
-        .drop("without_asset")
-        .sort("hostname", "host_id", nulls_last=True)
-    )

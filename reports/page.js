@@ -38,12 +38,10 @@ const SHOWN = {
   number: (number) => [whole.format(number)],
   percent: (share) => [percent(share)],
   people: (keys) => keys.map(personLink),
-  was: (keys) => keys.map((key) => element("s", personLink(key))),
 };
-const PEOPLE = new Set(["people", "was"]);
 const NUMBERS = new Set(["number", "percent"]);
 const textOf = (style, value) =>
-  PEOPLE.has(style) ? value.map((key) => `${labels.get(key) ?? ""} ${key}`).join(" ") : String(value ?? "");
+  style === "people" ? value.map((key) => `${labels.get(key) ?? ""} ${key}`).join(" ") : String(value ?? "");
 
 // See `_compact` in reports/page_tables.py.
 const unpacked = (values) => (values.of ? values.at.map((number) => values.of[number]) : values);

@@ -18,7 +18,7 @@ from jinja2 import Environment
 from markupsafe import Markup
 
 from ownership.codes import EVIDENCE, MATCH
-from ownership.coverage import funnel, left_behind, owned_by_department
+from ownership.coverage import funnel, left_behind, owned_percent
 from ownership.names import printable
 from ownership.rules import Rules
 from ownership.windows import Window
@@ -42,7 +42,6 @@ def report_page(
     hosts: pl.DataFrame,
     users: pl.DataFrame,
     days: pl.DataFrame,
-    changes: pl.DataFrame,
     writes: pl.DataFrame,
     all_writes: pl.LazyFrame,
     coverage: pl.DataFrame,
@@ -52,25 +51,21 @@ def report_page(
 ) -> str:
     """Make the page of one run, from the rows of the stored tables that it worked on and the rules it used.
 
-    `days` are rows of `ownership.coverage.events_by_day` for its window, `changes` of
-    `ownership.history.changes_of`, `coverage` of the view; `all_writes` are those of all runs. The page is to
-    be stored as it is: its policy names its script by a hash.
+    `days` are rows of `ownership.coverage.events_by_day` for its window, `coverage` those of the view;
+    `all_writes` are those of all runs. The page is to be stored as it is: its policy names its script by a
+    hash.
     """
-    first_run = changes.height == decisions.height > 0 and changes["evidence_before"].is_null().all()
     writes_of_all = pl.concat([all_writes, writes.lazy()])
-    owners = owners_by_now(hosts, writes_of_all)
-    departments = owned_by_department(decisions, owners)
+    by_now = hosts_by_now(decisions, owners_by_now(hosts, writes_of_all), writes_of_all)
     labels = names_of(users.iter_rows(named=True))
-    found = page_tables.with_words(hosts_by_now(decisions, owners, writes_of_all))
+    found = page_tables.with_words(by_now)
     people = page_tables.people_on(found, shares, matches)
     tables = {
         "hosts": page_tables.hosts_table(found, people),
         "people": page_tables.people_table(people),
         "conflicts": page_tables.conflicts_table(found, acknowledged),
         "unmatched": page_tables.unmatched_table(decisions, shares, matches),
-        "changes": page_tables.changes_table(changes.clear() if first_run else changes, first_run=first_run),
         "writes": page_tables.writes_table(writes),
-        "departments": page_tables.departments_table(departments),
     }
     own, style = _text("page.js"), _text("page.css")
     return (
@@ -93,8 +88,10 @@ def report_page(
             most_rows=page_tables.MAX_ROWS,
             decisions=decisions.height,
             host_assets=decisions["host_id"].count(),
-            owned_percent=_percent(departments, "owned"),
-            owned_after_percent=_percent(departments, "owned_after"),
+            owned_percent=owned_percent(decisions),
+            owned_after_percent=owned_percent(
+                by_now.with_columns(existing_owner=pl.col("owner_ids").list.first())
+            ),
             conflicts=decisions.filter(action="conflict").height,
             planned=writes.filter(outcome="planned").height,
             written=writes.filter(outcome="written").height,
@@ -105,7 +102,6 @@ def report_page(
             reasons={**EVIDENCE, **MATCH},
             days=days.height,
             lacking_days=days.filter(pl.col("state") != "ok").to_dicts(),
-            first_run=first_run,
             labels=labels,
         )
     )
@@ -124,11 +120,6 @@ def _charts(
     if coverage.height > 1:
         charts["coverage"] = coverage_chart(coverage)
     return charts
-
-
-def _percent(departments: pl.DataFrame, column: str) -> float:
-    owned, hosts = departments.select(pl.sum(column), pl.sum("hosts")).row(0)
-    return 100 * owned / max(hosts, 1)
 
 
 def _text(name: str) -> Markup:

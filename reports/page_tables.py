@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from ownership.codes import ACTION, EVIDENCE, GONE, MATCH, OUTCOME
+from ownership.codes import ACTION, EVIDENCE, MATCH, OUTCOME
 from ownership.coverage import STAGES, left_behind
 from ownership.history import open_conflicts
 from ownership.names import printable
@@ -36,9 +36,9 @@ class PageTable:
     """A table of the page.
 
     `columns` has for each head the parts of a cell, each a style and a column of the frame. Styles: `text`,
-    `small`, `host` (a link), `people` (links; ids of user assets, or accounts), `was` (the same, struck
-    through), `number`, `percent` (0 to 1). The first part sorts. `filters` has what links narrow the rows to:
-    words, and which rows. `unseen` are columns that the script needs.
+    `small`, `host` (a link), `people` (links; ids of user assets, or accounts), `number`, `percent` (0 to 1).
+    The first part sorts. `filters` has what links narrow the rows to: words, and which rows. `unseen` are
+    columns that the script needs.
     """
 
     title: str
@@ -103,12 +103,19 @@ def with_words(hosts: pl.DataFrame) -> pl.DataFrame:
     ours = (pl.col("source") == "asset-owners") & (pl.col("owner_ids").list.len() > 0)
     ours &= pl.col("outcome").ne_missing("planned")
     names = _with_names(hosts.head(MAX_ROWS)).with_columns(
-        **_reason("evidence", "match", "action", "outcome"),
+        why=_sentence("evidence", EVIDENCE),
+        what_follows=pl.concat_str(
+            _sentence("match", MATCH),
+            _sentence("action", ACTION),
+            _sentence("outcome", OUTCOME),
+            separator=" ",
+            ignore_nulls=True,
+        ),
         because=pl.coalesce("problem", "excluded_by"),
         conflict=_on_day("Conflict since {}.", "conflict_since"),
         wrote=pl.when(ours).then(_on_day("asset-owners wrote this owner on {}.", "since")),
-        existing=_ids("existing_owner"),
-        resolved=_ids("resolved_owner"),
+        existing=pl.col("existing_owner").str.split(",").fill_null(_NO_LIST),
+        resolved=pl.concat_list("resolved_owner").list.drop_nulls(),
         no_owner=pl.when(pl.col("host_id").is_null())
         .then(pl.lit("no host asset"))
         .when(pl.col("owner_ids").is_null())
@@ -225,29 +232,6 @@ def unmatched_table(decisions: pl.DataFrame, shares: pl.DataFrame, matches: pl.D
     return PageTable("Unmatched users", rows, columns)
 
 
-def changes_table(changes: pl.DataFrame, *, first_run: bool) -> PageTable:
-    """What the run decided otherwise than the one before; rows of `ownership.history.changes_of`."""
-    then = _reason("evidence_before", "match_before", "action_before")
-    rows = _with_names(in_order(changes)).with_columns(
-        **_reason("evidence", "match", "action"),
-        why_before=then["why"].fill_null("new host"),
-        followed=then["what_follows"],
-        named_before=_ids("resolved_owner_before", unless="resolved_owner"),
-        named=_ids("resolved_owner"),
-        recorded_before=_ids("existing_owner_before", unless="existing_owner"),
-        recorded=_ids("existing_owner"),
-    )
-    columns: dict[str, Parts] = {
-        "Host": _HOST,
-        "Decided before": (("text", "why_before"), ("small", "followed")),
-        "Decided now": (("text", "why"), ("small", "what_follows")),
-        "Owner by the logons": (("was", "named_before"), ("people", "named")),
-        "Owner in the inventory": (("was", "recorded_before"), ("people", "recorded")),
-    }
-    nothing = "This is the first run." if first_run else "None."
-    return PageTable("Changes", rows.head(MAX_ROWS), columns, nothing)
-
-
 def writes_table(writes: pl.DataFrame) -> PageTable:
     """What the run wrote, or meant to write."""
     before, after = (
@@ -267,7 +251,7 @@ def writes_table(writes: pl.DataFrame) -> PageTable:
         **changed,
         owner=pl.concat_list(after["owner"]).list.drop_nulls(),
         owner_before=pl.concat_list(before["owner"]).list.drop_nulls(),
-        meaning=pl.col("outcome").replace_strict(OUTCOME, return_dtype=pl.String),
+        meaning=_sentence("outcome", OUTCOME),
         words=pl.col("outcome").str.replace_all("_", " "),
         at=pl.coalesce("completed_at", "intended_at").dt.strftime("%Y-%m-%d %H:%M"),
     )
@@ -275,28 +259,13 @@ def writes_table(writes: pl.DataFrame) -> PageTable:
     columns: dict[str, Parts] = {
         "Host": _HOST,
         "Outcome": (("text", "words"), ("small", "meaning"), ("small", "message")),
-        "Owner": (("was", "owner_before"), ("people", "owner")),
+        "Owner before": (("people", "owner_before"),),
+        "Owner": (("people", "owner"),),
         "Department": (("text", "department"),),
         "Criticality": (("text", "criticality"),),
         "When (UTC)": (("text", "at"),),
     }
     return PageTable("Writes", rows.head(MAX_ROWS), columns, "Nothing.", filters)
-
-
-def departments_table(departments: pl.DataFrame) -> PageTable:
-    """How many hosts of each department had an owner, and have one now; of `coverage.owned_by_department`."""
-    rows = departments.with_columns(
-        pl.col("department").fill_null("no department"),
-        before=pl.col("owned") / pl.col("hosts"),
-        after=pl.col("owned_after") / pl.col("hosts"),
-    )
-    columns: dict[str, Parts] = {
-        "Department": (("text", "department"),),
-        "Host assets": (("number", "hosts"),),
-        "Had an owner": (("percent", "before"), ("number", "owned")),
-        "Have an owner": (("percent", "after"), ("number", "owned_after")),
-    }
-    return PageTable("Departments", rows, columns, "There are no host assets.")
 
 
 def link(stage: str, reason: str = "") -> str:
@@ -319,33 +288,13 @@ def _host_filters(decisions: pl.DataFrame) -> Filters:
     return filters
 
 
-def _reason(evidence: str, match: str, action: str, outcome: str | None = None) -> dict[str, pl.Expr]:
-    """Sentences that say why a host has, or has not, this owner: why, what_follows."""
-    meanings = [
-        (match, MATCH),
-        (action, {**ACTION, GONE: "There are no decisions about the host any longer."}),
-    ]
-    meanings += [(outcome, OUTCOME)] if outcome else []
-    sentences = [
-        pl.col(column).replace_strict(sentence, default=None, return_dtype=pl.String)
-        for column, sentence in [(evidence, EVIDENCE), *meanings]
-    ]
-    return {
-        "why": sentences[0],
-        "what_follows": pl.concat_str(sentences[1:], separator=" ", ignore_nulls=True),
-    }
+def _sentence(column: str, sentences: Mapping[str, str]) -> pl.Expr:
+    return pl.col(column).replace_strict(sentences, default=None, return_dtype=pl.String)
 
 
 def _account() -> pl.Expr:
     """A user name that is not one user asset's, marked so that it is no user asset's id."""
     return pl.format("{} (account)", "username")
-
-
-def _ids(column: str, *, unless: str | None = None) -> pl.Expr:
-    """The owners that stand in a column of texts; none where another column has the same."""
-    text = pl.col(column)
-    text = pl.when(text.ne_missing(pl.col(unless))).then(text) if unless else text
-    return text.str.split(",").fill_null(_NO_LIST)
 
 
 def _with_logons(frame: pl.DataFrame) -> pl.DataFrame:

@@ -4,15 +4,13 @@ import polars as pl
 import pytest
 
 from ownership.coverage import (
-    current_owners,
     events_by_day,
     funnel,
-    owned_by_department,
     owned_percent,
     shares_of_leaders,
 )
 from ownership.rules import Rules
-from ownership.tables import LogonDays, OwnerWrites
+from ownership.tables import LogonDays
 from tests.ownership.builders import counts, decide, host, hosts, table, user, users
 
 NOON = datetime(2026, 3, 10, 12, tzinfo=UTC)
@@ -75,21 +73,6 @@ def test_of_a_host_that_cannot_be_read_it_is_not_known_whether_it_is_owned():
         ("hosts known", 4, "no_logons 2, unreadable_asset 1"),
         ("with logons", 1, "unreadable_asset 1"),
     ]
-
-
-def test_departments_are_counted_before_and_after_and_without_hosts_of_unknown_owner():
-    odd = {"owner_ids": None, "problem": "its field asset_owner holds a dict"}
-    assets = hosts(
-        host("h1", "ws1", owners=("u1",), department="Sales"),
-        host("h2", "ws2", department="Sales"),
-        host("h3", "ws3", department="Sales") | odd,
-        host("h4", "ws4"),
-    )
-    now = current_owners(assets, table(OwnerWrites).lazy()).with_columns(
-        owner_ids=pl.when(host_id="h2").then(pl.lit(["u1"])).otherwise("owner_ids")
-    )
-    counted = owned_by_department(decide(counts(("ws2", "alice", 9)), users(), assets), now)
-    assert counted.rows() == [("Sales", 2, 1, 2), (None, 1, 0, 0)]
 
 
 def test_hosts_are_counted_by_the_share_of_their_leader():

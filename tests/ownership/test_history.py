@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ownership.declaration import empty, validated
-from ownership.history import changed_decisions, changes_of, latest, with_new_conflicts
+from ownership.history import changed_decisions, latest, with_new_conflicts
 from ownership.rules import Rules
 from ownership.tables import AcknowledgedConflicts, OwnerDecisionsHistory
 from tests import examples
@@ -152,29 +152,6 @@ def test_every_state_can_be_told_from_the_changes(runs, forgotten):
             history = latest(history.lazy())
         told = latest(history.lazy()).sort("hostname").select("hostname", "username", "match", "action")
         assert told.equals(decisions.select("hostname", "username", "match", "action"))
-
-
-def test_changes_are_told_beside_what_was_decided_before():
-    first = changes(NOTHING, DECISIONS)
-    gained = decide(
-        LOGONS, PEOPLE, hosts(host("h1", "ws1", owners=("u1",)), WS2, host("h4", "ws4", owners=("u9",)))
-    )
-    second = changes(first, gained.filter(pl.col("hostname") != "ws3"), days=1)
-    third = changes(latest(pl.concat([first, second]).lazy()), gained, days=2)
-    history = pl.concat([first, second, third]).lazy()
-    shown = ("hostname", "action_before", "action", "existing_owner_before", "existing_owner")
-    assert changes_of(history, "0").select(shown).rows() == [
-        ("ws1", None, "write", None, None),
-        ("ws2", None, "keep", None, "u2"),
-        ("ws3", None, "no_host", None, None),
-    ]
-    assert changes_of(history, "1").select(shown).rows() == [
-        ("ws1", "write", "agree", None, "u1"),
-        ("ws3", "no_host", "gone", None, None),
-        ("ws4", None, "keep", None, "u9"),
-    ]
-    assert changes_of(history, "2").select(shown).rows() == [("ws3", None, "no_host", None, None)]
-    assert changes_of(history, "9").is_empty()
 
 
 def test_a_conflict_is_new_with_another_host_or_another_person():

@@ -13,17 +13,16 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
 from ownership.codes import ACTION, EVIDENCE, MATCH, OUTCOME
-from ownership.declaration import empty, polars_schema
-from ownership.history import changed_decisions, changes_of, with_conflict_since
+from ownership.declaration import polars_schema
+from ownership.history import with_conflict_since
 from ownership.matching import username_matches
 from ownership.rules import Rules
-from ownership.tables import AcknowledgedConflicts, OwnerDecisionsHistory
+from ownership.tables import AcknowledgedConflicts
 from reports import page_tables
 from reports.page import report_page
 from tests.ownership.builders import (
     NOW,
     PEOPLE,
-    RUN,
     WINDOW,
     counts,
     decide,
@@ -96,19 +95,12 @@ def report(
     coverage=COVERAGE,
     message=None,
     outcome="written",
-    first=False,
     acknowledged=NOTHING_ACKNOWLEDGED,
 ):
-    """The page after a second run, before which nobody had an owner, or after the first."""
+    """The page after a run."""
     shares = shares_of(logons, Rules())
     decided = decide(logons, people, assets)
     decisions = with_conflict_since(decided, decided.clear())
-    unowned = assets.with_columns(owner_ids=pl.lit([], pl.List(pl.String)))
-    before = changed_decisions(
-        empty(OwnerDecisionsHistory), decide(logons, people, unowned), decided_at=NOW, run_id="run-0"
-    ).with_columns(pl.col("decided_at") - timedelta(days=1), run_id=pl.lit("run-0"))
-    before = before.clear() if first else before
-    now = changed_decisions(before, decisions, decided_at=NOW, run_id=RUN)
     writes = plan(decisions, people, assets).with_columns(
         outcome=pl.lit(outcome), message=pl.lit(message, pl.String)
     )
@@ -124,7 +116,6 @@ def report(
         hosts=assets,
         users=people,
         days=days,
-        changes=changes_of(pl.concat([before, now]).lazy(), RUN),
         writes=writes,
         all_writes=writes.filter(pl.col("outcome") != "planned").lazy(),
         coverage=coverage,
@@ -172,23 +163,15 @@ def test_the_tables_hold_what_the_run_found():
         ["ext.moore (account)", "1", "1", "8", ""],
     ]
     alone, several = EVIDENCE["single_user"], EVIDENCE["majority"]
-    before, now = (f"{MATCH['matched']} {ACTION[action]}" for action in ("write", "conflict"))
-    assert rows_of(html, "Changes") == [
-        ["pc-2 h2", f"{several} {before}", f"{several} {now}", ann, "bob@corp.example u2"],
-        ["pc-10 h3", f"{alone} {before}", f"{alone} {now}", ann, "u9"],
-    ]
+    to_write, conflict = (f"{MATCH['matched']} {ACTION[action]}" for action in ("write", "conflict"))
     assert rows_of(html, "Writes") == [
-        ["pc-1 h1", f"written {OUTCOME['written']}", ann, "Support → Sales", "", "2026-03-30 12:00"]
-    ]
-    assert rows_of(html, "Departments") == [
-        ["no department", "5", "40.0% 2", "40.0% 2"],
-        ["Sales", "1", "0.0% 0", "100.0% 1"],
+        ["pc-1 h1", f"written {OUTCOME['written']}", "", ann, "Support → Sales", "", "2026-03-30 12:00"]
     ]
     logons = ("ann", "70.0% 7 of 10 logons on 1 day", "2026-03-02")
-    wrote = f"{alone} {before} {OUTCOME['written']} asset-owners wrote this owner on 2026-03-30."
+    wrote = f"{alone} {to_write} {OUTCOME['written']} asset-owners wrote this owner on 2026-03-30."
     assert rows_of(html, "Hosts")[:2] == [
         ["pc-1 h1", ann, wrote, "ann", "100.0% 9 of 9 logons on 1 day", "2026-03-02"],
-        ["pc-2 h2", "bob@corp.example u2", f"{several} {now} Conflict since 2026-03-30.", *logons],
+        ["pc-2 h2", "bob@corp.example u2", f"{several} {conflict} Conflict since 2026-03-30.", *logons],
     ]
     assert rows_of(html, "People")[0] == [ann, "1", "3", "4", "0"]
     texts = " ".join(" ".join(text for _, text in Elements(html).texts).split())
@@ -484,7 +467,7 @@ def test_on_paper_there_is_a_summary_of_two_pages_and_then_the_hosts(opened):
     assert tops == sorted(tops)
     assert tops[-1] < 2 * 1032
     expect(column(page, "hosts", 1)).to_have_count(250)
-    for hidden in ("people", "unmatched", "changes", "writes"):
+    for hidden in ("people", "unmatched", "writes"):
         expect(page.locator(f"#{hidden}")).not_to_be_visible()
 
 
