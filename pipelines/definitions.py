@@ -1,9 +1,7 @@
 """All instances as one Dagster code location."""
 
-import hashlib
 import os
-import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -44,40 +42,18 @@ def definitions() -> Any:  # a repository, which Dagster takes as well
     return build_repository()
 
 
-def __getattr__(name: str) -> Callable[[], dg.RepositoryDefinition]:
-    """Each part of the instances as an attribute, `part_2_of_4`, for a workspace file to name."""
-    found = re.fullmatch("part_([1-9][0-9]*)_of_([1-9][0-9]*)", name)
-    if not found:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    part, parts = map(int, found.groups())
-
-    def definitions_of_part() -> dg.RepositoryDefinition:
-        os.umask(0o077)
-        return build_repository(part=part, parts=parts)
-
-    return definitions_of_part
-
-
-def build_repository(*, part: int = 1, parts: int = 1) -> dg.RepositoryDefinition:
-    """All instances, or one of several parts of them, each defined when Dagster asks for it."""
+def build_repository() -> dg.RepositoryDefinition:
+    """All instances, each defined when Dagster asks for it."""
     where, location, analysts = home(), tables_location(), analysts_group()
-
-    def read() -> list[Instance | BrokenInstance]:
-        return [each for each in load_instances(instances_folder()) if part_of(each.slug, parts) == part]
 
     def define(instance: Instance | BrokenInstance) -> dg.Definitions:
         return build_definitions([instance], where, location=location, analysts=analysts)
 
     @dg.repository(name=REPOSITORY)
     def repository() -> Any:  # the decorator's types leave out what its text allows
-        return Instances(read, define, _common_definitions())
+        return Instances(lambda: load_instances(instances_folder()), define, _common_definitions())
 
     return repository
-
-
-def part_of(slug: str, parts: int) -> int:
-    """The part that an instance belongs to: the same one whatever other instances there are."""
-    return int.from_bytes(hashlib.sha256(slug.encode()).digest()) % parts + 1
 
 
 def build_definitions(

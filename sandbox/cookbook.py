@@ -66,7 +66,7 @@ def refreshed(page: str) -> str:
         home = Path(folder)
         fill(home)
         with duckdb.connect() as connection:
-            for line in opening_lines(home, home / "scratch.duckdb", _INSTANCE.slug):
+            for line in opening_lines(home, _INSTANCE.slug):
                 connection.execute(line)
             connection.execute("SET TimeZone = 'UTC'")
             return RECIPE.sub(

@@ -33,8 +33,8 @@ def test_no_answer_holds_an_instant_or_a_runs_id(passing):
 
 def test_the_lines_for_other_clients_are_those_that_the_command_uses(tmp_path):
     fill(tmp_path)
-    lines = "\n".join(opening_lines(tmp_path, tmp_path / "scratch.duckdb", "demo"))
-    shown = lines.replace(f"{tmp_path}/scratch", "scratch").replace(str(tmp_path), "/srv/asset-owners")
+    lines = "\n".join(opening_lines(tmp_path, "demo"))
+    shown = lines.replace(str(tmp_path), "/srv/asset-owners")
     assert shown.replace("demo", "head_office") in TEXT
 
 
@@ -47,7 +47,7 @@ def test_the_owner_of_a_host_with_several_names_is_found_by_any_of_them(tmp_path
     store_run(tables, resolved, run_id=RUN, decided_at=NOW, hosts=assets, users=PEOPLE)
     (query,) = [recipe[1] for recipe in RECIPE.finditer(TEXT) if "recorded_owner" in recipe[1]]
     with duckdb.connect() as connection:
-        for line in opening_lines(tmp_path, tmp_path / "scratch.duckdb"):
+        for line in opening_lines(tmp_path):
             connection.execute(line)
         found = connection.execute(query.replace("aricci", "ann")).fetchall()
     assert [(row[0], row[-1]) for row in found] == [("new-name", "bob@corp.example"), ("unowned", None)]

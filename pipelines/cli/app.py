@@ -397,16 +397,13 @@ def sql(
             help="The instance whose tables are meant by names without a schema.",
         ),
     ] = None,
-    scratch: Annotated[
-        Path | None,
-        _file("The DuckDB file that new tables go into.", default="in memory, until the end"),
-    ] = None,
     form: RowsAs = "table",
     run_id: RunId = None,
 ) -> None:
     """Query the tables in SQL, for instance: FROM conflicts.
 
-    They are read-only, and can be read while a run writes them. Without a query DuckDB's shell starts.
+    They are read-only, and can be read while a run writes them; new tables are kept in memory. Without a
+    query DuckDB's shell starts.
     """
 
 
@@ -448,18 +445,6 @@ def remove(
     yes: Yes = False,
 ) -> None:
     """Delete all that is stored for an instance, when a customer leaves."""
-
-
-@_command("4 > workspace.yaml")
-def workspace(
-    locations: Annotated[
-        int, typer.Argument(min=1, max=1000, metavar="NUMBER", help="How many code locations.")
-    ],
-) -> None:
-    """Print a workspace file for Dagster, in which several code locations share the instances.
-
-    For hundreds of instances; `asset-owners docs scaling` says when.
-    """
 
 
 @_command("", of=f"{HERE}.serve")

@@ -27,7 +27,7 @@ def conflicts(
 ) -> int | None:
     """Print the conflicts of a run, those that nobody has acknowledged first, or acknowledge one."""
     if acknowledge is None and note is None:
-        return sql(LISTED, instance=path, scratch=None, form=form, run_id=run_id)
+        return sql(LISTED, instance=path, form=form, run_id=run_id)
     if acknowledge is None or run_id:
         raise ConfigurationError("--note goes with --acknowledge HOST, which is of the last run: no --run")
     return _acknowledge(path, acknowledge, note)

@@ -1,7 +1,6 @@
 """`asset-owners sql`: ask the tables in SQL.
 
-The catalogue is opened to read only. What an analyst wants to keep goes into a scratch database beside it, in
-memory unless a file was named.
+The catalogue is opened to read only; new tables go into a scratch database beside it, in memory.
 """
 
 import io
@@ -39,7 +38,6 @@ from resources.settings import (
     tables_location,
 )
 from resources.store.catalogue import (
-    OLDEST_READER,
     catalogue_path,
     identifier,
     quoted,
@@ -54,9 +52,7 @@ Format = Literal["table", "csv", "json"]
 ROWS_ON_SCREEN = 40
 
 
-def sql(
-    query: str | None, *, instance: Path | None, scratch: Path | None, form: Format, run_id: str | None = None
-) -> int:
+def sql(query: str | None, *, instance: Path | None, form: Format, run_id: str | None = None) -> int:
     """Answer a query, or let the user ask in DuckDB's shell; return the exit status.
 
     Without a query it is read from standard input, unless that is a terminal: then the shell starts.
@@ -71,9 +67,7 @@ def sql(
         )
     with _query_errors():
         slug, run = _meant(location, instance, run_id)
-        opening = opening_lines(home(), scratch, slug, run)
-        if scratch and not scratch.exists():  # the shell is older than the library
-            duckdb.connect(scratch, config={"storage_compatibility_version": OLDEST_READER}).close()
+        opening = opening_lines(home(), slug, run)
         if query is None:
             return _shell(opening)
         with duckdb.connect() as connection:
@@ -84,9 +78,7 @@ def sql(
     return 0
 
 
-def opening_lines(
-    home: Path, scratch: Path | None, slug: str | None = None, run: Tables | None = None
-) -> list[str]:
+def opening_lines(home: Path, slug: str | None = None, run: Tables | None = None) -> list[str]:
     """The statements that open the tables and a scratch database in any DuckDB client: three of them, mostly.
 
     Names without a schema are those of the instance `slug`, or of the only one. Where there are several and
@@ -95,7 +87,7 @@ def opening_lines(
     """
     schemas = _schemas(home)
     lines = [
-        f"ATTACH {quoted(str(scratch or ':memory:'))} AS scratch",
+        "ATTACH ':memory:' AS scratch",
         f"ATTACH {quoted(str(catalogue_path(home)))} AS warehouse (READ_ONLY)",
     ]
     if slug is None and len(schemas) > 1:

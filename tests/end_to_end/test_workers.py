@@ -1,8 +1,8 @@
 """Two machines that share the runs of several instances, one of which dies amid its writes.
 
 Dagster's storage and the journal of writes are in PostgreSQL, the tables in an object store. Each machine has
-a home of its own and serves one part of the instances (`part_1_of_2`, `part_2_of_2`) over gRPC; a run works
-where its instance is served.
+a home of its own and serves the instances whose files it has over gRPC; a run works where its instance is
+served.
 """
 
 import os
@@ -18,7 +18,6 @@ from pathlib import Path
 import pytest
 import yaml
 
-from pipelines.definitions import part_of
 from resources.settings import tables_location
 from resources.store.tables import Tables
 from tests.end_to_end.stand import ADMIN, HOSTS, TODAY, USERS, WRITTEN
@@ -32,6 +31,10 @@ SLUGS = [f"org_{number:02}" for number in range(int(os.environ.get("INSTANCES", 
 REFERENCE = "reference"
 UPDATE = "assets/update"
 SECONDS = 600
+NEW = "new_customer"
+PART = {slug: 1 + number % 2 for number, slug in enumerate([*SLUGS, NEW])}
+"""Which of the two machines serves an instance."""
+
 RUNS = "query { runsOrError { ... on Runs { results { runId jobName status } } } }"
 MARK_AS_CANCELED = """mutation($id: String!) { terminateRun(
     runId: $id, terminatePolicy: MARK_AS_CANCELED_IMMEDIATELY) { __typename } }"""
@@ -109,16 +112,19 @@ class Deployment:
         ]
         self._workspace = folder / "workspace.yaml"
         self._workspace.write_text(yaml.safe_dump({"load_from": servers}))
-        instances = folder / "instances"
-        instances.mkdir()
-        self._instances = instances
+        for part in self.ports:
+            self._instances(part).mkdir()
         for slug in SLUGS:
             self.write_instance(slug)
-        stand.environment.setenv("ASSET_OWNERS_INSTANCES", str(instances))
+
+    def _instances(self, part):
+        return self._folder / f"instances-{part}"
 
     def write_instance(self, slug):
         changes = {"name": slug, "platform": {"tenant_id": slug}, "writes": {"concurrency": 1}}
-        (self._instances / f"{slug}.yaml").write_text(yaml.safe_dump(self.stand.instance(changes)))
+        (self._instances(PART[slug]) / f"{slug}.yaml").write_text(
+            yaml.safe_dump(self.stand.instance(changes))
+        )
 
     def machine(self, name, part):
         """Start a machine that serves a part of the instances."""
@@ -127,10 +133,11 @@ class Deployment:
         command = ("dagster", "code-server", "start", "--module-name", "pipelines.definitions")
         machine = self._ends.enter_context(
             started(
-                *(*command, "--attribute", f"part_{part}_of_2", "--location-name", f"part-{part}"),
+                *(*command, "--location-name", f"part-{part}"),
                 *("--host", "127.0.0.1", "--port", self.ports[part]),
                 log=self._folder / f"{name}.log",
                 ASSET_OWNERS_HOME=str(home),
+                ASSET_OWNERS_INSTANCES=str(self._instances(part)),
                 DAGSTER_HOME=str(self._settings),
             )
         )
@@ -158,7 +165,7 @@ class Deployment:
 
     def launch(self, slug):
         day = [{"key": "dagster/partition", "value": TODAY.isoformat()}]
-        self.webserver.start(slug, f"part-{part_of(slug, 2)}", day, {})
+        self.webserver.start(slug, f"part-{PART[slug]}", day, {})
 
     def runs(self):
         """Status of the last run of each instance."""
@@ -190,14 +197,13 @@ def test_a_new_customer_shows_after_a_reload(deployment):
     for part in (1, 2):
         deployment.machine(f"machine-{part}", part)
     deployment.start_dagster()
-    new = "new_customer"
-    deployment.write_instance(new)
-    place = f"part-{part_of(new, 2)}"
+    deployment.write_instance(NEW)
+    place = f"part-{PART[NEW]}"
     deployment.eventually(
         lambda: deployment.webserver.ask(RELOAD, name=place)["__typename"] == "WorkspaceLocationEntry"
     )
-    deployment.launch(new)
-    assert new in deployment.runs()
+    deployment.launch(NEW)
+    assert NEW in deployment.runs()
 
 
 @pytest.mark.nightly
@@ -208,7 +214,7 @@ def test_what_a_machine_that_dies_leaves_is_taken_up_by_another_one(deployment):
 
     def die_amid_writes(request, _):
         slug = str(request.state.parameters.get("id", "")).split("/")[0]
-        if request.url.path.endswith(UPDATE) and part_of(slug, 2) == 1 and not dead:
+        if request.url.path.endswith(UPDATE) and PART.get(slug) == 1 and not dead:
             dead.append(slug)
             kill(machines[1])
 

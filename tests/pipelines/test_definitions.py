@@ -1,10 +1,8 @@
 """What Dagster is given: it loads anywhere, one bad file hides nothing, and a change of the graph is seen."""
 
-import importlib
 import subprocess
 import sys
 import tomllib
-from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -16,7 +14,6 @@ from dagster._core.definitions.utils import DISALLOWED_NAMES
 
 from assets_defs.run import failure_message
 from ownership.tables import TABLES
-from pipelines.cli.workspace import workspace
 from pipelines.dagster_home import dagster_instance
 from pipelines.definitions import build_definitions, build_repository
 from pipelines.jobs import run_executor
@@ -138,23 +135,6 @@ def test_a_broken_file_and_two_of_one_name_fail_with_their_message_in_a_run_too(
         dg.DagsterInvariantViolationError, match=r"no job customer_3;.*reload the code location"
     ):
         build_repository().get_job("customer_3")
-
-
-def test_the_parts_of_a_workspace_hold_each_instance_and_each_broken_file_once(
-    many, tmp_path, capsys, monkeypatch
-):
-    monkeypatch.setattr("os.umask", lambda mask: mask)
-    workspace(3)
-    file = yaml.safe_load(capsys.readouterr().out)
-    targets = [one["python_module"] for one in file["load_from"]]
-    assert len({one["location_name"] for one in targets}) == 3
-    parts = [
-        getattr(importlib.import_module(one["module_name"]), one["attribute"])().job_names for one in targets
-    ]
-    assert all(len(part) > 10 for part in parts)
-    found = Counter(job for part in parts for job in part if job != "__ASSET_JOB")
-    at_once = build_definitions(load_instances(many), tmp_path).get_repository_def()
-    assert found == Counter(job for job in at_once.job_names if job != "__ASSET_JOB")
 
 
 PARTS = ["apply", "apply plan", "undo", "undo run", "plan", "sink", "writes", "cannot be used"]

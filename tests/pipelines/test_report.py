@@ -110,7 +110,6 @@ def test_a_place_that_cannot_be_written_is_refused_and_left_as_it_is(call, store
         ("runs", "--limit", "0"),
         ("run", "--lookback-days", "9999"),
         ("tune", "--target-precision", "all"),
-        ("workspace", "0"),
     ],
 )
 def test_a_wrong_value_of_an_option_ends_with_2_and_one_line(call, arguments):

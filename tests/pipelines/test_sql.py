@@ -95,12 +95,10 @@ def test_what_is_not_for_a_screen_is_whole(sql, as_json):
     assert [row["number"] for row in as_json(query)] == [*range(2499, -1, -1)]
 
 
-def test_new_tables_are_the_sessions_own_unless_the_scratch_file_is_named(sql, as_json, tmp_path):
-    sql("CREATE TABLE mine AS FROM inventory_hosts")
+def test_new_tables_are_the_sessions_own(sql, as_json):
+    made = "CREATE TABLE mine AS FROM inventory_hosts; SELECT count(*) AS n FROM mine"
+    assert as_json(made) == [{"n": 2}]
     assert "mine does not exist" in sql("FROM mine", status=2)
-    kept = ("--scratch", str(tmp_path / "it's mine.duckdb"))
-    sql("CREATE TABLE mine AS FROM inventory_hosts", *kept)
-    assert as_json("SELECT count(*) AS n FROM mine", *kept) == [{"n": 2}]
 
 
 @pytest.mark.parametrize(
@@ -211,11 +209,11 @@ def test_on_a_machine_where_no_run_has_been_the_tables_of_the_store_are_asked(se
     assert (second_machine / "warehouse.duckdb").exists()
 
 
-def test_at_a_terminal_duckdbs_shell_starts_on_the_same_tables(home, tmp_path, monkeypatch):  # noqa: ARG001
+def test_at_a_terminal_duckdbs_shell_starts_on_the_same_tables(home, monkeypatch):  # noqa: ARG001
     monkeypatch.setattr(sys, "stdin", Mock(isatty=lambda: True))
     with monkeypatch.context() as patched:
         patched.setattr(subprocess, "run", started := Mock(return_value=Mock(returncode=3)))
-        options = {"instance": None, "scratch": tmp_path / "it's mine.duckdb", "form": "table"}
+        options = {"instance": None, "form": "table"}
         assert ask(None, **options) == 3
     query = "CREATE TABLE mine AS FROM inventory_hosts; SELECT count(*) AS n FROM mine"
     command = [*started.call_args.args[0], "-csv", "-c", query]
