@@ -62,11 +62,12 @@ def owners_known(hosts: pl.DataFrame, writes: pl.DataFrame) -> pl.DataFrame:
     ours = last_writes(hosts, writes.lazy()).filter(outcome="written")
     return (
         hosts.lazy()
+        .with_columns(chooses=chooses(hosts["host_id"]))
         .join(ours.select("host_id", right_by_writes="holds"), on="host_id", how="left")
         .select(
             "host_id",
             "right_by_writes",
-            chooses=chooses(hosts["host_id"]),
+            "chooses",
             by_hand=(pl.col("owner_ids").list.len() > 0) & pl.col("right_by_writes").is_null(),
         )
         .collect()
