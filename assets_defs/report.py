@@ -109,7 +109,7 @@ def report_sheet(instance: Instance, tables: Tables) -> pl.DataFrame:
     owners = owners_by_now(tables.read("inventory_hosts").collect(), writes)
     return hosts_sheet(
         hosts_by_now(decisions, owners, writes),
-        **_snapshots(tables, users="inventory_users", matches="username_matches"),
+        tables.read("inventory_users").collect(),
         rules=instance.rules.as_rules(),
         fields=instance.field_names,
     )

@@ -5,7 +5,6 @@ Nothing is decided here; `remedies` says what would change the outcome.
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 
 import polars as pl
@@ -15,16 +14,20 @@ from ownership.codes import ACTION, EVIDENCE, MATCH, OUTCOME
 from ownership.coverage import current_owners
 from ownership.matching import FieldNames
 from ownership.names import normalise_hostname, printable
-from ownership.rules import DAYS_AFTER_SKIPPED, Rules, least_majority, too_few
+from ownership.rules import Rules, least_majority
 from ownership.shares import ranked
 from ownership.windows import Window
-from reports.remedies import candidates_of, remedies
-from reports.sentences import either, in_columns, instant, names_of, ownership_sentence, persons, time_of
+from reports.remedies import problems_of, remedies
+from reports.sentences import either, in_columns, instant, names_of, ownership_sentence, time_of
 
 _SHOWN_USERS = 10
 _SHOWN_WRITES = 5
 _NOTHING_SENT = {"planned", "not_written", "owned_meanwhile"}
-_NO_FIELDS = {"user_id", "in_inventory", "problem"}
+_ASKING = {
+    "too_few_events": ("min_events", "min_active_days", "skip_account_kinds"),
+    "not_primary_device": ("primary_devices",),
+}
+"""The settings that the evidence did not meet."""
 
 
 def host_explanation(
@@ -45,25 +48,31 @@ def host_explanation(
     """Gather how the owner of one host was decided, what was written, and what would change the outcome.
 
     `hostname` is what was asked for: a normalised name, or the id of an asset. `decisions` and `writes` (the
-    oldest first) are the rows of its assets; `shares` and `hosts` those of all their names, and of names that
-    differ in the domain part only; `matches` those of these users; `users` the candidates and owners; `known`
-    all names and ids of hosts. `window` and `decided_by` are the run's, `rules` those of now.
+    oldest first) are the rows of its assets; `known` all names and ids of hosts. `window` and `decided_by`
+    are the run's, `rules` those of now.
 
     The values are hostname, similar (names that differ in the domain part only), near (names like one that
     is not known) and decisions: with the columns of `owner_decisions`, the run's window_from, window_to and
-    rules, hostnames (as compared), users (most events first, with user_assets), too_few (the settings that
-    ask for more logons), host_asset and user_assets, writes, what_would_change, summary and now.
+    rules, users (most events first, with user_assets), host_asset and user_assets, writes, what_would_change,
+    summary and now.
     """
-    frames = (shares, matches, hosts, users, writes)
     run = {"window_from": window.first, "window_to": window.last, "rules": json.loads(decided_by.as_json())}
     names = pl.concat([hosts.select(hostname="hostnames").explode("hostname"), shares.select("hostname")])
-    similar = names.filter(_short(pl.col("hostname")).is_in(_normalised([hostname], short=True)))["hostname"]
+    asked = {hostname}.union(*(_names(decision) for decision in decisions.iter_rows(named=True)))
+    own, others = (
+        frame.select(
+            name=normalise_hostname(pl.col("hostname")),
+            short=normalise_hostname(pl.col("hostname"), short=True),
+        )
+        for frame in (pl.DataFrame({"hostname": [*asked]}), names)
+    )
+    similar = others.join(own, on="short", how="semi").join(own, on="name", how="anti")
     return {
         "hostname": hostname,
-        "similar": sorted({*_normalised(similar.to_list())} - {hostname}),
+        "similar": [] if rules.short_hostnames else similar["name"].unique().sort().to_list(),
         "near": near_names(hostname, known) if decisions.is_empty() else [],
         "decisions": [
-            run | _decision_explanation(decision, *frames, rules, fields)
+            run | _decision_explanation(decision, shares, matches, hosts, users, writes, rules, fields)
             for decision in decisions.iter_rows(named=True)
         ],
     }
@@ -86,60 +95,43 @@ def _decision_explanation(
     fields: FieldNames,
 ) -> dict[str, Any]:
     is_asset = pl.col("host_id") == pl.lit(decision["host_id"], pl.String)
-    asset = next(hosts.filter(is_asset).iter_rows(named=True), None)
-    names = asset["hostnames"] or [] if asset else [decision["hostname"]]
-    compared = _normalised(names, short=rules.short_hostnames)
-    on_host = shares.filter(pl.col("hostname").is_in(compared))
-    matches = matches.filter(pl.col("username").is_in(on_host["username"].implode()))
-    of_asset = writes.filter(is_asset)
+    asset, of_asset = hosts.filter(is_asset), writes.filter(is_asset)
     since = of_asset.filter(pl.coalesce("completed_at", "intended_at") >= decision["decided_at"])
-    people = dict.fromkeys([*decision["candidate_ids"], *(asset["owner_ids"] or () if asset else ())])
-    now = _state(hosts.filter(is_asset), of_asset)
+    now = _state(asset, of_asset)
+    owners = now["owner_ids"] if now else None
     changes = remedies(
         decision,
-        None if now is None else now["owner"],
-        candidates=candidates_of(matches),
-        namesakes=_namesakes(decision, compared, shares, hosts),
+        owners,
+        problems=problems_of(users),
         outcome=next(reversed(since["outcome"].to_list()), None),
         rules=rules,
         fields=fields,
     )
-    name_of = names_of(users.iter_rows(named=True))
     return {
         **decision,
-        "hostnames": compared,
-        "users": _users(on_host, matches),
-        "too_few": _too_few(decision, rules),
-        "host_asset": asset,
-        "user_assets": [_user_asset(user_id, users, fields) for user_id in people],
+        "users": _users(shares.filter(pl.col("hostname").is_in(_names(decision))), matches),
+        "host_asset": next(asset.iter_rows(named=True), None),
+        "user_assets": _user_assets([*decision["candidate_ids"], *(owners or ())], users, fields),
         "writes": of_asset.to_dicts(),
-        "what_would_change": [asdict(change) for change in changes],
-        "summary": ownership_sentence(decision, of_asset, now, name_of),
+        "what_would_change": [*changes],
+        "summary": ownership_sentence(decision, now, names_of(users.iter_rows(named=True))),
         "now": now,
-        "owner_now": None if now is None else persons(now["owner"], name_of),
     }
 
 
-def _too_few(decision: Mapping[str, Any], rules: Rules) -> list[str]:
-    """The settings that ask for more logons than a host had; none where they are met by now."""
-    if decision["evidence"] != "too_few_events":
-        return []
-    counts = pl.DataFrame(
-        {name: [decision[name]] for name in ("total_events", "active_days", "skipped_username")}
-    )
-    asks = counts.select(**too_few(rules)).row(0, named=True)
-    return [setting for setting, for_more in asks.items() if for_more]
+def _names(decision: Mapping[str, Any]) -> list[str]:
+    """The names of a host, as compared."""
+    return decision["hostnames"] or [decision["hostname"] or ""]
 
 
 def _state(asset: pl.DataFrame, writes: pl.DataFrame) -> dict[str, Any] | None:
-    """What a host holds by now: of its owners, the ids; None: no such host."""
-    now = current_owners(asset, writes.lazy()).select("department", "criticality", owner="owner_ids")
-    state = next(now.iter_rows(named=True), None)
+    """What a host holds by now, a row of `current_owners`; None: no such host."""
+    state = next(current_owners(asset, writes.lazy()).iter_rows(named=True), None)
     if state and writes.height:
         last = writes.row(-1, named=True)  # what a look before a write saw is newer than the list
         seen = last["outcome"] == "owned_meanwhile" and last["old_values"]["owner"]
         if seen and time_of(last) >= asset["listed_at"].item():
-            state["owner"] = seen.split(",")
+            state |= {"owner_ids": seen.split(","), "source": "inventory"}
     return state
 
 
@@ -149,8 +141,7 @@ def _users(on_host: pl.DataFrame, matches: pl.DataFrame) -> list[dict[str, Any]]
         on_host.lazy()
         .group_by("username")
         .agg(
-            pl.sum("events"),
-            pl.sum("weight"),
+            pl.sum("events", "weight"),
             pl.min("first_seen"),
             pl.max("last_seen"),
             pl.col("username_spellings").explode().unique().sort(),
@@ -173,38 +164,12 @@ def _users(on_host: pl.DataFrame, matches: pl.DataFrame) -> list[dict[str, Any]]
     )
 
 
-def _user_asset(user_id: str, users: pl.DataFrame, fields: FieldNames) -> dict[str, Any]:
-    """A user asset as the inventory held it, by the names of its fields."""
-    row = next(users.filter(user_id=user_id).iter_rows(named=True), None)
-    if row is None:
-        return {"user_id": user_id, "in_inventory": False}
-    names = {field: row["user_value" if field == fields.user_value else field] for field in fields.asked}
-    others = {field: row[field] for field in ("user_department", "criticality", "problem")}
-    return {"user_id": user_id, "in_inventory": True} | names | others
-
-
-def _namesakes(
-    decision: Mapping[str, Any], compared: Sequence[str], shares: pl.DataFrame, hosts: pl.DataFrame
-) -> list[str]:
-    """Names in the logons, or for a name that no asset has assets, that differ in the domain part only."""
-    shortened = _short(pl.col("hostname")).is_in(_normalised(compared, short=True))
-    if decision["host_id"] is None:
-        named = hosts.select(pl.col("host_id").alias("known"), hostname="hostnames").explode("hostname")
-    else:
-        named = shares.select("hostname", known="hostname").filter(~pl.col("hostname").is_in(compared))
-    return named.filter(shortened)["known"].unique().sort().to_list()
-
-
-def _short(hostname: pl.Expr) -> pl.Expr:
-    return normalise_hostname(hostname, short=True)
-
-
-def _normalised(names: Sequence[str], *, short: bool = False) -> list[str]:
-    series = pl.Series("name", names, dtype=pl.String).to_frame()
-    normalised = series.select(
-        normalise_hostname(pl.col("name"), short=short).drop_nulls().unique(maintain_order=True)
-    )
-    return normalised["name"].to_list()
+def _user_assets(user_ids: Sequence[str], users: pl.DataFrame, fields: FieldNames) -> list[dict[str, Any]]:
+    """User assets as the inventory holds them, by the instance's names of their fields."""
+    asked = (pl.col("user_value" if name == fields.user_value else name).alias(name) for name in fields.asked)
+    held = users.select("user_id", *asked, "user_department", "criticality", "problem")
+    ids = pl.DataFrame({"user_id": [*dict.fromkeys(user_ids)]}, schema={"user_id": pl.String})
+    return ids.join(held, on="user_id", how="left", maintain_order="left").to_dicts()
 
 
 def in_words(story: Mapping[str, Any]) -> str:
@@ -212,23 +177,24 @@ def in_words(story: Mapping[str, Any]) -> str:
 
     Control and direction characters in names are shown as escapes.
     """
-    if not story["decisions"] and story.get("left_out_by"):
-        return (
-            f"{_shown(story['hostname'])}: rules.exclude_users ({_shown(story['left_out_by'])}) leaves user "
-            "names like this out: their logons do not count."
+    decisions, asked = story["decisions"], _shown(story["hostname"])
+    lines = [decision["summary"] for decision in decisions]
+    if not decisions and story.get("left_out_by"):
+        left_out_by = _shown(story["left_out_by"])
+        lines.append(
+            f"{asked}: rules.exclude_users ({left_out_by}) leaves user names like this out: their logons do "
+            "not count."
         )
-    if not story["decisions"]:
-        similar = f" They know {_shown(story['similar'])}." if story["similar"] else ""
-        near = "" if similar or not story["near"] else f" Did you mean {either(story['near'])}?"
-        return (
-            f"{_shown(story['hostname'])}: neither the inventory nor the logons know such a host or person."
-            f"{similar}{near}"
-        )
-    lines, shown = [decision["summary"] for decision in story["decisions"]], []
-    for decision in story["decisions"]:
-        if decision["users"] and decision["hostnames"] not in shown:
+    elif not decisions:
+        near = f" Did you mean {either(story['near'])}?" if story["near"] else ""
+        lines.append(f"{asked}: neither the inventory nor the logons know such a host or person.{near}")
+    if story["similar"]:
+        lines.append(f"Different in the domain part only (rules.hostname_match): {_shown(story['similar'])}.")
+    shown = []
+    for decision in decisions:
+        if decision["users"] and _names(decision) not in shown:
             lines += ["", *_users_table(decision)]
-            shown.append(decision["hostnames"])
+            shown.append(_names(decision))
         lines += ["", *_decision(decision)]
     return "\n".join(lines)
 
@@ -238,7 +204,7 @@ def _users_table(decision: Mapping[str, Any]) -> Iterator[str]:
     threshold, total = rules["share_threshold_percent"], sum(user["events"] for user in users)
     by_events = rules["evidence_metric"] == "events" and not rules["logon_type_weights"]
     enough = f"; more than {threshold}% is {least_majority(threshold, total)} or more" if by_events else ""
-    yield f"Logon events on {_shown(decision['hostnames'])}, {total} in all{enough}:"
+    yield f"Logon events on {_shown(_names(decision))}, {total} in all{enough}:"
     heads = ("user", "events", "share", "first seen", "last seen", "user asset", "spelled")
     rows = [
         (
@@ -281,8 +247,11 @@ def _decision(decision: Mapping[str, Any]) -> Iterator[str]:
     yield from _writes(decision["writes"])
     yield from _inventory(decision)
     yield "  What would change that:"
-    yield from (f"  - {change['text']}" for change in decision["what_would_change"])
-    yield f"  {_now(decision)}"
+    yield from (f"  - {change}" for change in decision["what_would_change"])
+    if decision["now"] is None:
+        yield "  Now: the inventory has no such host."
+    else:
+        yield f"  Now: {_held(decision['now'])} (as listed, and as written from here since)."
 
 
 def _detail(decision: Mapping[str, Any]) -> str:
@@ -292,27 +261,13 @@ def _detail(decision: Mapping[str, Any]) -> str:
     if decision["share"] is None:
         return ""
     rules = decision["rules"]
-    days = rules["evidence_metric"] == "days"
-    own, total = (
-        decision[name] for name in (("weight", "total_weight") if days else ("events", "total_events"))
-    )
-    weights = ", ".join(f"{kind}: {weight}" for kind, weight in rules["logon_type_weights"].items())
-    weighed = f", weighed by kind of logon ({_shown(weights)}; all others 1)" if weights else ""
-    asked = "".join(
-        f", {name} {rules[name]}" for name in ("min_events", "min_active_days") if name in decision["too_few"]
-    )
-    if "skip_account_kinds" in decision["too_few"]:
-        skipped = _shown(decision["skipped_username"])
-        asked += (
-            f", {DAYS_AFTER_SKIPPED} active days where skip_account_kinds leaves out {skipped}, who had most"
-        )
-    if decision["evidence"] == "not_primary_device":
-        better = either(decision["primary_hostnames"])
-        asked += f", primary_devices {rules['primary_devices']}: {better}"
-    units = "days" if days else "logon events"
+    units = "days" if rules["evidence_metric"] == "days" else "logon events"
+    weighed = ", weighed by kind of logon" if rules["logon_type_weights"] else ""
+    asking = _ASKING.get(decision["evidence"], ())
+    asked = "".join(f", {name} {_shown(rules[name])}" for name in asking if rules[name])
     return (
-        f" ({_shown(decision['username'])} has {own} of {total} {units}{weighed}: "
-        f"{decision['share']:.1%}, threshold {rules['share_threshold_percent']}%{asked})"
+        f" ({_shown(decision['username'])} has {decision['weight']} of {decision['total_weight']} "
+        f"{units}{weighed}: {decision['share']:.1%}, threshold {rules['share_threshold_percent']}%{asked})"
     )
 
 
@@ -336,29 +291,18 @@ def _inventory(decision: Mapping[str, Any]) -> Iterator[str]:
     """What the inventory held about the host and the user assets in question."""
     host = decision["host_asset"]
     if host:
-        held = {
-            "host name": host["hostnames"],
-            "owner": host["owner_ids"],
-            "department": host["department"],
-            "criticality": host["criticality"],
-        }
-        values = (f"{name} {_shown(value or 'none')}" for name, value in held.items())
-        yield f"  In the inventory, {instant(host['listed_at'])}: {', '.join(values)}"
+        name = _shown(host["hostnames"] or "none")
+        yield f"  In the inventory, {instant(host['listed_at'])}: host name {name}, {_held(host)}"
     for asset in decision["user_assets"]:
-        values = (
-            f"{name} {_shown(value)}" for name, value in asset.items() if value and name not in _NO_FIELDS
-        )
-        held = ", ".join(values) if asset["in_inventory"] else "no such user asset"
+        values = (f"{name} {_shown(value)}" for name, value in asset.items() if value and name != "user_id")
+        held = ", ".join(values) or "no such user asset"
         yield f"  In the inventory, user {_shown(asset['user_id'])}: {held}"
 
 
-def _now(decision: Mapping[str, Any]) -> str:
-    now = decision["now"]
-    if now is None:
-        return "Now: the inventory has no such host."
-    owner = "not known" if now["owner"] is None else decision["owner_now"] or "none"
-    others = (f"{field} {_shown(now[field] or 'none')}" for field in ("department", "criticality"))
-    return f"Now: {', '.join([f'owner {owner}', *others])} (as listed, and as written from here since)."
+def _held(host: Mapping[str, Any]) -> str:
+    owner = "not known" if host["owner_ids"] is None else _shown(host["owner_ids"] or "none")
+    others = (f", {field} {_shown(host[field] or 'none')}" for field in ("department", "criticality"))
+    return f"owner {owner}{''.join(others)}"
 
 
 def _shown(value: object) -> str:

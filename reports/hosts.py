@@ -12,7 +12,7 @@ from ownership.coverage import current_owners
 from ownership.matching import FieldNames
 from ownership.names import printable
 from ownership.rules import NAMING, Rules
-from reports.remedies import candidates_of, remedies
+from reports.remedies import problems_of, remedies
 from reports.sentences import NAMES, names_of, reason
 
 
@@ -49,34 +49,24 @@ def hosts_by_now(decisions: pl.DataFrame, owners: pl.DataFrame, writes: pl.LazyF
     )
 
 
-def hosts_sheet(
-    hosts: pl.DataFrame, users: pl.DataFrame, matches: pl.DataFrame, rules: Rules, fields: FieldNames
-) -> pl.DataFrame:
+def hosts_sheet(hosts: pl.DataFrame, users: pl.DataFrame, rules: Rules, fields: FieldNames) -> pl.DataFrame:
     """The rows of `hosts_by_now` as a table for people; what would change a host is said by these rules."""
     email, *others = NAMES
     emails, accounts = (names_of(users.to_dicts(), fields) for fields in ([email], others))
-    candidates = candidates_of(matches)
+    problems = problems_of(users)
 
     def row(host: Mapping[str, Any]) -> dict[str, Any]:
         owners = host["owner_ids"]
-        changes = remedies(
-            host,
-            owners,
-            candidates=candidates,
-            namesakes=(),
-            outcome=host["outcome"],
-            rules=rules,
-            fields=fields,
-        )
+        outcome = host["outcome"]
+        changes = remedies(host, owners, problems=problems, outcome=outcome, rules=rules, fields=fields)
         why = reason(host)
-        change = next(changes, None)
         return {
             "Host": printable(host["hostname"] or ""),
             "Owner": ", ".join(printable(accounts.get(owner, owner)) for owner in owners or ()),
             "E-mail": ", ".join(printable(emails[owner]) for owner in owners or () if owner in emails),
             "Department": printable(host["department_now"] or ""),
             "Why": f"{why[:1].upper()}{why[1:]}.",
-            "What would change that": change.text if change else "",
+            "What would change that": next(changes, ""),
             "Conflict since": host["conflict_since"],
             "Last logon": host["last_seen"],
             "Asset": printable(host["host_id"] or ""),

@@ -4,9 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-import polars as pl
-
-from ownership.codes import EVIDENCE, MATCH, SUCCESSES
+from ownership.codes import EVIDENCE, MATCH
 from ownership.names import printable
 
 NAMES = ("user_email", "directory_user_sam_account_name", "user_value", "directory_user_surname")
@@ -25,11 +23,6 @@ def person(user_id: str, name_of: Mapping[str, str]) -> str:
     """A user asset as its name with its id in parentheses."""
     name = name_of.get(user_id)
     return f"{printable(name)} ({printable(user_id)})" if name else printable(user_id)
-
-
-def persons(user_ids: Sequence[str] | None, name_of: Mapping[str, str]) -> str:
-    """Several user assets; empty where there is none."""
-    return ", ".join(person(user_id, name_of) for user_id in user_ids or ())
 
 
 def either(names: Iterable[str]) -> str:
@@ -57,52 +50,38 @@ def logons(row: Mapping[str, Any]) -> str:
 
 
 def ownership_sentence(
-    decision: Mapping[str, Any],
-    writes: pl.DataFrame,
-    now: Mapping[str, Any] | None,
-    name_of: Mapping[str, str],
+    decision: Mapping[str, Any], now: Mapping[str, Any] | None, name_of: Mapping[str, str]
 ) -> str:
     """Whose a host is, why, and how the owner got there.
 
-    `now` holds the ids of the host's owners by now; None: no host asset. `name_of` has names of user assets.
+    `now` is a row of `ownership.coverage.current_owners`; None: no host asset. `name_of` has names of user
+    assets.
     """
     host = printable(decision["hostname"] or decision["host_id"])
-    named = decision["resolved_owner"]
+    named, why = decision["resolved_owner"], reason(decision)
     candidate = f"{person(named, name_of)}: {logons(decision)}" if named else ""
     if now is None:
-        who = f"; the logons name {candidate}" if named else f": {reason(decision)}"
+        who = f"; the logons name {candidate}" if named else f": {why}"
         return f"{host} is no host of the inventory{who}."
-    if now["owner"] is None:
-        return f"{host} cannot be read, so its owner is not known: {reason(decision)}."
-    last = _last_change(writes)
-    if now["owner"]:
-        why = _why(decision, now["owner"], last, candidate)
-        return f"{host} belongs to {persons(now['owner'], name_of)}{why}."
-    decided_since = last and named and time_of(last) < decision["decided_at"]
-    if last and last["outcome"] == "undone" and not decided_since:
-        return f"{host} has no owner: what asset-owners had written was put back on {_day(last)}."
-    return (
-        f"{host} has no owner yet; it is to get {candidate}."
-        if named
-        else f"{host} has no owner: {reason(decision)}."
+    owners, ours = now["owner_ids"], now["source"] == "asset-owners"
+    if owners is None:
+        return f"{host} cannot be read, so its owner is not known: {why}."
+    if not owners and ours:
+        return f"{host} has no owner: what asset-owners had written was put back on {now['since']:%Y-%m-%d}."
+    if not owners:
+        then = f" yet; it is to get {candidate}" if named else f": {why}"
+        return f"{host} has no owner{then}."
+    belongs = f"{host} belongs to {', '.join(person(owner, name_of) for owner in owners)}"
+    wrote = (
+        f"asset-owners wrote it on {now['since']:%Y-%m-%d} (run {printable(now['run_id'][:8])})"
+        if ours
+        else ""
     )
-
-
-def _why(
-    decision: Mapping[str, Any], owners: Sequence[str], last: Mapping[str, Any] | None, candidate: str
-) -> str:
-    """Why a host has its owners, and how they got there, as the end of a sentence."""
-    ours = last if last and last["outcome"] == "written" and last["new_values"]["owner"] in owners else None
-    it, this_owner = ("it", "this owner") if len(owners) == 1 else ("one of them", "these owners")
-    wrote = f"asset-owners wrote {it} on {_day(ours)} (run {printable(ours['run_id'][:8])})" if ours else ""
-    if decision["resolved_owner"] in owners:
-        return f": {logons(decision)}; {wrote or f'the inventory had {this_owner} already'}"
-    known = f"; {wrote}" if wrote else " in the inventory"
-    return known + (
-        f", but the logons name {candidate}"
-        if candidate
-        else f"; the logons give no owner: {reason(decision)}"
-    )
+    if named in owners:
+        return f"{belongs}: {logons(decision)}; {wrote or 'the inventory had this owner already'}."
+    known = f"; {wrote}" if ours else " in the inventory"
+    but = f", but the logons name {candidate}" if named else f"; the logons give no owner: {why}"
+    return f"{belongs}{known}{but}."
 
 
 def reason(decision: Mapping[str, Any]) -> str:
@@ -118,15 +97,6 @@ def reason(decision: Mapping[str, Any]) -> str:
     return f"{words} ({printable(who)}, {logons(decision)})" if who else words
 
 
-def _last_change(writes: pl.DataFrame) -> dict[str, Any] | None:
-    done = writes.filter(pl.col("outcome").is_in(SUCCESSES)).sort("completed_at")
-    return done.row(-1, named=True) if done.height else None
-
-
 def time_of(write: Mapping[str, Any]) -> datetime:
     """When a write came to its end, or, where that is not known, was planned."""
     return write["completed_at"] or write["intended_at"]
-
-
-def _day(write: Mapping[str, Any]) -> str:
-    return f"{time_of(write):%Y-%m-%d}"

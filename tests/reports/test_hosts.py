@@ -6,10 +6,10 @@ import polars as pl
 import pytest
 
 from ownership.history import with_conflict_since
-from ownership.matching import FieldNames, username_matches
+from ownership.matching import FieldNames
 from ownership.rules import Rules
 from reports.hosts import hosts_by_now, hosts_sheet, natural, owners_by_now
-from tests.ownership.builders import NOW, PEOPLE, counts, decide, host, hosts, plan, shares_of
+from tests.ownership.builders import NOW, PEOPLE, counts, decide, host, hosts, plan
 
 LOGONS = counts(
     ("pc-1", "ann", 9), ("pc-2", "ann", 7), ("pc-2", "bob", 3), ("kiosk", "ann", 1), ("kiosk", "bob", 1)
@@ -30,9 +30,8 @@ def by_now(assets, *outcomes, logons=LOGONS):
     return hosts_by_now(decisions, owners_by_now(assets, writes), writes)
 
 
-def sheet(found, logons=LOGONS):
-    matches = username_matches(shares_of(logons, RULES), PEOPLE, user_value_field="user_email")
-    return hosts_sheet(found, PEOPLE, matches, RULES, FieldNames())
+def sheet(found):
+    return hosts_sheet(found, PEOPLE, RULES, FieldNames())
 
 
 def test_people_get_a_row_for_each_host_with_owner_reason_what_would_change_it_and_since_when():
@@ -54,7 +53,7 @@ def test_people_get_a_row_for_each_host_with_owner_reason_what_would_change_it_a
         (
             *("kiosk", "", "", ""),
             f"None of several users {several} (ann, 1 of 2 logons on 1 day).",
-            "ann (u1) needs 1 more logon to become the owner.",
+            "ann needs 1 more logon to be named by the logons.",
             *(None, day, "h1"),
         ),
     ]
@@ -62,7 +61,7 @@ def test_people_get_a_row_for_each_host_with_owner_reason_what_would_change_it_a
 
 def test_a_host_that_is_left_out_says_by_which_setting():
     logons = counts(("dc01", "ann", 3))
-    left_out = sheet(by_now(hosts(host("h1", "dc01")), logons=logons), logons)
+    left_out = sheet(by_now(hosts(host("h1", "dc01")), logons=logons))
     assert left_out["Why"].item().endswith("(exclude_hosts: dc*).")
 
 
