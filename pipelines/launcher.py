@@ -1,19 +1,24 @@
 """Where Dagster starts runs, and how it learns that one has died with its machine, or with the service."""
 
 import json
+import os
 import socket
+from pathlib import Path
 
 from dagster import DagsterRun, DefaultRunLauncher
 from dagster._core.launcher import CheckRunHealthResult, WorkerStatus
 from dagster._core.storage.tags import GRPC_INFO_TAG
+
+PROCESS_TAG = ".dagster/asset_owners_process"
+"""Where a run of the command line works, as JSON: machine, process id, when that began. The UI hides it."""
 
 
 class WatchfulRunLauncher(DefaultRunLauncher):
     """Dagster's launcher, for runs that die with the code server that started them.
 
     A code server notices itself that the process of a run has died. Nobody does where it died as well, with
-    all that it had started; so `run_monitoring` asks here whether it still listens. Of one on another
-    machine, at a port, nothing is known.
+    all that it had started; so `run_monitoring` asks here whether it still listens. Of a run of the command
+    line it asks whether its process lives. Of one on another machine nothing is known.
     """
 
     @property
@@ -22,10 +27,16 @@ class WatchfulRunLauncher(DefaultRunLauncher):
         return True
 
     def check_run_worker_health(self, run: DagsterRun) -> CheckRunHealthResult:
-        """Whether the code server of a run may still be there; Dagster counts the run as failed otherwise."""
-        path = json.loads(run.tags.get(GRPC_INFO_TAG, "{}")).get("socket")
-        if path and not _listens(path):
-            return CheckRunHealthResult(WorkerStatus.FAILED, "the service that ran it has ended")
+        """Whether what works on a run may still be there; Dagster counts the run as failed otherwise."""
+        # What Dagster executes again keeps the tags of the first run, and gets that of its own code server.
+        if served_by := run.tags.get(GRPC_INFO_TAG):
+            path = json.loads(served_by).get("socket")
+            ended = "service" if path and not _listens(path) else None
+        else:
+            machine, process, began = json.loads(run.tags.get(PROCESS_TAG, "[null, null, null]"))
+            ended = "process" if machine == socket.gethostname() and _began(process) != began else None
+        if ended:
+            return CheckRunHealthResult(WorkerStatus.FAILED, f"the {ended} that ran it has ended")
         return CheckRunHealthResult(WorkerStatus.RUNNING)
 
 
@@ -36,3 +47,20 @@ def _listens(path: str) -> bool:
         except (FileNotFoundError, ConnectionRefusedError):
             return False
     return True
+
+
+def process_tag() -> dict[str, str]:
+    """The tag by which the death of this process is noticed; none where the system shows no processes."""
+    process = os.getpid()
+    began = _began(process)
+    return {PROCESS_TAG: json.dumps([socket.gethostname(), process, began])} if began else {}
+
+
+def _began(process: int) -> str | None:
+    """When a process began, and since which start of the machine that counts; None: there is none."""
+    try:
+        stat = Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace")
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return None
+    return f"{stat.rpartition(')')[2].split()[19]} after {boot}"  # proc(5): starttime

@@ -25,6 +25,7 @@ from pipelines.cli.plans import plan_of, told_plan
 from pipelines.cli.stored import tables_of
 from pipelines.dagster_home import dagster_instance
 from pipelines.definitions import build_definitions
+from pipelines.launcher import process_tag
 from pipelines.repository import REPOSITORY
 from pipelines.schedules import launch_tags, run_config
 from reports.summary import decisions_in_words, writes_in_words
@@ -167,7 +168,7 @@ def execute(
     with overrides.recorded_in(home()) as recorded:
         result = definitions.resolve_job_def(job).execute_in_process(
             instance=recorded,
-            tags=tags,
+            tags={**(tags or {}), **process_tag()},
             run_config={**run_config, "loggers": {"console": {}}},
             raise_on_error=False,
         )

@@ -20,7 +20,7 @@ from dagster._core.storage.tags import GRPC_INFO_TAG
 from assets_defs.specs import LOCATION
 from pipelines.dagster_home import DAGSTER_YAML, dagster_home, dagster_instance
 from pipelines.jobs import LOGGERS
-from pipelines.launcher import WatchfulRunLauncher
+from pipelines.launcher import PROCESS_TAG, WatchfulRunLauncher
 from resources.locks import wait_until
 from tests.end_to_end.webserver import Webserver, eventually
 from tests.resources.samples import instance_content
@@ -134,10 +134,33 @@ def test_a_run_lives_as_long_as_what_started_it_listens(tmp_path, listens, statu
         assert WatchfulRunLauncher().check_run_worker_health(run).status == status
 
 
+@pytest.mark.parametrize("end", [False, True])
+def test_a_run_of_the_command_line_lives_as_long_as_its_process(end):
+    code = "from pipelines.launcher import *; print(process_tag()[PROCESS_TAG], flush=True); input()"
+    with subprocess.Popen(  # noqa: S603  (our own code)
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout
+        run = dg.DagsterRun("job", tags={PROCESS_TAG: process.stdout.readline()})
+        if end:
+            process.kill()
+            process.wait()
+        status = WatchfulRunLauncher().check_run_worker_health(run).status
+        process.kill()
+    assert status == (WorkerStatus.FAILED if end else WorkerStatus.RUNNING)
+
+
 @pytest.mark.parametrize(
-    "tags", [{}, {GRPC_INFO_TAG: '{"host": "code.corp.example", "port": 4000}'}], ids=len
+    "tags",
+    [
+        {},
+        {GRPC_INFO_TAG: '{"host": "code.corp.example", "port": 4000}'},
+        {PROCESS_TAG: '["code.corp.example", 1, "1 after another boot"]'},
+        {PROCESS_TAG: f'["{socket.gethostname()}", 1, "ended"]', GRPC_INFO_TAG: '{"port": 4000}'},
+    ],
+    ids=["no tag", "code server", "command line", "executed again"],
 )
-def test_of_a_run_of_another_machine_or_of_the_command_line_nothing_is_known(tags):
+def test_of_a_run_of_another_machine_nothing_is_known(tags):
     run = dg.DagsterRun("job", tags=tags)
     assert WatchfulRunLauncher().check_run_worker_health(run).status == WorkerStatus.RUNNING
 
