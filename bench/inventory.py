@@ -20,8 +20,7 @@ from bench.results import Experiment, Figure, ratio
 from bench.timing import Contender, alternate, function, instance_of
 from ownership.declaration import polars_schema
 from ownership.tables import OwnerWrites
-from resources.inventory.adapter import AssetInventory
-from resources.inventory.client import InventoryClient
+from resources.inventory.client import AssetInventory
 from resources.inventory.records import host_rows, user_rows
 from resources.settings import Instance
 from resources.writeback.journal import Journal
@@ -124,7 +123,7 @@ def listing(url: str, page: int) -> Callable[[], dict[str, Any]]:
     instance = _instance(url, page)
     contract = instance.platform.contract
 
-    client = InventoryClient(instance.platform, connections=CONNECTIONS)
+    client = AssetInventory(instance)
     client.get("/api/v1/profile/me", tenant=False)  # logs in
 
     def timed() -> dict[str, Any]:
@@ -178,7 +177,7 @@ def writing(url: str, writes: int) -> Callable[[], dict[str, Any]]:
     schema = polars_schema(OwnerWrites)
     plan = pl.DataFrame({name: rows.get(name, [same.get(name)] * writes) for name in schema}, schema=schema)
 
-    client = InventoryClient(instance.platform, connections=CONNECTIONS)
+    client = AssetInventory(instance)
     client.get("/api/v1/profile/me", tenant=False)  # logs in
 
     def timed() -> dict[str, Any]:
@@ -187,7 +186,7 @@ def writing(url: str, writes: int) -> Callable[[], dict[str, Any]]:
             TemporaryDirectory() as folder,
             Journal(Path(folder, "writes.sqlite")) as journal,
         ):
-            writer = Writer(AssetInventory(instance, client), journal)
+            writer = Writer(client, journal)
             write_all(
                 plan,
                 writer,

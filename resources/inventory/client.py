@@ -1,30 +1,44 @@
 """The asset-inventory service: general calls by its convention, lists, reads and writes of single assets.
 
 Any endpoint is reached with `get`, `post`, `upload` and `download` (rules 5.1). What the specification does
-not show about the others comes from the instance's contract (rules 5.5).
+not show about the others comes from the instance's contract (rules 5.5). Callers outside this package use it
+as an `Inventory` (`resources.inventory.adapter`).
 """
 
 import itertools
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, Self, TypeVar
 
 import polars as pl
 import tenacity
 
+from ownership.names import printable
+from ownership.quality import too_many_unreadable, unreadable_assets
 from resources.errors import ConfigurationError, ProtocolError, ServiceError, TransientError
+from resources.findings import Finding
 from resources.http import Answer, Transport, no_telling
 from resources.inventory.envelope import Envelope, envelope_members, open_envelope
-from resources.inventory.session import InventorySession
-from resources.settings import ItemCall, ListCall, Platform
+from resources.inventory.findings import inventory_findings
+from resources.inventory.records import (
+    AssetRows,
+    Fields,
+    Values,
+    host_form,
+    host_rows,
+    taken_fields,
+    user_rows,
+)
+from resources.inventory.session import PROFILE, InventorySession
+from resources.settings import Instance, ItemCall, ListCall
 
 READINGS = 3  # of a list that changes while it is read
 ROWS_AT_ONCE = 10_000
 
 T = TypeVar("T")
-Fields = Mapping[str, Any]
 OnProgress = Callable[[int, int], None]
 """Called with how many of how many are done."""
 
@@ -51,25 +65,25 @@ class _IncompleteError(ProtocolError):
     """A reading of a list that did not give all of it; the next one may."""
 
 
-class InventoryClient:
+class AssetInventory:
     """The inventory service of one instance, a context manager; safe to use from several threads.
 
     Opening it resolves the secrets; the first call logs in. Every call may raise a ServiceError of
-    `resources.errors`; those that may be repeated were by then. `connections` requests are in flight while a
-    list is read; `clock` gives seconds since the epoch.
+    `resources.errors`; those that may be repeated were by then. `clock` gives seconds since the epoch.
     """
 
     def __init__(
         self,
-        platform: Platform,
+        instance: Instance,
         *,
-        connections: int = 8,
         clock: Callable[[], float] = time.time,
         sleep: Callable[[float], None] = time.sleep,
         tell: Callable[[str], None] = no_telling,
     ) -> None:
+        platform = instance.platform
+        self._instance = instance
         self._platform = platform
-        self._connections = connections
+        self._connections = instance.writes.concurrency
         self._sleep = sleep
         self.transport = Transport(
             service="inventory service",
@@ -77,10 +91,15 @@ class InventoryClient:
             url=platform.url,
             ignore_ssl=platform.ignore_ssl,
             ca_file=platform.ca_file,
-            connections=connections,
+            connections=self._connections,
             tell=tell,
         )
         self.where = self.transport.where
+        self.takes: Collection[str] = taken_fields(instance)
+        self.reads_single_hosts = platform.contract.read is not None
+        self.how_read = "platform.contract (read, fields_in) and platform_user_field"
+        self.how_written = "platform.contract.update (path, id_param) and platform_user_field"
+        self._host_rows = host_rows(instance)
         self._session = InventorySession(platform, self.transport, clock=clock, sleep=sleep)
 
     def __enter__(self) -> Self:
@@ -88,6 +107,83 @@ class InventoryClient:
 
     def __exit__(self, *_: object) -> None:
         self._session.close()
+
+    # What a run needs of an inventory
+
+    def probe(self) -> None:
+        """Raise TransientError when the service does not answer anything within seconds."""
+        self.transport.probe("GET", PROFILE)
+
+    def hosts(self, on_progress: OnProgress = no_progress) -> pl.DataFrame:
+        """List the host assets as rows of `inventory_hosts`.
+
+        Raises:
+            ProtocolError: so many cannot be read that the contract or the name of a field must be wrong.
+        """
+        return self._listed("hosts", self._platform.contract.hosts, self._host_rows, on_progress)
+
+    def users(self, on_progress: OnProgress = no_progress) -> pl.DataFrame:
+        """List the user assets as rows of `inventory_users`; raises as `hosts`."""
+        return self._listed("users", self._platform.contract.users, user_rows(self._instance), on_progress)
+
+    def host(self, host_id: str) -> Mapping[str, Any]:
+        """Read one host: a row of `inventory_hosts` as plain values, without listed_at."""
+        call = self._platform.contract.read
+        if call is None:
+            raise ConfigurationError("platform.contract.read: is null, so no single asset can be read")
+        item = self._of_one_host(call, host_id, {}, "read", repeatable=True)
+        if not isinstance(item, dict) or self._ids_of([item], call.path) != [host_id]:
+            raise ProtocolError(
+                f"{self.where} answered {call.path} with something else than asset {host_id}; "
+                "check path and id_param of platform.contract.read"
+            )
+        host = self._host_rows.record(host_id, self._fields_of([item], [host_id], call.path)[0])
+        if host["problem"]:
+            raise ProtocolError(f"Asset {host_id}: {host['problem']}")
+        return host
+
+    def write(self, host_id: str, values: Values, *, right_before: Callable[[], None] | None = None) -> None:
+        """Set the values of a host that are named, in one request, which is sent once; None clears one.
+
+        `right_before` is called when the connection stands and the request is about to go out; what it raises
+        keeps the request from being sent.
+
+        Raises:
+            SessionExpiredError: the session had ended; the service says that it did nothing.
+            TransientError: the service may have applied it or not, also when its answer made no sense; where
+                `not_done` is true it has not.
+        """
+        call, form = self._platform.contract.update, host_form(self._instance, values)
+        try:
+            self._of_one_host(call, host_id, form, "update", repeatable=False, right_before=right_before)
+        except ProtocolError as error:
+            raise TransientError(str(error)) from error
+
+    def _of_one_host(
+        self, call: ItemCall, host_id: str, fields: Mapping[str, str], name: str, **arguments: Any
+    ) -> Any:
+        """What the service says to a call of the contract about one host; `name` is the call's there."""
+        form = {**fields, call.id_param: host_id}
+        setting = f"platform.contract.{name}.path"
+        return self._envelope("POST", call.path, form, setting=setting, **arguments).payload
+
+    def findings(self) -> Iterator[Finding]:
+        """Try the service without writing, and say what works and what to fix."""
+        return inventory_findings(self._instance, self)
+
+    def _listed(self, kind: str, call: ListCall, rows: AssetRows, on_progress: OnProgress) -> pl.DataFrame:
+        """List hosts or users; single ones that cannot be read are let pass (rules 2.7)."""
+        listed_at = datetime.now(UTC)
+        frame = self.list_assets(call, rows.table, on_progress=on_progress)
+        odd = unreadable_assets(frame)
+        if too_many_unreadable(odd.height, frame.height):
+            first = "; ".join(f"{printable(one)}: {problem}" for one, problem in odd.head(3).iter_rows())
+            raise ProtocolError(
+                f"{odd.height:,} of the {frame.height:,} {kind} that the inventory lists cannot be read; "
+                "nothing was written. Check the names of their fields (platform_...) and platform.contract "
+                f"({kind}, fields_in). The first are {first}"
+            )
+        return frame.with_columns(listed_at=listed_at)
 
     # Calls by the convention (rules 5.1)
 
@@ -271,48 +367,6 @@ class InventoryClient:
             f"{self.where} answered {call.path} with no list of items and their number; check the paths in "
             "platform.contract"
         )
-
-    # Single assets
-
-    def read(self, asset_id: str) -> Mapping[str, Any]:
-        """Read the fields of one asset; ConfigurationError when the contract has no `read`."""
-        call = self._platform.contract.read
-        if call is None:
-            raise ConfigurationError("platform.contract.read: is null, so no single asset can be read")
-        item = self._of_one_asset(call, asset_id, {}, "read", repeatable=True)
-        if not isinstance(item, dict) or self._ids_of([item], call.path) != [asset_id]:
-            raise ProtocolError(
-                f"{self.where} answered {call.path} with something else than asset {asset_id}; "
-                "check path and id_param of platform.contract.read"
-            )
-        return self._fields_of([item], [asset_id], call.path)[0]
-
-    def update(
-        self, asset_id: str, fields: Mapping[str, str], *, right_before: Callable[[], None] | None = None
-    ) -> None:
-        """Set fields of one asset in one request, which is sent once; an empty text clears a field.
-
-        `right_before` is called when the connection stands and the request is about to go out; what it raises
-        keeps the request from being sent.
-
-        Raises:
-            SessionExpiredError: the session had ended; the service says that it did nothing.
-            TransientError: the service may have applied it or not, also when its answer made no sense; where
-                `not_done` is true it has not.
-        """
-        call = self._platform.contract.update
-        try:
-            self._of_one_asset(call, asset_id, fields, "update", repeatable=False, right_before=right_before)
-        except ProtocolError as error:
-            raise TransientError(str(error)) from error
-
-    def _of_one_asset(
-        self, call: ItemCall, asset_id: str, fields: Mapping[str, str], name: str, **arguments: Any
-    ) -> Any:
-        """What the service says to a call of the contract about one asset; `name` is the call's there."""
-        form = {**fields, call.id_param: asset_id}
-        setting = f"platform.contract.{name}.path"
-        return self._envelope("POST", call.path, form, setting=setting, **arguments).payload
 
     # Parts of items
 

@@ -4,24 +4,26 @@ What is tried is what a run relies on, through the client that a run uses. Only 
 """
 
 from collections.abc import Generator, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
 from ownership.matching import FIELDS
 from ownership.quality import too_many_unreadable, unreadable_assets
 from resources.findings import Finding, attempt, not_tried, reached
-from resources.inventory.client import InventoryClient
 from resources.inventory.records import AssetRows, host_fields, host_rows, user_rows
 from resources.inventory.session import PROFILE
 from resources.settings import Instance, ListCall
+
+if TYPE_CHECKING:
+    from resources.inventory.client import AssetInventory
 
 Assets = Mapping[str, Mapping[str, Any]]  # id to fields
 
 HOSTS, USERS, READ = "platform.contract.hosts", "platform.contract.users", "platform.contract.read"
 
 
-def inventory_findings(instance: Instance, inventory: InventoryClient) -> Iterator[Finding]:
+def inventory_findings(instance: Instance, inventory: "AssetInventory") -> Iterator[Finding]:
     """Try connection, log-in, both lists with their fields, and the reading of one host."""
     yield from _reads(instance, inventory)
     update, written = instance.platform.contract.update, ", ".join(_written_fields(instance).values())
@@ -33,7 +35,7 @@ def inventory_findings(instance: Instance, inventory: InventoryClient) -> Iterat
     )
 
 
-def _reads(instance: Instance, inventory: InventoryClient) -> Iterator[Finding]:
+def _reads(instance: Instance, inventory: "AssetInventory") -> Iterator[Finding]:
     platform, contract = instance.platform, instance.platform.contract
     if not (yield from reached(inventory.transport, "GET", PROFILE)):
         yield from not_tried("the service was not reached", "log-in", HOSTS, USERS)
@@ -64,7 +66,7 @@ def _reads(instance: Instance, inventory: InventoryClient) -> Iterator[Finding]:
 
 
 def _listed(
-    what: str, inventory: InventoryClient, call: ListCall, instance: Instance
+    what: str, inventory: "AssetInventory", call: ListCall, instance: Instance
 ) -> Generator[Finding, None, Assets | None]:
     """Read the first page of a list; None when that fails."""
     pages = yield from attempt(what, lambda: inventory.first_pages(call))
@@ -94,10 +96,9 @@ def _host_fields(instance: Instance, hosts: Assets) -> Iterator[Finding]:
             yield Finding("warning", setting, text)
 
 
-def _one_host(instance: Instance, inventory: InventoryClient, hosts: Assets) -> Iterator[Finding]:
+def _one_host(instance: Instance, inventory: "AssetInventory", hosts: Assets) -> Iterator[Finding]:
     """Hold the reading of one host against the list: such a reading guards every write (rules 7.1)."""
-    rows = host_rows(instance)
-    table = yield from _readable("hosts", rows, hosts)
+    table = yield from _readable("hosts", host_rows(instance), hosts)
     if table.is_empty():
         yield from not_tried("no host can be read", READ)
         return
@@ -107,7 +108,7 @@ def _one_host(instance: Instance, inventory: InventoryClient, hosts: Assets) -> 
     # A host with an owner shows more: a reading that hides owners would let them be overwritten.
     listed = table.sort(pl.col("owner_ids").list.len() == 0, maintain_order=True).row(0, named=True)
     host_id = listed["host_id"]
-    read = yield from attempt(READ, lambda: rows.record(host_id, inventory.read(host_id)))
+    read = yield from attempt(READ, lambda: inventory.host(host_id))
     if read == listed:
         yield Finding("ok", READ, f"host {host_id} is read as the list shows it")
     elif read is not None:

@@ -14,8 +14,11 @@ import polars as pl
 from ownership.declaration import Table, polars_schema
 from ownership.matching import FIELDS
 from ownership.tables import InventoryHosts, InventoryUsers
-from resources.inventory.client import Fields
 from resources.settings import Instance
+
+Fields = Mapping[str, Any]
+Values = Mapping[str, str | None]
+"""What a host holds or is to hold: owner, department, criticality; None = nothing, or not sent."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +123,7 @@ def taken_fields(instance: Instance) -> dict[str, str]:
     return {name: field for name in ("owner", "department", "criticality") if (field := fields[name].name)}
 
 
-def host_form(instance: Instance, values: Mapping[str, str | None]) -> dict[str, str]:
+def host_form(instance: Instance, values: Values) -> dict[str, str]:
     """What is sent to set these values of a host, by the inventory's fields; an empty text clears one."""
     fields = taken_fields(instance)
     return {fields[name]: value or "" for name, value in values.items()}

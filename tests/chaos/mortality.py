@@ -12,7 +12,7 @@ from functools import wraps
 
 import pytest
 
-from resources.inventory.client import InventoryClient
+from resources.inventory.client import AssetInventory
 from resources.store.tables import Tables
 from resources.writeback.journal import Journal
 
@@ -24,8 +24,8 @@ STEPS = [
     (Journal, "sending"),
     (Journal, "complete"),
     (Journal, "delete"),
-    (InventoryClient, "read"),
-    (InventoryClient, "update"),
+    (AssetInventory, "host"),
+    (AssetInventory, "write"),
 ]
 
 

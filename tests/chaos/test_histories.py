@@ -33,8 +33,7 @@ from ownership.rules import Rules
 from ownership.shares import host_user_shares
 from ownership.windows import Window, days_of
 from resources.errors import AssetOwnersError, ConfigurationError
-from resources.inventory.adapter import AssetInventory
-from resources.inventory.client import InventoryClient
+from resources.inventory.client import AssetInventory
 from resources.search.source import DayOfLogons, extraction_fingerprint
 from resources.store.tables import Tables
 from resources.writeback.journal import Journal
@@ -326,7 +325,7 @@ class Histories(RuleBasedStateMachine):
             limit=limit,
         )
         with (
-            InventoryClient(instance.platform, clock=clock, sleep=clock.sleep) as client,
+            AssetInventory(instance, clock=clock, sleep=clock.sleep) as client,
             ExitStack() as life,
         ):
             life.enter_context(dying_at(circumstances.last_instant))
@@ -344,7 +343,7 @@ class Histories(RuleBasedStateMachine):
                 plans=True,
                 tables=home.tables,
                 search=pytest.fail,
-                inventory=lambda: AssetInventory(instance, client),
+                inventory=lambda: client,
                 writer=PatientWriter,
             )
             end, failure = "came to their end", None

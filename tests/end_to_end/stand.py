@@ -12,8 +12,8 @@ import json
 import sys
 import time
 from collections import Counter
-from collections.abc import Generator, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from fnmatch import fnmatch
@@ -33,8 +33,7 @@ from typer.testing import CliRunner, Result
 from assets_defs.run import opened_once, resource_keys
 from pipelines.cli.app import app
 from pipelines.cli.run import Overrides
-from resources.inventory.adapter import AssetInventory
-from resources.inventory.client import InventoryClient
+from resources.inventory.client import AssetInventory
 from resources.search.client import SearchClient
 from resources.settings import Instance
 from resources.store.tables import Tables
@@ -147,14 +146,10 @@ class Stand:
 
     def clients(self, instance: Instance) -> dict[str, Any]:
         """Clients of both services whose waits are over at once, for `Overrides`."""
-        clock, connections = self.clock, instance.writes.concurrency
+        clock = self.clock
 
-        @contextmanager
-        def inventory() -> Generator[AssetInventory]:
-            with InventoryClient(
-                instance.platform, connections=connections, clock=clock, sleep=clock.sleep
-            ) as client:
-                yield AssetInventory(instance, client)
+        def inventory() -> AssetInventory:
+            return AssetInventory(instance, clock=clock, sleep=clock.sleep)
 
         def search() -> AbstractContextManager[Any]:
             if self.engine:

@@ -15,8 +15,7 @@ from assets_defs.run import opened_once, resource_keys
 from ownership.tables import TABLES
 from pipelines.cli.app import app
 from pipelines.cli.run import Overrides
-from resources.inventory.adapter import AssetInventory
-from resources.inventory.client import InventoryClient
+from resources.inventory.client import AssetInventory
 from resources.store.tables import Tables
 from resources.store.views import VIEWS
 from resources.writeback.journal import Journal
@@ -56,7 +55,7 @@ class Home:
         logons = LogFile(
             *((datetime.fromisoformat(at).date(), *who) for at, _, _, *who, _ in STATE["logons"])
         )
-        inventory = AssetInventory(instance, InventoryClient(platform))
+        inventory = AssetInventory(instance.model_copy(update={"platform": platform}))
         keys = resource_keys(instance)
         return {
             keys.search: opened_once(instance, lambda *_: nullcontext(logons)),

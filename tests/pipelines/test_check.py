@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from resources.findings import Finding
-from resources.inventory.adapter import AssetInventory
+from resources.inventory.client import AssetInventory
 from resources.search.client import SearchClient
 from tests.resources.samples import instance_content
 

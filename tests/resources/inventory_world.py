@@ -4,9 +4,10 @@ import threading
 from collections import Counter
 from pathlib import Path
 
-from resources.inventory.client import InventoryClient
+from resources.inventory.client import AssetInventory
 from resources.settings import Platform
 from sandbox.inventory import Account
+from tests.resources.samples import instance
 
 TENANT = "t-1"
 SECRET = "JBSWY3DPEHPK3PXP"
@@ -52,7 +53,8 @@ def client(
     """A client that never really sleeps."""
     clock = clock or Clock()
     section = platform(folder, url, account, contract=contract, **changes)
-    return InventoryClient(section, connections=connections, clock=clock, sleep=clock.sleep)
+    settings = instance(platform=section, writes={"concurrency": connections})
+    return AssetInventory(settings, clock=clock, sleep=clock.sleep)
 
 
 class Watch:

@@ -6,11 +6,10 @@ import pytest
 import trustme
 
 from ownership.windows import Window
-from resources.inventory.adapter import AssetInventory
 from resources.search.client import SearchClient
 from tests.resources.fake_search import FakeSearch
 from tests.resources.http_stub import Stub, envelope
-from tests.resources.inventory_world import client, platform
+from tests.resources.inventory_world import client
 from tests.resources.samples import instance
 from tests.resources.search.documents import DAY, event
 
@@ -96,9 +95,8 @@ def test_an_inventory_service(tmp_path, hosts, users, read, states):
 
 
 def findings(tmp_path, url):
-    settings = instance(platform=platform(tmp_path, url))
     with client(tmp_path, url) as inventory:
-        return {one.what: one.state for one in AssetInventory(settings, inventory).findings()}
+        return {one.what: one.state for one in inventory.findings()}
 
 
 def test_what_cannot_be_reached_or_refuses_the_log_in_ends_the_tries(tmp_path):

@@ -13,7 +13,6 @@ from resources.errors import (
     TransientError,
     ValidationError,
 )
-from resources.inventory.adapter import AssetInventory
 from resources.inventory.client import READINGS
 from resources.settings import Contract, ListCall
 from sandbox.inventory import BrokenOff, InventoryService, InventoryState, ServiceOptions
@@ -28,7 +27,6 @@ from tests.resources.inventory_world import (
     Watch,
     client,
 )
-from tests.resources.samples import instance
 
 ASSETS = "/api/v1/assets/list"
 ASSET_HOSTS = ListCall(path=ASSETS, params={"type": "host"})
@@ -224,7 +222,7 @@ def test_fields_lie_where_the_contract_says(service, open_client):
         with open_client(url=other.url, contract={"fields_in": "attributes.current"}) as inventory:
             seen = listed(inventory, ASSET_USERS, "user_email").rows()
             assert seen == [("17", "ann@corp.example"), ("u-1", "jörg@corp.example")]
-            assert inventory.read("h-3") == {"search_agent_name": "PC-3", "asset_owner": None}
+            assert inventory.host("h-3")["hostnames"] == ["PC-3"]
         with (
             open_client(url=other.url, contract={"fields_in": "attributes.latest"}) as inventory,
             pytest.raises(ProtocolError, match=r"platform\.contract\.fields_in"),
@@ -325,9 +323,9 @@ def test_what_is_no_list_names_the_contract(tmp_path, payload):
 )
 def test_an_asset_is_read_and_its_fields_set_in_one_request_as_they_are(service, inventory, value):
     watch = Watch(service)
-    inventory.update("h-3", {"asset_owner": "u-1", "department": value})
-    host = inventory.read("h-3")
-    assert (host["asset_owner"], host["department"]) == ("u-1", value)
+    inventory.write("h-3", {"owner": "u-1", "department": value})
+    host = inventory.host("h-3")
+    assert (host["owner_ids"], host["department"]) == (["u-1"], value)
     assert watch.calls["assets/update"] == 1
     assert len({entry.request_id for entry in service.state.journal()}) == 1
 
@@ -338,14 +336,14 @@ def test_paths_and_parameters_come_from_the_contract(tmp_path):
         "update": {"path": "/api/v1/hosts/set", "id_param": "host"},
     }
     with (
-        Stub(lambda _: envelope({"id": 5, "name": "PC-5"})) as stub,
+        Stub(lambda _: envelope({"id": 5, "search_agent_name": "PC-5"})) as stub,
         client(tmp_path, stub.url, contract=contract) as inventory,
     ):
-        assert inventory.read("5")["name"] == "PC-5"
-        inventory.update("5", {"name": ""})
+        assert inventory.host("5")["hostnames"] == ["PC-5"]
+        inventory.write("5", {"owner": None})
     assert [(request.path, request.form) for request in stub.requests[1:]] == [
         ("/api/v1/hosts/one", {"host": "5", "tenant_id": TENANT}),
-        ("/api/v1/hosts/set", {"host": "5", "name": "", "tenant_id": TENANT}),
+        ("/api/v1/hosts/set", {"host": "5", "asset_owner": "", "tenant_id": TENANT}),
     ]
 
 
@@ -358,7 +356,7 @@ def test_another_answer_than_the_asset_is_an_error(tmp_path, payload):
         client(tmp_path, stub.url) as inventory,
         pytest.raises(ProtocolError),
     ):
-        inventory.read("h-3")
+        inventory.host("h-3")
 
 
 def test_without_read_in_the_contract_nothing_is_read(open_client):
@@ -366,7 +364,7 @@ def test_without_read_in_the_contract_nothing_is_read(open_client):
         open_client(contract={"read": None}) as inventory,
         pytest.raises(ConfigurationError, match=r"platform\.contract\.read"),
     ):
-        inventory.read("h-3")
+        inventory.host("h-3")
 
 
 @pytest.mark.parametrize("html", [False, True], ids=["envelope", "HTML"])
@@ -375,8 +373,8 @@ def test_without_read_in_the_contract_nothing_is_read(open_client):
     [
         (lambda inventory, contract: listed(inventory, contract.hosts), "hosts"),
         (lambda inventory, contract: inventory.first_pages(contract.users), "users"),
-        (lambda inventory, _: inventory.read("h-3"), "read"),
-        (lambda inventory, _: inventory.update("h-3", {"asset_owner": "u-1"}), "update"),
+        (lambda inventory, _: inventory.host("h-3"), "read"),
+        (lambda inventory, _: inventory.write("h-3", {"owner": "u-1"}), "update"),
     ],
     ids=["hosts", "users", "read", "update"],
 )
@@ -415,7 +413,7 @@ def test_a_write_with_a_lost_answer_is_sent_once_and_may_have_been_applied(servi
 
     service.hooks.after = lose
     with open_client(clock=clock) as inventory, pytest.raises(TransientError):
-        inventory.update("h-3", {"asset_owner": "u-1"})
+        inventory.write("h-3", {"owner": "u-1"})
     assert watch.calls["assets/update"] == 1
     assert len(service.state.journal()) == 1
     assert clock.naps == []
@@ -423,8 +421,8 @@ def test_a_write_with_a_lost_answer_is_sent_once_and_may_have_been_applied(servi
 
 def test_a_write_that_is_held_back_right_before_it_goes_out_changes_nothing(service, inventory):
     with pytest.raises(ZeroDivisionError):
-        inventory.update("h-3", {"asset_owner": "u-1"}, right_before=lambda: 1 / 0)
-    assert inventory.read("h-3")["asset_owner"] is None
+        inventory.write("h-3", {"owner": "u-1"}, right_before=lambda: 1 / 0)
+    assert inventory.host("h-3")["owner_ids"] == []
     assert service.state.journal() == []
 
 
@@ -432,7 +430,7 @@ def test_too_many_assets_that_cannot_be_read_are_an_error_of_the_contract(servic
     """It says which, and repeats nothing of what they hold."""
     odd = [{"id": f"x-{n}", "asset_owner": {"id": "hunter2"} if n < 12 else None} for n in range(100)]
     service.state.reset([ADMIN], odd, USERS, TENANT)
-    with open_client() as client, pytest.raises(ProtocolError, match="12 of the 100 hosts") as raised:
-        AssetInventory(instance(), client).hosts()
+    with open_client() as inventory, pytest.raises(ProtocolError, match="12 of the 100 hosts") as raised:
+        inventory.hosts()
     told = str(raised.value)
     assert ("x-0" in told, "platform.contract" in told, "hunter2" in told) == (True, True, False)

@@ -113,7 +113,7 @@ def test_threads_that_are_rejected_together_share_one_log_in_and_drop_the_cookie
 @pytest.mark.parametrize(
     "write",
     [
-        lambda inventory: inventory.update("h-1", {"asset_owner": "17"}),
+        lambda inventory: inventory.write("h-1", {"owner": "17"}),
         lambda inventory: inventory.post(
             "/api/v1/assets/update", {"id": "h-1", "asset_owner": "17"}, repeatable=False
         ),
@@ -148,7 +148,7 @@ def test_a_second_401_is_an_error_and_ends_the_log_ins(tmp_path):
     with Stub(never) as stub, client(tmp_path, stub.url) as inventory:
         for error in (SessionExpiredError, SessionExpiredError, AuthenticationError, AuthenticationError):
             with pytest.raises(error):
-                inventory.update("h-1", {"asset_owner": "17"})
+                inventory.write("h-1", {"owner": "17"})
     assert [request.path.rpartition("/")[2] for request in stub.requests] == ["login", "update"] * 2
 
 
