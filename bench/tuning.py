@@ -11,7 +11,7 @@ from bench.results import Experiment, memory, seconds
 from bench.timing import alternate, function
 from ownership.rules import Rules
 from ownership.tuning.accuracy import HOLDOUT_DAYS
-from ownership.tuning.backtest import WINDOWS, grid
+from ownership.tuning.backtest import WINDOWS, usual_settings
 from ownership.tuning.inputs import Inputs, tuning_tables
 from ownership.windows import Window
 from resources.store.tables import Tables
@@ -35,7 +35,7 @@ def back_test(home: str) -> Callable[[], dict[str, Any]]:
 
     def test() -> dict[str, Any]:
         stored = _inputs(home)
-        tried = grid(stored.rules, lookback_days=stored.window.days, stored_days=stored.stored_days)
+        tried = usual_settings(stored.rules, lookback_days=stored.window.days, stored_days=stored.stored_days)
         return {"lines": stored.backtest(tried).height}
 
     return test

@@ -1,7 +1,7 @@
 """What other settings would have led to, on the evidence that is stored: counted for many at once."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -38,56 +38,50 @@ _WORDS = {
 }
 
 
-@dataclass(frozen=True)
-class Grid:
-    """Which settings are tried: each with each."""
-
-    windows: Sequence[int]
-    thresholds: Sequence[int]
-    min_active_days: Sequence[int]
-    metrics: Sequence[EvidenceMetric]
-    primary_devices: Sequence[int | None]
+Tried = tuple[int, Rules]
+"""Settings that are tried: a look-back window (days) and rules."""
 
 
-def grid(rules: Rules, *, lookback_days: int, stored_days: int) -> Grid:
-    """The usual settings and those of the instance; no lower threshold, no window longer than stored."""
+def usual_settings(rules: Rules, *, lookback_days: int, stored_days: int) -> list[Tried]:
+    """The usual settings and those of the instance, each with each (rules 9.5).
+
+    No lower threshold than the present one is tried, and no window longer than stored.
+    """
     own = rules.share_threshold_percent
-    return Grid(
+    choices = product(
         sorted({days for days in WINDOWS if days <= stored_days} | {lookback_days}),
         sorted({own} | {percent for percent in THRESHOLDS if percent > own}),
         sorted({*MIN_ACTIVE_DAYS, rules.min_active_days}),
         METRICS,
-        list(dict.fromkeys([*PRIMARY_DEVICES, rules.primary_devices])),
+        dict.fromkeys([*PRIMARY_DEVICES, rules.primary_devices]),
     )
-
-
-def own_settings(rules: Rules, *, lookback_days: int) -> Grid:
-    """The settings of the instance alone."""
-    return Grid(
-        [lookback_days],
-        [rules.share_threshold_percent],
-        [rules.min_active_days],
-        [rules.evidence_metric],
-        [rules.primary_devices],
-    )
+    names = ("share_threshold_percent", "min_active_days", "evidence_metric", "primary_devices")
+    return [(window, replace(rules, **dict(zip(names, values, strict=True)))) for window, *values in choices]
 
 
 def threshold_backtest(
-    decided: Mapping[tuple[int, EvidenceMetric], Compared], *, rules: Rules, tried: Grid
+    decided: Mapping[tuple[int, EvidenceMetric], Compared], tried: Sequence[Tried]
 ) -> pl.DataFrame:
-    """Count for each combination of settings what it would have led to, and how often it would be right.
+    """Count for each of the settings tried what it would have led to, and how often it would be right.
 
     `decided` is what was compared, by window (days) and metric. Rows of `threshold_backtest`, sorted by key.
     """
     rows = []
     for (days, metric), both in decided.items():
-        chosen = _rules_tried(rules, tried, metric)
+        chosen = [rules for window, rules in tried if (window, rules.evidence_metric) == (days, metric)]
         now, before = _Hosts(both.now, "right_by_people"), _Hosts(both.before, "right_afterwards")
         audit = _Audit(both.now)
         masks = zip(chosen, _named(both.now, chosen), _named(both.before, chosen), strict=True)
         rows += [
-            {"window_days": days, **_settings(own), **_line(now, before, audit, named, named_before)}
-            for own, named, named_before in masks
+            {
+                "window_days": days,
+                "threshold_percent": rules.share_threshold_percent,
+                "min_active_days": rules.min_active_days,
+                "evidence_metric": metric,
+                "primary_devices": rules.primary_devices,
+                **_line(now, before, audit, named, named_before),
+            }
+            for rules, named, named_before in masks
         ]
     schema = polars_schema(ThresholdBacktest)
     sums = {f"{measure}_{sum_}": pl.Int64 for measure in MEASURES for sum_ in ("right", "squares")}
@@ -99,30 +93,6 @@ def threshold_backtest(
         )
         lines = lines.with_columns(share.alias(f"{measure}_{name}") for name, share in shares)
     return lines.select(*schema).sort(*KEY, nulls_last=False)
-
-
-def _rules_tried(rules: Rules, tried: Grid, metric: EvidenceMetric) -> list[Rules]:
-    return [
-        replace(
-            rules,
-            share_threshold_percent=threshold,
-            min_active_days=days,
-            evidence_metric=metric,
-            primary_devices=primary,
-        )
-        for threshold, days, primary in product(
-            tried.thresholds, tried.min_active_days, tried.primary_devices
-        )
-    ]
-
-
-def _settings(rules: Rules) -> dict[str, Any]:
-    return {
-        "threshold_percent": rules.share_threshold_percent,
-        "min_active_days": rules.min_active_days,
-        "evidence_metric": rules.evidence_metric,
-        "primary_devices": rules.primary_devices,
-    }
 
 
 def _named(hosts: pl.DataFrame, chosen: Sequence[Rules]) -> Iterator[np.ndarray]:

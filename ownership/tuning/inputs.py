@@ -1,6 +1,6 @@
 """All tables of tuning from the stored tables, in one call."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import cached_property
@@ -16,7 +16,7 @@ from ownership.rules import EvidenceMetric, Rules
 from ownership.tables import AuditSample, OwnerDecisions
 from ownership.tuning.accuracy import Compared, accuracy, compared, owners_known
 from ownership.tuning.audit import audited
-from ownership.tuning.backtest import Grid, grid, own_settings, threshold_backtest
+from ownership.tuning.backtest import Tried, threshold_backtest, usual_settings
 from ownership.tuning.closest import closest_users
 from ownership.tuning.drift import last_logons, ownership_drift
 from ownership.tuning.suggestions import suggestions
@@ -70,7 +70,7 @@ class Inputs:
         usernames = self.evidence.days.select(pl.col("username").cast(pl.String).unique()).collect()
         return username_matches(usernames, self.users, user_value_field=self.user_value_field)
 
-    def compared(self, tried: Grid) -> Mapping[tuple[int, EvidenceMetric], Compared]:
+    def compared(self, tried: Sequence[Tried]) -> Mapping[tuple[int, EvidenceMetric], Compared]:
         """What is decided on each window and by each metric that is tried."""
         known = owners_known(self.hosts, self.writes)
         return {
@@ -84,13 +84,12 @@ class Inputs:
                 last=self.window.last,
                 last_settled=self.last_settled,
             )
-            for days in tried.windows
-            for metric in tried.metrics
+            for days, metric in dict.fromkeys((days, rules.evidence_metric) for days, rules in tried)
         }
 
-    def backtest(self, tried: Grid) -> pl.DataFrame:
+    def backtest(self, tried: Sequence[Tried]) -> pl.DataFrame:
         """Rows of `threshold_backtest` for the settings that are tried."""
-        return threshold_backtest(self.compared(tried), rules=self.rules, tried=tried)
+        return threshold_backtest(self.compared(tried), tried)
 
 
 def tuning_tables(stored: Inputs, all_counts: pl.LazyFrame) -> dict[str, pl.DataFrame]:
@@ -100,12 +99,12 @@ def tuning_tables(stored: Inputs, all_counts: pl.LazyFrame) -> dict[str, pl.Data
     """
     rules, users, window = stored.rules, stored.users, stored.window
     classes, evidence, matches = stored.kinds, stored.evidence, stored.matches
-    tried = grid(rules, lookback_days=window.days, stored_days=stored.stored_days)
+    tried = usual_settings(rules, lookback_days=window.days, stored_days=stored.stored_days)
     decided = stored.compared(tried)
     now = decided[window.days, rules.evidence_metric]
     return {
         "accuracy": accuracy(now, users, rules=rules),
-        "threshold_backtest": threshold_backtest(decided, rules=rules, tried=tried),
+        "threshold_backtest": threshold_backtest(decided, tried),
         "host_profiles": classes.hosts,
         "account_profiles": classes.accounts,
         "suggestions": suggestions(evidence.within(window), matches, classes, now),
@@ -124,4 +123,4 @@ def tuning_tables(stored: Inputs, all_counts: pl.LazyFrame) -> dict[str, pl.Data
 
 def present_line(stored: Inputs) -> dict[str, Any]:
     """The row of `threshold_backtest` for the instance's own settings, without trying any others."""
-    return stored.backtest(own_settings(stored.rules, lookback_days=stored.window.days)).row(0, named=True)
+    return stored.backtest([(stored.window.days, stored.rules)]).row(0, named=True)

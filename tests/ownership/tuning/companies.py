@@ -24,7 +24,7 @@ from ownership.rules import Rules
 from ownership.tables import OwnerWrites
 from ownership.tuning.audit import audited
 from ownership.tuning.audit import drawn as drawn_of
-from ownership.tuning.backtest import KEY, Grid, grid
+from ownership.tuning.backtest import KEY, Tried, usual_settings
 from ownership.tuning.inputs import Inputs
 from ownership.windows import Window
 from reports.tuning import Aim, best_line, line_of
@@ -270,7 +270,7 @@ def outcome(drawn: Drawn, decided: pl.DataFrame) -> tuple[int, int, int]:
     return len(writes), right, sum(drawn.truth[name] is not None for name in free)
 
 
-def backtest(drawn: Drawn, decided: pl.DataFrame, tried: Grid, *, audit: int) -> pl.DataFrame:
+def backtest(drawn: Drawn, decided: pl.DataFrame, tried: Sequence[Tried], *, audit: int) -> pl.DataFrame:
     """Rows of `threshold_backtest`, after so many of the planned owners were looked at."""
     owner = pl.col("host_id").replace_strict(drawn.truth, return_dtype=pl.String)
     sample = drawn_of(decided, audit, seed=0).select(
@@ -292,8 +292,8 @@ def measured(name: str, seed: int, known: Known, *, audit: int = 0, advice: bool
     """
     drawn, default = draw(replace(COMPANIES[name], known=known), seed), Rules()
     decided = decisions(drawn, default)
-    few = Grid([LOOKBACK_DAYS], [60], [1, 3], ["events", "days"], [None, 1, 2])
-    many = grid(default, lookback_days=LOOKBACK_DAYS, stored_days=STORED_DAYS)
+    few = [(LOOKBACK_DAYS, replace(default, **values)) for values in SETTINGS.values()]
+    many = usual_settings(default, lookback_days=LOOKBACK_DAYS, stored_days=STORED_DAYS)
     lines = backtest(drawn, decided, many if advice else few, audit=audit)
     found = []
     for setting, values in SETTINGS.items():

@@ -1,5 +1,6 @@
 """How often the rules are wrong, and what other settings would have led to."""
 
+from collections import Counter
 from dataclasses import replace
 from datetime import timedelta
 
@@ -9,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ownership.declaration import validated
+from ownership.declaration import empty, validated
 from ownership.rules import Rules
-from ownership.tables import Accuracy, ThresholdBacktest
+from ownership.tables import Accuracy, OwnerDecisions, OwnerWrites, ThresholdBacktest
 from ownership.tuning.accuracy import accuracy
-from ownership.tuning.backtest import Grid, grid, own_settings
+from ownership.tuning.backtest import COUNTED, usual_settings
 from ownership.tuning.claims import wilson, wrong_by_audit
 from ownership.tuning.inputs import Inputs
 from reports.tuning import line_of
@@ -23,21 +24,19 @@ from tests.ownership.builders import NOW, PEOPLE, WINDOW, counts, decide, host, 
 LAST = WINDOW.last
 EARLY, LATE = LAST - timedelta(days=12), LAST - timedelta(days=3)
 RULES = Rules()
-NO_WRITES = plan(decide(counts(), PEOPLE, hosts()), PEOPLE, hosts())
+NO_WRITES = empty(OwnerWrites)
 
 
 def stored(logons, assets, writes=NO_WRITES, rules=RULES):
     """What tuning rests on, of a window that is stored whole."""
-    decisions = decide(logons, PEOPLE, assets, rules)
     return Inputs(
-        counts=logons, hosts=assets, users=PEOPLE, writes=writes, decisions=decisions,
+        counts=logons, hosts=assets, users=PEOPLE, writes=writes, decisions=empty(OwnerDecisions),
         rules=rules, user_value_field="user_email", window=WINDOW, stored_days=WINDOW.days, last_settled=LAST,
     )  # fmt: skip
 
 
 def accuracy_of(logons, assets, writes=NO_WRITES, rules=RULES):
-    own = own_settings(rules, lookback_days=WINDOW.days)
-    [judged] = stored(logons, assets, writes, rules).compared(own).values()
+    [judged] = stored(logons, assets, writes, rules).compared([(WINDOW.days, rules)]).values()
     return validated(Accuracy, accuracy(judged, PEOPLE, rules=rules))
 
 
@@ -147,54 +146,55 @@ ASSETS = hosts(
 )
 
 
-@examples(12)
-@given(
-    logons=st.lists(logon, max_size=25, unique_by=lambda row: (row[0], row[1], *row[3:])),
-    threshold=st.sampled_from([50, 60, 75]),
-    least_days=st.sampled_from([1, 3]),
-    primary=st.sampled_from([None, 1, 2]),
-    short=st.booleans(),
-    metric=st.sampled_from(["events", "days"]),
-    weights=st.sampled_from([{}, {"2": 7, "10": 3}]),
-)
-def test_each_line_counts_what_a_run_with_these_settings_decides(
-    logons, threshold, least_days, primary, short, metric, weights
-):
+def settings_of(short, metric, weights):
+    """Rules that differ in what the back-test tries, and in nothing else."""
+    return st.builds(
+        Rules,
+        share_threshold_percent=st.sampled_from([50, 60, 75]),
+        min_active_days=st.sampled_from([1, 3]),
+        primary_devices=st.sampled_from([None, 1, 2]),
+        hostname_match=st.just("short" if short else "exact"),
+        exclude_users=st.just(("svc_*",)),
+        exclude_hosts=st.just(("kiosk-*",)),
+        evidence_metric=st.just(metric),
+        logon_type_weights=st.just(weights),
+    )
+
+
+several_settings = st.builds(
+    settings_of,
+    st.booleans(),
+    st.sampled_from(["events", "days"]),
+    st.sampled_from([{}, {"2": 7, "10": 3}]),
+).flatmap(lambda rules: st.lists(rules, min_size=2, max_size=2, unique=True))
+
+
+@examples(7)
+@given(st.lists(logon, max_size=25, unique_by=lambda row: (row[0], row[1], *row[3:])), several_settings)
+def test_each_line_counts_what_a_run_with_these_settings_decides(logons, several):
     logons = counts(
         *((name, user, n, WINDOW.first + timedelta(days=day), kind) for name, user, n, day, kind in logons)
     )
-    rules = Rules(
-        hostname_match="short" if short else "exact",
-        exclude_users=("svc_*",),
-        exclude_hosts=("kiosk-*",),
-        logon_type_weights=weights,
-    )
-    tried = Grid([30], [50, 60, 75], [1, 3], [metric], [None, 1, 2])
-    lines = validated(ThresholdBacktest, stored(logons, ASSETS, rules=rules).backtest(tried))
-    assert lines.height == 18
-    chosen = replace(
-        rules,
-        share_threshold_percent=threshold,
-        min_active_days=least_days,
-        primary_devices=primary,
-        evidence_metric=metric,
-    )
-    line = line_of(lines, chosen, window_days=30)
-    decisions = decide(logons, PEOPLE, ASSETS, chosen)
-    expected = {
-        "hosts_with_evidence": decisions.filter(pl.col("total_events") > 0).height,
-        "resolved": decisions["match"].count(),
-        "matched": decisions.filter(match="matched").height,
-        "to_write": decisions.filter(action="write").height,
-        "agree": decisions.filter(action="agree").height,
-        "conflict": decisions.filter(action="conflict").height,
-    }
-    assert {name: line[name] for name in expected} == expected
+    inputs = stored(logons, ASSETS, rules=several[0])
+    lines = validated(ThresholdBacktest, inputs.backtest([(30, rules) for rules in several]))
+    assert lines.height == 2
+    for rules in several:
+        decisions = decide(logons, PEOPLE, ASSETS, rules)
+        actions = Counter(decisions.filter(match="matched")["action"])
+        expected = {
+            "hosts_with_evidence": decisions.filter(pl.col("total_events") > 0).height,
+            "resolved": decisions["match"].count(),
+            "matched": actions.total(),
+            **{column: actions[action] for column, action in COUNTED.items()},
+        }
+        line = line_of(lines, rules, window_days=30)
+        assert {name: line[name] for name in expected} == expected
 
 
 def test_no_window_longer_than_stored_and_no_threshold_below_the_present_one_is_tried():
-    tried = grid(Rules(share_threshold_percent=72), lookback_days=14, stored_days=30)
-    assert (tried.windows, tried.thresholds) == ([14, 30], [72, 75, 80, 85, 90, 95])
+    tried = usual_settings(Rules(share_threshold_percent=72), lookback_days=14, stored_days=30)
+    assert {window for window, _ in tried} == {14, 30}
+    assert {rules.share_threshold_percent for _, rules in tried} == {72, 75, 80, 85, 90, 95}
 
 
 def company(*, set_by_hand, wrong=0, to_write=20, alike=True, leaders=60, audit=None):
@@ -219,7 +219,7 @@ def company(*, set_by_hand, wrong=0, to_write=20, alike=True, leaders=60, audit=
     inputs = replace(stored(logons, assets), users=people)
     if audit is not None:
         inputs = replace(inputs, audit=audit(decide(logons, people, assets)))
-    return inputs.backtest(Grid([30], [60], [1], ["events"], [None])).row(0, named=True)
+    return inputs.backtest([(30, RULES)]).row(0, named=True)
 
 
 def test_the_number_of_wrong_owners_is_predicted_from_those_set_by_hand():
