@@ -31,27 +31,6 @@ DAY = date(2026, 3, 2)
 NEXT = date(2026, 3, 3)
 LATER = datetime(2026, 4, 1, tzinfo=UTC)
 RUN = "run-1"
-SEVERAL_FILES = [name for name, model in TABLES.items() if model.__layout__ is not Layout.SNAPSHOT]
-
-
-@pytest.fixture(autouse=True)
-def flushed(monkeypatch):
-    """What is flushed to disk, by inode; nothing really is, for the disk's speed is not tried here."""
-    inodes = []
-    monkeypatch.setattr(os, "fsync", lambda descriptor: inodes.append(os.fstat(descriptor).st_ino))
-    return inodes
-
-
-@pytest.fixture
-def home(tmp_path):
-    return tmp_path / "home"
-
-
-@pytest.fixture
-def tables(home):
-    tables = Tables(home, "corp")
-    tables.prepare()
-    return tables
 
 
 def logons(day=DAY, *, events=1, pairs=2, fingerprint="now"):
@@ -233,14 +212,14 @@ def test_a_file_that_is_replaced_while_it_is_read_is_read_whole(tables):
 
     with ThreadPoolExecutor() as pool:
         pool.submit(replace_until_enough)
-        found = [tables.read("inventory_hosts").collect() for _ in range(400)]
+        found = [tables.read("inventory_hosts").collect() for _ in range(150)]
         enough.set()
     assert {frame.height for frame in found} == {500, 2_000}
     assert all(frame.equals(frames[0]) or frame.equals(frames[1]) for frame in found)
 
 
-def test_a_file_is_flushed_before_it_appears_and_its_folder_after(tables, flushed, monkeypatch):
-    appeared = []
+def test_a_file_is_flushed_before_it_appears_and_its_folder_after(tables, monkeypatch):
+    flushed, appeared = [], []
     replace = Path.replace
 
     def record(source, target):
@@ -248,6 +227,7 @@ def test_a_file_is_flushed_before_it_appears_and_its_folder_after(tables, flushe
         replace(source, target)
         appeared.append(target)
 
+    monkeypatch.setattr(os, "fsync", lambda descriptor: flushed.append(os.fstat(descriptor).st_ino))
     monkeypatch.setattr(Path, "replace", record)
     tables.write_days([logons()])
     tables.write("inventory_hosts", hosts("a"), run_id=RUN, publish=True)
@@ -276,14 +256,6 @@ def columns(home, name):
     return [column for column, *_ in seen(home, f"DESCRIBE corp.{name}")]
 
 
-def test_every_view_is_there_and_typed_before_the_first_run(tables, home):
-    for name, model in TABLES.items():
-        assert seen(home, f"FROM corp.{name}") == []
-        assert columns(home, name) == list(polars_schema(model))
-        if name not in SEVERAL_FILES:
-            assert tables.read(name).collect().equals(empty(model))
-
-
 def test_the_catalogue_is_replaced_only_when_its_views_change(tables, home):
     """Otherwise it stays the same file, which analysts have open."""
     built = catalogue_path(home).stat().st_ino
@@ -295,7 +267,7 @@ def test_the_catalogue_is_replaced_only_when_its_views_change(tables, home):
         assert catalogue_path(home).stat().st_ino != built
 
 
-@pytest.mark.parametrize("name", ['it\'s a "home"', "[x] *", "a{b,c}d", "env=prod", "day=2026-01-01", "büro"])
+@pytest.mark.parametrize("name", ['it\'s a "home" [x] *', "a{b,c}d büro", "env=prod/day=2026-01-01"])
 def test_a_home_may_have_any_name(tmp_path, name):
     home = tmp_path / name / "state"
     tables = Tables(home, "corp")
@@ -309,7 +281,6 @@ def test_a_home_may_have_any_name(tmp_path, name):
     assert tables.writes().collect().height == 1
 
 
-@pytest.mark.usefixtures("tables")
 def test_older_duckdb_can_open_the_catalogue(home):
     """The file's header names its storage version: 65 is read by every DuckDB since 1.2."""
     header = catalogue_path(home).read_bytes()[:20]
@@ -320,17 +291,17 @@ def test_older_duckdb_can_open_the_catalogue(home):
 ANALYST = """
 import json, sys
 import duckdb
-session = duckdb.connect(sys.argv[1], read_only=sys.argv[2] == "True")
+session = duckdb.connect(sys.argv[1])
 for query in sys.stdin:
     print(json.dumps(session.sql(query).fetchall()), flush=True)
 """
 
 
 @contextmanager
-def analyst(home, *, read_only):
-    """A session in another process, open from beginning to end: asks it a query."""
+def analyst(home):
+    """A session in another process, which could write, open from beginning to end: asks it a query."""
     with subprocess.Popen(  # noqa: S603  (ours)
-        [sys.executable, "-c", ANALYST, catalogue_path(home), str(read_only)],
+        [sys.executable, "-c", ANALYST, catalogue_path(home)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -347,10 +318,9 @@ def analyst(home, *, read_only):
         asked.close()
 
 
-@pytest.mark.parametrize("read_only", [True, False])
-def test_an_open_session_never_stops_a_run_and_sees_what_it_stores(tables, home, read_only):
+def test_an_open_session_never_stops_a_run_and_sees_what_it_stores(tables, home):
     query = "SELECT events, count(*) FROM corp.logon_counts GROUP BY events"
-    with analyst(home, read_only=read_only) as ask:
+    with analyst(home) as ask:
         assert ask(query) == []
         tables.write_days([logons(events=1)])
         assert ask(query) == [[1, 2]]
@@ -414,7 +384,8 @@ def test_what_a_run_worked_on_goes_and_its_plan_stays(tables):
 
 
 @pytest.mark.parametrize("shared", [False, True])
-def test_tables_are_their_owners_alone_or_a_groups_to_read(home, shared):
+def test_tables_are_their_owners_alone_or_a_groups_to_read(tmp_path, shared):
+    home = tmp_path / "home"
     group = (1 if os.geteuid() == 0 else os.getgid()) if shared else None
     tables = Tables(home, "corp", name="Corp", analysts=group)
     tables.prepare()

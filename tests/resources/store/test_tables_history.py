@@ -15,17 +15,9 @@ from resources.failures import damaged_tables
 from resources.store.catalogue import catalogue_path
 from resources.store.files import replacing
 from resources.store.history import delete_inputs, delete_outdated, store_decisions
-from resources.store.tables import Tables
 
 DAY = date(2026, 3, 2)
 LATER = datetime(2026, 4, 1, tzinfo=UTC)
-
-
-@pytest.fixture
-def tables(tmp_path):
-    tables = Tables(tmp_path, "corp")
-    tables.prepare()
-    return tables
 
 
 def decisions(run_id, at, **winners):
@@ -164,6 +156,6 @@ def test_what_another_run_writes_or_deletes_meanwhile_is_left_to_it(tables, monk
         assert not (damaged := damaged_tables()) or ".writing-" not in damaged
 
     with ThreadPoolExecutor(4) as pool:
-        begun = [pool.submit(work, None) for _ in range(10) for work in (write, delete, write, delete)]
+        begun = [pool.submit(work, None) for _ in range(4) for work in (write, delete, write, delete)]
         for one in begun:
             one.result()
