@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import polars as pl
-from rapidfuzz import fuzz, process
 
 from ownership.codes import ACTION, EVIDENCE, MATCH, OUTCOME
 from ownership.coverage import current_owners
@@ -43,18 +42,15 @@ def host_explanation(
     decided_by: Rules,
     rules: Rules,
     fields: FieldNames,
-    known: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Gather how the owner of one host was decided, what was written, and what would change the outcome.
 
     `hostname` is what was asked for: a normalised name, or the id of an asset. `decisions` and `writes` (the
-    oldest first) are the rows of its assets; `known` all names and ids of hosts. `window` and `decided_by`
-    are the run's, `rules` those of now.
+    oldest first) are the rows of its assets. `window` and `decided_by` are the run's, `rules` those of now.
 
-    The values are hostname, similar (names that differ in the domain part only), near (names like one that
-    is not known) and decisions: with the columns of `owner_decisions`, the run's window_from, window_to and
-    rules, users (most events first, with user_assets), host_asset and user_assets, writes, what_would_change,
-    summary and now.
+    The values are hostname, similar (names that differ in the domain part only) and decisions: with the
+    columns of `owner_decisions`, the run's window_from, window_to and rules, users (most events first, with
+    user_assets), host_asset and user_assets, writes, what_would_change, summary and now.
     """
     run = {"window_from": window.first, "window_to": window.last, "rules": json.loads(decided_by.as_json())}
     names = pl.concat([hosts.select(hostname="hostnames").explode("hostname"), shares.select("hostname")])
@@ -70,18 +66,11 @@ def host_explanation(
     return {
         "hostname": hostname,
         "similar": [] if rules.short_hostnames else similar["name"].unique().sort().to_list(),
-        "near": near_names(hostname, known) if decisions.is_empty() else [],
         "decisions": [
             run | _decision_explanation(decision, shares, matches, hosts, users, writes, rules, fields)
             for decision in decisions.iter_rows(named=True)
         ],
     }
-
-
-def near_names(name: str, known: Sequence[str]) -> list[str]:
-    """At most three known names that look most like a name, the nearest first."""
-    near = process.extract(name, [*dict.fromkeys(known)], scorer=fuzz.ratio, limit=3, score_cutoff=75)
-    return [found for found, *_ in near]
 
 
 def _decision_explanation(
@@ -186,7 +175,7 @@ def in_words(story: Mapping[str, Any]) -> str:
             "not count."
         )
     elif not decisions:
-        near = f" Did you mean {either(story['near'])}?" if story["near"] else ""
+        near = f" Did you mean {either(story['near'])}?" if story.get("near") else ""
         lines.append(f"{asked}: neither the inventory nor the logons know such a host or person.{near}")
     if story["similar"]:
         lines.append(f"Different in the domain part only (rules.hostname_match): {_shown(story['similar'])}.")

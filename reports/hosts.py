@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Mapping
-from math import inf
 from typing import Any
 
 import polars as pl
@@ -87,13 +86,6 @@ def in_order(frame: pl.DataFrame) -> pl.DataFrame:
     return frame[order]
 
 
-def natural(text: str) -> tuple[list[tuple[float, str]], str]:
+def natural(text: str) -> tuple[str, str]:
     """A key that sorts texts as people do: without regard to case, and 2 before 10."""
-    parts = re.findall(r"[0-9]+|[^0-9]+", text.casefold())
-    # Of numbers without leading zeros the longer one is larger, however many digits there are.
-    digits = [part.lstrip("0") if part[0] in "0123456789" else None for part in parts]
-    keys = [
-        (inf, part) if number is None else (len(number), number)
-        for part, number in zip(parts, digits, strict=True)
-    ]
-    return keys, text
+    return re.sub("[0-9]+", lambda digits: digits[0].lstrip("0").zfill(20), text.casefold()), text

@@ -3,11 +3,11 @@
 A person is asked for by a user name, an e-mail address or the id of a user asset.
 """
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import polars as pl
+from rapidfuzz import fuzz, process, utils
 
 from ownership.codes import ACTION
 from ownership.coverage import current_owners
@@ -16,7 +16,7 @@ from ownership.names import normalise_username, printable
 from reports.sentences import in_columns, logons, names_of, person
 
 SHOWN_ELSEWHERE = 20
-MAX_SUGGESTED = 10
+MAX_SUGGESTED = 5
 _FIELDS = ("user_value", *FIELDS)
 
 
@@ -51,31 +51,17 @@ def find_person(asked: str, users: pl.DataFrame, matches: pl.DataFrame) -> dict[
     return {"user_ids": sorted(set(ids)), "usernames": sorted(set(usernames))}
 
 
-def each_person(found: Mapping[str, Sequence[str]], matches: pl.DataFrame) -> list[dict[str, list[str]]]:
-    """What `find_person` found, each user asset by itself, and last the names that are nobody's alone."""
-    ids, names = list(found["user_ids"]), list(found["usernames"])
-    if len(ids) < 2:
-        return [{"user_ids": ids, "usernames": names}]
-    alone = matches.filter("decisive").filter(pl.len().over("username") == 1)
-    whose = dict(alone.select("username", "user_id").iter_rows())
-    persons = [
-        {"user_ids": [user_id], "usernames": [name for name in names if whose.get(name) == user_id]}
-        for user_id in ids
-    ]
-    nobodys = [name for name in names if whose.get(name) not in ids]
-    return persons + ([{"user_ids": [], "usernames": nobodys}] if nobodys else [])
-
-
-def persons_with(asked: str, users: pl.DataFrame) -> list[str]:
-    """At most ten people whose names or addresses hold each of the words: what to ask for them by."""
-    words = [word for word in re.split(r"[\s.,]+", asked.lower()) if len(word) > 1]
-    if not words:
-        return []
-    names = pl.concat_list(pl.col(field).fill_null([]) for field in ("user_email", *_FIELDS))
-    text = names.list.join(" ", ignore_nulls=True).str.to_lowercase()
-    found = users.filter(pl.all_horizontal(text.str.contains(word, literal=True) for word in words))
-    called = pl.coalesce(pl.col("user_email").list.first(), "user_id")
-    return found.select(called)["user_email"].sort().head(MAX_SUGGESTED).to_list()
+def near_names(asked: str, known: Iterable[str]) -> list[str]:
+    """The names of hosts and people that look most like one that is not known, the nearest first."""
+    near = process.extract(
+        asked,
+        [*dict.fromkeys(known)],
+        scorer=fuzz.WRatio,
+        processor=utils.default_process,
+        limit=MAX_SUGGESTED,
+        score_cutoff=85,
+    )
+    return [name for name, *_ in near]
 
 
 def person_explanation(
@@ -95,12 +81,11 @@ def person_explanation(
     """
     ids, usernames = list(found["user_ids"]), list(found["usernames"])
     logon_columns = ["username", "events", "total_events", "share", "active_days", "first_seen", "last_seen"]
-    own = decisions.filter(pl.col("username").is_in(usernames), pl.col("match").is_not_null())
+    theirs = pl.col("username").is_in(usernames)
+    own = decisions.filter(theirs, pl.col("match").is_not_null())
     named = own.select("hostname", "host_id", *logon_columns, "match", "action", "existing_owner")
-    compared = own["hostnames"].explode().drop_nulls().to_list() + own["hostname"].drop_nulls().to_list()
-    elsewhere = shares.filter(
-        pl.col("username").is_in(usernames), ~pl.col("hostname").is_in(compared)
-    ).select("hostname", *logon_columns, "rank")
+    compared = pl.concat([own["hostnames"].explode(), own["hostname"]]).drop_nulls().implode()
+    elsewhere = shares.filter(theirs, ~pl.col("hostname").is_in(compared))
     outcome = decisions.select("host_id", "hostname", "evidence", "match", "action", "username")
     owned = (
         current_owners(hosts, writes.lazy())
@@ -114,7 +99,9 @@ def person_explanation(
         "usernames": usernames,
         "user_assets": users.filter(pl.col("user_id").is_in(ids)).select(fields).to_dicts(),
         "hosts_named": named.sort("hostname", "host_id").to_dicts(),
-        "hosts_elsewhere": elsewhere.sort("events", "hostname", descending=[True, False]).to_dicts(),
+        "hosts_elsewhere": elsewhere.select("hostname", *logon_columns, "rank")
+        .sort("events", "hostname", descending=[True, False])
+        .to_dicts(),
         "hosts_owned": owned.sort("hostname", "host_id").to_dicts(),
     }
 

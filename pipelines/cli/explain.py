@@ -10,7 +10,7 @@ import polars as pl
 from ownership.names import fits_any, normalise_hostname, normalise_name, normalise_username, printable
 from pipelines.cli.stored import note, stored_tables
 from reports.explanations import host_explanation, in_words
-from reports.people import each_person, find_person, person_explanation, person_in_words, persons_with
+from reports.people import find_person, near_names, person_explanation, person_in_words
 from resources.errors import ConfigurationError
 from resources.settings import Instance
 from resources.store.history import decided_with
@@ -28,23 +28,21 @@ def explain(path: Path, asked: str, *, run_id: str | None = None, as_json: bool)
     users, matches = tables.read("inventory_users").collect(), tables.read("username_matches").collect()
     found = find_person(asked, users, matches)
     if found and not story["decisions"]:
-        meant = [found] if as_json else each_person(found, matches)
-        persons = [
-            person_explanation(
-                asked,
-                one,
-                decisions=tables.read("owner_decisions").collect(),
-                shares=tables.read("host_user_shares").collect(),
-                hosts=tables.read("inventory_hosts").collect(),
-                users=users,
-                writes=tables.writes().collect(),
-            )
-            for one in meant
-        ]
-        print(_json({"person": persons[0]}) if as_json else "\n\n".join(map(person_in_words, persons)))
+        person = person_explanation(
+            asked,
+            found,
+            decisions=tables.read("owner_decisions").collect(),
+            shares=tables.read("host_user_shares").collect(),
+            hosts=tables.read("inventory_hosts").collect(),
+            users=users,
+            writes=tables.writes().collect(),
+        )
+        print(_json({"person": person}) if as_json else person_in_words(person))
         return 0
     if not story["decisions"]:
-        story["near"] = [*persons_with(asked, users), *story["near"]]
+        hosts = tables.read("owner_decisions").select("hostname", "host_id").collect().iter_columns()
+        people = users.select(pl.coalesce(pl.col("user_email").list.first(), "user_id")).iter_columns()
+        story["near"] = near_names(asked, pl.concat([*hosts, *people]).drop_nulls())
         if left_out_by := _left_out_by(instance, asked):
             story["left_out_by"] = left_out_by
     print(_json(story) if as_json else in_words(story))
@@ -99,5 +97,4 @@ def _host(instance: Instance, tables: Tables, host: str) -> dict[str, Any]:
         decided_by=decided_by,
         rules=rules,
         fields=instance.field_names,
-        known=pl.concat([all_decisions["hostname"], all_decisions["host_id"]]).drop_nulls().to_list(),
     )

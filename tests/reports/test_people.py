@@ -5,7 +5,7 @@ import pytest
 
 from ownership.matching import username_matches
 from ownership.rules import Rules
-from reports.people import SHOWN_ELSEWHERE, each_person, find_person, person_explanation, person_in_words
+from reports.people import SHOWN_ELSEWHERE, find_person, near_names, person_explanation, person_in_words
 from tests.ownership.builders import NOW, counts, decide, host, hosts, plan, shares_of, user, users
 
 PEOPLE = users(
@@ -62,14 +62,11 @@ def test_a_person_is_found_by_any_of_their_names(asked, user_ids, usernames):
     assert found["usernames"] == usernames
 
 
-def test_people_who_share_a_name_are_told_of_one_by_one():
-    matches = username_matches(shares_of(LOGONS, Rules()), PEOPLE, user_value_field="user_email")
-    by_name = {"user_ids": ["u1", "u3"], "usernames": ["ann", "kim"]}
-    assert each_person(by_name, matches) == [
-        {"user_ids": ["u1"], "usernames": ["ann"]},
-        {"user_ids": ["u3"], "usernames": []},
-        {"user_ids": [], "usernames": ["kim"]},  # one of them, or somebody else
-    ]
+def test_who_is_not_known_is_asked_about_those_with_names_like_it():
+    known = ["pc-1", "srv", "anna.jones@corp.example", "tom@corp.example"]
+    assert near_names("pc-11", known) == ["pc-1"]
+    assert near_names("Jones, Anna", known) == ["anna.jones@corp.example"]
+    assert near_names("zzz", known) == []
 
 
 @pytest.mark.parametrize("asked", ["nobody", "", " ", "@", "-", "u"])
