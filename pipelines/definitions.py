@@ -63,7 +63,6 @@ def build_definitions(
     location: UPath | None = None,
     analysts: int | None = None,
     since: date | None = None,
-    resource_overrides: Mapping[str, Any] | None = None,
 ) -> dg.Definitions:
     """Define assets, checks, jobs, schedules and resources of each instance.
 
@@ -73,7 +72,6 @@ def build_definitions(
         location: what holds the folders of all instances' tables; None: `tables` in the home.
         analysts: id of the group that may read tables and catalogue.
         since: a day of the past that a run is to look at, where the partitions would begin later.
-        resource_overrides: parts to swap, by resource key (`<slug>__search` …).
     """
     logs_as_json()  # a wrong form of the log is an error here, and not when a run begins
 
@@ -88,8 +86,7 @@ def build_definitions(
             location=location,
             analysts=analysts,
         )
-        resources = {**scan_resources(instance, tables), **(resource_overrides or {})}
-        return _instance_definitions(instance, resources, since)
+        return _instance_definitions(instance, scan_resources(instance, tables), since)
 
     return dg.Definitions.merge(_common_definitions(), *map(defined, instances))
 

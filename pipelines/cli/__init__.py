@@ -4,14 +4,12 @@ import json
 import os
 import signal
 import sys
-from typing import Any
 
 
-def main(overrides: Any = None) -> None:
+def main() -> None:
     """Run the command line; a wrong setting ends with status 2, any other failure with 1 (rules 8.1).
 
-    Whatever it writes is for its owner alone, Dagster's own files included. A caller in this process may give
-    `pipelines.cli.run.Overrides`.
+    Whatever it writes is for its owner alone, Dagster's own files included.
     """
     os.umask(0o077)
     # As the first process of a container it would not hear of SIGTERM without a handler.
@@ -20,7 +18,7 @@ def main(overrides: Any = None) -> None:
 
     try:
         try:
-            app(obj=overrides)
+            app()
         finally:
             sys.stdout.flush()  # what cannot be printed is an error like another one
     except Exception as error:  # noqa: BLE001  (printed with its trace where no operator can fix it)

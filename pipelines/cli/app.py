@@ -71,10 +71,9 @@ def _command(
 
         @group.command(called, help=text, epilog=f"Example: {' '.join(words.split())}")
         @wraps(options)
-        def command(*, context: typer.Context | None = None, **given: Any) -> None:
+        def command(**given: Any) -> None:
             function = getattr(_module(of or f"{HERE}.{called}"), called)
-            overrides = {"overrides": context.obj} if context else {}
-            raise typer.Exit(function(**given, **overrides) or 0)
+            raise typer.Exit(function(**given) or 0)
 
         return options
 
@@ -188,7 +187,6 @@ def init(
 
 @_command("--instance NAME --dry-run")
 def run(
-    context: typer.Context,
     *,
     # Resolved by the command, which prints one object with --json whatever is wrong.
     given: Annotated[
@@ -221,7 +219,6 @@ def run(
 
 
 def follow_up(
-    context: typer.Context,
     path: InstanceFile,
     run_id: Annotated[
         str, typer.Argument(metavar="RUN_ID", help="Id of the run, or its first 8 characters.")
@@ -310,7 +307,6 @@ def check(path: InstanceFile, as_json: Json = False) -> None:
 
 @_command("--instance NAME --target-precision 0.95")
 def tune(
-    context: typer.Context,
     path: InstanceFile,
     *,
     target_precision: Annotated[

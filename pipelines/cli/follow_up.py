@@ -12,7 +12,7 @@ from ownership.codes import OUTCOME, SUCCESSES
 from ownership.names import printable
 from pipelines.cli.errors import how_it_ended, print_error
 from pipelines.cli.plans import plan_of, told_plan
-from pipelines.cli.run import NO_OVERRIDES, Overrides, errors, execute, outcomes_of
+from pipelines.cli.run import errors, execute, outcomes_of
 from pipelines.cli.stored import tables_of
 from reports.summary import writes_in_words
 from resources.errors import ConfigurationError
@@ -36,7 +36,6 @@ def _follow_up(
     dry_run: bool,
     reason: str | None = None,
     as_json: bool = False,
-    overrides: Overrides | None = None,
 ) -> int:
     """Carry out the plan of an earlier run, or put back what it wrote; return the exit status."""
     instance = load_instance(path)
@@ -47,7 +46,7 @@ def _follow_up(
         raise ConfigurationError(f"RUN_ID: run {about} of {instance.name} planned and wrote nothing")
     config = {"run_id": about, "allow_writes": allow_writes, "dry_run": dry_run, "reason": reason}
     ops = {named(instance, OPS[job]): {"config": config}}
-    result = execute(instance, named(instance, job), {"ops": ops}, overrides=overrides or NO_OVERRIDES)
+    result = execute(instance, named(instance, job), {"ops": ops})
     said = list(errors(result))
     if not result.success:
         allowed = [] if allow_writes is None else ["--allow-writes", str(allow_writes)]

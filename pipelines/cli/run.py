@@ -3,11 +3,8 @@
 import json
 import logging
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from datetime import date, datetime
-from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -43,21 +40,6 @@ from resources.settings import (
 from resources.store.tables import short_run_id
 
 
-@dataclass(frozen=True)
-class Overrides:
-    """Parts of a run that whoever calls a command in this process swaps; the program itself swaps none.
-
-    `resources` gives those of an instance by resource key; `recorded_in` opens the Dagster instance of a home
-    that keeps the run.
-    """
-
-    resources: Callable[[Instance], Mapping[str, Any]] = lambda _: {}
-    recorded_in: Callable[[Path], AbstractContextManager[dg.DagsterInstance]] = dagster_instance
-
-
-NO_OVERRIDES = Overrides()
-
-
 def run(
     given: str | None,
     *,
@@ -68,7 +50,6 @@ def run(
     force: bool,
     limit: int | None,
     as_json: bool,
-    overrides: Overrides | None = None,
 ) -> int:
     """Run the job and print what came of it; return the exit status (rules 8.1).
 
@@ -85,7 +66,7 @@ def run(
         instance.require_secrets()
         window = chosen_window(instance, as_of, lookback_days)
         report["window"] = {"from": f"{window.first}", "to": f"{window.last}", "days": window.days}
-        _run_scan(instance, window, options, report, overrides or NO_OVERRIDES)
+        _run_scan(instance, window, options, report)
         status = 1 if "error" in report else 0
     except Exception as error:  # noqa: BLE001  (whatever it was, it belongs in the object that --json prints)
         report["error"], status = message_and_status(error)
@@ -109,18 +90,12 @@ def _options(*, dry_run: bool, enrich: bool, force: bool, limit: int | None) -> 
     return options | ({} if enrich else {"enrich": False})
 
 
-def _run_scan(
-    instance: Instance,
-    window: Window,
-    options: Mapping[str, Any],
-    report: dict[str, Any],
-    overrides: Overrides,
-) -> None:
+def _run_scan(instance: Instance, window: Window, options: Mapping[str, Any], report: dict[str, Any]) -> None:
     """Run the job over a window and report what the tables hold afterwards."""
     tables = tables_of(instance)
     config = run_config(instance, lookback_days=window.days, **options)
     tags = launch_tags(instance, window)
-    result = execute(instance, instance.slug, config, tags=tags, since=window.last, overrides=overrides)
+    result = execute(instance, instance.slug, config, tags=tags, since=window.last)
     report["run_id"] = run_id = result.run_id
     if not result.success:
         ended = how_it_ended(instance, tables, run_id, "run")
@@ -148,7 +123,6 @@ def execute(
     *,
     tags: Mapping[str, str] | None = None,
     since: date | None = None,
-    overrides: Overrides = NO_OVERRIDES,
 ) -> dg.ExecuteInProcessResult:
     """Run a job of the instance in this process, recorded where the UI looks.
 
@@ -163,9 +137,8 @@ def execute(
         location=tables_location(),
         analysts=analysts_group(),
         since=since,
-        resource_overrides=overrides.resources(instance),
     )
-    with overrides.recorded_in(home()) as recorded:
+    with dagster_instance(home()) as recorded:
         result = definitions.resolve_job_def(job).execute_in_process(
             instance=recorded,
             tags={**(tags or {}), **process_tag()},

@@ -8,7 +8,7 @@ from ownership.names import printable
 from ownership.windows import Window
 from pipelines.cli.audit import draw, read_answers
 from pipelines.cli.errors import print_error
-from pipelines.cli.run import NO_OVERRIDES, Overrides, errors, execute
+from pipelines.cli.run import errors, execute
 from pipelines.cli.stored import stored_tables
 from reports.tuning import Aim, as_values, best_line, drift_in_words, in_words, line_of, suggestions_in_words
 from resources.errors import ConfigurationError
@@ -27,7 +27,6 @@ def tune(
     audit_file: Path | None,
     audit_answers: Path | None,
     as_json: bool,
-    overrides: Overrides | None = None,
 ) -> int | None:
     """Run the job for tuning and tell what it found, or draw an audit; return the exit status."""
     if audit is None and (seed is not None or audit_file):
@@ -39,7 +38,7 @@ def tune(
     aim = Aim(target_precision, keep)
     answered = read_answers(path, audit_answers) if audit_answers else []
     instance, tables = stored_tables(path)
-    result = execute(instance, named(instance, "tuning"), {}, overrides=overrides or NO_OVERRIDES)
+    result = execute(instance, named(instance, "tuning"), {})
     for error in errors(result):
         print_error(error)
     if not result.success:

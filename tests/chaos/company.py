@@ -7,12 +7,12 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from pipelines.cli.app import app
-from pipelines.cli.run import Overrides
 from tests.end_to_end.processes import RunningProcess, settle_in
 from tests.end_to_end.stand import TODAY, Stand, at_noon, in_memory, logons
 
-IN_MEMORY = Overrides(recorded_in=in_memory)
 INDEX = "logs-chaos"
 WRITTEN = 12
 CONCURRENCY = 3
@@ -52,4 +52,6 @@ def start(stand: Stand, settings: Mapping[str, Any] = SETTINGS) -> RunningProces
 
 def _run(file: Path, environment: dict[str, str], log: Connection) -> None:
     settle_in(environment, os.devnull, log)
-    app(["run", "--instance", str(file), "--as-of", TODAY.isoformat()], obj=IN_MEMORY)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("pipelines.cli.run.dagster_instance", in_memory)
+        app(["run", "--instance", str(file), "--as-of", TODAY.isoformat()])

@@ -13,8 +13,8 @@ import pytest
 
 from sandbox.company import MAPPING
 from sandbox.inventory import InventoryService, InventoryState
-from tests.chaos.company import HOSTS, IN_MEMORY, INDEX, USERS, logons_on
-from tests.end_to_end.stand import Stand, documents
+from tests.chaos.company import HOSTS, INDEX, USERS, logons_on
+from tests.end_to_end.stand import Stand, documents, in_memory
 
 FIGURES = pytest.StashKey[Counter[str]]()
 
@@ -76,12 +76,13 @@ def open_stand(engine, tmp_path, monkeypatch):
     engine.load(INDEX, MAPPING, documents(logons_on(HOSTS)))
     names = itertools.count()
     with InventoryState(tmp_path / "state.sqlite") as state, InventoryService(state) as service:
+        monkeypatch.setattr("pipelines.cli.run.dagster_instance", in_memory)
 
         def opened():
             home = tmp_path / f"home-{next(names)}"
             home.mkdir()
             monkeypatch.setenv("ASSET_OWNERS_HOME", str(home))
-            stand = Stand(home, engine, service, monkeypatch, IN_MEMORY)
+            stand = Stand(home, engine, service, monkeypatch)
             stand.begin(HOSTS, USERS)
             return stand
 

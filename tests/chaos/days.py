@@ -20,7 +20,6 @@ import pipelines.cli
 import reports
 import resources
 from pipelines.cli.app import app
-from pipelines.cli.run import Overrides
 from tests.end_to_end.processes import settle_in
 from tests.end_to_end.stand import in_memory
 
@@ -38,7 +37,8 @@ def run_on_day(file: Path, report: Path, now: datetime, environment: dict[str, s
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("os.fsync", lambda _: None)
         set_clock(patch, now)
-        app(["run", "--instance", str(file), "--json"], obj=Overrides(recorded_in=in_memory))
+        patch.setattr("pipelines.cli.run.dagster_instance", in_memory)
+        app(["run", "--instance", str(file), "--json"])
 
 
 def set_clock(patch: pytest.MonkeyPatch, now: datetime) -> None:

@@ -2,13 +2,11 @@
 
 import os
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import expect
 
-from pipelines.cli.run import Overrides
 from sandbox.company import MAPPING, generate
 from sandbox.inventory import InventoryService, InventoryState
 from tests.end_to_end.stand import (
@@ -45,7 +43,7 @@ def open_stand(running_inventory, clock):
         patch.setenv("ASSET_OWNERS_HOME", str(home))
         patch.delenv("DAGSTER_HOME", raising=False)
         stand = Stand(home, engine, running_inventory, patch, clock=clock)
-        stand.overrides = Overrides(resources=stand.clients)
+        stand.hold_services()
         stand.begin(HOSTS, USERS)
         return stand
 
@@ -86,7 +84,7 @@ def stand(recorded_stand):
 
 
 def unrecorded(stand):
-    stand.overrides = replace(stand.overrides, recorded_in=in_memory)
+    stand.environment.setattr("pipelines.cli.run.dagster_instance", in_memory)
     return stand
 
 

@@ -30,9 +30,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner, Result
 
-from assets_defs.run import opened_once, resource_keys
 from pipelines.cli.app import app
-from pipelines.cli.run import Overrides
 from resources.inventory.client import AssetInventory
 from resources.search.client import SearchClient
 from resources.settings import Instance
@@ -111,7 +109,7 @@ class Clock:
 
 
 def in_memory(home: Path) -> AbstractContextManager[dg.DagsterInstance]:
-    """Dagster's records of runs that nobody looks at later, which takes half the time; for `Overrides`."""
+    """Dagster's records of runs that nobody looks at later, which takes half the time."""
     return nullcontext(_in_memory(home))
 
 
@@ -139,28 +137,22 @@ class Stand:
     engine: Engine | None
     inventory: InventoryService
     environment: pytest.MonkeyPatch
-    overrides: Overrides = field(default_factory=Overrides)
     clock: Clock = field(default_factory=Clock)
     indices: dict[str, list[Logon]] = field(default_factory=lambda: {SMALL_INDEX: small_company()})
     numbers: count = field(default_factory=count)
 
-    def clients(self, instance: Instance) -> dict[str, Any]:
-        """Clients of both services whose waits are over at once, for `Overrides`."""
-        clock = self.clock
+    def hold_services(self) -> None:
+        """Let runs in this process have clients of both services whose waits are over at once."""
+        self.environment.setattr("assets_defs.run.open_source", self._source)
+        self.environment.setattr("assets_defs.run.open_inventory", self._inventory)
 
-        def inventory() -> AssetInventory:
-            return AssetInventory(instance, clock=clock, sleep=clock.sleep)
+    def _source(self, instance: Instance, *_: object) -> AbstractContextManager[Any]:
+        if self.engine:
+            return SearchClient(instance, sleep=self.clock.sleep)
+        return nullcontext(LogFile(*self._logons(instance)))
 
-        def search() -> AbstractContextManager[Any]:
-            if self.engine:
-                return SearchClient(instance, sleep=clock.sleep)
-            return nullcontext(LogFile(*self._logons(instance)))
-
-        keys = resource_keys(instance)
-        return {
-            keys.search: opened_once(instance, lambda *_: search()),
-            keys.inventory: opened_once(instance, lambda *_: inventory()),
-        }
+    def _inventory(self, instance: Instance, *_: object) -> AssetInventory:
+        return AssetInventory(instance, clock=self.clock, sleep=self.clock.sleep)
 
     def _logons(self, instance: Instance) -> Iterator[tuple[date, Any, Any]]:
         zone = ZoneInfo(instance.scan.timezone)
@@ -232,7 +224,7 @@ class Stand:
     def call(self, *arguments: object) -> Result:
         """Call the program in this process."""
         words = list(map(str, arguments))
-        return CliRunner().invoke(app, words, obj=self.overrides, catch_exceptions=False)
+        return CliRunner().invoke(app, words, catch_exceptions=False)
 
     @property
     def tables(self) -> Tables:

@@ -26,8 +26,7 @@ def launched(recorded_stand):
     instance = load_instance(recorded_stand.instance_file())
 
     def launch(*, expect_success=True, **arguments):
-        swapped = recorded_stand.clients(instance)
-        definitions = build_definitions([instance], recorded_stand.home, resource_overrides=swapped)
+        definitions = build_definitions([instance], recorded_stand.home)
         job = definitions.resolve_job_def(instance.slug)
         result = job.execute_in_process(instance=recorded, raise_on_error=False, **arguments)
         assert result.success == expect_success

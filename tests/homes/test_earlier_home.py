@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -11,10 +11,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from assets_defs.run import opened_once, resource_keys
 from ownership.tables import TABLES
 from pipelines.cli.app import app
-from pipelines.cli.run import Overrides
 from resources.inventory.client import AssetInventory
 from resources.store.tables import Tables
 from resources.store.views import VIEWS
@@ -28,6 +26,7 @@ pytestmark = pytest.mark.slow
 EARLIER = Path(__file__).parent / "earlier"
 STATE = json.loads((EARLIER / "state.json").read_text(encoding="utf-8"))
 RUNS = STATE["runs"]
+LOGONS = [(datetime.fromisoformat(at).date(), *who) for at, _, _, *who, _ in STATE["logons"]]
 KILLED = [f"h-{number}" for number in range(31, 39)]
 
 
@@ -44,23 +43,18 @@ class Home:
 
     def call(self, command: str, *arguments: str) -> str:
         words = [command, "--instance", str(EARLIER / "instance.yaml"), *arguments]
-        overrides = Overrides(resources=self.clients, recorded_in=in_memory)
-        ran = CliRunner().invoke(app, words, obj=overrides, catch_exceptions=False)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("assets_defs.run.open_source", lambda *_: nullcontext(LogFile(*LOGONS)))
+            patch.setattr("assets_defs.run.open_inventory", self.open_inventory)
+            patch.setattr("pipelines.cli.run.dagster_instance", in_memory)
+            ran = CliRunner().invoke(app, words, catch_exceptions=False)
         assert ran.exit_code == 0, ran.output
         return ran.stdout
 
-    def clients(self, instance: Any) -> dict[str, Any]:
+    def open_inventory(self, instance: Any, *_: object) -> AbstractContextManager[AssetInventory]:
         """The inventory answers at another address than it had, under the target that it had."""
         platform = instance.platform.model_copy(update={"url": self.inventory.url})
-        logons = LogFile(
-            *((datetime.fromisoformat(at).date(), *who) for at, _, _, *who, _ in STATE["logons"])
-        )
-        inventory = AssetInventory(instance.model_copy(update={"platform": platform}))
-        keys = resource_keys(instance)
-        return {
-            keys.search: opened_once(instance, lambda *_: nullcontext(logons)),
-            keys.inventory: opened_once(instance, lambda *_: nullcontext(inventory)),
-        }
+        return nullcontext(AssetInventory(instance.model_copy(update={"platform": platform})))
 
     def run(self) -> dict[str, Any]:
         """Run once more over the days that the home holds."""

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -9,8 +10,9 @@ from typing import Any
 
 import dagster as dg
 import polars as pl
+import pytest
 
-from assets_defs.run import resource_keys, window_of
+from assets_defs.run import window_of
 from pipelines.definitions import build_definitions
 from pipelines.schedules import launch_tags, run_config
 from resources.inventory.client import no_progress
@@ -82,11 +84,10 @@ class Job:
         return Tables(self.home, self.instance.slug, name=self.instance.name)
 
     def definitions(self) -> dg.Definitions:
-        keys = resource_keys(self.instance)
-        given = {keys.search: self.logons, keys.inventory: self.inventory}
-        hold = dg.ResourceDefinition.hardcoded_resource
-        overrides = {key: hold(lambda part=part: part) for key, part in given.items()}
-        return build_definitions([self.instance], self.home, resource_overrides=overrides)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("assets_defs.run.open_source", lambda *_: nullcontext(self.logons))
+            patch.setattr("assets_defs.run.open_inventory", lambda *_: nullcontext(self.inventory))
+            return build_definitions([self.instance], self.home)
 
     def __call__(
         self,
