@@ -1,13 +1,11 @@
 """What a try of a service finds: `asset-owners check` prints it, each service's package makes it."""
 
 from collections.abc import Callable, Generator, Iterator
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Literal, TypeVar
 from urllib.parse import urlsplit
 
-from resources.errors import AssetOwnersError
 from resources.failures import operator_message
 from resources.http import Transport
 
@@ -48,32 +46,15 @@ def reached(transport: Transport, method: str, path: str) -> Generator[Finding, 
     if not secure and not is_this_machine(transport.url):
         yield Finding("warning", f"{section}url", "http:// sends the password in the clear; use https://")
     if secure and transport.ignore_ssl:
-        text = (
-            "is on: whoever stands between can pose as the service and read the password; "
-            f"better set {section}ca_file"
-        )
+        text = f"is on: whoever stands between can read the password; better set {section}ca_file"
         yield Finding("warning", f"{section}ignore_ssl", text)
     with transport.new_session() as session:
         answer = yield from attempt("connection", lambda: transport.send(session, method, path))
-    # Some answer http:// at a TLS port with status 400, others with what is no HTTP.
-    if (answer is None or answer.status == 400) and _answers_by_the_other_scheme(transport, method, path):
-        speaks, write = ("no TLS", "http://") if secure else ("TLS", "https://")
-        yield Finding("wrong", f"{section}url", f"the service speaks {speaks} at this port; write {write}")
-        return False
     if answer is None:
         return False
     trusted = ", and its certificate is trusted" if secure and not transport.ignore_ssl else ""
     yield Finding("ok", "connection", f"answers{trusted}")
     return True
-
-
-def _answers_by_the_other_scheme(transport: Transport, method: str, path: str) -> bool:
-    """Whether https:// finds the service where http:// does not, or the other way round."""
-    scheme, rest = transport.url.split(":", 1)
-    other = replace(transport, url=f"{'http' if scheme == 'https' else 'https'}:{rest}", ignore_ssl=True)
-    with other.new_session() as session, suppress(AssetOwnersError):
-        return other.send(session, method, path).status != 400
-    return False
 
 
 def is_this_machine(url: str) -> bool:

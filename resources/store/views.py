@@ -201,26 +201,6 @@ WHERE user_assets <> 1 OR unreadable > 0
 ORDER BY hosts_waiting DESC, hosts_named DESC, events DESC, username""",
 )
 
-SHARED_HOSTS = View(
-    comment="Hosts that several users share, none of them with more than the threshold. Those that lack "
-    "the fewest events come first.",
-    meanings=dict(
-        [
-            *_from("owner_decisions", "hostname host_id existing_owner user_count total_events"),
-            *_from("owner_decisions", "username events share"),
-            ("events_short", "Logon events the user would need beyond these to exceed the threshold."),
-            *_from("owner_decisions", "runner_up_username runner_up_events"),
-        ]
-    ),
-    sql="""\
-SELECT hostname, host_id, existing_owner, user_count, total_events,
-       username, events, share,
-       events_needed AS events_short,
-       runner_up_username, runner_up_events
-FROM owner_decisions WHERE evidence = 'no_majority'
-ORDER BY events_short, hostname, host_id""",
-)
-
 WRITE_HISTORY = View(
     comment="What runs wrote, or meant to write, with the values before and after side by side. The last "
     "comes first.",
@@ -253,7 +233,6 @@ VIEWS: Mapping[str, View] = {
     "current_owners": CURRENT_OWNERS,
     "conflicts": CONFLICTS,
     "unmatched_users": UNMATCHED_USERS,
-    "shared_hosts": SHARED_HOSTS,
     "write_history": WRITE_HISTORY,
 }
 """The views by name."""

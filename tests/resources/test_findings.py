@@ -1,9 +1,6 @@
 """What `check` finds, by state and setting, with services in memory."""
 
-import ssl
-
 import pytest
-import trustme
 
 from ownership.windows import Window
 from resources.search.client import SearchClient
@@ -105,13 +102,3 @@ def test_what_cannot_be_reached_or_refuses_the_log_in_ends_the_tries(tmp_path):
     assert away == {"connection": "wrong", "log-in": "not tried", **untried}
     with Stub(lambda _: envelope(status=False, message="No.")) as refusing:
         assert findings(tmp_path, refusing.url) == {"connection": "ok", "log-in": "wrong", **untried}
-
-
-@pytest.mark.parametrize("secure", [True, False])
-def test_an_address_with_the_scheme_of_the_other_port_is_told(secure, tmp_path):
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    trustme.CA().issue_cert("localhost").configure_cert(context)
-    with Stub(lambda _: envelope(), tls=context if secure else None) as service:
-        url = service.url.replace(*("https:", "http:") if secure else ("http:", "https:"))
-        found = findings(tmp_path, url)
-    assert (found["platform.url"], found["log-in"]) == ("wrong", "not tried")

@@ -276,14 +276,6 @@ def test_unmatched_users_are_those_without_exactly_one_user_asset(decided):
     assert [(row[0], row[3], row[6], row[1]) for row in found] == expected
 
 
-def test_shared_hosts_tell_how_far_the_first_user_is_from_the_threshold(decided):
-    found = ask(
-        decided,
-        "SELECT hostname, existing_owner, username, events, total_events, events_short FROM shared_hosts",
-    )
-    assert found == [("shared", None, "ann", 6, 10, 1), ("even", "u9", "ann", 5, 10, 3)]
-
-
 def test_the_write_history_shows_before_and_after_the_last_first(decided):
     for day, outcome in enumerate(("failed", "written")):
         wrote(day, outcome)(decided)
@@ -370,5 +362,5 @@ def test_views_work_attached_under_any_name_beside_a_scratch_file(decided, tmp_p
             analyst.execute("DROP VIEW any_name.corp.conflicts")
     assert rows == {
         "mine": 2, "coverage": 1, "current_owners": 12, "conflicts": 2, "unmatched_users": 2,
-        "shared_hosts": 2, "write_history": 0,
+        "write_history": 0,
     }  # fmt: skip
