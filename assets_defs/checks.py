@@ -208,7 +208,8 @@ def host_names_are_unique(run: ScanRun) -> dg.AssetCheckResult:
     shared = quality.shared_hostnames(
         run.table("inventory_hosts"), short=run.instance.rules.as_rules().short_hostnames
     )
-    return _none(shared, quality.shared_hostnames_text(shared.height))
+    follows = "the logons of such a name count for each of them. Rename or delete those that are out of date"
+    return _none(shared, f"{shared.height} host names stand for several host assets: {follows}")
 
 
 @check("inventory_checks", "inventory_hosts")
@@ -227,7 +228,8 @@ def identities_are_unique(run: ScanRun) -> dg.AssetCheckResult:
     shared = quality.shared_identities(
         run.table("inventory_users"), user_value_field=run.instance.platform_user_value_field
     )
-    return _none(shared, quality.shared_identities_text(shared.height))
+    stand = "account names or addresses stand for several user assets; none is chosen"
+    return _none(shared, f"{shared.height} {stand}")
 
 
 @check("owner_checks", "host_user_shares")

@@ -19,7 +19,6 @@ from assets_defs.evidence import unsettled
 from assets_defs.progress import Progress
 from assets_defs.record import count_again
 from assets_defs.run import LEFT_OUT, SNAPSHOTS, InstanceRun, ScanRun, not_made_by_this_run, today_of
-from ownership.codes import OUTCOME_IN_LOG
 from ownership.plan import limit_exceeded, plan_undo, plan_writes
 from ownership.windows import days_of, gaps
 from resources.errors import AssetOwnersError, ConfigurationError, ServiceError
@@ -434,7 +433,7 @@ def _write(
     if "intended" not in written["outcome"]:
         journal.delete(run.run_id)
     outcomes = dict(written["outcome"].value_counts().sort("outcome").iter_rows())
-    counts = ", ".join(f"{number:,} {OUTCOME_IN_LOG[outcome]}" for outcome, number in outcomes.items())
+    counts = ", ".join(f"{number:,} {outcome}" for outcome, number in outcomes.items())
     log.info(f"Writes: {counts or 'nothing to write'}, {run.seconds}")
     longest = writer.longest_read_to_write_seconds
     if longest is not None:

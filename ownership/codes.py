@@ -53,17 +53,6 @@ OUTCOME: Mapping[str, str] = {
 SUCCESSES = ("written", "undone")
 """Outcomes with which the service has the values that were sent."""
 
-OUTCOME_IN_LOG: Mapping[str, str] = {
-    "planned": "planned",
-    "intended": "not known yet",
-    "written": "written",
-    "owned_meanwhile": "not sent because the host has an owner by now",
-    "failed": "failed",
-    "not_written": "not sent",
-    "undone": "put back",
-}
-"""The same in the log of a run, after a number of hosts."""
-
 KIND: Mapping[str, str] = {
     "run": "Decided about every host, and wrote owners.",
     "dry_run": "Decided about every host, and wrote nothing.",

@@ -55,19 +55,6 @@ def shared_hostnames(hosts: pl.DataFrame, *, short: bool) -> pl.DataFrame:
     )
 
 
-def shared_hostnames_text(number: int) -> str:
-    """What follows from host names that several host assets have."""
-    return (
-        f"{number} host names stand for several host assets: the logons of such a name count for each of "
-        "them. Rename or delete those that are out of date"
-    )
-
-
-def shared_identities_text(number: int) -> str:
-    """What follows from account names and addresses that several user assets have."""
-    return f"{number} account names or addresses stand for several user assets; none is chosen"
-
-
 def shared_identities(users: pl.DataFrame, *, user_value_field: str) -> pl.DataFrame:
     """Find account names and addresses that several user assets have (rules 2.1): field, username, user_ids.
 

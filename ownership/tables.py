@@ -51,9 +51,6 @@ class LogonDays(Table):
 
     __key__ = ("day",)
     __layout__ = Layout.BY_DAY
-    __query__ = """\
-FROM {table}
-ORDER BY day DESC LIMIT 30;"""
 
     day: pl.Date = column("Calendar day in the instance's time zone.", unique=True)
     matching: pl.Int64 = column("Documents that match the query.", ge=0)
@@ -62,7 +59,7 @@ ORDER BY day DESC LIMIT 30;"""
     lacking_host: pl.Int64 = column("Matching documents without a host name.", ge=0)
     fetched_at: Instant = column("When the day was fetched (UTC).")
     settings_fingerprint: pl.String = column(
-        "Hash of the extraction settings that it was fetched with; null: to be fetched again.",
+        "Hash of the extraction settings then; null: to be fetched again.",
         str_length=_NOT_EMPTY,
         nullable=True,
     )
@@ -104,10 +101,6 @@ class InventoryUsers(Table):
     """A user asset as the inventory listed it."""
 
     __key__ = ("user_id",)
-    __query__ = """\
-SELECT user_department, count(*) AS users
-FROM {table}
-GROUP BY user_department ORDER BY users DESC;"""
 
     user_id: pl.String = column("Id of the user asset.", unique=True, str_length=_NOT_EMPTY)
     user_value: Strings = column("Values of platform_user_value_field; null: cannot be read.", nullable=True)
@@ -164,10 +157,6 @@ class UsernameMatches(Table):
 
     __key__ = ("username", "user_id")
     __reads__ = ("host_user_shares", "inventory_users")
-    __query__ = """\
-SELECT username
-FROM {table}
-WHERE user_id IS NULL ORDER BY username;"""
 
     username: pl.String = column("Normalised user name of the evidence.", str_length=_NOT_EMPTY)
     user_id: pl.String = column("Id of the user asset; null: no user asset has the name.", nullable=True)
@@ -198,9 +187,7 @@ GROUP BY ALL ORDER BY hosts DESC;"""
     hostname: pl.String = column("First of hostnames, to show; null: the asset has none.", nullable=True)
     host_id: pl.String = column("Id of the host asset; null: no asset has the name.", nullable=True)
     evidence: pl.String = column("What the logons say.", codes=codes.EVIDENCE)
-    match: pl.String = column(
-        "What the user assets say; null: nobody named.", codes=codes.MATCH, nullable=True
-    )
+    match: pl.String = column("What user assets say; null: nobody named.", codes=codes.MATCH, nullable=True)
     action: pl.String = column("What follows for the host asset.", codes=codes.ACTION)
     username: pl.String = column("User with the greatest weight; null: no logons.", nullable=True)
     events: pl.Int64 = column("Logon events of that user in the window.", ge=0)
@@ -220,14 +207,10 @@ GROUP BY ALL ORDER BY hosts DESC;"""
     problem: pl.String = column("Why the host asset cannot be read; null: it can be.", nullable=True)
     hostnames: Strings = column("All names of the host, as in host_user_shares.hostname.")
     events_needed: pl.Int64 = column(
-        "Logon events that username lacks to be named; null: no logons.",
-        ge=0,
-        nullable=True,
+        "Events username lacks to be named; null: no logons.", ge=0, nullable=True
     )
     active_days: pl.Int64 = column("Days with a logon of username; null: no logons.", ge=1, nullable=True)
-    excluded_by: pl.String = column(
-        "Setting and value that exclude the host; null: none does.", nullable=True
-    )
+    excluded_by: pl.String = column("Setting and value that exclude the host; null: none.", nullable=True)
     weight: pl.Int64 = column("What username's logons count for (rules 1.7).", ge=0)
     total_weight: pl.Int64 = column("What the logons of all users count for.", ge=0)
     runner_up_weight: pl.Int64 = column("What the runner-up's logons count for.", ge=1, nullable=True)
@@ -330,9 +313,7 @@ ORDER BY completed_at DESC LIMIT 20;"""
     message: pl.String = column("What the service said.", nullable=True)
     intended_at: Instant = column("When the write was planned (UTC).")
     completed_at: Instant = column("When the outcome was known (UTC).", nullable=True)
-    target: pl.String = column(
-        "Platform URL, tenant and fingerprint of the inventory; null: not known.", nullable=True
-    )
+    target: pl.String = column("URL, tenant and fingerprint of the inventory; null: unknown.", nullable=True)
     undoes: pl.String = column("Id of the run whose write this puts back; null: none.", nullable=True)
     by: pl.String = column("User or schedule that started the run; null: not known.", since="1.0.0")
 
@@ -347,10 +328,6 @@ class Accuracy(Table):
 
     __key__ = ("measure", "by", "value")
     __reads__ = ("logon_counts", "inventory_hosts", "inventory_users", "owner_decisions", "owner_writes")
-    __query__ = """\
-SELECT measure, "by", value, hosts, right_hosts,
-       round(precision, 3) AS precision, round(low, 3) AS low, round(high, 3) AS high
-FROM {table};"""
 
     measure: pl.String = column("What was compared with.", codes=codes.MEASURE)
     by: pl.String = column("What the hosts are grouped by.", codes=codes.BREAKDOWN)
@@ -367,11 +344,6 @@ class ThresholdBacktest(Table):
 
     __key__ = ("window_days", "threshold_percent", "min_active_days", "evidence_metric", "primary_devices")
     __reads__ = ("logon_counts", "inventory_hosts", "inventory_users", "owner_decisions", "owner_writes")
-    __query__ = """\
-SELECT threshold_percent, min_active_days, to_write, conflict,
-       people_precision, future_precision
-FROM {table}
-WHERE window_days = 30 AND evidence_metric = 'days' AND primary_devices IS NULL ORDER BY ALL;"""
 
     window_days: pl.Int64 = column("Look-back window (days).", ge=1)
     threshold_percent: pl.Int64 = column("Share that a leader must exceed (percent).", ge=50, le=99)
@@ -394,9 +366,7 @@ WHERE window_days = 30 AND evidence_metric = 'days' AND primary_devices IS NULL 
     future_precision: pl.Float64 = _fraction("Share of them whose leader still leads (0 to 1); null: none.")
     future_low: pl.Float64 = _fraction("Lower end of its interval.")
     future_high: pl.Float64 = _fraction("Upper end of its interval.")
-    wrong_measure: pl.String = column(
-        "What wrong rests on; null: none.", codes=codes.CLAIMED_BY, nullable=True
-    )
+    wrong_measure: pl.String = column("What wrong rests on.", codes=codes.CLAIMED_BY, nullable=True)
     wrong: pl.Float64 = column("Owners of to_write expected to be wrong; null: unknown.", ge=0, nullable=True)
     wrong_low: pl.Float64 = column("Lower end of its 95% interval.", ge=0, nullable=True)
     wrong_high: pl.Float64 = column("Upper end of its 95% interval.", ge=0, nullable=True)
@@ -416,9 +386,6 @@ class AuditSample(Table):
 
     __key__ = ("host_id",)
     __reads__ = ("owner_decisions", "inventory_users")
-    __query__ = """\
-SELECT "right", count(*) AS hosts
-FROM {table} GROUP BY "right";"""
 
     host_id: pl.String = column("Id of the host asset.", unique=True, str_length=_NOT_EMPTY)
     hostname: pl.String = column("First name of the host, as compared.", nullable=True)
@@ -436,10 +403,6 @@ class HostProfiles(Table):
 
     __key__ = ("hostname", "host_id")
     __reads__ = ("logon_counts", "inventory_hosts", "owner_decisions")
-    __query__ = """\
-SELECT kind, count(*) AS hosts, round(avg(users), 1) AS users, round(avg(entropy), 2) AS entropy
-FROM {table}
-GROUP BY kind ORDER BY hosts DESC;"""
 
     host_id: pl.String = column("Id of the host asset; null: no asset has the name.", nullable=True)
     hostname: pl.String = column("First name of the host, as compared.", nullable=True)
@@ -491,10 +454,6 @@ class OwnershipDrift(Table):
 
     __key__ = ("host_id", "owner")
     __reads__ = ("logon_counts", "inventory_hosts", "inventory_users", "owner_decisions", "runs")
-    __query__ = """\
-SELECT reason, count(*) AS hosts, median(days) AS median_days
-FROM {table}
-GROUP BY reason ORDER BY hosts DESC;"""
 
     host_id: pl.String = column("Id of the host asset.", str_length=_NOT_EMPTY)
     hostname: pl.String = column("First name of the host, as compared; null: it has none.", nullable=True)
@@ -510,9 +469,6 @@ class ClosestUsers(Table):
 
     __key__ = ("username", "user_id")
     __reads__ = ("logon_counts", "inventory_users", "owner_decisions")
-    __query__ = """\
-SELECT username, user_id, round(score, 2) AS score, reason
-FROM {table} ORDER BY score DESC LIMIT 20;"""
 
     username: pl.String = column("Normalised user name that is no user asset's.", str_length=_NOT_EMPTY)
     user_id: pl.String = column("Id of the user asset.", str_length=_NOT_EMPTY)

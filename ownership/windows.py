@@ -36,7 +36,7 @@ def look_back_window(last: date, lookback_days: int, first_day: date) -> Window:
         raise ValueError(
             f"{last} is before scan.first_day ({first_day}); name a later day or set an earlier first_day"
         )
-    return Window(max(last - timedelta(days=lookback_days - 1), first_day), last)
+    return Window(max(window_before(last, lookback_days).first, first_day), last)
 
 
 def window_before(last: date, days: int) -> Window:

@@ -55,21 +55,33 @@ def closest_users(accounts: pl.DataFrame, users: pl.DataFrame, matches: pl.DataF
 
 def _by_shape(unmatched: pl.DataFrame, known: pl.DataFrame) -> Iterator[pl.DataFrame]:
     """Join names that are equal once a difference is removed; the reason names it."""
-    for reason, score, ours, theirs in (
-        ("Only numbers at the end differ.", 0.95, _without_number, _without_number),
-        ("Only dots, hyphens and the like differ.", 0.95, _joined, _joined),
-        ("The parts of the name stand in another order.", 0.9, _sorted, _sorted),
-        ("It may be the initial of the first name, and the surname.", 0.8, _joined, _initial_and_last),
-        ("It may be the surname, and the initial of the first name.", 0.8, _joined, _last_and_initial),
-        ("The user asset may have the initial of the first name only.", 0.8, _initial_and_last, _joined),
+    ours, theirs = _shapes(pl.col("username")), _shapes(pl.col("name"))
+    for reason, score, our_shape, their_shape in (
+        ("Only numbers at the end differ.", 0.95, "without number", "without number"),
+        ("Only dots, hyphens and the like differ.", 0.95, "joined", "joined"),
+        ("The parts of the name stand in another order.", 0.9, "sorted", "sorted"),
+        ("It may be the initial of the first name, and the surname.", 0.8, "joined", "initial, last"),
+        ("It may be the surname, and the initial of the first name.", 0.8, "joined", "last, initial"),
+        ("The user asset may have the initial of the first name only.", 0.8, "initial, last", "joined"),
     ):
-        name, username = pl.col("name"), pl.col("username")
         yield (
-            unmatched.with_columns(key=ours(username))
-            .join(known.with_columns(key=theirs(name)), on="key")
+            unmatched.with_columns(key=ours[our_shape])
+            .join(known.with_columns(key=theirs[their_shape]), on="key")
             .filter(pl.col("key").str.len_chars() > 2)
             .select("username", "user_id", score=pl.lit(score), reason=pl.lit(reason))
         )
+
+
+def _shapes(name: pl.Expr) -> dict[str, pl.Expr]:
+    parts = name.str.replace_all(_PARTS, " ").str.strip_chars().str.split(" ")
+    first, last, several = parts.list.first().str.head(1), parts.list.last(), parts.list.len() > 1
+    return {
+        "without number": name.str.replace(r"[-_.]?\d+$", ""),
+        "joined": name.str.replace_all(_PARTS, ""),
+        "sorted": parts.list.sort().list.join(" "),
+        "initial, last": pl.when(several).then(first + last),
+        "last, initial": pl.when(several).then(last + first),
+    }
 
 
 def _by_spelling(unmatched: pl.DataFrame, known: pl.DataFrame) -> Iterator[pl.DataFrame]:
@@ -92,29 +104,3 @@ def _by_spelling(unmatched: pl.DataFrame, known: pl.DataFrame) -> Iterator[pl.Da
         ).select(
             "username", "user_id", pl.col("score").round(3), reason=pl.lit("The names are spelled alike.")
         )
-
-
-def _without_number(name: pl.Expr) -> pl.Expr:
-    return name.str.replace(r"[-_.]?\d+$", "")
-
-
-def _joined(name: pl.Expr) -> pl.Expr:
-    return name.str.replace_all(_PARTS, "")
-
-
-def _sorted(name: pl.Expr) -> pl.Expr:
-    return _parts(name).list.sort().list.join(" ")
-
-
-def _initial_and_last(name: pl.Expr) -> pl.Expr:
-    parts = _parts(name)
-    return pl.when(parts.list.len() > 1).then(parts.list.first().str.head(1) + parts.list.last())
-
-
-def _last_and_initial(name: pl.Expr) -> pl.Expr:
-    parts = _parts(name)
-    return pl.when(parts.list.len() > 1).then(parts.list.last() + parts.list.first().str.head(1))
-
-
-def _parts(name: pl.Expr) -> pl.Expr:
-    return name.str.replace_all(_PARTS, " ").str.strip_chars().str.split(" ")

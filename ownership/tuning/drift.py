@@ -39,12 +39,10 @@ def ownership_drift(
     window: Window,
     stored_days: int,
 ) -> pl.DataFrame:
-    """Find the owners who do not lead the logons of their hosts any more, and say why.
+    """Find the owners who do not lead the logons of their hosts any more, and the first reason that applies.
 
-    The first that applies: `never_seen` (no logon of the owner is stored, on any host), `left` (seen before
-    the window and nowhere in it, and each day of it is stored), `moved` (the logons name somebody else),
-    `unsupported` (they name nobody, and no logon of the owner on the host is stored in the window). Rows of
-    `ownership_drift`; a host with several owners has a row for each, unless the logons name one of them.
+    Rows of `ownership_drift`; a host with several owners has a row for each, unless the logons name one of
+    them.
     """
     on_host = (
         evidence.days.group_by("subject", "username")
