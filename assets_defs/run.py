@@ -455,7 +455,7 @@ def _options_resource(instance: Instance) -> dg.ResourceDefinition:
 
 
 def opened_once(
-    instance: Instance, client: Callable[[Instance, Callable[[str], None]], AbstractContextManager[Any]]
+    instance: Instance, client: Callable[[Instance], AbstractContextManager[Any]]
 ) -> dg.ResourceDefinition:
     """A function that opens a client at its first call and gives the same one afterwards.
 
@@ -465,17 +465,13 @@ def opened_once(
     """
 
     @dg.resource
-    def client_resource(context: dg.InitResourceContext) -> Generator[Callable[[], Any]]:
+    def client_resource(_: dg.InitResourceContext) -> Generator[Callable[[], Any]]:
         with ExitStack() as open_clients:
-
-            def tell(message: str) -> None:
-                if context.log:
-                    context.log.warning(printable(message))
 
             @cache
             def opened() -> Any:
                 try:
-                    service = open_clients.enter_context(client(instance, tell))
+                    service = open_clients.enter_context(client(instance))
                     service.probe()
                     return service  # noqa: TRY300  (what it raises is meant as well)
                 except ConfigurationError:

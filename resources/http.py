@@ -3,6 +3,7 @@
 What an answer means is the business of `inventory` and `search`; here it is bytes with a status.
 """
 
+import logging
 import random
 import ssl
 import time
@@ -38,6 +39,8 @@ MAX_RETRY_AFTER_SECONDS = 60.0
 _CHUNK_BYTES = 2**16
 _EXCERPT_BYTES = 2**20  # no secret that fits into a header is as long as a part of it
 
+log = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True)
 class Answer:
@@ -70,10 +73,6 @@ class Silence:
         return 0.0 if self.since is None else time.monotonic() - self.since
 
 
-def no_telling(_message: str) -> None:
-    """Messages that nobody wants to hear."""
-
-
 @dataclass(frozen=True)
 class Transport:
     """How one service is reached, and how patiently.
@@ -81,8 +80,7 @@ class Transport:
     `service` is its name in messages, `section` the prefix of its settings ("" or "platform."). `ca_file`
     holds the only authorities to trust; None = those of the operating system. The read time-out is for each
     silence, the total one for an answer; headers that trickle are bounded by the former alone. No call is
-    repeated once the service has been silent for `patience_seconds`, through all calls. `tell` hears of each
-    repetition.
+    repeated once the service has been silent for `patience_seconds`, through all calls.
     """
 
     service: str
@@ -94,7 +92,6 @@ class Transport:
     read_timeout_seconds: float = 60
     total_timeout_seconds: float = 600
     patience_seconds: float = PATIENCE_SECONDS
-    tell: Callable[[str], None] = no_telling
     silence: Silence = field(default_factory=Silence, compare=False)
 
     @property
@@ -238,7 +235,7 @@ class Transport:
         def told(state: tenacity.RetryCallState) -> None:
             error = state.outcome and state.outcome.exception()
             number, wait = state.attempt_number + 1, state.upcoming_sleep
-            self.tell(f"{error}; try {number} of {MAX_TRIES} in {wait:.1f} s")
+            log.warning(f"{error}; try {number} of {MAX_TRIES} in {wait:.1f} s")
 
         return tenacity.Retrying(
             retry=tenacity.retry_if_exception_type(TransientError),

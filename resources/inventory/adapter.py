@@ -11,7 +11,6 @@ from typing import Any, Protocol
 import polars as pl
 
 from resources.findings import Finding
-from resources.http import no_telling
 from resources.inventory.client import AssetInventory, OnProgress, no_progress
 from resources.inventory.records import Values
 from resources.settings import Instance
@@ -64,11 +63,6 @@ class Inventory(Protocol):
         ...
 
 
-def open_inventory(
-    instance: Instance, tell: Callable[[str], None] = no_telling
-) -> AbstractContextManager[Inventory]:
-    """Open the inventory of an instance; ConfigurationError when a secret is not usable.
-
-    `tell` hears of each call that is repeated.
-    """
-    return AssetInventory(instance, tell=tell)
+def open_inventory(instance: Instance) -> AbstractContextManager[Inventory]:
+    """Open the inventory of an instance; ConfigurationError when a secret is not usable."""
+    return AssetInventory(instance)

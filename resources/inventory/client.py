@@ -20,7 +20,7 @@ from ownership.names import printable
 from ownership.quality import too_many_unreadable, unreadable_assets
 from resources.errors import ConfigurationError, ProtocolError, ServiceError, TransientError
 from resources.findings import Finding
-from resources.http import Answer, Transport, no_telling
+from resources.http import Answer, Transport
 from resources.inventory.envelope import Envelope, envelope_members, open_envelope
 from resources.inventory.findings import inventory_findings
 from resources.inventory.records import (
@@ -78,7 +78,6 @@ class AssetInventory:
         *,
         clock: Callable[[], float] = time.time,
         sleep: Callable[[float], None] = time.sleep,
-        tell: Callable[[str], None] = no_telling,
     ) -> None:
         platform = instance.platform
         self._instance = instance
@@ -92,7 +91,6 @@ class AssetInventory:
             ignore_ssl=platform.ignore_ssl,
             ca_file=platform.ca_file,
             connections=self._connections,
-            tell=tell,
         )
         self.where = self.transport.where
         self.takes: Collection[str] = taken_fields(instance)

@@ -27,7 +27,7 @@ from resources.errors import (
     ProtocolError,
 )
 from resources.findings import Finding
-from resources.http import Answer, Transport, no_telling
+from resources.http import Answer, Transport
 from resources.search.findings import search_findings
 from resources.search.source import SENDERS, DayOfLogons
 from resources.settings import Instance
@@ -122,7 +122,6 @@ class SearchClient:
         instance: Instance,
         *,
         sleep: Callable[[float], None] = time.sleep,
-        tell: Callable[[str], None] = no_telling,
     ) -> None:
         self._instance = instance
         self._sleep = sleep
@@ -135,7 +134,6 @@ class SearchClient:
             ca_file=instance.ca_file,
             connections=DAYS_AT_ONCE,
             read_timeout_seconds=300,
-            tell=tell,
         )
         self._path = f"/{quote(instance.index, safe='*,-')}/_search"
         self._password = instance.password.resolve("password")
