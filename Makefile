@@ -79,7 +79,7 @@ ui: setup
 
 # Writes the pages that are generated from the code; a test tells when they are stale.
 docs: setup
-	$(BIN)/python -c 'from resources.store.dictionary import data_dictionary as page; print(page(), end="")' \
+	$(BIN)/python -c 'from sandbox.dictionary import data_dictionary as page; print(page(), end="")' \
 	  > docs/data_dictionary.md
 	$(BIN)/python -c 'from resources.settings.models import instance_schema_text as page; print(page(), end="")' \
 	  > resources/settings/instance.schema.json

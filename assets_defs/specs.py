@@ -10,7 +10,7 @@ import dagster as dg
 from ownership.declaration import column_descriptions, polars_schema
 from ownership.tables import TABLES
 from resources.settings import Instance
-from resources.store.dictionary import duckdb_type
+from resources.store.catalogue import duckdb_type
 
 LOCATION = "asset-owners"
 """The code location; Dagster keeps under this name which schedules are on."""

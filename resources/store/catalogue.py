@@ -7,6 +7,7 @@ from functools import cache
 from glob import escape
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import polars as pl
@@ -24,7 +25,6 @@ from ownership.declaration import (
 )
 from ownership.tables import TABLES
 from resources.locks import locked
-from resources.store.dictionary import duckdb_type
 from resources.store.files import replacing
 from resources.store.views import VIEWS
 
@@ -193,6 +193,24 @@ def _comments(view: str) -> Sequence[str]:
         f"COMMENT ON VIEW {view} IS {quoted(comment)}",
         *(f"COMMENT ON COLUMN {view}.{column} IS {quoted(meaning)}" for column, meaning in columns.items()),
     )
+
+
+def duckdb_type(kind: Any) -> str:
+    """Name a column's type as DuckDB does, which is what analysts see."""
+    if isinstance(kind, pl.List):
+        return f"{duckdb_type(kind.inner)}[]"
+    if isinstance(kind, pl.Struct):
+        return f"STRUCT({', '.join(f'{field.name} {duckdb_type(field.dtype)}' for field in kind.fields)})"
+    if isinstance(kind, pl.Datetime):
+        return "TIMESTAMPTZ"
+    names = {
+        pl.String: "VARCHAR",
+        pl.Int64: "BIGINT",
+        pl.Float64: "DOUBLE",
+        pl.Date: "DATE",
+        pl.Boolean: "BOOLEAN",
+    }
+    return names[kind.base_type()]
 
 
 def identifier(name: str) -> str:

@@ -1,8 +1,8 @@
 from pathlib import Path
 
-from resources.store.dictionary import data_dictionary
+from sandbox.dictionary import data_dictionary
 
-PAGE = Path(__file__).parents[3] / "docs" / "data_dictionary.md"
+PAGE = Path(__file__).parents[1] / "docs" / "data_dictionary.md"
 
 
 def test_the_page_is_what_the_schemas_say():

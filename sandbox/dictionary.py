@@ -2,12 +2,10 @@
 
 import inspect
 from collections.abc import Iterable, Iterator
-from typing import Any
-
-import polars as pl
 
 from ownership.declaration import Table, column_codes, later_columns, polars_schema
 from ownership.tables import TABLES
+from resources.store.catalogue import duckdb_type
 from resources.store.views import VIEWS, View
 
 _FIRST_RELEASE = "1.0.0"
@@ -103,21 +101,3 @@ def _view(name: str, view: View) -> Iterator[str]:
         yield f"- As in [{table}](#{table}): {_listed(columns)}."
     yield from (f"- `{name}`: {meaning}" for name, meaning in view.meanings.items() if name not in taken)
     yield ""
-
-
-def duckdb_type(kind: Any) -> str:
-    """Name a column's type as DuckDB does, which is what analysts see."""
-    if isinstance(kind, pl.List):
-        return f"{duckdb_type(kind.inner)}[]"
-    if isinstance(kind, pl.Struct):
-        return f"STRUCT({', '.join(f'{field.name} {duckdb_type(field.dtype)}' for field in kind.fields)})"
-    if isinstance(kind, pl.Datetime):
-        return "TIMESTAMPTZ"
-    names = {
-        pl.String: "VARCHAR",
-        pl.Int64: "BIGINT",
-        pl.Float64: "DOUBLE",
-        pl.Date: "DATE",
-        pl.Boolean: "BOOLEAN",
-    }
-    return names[kind.base_type()]
