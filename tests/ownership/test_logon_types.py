@@ -1,18 +1,14 @@
 """Logons of one kind count for more than those of another (rules 1.7), and exact counts stay beside them."""
 
-from collections import Counter, defaultdict
 from datetime import timedelta
 
 import polars as pl
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from ownership.declaration import InvalidTableError
 from ownership.rules import MAX_EVENTS_A_DAY, Rules, evidence_of_host, first_that_holds
 from ownership.tables import LogonDays
 from resources.settings import MAX_LOOKBACK_DAYS
-from tests import examples
 from tests.ownership.builders import NOW, PEOPLE, WINDOW, counts, decide, host, hosts, table
 
 LAST, BEFORE = WINDOW.last, WINDOW.last - timedelta(days=14)
@@ -74,46 +70,6 @@ def test_what_is_lacking_is_told_in_logons_without_a_weight():
         more = counts(("ws1", "ann", further, LAST, "other"))
         row = decided(pl.concat([LOGONS, more]), logon_type_weights=WEIGHTS, share_threshold_percent=75)
         assert (row["username"], row["evidence"]) == ("ann", evidence)
-
-
-machines = st.sampled_from(["ws1", "WS1", "ws2", "old"])
-names = st.sampled_from(["ann", "CORP\\Ann", "bob", "kim"])
-kinds = st.sampled_from([INTERACTIVE, NETWORK, "10", None])
-logon = st.tuples(machines, names, st.integers(1, 9), st.integers(0, 4), kinds)
-typed = st.lists(logon, max_size=15, unique_by=lambda row: row[:2] + row[3:]).map(
-    lambda rows: [(pc, who, n, LAST - timedelta(days=30 * age), kind) for pc, who, n, age, kind in rows]
-)
-ASSETS = hosts(host("h1", "ws1"), host("h2", "ws2", "old", owners=("u1",)))
-metrics = st.sampled_from(["events", "days"])
-
-
-@examples(15)
-@given(rows=typed, metric=metrics)
-def test_to_tell_kinds_apart_changes_no_decision(rows, metric):
-    together = Counter()
-    for pc, who, n, day, _ in rows:
-        together[pc, who, day] += n
-    plain = counts(*((pc, who, n, day) for (pc, who, day), n in together.items()))
-    rules = Rules(evidence_metric=metric)
-    assert decide(counts(*rows), PEOPLE, ASSETS, rules).equals(decide(plain, PEOPLE, ASSETS, rules))
-
-
-@examples(15)
-@given(rows=typed, metric=metrics, weights=st.sampled_from([WEIGHTS, {INTERACTIVE: 3, "10": 7}]))
-def test_weights_are_those_that_a_few_loops_find(rows, metric, weights):
-    subject = {"ws1": "h1", "ws2": "h2", "old": "h2"}
-    found, greatest = defaultdict(Counter), defaultdict(Counter)
-    for pc, who, n, day, kind in rows:
-        key, of_one = (subject[pc.lower()], who.lower().removeprefix("corp\\")), weights.get(kind, 1)
-        found[key][day] += n * of_one
-        greatest[key][day] = max(greatest[key][day], of_one)
-    total = Counter()
-    for (host_id, _), days in (greatest if metric == "days" else found).items():
-        total[host_id] += days.total()
-    rules = Rules(evidence_metric=metric, logon_type_weights=weights)
-    decisions = decide(counts(*rows), PEOPLE, ASSETS, rules)
-    expected = {host_id: total[host_id] for host_id in ("h1", "h2")}
-    assert dict(decisions.select("host_id", "total_weight").iter_rows()) == expected
 
 
 @pytest.mark.parametrize(("more", "evidence"), [(0, "no_majority"), (1, "majority")])
