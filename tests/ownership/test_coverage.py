@@ -49,10 +49,6 @@ def test_the_funnel_counts_the_hosts_of_each_stage_and_why_others_stay_behind(de
     ]
 
 
-def test_the_funnel_of_no_hosts_is_empty_and_whole(decisions):
-    assert funnel(decisions.clear())["hosts"].to_list() == [0] * 8
-
-
 def test_owned_hosts_are_a_share_of_the_host_assets(decisions):
     assert owned_percent(decisions) == pytest.approx(100 * 3 / 9)
     assert owned_percent(decisions.clear()) == 0
@@ -109,9 +105,3 @@ def test_each_day_is_told_with_its_events_and_whether_some_are_missing():
         (date(2026, 3, 6), 100, "ok"),
         (date(2026, 3, 10), 1, "ok"),  # not over when it was fetched
     ]
-
-
-def test_a_window_of_which_nothing_was_fetched_has_no_events():
-    days = events_by_day([date(2026, 3, 1)], table(LogonDays), timezone="UTC")
-    assert days["state"].to_list() == ["not fetched"]
-    assert days["events"].dtype == pl.Int64

@@ -32,27 +32,18 @@ def test_only_hosts_to_be_written_are_planned_with_what_they_held():
     ]
 
 
-def test_without_enrichment_only_the_owner_is_sent():
+@pytest.mark.parametrize(
+    ("department", "options", "sent"),
+    [
+        ("Sales", {"enrich": False}, ("u1", None, None)),
+        ("Sales", {"takes": ["owner", "department"]}, ("u1", "Sales", None)),
+        *((empty, {}, ("u1", None, "high")) for empty in (None, "", "  ")),
+    ],
+)
+def test_what_is_copied_is_asked_for_taken_and_not_empty(department, options, sent):
     """Rules 2.6."""
-    assert {tuple(write["new_values"].values()) for write in planned(enrich=False)} == {("u1", None, None)}
-
-
-def test_what_the_inventory_does_not_take_is_not_planned():
-    """Rules 2.6."""
-    assert {tuple(write["new_values"].values()) for write in planned(takes=["owner", "department"])} == {
-        ("u1", "Sales", None)
-    }
-
-
-@pytest.mark.parametrize("empty", [None, "", "  "])
-def test_empty_values_are_not_copied(empty):
-    """Rules 2.6."""
-    person = user("u1", email="alice@corp.example", criticality="high") | {"user_department": empty}
-    assert {tuple(write["new_values"].values()) for write in planned(users(person))} == {("u1", None, "high")}
-
-
-def test_nothing_to_write_is_an_empty_plan():
-    assert planned(assets=hosts()) == []
+    person = user("u1", email="alice@corp.example", criticality="high") | {"user_department": department}
+    assert {tuple(write["new_values"].values()) for write in planned(users(person), **options)} == {sent}
 
 
 # Undo, once

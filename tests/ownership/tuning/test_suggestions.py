@@ -9,24 +9,27 @@ import pytest
 from ownership.declaration import empty, validated
 from ownership.rules import Rules
 from ownership.tables import OwnershipDrift, OwnerWrites, Suggestions
-from ownership.tuning.inputs import Inputs, tuning_tables
+from ownership.tuning.drift import last_logons, ownership_drift
+from ownership.tuning.inputs import Inputs
+from ownership.tuning.suggestions import suggestions
 from tests.ownership.builders import PEOPLE, WINDOW, counts, decide, host, hosts
 
 RULES = Rules()
 
 
-def made(logons, assets, rules=RULES, stored_days=WINDOW.days):
+def inputs(logons, assets, rules):
     in_window = logons.filter(pl.col("day").is_between(WINDOW.first, WINDOW.last))
-    inputs = Inputs(
+    return Inputs(
         counts=logons, hosts=assets, users=PEOPLE, writes=empty(OwnerWrites), rules=rules,
         decisions=decide(in_window, PEOPLE, assets), user_value_field="user_email", window=WINDOW,
-        stored_days=stored_days, last_settled=WINDOW.last,
+        stored_days=WINDOW.days, last_settled=WINDOW.last,
     )  # fmt: skip
-    return tuning_tables(inputs, logons)
 
 
 def suggestions_of(logons, assets, rules=RULES):
-    return validated(Suggestions, made(logons, assets, rules)["suggestions"])
+    made = inputs(logons, assets, rules)
+    [now] = made.compared([(WINDOW.days, rules)]).values()
+    return validated(Suggestions, suggestions(made.evidence.within(WINDOW), made.matches, made.kinds, now))
 
 
 def by_action(decisions, action):
@@ -95,7 +98,12 @@ def test_what_is_left_out_already_is_not_suggested_again():
 
 
 def drift_of(logons, assets, *, stored_days=WINDOW.days, rules=RULES):
-    return validated(OwnershipDrift, made(logons, assets, rules, stored_days)["ownership_drift"])
+    made = inputs(logons, assets, rules)
+    anywhere = last_logons(logons, PEOPLE, user_value_field="user_email")
+    found = ownership_drift(
+        made.evidence, made.matches, anywhere, made.decisions, assets, window=WINDOW, stored_days=stored_days
+    )
+    return validated(OwnershipDrift, found)
 
 
 def test_owners_whom_the_evidence_no_longer_supports_are_told_with_the_reason():
