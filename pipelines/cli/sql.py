@@ -172,7 +172,13 @@ def _query_errors() -> Generator[None]:
 
 def _shell(opening: list[str]) -> int:
     """Run DuckDB's shell; Ctrl-C is for it alone, where it ends a query."""
-    shell = str(files("duckdb_cli") / "duckdb")  # itself: the script that starts it ends with Ctrl-C
+    try:
+        shell = str(files("duckdb_cli") / "duckdb")  # itself: the script that starts it ends with Ctrl-C
+    except ModuleNotFoundError as error:
+        raise ConfigurationError(
+            "DuckDB's shell needs the extra `shell` of asset-owners, which is not installed; give a query: "
+            "asset-owners sql 'FROM conflicts'"
+        ) from error
     arguments = [argument for line in opening for argument in ("-cmd", line)]
     before = signal.signal(signal.SIGINT, lambda *_: None)
     try:

@@ -219,6 +219,9 @@ def test_at_a_terminal_duckdbs_shell_starts_on_the_same_tables(home, monkeypatch
     command = [*started.call_args.args[0], "-csv", "-c", query]
     shell = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603  (its own)
     assert shell.stdout.endswith("2\n")
+    monkeypatch.setitem(sys.modules, "duckdb_cli", None)
+    with pytest.raises(ConfigurationError, match="extra `shell`"):
+        ask(None, **options)
     monkeypatch.setenv("ASSET_OWNERS_TABLES", "s3://bucket/asset-owners")
     with pytest.raises(ConfigurationError, match="ASSET_OWNERS_TABLES"):
         ask(None, **options)
