@@ -22,7 +22,6 @@ def require_known_format(found: int, made_by: str, place: str) -> None:
     """Refuse what a newer version of the program, `made_by`, has made in a place."""
     if found > FORMAT:
         raise AssetOwnersError(
-            f"{place}: asset-owners {made_by} has been here (format {found}), and this is asset-owners "
-            f"{program_version()} (format {FORMAT}). Nothing was changed; install {made_by} or a newer one "
-            "on this machine, too"
+            f"{place}: asset-owners {made_by} (format {found}) has been here, and this is "
+            f"{program_version()} (format {FORMAT}). Nothing was changed; install {made_by} or newer here"
         )

@@ -179,8 +179,8 @@ class Transport:
             raise ConfigurationError(f"{self.section}url: {self.url} is not usable: {error}") from error
         except ValueError:  # of requests or http.client; it quotes the header, and a run's log keeps causes
             raise ProtocolError(
-                f"{self.where} was not asked for {path}: a header or value has a character that cannot be "
-                f"sent, such as a line break; check its settings, {self.section}cookies first"
+                f"{self.where} was not asked for {path}: a header has a character that cannot be sent, such "
+                f"as a line break; check its settings, {self.section}cookies first"
             ) from None
         except (requests.exceptions.RequestException, urllib3.exceptions.HTTPError) as error:
             raise self._failure(error, f"{method} {path}") from error

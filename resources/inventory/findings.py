@@ -60,8 +60,8 @@ def _reads(instance: Instance, inventory: "AssetInventory") -> Iterator[Finding]
         yield Finding(
             "wrong",
             f"{HOSTS}.params",
-            f"both lists hold asset {same[0]}, so they hold hosts and users alike; write into hosts and "
-            "users of platform.contract the paths or params by which the service separates them",
+            f"both lists hold asset {same[0]}; write into hosts and users of platform.contract the paths or "
+            "params by which the service separates them",
         )
 
 
@@ -77,11 +77,8 @@ def _listed(
         text = f"{call.path} lists nothing, so no host gets an owner; check {what} and platform.tenant_id"
         yield Finding("warning", what, text)
         return {}
-    text = (
-        f"{call.path} lists {page.size:,} of tenant {tenant}; its first page is number {page.number} and "
-        f"holds {len(page.ids):,}"
-    )
-    yield Finding("ok", what, text)
+    held = f"its first page is number {page.number} and holds {len(page.ids):,}"
+    yield Finding("ok", what, f"{call.path} lists {page.size:,} of tenant {tenant}; {held}")
     return dict(zip(page.ids, page.fields, strict=True))
 
 
@@ -113,10 +110,7 @@ def _one_host(instance: Instance, inventory: "AssetInventory", hosts: Assets) ->
         yield Finding("ok", READ, f"host {host_id} is read as the list shows it")
     elif read is not None:
         differing = ", ".join(column for column in listed if listed[column] != read[column])
-        text = (
-            f"host {host_id} has other {differing} when read by itself than in the list, so a write would be "
-            f"decided on wrong values; check {READ} and platform.contract.fields_in"
-        )
+        text = f"host {host_id} has other {differing} in the list; check it and platform.contract.fields_in"
         yield Finding("wrong", READ, text)
 
 

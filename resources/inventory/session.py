@@ -79,7 +79,7 @@ class InventorySession:
             # The next call logs in: a failure of the log-in would hide what this one was answered.
             raise SessionExpiredError(
                 f"The session of {self._email} had ended when {self._transport.where} was asked for "
-                f"{path} (status 401), so that nothing was done; read the host again before sending again"
+                f"{path} (status 401), so that nothing was done"
             )
         answer = self._transport.send(self._signed_in(path), method, path, **arguments)
         if answer.status == 401:
@@ -100,9 +100,8 @@ class InventorySession:
 
     def _refused_twice(self, path: str) -> AuthenticationError:
         return self._give_up(
-            f"refuses {path} with HTTP status 401 twice, with a log-in of {self._email} in between; "
-            "check that the account may use the API, how long the service keeps a session, and that no "
-            "other program logs in with this account"
+            f"refuses {path} with HTTP status 401 twice, with a log-in of {self._email} in between; check "
+            "that the account may use the API, and that no other program logs in with it"
             + ("" if self._codes else ", and set platform.mfa_secret if it needs a code")
         )
 
@@ -175,8 +174,7 @@ class Codes:
             key = b""
         if not key:
             raise ConfigurationError(
-                "platform.mfa_secret: is not a TOTP secret in base32 (letters A to Z, digits 2 to 7); "
-                "copy the one the service shows for typing in by hand"
+                "platform.mfa_secret: is no TOTP secret in base32; copy what the service shows for typing in"
             )
         sha1 = SHA1()  # noqa: S303  (what RFC 6238 and every authenticator app start from)
         self._totp = TOTP(key, 6, sha1, CODE_STEP_SECONDS, enforce_key_length=False)

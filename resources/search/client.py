@@ -299,15 +299,9 @@ class SearchClient:
         lacking = pl.col("document_hostname", "document_username").is_in(["", "-"])
         return pl.DataFrame(columns).filter(~pl.any_horizontal(lacking))
 
-    def _bounds(self, first: date, last: date) -> tuple[int, int]:
-        """First instant of `first` and of the day after `last`, in milliseconds since 1970."""
+    def _between(self, first: date, last: date) -> dict[str, Any]:
         instants = (day_start(day, self._instance.scan.timezone) for day in (first, last + timedelta(days=1)))
         start, end = (round(instant.timestamp() * 1000) for instant in instants)
-        return start, end
-
-    def _between(self, first: date, last: date) -> dict[str, Any]:
-        """Query for the documents from `first` to `last`."""
-        start, end = self._bounds(first, last)
         return {"range": {self._instance.time_field: {"gte": start, "lt": end, "format": "epoch_millis"}}}
 
     def _query(self) -> dict[str, Any]:
@@ -390,8 +384,7 @@ class SearchClient:
                 if (field := getattr(instance, setting)) and f"[{field}]" in reason:
                     raise ConfigurationError(
                         f"{setting}: {field!r} is a text field{in_index}, which cannot be aggregated; name "
-                        f"its keyword field, often {field + '.keyword'!r}; where other indexes have it as "
-                        f"keyword, leave that one out of index ({reason})"
+                        f"its keyword field, often {field + '.keyword'!r}, or leave that index out ({reason})"
                     )
         if any(map(_QUERY_ERRORS.search, kinds)):
             shown = answer.sanitised(instance.query)
@@ -405,12 +398,11 @@ class SearchClient:
         )
 
     def _not_a_search_service(self, answer: Answer) -> ProtocolError:
-        """The error for an answer that does not come from a search service."""
         names = b'"aggregations"' in answer.body  # of hosts and users, which no message may show
         return ProtocolError(
-            f"{self._instance.url} does not answer as a search service; url must be the search service "
-            "itself, not its dashboard, with no cache in front of it. It said, with HTTP status "
-            f"{answer.status}: {'...' if names else answer.excerpt}"
+            f"{self._instance.url} does not answer as a search service; url must name the service itself, no "
+            f"dashboard or cache. It said, with HTTP status {answer.status}: "
+            f"{'...' if names else answer.excerpt}"
         )
 
 

@@ -58,10 +58,7 @@ def _nothing_matches(instance: Instance, search: "SearchClient", window: Window)
     when its events are stored (rules 3.4, 4.4).
     """
     if undated := (yield from attempt("time_field", search.undated)):
-        text = (
-            f"none of the {undated:,} documents that match the query carries {instance.time_field}; name the "
-            "field that holds the time of the logon"
-        )
+        text = f"none of the {undated:,} documents that match has {instance.time_field}; name another field"
         yield Finding("wrong", "time_field", text)
         return
     documents = yield from attempt("index", lambda: search.documents(window.first, window.last))

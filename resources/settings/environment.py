@@ -26,8 +26,7 @@ def plain_folder(setting: str, folder: Path) -> Path:
     """Return the absolute path of a folder for databases."""
     if found := _MISREAD.search(str(folder.absolute())):
         raise ConfigurationError(
-            f"{setting}: the path {folder.absolute()} holds {found[0]!r}, which SQLite or DuckDB read as "
-            "something else; name a folder without ?, \\ and % before two digits or letters"
+            f"{setting}: {folder.absolute()} holds {found[0]!r}, which databases misread; name another folder"
         )
     return folder.absolute()
 
@@ -53,9 +52,8 @@ def journal_url() -> str | None:
     url = os.environ.get("ASSET_OWNERS_JOURNAL") or None
     if url and not _DATABASE.fullmatch(url):
         raise ConfigurationError(
-            "ASSET_OWNERS_JOURNAL is no address of a PostgreSQL database; write it as "
-            "postgresql://USER@HOST/DATABASE. In a user or password write @ as %40, : as %3A, / as %2F, "
-            "? as %3F and # as %23"
+            "ASSET_OWNERS_JOURNAL is no address of a PostgreSQL database: write "
+            "postgresql://USER@HOST/DATABASE, and in a user or password percent-encode @ : / ? #, so @ as %40"
         )
     return url
 

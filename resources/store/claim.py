@@ -48,14 +48,12 @@ def require_own(folder: UPath, *, name: str | None, target: str | None) -> dict[
         return {}
     except (ValueError, KeyError, TypeError) as error:
         raise ConfigurationError(
-            f"{place} is damaged: it must name the instance whose tables lie beside it. "
-            "Delete it and run that instance, which writes it again"
+            f"{place} is damaged; delete it, and run the instance whose tables these are: it is written again"
         ) from error
     if name not in {None, owner} or (name and other and target not in {None, other}):
         raise ConfigurationError(
-            f"name: {name!r} gives the identifier {folder.name!r}, and writes to {target}; the tables of "
-            f"that identifier in {folder.parent} are those of the instance {owner!r}, which writes to "
-            f"{other}. Give this instance another name, or set ASSET_OWNERS_HOME and ASSET_OWNERS_TABLES to "
-            f"places of its own; if it is the same one, renamed or with its inventory moved, delete {place}"
+            f"name: {name!r} gives the identifier {folder.name!r}, and writes to {target}; the tables in "
+            f"{folder} are those of the instance {owner!r}, which writes to {other}. Give this instance another "
+            f"name, or a home and tables of its own; if it is the same one, renamed or moved, delete {place}"
         )
     return recorded

@@ -321,8 +321,7 @@ def checked_run_id(run_id: str) -> str:
     """
     if not RUN_ID.fullmatch(run_id) or run_id in NO_RUNS:
         raise ConfigurationError(
-            f"RUN_ID: {run_id!r} is no run id, which is made of letters, digits, - and _; asset-owners runs "
-            "lists them"
+            f"RUN_ID: {run_id!r} is no run id (letters, digits, - and _); asset-owners runs lists them"
         )
     return run_id
 

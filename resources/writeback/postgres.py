@@ -82,8 +82,7 @@ class PostgresJournal(Journal):
             given = conninfo_to_dict(url)
         except psycopg.ProgrammingError:  # not quoted, for it may repeat the password
             raise ConfigurationError(
-                f"ASSET_OWNERS_JOURNAL: what follows {self.place} cannot be read; check the names of the "
-                "parameters, and write % as %25"
+                f"ASSET_OWNERS_JOURNAL: what follows {self.place} cannot be read; write % as %25"
             ) from None
         self._secrets = [str(given[name]) for name in ("password", "sslpassword") if given.get(name)]
         self._lost: str | None = None
@@ -196,21 +195,15 @@ class PostgresJournal(Journal):
         """Say what happened to the database, and what to do."""
         said = " ".join(redacted(str(error), self._secrets).split())
         if self._connection is None:
-            remedy = (
-                "check that the server runs and lets this machine in, and the address, user and password (in "
-                "ASSET_OWNERS_JOURNAL, PGPASSWORD or ~/.pgpass)"
-            )
+            remedy = "check that the server runs and lets this machine in, address, user and password"
         elif self._connection.closed:
             said = self._lost = self._lost or said
             remedy = (
-                "with the connection the lock is lost that keeps other writers away, so nothing more is sent "
-                "to the inventory. Run again: what is open is settled then"
+                "the lock that keeps other writers away is lost with the connection, so nothing more is "
+                "sent; run again"
             )
         else:
-            remedy = (
-                "the user must own the schema asset_owners, or may create it (GRANT CREATE ON DATABASE); the "
-                "server's log says more"
-            )
+            remedy = "the user must own the schema asset_owners, or may create it; the server's log says more"
         return f"ASSET_OWNERS_JOURNAL: the journal of writes in {self.place} cannot be used: {said}; {remedy}"
 
 
