@@ -23,19 +23,16 @@ USERS = [
 ]
 
 
-def hosts_of(owners):
-    return [
-        {
-            "id": f"h-{number:02}",
-            "search_agent_name": f"PC-{number:02}",
-            "asset_owner": owner,
-            "department": "old",
-        }
-        for number, owner in enumerate(owners)
-    ]
-
-
-HOSTS = hosts_of([None] * WRITTEN + ["ann", "ann", 17, ["ann", 17]])
+OWNERS = [None] * WRITTEN + ["ann", "ann", 17, ["ann", 17]]
+HOSTS = [
+    {
+        "id": f"h-{number:02}",
+        "search_agent_name": f"PC-{number:02}",
+        "asset_owner": owner,
+        "department": "old",
+    }
+    for number, owner in enumerate(OWNERS)
+]
 
 
 def logons_on(hosts):

@@ -26,20 +26,14 @@ class Effort:
     histories: int
     steps: int
     kills: int
-    hosts: int
     same_each_time: bool = False
 
 
-BOUNDED = Effort(histories=12, steps=12, kills=1, hosts=20, same_each_time=True)
+BOUNDED = Effort(histories=12, steps=12, kills=1, same_each_time=True)
 
 
 def pytest_addoption(parser):
-    parser.addoption(
-        "--chaos",
-        type=int,
-        metavar="PERCENT",
-        help="Of 1,000 histories, 200 kills, and a run on 2,000 hosts.",
-    )
+    parser.addoption("--chaos", type=int, metavar="PERCENT", help="Of 1,000 histories and 200 kills.")
     parser.addoption(
         "--soak-days", type=int, default=5, metavar="DAYS", help="Of a company's life; at least 5."
     )
@@ -61,7 +55,7 @@ def effort(request):
     percent = request.config.getoption("--chaos", default=None)
     if percent is None:
         return BOUNDED
-    return Effort(histories=10 * percent, steps=15, kills=2 * percent, hosts=20 * percent)
+    return Effort(histories=10 * percent, steps=15, kills=2 * percent)
 
 
 @pytest.fixture(scope="session")

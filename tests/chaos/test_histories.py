@@ -24,7 +24,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_sta
 
 from assets_defs.evidence import day_tables
 from assets_defs.record import RunRecord
-from assets_defs.run import INPUTS, SNAPSHOTS, ScanOptions, ScanRun
+from assets_defs.run import SNAPSHOTS, ScanOptions, ScanRun
 from assets_defs.writing import apply_plan, store_plan, undo_run, write_planned
 from ownership.decisions import owner_decisions
 from ownership.evidence import evidence_by_day
@@ -245,19 +245,6 @@ class Histories(RuleBasedStateMachine):
         where = {"home": self.homes[home], "inventory": inventory}
         self.attempt(kind, circumstances, write_planned, plan=True, limit=limit, again=again, **where)
 
-    @rule(table=st.sampled_from(INPUTS[1:]), home=seldom)
-    def run_on_what_another_run_made(self, table, home):
-        """Some tables alone are materialized: the run may write by its options, and must not."""
-
-        def without_a_table(scan, log):
-            (self.homes[home].tables.disk / "runs" / scan.run_id / f"{table}.parquet").unlink(missing_ok=True)
-            if table == "blocking_check":
-                scan.record.add(checked_at=None)
-            with pytest.raises(AssetOwnersError, match=f"did not make {table}"):
-                write_planned(scan, log)
-
-        self.attempt("partial", CALM, without_a_table, home=self.homes[home], inventory=0, plan=True)
-
     @rule(number=numbers, circumstances=circumstances, home=seldom, inventory=seldom)
     def apply(self, number, circumstances, home, inventory):
         where = {"home": self.homes[home], "inventory": inventory}
@@ -311,7 +298,7 @@ class Histories(RuleBasedStateMachine):
         surroundings = Surroundings(service.state, circumstances)
         begun, unconcerned = len(service.state.journal()), other.state.journal()
         run = Run(run_id, kind, service.state, instance.target, self.readable, surroundings, begun, undone_id)
-        home.ledger.begin(run)
+        home.ledger.runs[run_id] = run
         service.hooks.faults, service.hooks.after = surroundings.before, surroundings.after
         clock = Clock()
         record = RunRecord(home.tables, run_id, None, LOG)
