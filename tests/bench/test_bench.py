@@ -8,23 +8,14 @@ import pytest
 import yaml
 
 from assets_defs.tuning import TABLES_OF_TUNING
-from bench import (
-    daily,
-    extraction,
-    first_run,
-    inventory,
-    night,
-    overhead,
-    report,
-    resolution,
-    tuning,
-)
+from bench import daily, extraction, first_run, inventory, night, overhead, report, resolution, tuning
 from bench.bare_job import ASSETS
 from bench.logons import FIRST_DAY, days_from
 from ownership.tables import TABLES
 from resources.store.tables import Tables
 from sandbox.inventory import Account, InventoryService, InventoryState
 from sandbox.stand import Sandbox
+from tests.resources.samples import instance_content
 
 pytestmark = pytest.mark.nightly
 
@@ -40,22 +31,20 @@ def sandbox(engine, tmp_path):
         state.reset(accounts, [], [], "t")
         password.write_text(engine.admin.password)
         (tmp_path / "inventory-password").write_text("inventory's")
-        platform = {
-            "url": service.url,
-            "email": "it@corp.example",
-            "password": {"file": str(tmp_path / "inventory-password")},
-            "tenant_id": "t",
-        }
-        content = {
-            "name": "Demo",
-            "url": engine.url,
-            "username": "admin",
-            "password": {"file": str(password)},
-            "ca_file": str(engine.ca_file),
-            "index": "logs-nothing-*",
-            "sensor": "s",
-            "platform": platform,
-        }
+        content = instance_content(
+            name="Demo",
+            url=engine.url,
+            username="admin",
+            password={"file": str(password)},
+            ca_file=str(engine.ca_file),
+            index="logs-nothing-*",
+            platform={
+                "url": service.url,
+                "email": "it@corp.example",
+                "password": {"file": str(tmp_path / "inventory-password")},
+                "tenant_id": "t",
+            },
+        )
         file = tmp_path / "demo.yaml"
         file.write_text(yaml.safe_dump(content), encoding="utf-8")
         yield Sandbox(engine, service, file)

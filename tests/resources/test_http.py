@@ -121,14 +121,6 @@ def test_a_body_that_trickles_ends_with_the_total_time_out(headers):
     assert time.monotonic() - started < 2
 
 
-def test_silence_ends_with_the_read_time_out():
-    with (
-        Stub(lambda _: time.sleep(0.5) or Reply()) as stub,
-        pytest.raises(TransientError, match=r"platform\.url"),
-    ):
-        send(stub.url, read_timeout_seconds=0.1)
-
-
 @pytest.mark.parametrize(
     ("headers", "written"),
     [
@@ -147,7 +139,7 @@ def test_a_broken_answer_may_go_well_next_time(headers, written):
 def test_a_refused_connection_may_go_well_next_time():
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
-    with pytest.raises(TransientError, match=f"127.0.0.1:{port} .*refused"):
+    with pytest.raises(TransientError, match=rf"127.0.0.1:{port} .*refused.*platform\.url"):
         send(f"http://127.0.0.1:{port}")
 
 
@@ -375,13 +367,6 @@ def test_a_long_answer_in_time_is_no_hang():
         with service.new_session() as session:
             service.retrying(lambda _: None)(call)
     assert (len(stub.requests), service.silence.seconds) == (3, 0)
-
-
-@pytest.mark.parametrize("status", [200, 401, 500])
-def test_whatever_is_answered_is_a_sign_of_life(status):
-    with Stub(lambda _: Reply(status=status)) as stub:
-        transport(stub.url).probe("GET", "/")
-    assert len(stub.requests) == 1
 
 
 def test_a_probe_of_a_service_that_hangs_takes_little_time_however_long_its_answers_may_take():

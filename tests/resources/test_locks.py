@@ -1,6 +1,4 @@
 import os
-import threading
-import time
 
 import pytest
 
@@ -20,20 +18,3 @@ def test_who_waits_is_told_for_whom_and_gives_up(tmp_path, monkeypatch, caplog):
         pytest.fail("two at once")
     assert len(caplog.messages) == 1
     assert f"waiting for process {os.getpid()} " in caplog.text
-
-
-def test_who_waits_goes_on_when_the_holder_ends(tmp_path):
-    seen = []
-
-    def hold():
-        with locked(tmp_path / "lock", "The table"):
-            seen.append("in")
-            time.sleep(0.2)
-            seen.append("out")
-
-    threads = [threading.Thread(target=hold) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert seen == ["in", "out"] * 3

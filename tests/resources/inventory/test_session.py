@@ -53,14 +53,6 @@ def profile(inventory):
 # Log-in
 
 
-def test_the_first_call_logs_in_and_the_next_ones_reuse_the_session(service, tmp_path):
-    watch = Watch(service)
-    with client(tmp_path, service.url) as inventory:
-        assert watch.log_ins == 0
-        assert profile(inventory)["email"] == profile(inventory)["email"] == ADMIN.email
-    assert watch.calls == {"auth/login": 1, "profile/me": 2}
-
-
 def test_a_wrong_password_names_its_settings_and_is_sent_once(service, tmp_path):
     watch = Watch(service)
     with client(tmp_path, service.url, replace(ADMIN, password="wrong horse")) as inventory:

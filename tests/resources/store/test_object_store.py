@@ -102,16 +102,6 @@ def test_what_is_older_than_the_instance_keeps_is_deleted(tables):
 
 
 @pytest.mark.usefixtures("object_store")
-def test_an_object_is_read_in_one_request_however_large(caplog):
-    path = tables_location() / "large"
-    path.fs.pipe_file(path.path, bytes(60_000_000))
-    caplog.set_level(logging.INFO, "werkzeug")
-    assert len(path.fs.cat_file(path.path)) == 60_000_000
-    [request] = [record.getMessage() for record in caplog.records]
-    assert "GET /warehouse/" in request
-
-
-@pytest.mark.usefixtures("object_store")
 def test_a_write_that_fails_leaves_what_there_was():
     path = UPath(tables_location() / "kept")
 
