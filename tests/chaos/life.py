@@ -26,9 +26,9 @@ MACHINES = 340
 DELIVERED = 12
 """Machines that come into the inventory together, with the people who use them."""
 
-STORIES = (*["one user's"] * 5, "shared", "handed on", "left behind", "bought", "scrapped")
-"""Of every second machine handed on the owner is taken out of the inventory, after a week. A user who leaves
-is taken out as well, and the machine five days later. What is bought has been in use for a week."""
+STORIES = (*["one user's"] * 5, "shared", "handed on", "scrapped", "bought", "scrapped")
+"""Of every second machine handed on the owner is taken out of the inventory, after a week. With what is
+scrapped its user is taken out as well. What is bought has been in use for a week."""
 
 
 class Life:
@@ -69,10 +69,8 @@ class Life:
             self.users[heir["id"]] = heir
         if story == "handed on" and number % 20 < 10:
             changes[day + WINDOW_DAYS].append(lambda state: state.set_field(host_id, "asset_owner", None))
-        if story == "left behind":
-            changes[day].append(lambda state: state.remove_asset(user["id"]))
-            changes[day + 5].append(lambda state: state.remove_asset(host_id))
         if story == "scrapped":
+            changes[day].append(lambda state: state.remove_asset(user["id"]))
             changes[day].append(lambda state: state.remove_asset(host_id))
 
     # What happens
@@ -102,7 +100,7 @@ class Life:
 
     def _accounts(self, name: str, story: str, age: int) -> list[tuple[str, int]]:
         """Who logs on to a machine how often, so many days after what happens to it."""
-        if (age < -WINDOW_DAYS) if story == "bought" else (age >= 0 and story in {"left behind", "scrapped"}):
+        if (story == "bought" and age < -WINDOW_DAYS) or (story == "scrapped" and age >= 0):
             return []
         if story == "shared":
             return [(name, 3), ("helpdesk", 3), ("guest", 2)]
@@ -113,12 +111,10 @@ class Life:
 
     def owned(self) -> set[str]:
         """Hosts that have an owner at the end: somebody set him, or each week's logons name one."""
-        gone = {"scrapped": 0, "left behind": 5}
         return {
             f"host-{name}"
             for name, story in self._stories.items()
-            if story not in gone or self._days[name] + gone[story] > self.last
-            if story != "shared" or self.hosts[f"host-{name}"]["asset_owner"]
+            if story != "scrapped" and (story != "shared" or self.hosts[f"host-{name}"]["asset_owner"])
         }
 
     def never_written(self) -> set[str]:

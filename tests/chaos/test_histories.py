@@ -4,13 +4,12 @@ There are two homes, each with an instance of its own, and two inventories with 
 home runs on one inventory; now and then the other home does, or the instance points to the other inventory.
 """
 
-import logging
 import shutil
 import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from itertools import count
 from pathlib import Path
@@ -23,8 +22,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
 from assets_defs.evidence import day_tables
-from assets_defs.record import RunRecord
-from assets_defs.run import SNAPSHOTS, ScanOptions, ScanRun
+from assets_defs.run import SNAPSHOTS, default_options
 from assets_defs.writing import apply_plan, store_plan, undo_run, write_planned
 from ownership.decisions import owner_decisions
 from ownership.evidence import evidence_by_day
@@ -40,6 +38,7 @@ from resources.writeback.journal import Journal
 from resources.writeback.writer import Writer
 from sandbox.inventory import InventoryService, InventoryState
 from sandbox.inventory_api import ASSETS_LIST
+from tests.assets_defs.scans import LOG, scan
 from tests.chaos.ledger import GOALS, Ledger, Run
 from tests.chaos.mortality import KilledError, dying_at
 from tests.chaos.surroundings import (
@@ -56,13 +55,13 @@ from tests.chaos.surroundings import (
     change,
 )
 from tests.ownership.builders import counts
-from tests.resources.inventory_world import ADMIN, TENANT, Clock
+from tests.resources.clock import Clock
+from tests.resources.inventory_world import ADMIN, TENANT
 from tests.resources.samples import instance, instance_content
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_catalogue")]
 
 SLUG = "small"
-LOG = logging.getLogger("chaos")
 WINDOW = Window(date(2026, 3, 1), date(2026, 3, 4))
 HOSTS = [
     {"id": "h-1", "search_agent_name": "pc-1", "asset_owner": None, "department": "old", "criticality": ""},
@@ -301,45 +300,27 @@ class Histories(RuleBasedStateMachine):
         home.ledger.runs[run_id] = run
         service.hooks.faults, service.hooks.after = surroundings.before, surroundings.after
         clock = Clock()
-        record = RunRecord(home.tables, run_id, None, LOG)
-        record.begin("run", checked_at=datetime.now(UTC))
-        options = ScanOptions(
-            lookback_days=WINDOW.days,
-            enrich=True,
-            dry_run=kind == "dry",
-            refetch=False,
-            force=False,
-            limit=limit,
-        )
-        with (
-            AssetInventory(instance, clock=clock, sleep=clock.sleep) as client,
-            ExitStack() as life,
-        ):
-            life.enter_context(dying_at(circumstances.last_instant))
-            scan = ScanRun(
-                instance=instance,
+        options = replace(default_options(instance), dry_run=kind == "dry", limit=limit)
+        with AssetInventory(instance, clock=clock, sleep=clock.sleep) as client, ExitStack() as life:
+            run_scan = scan(
+                home.tables,
+                instance,
+                WINDOW,
+                run_id,
                 options=options,
-                run_id=run_id,
-                record=record,
-                days_named=(),
-                window=WINDOW,
-                kind="run",
                 only_plans="dry run" if kind == "dry" else None,
-                left_out=(),
-                own_days=None,
-                plans=True,
-                tables=home.tables,
-                search=pytest.fail,
-                inventory=lambda: client,
+                inventory=client,
                 writer=PatientWriter,
             )
+            run_scan.record.begin("run", checked_at=datetime.now(UTC))
+            life.enter_context(dying_at(circumstances.last_instant))
             end, failure = "came to their end", None
             try:
                 if plan:
-                    self.decide(scan, home)
-                    store_plan(scan, LOG)
+                    self.decide(run_scan, home)
+                    store_plan(run_scan, LOG)
                 surroundings.planned = True
-                act(scan, LOG)
+                act(run_scan, LOG)
             except KilledError:
                 end = "were killed"
             except AssetOwnersError as error:
@@ -348,7 +329,7 @@ class Histories(RuleBasedStateMachine):
                 life.close()
                 surroundings.finish()  # what the service carries out later still is not promised
                 with suppress(AssetOwnersError):
-                    act(scan, LOG)
+                    act(run_scan, LOG)
         service.hooks.faults = service.hooks.after = None
         surroundings.finish()
         if circumstances == CALM:

@@ -7,6 +7,7 @@ from pathlib import Path
 from resources.inventory.client import AssetInventory
 from resources.settings import Platform
 from sandbox.inventory import Account
+from tests.resources.clock import Clock
 from tests.resources.samples import instance
 
 TENANT = "t-1"
@@ -18,21 +19,6 @@ USERS = [{"id": 17, "user_email": "ann@corp.example"}, {"id": "u-1", "user_email
 HOSTS = [
     {"id": f"h-{number}", "search_agent_name": f"PC-{number}", "asset_owner": None} for number in range(25)
 ]
-
-
-class Clock:
-    """A clock that tests turn; to sleep is to turn it."""
-
-    def __init__(self, now=1_800_000_000.0):
-        self.now = now
-        self.naps: list[float] = []
-
-    def __call__(self):
-        return self.now
-
-    def sleep(self, seconds):
-        self.naps.append(seconds)
-        self.now += seconds
 
 
 def platform(folder: Path, url: str, account: Account = ADMIN, *, contract=None, **changes) -> Platform:

@@ -15,6 +15,7 @@ from resources.errors import (
 from resources.inventory.client import READINGS
 from resources.settings import Contract, ListCall
 from sandbox.inventory import BrokenOff, InventoryService, InventoryState, ServiceOptions
+from tests.resources.clock import Clock
 from tests.resources.http_stub import Reply, Stub, envelope
 from tests.resources.inventory_world import (
     ADMIN,
@@ -22,7 +23,6 @@ from tests.resources.inventory_world import (
     READER,
     TENANT,
     USERS,
-    Clock,
     Watch,
     client,
 )

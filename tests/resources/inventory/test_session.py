@@ -11,6 +11,7 @@ from resources.errors import (
 )
 from resources.inventory.session import Codes
 from sandbox.inventory import InventoryService, InventoryState, ServiceOptions, totp_code
+from tests.resources.clock import Clock
 from tests.resources.http_stub import Stub, envelope
 from tests.resources.inventory_world import (
     ADMIN,
@@ -20,7 +21,6 @@ from tests.resources.inventory_world import (
     SECRET,
     TENANT,
     USERS,
-    Clock,
     Watch,
     client,
 )
@@ -30,7 +30,7 @@ PROFILE = "/api/v1/profile/me"
 
 @pytest.fixture
 def clock():
-    return Clock()
+    return Clock(1_800_000_000.0)
 
 
 @pytest.fixture

@@ -430,6 +430,11 @@ def test_what_is_no_run_id_names_no_file(tables):
             tables, empty(OwnerDecisions), decided_at=datetime.now(UTC), run_id=run, publish=True
         ),
     ):
-        for run_id in NO_RUN_IDS:
-            with pytest.raises(ConfigurationError, match=r"^RUN_ID: .* is no run id"):
-                use(run_id)
+        with pytest.raises(ConfigurationError, match=r"^RUN_ID: .* is no run id"):
+            use("../run-1")
+
+
+@pytest.mark.parametrize("run_id", NO_RUN_IDS)
+def test_what_is_no_run_id_is_refused(run_id):
+    with pytest.raises(ConfigurationError, match=r"^RUN_ID: .* is no run id"):
+        module.checked_run_id(run_id)

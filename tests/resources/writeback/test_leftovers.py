@@ -13,13 +13,13 @@ from resources.writeback.leftovers import settle_leftovers, without_changed_host
 from resources.writeback.postgres import PostgresJournal
 from resources.writeback.writer import Writer
 from tests.ownership.builders import TARGET, hosts
+from tests.resources.clock import Clock
 from tests.resources.writeback.world import (
     BUSY,
     IN_MEMORY,
     NOON,
     UNDONE,
     WRITTEN,
-    Clock,
     FakeInventory,
     carry_out,
     holding,

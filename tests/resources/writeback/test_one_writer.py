@@ -17,6 +17,7 @@ from resources.writeback import one_writer as module
 from resources.writeback.journal import Journal
 from resources.writeback.one_writer import one_writer
 from resources.writeback.postgres import PostgresJournal
+from tests.resources.clock import Clock
 from tests.resources.samples import instance, instance_content
 
 ROOT = Path(__file__).parents[3]
@@ -48,19 +49,6 @@ def writing(settings=None, **options):
 
 def platform(**changes):
     return instance(platform={**instance_content()["platform"], **changes}).platform
-
-
-class Clock:
-    def __init__(self):
-        self.now = 0.0
-        self.naps = 0
-
-    def monotonic(self):
-        return self.now
-
-    def sleep(self, seconds):
-        self.now += seconds
-        self.naps += 1
 
 
 @pytest.fixture
@@ -97,14 +85,14 @@ def test_a_second_writer_goes_on_as_soon_as_the_first_one_has_ended(clock):
     first = writing()
     first.__enter__()
 
-    def sleep(_):
-        clock.naps += 1
-        if clock.naps == 3:
+    def sleep(seconds):
+        clock.naps.append(seconds)
+        if len(clock.naps) == 3:
             first.__exit__(None, None, None)
 
     clock.sleep = sleep
     with writing():
-        assert clock.naps >= 3
+        assert len(clock.naps) >= 3
 
 
 @pytest.mark.usefixtures("clock")

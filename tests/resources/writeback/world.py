@@ -27,19 +27,6 @@ SLOW = TransientError("Slow down.", not_done=True)
 SIGN_IN = SessionExpiredError("Sign in.")
 
 
-class Clock:
-    """A clock that tests turn; to sleep is to turn it."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        self.now += seconds
-
-
 class FakeInventory:
     """Hosts h-0 to h-39, called PC-0 to PC-39. Hooks see each call and may raise what a service answers.
 
