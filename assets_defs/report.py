@@ -23,7 +23,6 @@ from reports.hosts import hosts_by_now, hosts_sheet, owners_by_now
 from reports.page import report_page
 from reports.tuning import backtest_sentence, drift_in_words, reason
 from resources.settings import Instance, command_line
-from resources.store.catalogue import view_rows
 from resources.store.files import replacing
 from resources.store.history import decided_with
 from resources.store.tables import Tables, short_run_id
@@ -91,7 +90,6 @@ def report_html(instance: Instance, tables: Tables) -> str:
         days=events_by_day(days, tables.logon_days(days, run_id=run_id), timezone=instance.scan.timezone),
         writes=writes,
         all_writes=tables.writes(),
-        coverage=view_rows(tables.folder, "coverage"),
         acknowledged=tables.read("acknowledged_conflicts").collect(),
         how_sure=[
             *how_sure(instance, tables, done=writes.filter(outcome="planned").is_empty()),

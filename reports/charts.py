@@ -5,9 +5,10 @@ They hold numbers, days and words of our own, and no name that somebody else cho
 
 import base64
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
+from itertools import count
 from pathlib import Path
 
 import polars as pl
@@ -16,7 +17,6 @@ from markupsafe import Markup
 
 from ownership.coverage import SHARE_STEP_PERCENT, STRENGTHS, shares_of_leaders
 
-WIDTH, HEIGHT = 700, 230
 LEFT, RIGHT, TOP, BOTTOM = 55, 690, 20, 175
 """Where the columns stand, in units of the drawing."""
 
@@ -34,7 +34,7 @@ class Column:
     """What stands below a column, its parts from the bottom up (colour and size), and its tooltip."""
 
     label: str
-    parts: list[tuple[str, float]]
+    parts: list[tuple[str, int]]
     tip: str
     behind: str | None = None
     """Colour of the whole strip in which the column stands."""
@@ -42,12 +42,11 @@ class Column:
 
 @dataclass(frozen=True)
 class Chart:
-    """Columns on an axis from 0 to `top`, and what their colours mean."""
+    """Columns on an axis from 0 up, and what their colours mean."""
 
     title: str
     columns: list[Column]
-    top: float
-    legend: Mapping[str, str] = field(default_factory=dict)
+    legend: Mapping[str, str]
     line_percent: int | None = None
     """Where a vertical line parts the columns, in percent of the width."""
 
@@ -71,7 +70,6 @@ def shares_chart(leaders: pl.DataFrame, *, threshold_percent: int) -> Chart:
     return Chart(
         title,
         columns,
-        max((sum(size for _, size in column.parts) for column in columns), default=0),
         {colour: strength for strength, colour in _STRENGTH_COLOURS.items()},
         threshold_percent,
     )
@@ -90,31 +88,19 @@ def days_chart(days: pl.DataFrame) -> Chart:
     ]
     title = f"Logon events by day, {days['day'][0]} to {days['day'][-1]}"
     legend = {colour: state for state, colour in _LACKING.items() if state in days["state"]}
-    return Chart(title, columns, days["events"].fill_null(0).max() or 0, legend)  # ty: ignore[invalid-argument-type]
-
-
-def coverage_chart(coverage: pl.DataFrame) -> Chart:
-    """The share of the host assets that have an owner after each day; of rows of the view `coverage`."""
-    rows = coverage.select("day", "owned_after", "host_assets", "owned_after_percent").iter_rows()
-    columns = [
-        Column(
-            f"{day:%d %b %y}",
-            [("green", percent or 0)],
-            f"{day}: {owned:,} of {hosts:,} host assets have an owner, {percent}%",
-        )
-        for day, owned, hosts, percent in rows
-    ]
-    return Chart("Host assets with an owner after each day's runs (%)", columns, 100)
+    return Chart(title, columns, legend)
 
 
 def svg(chart: Chart) -> Markup:
     """Draw a chart as an element of the page; the page's style sheet has its colours."""
     # One unit of the axis must be whole: hosts and events are.
-    step = next(step for step in _steps() if chart.top / step <= 5)
-    top = step * max(-(-chart.top // step), 1)
-    width = (RIGHT - LEFT) / max(len(chart.columns), 1)
+    largest = max(sum(size for _, size in column.parts) for column in chart.columns)
+    steps = (step * 10**power for power in count() for step in (1, 2, 5))
+    step = next(step for step in steps if largest <= 5 * step)
+    top = step * max(-(-largest // step), 1)
+    width = (RIGHT - LEFT) / len(chart.columns)
 
-    def height(size: float) -> float:
+    def height(size: int) -> float:
         return round((BOTTOM - TOP) * size / top, 1)
 
     bars, texts = [], []
@@ -137,10 +123,8 @@ def svg(chart: Chart) -> Markup:
             labels=texts,
             bar_width=round(width * (0.85 if len(chart.columns) <= 100 else 1), 1),
             strip_width=round(width, 1),
-            ticks=[(value, BOTTOM - height(value)) for value in range(0, int(top) + 1, step)],
+            ticks=[(value, BOTTOM - height(value)) for value in range(0, top + 1, step)],
             line=None if chart.line_percent is None else LEFT + (RIGHT - LEFT) * chart.line_percent / 100,
-            width=WIDTH,
-            height=HEIGHT,
             left=LEFT,
             right=RIGHT,
             top=TOP,
@@ -154,13 +138,6 @@ def as_markdown(chart: Chart) -> str:
     drawn = _VARIABLE.sub(lambda variable: _light_colours()[variable[1]], svg(chart))
     picture = re.sub(r"<title>[^<]*</title>", "", drawn)  # a picture shows no tooltips
     return f"![{chart.title}](data:image/svg+xml;base64,{base64.b64encode(picture.encode()).decode()})"
-
-
-def _steps() -> Iterator[int]:
-    power = 1
-    while True:
-        yield from (power, 2 * power, 5 * power)
-        power *= 10
 
 
 @cache

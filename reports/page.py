@@ -23,7 +23,7 @@ from ownership.names import printable
 from ownership.rules import Rules
 from ownership.windows import Window
 from reports import page_tables
-from reports.charts import Chart, coverage_chart, days_chart, shares_chart, svg, templates
+from reports.charts import days_chart, shares_chart, svg, templates
 from reports.hosts import hosts_by_now, owners_by_now
 from reports.page_tables import as_json, link, shown
 from reports.sentences import instant, names_of
@@ -44,19 +44,18 @@ def report_page(
     days: pl.DataFrame,
     writes: pl.DataFrame,
     all_writes: pl.LazyFrame,
-    coverage: pl.DataFrame,
     acknowledged: pl.DataFrame,
     how_sure: Sequence[str],
     made_at: datetime,
 ) -> str:
     """Make the page of one run, from the rows of the stored tables that it worked on and the rules it used.
 
-    `days` are rows of `ownership.coverage.events_by_day` for its window, `coverage` those of the view;
-    `all_writes` are those of all runs. The page is to be stored as it is: its policy names its script by a
-    hash.
+    `days` are rows of `ownership.coverage.events_by_day` for its window, `all_writes` those of all runs. The
+    page is to be stored as it is: its policy names its script by a hash.
     """
     writes_of_all = pl.concat([all_writes, writes.lazy()])
     by_now = hosts_by_now(decisions, owners_by_now(hosts, writes_of_all), writes_of_all)
+    leaders = decisions.filter(pl.col("total_events") > 0)
     labels = names_of(users.iter_rows(named=True))
     found = page_tables.with_words(by_now)
     people = page_tables.people_on(found, shares, matches)
@@ -67,6 +66,11 @@ def report_page(
         "unmatched": page_tables.unmatched_table(decisions, shares, matches),
         "writes": page_tables.writes_table(writes),
     }
+    charts = {}
+    if leaders.height:
+        charts["shares"] = shares_chart(leaders, threshold_percent=rules.share_threshold_percent)
+    if days.height:
+        charts["days"] = days_chart(days)
     own, style = _text("page.js"), _text("page.css")
     return (
         _environment()
@@ -81,7 +85,7 @@ def report_page(
             policy=f"default-src 'none'; script-src {_source(own)}; style-src {_source(style)}",
             own=own,
             style=style,
-            charts={name: svg(chart) for name, chart in _charts(decisions, days, coverage, rules).items()},
+            charts={name: svg(chart) for name, chart in charts.items()},
             tables=tables,
             packed=Markup(as_json(tables, labels)),  # noqa: S704  (nothing in it ends a script)
             page_rows=page_tables.PAGE_ROWS,
@@ -105,21 +109,6 @@ def report_page(
             labels=labels,
         )
     )
-
-
-def _charts(
-    decisions: pl.DataFrame, days: pl.DataFrame, coverage: pl.DataFrame, rules: Rules
-) -> dict[str, Chart]:
-    """The charts for which there is something to draw."""
-    leaders = decisions.filter(pl.col("total_events") > 0)
-    charts = {}
-    if leaders.height:
-        charts["shares"] = shares_chart(leaders, threshold_percent=rules.share_threshold_percent)
-    if days.height:
-        charts["days"] = days_chart(days)
-    if coverage.height > 1:
-        charts["coverage"] = coverage_chart(coverage)
-    return charts
 
 
 def _text(name: str) -> Markup:

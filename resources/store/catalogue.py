@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
-import polars as pl
 from fsspec.implementations.memory import MemoryFileSystem
 from upath import UPath
 
@@ -85,18 +84,6 @@ def register_file_system(connection: duckdb.DuckDBPyConnection, location: UPath)
     """Let a connection read tables that lie in an object store, without an extension of DuckDB's."""
     if not isinstance(location, Path):
         connection.register_filesystem(location.fs)
-
-
-def view_rows(folder: UPath, name: str) -> pl.DataFrame:
-    """Ask a view for its rows, by the query of this version, whatever the catalogue holds."""
-    with duckdb.connect() as connection:
-        register_file_system(connection, folder.parent)
-        for table, model in TABLES.items():
-            if pattern := _files(folder, table):
-                connection.execute(f"CREATE VIEW {table} AS {_rows(model, pattern)}")
-        answer = connection.execute(VIEWS[name].sql)
-        columns = list(VIEWS[name].columns)
-        return pl.DataFrame(answer.fetchall(), schema=columns, orient="row", infer_schema_length=None)
 
 
 def _statements(home: Path, folder: UPath) -> Iterator[str]:

@@ -8,7 +8,7 @@ import pytest
 
 from assets_defs.metadata import MAX_DAYS
 from ownership.coverage import STRENGTHS
-from reports.charts import as_markdown, coverage_chart, days_chart, shares_chart, svg
+from reports.charts import as_markdown, days_chart, shares_chart, svg
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -29,9 +29,6 @@ def days(*rows):
 
 DRAW = random.Random(1)  # noqa: S311  (noise, not secrets)
 NOISE = days(*((DRAW.randrange(10**6), DRAW.choice(["ok", "gap", "not fetched"])) for _ in range(MAX_DAYS)))
-COVERAGE = pl.DataFrame(
-    {"day": [date(2026, 3, 1)], "owned_after": [2], "host_assets": [6], "owned_after_percent": [33.3]}
-)
 CHARTS = {
     "shares": lambda: shares_chart(
         hosts(*((DRAW.randint(1, 1000), 1000) for _ in range(5_000))), threshold_percent=63
@@ -40,7 +37,6 @@ CHARTS = {
     "days": lambda: days_chart(days((800, "ok"), (3, "gap"), (None, "not fetched"))),
     "one day without events": lambda: days_chart(days((0, "ok"))),
     "as many noisy days as are drawn": lambda: days_chart(NOISE),
-    "coverage": lambda: coverage_chart(COVERAGE),
 }
 
 

@@ -63,16 +63,6 @@ ASSETS = hosts(
 
 
 HOW_SURE = ["At more than 60%, 3 owners would be written.", "Compared with <nobody>."]
-COVERAGE = pl.DataFrame(
-    {
-        "day": [FIRST_DAY, FIRST_DAY + timedelta(days=29)],
-        "host_assets": [6, 6],
-        "owned_after": [2, 3],
-        "owned_after_percent": [33.3, 50.0],
-    }
-)
-
-
 ACKNOWLEDGED = pl.DataFrame(
     [
         {"host_id": "h2", "existing_owner": "u2", "resolved_owner": "u1", "evidence": "majority", "by": "kim"}
@@ -92,7 +82,6 @@ def report(
     *,
     instance="Demo",
     days=DAYS,
-    coverage=COVERAGE,
     message=None,
     outcome="written",
     acknowledged=NOTHING_ACKNOWLEDGED,
@@ -118,7 +107,6 @@ def report(
         days=days,
         writes=writes,
         all_writes=writes.filter(pl.col("outcome") != "planned").lazy(),
-        coverage=coverage,
         acknowledged=acknowledged,
         how_sure=HOW_SURE,
         made_at=NOW,
@@ -277,7 +265,7 @@ def test_a_conflict_that_somebody_acknowledged_leaves_list_and_figure_until_the_
 
 
 def test_a_page_about_nothing_says_so():
-    html = report(counts(), PEOPLE, hosts(), days=DAYS.clear(), coverage=COVERAGE.head(1))
+    html = report(counts(), PEOPLE, hosts(), days=DAYS.clear())
     assert "data-table=" not in html
     assert "<svg" not in html
 

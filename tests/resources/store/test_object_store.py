@@ -14,7 +14,7 @@ from ownership.windows import Window
 from resources.errors import ConfigurationError
 from resources.failures import operator_message
 from resources.settings import tables_location
-from resources.store.catalogue import catalogue_path, register_file_system, view_rows
+from resources.store.catalogue import catalogue_path, register_file_system
 from resources.store.files import replacing
 from resources.store.history import delete_outdated
 from resources.store.tables import Tables
@@ -49,7 +49,6 @@ def test_days_and_snapshots_are_kept_in_the_store_alone(tables):
     assert tables.writes().collect()["outcome"].to_list() == ["written"]
     assert seen(tables, "SELECT sum(events) FROM corp.logon_counts") == [(10,)]
     assert seen(tables, "SELECT host_id, outcome FROM corp.owner_writes") == [("a", "written")]
-    assert view_rows(tables.folder, "write_history").select("host_id", "outcome").rows() == [("a", "written")]
     assert list(tables.home.rglob("*.parquet")) == []
 
 
