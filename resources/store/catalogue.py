@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import polars as pl
 from fsspec.implementations.memory import MemoryFileSystem
 from upath import UPath
 

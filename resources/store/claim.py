@@ -53,7 +53,7 @@ def require_own(folder: UPath, *, name: str | None, target: str | None) -> dict[
     if name not in {None, owner} or (name and other and target not in {None, other}):
         raise ConfigurationError(
             f"name: {name!r} gives the identifier {folder.name!r}, and writes to {target}; the tables in "
-            f"{folder} are those of the instance {owner!r}, which writes to {other}. Give this instance another "
-            f"name, or a home and tables of its own; if it is the same one, renamed or moved, delete {place}"
+            f"{folder} are those of the instance {owner!r}, which writes to {other}. Give this instance "
+            f"another name, or a home and tables of its own; if it is the same one, renamed or moved, delete {place}"
         )
     return recorded
