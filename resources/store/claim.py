@@ -54,6 +54,7 @@ def require_own(folder: UPath, *, name: str | None, target: str | None) -> dict[
         raise ConfigurationError(
             f"name: {name!r} gives the identifier {folder.name!r}, and writes to {target}; the tables in "
             f"{folder} are those of the instance {owner!r}, which writes to {other}. Give this instance "
-            f"another name, or a home and tables of its own; if it is the same one, renamed or moved, delete {place}"
+            "another name, or a home and tables of its own; if it is the same one, renamed or moved, delete "
+            f"{place}"
         )
     return recorded
