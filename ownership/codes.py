@@ -17,14 +17,12 @@ EVIDENCE: Mapping[str, str] = {
     "single_user": "Only one user logged on to the host.",
     "majority": "One of several users has more than the threshold of the logon events.",
 }
-"""What the logons of a host say, the first that applies (rules 2.3)."""
 
 MATCH: Mapping[str, str] = {
     "matched": "The user has one user asset.",
     "no_user_asset": "No user asset has the user's name.",
     "ambiguous_user": "Several user assets may be the user, or the one that may be cannot be read.",
 }
-"""What the inventory says about the user whom the evidence names."""
 
 ACTION: Mapping[str, str] = {
     "write": "The host has no owner and gets this one.",
@@ -34,7 +32,6 @@ ACTION: Mapping[str, str] = {
     "none": "The logons give no owner, and the host has none, or cannot be read.",
     "no_host": "No host asset has this name.",
 }
-"""What follows for the host asset."""
 
 GONE = "gone"
 """Stands in owner_decisions_history for the action of a host that there are no decisions about any longer."""
@@ -48,7 +45,6 @@ OUTCOME: Mapping[str, str] = {
     "not_written": "Not sent: the host was left alone, or the run ended before its turn.",
     "undone": "What an earlier run had written was put back.",
 }
-"""What became of an intended write (rules 7.5)."""
 
 SUCCESSES = ("written", "undone")
 """Outcomes with which the service has the values that were sent."""
@@ -62,7 +58,6 @@ KIND: Mapping[str, str] = {
     "dry_run_of_apply": "Looked at what a stored plan would write by then, and wrote nothing.",
     "dry_run_of_undo": "Looked at what would be put back, and wrote nothing.",
 }
-"""What a run did."""
 
 METRIC: Mapping[str, str] = {
     "events": "Each logon event counts one.",
@@ -89,7 +84,6 @@ BREAKDOWN: Mapping[str, str] = {
     "active_days": "The leader's days with a logon.",
     "department": "The department of the user asset decided on.",
 }
-"""What accuracy is broken down by."""
 
 HOST_KIND: Mapping[str, str] = {
     "personal": "One user's: the only one, or the one with more than the threshold.",
@@ -99,7 +93,6 @@ HOST_KIND: Mapping[str, str] = {
     "collector": "What collects the events of other machines.",
     "unknown": "No user logs on, and nothing else speaks for a kind.",
 }
-"""What kind of machine a host is."""
 
 ACCOUNT_KIND: Mapping[str, str] = {
     "person": "A person's: a user asset has the name.",
@@ -109,14 +102,12 @@ ACCOUNT_KIND: Mapping[str, str] = {
     "built_in": "Made by Windows or a Microsoft product.",
     "unknown": "Nothing speaks for a kind.",
 }
-"""What kind of account a user name is."""
 
 SUGGESTED: Mapping[str, str] = {
     "rules.exclude_users": "User names that do not count.",
     "rules.skip_account_kinds": "Kinds of accounts that do not count.",
     "rules.skip_host_kinds": "Kinds of hosts that get no owner.",
 }
-"""Settings for which values are suggested."""
 
 DRIFT: Mapping[str, str] = {
     "never_seen": "No logon of the owner is stored, on any host.",
@@ -124,11 +115,9 @@ DRIFT: Mapping[str, str] = {
     "moved": "The logons name somebody else.",
     "unsupported": "The logons name nobody, and none of the owner on the host is stored in the window.",
 }
-"""Why the evidence no longer supports an owner."""
 
 STATUS: Mapping[str, str] = {
     "started": "The run is at work, or was killed.",
     "succeeded": "The run did what it was for; single writes may have failed.",
     "failed": "A step failed: message says why. It may have written nevertheless.",
 }
-"""How far a run came."""

@@ -46,14 +46,11 @@ _OWNER_KNOWN = (pl.col("evidence") != "unreadable_asset") | pl.col("existing_own
 
 def funnel(decisions: pl.DataFrame) -> pl.DataFrame:
     """Count the hosts that come through each of `STAGES`: stage, hosts, left_out (why others did not)."""
-    left = left_behind(decisions)
-    rows = [
-        (stage, decisions.filter(holds).height, _counted(left.filter(stage=stage)))
-        for stage, holds in STAGES.items()
-    ]
-    return pl.DataFrame(
-        rows, schema={"stage": pl.String, "hosts": pl.Int64, "left_out": pl.String}, orient="row"
-    )
+    reason = pl.format("{} {}", "reason", "hosts")
+    left_out = left_behind(decisions).group_by("stage").agg(left_out=reason.str.join(", "))
+    hosts = decisions.select(holds.sum().cast(pl.Int64).alias(stage) for stage, holds in STAGES.items())
+    stages = hosts.unpivot(variable_name="stage", value_name="hosts")
+    return stages.join(left_out, on="stage", how="left", maintain_order="left")
 
 
 def left_behind(decisions: pl.DataFrame) -> pl.DataFrame:
@@ -66,11 +63,6 @@ def left_behind(decisions: pl.DataFrame) -> pl.DataFrame:
         .sort("hosts", "reason", descending=[True, False])
         for column, (stage, holds), (_, further) in zip(_REASONS, stages, stages[1:], strict=False)
     )
-
-
-def _counted(reasons: pl.DataFrame) -> str | None:
-    counts = reasons.select("reason", "hosts").iter_rows()
-    return ", ".join(f"{reason} {count:,}" for reason, count in counts) or None
 
 
 def owned_percent(decisions: pl.DataFrame, *, written: int = 0) -> float:

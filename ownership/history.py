@@ -47,17 +47,15 @@ def last_writes(hosts: pl.DataFrame, writes: pl.LazyFrame) -> pl.LazyFrame:
     `hosts` are rows of `inventory_hosts`: `holds` says whether the owner listed there is the one written.
     """
     # What was written or put back after the inventory was listed says nothing of the owners in that list.
-    rows = (
-        writes.with_row_index("row")
-        .filter(pl.col("outcome").is_in(SUCCESSES))
-        .join(hosts.lazy().select("host_id", "owner_ids", "listed_at"), on="host_id")
-        .filter(pl.col("completed_at") <= pl.col("listed_at"))
-    )
     listed, owner = pl.col("owner_ids"), pl.col("new_values").struct.field("owner")
     return (
-        rows.join(rows.group_by("host_id").agg(pl.col("row").max_by("completed_at")), on="row", how="semi")
+        writes.filter(pl.col("outcome").is_in(SUCCESSES))
+        .join(hosts.lazy().select("host_id", "owner_ids", "listed_at"), on="host_id")
+        .filter(pl.col("completed_at") <= pl.col("listed_at"))
+        .sort("completed_at")
+        .unique("host_id", keep="last")
         .with_columns(holds=(listed.list.len() == 1) & (listed.list.first() == owner))
-        .drop("row", "owner_ids", "listed_at")
+        .drop("owner_ids", "listed_at")
     )
 
 

@@ -92,6 +92,8 @@ def compared(
     """
     cut = last_settled - timedelta(days=HOLDOUT_DAYS)
 
+    bands = [(name, ~exceeds_threshold(upper)) for name, upper in SHARE_BANDS.items()]
+
     def decided(window: Window) -> pl.LazyFrame:
         led = leaders(evidence.within(window)).lazy().filter(pl.col("total_events") > 0)
         kind = host_kinds.lazy().select("host_id", "hostname", "kind")
@@ -100,8 +102,8 @@ def compared(
             .join(kind, on=("host_id", "hostname"), how="left", nulls_equal=True)
             .with_columns(
                 pl.col("kind").fill_null("unknown"),
-                share_band=_share_band(),
-                active_days_band=_band("active_days", _DAYS, _MANY_DAYS),
+                share_band=first_that_holds([(ONLY_USER, pl.col("user_count") == 1), *bands]),
+                active_days_band=_band(pl.col("active_days"), _DAYS, _MANY_DAYS),
                 led_band=_band(pl.len().over("username"), _LED, _MANY_LED),
             )
         )
@@ -172,11 +174,5 @@ def accuracy(judged: Compared, users: pl.DataFrame, *, rules: Rules) -> pl.DataF
     )
 
 
-def _share_band() -> pl.Expr:
-    bands = [(name, ~exceeds_threshold(upper)) for name, upper in SHARE_BANDS.items()]
-    return first_that_holds([(ONLY_USER, pl.col("user_count") == 1), *bands])
-
-
-def _band(number: str | pl.Expr, bands: Mapping[str, int], above: str) -> pl.Expr:
-    value = pl.col(number) if isinstance(number, str) else number
-    return first_that_holds((name, value <= last) for name, last in bands.items()).fill_null(above)
+def _band(number: pl.Expr, bands: Mapping[str, int], above: str) -> pl.Expr:
+    return first_that_holds((name, number <= last) for name, last in bands.items()).fill_null(above)
