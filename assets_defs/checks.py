@@ -7,7 +7,7 @@ are found by `ownership.quality`.
 import inspect
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
-from typing import Any, Protocol
+from types import FunctionType
 
 import dagster as dg
 import polars as pl
@@ -22,7 +22,7 @@ from ownership.quality import FORWARDED_LIMIT_PERCENT, LACKING_LIMIT_PERCENT
 from ownership.windows import days_of
 from resources.errors import AssetOwnersError
 from resources.findings import is_this_machine
-from resources.settings import Instance, command_line, named
+from resources.settings import Instance, Platform, command_line, named
 
 MATCHED_LIMIT_PERCENT = 50
 """Share of the events that must lead to one user asset; below it the settings are more likely wrong."""
@@ -31,28 +31,18 @@ MAX_DAYS_NAMED = 10
 WARN, ERROR = dg.AssetCheckSeverity.WARN, dg.AssetCheckSeverity.ERROR
 
 
-class CheckFunction(Protocol):
-    """A check as this module writes it: the UI shows its name and its docstring."""
-
-    __name__: str
-
-    def __call__(self, run: ScanRun, /) -> dg.AssetCheckResult:
-        """Look at the tables of a run."""
-        ...
-
-
-STEPS: dict[str, dict[CheckFunction, str]] = {}
-"""The checks by step, each with its table. A step costs more than a check: checks of tables that are made
-together share one."""
+STEPS: dict[str, dict[FunctionType, str]] = {}
+"""The checks by step, each with its table; the UI shows name and docstring. A step costs more than a check:
+checks of tables that are made together share one."""
 
 BLOCKING = "blocking_check"
 """The step of the check that blocks, for which the sink waits."""
 
 
-def check(step: str, table: str) -> Callable[[CheckFunction], CheckFunction]:
+def check(step: str, table: str) -> Callable[[FunctionType], FunctionType]:
     """Make a function one of the checks."""
 
-    def added(look: CheckFunction) -> CheckFunction:
+    def added(look: FunctionType) -> FunctionType:
         STEPS.setdefault(step, {})[look] = table
         return look
 
@@ -69,12 +59,12 @@ def _step_of_checks(instance: Instance, step: str) -> dg.AssetChecksDefinition:
     looks = {look.__name__: look for look in STEPS[step]}
     specs = [
         dg.AssetCheckSpec(
-            look.__name__,
-            asset=asset_key(instance, table),
+            name,
+            asset=asset_key(instance, STEPS[step][look]),
             description=inspect.getdoc(look),
             blocking=blocking,
         )
-        for look, table in STEPS[step].items()
+        for name, look in looks.items()
     ]
 
     @dg.multi_asset_check(
@@ -97,7 +87,7 @@ def _step_of_checks(instance: Instance, step: str) -> dg.AssetChecksDefinition:
     return step_of_checks
 
 
-def evaluate(look: CheckFunction, run: ScanRun, *, blocking: bool) -> dg.AssetCheckResult:
+def evaluate(look: FunctionType, run: ScanRun, *, blocking: bool) -> dg.AssetCheckResult:
     """Carry out a check; one that blocks says in the run's record whether the sink may write (rules 7.10).
 
     A service that does not answer fails the check: of one that blocks nobody knows what it would have found.
@@ -108,7 +98,7 @@ def evaluate(look: CheckFunction, run: ScanRun, *, blocking: bool) -> dg.AssetCh
         said = f"Could not be carried out: {printable(str(error))}"
         if blocking:
             said += f". Nothing is written without it; run again: {command_line(run.instance, 'run')}"
-        result = _result(passed=False, said=said, severity=ERROR if blocking else WARN)
+        result = _result(said, passed=False, severity=ERROR if blocking else WARN)
     if blocking:
         stopped = not result.passed and result.severity is ERROR
         run.record.add(checked_at=None if stopped else datetime.now(UTC))
@@ -127,7 +117,7 @@ def no_gaps(run: ScanRun) -> dg.AssetCheckResult:
     days = events_by_day(days_of(run.window), run.days(run.window), timezone=timezone)
     if not days["events"].sum():
         text = "There are no logon events in the window, so no owner is found; asset-owners check says why"
-        return _result(passed=False, said=text)
+        return _result(text, passed=False)
     gaps = days.filter(state="gap").select("day", "events")
     named = ", ".join(map(str, gaps["day"].head(MAX_DAYS_NAMED)))
     named += ", …" if gaps.height > MAX_DAYS_NAMED else ""
@@ -157,26 +147,23 @@ def documents_carry_both_fields(run: ScanRun) -> dg.AssetCheckResult:
 @check("logon_checks", "logon_counts")
 def search_certificate_is_verified(run: ScanRun) -> dg.AssetCheckResult:
     """The password goes only to a search service whose certificate was checked."""
-    return _verified("", run.instance.url, ignore_ssl=run.instance.ignore_ssl)
+    return _verified("", run.instance)
 
 
 @check("inventory_checks", "inventory_hosts")
 def inventory_certificate_is_verified(run: ScanRun) -> dg.AssetCheckResult:
     """The password goes only to an inventory service whose certificate was checked."""
-    platform = run.instance.platform
-    return _verified("platform.", platform.url, ignore_ssl=platform.ignore_ssl)
+    return _verified("platform.", run.instance.platform)
 
 
-def _verified(section: str, url: str, *, ignore_ssl: bool) -> dg.AssetCheckResult:
-    if is_this_machine(url):
-        return _result(passed=True, said="The service is on this machine")
-    if not url.startswith("https:"):
-        return _result(passed=False, said=f"{section}url: is not encrypted; write https://HOST:PORT")
-    if ignore_ssl:
-        return _result(
-            passed=False, said=f"{section}ignore_ssl: is on; name the authority in {section}ca_file"
-        )
-    return _result(passed=True, said="The certificate is checked")
+def _verified(section: str, service: Instance | Platform) -> dg.AssetCheckResult:
+    if is_this_machine(service.url):
+        return _result("The service is on this machine")
+    if not service.url.startswith("https:"):
+        return _result(f"{section}url: is not encrypted; write https://HOST:PORT", passed=False)
+    if service.ignore_ssl:
+        return _result(f"{section}ignore_ssl: is on; name the authority in {section}ca_file", passed=False)
+    return _result("The certificate is checked")
 
 
 @check("inventory_checks", "inventory_hosts")
@@ -194,9 +181,8 @@ def users_are_readable(run: ScanRun) -> dg.AssetCheckResult:
 def _readable(run: ScanRun, kind: str, follows: str) -> dg.AssetCheckResult:
     assets = run.table(f"inventory_{kind}s")
     if assets.is_empty():
-        setting = f"platform.contract.{kind}s"
-        said = f"The inventory lists no {kind} asset; check {setting} and platform.tenant_id"
-        return _result(passed=False, said=said)
+        text = f"The inventory lists no {kind} asset; check platform.contract.{kind}s and platform.tenant_id"
+        return _result(text, passed=False)
     odd = quality.unreadable_assets(assets)
     counts = f"{odd.height} of {assets.height:,} {kind} assets cannot be read"
     return _none(odd, f"{counts} and {follows}; correct them in the inventory")
@@ -254,9 +240,9 @@ def most_evidence_is_matched(run: ScanRun) -> dg.AssetCheckResult:
     passed = percent >= MATCHED_LIMIT_PERCENT
     advice = "" if passed else "; check platform_user_value_field, and whether the users are imported"
     return _result(
-        passed=passed,
-        said=f"{percent:.0f}% of {events:,} logon events are of users who stand for one user asset, "
+        f"{percent:.0f}% of {events:,} logon events are of users who stand for one user asset, "
         f"{nobody.height:,} user names do not{advice}",
+        passed=passed,
         rows=nobody,
         matched_percent=round(percent, 1),
         count=nobody.height,
@@ -298,12 +284,10 @@ def hosts_send_their_own_events(run: ScanRun) -> dg.AssetCheckResult:
     collectors, and nothing is written until hostname_field is fixed.
     """
     if run.instance.hostname_field != "agent.name":
-        return _result(
-            passed=True, said=f"Hosts are named by {run.instance.hostname_field}, not by who sends"
-        )
+        return _result(f"Hosts are named by {run.instance.hostname_field}, not by who sends")
     days = run.days(run.window).filter(pl.col("counted") > 0)
     if days.is_empty():
-        return _result(passed=True, said="No events to look at")
+        return _result("No events to look at")
     day = days["day"][-1]
     matching, senders = run.search().senders(day)
     forwarders = quality.forwarders(senders, exclude_hosts=run.instance.rules.exclude_hosts)
@@ -324,20 +308,20 @@ def _none(
     rows: pl.DataFrame, fault: str, *, severity: dg.AssetCheckSeverity = WARN, **numbers: float
 ) -> dg.AssetCheckResult:
     """Passed when there are no rows that break the property."""
-    passed = rows.is_empty()
-    said = None if passed else fault
-    return _result(passed=passed, said=said, rows=rows, severity=severity, count=rows.height, **numbers)
+    holds = rows.is_empty()
+    said = None if holds else fault
+    return _result(said, passed=holds, rows=rows, severity=severity, count=rows.height, **numbers)
 
 
 def _result(
-    *,
-    passed: bool,
     said: str | None,
+    *,
+    passed: bool = True,
     rows: pl.DataFrame | None = None,
     severity: dg.AssetCheckSeverity = WARN,
     **numbers: float,
 ) -> dg.AssetCheckResult:
-    metadata: dict[str, Any] = dict(numbers)
-    if rows is not None and not rows.is_empty():
-        metadata["examples"] = examples(rows)
-    return dg.AssetCheckResult(passed=passed, severity=severity, description=said, metadata=metadata)
+    shown = {} if rows is None or rows.is_empty() else {"examples": examples(rows)}
+    return dg.AssetCheckResult(
+        passed=passed, severity=severity, description=said, metadata={**numbers, **shown}
+    )

@@ -25,8 +25,6 @@ from resources.settings import Instance, named
 from resources.store.history import decided_with
 from resources.store.tables import Tables
 
-DRIFT_CHECK = "drift_does_not_grow"
-
 TABLES_OF_TUNING = (
     *("accuracy", "threshold_backtest", "audit_sample", "host_profiles", "account_profiles"),
     *("suggestions", "ownership_drift", "closest_users"),
@@ -63,65 +61,9 @@ def tuning_op(instance: Instance) -> dg.OpDefinition:
         for table, frame in made.items():
             metadata = {"dagster/row_count": frame.height, **shown.get(table, {})}
             yield dg.AssetMaterialization(asset_key(instance, table), metadata=metadata)
-        drift = _drift_result(instance, context.instance, made["ownership_drift"])
-        if not drift.passed:
-            context.log.warning(f"Check {DRIFT_CHECK}: {drift.description}")
-        yield dg.AssetCheckEvaluation(
-            asset_key=asset_key(instance, "ownership_drift"),
-            check_name=DRIFT_CHECK,
-            passed=drift.passed,
-            severity=drift.severity,
-            description=drift.description,
-            metadata=drift.metadata,
-        )
         yield dg.Output(None)
 
     return try_settings
-
-
-def drift_check(instance: Instance) -> dg.AssetChecksDefinition:
-    """Define the check of ownership_drift; the job for tuning looks, too, when it has stored the table."""
-    resource = resource_keys(instance).tables
-
-    @dg.asset_check(
-        asset=asset_key(instance, "ownership_drift"),
-        name=DRIFT_CHECK,
-        description="No more owners have lost their support by the evidence than when tuning ran before.",
-        required_resource_keys={resource},
-    )
-    def drift_does_not_grow(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
-        tables: Tables = getattr(context.resources, resource)
-        with as_dagster_failure():
-            drift = tables.read("ownership_drift").collect()
-        return _drift_result(instance, context.instance, drift)
-
-    return drift_does_not_grow
-
-
-def _drift_result(
-    instance: Instance, recorded: dg.DagsterInstance, drift: pl.DataFrame
-) -> dg.AssetCheckResult:
-    """Compare the number of rows with that of the last but one materialization."""
-    made = recorded.fetch_materializations(asset_key(instance, "ownership_drift"), limit=2).records
-    numbers = [
-        int(str(record.asset_materialization.metadata["dagster/row_count"].value))
-        for record in made
-        if record.asset_materialization
-    ]
-    before = numbers[1] if len(numbers) > 1 else None
-    told = "" if before is None else f"; {before} when tuning ran before"
-    metadata: dict[str, Any] = {"count": drift.height}
-    if not drift.is_empty():
-        newest = drift.sort("days", "hostname", nulls_last=True)
-        metadata["examples"] = examples(
-            newest.select("hostname", "host_id", "owner", "reason", "leader", "since")
-        )
-    return dg.AssetCheckResult(
-        passed=before is None or drift.height <= before,
-        severity=dg.AssetCheckSeverity.WARN,
-        description=f"The evidence no longer supports {drift.height} owners{told}",
-        metadata=metadata,
-    )
 
 
 def tuned(instance: Instance, tables: Tables) -> dict[str, pl.DataFrame]:

@@ -13,9 +13,9 @@ from assets_defs.checks import asset_checks
 from assets_defs.evidence import logon_assets, shares_asset
 from assets_defs.inventory import inventory_asset
 from assets_defs.owners import owner_assets
-from assets_defs.run import resource_keys, scan_resources
+from assets_defs.run import scan_resources
 from assets_defs.sink import sink_asset
-from assets_defs.tuning import drift_check, tuning_specs
+from assets_defs.tuning import tuning_specs
 from pipelines.jobs import LOGGERS, broken_job, other_jobs, run_executor, scan_job
 from pipelines.repository import REPOSITORY, Instances
 from pipelines.schedules import schedules
@@ -99,7 +99,7 @@ def _instance_definitions(
     instance: Instance, resources: Mapping[str, Any], since: date | None
 ) -> dg.Definitions:
     """Define what belongs to an instance; the resources go with it, so that no launchpad shows another's."""
-    checks = [*asset_checks(instance), drift_check(instance)]
+    checks = asset_checks(instance)
     assets = [
         logon_assets(instance, since),
         inventory_asset(instance, "hosts"),
@@ -113,5 +113,5 @@ def _instance_definitions(
         assets=[*equipped[len(checks) :], *tuning_specs(instance)],
         asset_checks=equipped[: len(checks)],
         jobs=[scan_job(instance), *other_jobs(instance, resources)],
-        schedules=schedules(instance, resources[resource_keys(instance).tables]),
+        schedules=schedules(instance),
     )

@@ -5,13 +5,11 @@ import json
 import os
 from datetime import timedelta
 
-import dagster as dg
 import polars as pl
 import pytest
 
 from ownership.tables import LogonDays, OwnerWrites
 from ownership.windows import days_of, window_before
-from pipelines.definitions import build_definitions
 from resources.settings import load_instance
 from resources.store.tables import Tables
 from sandbox.stored_run import store_run
@@ -152,27 +150,6 @@ def test_options_of_an_audit_that_do_not_fit_are_errors(call, instance_file, hom
     (tmp_path / "there.csv").write_text("answers", encoding="utf-8")
     assert call("tune", "--instance", instance_file, *options)[0] == 2
     assert (tmp_path / "there.csv").read_text(encoding="utf-8") == "answers"
-
-
-def test_the_job_warns_when_the_evidence_supports_fewer_owners_than_before(
-    instance_file, home_with, tmp_path
-):
-    home = tmp_path / "home"
-    defined = build_definitions([load_instance(instance_file)], home=home)
-    recorded = dg.DagsterInstance.ephemeral()
-
-    def looked():
-        job = defined.resolve_job_def("head_office__tuning")
-        ran = job.execute_in_process(instance=recorded)
-        (look,) = ran.get_asset_check_evaluations()
-        return look.check_name, look.passed, look.description
-
-    home_with(assets(by_hand=0))
-    words = "The evidence no longer supports"
-    assert looked() == ("drift_does_not_grow", True, f"{words} 0 owners")
-    home_with(assets(by_hand=36))
-    assert looked() == ("drift_does_not_grow", False, f"{words} 10 owners; 0 when tuning ran before")
-    assert looked() == ("drift_does_not_grow", True, f"{words} 10 owners; 10 when tuning ran before")
 
 
 def test_owners_that_another_instance_wrote_to_the_inventory_are_not_set_by_hand(
