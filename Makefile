@@ -36,7 +36,7 @@ lint: setup site
 	$(BIN)/lint-imports
 
 unit: setup
-	$(PYTEST) -m "not slow"
+	$(PYTEST) -m "not slow" --hypothesis-profile quick
 
 # Everything but what is nightly (`make chaos`); the last lines say what was skipped, and why.
 test: lint

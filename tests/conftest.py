@@ -3,6 +3,7 @@
 import fcntl
 import logging
 import shutil
+import sqlite3
 import tempfile
 import uuid
 from collections.abc import Callable, Generator, Iterator
@@ -13,13 +14,17 @@ import pytest
 import requests
 from hypothesis import settings
 from playwright.sync_api import Browser, sync_playwright
+from sqlalchemy import event
+from sqlalchemy.engine import Engine as Database
 
 from resources import formats
 from sandbox.engine import Engine
 from sandbox.engine_files import default_cache, install
 from tests.postgres import PostgresServer, programs
 
-settings.register_profile("thorough", max_examples=1_000)  # of `make chaos`; see `tests.examples`
+# Of `make chaos` and `make check`; see `tests.examples`.
+settings.register_profile("thorough", max_examples=1_000)
+settings.register_profile("quick", max_examples=25)
 
 SERVICES = {"_s3_service", "browser", "engine", "postgres"}
 """Fixtures that start one: a test that asks for any of them is slow."""
@@ -34,6 +39,21 @@ LONGEST = (
 def pytest_configure() -> None:
     """Flush nothing to the disk: what a loss of power does is not tried, and the disk's speed is not ours."""
     pytest.MonkeyPatch().setattr("os.fsync", lambda _: None)
+
+    @event.listens_for(Database, "connect")
+    def no_flush(connection: object, _: object) -> None:
+        if isinstance(connection, sqlite3.Connection):  # of Dagster's records
+            connection.execute("PRAGMA synchronous = OFF")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _unversioned() -> Iterator[None]:
+    """Dagster's records in memory do not note the version of their layout, which it reads from 180 files."""
+    with pytest.MonkeyPatch.context() as patch:
+        for records in ("runs", "event_log"):
+            module = f"dagster._core.storage.{records}.in_memory"
+            patch.setattr(f"{module}.stamp_alembic_rev", lambda *_: None)
+        yield
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -96,6 +116,12 @@ def postgres() -> Iterator[PostgresServer]:
 def no_catalogue(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tables without the catalogue, which takes most of the time that it takes to prepare them."""
     monkeypatch.setattr("resources.store.tables.refresh_catalogue", lambda *_, **__: None)
+
+
+@pytest.fixture
+def no_report(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs that leave no page behind, which takes a fifth of their time."""
+    monkeypatch.setattr("assets_defs.report._write_report", lambda *_: None)
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from tests.ownership.builders import host, hosts
 from tests.pipelines.in_memory import LAST, Job, LogFile, Shelf
 from tests.resources.samples import instance
 
-pytestmark = pytest.mark.usefixtures("no_catalogue")
+pytestmark = pytest.mark.usefixtures("no_catalogue", "no_report")
 
 
 def test_owners_come_from_another_source_and_go_into_another_inventory(tmp_path):

@@ -22,6 +22,7 @@ from tests.pipelines.in_memory import LAST, Job, LogFile, Shelf
 from tests.resources.samples import instance
 
 NAME = instance().name
+pytestmark = pytest.mark.usefixtures("no_catalogue", "no_report")
 
 
 @pytest.fixture
@@ -32,7 +33,7 @@ def job(tmp_path, monkeypatch):
 
 def test_a_run_deletes_dagsters_records_of_runs_that_are_older_than_the_instance_keeps_them(job, tmp_path):
     with dagster_instance(tmp_path) as recorded:
-        old, other = (job(recorded=recorded).run_id for _ in range(2))
+        old, other = (recorded_run(recorded, job) for _ in range(2))
         with sqlite3.connect(tmp_path / "dagster" / "history" / "runs.db") as runs:
             long_ago = datetime.now(UTC) - timedelta(days=91)
             runs.execute("UPDATE runs SET update_timestamp = ? WHERE run_id = ?", (f"{long_ago:%F %T}", old))
@@ -44,28 +45,37 @@ def test_a_run_deletes_dagsters_records_of_runs_that_are_older_than_the_instance
     assert left & {old, other} == {other}
 
 
+def recorded_run(recorded, job):
+    """What Dagster keeps of a run that came to its end, without one."""
+    run = recorded.create_run_for_job(
+        job.definitions().resolve_job_def(job.instance.slug), tags={"asset_owners/instance": NAME}
+    )
+    recorded.report_run_failed(run)
+    return run.run_id
+
+
 def unanswered(*_, **__):
     raise TransientError("no answer")
 
 
 @pytest.mark.parametrize(("service", "method", "again"), [("logons", "logons", "true"), ("", "", "false")])
 def test_a_run_is_executed_again_that_a_service_failed_before_the_first_write(
-    job, tmp_path, monkeypatch, service, method, again
+    job, monkeypatch, service, method, again
 ):
     if service:
         monkeypatch.setattr(getattr(job, service), method, unanswered)
     else:
         monkeypatch.setattr("assets_defs.sink.write_planned", unanswered)
-    with dagster_instance(tmp_path) as recorded:
+    with dg.DagsterInstance.ephemeral(settings={"run_retries": {"enabled": True}}) as recorded:
         result = job(recorded=recorded)
         (run,) = recorded.get_runs()
     assert not result.success
     assert run.tags.get("dagster/will_retry", "false") == again
 
 
-def test_a_run_and_its_writes_say_who_started_it(job, tmp_path, monkeypatch):
+def test_a_run_and_its_writes_say_who_started_it(job, monkeypatch):
     monkeypatch.setenv("SUDO_USER", "olga")
-    with dagster_instance(tmp_path) as recorded:
+    with dg.DagsterInstance.ephemeral() as recorded:
         job(
             recorded=recorded,
             tags={**launch_tags(job.instance, window_of(job.instance, LAST)), BY_TAG: "kim"},

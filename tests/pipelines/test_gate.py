@@ -2,6 +2,7 @@
 
 import json
 import logging
+import shutil
 import uuid
 from concurrent.futures import ThreadPoolExecutor, wait
 from datetime import timedelta
@@ -28,15 +29,33 @@ from tests.ownership.builders import host, hosts
 from tests.pipelines.in_memory import LAST, Job, LogFile, Shelf, rebuildable
 from tests.resources.samples import instance
 
-pytestmark = pytest.mark.usefixtures("no_catalogue")
+pytestmark = pytest.mark.usefixtures("no_catalogue", "no_report")
 WRITTEN = {"h1": {"owner": "u1"}}
 TABLES = ["logon_counts", "logon_days", *SNAPSHOTS, "owner_writes"]
 
 
+def in_home(home):
+    settings = instance(scan={"lookback_days": 3, "timezone": "UTC"})
+    return Job(settings, home, LogFile((LAST, "pc-1", "ann")), Shelf(hosts(host("h1", "pc-1"))))
+
+
 @pytest.fixture
 def job(tmp_path):
-    settings = instance(scan={"lookback_days": 3, "timezone": "UTC"})
-    return Job(settings, tmp_path, LogFile((LAST, "pc-1", "ann")), Shelf(hosts(host("h1", "pc-1"))))
+    return in_home(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def home_after_a_run(tmp_path_factory):
+    home = tmp_path_factory.mktemp("earlier")
+    assert in_home(home)().success
+    return home
+
+
+@pytest.fixture
+def ran(job, home_after_a_run):
+    """The job after a run, whose owner somebody has cleared since."""
+    shutil.copytree(home_after_a_run, job.home, dirs_exist_ok=True)
+    return job
 
 
 def record(job, result):
@@ -55,32 +74,28 @@ def assets(job, *tables):
     ],
     ids=["writes", "all but users"],
 )
-def test_some_tables_alone_are_no_reason_to_write(job, chosen):
+def test_some_tables_alone_are_no_reason_to_write(ran, chosen):
     """Owners, hosts and people may have changed since the other tables were made."""
-    job()
-    job.inventory = Shelf(hosts(host("h1", "pc-1")))
-    job(asset_selection=assets(job, *chosen))
-    assert job.inventory.written == {}
+    ran(asset_selection=assets(ran, *chosen))
+    assert ran.inventory.written == {}
 
 
-def test_a_run_of_some_tables_says_that_it_only_plans_and_its_plan_is_not_carried_out(job):
-    job()
-    job.inventory = Shelf(hosts(host("h1", "pc-1")))
-    chosen = assets(job, "inventory_hosts", "owner_decisions", "owner_writes")
+def test_a_run_of_some_tables_says_that_it_only_plans_and_its_plan_is_not_carried_out(ran):
+    chosen = assets(ran, "inventory_hosts", "owner_decisions", "owner_writes")
     with dg.DagsterInstance.ephemeral() as recorded:
-        result = job(asset_selection=chosen, recorded=recorded)
+        result = ran(asset_selection=chosen, recorded=recorded)
         tags = recorded.get_runs()[0].tags
-    row = record(job, result)
+    row = record(ran, result)
     assert (row["kind"], row["status"], row["to_write"]) == ("dry_run", "succeeded", 1)
     assert "lacks the steps logons, inventory_users" in row["message"]
     assert tags["asset_owners/kind"] == "dry_run"
-    op = f"{job.instance.slug}__apply_plan"
-    applied = job(
-        f"{job.instance.slug}__apply", ops={op: {"config": {"run_id": result.run_id}}}, tags={"a": "b"}
+    op = f"{ran.instance.slug}__apply_plan"
+    applied = ran(
+        f"{ran.instance.slug}__apply", ops={op: {"config": {"run_id": result.run_id}}}, tags={"a": "b"}
     )
     assert not applied.success
-    assert "lacked the steps logons, inventory_users" in record(job, applied)["message"]
-    assert job.inventory.written == {}
+    assert "lacked the steps logons, inventory_users" in record(ran, applied)["message"]
+    assert ran.inventory.written == {}
 
 
 @pytest.mark.parametrize("command", ["apply_plan", "undo_run"])
@@ -95,16 +110,15 @@ def test_a_launchpad_without_a_run_id_ends_at_once_with_a_sentence(job, command,
 
 
 @pytest.mark.parametrize("chosen", [["inventory_hosts"], TABLES[:-1]], ids=len)
-def test_what_a_run_without_the_sink_has_made_is_kept_from_analysts(job, chosen):
+def test_what_a_run_without_the_sink_has_made_is_kept_from_analysts(ran, chosen):
     """They see the last run that was allowed to write, in all tables."""
-    job()
-    published = {table: job.tables.read(table).collect() for table in SNAPSHOTS}
-    job.inventory = Shelf(hosts(host("h1", "pc-1"), host("h2", "pc-2")))
-    result = job(asset_selection=assets(job, *chosen))
+    published = {table: ran.tables.read(table).collect() for table in SNAPSHOTS}
+    ran.inventory = Shelf(hosts(host("h1", "pc-1"), host("h2", "pc-2")))
+    result = ran(asset_selection=assets(ran, *chosen))
     assert result.success
-    assert job.tables.holds(chosen[-1], result.run_id)
-    assert all(job.tables.read(table).collect().equals(frame) for table, frame in published.items())
-    row = record(job, result)
+    assert ran.tables.holds(chosen[-1], result.run_id)
+    assert all(ran.tables.read(table).collect().equals(frame) for table, frame in published.items())
+    row = record(ran, result)
     assert (row["kind"], row["status"]) == ("backfill", "succeeded")
     assert "owner_writes" in row["message"]
 
@@ -116,16 +130,14 @@ def test_a_run_without_the_check_that_blocks_does_not_write(job):
     assert json.loads(record(job, result)["options"]) == {"left_out": ["blocking_check"]}
 
 
-def test_days_that_an_earlier_run_fetched_before_they_were_settled_are_no_reason_to_write(job, monkeypatch):
+def test_days_that_an_earlier_run_fetched_before_they_were_settled_are_no_reason_to_write(ran, monkeypatch):
     """Whatever lets a run go so far: the sink looks at what is stored."""
-    job()
-    job.inventory = Shelf(hosts(host("h1", "pc-1")))
     monkeypatch.setattr("assets_defs.run.INPUTS", ())
     monkeypatch.setattr("assets_defs.writing.CLOCK_SKEW", timedelta())
-    result = job(asset_selection=assets(job, *TABLES[2:]))
+    result = ran(asset_selection=assets(ran, *TABLES[2:]))
     assert not result.success
-    assert "did not make logon_counts (3 days" in record(job, result)["message"]
-    assert job.inventory.written == {}
+    assert "did not make logon_counts (3 days" in record(ran, result)["message"]
+    assert ran.inventory.written == {}
 
 
 @pytest.mark.parametrize("force", [False, True])
