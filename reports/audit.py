@@ -44,9 +44,7 @@ def as_sample(drawn: pl.DataFrame, *, seed: int, drawn_at: datetime) -> pl.DataF
 def sheet(sample: pl.DataFrame, users: pl.DataFrame) -> pl.DataFrame:
     """The sheet for a spreadsheet: a row of texts for each host, the last of them to be answered.
 
-    Args:
-        sample: Rows of `audit_sample`; answers that it has already are filled in.
-        users: Rows of `inventory_users`.
+    Answers that the rows of `audit_sample` have already are filled in.
     """
     right = pl.when("right").then(pl.lit("yes")).when(~pl.col("right")).then(pl.lit("no"))
     names = names_of(users.iter_rows(named=True))
@@ -119,12 +117,7 @@ def _rows_of_workbook(content: bytes) -> list[dict[str, str | None]]:
 
 
 def audit_in_words(sample: pl.DataFrame, planned: int) -> list[str]:
-    """What the answers say of the plan that they were drawn from.
-
-    Args:
-        sample: Rows of `audit_sample`.
-        planned: Owners that the plan had; 0: it is no longer kept.
-    """
+    """What the answers say of the plan that they were drawn from; 0 `planned`: it is no longer kept."""
     known, right = sample["right"].count(), sample.filter("right").height
     said = f"Audit with seed {sample['seed'].item(0)}: of {sample.height:,} owners {known:,} are answered, "
     words = [f"{said}{right:,} of them right."]

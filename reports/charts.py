@@ -17,7 +17,7 @@ from markupsafe import Markup
 
 from ownership.coverage import SHARE_STEP_PERCENT, STRENGTHS, shares_of_leaders
 
-LEFT, RIGHT, TOP, BOTTOM = 55, 690, 20, 175
+FRAME = {"left": 55, "right": 690, "top": 20, "bottom": 175}
 """Where the columns stand, in units of the drawing."""
 
 _FOLDER = Path(__file__).parent
@@ -98,22 +98,23 @@ def svg(chart: Chart) -> Markup:
     steps = (step * 10**power for power in count() for step in (1, 2, 5))
     step = next(step for step in steps if largest <= 5 * step)
     top = step * max(-(-largest // step), 1)
-    width = (RIGHT - LEFT) / len(chart.columns)
+    left, right, ceiling, floor = FRAME.values()
+    width = (right - left) / len(chart.columns)
 
     def height(size: int) -> float:
-        return round((BOTTOM - TOP) * size / top, 1)
+        return round((floor - ceiling) * size / top, 1)
 
     bars, texts = [], []
     every = -(-len(chart.columns) // _MAX_LABELS)
     for number, column in enumerate(chart.columns):
-        left, foot = LEFT + number * width, float(BOTTOM)
+        start, foot = left + number * width, float(floor)
         rows = []
         for colour, size in column.parts:
             foot -= height(size)
             rows.append((colour, round(foot, 1), height(size)))
-        bars.append((round(left, 1), column, rows))
+        bars.append((round(start, 1), column, rows))
         if number % every == 0:
-            texts.append((round(left + width / 2, 1), column.label))
+            texts.append((round(start + width / 2, 1), column.label))
     return Markup(  # noqa: S704  (the template escapes what it shows)
         templates()
         .get_template("chart.svg")
@@ -123,12 +124,9 @@ def svg(chart: Chart) -> Markup:
             labels=texts,
             bar_width=round(width * (0.85 if len(chart.columns) <= 100 else 1), 1),
             strip_width=round(width, 1),
-            ticks=[(value, BOTTOM - height(value)) for value in range(0, top + 1, step)],
-            line=None if chart.line_percent is None else LEFT + (RIGHT - LEFT) * chart.line_percent / 100,
-            left=LEFT,
-            right=RIGHT,
-            top=TOP,
-            bottom=BOTTOM,
+            ticks=[(value, floor - height(value)) for value in range(0, top + 1, step)],
+            line=None if chart.line_percent is None else left + (right - left) * chart.line_percent / 100,
+            **FRAME,
         )
     )
 

@@ -43,18 +43,11 @@ def line_of(lines: pl.DataFrame, rules: Rules, *, window_days: int) -> dict[str,
         "evidence_metric": rules.evidence_metric,
         "primary_devices": rules.primary_devices,
     }
-    return lines.row(by_predicate=_settings_are(own), named=True)
+    is_own = pl.all_horizontal(pl.col(name).eq_missing(pl.lit(own[name])) for name in KEY)
+    return lines.row(by_predicate=is_own, named=True)
 
 
-def _settings_are(line: Mapping[str, Any]) -> pl.Expr:
-    return pl.all_horizontal(pl.col(name).eq_missing(pl.lit(line[name])) for name in KEY)
-
-
-def best_line(
-    lines: pl.DataFrame,
-    now: Mapping[str, Any],
-    aim: Aim,
-) -> dict[str, Any] | None:
+def best_line(lines: pl.DataFrame, now: Mapping[str, Any], aim: Aim) -> dict[str, Any] | None:
     """The row of `threshold_backtest` with the fewest wrong owners expected; None where none is good enough.
 
     Good enough: the lower end of the precision's interval reaches the target (0 to 1), so many percent of
@@ -120,13 +113,7 @@ def reason(line: Mapping[str, Any]) -> str:
     return " ".join(said) or "Nothing could be compared."
 
 
-def in_words(
-    lines: pl.DataFrame,
-    rules: Rules,
-    *,
-    window_days: int,
-    aim: Aim,
-) -> list[str]:
+def in_words(lines: pl.DataFrame, rules: Rules, *, window_days: int, aim: Aim) -> list[str]:
     """What the present settings lead to, and which would do better: lines, the last for the instance file."""
     now = line_of(lines, rules, window_days=window_days)
     best = best_line(lines, now, aim)
@@ -150,12 +137,7 @@ def in_words(
 def suggestions_in_words(rows: pl.DataFrame, rules: Rules) -> list[str]:
     """List what else could be set, what each would change by itself, and the line for the instance file.
 
-    Args:
-        rows: Rows of `suggestions`.
-        rules: The instance's rules; the lines hold what the settings have already, too.
-
-    Returns:
-        Lines of text, also where nothing is suggested.
+    Of rows of `suggestions`; the lines hold what the instance's rules have already, too.
     """
     if rows.is_empty():
         return ["", "Nothing to leave out was found that would change a decision."]
@@ -183,11 +165,7 @@ def suggestions_in_words(rows: pl.DataFrame, rules: Rules) -> list[str]:
 
 
 def drift_in_words(drift: pl.DataFrame) -> list[str]:
-    """Say how many owners the evidence no longer supports, and why; nothing where it supports all.
-
-    Args:
-        drift: Rows of `ownership_drift`.
-    """
+    """Say how many owners the evidence no longer supports, and why, from rows of `ownership_drift`."""
     if drift.is_empty():
         return []
     reasons = drift["reason"].value_counts().sort("count", "reason", descending=[True, False]).iter_rows()

@@ -15,7 +15,6 @@ from playwright.sync_api import expect
 from ownership.codes import ACTION, EVIDENCE, MATCH, OUTCOME
 from ownership.declaration import polars_schema
 from ownership.history import with_conflict_since
-from ownership.matching import username_matches
 from ownership.rules import Rules
 from ownership.tables import AcknowledgedConflicts
 from reports import page_tables
@@ -25,11 +24,10 @@ from tests.ownership.builders import (
     PEOPLE,
     WINDOW,
     counts,
-    decide,
     host,
     hosts,
     plan,
-    shares_of,
+    resolution,
     user,
     users,
 )
@@ -87,9 +85,8 @@ def report(
     acknowledged=NOTHING_ACKNOWLEDGED,
 ):
     """The page after a run."""
-    shares = shares_of(logons, Rules())
-    decided = decide(logons, people, assets)
-    decisions = with_conflict_since(decided, decided.clear())
+    made = resolution(logons, people, assets)
+    decisions = with_conflict_since(made.decisions, made.decisions.clear())
     writes = plan(decisions, people, assets).with_columns(
         outcome=pl.lit(outcome), message=pl.lit(message, pl.String)
     )
@@ -100,8 +97,8 @@ def report(
         decisions=decisions,
         window=WINDOW,
         rules=Rules(),
-        shares=shares,
-        matches=username_matches(shares, people, user_value_field="user_email"),
+        shares=made.shares,
+        matches=made.matches,
         hosts=assets,
         users=people,
         days=days,

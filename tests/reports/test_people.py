@@ -3,10 +3,8 @@ from datetime import timedelta
 import polars as pl
 import pytest
 
-from ownership.matching import username_matches
-from ownership.rules import Rules
 from reports.people import SHOWN_ELSEWHERE, find_person, near_names, person_explanation, person_in_words
-from tests.ownership.builders import NOW, counts, decide, host, hosts, plan, shares_of, user, users
+from tests.ownership.builders import NOW, counts, host, hosts, plan, resolution, user, users
 
 PEOPLE = users(
     user("u1", email="Ann@corp.example", sam="akeller"),
@@ -18,9 +16,8 @@ PEOPLE = users(
 
 
 def story(asked, logons, assets, outcome=None):
-    decisions, shares = decide(logons, PEOPLE, assets), shares_of(logons, Rules())
-    matches = username_matches(shares, PEOPLE, user_value_field="user_email")
-    writes = plan(decisions, PEOPLE, assets).with_columns(
+    made = resolution(logons, PEOPLE, assets)
+    writes = plan(made.decisions, PEOPLE, assets).with_columns(
         outcome=pl.lit(outcome, pl.String), completed_at=pl.lit(NOW + timedelta(minutes=5))
     )
     if outcome == "undone":
@@ -29,12 +26,12 @@ def story(asked, logons, assets, outcome=None):
                 pl.col("new_values").struct.field(name) for name in ("department", "criticality")
             ))
         )  # fmt: skip
-    found = find_person(asked, PEOPLE, matches)
+    found = find_person(asked, PEOPLE, made.matches)
     return found and person_explanation(
         asked,
         found,
-        decisions=decisions,
-        shares=shares,
+        decisions=made.decisions,
+        shares=made.shares,
         hosts=assets,
         users=PEOPLE,
         writes=writes.drop_nulls("outcome"),
