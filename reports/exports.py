@@ -19,6 +19,12 @@ _AS_THEY_ARE = {
 }
 
 
+def raw_decisions(decisions: pl.DataFrame) -> pl.DataFrame:
+    """All columns of the decisions, conflicts first, lists joined."""
+    order = pl.col("action").ne("conflict")
+    return decisions.sort(order, maintain_order=True).with_columns(pl.col(pl.List(pl.String)).list.join(","))
+
+
 def as_csv(table: pl.DataFrame) -> str:
     """A table as CSV for a spreadsheet: texts quoted and no formulas, instants in UTC."""
     return table.with_columns(without_formulas(pl.col(pl.String)).name.keep()).write_csv(

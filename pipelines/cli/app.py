@@ -280,6 +280,10 @@ def report(
         Literal["html", "xlsx", "csv", "json"],
         typer.Option("--format", help="A page, a spreadsheet of all hosts, or the decisions for programs."),
     ] = "html",
+    *,
+    raw: Annotated[
+        bool, typer.Option("--raw", help="With xlsx and csv: all columns of owner_decisions as they are.")
+    ] = False,
     run: RunId = None,
 ) -> None:
     """Write a report on the last run: a page that needs no network, or a table of its hosts.

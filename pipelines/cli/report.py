@@ -8,14 +8,17 @@ from assets_defs.report import report_file, report_html, report_sheet
 from ownership.names import printable
 from pipelines.cli.errors import write_file
 from pipelines.cli.stored import stored_tables
-from reports.exports import BOM, as_csv, as_xlsx, decisions_json
+from reports.exports import BOM, as_csv, as_xlsx, decisions_json, raw_decisions
+from resources.errors import ConfigurationError
 from resources.settings import home
 
 Format = Literal["html", "xlsx", "csv", "json"]
 
 
-def report(path: Path, out: Path | None, kind: Format, run: str | None = None) -> None:
+def report(path: Path, out: Path | None, kind: Format, *, raw: bool = False, run: str | None = None) -> None:
     """Write the report into a file, readable by its owner alone; `-` for standard output."""
+    if raw and kind not in {"xlsx", "csv"}:
+        raise ConfigurationError("--raw goes with --format xlsx or csv")
     instance, tables = stored_tables(path, run)
     decisions = tables.read("owner_decisions").collect()
     if kind == "html":
@@ -23,8 +26,10 @@ def report(path: Path, out: Path | None, kind: Format, run: str | None = None) -
     elif kind == "json":
         content = decisions_json(decisions, instance=instance.name)
     else:
-        table = report_sheet(instance, tables)
-        content = BOM + as_csv(table) if kind == "csv" else as_xlsx(table, title="Hosts")
+        table = raw_decisions(decisions) if raw else report_sheet(instance, tables)
+        # What is raw is for programs, of which few know the mark.
+        as_text = as_csv(table) if raw else BOM + as_csv(table)
+        content = as_text if kind == "csv" else as_xlsx(table, title="Hosts")
     content = content if isinstance(content, bytes) else content.encode()
     if out == Path("-"):
         sys.stdout.buffer.write(content)

@@ -46,6 +46,14 @@ def test_a_table_of_the_hosts_goes_to_a_spreadsheet(call, stored, tmp_path):
     assert sheet.columns == list(rows[0])
 
 
+def test_raw_columns_are_there_for_programs(call, stored):
+    told = call("report", "--instance", stored, "--format", "csv", "--raw", "--out", "-")[1]
+    rows = list(csv.DictReader(io.StringIO(told)))
+    assert [row["action"] for row in rows] == ["conflict", "none", "write", "none", "no_host"]
+    status, _, error = call("report", "--instance", stored, "--raw")
+    assert (status, "--raw goes with" in error) == (2, True)
+
+
 def test_json_goes_to_programs(call, stored, tmp_path):
     assert call("report", "--instance", stored, "--format", "json")[0] == 0
     file = tmp_path / "home" / "reports" / "head_office.json"

@@ -7,7 +7,7 @@ import zipfile
 import polars as pl
 import pytest
 
-from reports.exports import as_csv, as_xlsx, decisions_json
+from reports.exports import as_csv, as_xlsx, decisions_json, raw_decisions
 from tests.ownership.builders import counts, decide, host, hosts, user, users
 
 PEOPLE = users(user("u1", email="ann@corp.example"), user("u2", surname="kim"), user("u3", surname="kim"))
@@ -18,11 +18,23 @@ DECISIONS = decide(
 )
 
 
-def test_csv_has_texts_in_quotes_numbers_without_and_instants_in_utc():
-    table = DECISIONS.sort("hostname").select("username", "events", "decided_at", "host_id")
-    _, first, *_, last = as_csv(table).splitlines()
-    assert first == '"ann",3,"2026-03-30T12:00:00Z","h1"'
-    assert last == '"zoë",1,"2026-03-30T12:00:00Z",'
+def rows(text):
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def test_csv_has_every_decision_and_conflicts_come_first():
+    text = as_csv(raw_decisions(DECISIONS))
+    assert '"conflict"' in text
+    assert ',"ann",2,3,' in text, "texts in quotes, numbers without"
+    table = rows(text)
+    assert [row["hostname"] for row in table] == ["b", "a", "c", "d"]
+    assert list(table[0]) == DECISIONS.columns
+    first, *_, last = table
+    assert (first["action"], first["existing_owner"], first["resolved_owner"]) == ("conflict", "u2,u3", "u1")
+    assert (first["events"], first["total_events"], first["last_seen"]) == ("2", "3", "2026-03-02")
+    assert first["decided_at"] == "2026-03-30T12:00:00Z"
+    assert table[2]["candidate_ids"] == "u2,u3"
+    assert (last["username"], last["host_id"]) == ("zoë", "")
 
 
 NAMES = [
@@ -35,9 +47,12 @@ NAMES = [
 
 @pytest.mark.parametrize("name", NAMES)
 def test_csv_holds_no_formula_and_loses_no_name(name):
-    text = as_csv(pl.DataFrame({"hostname": [name], "username": [name]}))
-    for row in csv.DictReader(io.StringIO(text)):
-        for column in ("hostname", "username"):
+    decisions = DECISIONS.with_columns(
+        pl.lit(name).alias("hostname"), pl.lit(name).alias("username"), candidate_ids=pl.lit([name])
+    )
+    text = as_csv(raw_decisions(decisions))
+    for row in rows(text):
+        for column in ("hostname", "username", "candidate_ids"):
             assert re.sub(r"(^|[;\t\r\n])'", r"\1", row[column]) == name
     for separator in ",;\t":
         for cells in csv.reader(io.StringIO(text, newline=""), delimiter=separator):
