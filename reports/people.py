@@ -51,6 +51,21 @@ def find_person(asked: str, users: pl.DataFrame, matches: pl.DataFrame) -> dict[
     return {"user_ids": sorted(set(ids)), "usernames": sorted(set(usernames))}
 
 
+def each_person(found: Mapping[str, Sequence[str]], matches: pl.DataFrame) -> list[dict[str, list[str]]]:
+    """What `find_person` found, each user asset by itself, and last the names that are nobody's alone."""
+    ids, names = list(found["user_ids"]), list(found["usernames"])
+    if len(ids) < 2:
+        return [{"user_ids": ids, "usernames": names}]
+    alone = matches.filter("decisive").filter(pl.len().over("username") == 1)
+    whose = dict(alone.select("username", "user_id").iter_rows())
+    persons = [
+        {"user_ids": [user_id], "usernames": [name for name in names if whose.get(name) == user_id]}
+        for user_id in ids
+    ]
+    nobodys = [name for name in names if whose.get(name) not in ids]
+    return persons + ([{"user_ids": [], "usernames": nobodys}] if nobodys else [])
+
+
 def near_names(asked: str, known: Iterable[str]) -> list[str]:
     """The names of hosts and people that look most like one that is not known, the nearest first."""
     near = process.extract(

@@ -3,7 +3,14 @@ from datetime import timedelta
 import polars as pl
 import pytest
 
-from reports.people import SHOWN_ELSEWHERE, find_person, near_names, person_explanation, person_in_words
+from reports.people import (
+    SHOWN_ELSEWHERE,
+    each_person,
+    find_person,
+    near_names,
+    person_explanation,
+    person_in_words,
+)
 from tests.ownership.builders import NOW, counts, host, hosts, plan, resolution, user, users
 
 PEOPLE = users(
@@ -57,6 +64,16 @@ def test_a_person_is_found_by_any_of_their_names(asked, user_ids, usernames):
     found = story(asked, LOGONS, hosts())
     assert [asset["user_id"] for asset in found["user_assets"]] == user_ids
     assert found["usernames"] == usernames
+
+
+def test_people_who_share_a_name_are_told_of_one_by_one():
+    matches = username_matches(shares_of(LOGONS, Rules()), PEOPLE, user_value_field="user_email")
+    by_name = {"user_ids": ["u1", "u3"], "usernames": ["ann", "kim"]}
+    assert each_person(by_name, matches) == [
+        {"user_ids": ["u1"], "usernames": ["ann"]},
+        {"user_ids": ["u3"], "usernames": []},
+        {"user_ids": [], "usernames": ["kim"]},  # one of them, or somebody else
+    ]
 
 
 def test_who_is_not_known_is_asked_about_those_with_names_like_it():
