@@ -67,7 +67,7 @@ def test_a_person_is_found_by_any_of_their_names(asked, user_ids, usernames):
 
 
 def test_people_who_share_a_name_are_told_of_one_by_one():
-    matches = username_matches(shares_of(LOGONS, Rules()), PEOPLE, user_value_field="user_email")
+    matches = resolution(LOGONS, PEOPLE, hosts()).matches
     by_name = {"user_ids": ["u1", "u3"], "usernames": ["ann", "kim"]}
     assert each_person(by_name, matches) == [
         {"user_ids": ["u1"], "usernames": ["ann"]},
