@@ -1,10 +1,16 @@
 """What a try of a service finds: `asset-owners check` prints it, each service's package makes it."""
 
+import os
+import tempfile
+import uuid
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from ipaddress import ip_address
+from pathlib import Path
 from typing import Literal, TypeVar
 from urllib.parse import urlsplit
+
+from upath import UPath
 
 from resources.failures import operator_message
 from resources.http import Transport
@@ -32,6 +38,11 @@ def attempt(what: str, call: Callable[[], T]) -> Generator[Finding, None, T | No
             raise
         yield Finding("wrong", what, message.removeprefix(f"{what}: "))
         return None
+
+
+def tried(what: str, call: Callable[[], None], text: str) -> Iterator[Finding]:
+    """Call, and say `text` where that goes well."""
+    yield from [*attempt(what, call)] or [Finding("ok", what, text)]
 
 
 def not_tried(reason: str, *names: str) -> Iterator[Finding]:
@@ -64,3 +75,34 @@ def is_this_machine(url: str) -> bool:
         return ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
+
+
+def store_findings(location: UPath) -> Iterator[Finding]:
+    """Store an object where the tables lie, read it and delete it, as a run does with theirs."""
+    what, stored = "ASSET_OWNERS_TABLES", location / f".check-{uuid.uuid4()}"
+
+    def try_all() -> None:
+        location.fs.pipe_file(stored.path, b"asset-owners check")
+        location.fs.cat_file(stored.path)
+        location.fs.rm(stored.path)
+
+    yield from tried(what, try_all, "an object could be stored, read and deleted")
+
+
+def folder_findings(what: str, folder: Path, *inner: str) -> Iterator[Finding]:
+    """Try whether files can be stored in a folder and some in it, or whether these can be made.
+
+    Nothing is left behind: neither a file nor a folder. `what` is the setting that names the folder.
+    """
+
+    def try_all() -> None:
+        for each in (folder, *(folder / name for name in inner)):
+            nearest = next(path for path in (each, *each.parents) if os.path.lexists(path))
+            try:
+                with tempfile.TemporaryFile(dir=nearest):
+                    pass
+            except OSError as error:
+                error.filename = str(nearest)  # and not the name that the file would have had
+                raise
+
+    yield from tried(what, try_all, f"files can be stored in {folder}")

@@ -14,7 +14,7 @@ from assets_defs.run import today_of, window_of
 from ownership.names import printable
 from pipelines.cli.stored import tables_of
 from pipelines.dagster_home import dagster_folder
-from resources.findings import Finding
+from resources.findings import Finding, folder_findings, store_findings
 from resources.inventory.adapter import open_inventory
 from resources.search import open_source
 from resources.settings import (
@@ -30,7 +30,6 @@ from resources.settings import (
     tables_location,
     without_password,
 )
-from resources.store.findings import folder_findings, store_findings
 from resources.writeback.journals import journal_findings
 
 

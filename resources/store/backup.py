@@ -42,10 +42,6 @@ def back_up(home: Path, out: Path) -> int:
     """Write what the home holds into a new file, for its owner alone; return how many files went in.
 
     Waits for runs that are writing and keeps others from it meanwhile; runs may go on otherwise.
-
-    Raises:
-        ConfigurationError: `out` exists.
-        AssetOwnersError: there is nothing to back up, or a run does not end, or a database cannot be read.
     """
     _refuse_existing(out)
     if not any(_chosen(home)):
@@ -84,10 +80,6 @@ def restore(
     """Make a home, in an empty folder or a new one, from a backup.
 
     Returns how many files it has, and the version of the program that made the backup.
-
-    Raises:
-        AssetOwnersError: a newer version of the program made it, with another format.
-        ConfigurationError: the home is not empty, or the file is no backup, or no whole one.
     """
     if home.exists() and (not home.is_dir() or any(home.iterdir())):
         raise ConfigurationError(

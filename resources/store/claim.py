@@ -33,12 +33,7 @@ def claim(folder: UPath, *, name: str | None, target: str | None, readers: int |
 
 
 def require_own(folder: UPath, *, name: str | None, target: str | None) -> dict[str, Any]:
-    """Refuse the tables of another instance and return what is recorded of them; a look changes nothing.
-
-    Raises:
-        ConfigurationError: they are those of another instance, whose name gives the same slug.
-        AssetOwnersError: a newer version of the program has been here.
-    """
+    """Refuse tables of another instance with the same slug or a newer program; return what is recorded."""
     place = folder / CLAIM
     try:
         recorded = json.loads(place.read_bytes())

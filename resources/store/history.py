@@ -32,9 +32,7 @@ def store_decisions(
 ) -> pl.DataFrame:
     """Store what a run decided and, where it is published, what differs from what was published before.
 
-    Returns:
-        The decisions, with the conflicts marked that those published before did not have, and since when
-        each has been there.
+    Gives the decisions with new conflicts marked, and since when each conflict has been there.
     """
     with tables.changing():
         before = latest(tables.all_runs(HISTORY, but=run_id))
@@ -50,11 +48,7 @@ def store_decisions(
 
 
 def decided_with(tables: Tables, run_id: str, rules: Rules) -> tuple[Window, Rules]:
-    """Find the look-back window and the rules that a run decided with; `rules` where it stored none.
-
-    Raises:
-        AssetOwnersError: the row is not kept any more.
-    """
+    """Find the look-back window and the rules that a run decided with; `rules` where it stored none."""
     row = tables.appended("runs", run_id).select("window_from", "window_to", "rules").rows()
     if not row:
         raise AssetOwnersError(

@@ -237,11 +237,7 @@ class Tables:
         return [run for run in known if run.startswith(given)]
 
     def run_id(self, given: str) -> str:
-        """Return the id of the run that is meant by an id or its first characters.
-
-        Raises:
-            ConfigurationError: that is no run id, or the beginning of none, or of several.
-        """
+        """Return the id of the run that is meant by an id or its first characters."""
         meant = self.runs_meant(given)
         if len(meant) != 1:
             raise ConfigurationError(
@@ -314,11 +310,7 @@ class Tables:
 
 
 def checked_run_id(run_id: str) -> str:
-    """Return the run id, which names files and folders; whatever could lead elsewhere is refused.
-
-    Raises:
-        ConfigurationError: that is no run id.
-    """
+    """Return the run id, which names files and folders; whatever could lead elsewhere is refused."""
     if not RUN_ID.fullmatch(run_id) or run_id in NO_RUNS:
         raise ConfigurationError(
             f"RUN_ID: {run_id!r} is no run id (letters, digits, - and _); asset-owners runs lists them"

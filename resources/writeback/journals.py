@@ -8,7 +8,7 @@ from types import ModuleType
 
 from resources.errors import AssetOwnersError, ConfigurationError
 from resources.failures import MISTAKES, database_failure
-from resources.findings import Finding, attempt
+from resources.findings import Finding, tried
 from resources.settings import journal_url
 from resources.store.files import replacing
 from resources.store.tables import Tables
@@ -69,9 +69,7 @@ def journal_findings(url: str) -> Iterator[Finding]:
             journal.attempting("", "")
             journal.delete("")
 
-    yield from [*attempt(what, try_all)] or [
-        Finding("ok", what, "answers, and the user may keep the journal there")
-    ]
+    yield from tried(what, try_all, "answers, and the user may keep the journal there")
 
 
 def _shared(url: str, tables: Tables) -> Journal:
