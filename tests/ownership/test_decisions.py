@@ -2,11 +2,10 @@ from datetime import date
 
 import pytest
 
-from ownership.decisions import summary
 from ownership.declaration import empty
 from ownership.rules import Rules
 from ownership.tables import OwnerDecisions
-from tests.ownership.builders import NOW, RUN, counts, decide, host, hosts, user, users
+from tests.ownership.builders import counts, decide, host, hosts, user, users
 
 PEOPLE = users(
     user("u1", email="alice@corp.example"),
@@ -77,39 +76,13 @@ def test_the_first_evidence_that_applies_is_told(logons, names, rules, evidence)
     assert decision(counts(*logons), host("h1", *names), rules=Rules(**rules))["evidence"] == evidence
 
 
-def test_the_leader_is_told_whatever_the_evidence_says():
-    logons = counts(
-        ("kiosk-1", "CORP\\Bob", 3, date(2026, 3, 9)),
-        ("kiosk-1", "bob", 2, date(2026, 3, 5)),
-        ("kiosk-1", "alice", 5),
-        ("kiosk-1", "carol", 1),
-    )
-    row = decision(logons, host("h1", "KIOSK-1"), rules=Rules(exclude_hosts=("kiosk-*",)))
-    assert row == {
-        "hostname": "kiosk-1", "host_id": "h1",
-        "evidence": "excluded_host", "match": None, "action": "none",
-        "username": "alice", "events": 5, "total_events": 11, "share": 5 / 11, "user_count": 3,
-        "runner_up_username": "bob", "runner_up_events": 5,
-        "first_seen": date(2026, 3, 2), "last_seen": date(2026, 3, 2),
-        "resolved_owner": None, "matched_by": None, "candidate_ids": [], "existing_owner": None,
-        "hostnames": ["kiosk-1"], "events_needed": 5, "active_days": 1,
-        "weight": 5, "total_weight": 11, "runner_up_weight": 5,
-        "excluded_by": "exclude_hosts: kiosk-*", "skipped_username": None,
-        "decided_at": NOW, "run_id": RUN, "problem": None, "primary_hostnames": None, "new_conflict": False,
-        "conflict_since": None,
-    }  # fmt: skip
-
-
 @pytest.mark.parametrize(
     ("documents", "assets", "collides"),
     [
         (["dc1.a", "dc1.b"], ["dc1"], True),
-        (["dc1.a"], ["dc1.a", "dc1.b"], True),
         (["dc1"], ["dc1.a", "dc1.b"], True),
-        (["dc1.a", "DC1.A"], ["dc1.a"], False),
         (["dc1.a", "dc1"], ["dc1.a"], False),
         (["dc1.a"], ["dc1.a", "dc1"], False),
-        (["dc1.a"], ["dc1.a", "dc1.A"], False),
         (["dc1.a"], ["dc1.b"], False),
         (["10.0.0.1", "10.0.0.2"], ["10.0.0.1"], False),
     ],
@@ -128,20 +101,6 @@ def test_a_short_name_that_stands_for_two_full_names_names_nobody(documents, ass
 def test_nothing_at_all_is_an_empty_table():
     """Rules 3.4."""
     assert decide(counts(), users(), hosts()).equals(empty(OwnerDecisions))
-
-
-def test_the_summary_counts_each_story():
-    rows = decide(
-        counts(("ws1", "alice", 5), ("ws2", "alice", 5), ("ws3", "alice", 1), ("ws3", "bob", 1)),
-        PEOPLE,
-        hosts(host("h1", "ws1"), host("h2", "ws2"), host("h3", "ws3"), host("h4", "ws4", owners=("u1",))),
-    )
-    assert list(summary(rows).items()) == [
-        ("no_logons/null/keep", 1),
-        ("no_majority/null/none", 1),
-        ("single_user/matched/write", 2),
-    ]
-    assert summary(rows.clear()) == {}
 
 
 ODD = {"problem": "its field x holds a dict"}

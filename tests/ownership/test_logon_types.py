@@ -29,29 +29,6 @@ def decided(logons=LOGONS, assets=ONE_HOST, **rules):
     return row
 
 
-@pytest.mark.parametrize(
-    ("metric", "weights", "weight", "runner_up", "leader"),
-    [
-        ("events", {}, 14, 6, ("bob", 14)),
-        ("events", WEIGHTS, 3 * 10 + 2 + 1, 12 + 2, ("ann", 6)),
-        ("days", WEIGHTS, 10 + 1, 1 + 1, ("ann", 6)),
-    ],
-)
-def test_weights_change_what_counts_and_no_exact_count(metric, weights, weight, runner_up, leader):
-    row = decided(evidence_metric=metric, logon_type_weights=weights)
-    assert (row["username"], row["events"], row["evidence"]) == (*leader, "majority")
-    assert (row["weight"], row["runner_up_weight"]) == (weight, runner_up)
-    assert (row["total_weight"], row["share"]) == (weight + runner_up, weight / (weight + runner_up))
-    assert (row["total_events"], row["active_days"]) == (20, 2)
-
-
-def test_min_events_and_min_active_days_compare_exact_counts():
-    logons = counts(("ws1", "ann", 3, LAST, INTERACTIVE), ("ws1", "ann", 1, LAST, NETWORK))
-    for too_few in ({"min_events": 5}, {"min_active_days": 2}):
-        row = decided(logons, logon_type_weights=WEIGHTS, **too_few)
-        assert (row["evidence"], row["weight"]) == ("too_few_events", 31)
-
-
 @pytest.mark.parametrize("names", [("ws1", "WS1"), ("old", "new")], ids=["two spellings", "two names"])
 def test_a_day_counts_once_with_its_greatest_weight_under_all_names(names):
     one, other = names

@@ -128,7 +128,7 @@ def expected(logons, people, assets, rules):
             else "conflict"
         )  # fmt: skip
         yield {
-            "hostname": names[0] if names else None, "host_id": host_id,
+            "hostname": names[0] if names else None, "host_id": host_id, "hostnames": [*dict.fromkeys(names)],
             "evidence": evidence, "match": match, "action": action,
             "username": leader, "events": events[leader], "total_events": total, "user_count": len(events),
             "weight": weights[leader], "total_weight": weights.total(), "active_days": len(seen) or None,

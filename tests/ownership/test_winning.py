@@ -1,6 +1,5 @@
 """The winning rule and its inverse say the same, whatever counts."""
 
-from datetime import timedelta
 
 import polars as pl
 from hypothesis import given
@@ -8,7 +7,7 @@ from hypothesis import strategies as st
 
 from ownership.rules import Rules, events_needed, names_owner
 from tests import examples
-from tests.ownership.builders import PEOPLE, WINDOW, counts, decide, host, hosts
+from tests.ownership.builders import PEOPLE, counts, decide, host, hosts
 
 THRESHOLDS = st.integers(50, 99)
 
@@ -69,24 +68,3 @@ def test_what_a_decision_says_is_lacking_would_do():
     logons = counts(("even", "ann", 6), ("even", "bob", 4), ("clear", "ann", 7), ("clear", "bob", 3))
     decisions = decide(logons, PEOPLE, hosts(host("h1", "even"), host("h2", "clear"), host("h3", "idle")))
     assert dict(decisions.select("host_id", "events_needed").iter_rows()) == {"h1": 1, "h2": 0, "h3": None}
-
-
-def logons_of(*rows):
-    """`("ann", 6, 0)`: six events of ann on the last day of the window, on the day before with 1."""
-    return counts(*(("ws1", name, events, WINDOW.last - timedelta(days=age)) for name, events, age in rows))
-
-
-def decided(logons, **rules):
-    (row,) = decide(logons, PEOPLE, hosts(host("h1", "ws1")), Rules(**rules)).to_dicts()
-    return row
-
-
-def test_by_days_one_busy_day_of_a_technician_does_not_win():
-    """Rules 1.7."""
-    logons = logons_of(("ann", 1, 0), ("ann", 2, 1), ("ann", 1, 2), ("bob", 40, 3))
-    assert decided(logons)["username"] == "bob"
-    row = decided(logons, evidence_metric="days")
-    assert (row["username"], row["evidence"], row["share"]) == ("ann", "majority", 0.75)
-    assert (row["events"], row["total_events"]) == (4, 44)  # exact counts stay beside what counts
-    assert (row["weight"], row["total_weight"]) == (3, 4)
-    assert row["runner_up_weight"] == 1
