@@ -1,6 +1,5 @@
 """The winning rule and its inverse say the same, whatever counts."""
 
-
 import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
