@@ -8,9 +8,8 @@ EVIDENCE: Mapping[str, str] = {
     "excluded_host": "The host is left out by exclude_hosts or skip_host_kinds.",
     "hostname_collision": "The short host name stands for hosts of different domains.",
     "no_logons": "Nobody logged on to the host in the window.",
-    "too_few_events": "The host has fewer logon events than min_events, or logons of its leading user on "
-    "fewer days than min_active_days, or than three where skip_account_kinds leaves out an account with "
-    "more.",
+    "too_few_events": "The host has too few logon events (min_events), or its leading user logged on to it "
+    "on too few days (min_active_days).",
     "no_majority": "None of several users has more than the threshold of the logon events.",
     "not_primary_device": "The leading user has more days with a logon on as many other hosts as "
     "primary_devices allows.",

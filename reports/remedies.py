@@ -18,7 +18,7 @@ _TO_WIN = {"no_logons", "too_few_events", "no_majority"}
 _ADVICE: Mapping[str, str] = {
     "unreadable_asset": "Correct host asset {host_id} in the inventory: {problem}.",
     "no_hostname": "Give the asset a host name in {hostname_field}.",
-    "excluded_host": "Take the value that leaves the host out from rules.{excluded_by}.",
+    "excluded_host": "Take out of the instance file what leaves the host out (rules.{excluded_by}).",
     "hostname_collision": "Compare whole names (rules.hostname_match: exact), or give the hosts different "
     "short names.",
     "not_primary_device": "{username} must have more days with a logon here than on {primary_hostnames}, or "

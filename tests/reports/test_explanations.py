@@ -156,7 +156,7 @@ CASES = {
     ),
     "excluded": (
         *(ALICE, [], {"rules": Rules(exclude_hosts=("srv*", "W?1"))}, "has no owner: the host is left out"),
-        ["from rules.exclude_hosts: W?1."],
+        ["(rules.exclude_hosts: W?1)."],
     ),
     "collision": (
         [("ws1.a", "alice", 3), ("ws1.b", "alice", 3)],
