@@ -11,6 +11,7 @@ import polars as pl
 
 from ownership.codes import ACTION, EVIDENCE, MATCH, OUTCOME
 from ownership.coverage import current_owners
+from ownership.history import since_decided
 from ownership.matching import FieldNames
 from ownership.names import normalise_hostname, printable
 from ownership.rules import Rules, least_majority
@@ -85,7 +86,7 @@ def _decision_explanation(
 ) -> dict[str, Any]:
     is_asset = pl.col("host_id") == pl.lit(decision["host_id"], pl.String)
     asset, of_asset = hosts.filter(is_asset), writes.filter(is_asset)
-    since = of_asset.filter(pl.coalesce("completed_at", "intended_at") >= decision["decided_at"])
+    since = of_asset.filter(since_decided(decision["run_id"], decision["decided_at"]))
     now = _state(asset, of_asset)
     owners = now["owner_ids"] if now else None
     changes = remedies(

@@ -8,6 +8,7 @@ import polars as pl
 
 from ownership.codes import SUCCESSES
 from ownership.coverage import current_owners
+from ownership.history import since_decided
 from ownership.matching import FieldNames
 from ownership.names import printable
 from ownership.rules import NAMING, Rules
@@ -19,21 +20,21 @@ def owners_by_now(hosts: pl.DataFrame, writes: pl.LazyFrame) -> pl.DataFrame:
     """As `ownership.coverage.current_owners`; a plan among the writes counts as if it were carried out."""
     planned = pl.col("outcome") == "planned"
     carried_out = pl.when(planned).then(pl.lit("written")).otherwise("outcome")
-    completed = pl.when(planned).then("intended_at").otherwise("completed_at")
+    completed = pl.when(planned).then(pl.lit(hosts["listed_at"].max())).otherwise("completed_at")
     return current_owners(hosts, writes.with_columns(outcome=carried_out, completed_at=completed))
 
 
 def hosts_by_now(decisions: pl.DataFrame, owners: pl.DataFrame, writes: pl.LazyFrame) -> pl.DataFrame:
     """The decisions with what holds by now: owner_ids, source, since, department_now, outcome.
 
-    `owners` is what `owners_by_now` finds, `outcome` what came of the host in `writes` since the decision.
+    `owners` is what `owners_by_now` finds, `outcome` what came of the host in `writes` since it was decided.
     Hosts for which the logons name somebody come first, so that kiosks and servers do not.
     """
     # What changed something, or may have, matters more than what left the host alone since.
     sent = pl.col("outcome").is_in([*SUCCESSES, "failed", "intended"])
-    decided_at = pl.lit(decisions["decided_at"].min(), pl.Datetime("us", "UTC"))
+    run_id, decided_at = decisions.select(pl.first("run_id"), pl.min("decided_at")).row(0)
     outcomes = (
-        writes.filter(pl.col("intended_at") >= decided_at)
+        writes.filter(since_decided(run_id, decided_at))
         .sort(sent, pl.coalesce("completed_at", "intended_at"))
         .group_by("host_id")
         .agg(pl.last("outcome"))

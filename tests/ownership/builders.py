@@ -1,7 +1,7 @@
 """Small tables for tests: name what matters, the rest is filled in."""
 
 from collections.abc import Collection
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import polars as pl
@@ -25,6 +25,8 @@ from sandbox.resolution import Resolution, resolve
 DAY = date(2026, 3, 2)
 WINDOW = Window(date(2026, 3, 1), date(2026, 3, 30))
 NOW = datetime(2026, 3, 30, 12, 0, tzinfo=UTC)
+BEGUN = NOW - timedelta(minutes=1)
+"""When the run began that lists, decides and plans; a plan is as old as that."""
 RUN = "run-1"
 
 
@@ -123,6 +125,6 @@ def plan(
     takes: Collection[str] = ("owner", "department", "criticality"),
 ) -> pl.DataFrame:
     writes = plan_writes(
-        decisions, assets, people, enrich=enrich, takes=takes, run_id=RUN, target=TARGET, intended_at=NOW
+        decisions, assets, people, enrich=enrich, takes=takes, run_id=RUN, target=TARGET, intended_at=BEGUN
     )
     return validated(OwnerWrites, writes)

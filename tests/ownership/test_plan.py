@@ -4,7 +4,7 @@ import polars as pl
 import pytest
 
 from ownership.plan import plan_undo
-from tests.ownership.builders import NOW, RUN, TARGET, counts, decide, host, hosts, plan, user, users
+from tests.ownership.builders import BEGUN, NOW, RUN, TARGET, counts, decide, host, hosts, plan, user, users
 
 LOGONS = counts(*((name, "alice", 5) for name in ("ws1", "ws2", "ws3", "lost")), ("ws4", "carol", 5))
 PEOPLE = users(user("u1", email="alice@corp.example", user_department="Sales", criticality="high"))
@@ -23,7 +23,7 @@ def planned(people=PEOPLE, assets=ASSETS, **options):
 def test_only_hosts_to_be_written_are_planned_with_what_they_held():
     nothing = {"owner": None, "department": None, "criticality": None}
     common = dict.fromkeys(("message", "completed_at", "undoes", "by"))
-    common |= {"run_id": RUN, "outcome": "planned", "intended_at": NOW, "target": TARGET}
+    common |= {"run_id": RUN, "outcome": "planned", "intended_at": BEGUN, "target": TARGET}
     common |= {"new_values": {"owner": "u1", "department": "Sales", "criticality": "high"}}
     held = nothing | {"department": "IT", "criticality": "low"}
     assert planned() == [

@@ -91,7 +91,7 @@ def report(
         outcome=pl.lit(outcome), message=pl.lit(message, pl.String)
     )
     if outcome != "planned":
-        writes = writes.with_columns(completed_at="intended_at")
+        writes = writes.with_columns(completed_at=pl.lit(NOW))
     return report_page(
         instance=instance,
         decisions=decisions,
