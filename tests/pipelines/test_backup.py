@@ -161,7 +161,7 @@ def test_a_journal_that_cannot_be_copied_is_named_and_nothing_is_left(
         status, _, err = call("backup", "--out", out)
     assert status == 1
     assert str(journal) in err
-    assert ("another process keeps it locked" if trouble == "locked" else "it is damaged") in err
+    assert ("database is locked" if trouble == "locked" else "not a database") in err
     assert not out.exists()
     assert left_behind(tmp_path) == []
 
