@@ -110,7 +110,10 @@ def _one_host(instance: Instance, inventory: "AssetInventory", hosts: Assets) ->
         yield Finding("ok", READ, f"host {host_id} is read as the list shows it")
     elif read is not None:
         differing = ", ".join(column for column in listed if listed[column] != read[column])
-        text = f"host {host_id} has other {differing} in the list; check it and platform.contract.fields_in"
+        text = (
+            f"host {host_id} has other {differing} by itself than in the list; check {READ} and "
+            "platform.contract.fields_in"
+        )
         yield Finding("wrong", READ, text)
 
 

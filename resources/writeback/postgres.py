@@ -195,7 +195,10 @@ class PostgresJournal(Journal):
         """Say what happened to the database, and what to do."""
         said = " ".join(redacted(str(error), self._secrets).split())
         if self._connection is None:
-            remedy = "check that the server runs and lets this machine in, address, user and password"
+            remedy = (
+                "check that the server runs and lets this machine in, and address, user and password (there, "
+                "in PGPASSWORD or in ~/.pgpass)"
+            )
         elif self._connection.closed:
             said = self._lost = self._lost or said
             remedy = (
@@ -203,7 +206,10 @@ class PostgresJournal(Journal):
                 "sent; run again"
             )
         else:
-            remedy = "the user must own the schema asset_owners, or may create it; the server's log says more"
+            remedy = (
+                "the user must own the schema asset_owners, or may create it (GRANT CREATE ON DATABASE); the "
+                "server's log says more"
+            )
         return f"ASSET_OWNERS_JOURNAL: the journal of writes in {self.place} cannot be used: {said}; {remedy}"
 
 
