@@ -369,6 +369,13 @@ def test_a_long_answer_in_time_is_no_hang():
     assert (len(stub.requests), service.silence.seconds) == (3, 0)
 
 
+@pytest.mark.parametrize("status", [200, 401, 500])
+def test_whatever_is_answered_is_a_sign_of_life(status):
+    with Stub(lambda _: Reply(status=status)) as stub:
+        transport(stub.url).probe("GET", "/")
+    assert len(stub.requests) == 1
+
+
 def test_a_probe_of_a_service_that_hangs_takes_little_time_however_long_its_answers_may_take():
     began = time.monotonic()
     with hanging() as url, pytest.MonkeyPatch.context() as patch:
