@@ -15,7 +15,7 @@ from typing import Any
 import dagster as dg
 import polars as pl
 
-from ownership.codes import SUCCESSES
+from ownership.codes import LEFT_ALONE, SUCCESSES
 from ownership.declaration import polars_schema
 from ownership.names import printable
 from ownership.rules import Rules
@@ -28,6 +28,9 @@ MAX_RETRIES = 2
 
 KIND_TAG = "asset_owners/kind"
 BY_TAG = "asset_owners/by"
+NAMED_TAG = ".asset_owners/named"
+"""The run for which a proxy named the user in `BY_TAG`: whoever executes it again inherits both tags."""
+
 RESULT_TAG = "asset_owners/result"
 
 
@@ -76,6 +79,8 @@ class RunRecord:
         with self._tables.changing():
             if not self._row().is_empty():
                 return False
+            run = self.recorded.get_run_by_id(self._run_id) if self.recorded else None
+            by = _started_by(run)
             row = {
                 "run_id": self._run_id,
                 "kind": kind,
@@ -85,13 +90,14 @@ class RunRecord:
                 "window_to": window and window.last,
                 "rules": rules and rules.as_json(),
                 "options": json.dumps(options or {}),
-                "by": self._started_by(),
+                "by": by,
             }
             schema = polars_schema(Runs)
             frame = pl.DataFrame([dict.fromkeys(schema.names()) | row | known], schema=schema)
             self._tables.append("runs", frame, run_id=self._run_id)
         # Dagster executes nothing again that may have written; `fail` says what else.
-        self._tag({KIND_TAG: kind, "dagster/max_retries": "0"})
+        inherited = {BY_TAG: by} if run and BY_TAG in run.tags else {}
+        self._tag({KIND_TAG: kind, "dagster/max_retries": "0", **inherited})
         return True
 
     def add(self, **found: Any) -> None:
@@ -149,19 +155,23 @@ class RunRecord:
             if step.start_time
         }
 
-    def _started_by(self) -> str:
-        """Who started the run: whom a proxy names, the schedule, or the user whose process this is."""
-        run = self.recorded.get_run_by_id(self._run_id) if self.recorded else None
-        tags = run.tags if run else {}
-        named = (tags.get(BY_TAG), tags.get("dagster/schedule_name"))
-        return printable(next(filter(None, named), None) or system_user())
-
     def _tag(self, tags: Mapping[str, str]) -> None:
         if self.recorded:
             self.recorded.add_run_tags(self._run_id, tags)
 
     def _row(self) -> pl.DataFrame:
         return self._tables.appended("runs", self._run_id)
+
+
+def _started_by(run: dg.DagsterRun | None) -> str:
+    """Who started a run: whom a proxy names, the schedule, or the user whose process this is."""
+    tags = run.tags if run else {}
+    # Who executes a run again inherits its tags; only what Dagster does so by itself bears a number.
+    by_hand = run and run.parent_run_id and "dagster/retry_number" not in tags
+    if by_hand and tags.get(NAMED_TAG) != run.run_id:
+        tags = {}
+    named = (tags.get(BY_TAG), tags.get("dagster/schedule_name"))
+    return printable(next(filter(None, named), None) or system_user())
 
 
 def _all_done_again(steps: Sequence[Any]) -> bool:
@@ -209,10 +219,23 @@ def _counts(row: pl.DataFrame, writes: pl.DataFrame) -> dict[str, Any]:
         # What follows a run plans fewer than it has rows: hosts that changed are left alone.
         "to_write": writes.height if planned is None or of_run is None else planned,
         "written": done,
+        "in_part": put_back_in_part(writes),
         "failed": failed,
         "left_alone": writes.height - done - failed - by_outcome.get("planned", 0),
         "owned_after": None if before is None else before + _owners_gained(writes),
     }
+
+
+def put_back_in_part(writes: pl.DataFrame) -> int:
+    """How many hosts keep something that somebody has changed since the write."""
+    return writes.filter(pl.col("message").str.contains(LEFT_ALONE, literal=True), outcome="undone").height
+
+
+def undone_in_words(hosts: int, *, back: int, in_part: int) -> str:
+    """How many of the hosts that a run wrote were put back; `back` counts those in part, too."""
+    if back - in_part == hosts:
+        return "undone"
+    return f"{back - in_part:,} of {hosts:,} put back" + (f" and {in_part:,} in part" if in_part else "")
 
 
 def _owners_gained(writes: pl.DataFrame) -> int:
@@ -244,7 +267,10 @@ def _counts_in_words(row: Mapping[str, Any]) -> Iterator[str]:
     if plans_only(row) and (row["kind"] != "backfill" or row["to_write"] is not None):
         yield f"{row['to_write'] or 0:,} to {'put back' if back else 'write'}"
     elif row["to_write"] is not None:
-        yield f"{row['written']:,} {'put back' if back else 'written'}"
+        in_part = row["in_part"] or 0
+        yield f"{row['written'] - in_part:,} {'put back' if back else 'written'}"
+        if in_part:
+            yield f"{in_part:,} put back in part"
     for column in ("failed", "left_alone"):
         if row[column]:
             yield f"{row[column]:,} {column.replace('_', ' ')}"

@@ -90,7 +90,7 @@ def report_html(instance: Instance, tables: Tables) -> str:
         days=events_by_day(days, tables.logon_days(days, run_id=run_id), timezone=instance.scan.timezone),
         writes=writes,
         all_writes=tables.writes(),
-        acknowledged=tables.read("acknowledged_conflicts").collect(),
+        **_snapshots(tables, acknowledged="acknowledged_conflicts", closest="closest_users"),
         how_sure=[
             *how_sure(instance, tables, done=writes.filter(outcome="planned").is_empty()),
             *drift_in_words(tables.read("ownership_drift").collect()),

@@ -169,7 +169,8 @@ def scan_run(context: Any, instance: Instance) -> ScanRun:
 
     Raises:
         dagster.DagsterUserCodeExecutionError: the tables are another instance's, the last day is before
-            scan.first_day, an option is out of bounds, or ASSET_OWNERS_JOURNAL is no address of a database.
+            scan.first_day or in the future, an option is out of bounds, ASSET_OWNERS_JOURNAL is no address of
+            a database, or the instance file says something else than when the run began.
     """
     keys = resource_keys(instance)
     options: ScanOptions = getattr(context.resources, keys.scan)
@@ -187,6 +188,8 @@ def scan_run(context: Any, instance: Instance) -> ScanRun:
             date.fromisoformat(tags.get(end) or tags.get(PARTITION) or today.isoformat())
             for end in (RANGE_START, RANGE_END)
         )
+        if last > today:
+            raise ConfigurationError(f"{last} is in the future; choose days up to {today}")
         window = window_of(instance, last, lookback_days=options.lookback_days)
     days_named = days_of(Window(first, last))
     chosen = {step for step in (*INPUTS, SINK) if has_step(context, instance, step)}
@@ -198,7 +201,7 @@ def scan_run(context: Any, instance: Instance) -> ScanRun:
         options,
         left_out=left_out,
         days_named=len(days_named),
-        one_of_many=BACKFILL in tags,
+        one_of_many=_of_a_backfill(context),
         ended=window.last if is_past(window, today, late_days=instance.scan.late_days) else None,
     )
     run = ScanRun(
@@ -217,7 +220,10 @@ def scan_run(context: Any, instance: Instance) -> ScanRun:
         search=getattr(context.resources, keys.search),
         inventory=getattr(context.resources, keys.inventory),
     )
-    if started_at is None:
+    if started_at is not None:
+        with as_dagster_failure(run):
+            _require_as_begun(run)
+    else:
         with as_dagster_failure():
             _begin(context, run)
         with as_dagster_failure(run):
@@ -266,6 +272,15 @@ def _restriction(
     return "run", None
 
 
+def _of_a_backfill(context: Any) -> bool:
+    """Whether a run is one of a backfill with a run for each day, or executes one of these again.
+
+    Once the backfill has ended, Dagster leaves its tag out of what executes its runs again.
+    """
+    first = context.run.root_run_id and context.instance.get_run_by_id(context.run.root_run_id)
+    return any(BACKFILL in run.tags for run in (context.run, first) if run)
+
+
 def has_step(context: Any, instance: Instance, step: str) -> bool:
     """Whether a step was chosen for a run, by whichever selection of assets, checks or ops."""
     return context.job_def.has_node_named(named(instance, step))
@@ -277,34 +292,53 @@ def _begin(context: Any, run: ScanRun) -> None:
     if not run.plans and not run.left_out:
         run.record.begin(run.kind, window=Window(run.days_named[0], run.days_named[-1]))
         return
-    settings = _settings_fingerprint(run.instance)
     begun = run.record.begin(
         run.kind,
         window=run.window,
         rules=run.instance.rules.as_rules(),
         options=_chosen(run),
         message=run.only_plans,
-        settings_fingerprint=settings,
-        **_adopted(context, run, settings),
+        settings_fingerprint=_settings_fingerprint(run.instance),
+        **_adopted(context, run),
     )
     if begun:
         context.log.info(run.only_plans or f"Owners are written to {run.instance.platform.address}")
 
 
-def _adopted(context: Any, run: ScanRun, settings: str) -> dict[str, Any]:
+def _require_as_begun(run: ScanRun) -> None:
+    """Refuse to go on by other settings than the run began by: each process of a run reads the file anew.
+
+    Raises:
+        AssetOwnersError: what the run said of itself, or what it made, would not be true any more.
+    """
+    row = run.tables.appended("runs", run.run_id).row(0, named=True)
+    if row["settings_fingerprint"] and not _is_like(row, run):
+        raise AssetOwnersError(
+            f"The instance file of {run.instance.name} was changed while this run worked; nothing more is "
+            f"done. Run again: {command_line(run.instance, 'run')}"
+        )
+
+
+def _is_like(row: Mapping[str, Any], run: ScanRun) -> bool:
+    """Whether a row of `runs` has the kind, the window and the settings of a run."""
+    names = ("kind", "window_from", "window_to", "settings_fingerprint")
+    now = run.kind, run.window.first, run.window.last, _settings_fingerprint(run.instance)
+    return tuple(row[name] for name in names) == now
+
+
+def _adopted(context: Any, run: ScanRun) -> dict[str, Any]:
     """Take over what the run has made that this one executes again in part; return what `runs` holds of it.
 
-    What that one made for another window, by other settings, or of what other runs had made, is left where it
-    is; the plan then lacks it.
+    What that one made as another kind of run, for another window, by other settings, or of what other runs
+    had made, is left where it is; the plan then lacks it.
     """
     parent = context.run.parent_run_id
     if not parent or not context.run.step_keys_to_execute:
         return {}
-    row = next(run.tables.appended("runs", parent).iter_rows(named=True), {})
-    made_for = [row.get(name) for name in ("window_from", "window_to", "settings_fingerprint")]
-    if made_for != [run.window.first, run.window.last, settings] or LEFT_OUT in json.loads(row["options"]):
+    row = next(run.tables.appended("runs", parent).iter_rows(named=True), None)
+    if not row or not _is_like(row, run) or LEFT_OUT in json.loads(row["options"]):
         return {}
-    run.tables.adopt(parent, run_id=run.run_id)
+    run.tables.adopt(parent, run_id=run.run_id, publish=run.may_write)
     return {"of_run": parent, "checked_at": row["checked_at"]}
 
 

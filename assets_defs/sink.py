@@ -13,7 +13,7 @@ import yaml
 from pydantic import Field
 
 from assets_defs.metadata import outcomes_metadata, writes_metadata
-from assets_defs.record import RESULT_TAG
+from assets_defs.record import RESULT_TAG, put_back_in_part, undone_in_words
 from assets_defs.report import reporting, where_reported
 from assets_defs.run import (
     InstanceRun,
@@ -122,7 +122,9 @@ def _mark_undone(context: dg.OpExecutionContext, run: InstanceRun, written: pl.D
     """Say where the UI lists the run that wrote owners that they were put back."""
     recorded = context.instance.get_run_by_id(run.record.get("of_run"))
     if recorded and "undone" in written["outcome"]:
-        result = f"{recorded.tags.get(RESULT_TAG, '')}, undone by {short_run_id(run.run_id)}"
+        back, in_part = written.filter(outcome="undone").height, put_back_in_part(written)
+        undone = undone_in_words(written.height, back=back, in_part=in_part)
+        result = f"{recorded.tags.get(RESULT_TAG, '')}, {undone} by {short_run_id(run.run_id)}"
         context.instance.add_run_tags(recorded.run_id, {RESULT_TAG: result})
 
 
@@ -132,6 +134,8 @@ def _followed(run: InstanceRun, written: pl.DataFrame) -> dict[str, Any]:
     done = {"written": "written", "undone": "put back", "planned": "planned, and nothing is sent"}
     hosts = ((written["outcome"] == outcome).sum() for outcome in done)
     did = [f"{number:,} hosts {word}" for number, word in zip(hosts, done.values(), strict=True) if number]
+    if in_part := put_back_in_part(written):
+        did.append(f"{in_part:,} of them in part")
     users = tables.read("inventory_users", run_id=about).collect()
     see_all = listed(run, "FROM write_history")
     return {

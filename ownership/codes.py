@@ -42,11 +42,17 @@ OUTCOME: Mapping[str, str] = {
     "owned_meanwhile": "Not sent: the host has an owner by now.",
     "failed": "The service refused the write.",
     "not_written": "Not sent: the host was left alone, or the run ended before its turn.",
-    "undone": "What an earlier run had written was put back.",
+    "undone": "What the host still held of an earlier run's write was put back.",
 }
 
 SUCCESSES = ("written", "undone")
 """Outcomes with which the service has the values that were sent."""
+
+LEFT_ALONE = "left alone: "
+"""In the message of a host that was put back in part: here follows what somebody has changed since."""
+
+NOTHING_HELD = "holds nothing any more of what was written"
+"""Message of a host that an undo looked at and left alone: its old_values are what the look showed."""
 
 KIND: Mapping[str, str] = {
     "run": "Decided about every host, and wrote owners.",

@@ -8,7 +8,7 @@ from datetime import date
 
 import polars as pl
 
-from ownership.codes import SUCCESSES
+from ownership.codes import NOTHING_HELD, SUCCESSES
 from ownership.rules import NAMING, exceeds_threshold
 from ownership.windows import gaps
 
@@ -75,45 +75,48 @@ def owned_percent(decisions: pl.DataFrame, *, written: int = 0) -> float:
 
 
 def current_owners(hosts: pl.DataFrame, writes: pl.LazyFrame) -> pl.DataFrame:
-    """Find who owns each host asset now: as listed, with what was written and undone since.
+    """Find who owns each host asset now: as listed, with what runs wrote, put back and saw since.
 
     The columns of the view of that name, without names and addresses; a planned row that looks written
     counts.
     """
-    since = pl.col("since_listed")
+    done, fields = pl.col("outcome").is_in(SUCCESSES), ("owner", "department", "criticality")
+    held, sent = pl.col("old_values").struct, pl.when(done).then("new_values").struct
+    met = (pl.col("outcome") == "owned_meanwhile") & held.field("owner").is_not_null()
+    gives, since = sent.field("owner").is_not_null(), pl.col("completed_at") >= pl.col("listed_at")
     last = (
-        writes.filter(pl.col("outcome").is_in(SUCCESSES))
+        writes.filter(done | met | (pl.col("message") == NOTHING_HELD))
         .join(hosts.lazy().select("host_id", "listed_at"), on="host_id")
-        .with_columns(since_listed=pl.col("completed_at") >= pl.col("listed_at"))
-        .unnest("new_values", separator="_")
         .sort("completed_at")
         .group_by("host_id")
         .agg(
-            pl.last("completed_at", "run_id"),
-            since.any(),
-            pl.col("new_values_owner").drop_nulls().last().alias("owner"),
+            pl.col("completed_at", "run_id").filter(gives).last(),
+            sent.field("owner").filter(gives).last().alias("wrote"),
+            pl.col("completed_at").filter(since).last().alias("seen_at"),
             *(
-                pl.col(f"new_values_{field}").filter(since).drop_nulls().last().alias(f"new_{field}")
-                for field in ("owner", "department", "criticality")
+                pl.coalesce(sent.field(field), held.field(field)).filter(since).last().alias(f"seen_{field}")
+                for field in fields
             ),
         )
     )
-    listed, owner, new_owner = pl.col("owner_ids"), pl.col("owner"), pl.col("new_owner")
-    ours = (since | listed.list.contains(owner)).fill_null(value=False)
-    fields = (pl.coalesce(f"new_{field}", field).alias(field) for field in ("department", "criticality"))
+    seen, owners = pl.col("seen_at").is_not_null(), pl.col("seen_owner").str.split(",")
+    known = {field: pl.when(seen).then(f"seen_{field}").otherwise(field) for field in fields[1:]}
+    ours = pl.when(seen).then(owners).otherwise("owner_ids").list.contains(pl.col("wrote"))
+    ours = ours.fill_null(value=False)
     return (
         hosts.lazy()
         .join(last, on="host_id", how="left", maintain_order="left")
         .select(
             "host_id",
-            pl.when(new_owner.is_null())
-            .then(listed)
-            .when(new_owner == "")
+            pl.when(~seen)
+            .then("owner_ids")
+            .when(pl.col("seen_owner").fill_null("") == "")
             .then(pl.lit([], pl.List(pl.String)))
-            .otherwise(pl.concat_list(new_owner)),
-            *(pl.when(field != "").then(field) for field in fields),
+            .otherwise(owners)
+            .alias("owner_ids"),
+            **{field: pl.when(value != "").then(value) for field, value in known.items()},
             source=pl.when(ours).then(pl.lit("asset-owners")).otherwise(pl.lit("inventory")),
-            since=pl.when(ours).then("completed_at").otherwise("listed_at"),
+            since=pl.when(ours).then("completed_at").otherwise(pl.coalesce("seen_at", "listed_at")),
             run_id=pl.when(ours).then("run_id"),
         )
         .collect()

@@ -65,7 +65,7 @@ def with_new_conflicts(
     """Mark the conflicts that earlier decisions did not have: another host, or another person named for it.
 
     `before` is what `latest` gives of the decisions published last. A conflict that somebody acknowledged is
-    not new as it is, and new once its evidence has changed.
+    not new as it is, and new once what the logons say (its evidence code), or one of its owners, has changed.
     """
     known = open_conflicts(before, acknowledged)
     new = open_conflicts(decisions, acknowledged).join(known, on=_CONFLICT, how="anti")
@@ -75,7 +75,7 @@ def with_new_conflicts(
 
 
 def open_conflicts(decisions: pl.DataFrame, acknowledged: pl.DataFrame) -> pl.DataFrame:
-    """The decisions that are conflicts which nobody acknowledged, with this evidence and these owners."""
+    """The conflicts that nobody acknowledged, with this evidence code and these owners."""
     return decisions.filter(action="conflict").join(acknowledged, on=ACKNOWLEDGED, how="anti")
 
 

@@ -117,7 +117,7 @@ def kinds(
     """Classify the user names and the hosts of the look-back window, those that are excluded, too."""
     everybody = replace(rules, exclude_users=(), exclude_hosts=(), primary_devices=None)
     evidence = evidence_by_day(counts, hosts, rules=everybody).collected()
-    usernames = evidence.days.select(pl.col("username").cast(pl.String).unique()).collect()
+    usernames = evidence.days.select(pl.col("username").unique().cast(pl.String)).collect()
     matches = username_matches(usernames, users, user_value_field=user_value_field)
     accounts = account_profiles(evidence, matches, users)
     return Kinds(accounts, host_profiles(evidence, accounts))
@@ -164,13 +164,14 @@ def account_profiles(evidence: Evidence, matches: pl.DataFrame, users: pl.DataFr
     )
     return (
         evidence.days.join(led, on="subject", how="left")
-        .group_by(name.cast(pl.String))
+        .group_by(name)
         .agg(
             hosts_led=pl.col("subject").filter("led").n_unique(),
             hosts=pl.col("subject").n_unique().cast(pl.Int64),
             active_days=pl.col("day").n_unique().cast(pl.Int64),
             host_days=pl.len().cast(pl.Int64),
         )
+        .with_columns(name.cast(pl.String))
         .join(assets.lazy(), on="username", how="left")
         .join(_of_user_assets(matches, users), on="username", how="left")
         .with_columns(user_assets.fill_null(0), pl.col("surname", "administrator_of").fill_null(value=False))
@@ -276,10 +277,19 @@ def host_profiles(evidence: Evidence, accounts: pl.DataFrame) -> pl.DataFrame:
     `accounts` are rows of `account_profiles` for its users. Rows of `host_profiles`, sorted by hostname and
     host_id: hosts with logons.
     """
-    days = evidence.days.with_columns(pl.col("username").cast(pl.String))
-    days = days.join(accounts.lazy().select("username", "kind"), on="username")
-    of_users = days.filter(pl.col("kind").is_in(["person", "administrator", "unknown"]))
-    on_hosts = days.select("subject", "username", "kind").unique()
+    of_name = pl.col("username").cast(evidence.days.collect_schema()["username"])
+    kinds_of_names = accounts.lazy().select(of_name, "kind")
+    is_user = pl.col("kind").is_in(["person", "administrator", "unknown"])
+    active_days = (
+        evidence.days.join(kinds_of_names.filter(is_user), on="username", how="semi")
+        .group_by("subject")
+        .agg(active_days=pl.col("day").n_unique().cast(pl.Int64))
+    )
+    logons = (
+        evidence.days.group_by("subject", "username")
+        .agg(pl.sum("events"), days=pl.len().cast(pl.Int64))
+        .join(kinds_of_names, on="username")
+    )
     short = normalise_hostname(pl.col("hostname"), short=True)
     hosts = evidence.subjects.lazy().with_columns(short=short)
     users, computers, share_led = pl.col("users"), pl.col("other_computers"), _leads(evidence.rules)
@@ -309,8 +319,9 @@ def host_profiles(evidence: Evidence, accounts: pl.DataFrame) -> pl.DataFrame:
         ("personal", (users > 1) & share_led, "One of several users has more than the threshold."),
     ]
     return (
-        hosts.join(_used_by(of_users), on="subject", how="left")
-        .join(_served(on_hosts, hosts), on="subject")
+        hosts.join(_used_by(logons.filter(is_user)), on="subject", how="left")
+        .join(active_days, on="subject", how="left")
+        .join(_served(logons, hosts), on="subject")
         .with_columns(
             pl.col("users", "active_days", "leader_days", "events", "total_events", "user_days").fill_null(0),
             pl.col("entropy").fill_null(0.0),
@@ -325,10 +336,8 @@ def host_profiles(evidence: Evidence, accounts: pl.DataFrame) -> pl.DataFrame:
 def _used_by(logons: pl.LazyFrame) -> pl.LazyFrame:
     """How the users of each host share it: of subject."""
     part = pl.col("events") / pl.col("events").sum()
-    shares = (
-        logons.group_by("subject", "username")
-        .agg(pl.sum("events"), pl.first("kind"), days=pl.len().cast(pl.Int64))
-        .sort("subject", "events", "username", descending=[False, True, False])
+    return (
+        logons.sort("subject", "events", "username", descending=[False, True, False])
         .group_by("subject", maintain_order=True)
         .agg(
             pl.first("events"),
@@ -341,15 +350,13 @@ def _used_by(logons: pl.LazyFrame) -> pl.LazyFrame:
             entropy=pl.when(pl.len() > 1).then(-(part * part.log()).sum() / pl.len().log()).otherwise(0.0),
         )
     )
-    days = logons.group_by("subject").agg(active_days=pl.col("day").n_unique().cast(pl.Int64))
-    return shares.join(days, on="subject")
 
 
-def _served(on_hosts: pl.LazyFrame, hosts: pl.LazyFrame) -> pl.LazyFrame:
+def _served(logons: pl.LazyFrame, hosts: pl.LazyFrame) -> pl.LazyFrame:
     """How many services, people, and accounts of other computers log on to each host: of subject."""
-    own = pl.col("username") == pl.col("short") + "$"
+    own = pl.col("username").cast(pl.String) == pl.col("short") + "$"
     return (
-        on_hosts.join(hosts.select("subject", "short"), on="subject")
+        logons.join(hosts.select("subject", "short"), on="subject")
         .group_by("subject")
         .agg(
             services=(pl.col("kind") == "service").sum().cast(pl.Int64),

@@ -273,7 +273,7 @@ class OwnerDecisionsHistory(OwnerDecisions):
 class AcknowledgedConflicts(Table):
     """A conflict that somebody has looked at and leaves as it is, which `conflicts --acknowledge` stores.
 
-    It holds for as long as evidence and both owners are what they were then.
+    It holds until what the logons say (its evidence code), or one of its owners, changes.
     """
 
     __key__ = ("host_id",)
@@ -511,6 +511,7 @@ ORDER BY started_at DESC LIMIT 20;"""
     settings_fingerprint: pl.String = column("Hash of the settings; null: it decided nothing.", since="1.0.0")
     checked_at: Instant = column("When the blocking check passed (UTC); null: it did not.", since="1.0.0")
     by: pl.String = column("User or schedule that started it; null: not known.", since="1.0.0")
+    in_part: pl.Int64 = column("Of written: hosts that an undo put back in part.", ge=0, since="1.0.0")
 
 
 TABLES: Mapping[str, type[Table]] = {

@@ -4,7 +4,7 @@ import os
 
 import dagster as dg
 
-from assets_defs.record import BY_TAG
+from assets_defs.record import BY_TAG, NAMED_TAG
 
 
 class AttributedRunCoordinator(dg.QueuedRunCoordinator):
@@ -14,5 +14,6 @@ class AttributedRunCoordinator(dg.QueuedRunCoordinator):
         """Tag the run and put it into the queue."""
         header = os.environ.get("ASSET_OWNERS_USER_HEADER")
         if header and (user := context.get_request_header(header)):
-            self._instance.add_run_tags(context.dagster_run.run_id, {BY_TAG: user})
+            run_id = context.dagster_run.run_id
+            self._instance.add_run_tags(run_id, {BY_TAG: user, NAMED_TAG: run_id})
         return super().submit_run(context)

@@ -3,14 +3,24 @@
 import json
 import os
 import socket
+import time
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from dagster import DagsterRun, DefaultRunLauncher
 from dagster._core.launcher import CheckRunHealthResult, WorkerStatus
 from dagster._core.storage.tags import GRPC_INFO_TAG
+from dagster._serdes import ConfigurableClassData
 
 PROCESS_TAG = ".dagster/asset_owners_process"
 """Where a run of the command line works, as JSON: machine, process id, when that began. The UI hides it."""
+
+MAX_SILENCE = 600
+"""Seconds for which the code server of another machine may not answer before its runs count as dead.
+
+So a network that fails for a moment, or a code server that starts again, ends no run.
+"""
 
 
 class WatchfulRunLauncher(DefaultRunLauncher):
@@ -18,8 +28,12 @@ class WatchfulRunLauncher(DefaultRunLauncher):
 
     A code server notices itself that the process of a run has died. Nobody does where it died as well, with
     all that it had started; so `run_monitoring` asks here whether it still listens. Of a run of the command
-    line it asks whether its process lives. Of one on another machine nothing is known.
+    line it asks whether its process lives; of one on another machine nothing is known.
     """
+
+    def __init__(self, inst_data: ConfigurableClassData | None = None) -> None:
+        super().__init__(inst_data)
+        self._silent_since: dict[str, float] = {}
 
     @property
     def supports_check_run_worker_health(self) -> bool:
@@ -30,8 +44,7 @@ class WatchfulRunLauncher(DefaultRunLauncher):
         """Whether what works on a run may still be there; Dagster counts the run as failed otherwise."""
         # What Dagster executes again keeps the tags of the first run, and gets that of its own code server.
         if served_by := run.tags.get(GRPC_INFO_TAG):
-            path = json.loads(served_by).get("socket")
-            ended = "service" if path and not _listens(path) else None
+            ended = None if self._is_served(run.run_id, json.loads(served_by)) else "service"
         else:
             machine, process, began = json.loads(run.tags.get(PROCESS_TAG, "[null, null, null]"))
             ended = "process" if machine == socket.gethostname() and _began(process) != began else None
@@ -39,13 +52,26 @@ class WatchfulRunLauncher(DefaultRunLauncher):
             return CheckRunHealthResult(WorkerStatus.FAILED, f"the {ended} that ran it has ended")
         return CheckRunHealthResult(WorkerStatus.RUNNING)
 
-
-def _listens(path: str) -> bool:
-    with socket.socket(socket.AF_UNIX) as asking:
-        try:
-            asking.connect(path)
-        except (FileNotFoundError, ConnectionRefusedError):
+    def _is_served(self, run_id: str, code_server: Mapping[str, Any]) -> bool:
+        """Whether the code server of a run listens, or has, on another machine, not been silent for long."""
+        if _listens(code_server):
+            self._silent_since.pop(run_id, None)
+            return True
+        if "socket" in code_server:
             return False
+        now = time.monotonic()
+        return now - self._silent_since.setdefault(run_id, now) < MAX_SILENCE
+
+
+def _listens(code_server: Mapping[str, Any]) -> bool:
+    try:
+        if path := code_server.get("socket"):
+            with socket.socket(socket.AF_UNIX) as asking:
+                asking.connect(path)
+        else:
+            socket.create_connection((code_server["host"], code_server["port"]), timeout=5).close()
+    except OSError:
+        return False
     return True
 
 

@@ -87,7 +87,7 @@ def _decision_explanation(
     is_asset = pl.col("host_id") == pl.lit(decision["host_id"], pl.String)
     asset, of_asset = hosts.filter(is_asset), writes.filter(is_asset)
     since = of_asset.filter(since_decided(decision["run_id"], decision["decided_at"]))
-    now = _state(asset, of_asset)
+    now = next(current_owners(asset, of_asset.lazy()).iter_rows(named=True), None)
     owners = now["owner_ids"] if now else None
     changes = remedies(
         decision,
@@ -112,17 +112,6 @@ def _decision_explanation(
 def _names(decision: Mapping[str, Any]) -> list[str]:
     """The names of a host, as compared."""
     return decision["hostnames"] or [decision["hostname"] or ""]
-
-
-def _state(asset: pl.DataFrame, writes: pl.DataFrame) -> dict[str, Any] | None:
-    """What a host holds by now, a row of `current_owners`; None: no such host."""
-    state = next(current_owners(asset, writes.lazy()).iter_rows(named=True), None)
-    if state and writes.height:
-        last = writes.row(-1, named=True)  # what a look before a write saw is newer than the list
-        seen = last["outcome"] == "owned_meanwhile" and last["old_values"]["owner"]
-        if seen and time_of(last) >= asset["listed_at"].item():
-            state |= {"owner_ids": seen.split(","), "source": "inventory"}
-    return state
 
 
 def _users(on_host: pl.DataFrame, matches: pl.DataFrame) -> list[dict[str, Any]]:

@@ -45,6 +45,7 @@ def report_page(
     writes: pl.DataFrame,
     all_writes: pl.LazyFrame,
     acknowledged: pl.DataFrame,
+    closest: pl.DataFrame,
     how_sure: Sequence[str],
     made_at: datetime,
 ) -> str:
@@ -63,7 +64,7 @@ def report_page(
         "hosts": page_tables.hosts_table(found, people),
         "people": page_tables.people_table(people),
         "conflicts": page_tables.conflicts_table(found, acknowledged),
-        "unmatched": page_tables.unmatched_table(decisions, shares, matches),
+        "unmatched": page_tables.unmatched_table(decisions, shares, matches, closest),
         "writes": page_tables.writes_table(writes),
     }
     charts = {}

@@ -207,18 +207,26 @@ def conflicts_table(hosts: pl.DataFrame, acknowledged: pl.DataFrame) -> PageTabl
     return PageTable("Conflicts", rows.sort("share", "events", descending=True, maintain_order=True), columns)
 
 
-def unmatched_table(decisions: pl.DataFrame, shares: pl.DataFrame, matches: pl.DataFrame) -> PageTable:
-    """The names that stand for no one user asset, with the hosts that stay without an owner for it."""
+def unmatched_table(
+    decisions: pl.DataFrame, shares: pl.DataFrame, matches: pl.DataFrame, closest: pl.DataFrame
+) -> PageTable:
+    """The names that stand for no one user asset, with the hosts that stay without an owner for it.
+
+    `closest` are rows of `closest_users`, of the last time that settings were tried.
+    """
     waiting = (
         decisions.filter(pl.col("match").is_in(["no_user_asset", "ambiguous_user"]))
         .group_by("username")
         .agg(waiting=pl.len())
     )
     candidates = matches.filter("decisive").group_by("username").agg(candidates=pl.col("user_id").sort())
+    best_first = pl.col("user_id").sort_by("score", "user_id", descending=[True, False])
+    perhaps = closest.group_by("username").agg(perhaps=best_first)
     rows = (
         names_without_user(shares, matches)
         .join(waiting, on="username", how="left", maintain_order="left")
         .join(candidates, on="username", how="left", maintain_order="left")
+        .join(perhaps, on="username", how="left", maintain_order="left")
         .with_columns(pl.col("waiting").fill_null(0), user=pl.concat_list(_account()))
         .sort("waiting", descending=True, maintain_order=True)
     )
@@ -228,6 +236,7 @@ def unmatched_table(decisions: pl.DataFrame, shares: pl.DataFrame, matches: pl.D
         "Hosts used": (("number", "hosts"),),
         "Logons": (("number", "events"),),
         "User assets": (("people", "candidates"),),
+        "Perhaps": (("people", "perhaps"),),
     }
     return PageTable("Unmatched users", rows, columns)
 

@@ -100,7 +100,7 @@ class Transport:
         return f"The {self.service} at {self.url}"
 
     def new_session(self) -> requests.Session:
-        """Open a session with cookies of its own; ConfigurationError when `ca_file` cannot be read.
+        """Open a session with cookies of its own; ConfigurationError when `ca_file` or a proxy is not usable.
 
         Environment variables choose proxies and nothing else: requests would let REQUESTS_CA_BUNDLE
         override the instance's certificate settings (rules 3.5).
@@ -108,11 +108,28 @@ class Transport:
         session = requests.Session()
         session.trust_env = False
         session.get_redirect_target = lambda resp: None  # noqa: ARG005  (requests would read its whole body)
-        session.proxies.update(requests.utils.get_environ_proxies(self.url))
+        session.proxies.update(self._proxies())
         session.verify = not self.ignore_ssl
         session.mount("https://", _TlsAdapter(self._ssl_context(), pool_maxsize=self.connections))
         session.mount("http://", HTTPAdapter(pool_maxsize=self.connections))
         return session
+
+    def _proxies(self) -> dict[str, str]:
+        """The proxies that the environment names; the service's own is looked at before it is used."""
+        proxies: dict[str, str] = requests.utils.get_environ_proxies(self.url)
+        scheme = self.url.partition(":")[0].lower()
+        kind = scheme if scheme in proxies else "all"
+        if kind in proxies:
+            try:
+                proxy = requests.utils.prepend_scheme_if_needed(proxies[kind], "http")
+                HTTPAdapter().proxy_manager_for(proxy)
+                (urllib3.util.parse_url(proxy).host or ".").encode("idna")  # a dot is no host either
+            except (ValueError, TypeError):  # they may quote its password
+                raise ConfigurationError(
+                    f"{kind.upper()}_PROXY: the environment names a proxy for the {self.service} that cannot "
+                    "be used; write it as http://host:port"
+                ) from None
+        return proxies
 
     def _ssl_context(self) -> ssl.SSLContext:
         if self.ignore_ssl:
@@ -207,7 +224,8 @@ class Transport:
                 f"authority that signed its certificate (or, less safe, {self.section}ignore_ssl to true)"
             )
         proxy = isinstance(error, requests.exceptions.ProxyError)
-        check = "HTTPS_PROXY, HTTP_PROXY and NO_PROXY" if proxy else f"{self.section}url and the network"
+        variables = "HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY"
+        check = variables if proxy else f"{self.section}url and the network"
         said = getattr(cause, "strerror", None) or str(cause) or type(cause).__name__
         return TransientError(f"{self.where} did not answer {call}: {said}; check {check}")
 

@@ -64,15 +64,16 @@ def _tried(evidence: Evidence, matches: pl.DataFrame, classes: Kinds) -> Iterato
     Without an account the hosts decide as before on which it never logged on, and nobody else's devices rank
     otherwise: those alone are decided again on which it did.
     """
-    logons, username = logons_in_all(evidence), pl.col("username").cast(pl.String)
+    logons, username = logons_in_all(evidence), pl.col("username")
     devices = primary_devices(logons, evidence).collect().lazy()
-    counted = logons.select(username.unique())
+    counted = logons.select(username.unique().cast(pl.String))
     accounts = classes.accounts.filter(pl.col("kind").is_in(NO_PEOPLE)).join(counted, on="username")
     accounts = accounts.sort("hosts", "username", descending=[True, False])
     nobodys = classes.hosts.filter(pl.col("kind").is_in(NOBODYS), pl.col("hostname").is_not_null())
 
     def decided(led: pl.DataFrame, rules: Rules) -> pl.DataFrame:
-        return _outcomes(with_action(led.lazy(), matches, named=pl.lit(value=True)), rules)
+        asked = matches.join(led, on="username", how="semi")
+        return _outcomes(with_action(led.lazy(), asked, named=pl.lit(value=True)), rules)
 
     def without(names: Sequence[str], evidence: Evidence = evidence) -> tuple[pl.DataFrame, pl.DataFrame]:
         among = username.is_in(names)

@@ -358,7 +358,8 @@ def conflicts(
 ) -> None:
     """List conflicts: hosts that have another owner than the logons name, since when, and who knows of it.
 
-    An acknowledged conflict is no warning any more until its evidence, or one of its owners, changes.
+    An acknowledged conflict is no warning any more until what the logons say (its evidence code), or one of
+    its owners, changes.
     """
 
 

@@ -55,6 +55,6 @@ def _acknowledge(path: Path, host: str, note: str | None) -> None:
         rows = [others.collect(), row.select(polars_schema(AcknowledgedConflicts).names())]
         tables.replace("acknowledged_conflicts", pl.concat(rows))
     print(
-        f"The conflict of {printable(host)} is acknowledged: runs warn of it again when its evidence, or one "
-        "of its owners, has changed"
+        f"The conflict of {printable(host)} is acknowledged: runs warn of it again when what the logons say "
+        "(its evidence code), or one of its owners, has changed"
     )

@@ -8,7 +8,7 @@ from typing import Literal
 
 import polars as pl
 
-from ownership.codes import OUTCOME, SUCCESSES
+from ownership.codes import LEFT_ALONE, OUTCOME, SUCCESSES
 from ownership.names import printable
 from pipelines.cli.errors import how_it_ended, print_error
 from pipelines.cli.plans import plan_of, told_plan
@@ -19,8 +19,8 @@ from resources.errors import ConfigurationError
 from resources.settings import Instance, command_line, load_instance, named
 from resources.store.tables import short_run_id
 
-DONE = [*SUCCESSES, "planned"]
-"""Outcomes of hosts that were not left alone."""
+LEFT = ~pl.col("outcome").is_in([*SUCCESSES, "planned"]) | pl.col("message").str.contains(LEFT_ALONE)
+"""Hosts that were left alone, or were put back in part."""
 SHOWN = 10
 """Reasons, and hosts of each of them, that are printed."""
 OPS = {"apply": "apply_plan", "undo": "undo_run"}
@@ -57,7 +57,7 @@ def _follow_up(
     if dry_run or "planned" in writes["outcome"]:
         plan = plan_of(instance, tables, result.run_id, succeeded=result.success, people_of=about)
     if as_json:
-        left_alone = writes.filter(~pl.col("outcome").is_in(DONE)).select("host_id", "outcome", "message")
+        left_alone = writes.filter(LEFT).select("host_id", "outcome", "message")
         runs = {"instance": instance.name, "run_id": result.run_id, "about_run_id": about, "dry_run": dry_run}
         found = {**runs, "writes": outcomes_of(writes), "left_alone": left_alone.to_dicts()}
         also = {"plan": plan, "error": error or None}
@@ -91,7 +91,7 @@ def _print(writes: pl.DataFrame, instance: Instance, run_id: str, job: str) -> N
 
 def _left_alone(writes: pl.DataFrame) -> Iterator[str]:
     """Yield a line for each reason for which hosts were left alone, that of most hosts first."""
-    rows = writes.filter(~pl.col("outcome").is_in(DONE)).group_by(
+    rows = writes.filter(LEFT).group_by(
         pl.coalesce("message", pl.col("outcome").replace_strict(OUTCOME)).alias("reason"),
         maintain_order=True,
     )

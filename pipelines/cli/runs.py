@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 
-from assets_defs.record import result_in_words
+from assets_defs.record import result_in_words, undone_in_words
 from ownership.names import printable
 from pipelines.cli.stored import tables_of
 from resources.errors import AssetOwnersError
@@ -24,8 +24,9 @@ def runs(path: Path, *, limit: int, as_json: bool) -> None:
     instance = load_instance(path)
     tables = tables_of(instance)
     all_runs = tables.all_runs("runs").collect()
-    undone = all_runs.filter(pl.col("written") > 0, kind="undo").sort("started_at")
-    undone_by = dict(undone.select("of_run", "run_id").iter_rows())
+    undone = all_runs.filter(pl.col("written") > 0, kind="undo").sort("started_at").group_by("of_run")
+    undos = undone.agg(pl.last("run_id"), pl.sum("written", "in_part"))
+    undone_by = {undo["of_run"]: undo for undo in undos.iter_rows(named=True)}
     listed = all_runs.sort("started_at", descending=True).head(limit)
     if listed.is_empty():
         raise AssetOwnersError(
@@ -38,13 +39,14 @@ def runs(path: Path, *, limit: int, as_json: bool) -> None:
         print(*_table(listed, undone_by), sep="\n")
 
 
-def _table(listed: pl.DataFrame, undone_by: Mapping[str, str]) -> Iterator[str]:
+def _table(listed: pl.DataFrame, undone_by: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     rows = [("run", "kind", "started (UTC)", "took", "days, or run", "result")]
     for row in listed.iter_rows(named=True):
         days = f"{row['window_from']} to {row['window_to']}"
         result = result_in_words(row)
         if undo := undone_by.get(row["run_id"]):
-            result += f", undone by run {short_run_id(undo)}"
+            undone = undone_in_words(row["written"], back=undo["written"], in_part=undo["in_part"])
+            result += f", {undone} by run {short_run_id(undo['run_id'])}"
         said = [result, *filter(None, [_first_line(row["message"])])]
         rows.append(
             (
@@ -61,10 +63,13 @@ def _table(listed: pl.DataFrame, undone_by: Mapping[str, str]) -> Iterator[str]:
         yield "  ".join(f"{text:<{width}}" for text, width in zip(row, widths, strict=True)).rstrip()
 
 
-def _as_json(row: dict[str, Any], undone_by: Mapping[str, str]) -> dict[str, Any]:
+def _as_json(row: dict[str, Any], undone_by: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """The row as it is stored, with its options as an object, and the run that put back what it wrote."""
     shown = {name: value.isoformat() if hasattr(value, "isoformat") else value for name, value in row.items()}
-    return shown | {"options": json.loads(row["options"]), "undone_by": undone_by.get(row["run_id"])}
+    return shown | {
+        "options": json.loads(row["options"]),
+        "undone_by": undone_by.get(row["run_id"], {}).get("run_id"),
+    }
 
 
 def _first_line(message: str | None) -> str:

@@ -10,7 +10,17 @@ from pipelines.cli.audit import draw, read_answers
 from pipelines.cli.errors import print_error
 from pipelines.cli.run import errors, execute
 from pipelines.cli.stored import stored_tables
-from reports.tuning import Aim, as_values, best_line, drift_in_words, in_words, line_of, suggestions_in_words
+from reports.sentences import names_of
+from reports.tuning import (
+    Aim,
+    as_values,
+    best_line,
+    closest_in_words,
+    drift_in_words,
+    in_words,
+    line_of,
+    suggestions_in_words,
+)
 from resources.errors import ConfigurationError
 from resources.settings import Instance, named
 from resources.store.history import decided_with
@@ -53,6 +63,8 @@ def tune(
 def told(instance: Instance, tables: Tables, aim: Aim) -> list[str]:
     """Tell in lines of text what the tables of tuning hold."""
     window = _window(instance, tables)
+    names = names_of(tables.read("inventory_users").collect().iter_rows(named=True))
+    closest = closest_in_words(tables.read("closest_users").collect(), names)
     return [
         f"{printable(instance.name)}: {window.first} to {window.last} ({window.days} days)",
         "",
@@ -63,6 +75,7 @@ def told(instance: Instance, tables: Tables, aim: Aim) -> list[str]:
             aim=aim,
         ),
         *suggestions_in_words(tables.read("suggestions").collect(), instance.rules.as_rules()),
+        *(["", *closest] if closest else []),
         *(["", *drift] if (drift := drift_in_words(tables.read("ownership_drift").collect())) else []),
     ]
 

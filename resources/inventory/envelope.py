@@ -94,6 +94,8 @@ def _refusal(answer: Answer, members: Mapping[str, Any], refused: str) -> Servic
     if fields:
         detail = "; ".join(f"{name}: {', '.join(texts)}" for name, texts in fields.items())
         text += f" ({detail[:200]})"
+    if not members and answer.status == 404:
+        return ProtocolError(text)  # a proxy may say so, after the service has done what it was asked
     if answer.status in _KINDS:
         return _KINDS[answer.status](text)
     return ValidationError(text, fields) if fields or answer.status in {400, 422} else ServiceError(text)

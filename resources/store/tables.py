@@ -281,14 +281,20 @@ class Tables:
 
     # What a run rests on
 
-    def adopt(self, earlier: str, *, run_id: str) -> None:
-        """Copy what an earlier run worked on for a run that executes it again in part; but not its plan."""
+    def adopt(self, earlier: str, *, run_id: str, publish: bool) -> None:
+        """Copy what an earlier run worked on for a run that executes it again in part; but not its plan.
+
+        `publish` makes its snapshots those that analysts see.
+        """
         folder, own = self._folder(earlier), self._folder(run_id)
         for file in parquet_files(folder):
             path = own / file.relative_to(folder)
             if path.name != "owner_writes.parquet" and not path.exists():
                 with replacing(path) as copied:
                     file.fs.get_file(file.path, str(copied))
+                if publish and path.parent == own:
+                    with replacing(self._snapshot(path.stem), self.analysts) as copied:
+                        file.fs.get_file(file.path, str(copied))
 
     # The journal of writes, and who may work on all this
 

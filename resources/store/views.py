@@ -6,6 +6,7 @@ The SQL is DuckDB's, of version 1.2; it names the tables of its own instance wit
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from ownership.codes import NOTHING_HELD
 from ownership.declaration import column_descriptions
 from ownership.tables import TABLES
 
@@ -50,14 +51,18 @@ COVERAGE = View(
         "owned_after_percent": "owned_after / host_assets (percent).",
     },
     sql="""\
-WITH done AS (
+WITH cleared AS (
+    SELECT run_id, count(*) AS owners FROM owner_writes
+    WHERE outcome = 'undone' AND new_values.owner IS NOT NULL GROUP BY run_id
+), done AS (
     SELECT *, CAST(started_at AT TIME ZONE 'UTC' AS DATE) AS day, kind = 'undo' AS undoes
-    FROM runs WHERE kind IN ('run', 'apply', 'undo') AND owned_after IS NOT NULL
+    FROM runs LEFT JOIN cleared USING (run_id)
+    WHERE kind IN ('run', 'apply', 'undo') AND owned_after IS NOT NULL
 ), days AS (
     SELECT day, arg_max(hosts, started_at) AS host_assets,
            CAST(coalesce(sum(to_write) FILTER (NOT undoes), 0) AS BIGINT) AS to_write,
            CAST(coalesce(sum(written) FILTER (NOT undoes), 0) AS BIGINT) AS written,
-           CAST(coalesce(sum(written) FILTER (undoes), 0) AS BIGINT) AS put_back,
+           CAST(coalesce(sum(owners) FILTER (undoes), 0) AS BIGINT) AS put_back,
            arg_max(conflicts, started_at) AS conflicts,
            arg_max(owned_before, started_at) AS owned,
            arg_max(owned_after, started_at) AS owned_after
@@ -70,7 +75,7 @@ FROM days ORDER BY day""",
 )
 
 CURRENT_OWNERS = View(
-    comment="Each host asset and its owner now: as last listed, with what was written and undone since.",
+    comment="Each host asset and its owner now: as listed, with what runs wrote, put back and saw since.",
     meanings=dict(
         [
             *_from("inventory_hosts", "host_id"),
@@ -79,31 +84,39 @@ CURRENT_OWNERS = View(
             ("owner_emails", "Their e-mail addresses, as far as known."),
             ("department", "Department of the host."),
             ("criticality", "Criticality of the host."),
-            ("source", "`asset-owners` where its last write is what holds, otherwise `inventory`."),
-            ("since", "When that was written, or the inventory was listed (UTC)."),
+            ("source", "`asset-owners` where the last owner it sent is what holds, otherwise `inventory`."),
+            (
+                "since",
+                "When that was written, or else the inventory listed or the host seen (UTC).",
+            ),
             ("run_id", "Id of the run that wrote it; null: none of ours."),
         ]
     ),
-    sql="""\
-WITH written AS (
-    SELECT owner_writes.*, completed_at >= listed_at AS since_listed
-    FROM owner_writes JOIN inventory_hosts USING (host_id) WHERE outcome IN ('written', 'undone')
-), last_written AS (
-    SELECT host_id, max(completed_at) AS completed_at, arg_max(run_id, completed_at) AS run_id,
-           bool_or(since_listed) AS since_listed, arg_max(new_values.owner, completed_at) AS owner,
-           arg_max(new_values.owner, completed_at) FILTER (since_listed) AS new_owner,
-           arg_max(new_values.department, completed_at) FILTER (since_listed) AS new_department,
-           arg_max(new_values.criticality, completed_at) FILTER (since_listed) AS new_criticality
-    FROM written GROUP BY host_id
+    sql=f"""\
+WITH known AS (
+    SELECT host_id, run_id, completed_at, completed_at >= listed_at AS since_listed, old_values AS held,
+           CASE WHEN outcome IN ('written', 'undone') THEN new_values END AS sent
+    FROM owner_writes JOIN inventory_hosts USING (host_id)
+    WHERE outcome IN ('written', 'undone') OR message = '{NOTHING_HELD}'
+       OR (outcome = 'owned_meanwhile' AND old_values.owner IS NOT NULL)
+), last_known AS (
+    SELECT host_id, arg_max(struct_pack(owner := sent.owner, at := completed_at, run_id := run_id),
+                            completed_at) FILTER (sent.owner IS NOT NULL) AS wrote,
+           arg_max(struct_pack(owner := coalesce(sent.owner, held.owner),
+                               department := coalesce(sent.department, held.department),
+                               criticality := coalesce(sent.criticality, held.criticality),
+                               at := completed_at), completed_at) FILTER (since_listed) AS seen
+    FROM known GROUP BY host_id
 ), present AS (
     SELECT host_id, hostnames[1] AS hostname,
-           CASE WHEN new_owner IS NULL THEN owner_ids WHEN new_owner = '' THEN [] ELSE [new_owner] END
-               AS owner_ids,
-           nullif(coalesce(new_department, department), '') AS department,
-           nullif(coalesce(new_criticality, criticality), '') AS criticality,
-           coalesce(since_listed OR list_contains(owner_ids, owner), false) AS ours,
-           listed_at, completed_at, run_id
-    FROM inventory_hosts LEFT JOIN last_written USING (host_id)
+           CASE WHEN seen IS NULL THEN owner_ids WHEN coalesce(seen.owner, '') = '' THEN []
+                ELSE string_split(seen.owner, ',') END AS owner_ids,
+           nullif(CASE WHEN seen IS NULL THEN department ELSE seen.department END, '') AS department,
+           nullif(CASE WHEN seen IS NULL THEN criticality ELSE seen.criticality END, '') AS criticality,
+           coalesce(CASE WHEN seen IS NULL THEN list_contains(owner_ids, wrote.owner)
+                         ELSE list_contains(string_split(seen.owner, ','), wrote.owner) END, false) AS ours,
+           coalesce(seen.at, listed_at) AS known_at, wrote
+    FROM inventory_hosts LEFT JOIN last_known USING (host_id)
 ), emails AS (
     SELECT host_id, flatten(list(user_email ORDER BY user_id)) AS owner_emails
     FROM (SELECT host_id, unnest(owner_ids) AS user_id FROM present) JOIN inventory_users USING (user_id)
@@ -111,10 +124,10 @@ WITH written AS (
 )
 SELECT host_id, hostname, owner_ids, coalesce(owner_emails, []) AS owner_emails, department, criticality,
        CASE WHEN ours THEN 'asset-owners' ELSE 'inventory' END AS source,
-       CASE WHEN ours THEN completed_at ELSE listed_at END AS since,
-       CASE WHEN ours THEN run_id END AS run_id
+       CASE WHEN ours THEN wrote.at ELSE known_at END AS since,
+       CASE WHEN ours THEN wrote.run_id END AS run_id
 FROM present LEFT JOIN emails USING (host_id)
-ORDER BY hostname, host_id""",
+ORDER BY hostname, host_id""",  # noqa: S608  (our own words)
 )
 
 CONFLICTS = View(

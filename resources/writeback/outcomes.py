@@ -5,6 +5,7 @@ from typing import Any
 
 import polars as pl
 
+from ownership.codes import LEFT_ALONE, NOTHING_HELD
 from ownership.names import normalise_hostname
 from resources.inventory.adapter import Values
 from resources.writeback.journal import Result
@@ -41,8 +42,15 @@ def still_held(row: Row, held: Values) -> Values | Result:
     """What to send to put back, field by field, what a host still holds of what was written."""
     kept = {field for field in changed_fields(row) if held[field] == row["old_values"][field]}
     if not kept:
-        return Result(row["host_id"], "not_written", "holds nothing any more of what was written", held)
+        return Result(row["host_id"], "not_written", NOTHING_HELD, held)
     return {field: row["new_values"][field] for field in kept}
+
+
+def left_alone(row: Row, held: Values) -> str | None:
+    """Say what an undo leaves as it is of a host that held this; None: it puts everything back."""
+    fields = [field for field in changed_fields(row) if held[field] != row["old_values"][field]]
+    named = ", ".join(f"{field} is {held[field] or 'none'} by now" for field in fields)
+    return f"{LEFT_ALONE}{named}" if fields else None
 
 
 def is_undo(row: Row) -> bool:

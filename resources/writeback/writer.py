@@ -25,6 +25,7 @@ from resources.writeback.journal import Journal, Result
 from resources.writeback.outcomes import (
     Row,
     has_name,
+    left_alone,
     other_name_message,
     still_held,
     unless_owned,
@@ -44,6 +45,11 @@ READ_BACK_WAITS_SECONDS = (0.0, 0.5, 1.5)  # some services show a change a momen
 
 Decide = Callable[[Values], Values | Result]
 """Called with what a host holds, gives what to send to it, or the result where nothing is to be sent."""
+
+
+def seconds_since_boot() -> float:
+    """A clock that also goes on while the machine is suspended, where the system has one."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 class WritingEndedError(AssetOwnersError):
@@ -78,6 +84,8 @@ class _Attempt:
         return bool(self.sent) and was_done({"old_values": self.held, "new_values": self.sent}, host)
 
     def result(self, outcome: str, message: str | None = None) -> Result:
+        if outcome == "undone" and self.held:
+            message = "; ".join(filter(None, [message, left_alone(self.row, self.held)])) or None
         return Result(self.row["host_id"], outcome, message, self.held, self.sent)
 
     def given_up(self, message: str, outcome: str = "failed") -> Result:
@@ -103,7 +111,7 @@ class Writer:
         journal: Journal,
         *,
         pace: Pace | None = None,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = seconds_since_boot,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._inventory = inventory
