@@ -91,8 +91,7 @@ site: setup
 
 # Takes the pictures of the documents anew, among all that the browser tests take (in var/screenshots, to look at).
 images: setup
-	SCREENSHOTS=var/screenshots $(BIN)/pytest -m "slow or nightly" tests/end_to_end/test_dagster_ui.py
-	SCREENSHOTS=var/screenshots INSTANCES=200 $(BIN)/pytest -m nightly tests/end_to_end/test_many_instances.py
+	SCREENSHOTS=var/screenshots INSTANCES=200 $(BIN)/pytest -m "slow or nightly" tests/end_to_end/test_dagster_ui.py
 	mkdir -p docs/images
 	cp $(PICTURES:%=var/screenshots/%.png) docs/images
 

@@ -52,8 +52,3 @@ def test_every_citation_leads_to_a_rule():
     }
     known = set(numbers())
     assert not [one for one in cited if one[0] not in known], "cited, but not in docs/rules.md"
-
-
-def test_nothing_cites_paragraphs_of_other_documents():
-    sign = "\N{SECTION SIGN}"
-    assert not [str(path) for path, text in texts() if sign in text], f"cite docs/rules.md instead of {sign}"

@@ -1,15 +1,22 @@
 """A run as the code below Dagster sees it."""
 
 import logging
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from assets_defs.record import RunRecord
 from assets_defs.run import ScanRun, default_options
+from ownership.declaration import empty
+from ownership.tables import LogonCounts, LogonDays
 from ownership.windows import Window
+from resources.search.source import extraction_fingerprint
 from resources.settings import Instance
+from resources.store.history import store_decisions
 from resources.store.tables import Tables
+from tests.ownership.builders import NOW, PEOPLE, RUN, WINDOW, counts, resolution, table
 
 LOG = logging.getLogger("tests")
 
@@ -34,3 +41,38 @@ def scan(tables: Tables, instance: Instance, window: Window, run_id: str = "now"
     }
     record = RunRecord(tables, run_id, None, LOG)
     return ScanRun(instance=instance, tables=tables, run_id=run_id, record=record, window=window, **parts)
+
+
+def decided(home: Path, instance: Instance, inventory: Any, **changed: Any) -> ScanRun:
+    """A run that has listed and decided, and whose sink is to begin; ann has used pc-1.
+
+    `fetched_at` is of its only day; what else is given, of its record.
+    """
+    tables = Tables(home, instance.slug)
+    tables.prepare()
+    window = Window(WINDOW.last, WINDOW.last)
+    run = scan(tables, instance, window, RUN, inventory=inventory)
+    day = {
+        "day": window.last,
+        "matching": 0,
+        "counted": 0,
+        "lacking_user": 0,
+        "lacking_host": 0,
+        "fetched_at": changed.pop("fetched_at", datetime.now(UTC)),
+        "settings_fingerprint": extraction_fingerprint(instance),
+    }
+    tables.write_days([(table(LogonDays, day), empty(LogonCounts))])
+    known: dict[str, Any] = {"window": window, "checked_at": NOW} | changed
+    run.record.begin("run", **known)
+    assets = inventory.hosts()
+    made = resolution(counts(("pc-1", "ann", 6)), PEOPLE, assets)
+    snapshots = {
+        "inventory_hosts": assets,
+        "inventory_users": PEOPLE,
+        "host_user_shares": made.shares,
+        "username_matches": made.matches,
+    }
+    for name, frame in snapshots.items():
+        tables.write(name, frame, run_id=RUN, publish=True)
+    store_decisions(tables, made.decisions, decided_at=NOW, run_id=RUN, publish=True)
+    return run

@@ -2,11 +2,13 @@ import json
 from types import SimpleNamespace
 from typing import Any
 
+import polars as pl
 import pytest
 
-from assets_defs.record import RunRecord
+from assets_defs.record import RunRecord, result_in_words, undone_in_words
 from resources.store.tables import Tables
 from tests.assets_defs.scans import LOG
+from tests.resources.writeback.world import plan
 
 pytestmark = pytest.mark.usefixtures("no_catalogue")
 
@@ -20,6 +22,8 @@ def tables(tmp_path):
 
 class Recorded:
     """What Dagster has recorded of a run."""
+
+    parent_run_id = None
 
     def __init__(self, *states, meanwhile=lambda: None):
         self.tags, self._states, self._meanwhile = {}, states or ["IN_PROGRESS"], meanwhile
@@ -70,3 +74,19 @@ def test_the_first_reason_stays_and_so_do_the_seconds_of_steps(tables):
     assert json.loads(first.get("seconds_by_step")) == {"owner_writes": 1.5}
     assert recorded.tags["asset_owners/kind"] == "run"
     assert recorded.tags["asset_owners/result"].startswith("failed")
+
+
+def test_an_undo_says_how_many_hosts_it_put_back_whole_and_in_part(tables):
+    said = "confirmed by reading back; left alone: owner is u-2 by now"
+    record = RunRecord(tables, "run-1", None, LOG)
+    record.begin("undo")
+    record.add(to_write=3)
+    rows = [plan("h-0", outcome="undone"), plan("h-1", outcome="undone", message=said)]
+    rows.append(plan("h-2", outcome="not_written", message="left alone: put back since, by run r-2"))
+    tables.append("owner_writes", pl.concat(rows), run_id="run-1")
+    record.succeed()
+    (row,) = tables.appended("runs", "run-1").to_dicts()
+    assert result_in_words(row) == "1 put back, 1 put back in part, 1 left alone"
+    assert undone_in_words(3, back=row["written"], in_part=row["in_part"]) == "1 of 3 put back and 1 in part"
+    assert undone_in_words(2, back=2, in_part=0) == "undone"
+    assert undone_in_words(3, back=2, in_part=0) == "2 of 3 put back"

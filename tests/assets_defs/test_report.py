@@ -2,22 +2,26 @@
 
 import pytest
 
+from assets_defs.report import reporting
+from resources.errors import ServiceError
 from resources.store.tables import Tables
+from tests.assets_defs.scans import LOG, decided
 from tests.ownership.builders import host, hosts
 from tests.pipelines.in_memory import LAST, Job, LogFile, Shelf
 from tests.resources.samples import instance
 
 pytestmark = pytest.mark.usefixtures("no_catalogue")
-
-
-@pytest.fixture
-def job(tmp_path):
-    return Job(instance(), tmp_path, LogFile((LAST, "pc-1", "ann")), Shelf(hosts(host("h1", "pc-1"))))
+INVENTORY = hosts(host("h1", "pc-1"))
 
 
 @pytest.fixture
 def page(tmp_path):
     return tmp_path / "reports" / "windows_logons.html"
+
+
+@pytest.fixture
+def run(tmp_path):
+    return decided(tmp_path, instance(), Shelf(INVENTORY))
 
 
 def shown(result, table):
@@ -27,40 +31,39 @@ def shown(result, table):
     return event.materialization.metadata["report"].value
 
 
-def test_a_run_that_may_write_leaves_the_report_and_its_tables_say_where(job, page):
+def test_a_run_that_may_write_leaves_the_report_and_its_tables_say_where(tmp_path, page):
+    job = Job(instance(), tmp_path, LogFile((LAST, "pc-1", "ann")), Shelf(INVENTORY))
+    planned = job(options={"dry_run": True})
+    assert (page.exists(), job.inventory.written) == (False, {})
+    assert shown(planned, "owner_writes").endswith(f"--run {planned.run_id[:8]}")
     result = job()
-    assert result.success
-    assert "ann@corp.example" in page.read_text()
-    assert [shown(result, table) for table in ("owner_decisions", "owner_writes")] == [str(page)] * 2
     written = page.read_text()
+    assert "ann@corp.example" in written
+    assert [shown(result, table) for table in ("owner_decisions", "owner_writes")] == [str(page)] * 2
     undo = {"windows_logons__undo_run": {"config": {"run_id": result.run_id}}}
     undone = job("windows_logons__undo", ops=undo)
     assert shown(undone, "owner_writes") == str(page)
     assert page.read_text() != written
 
 
-def test_a_dry_run_leaves_the_report_as_it_is_and_says_what_makes_one_of_it(job, page):
-    planned = job(options={"dry_run": True})
-    assert not page.exists()
-    assert shown(planned, "owner_writes").endswith(f"--run {planned.run_id[:8]}")
-
-
-def test_a_run_that_fails_when_its_tables_are_published_leaves_the_report_too(job, page):
-    job.instance = instance(writes={"max_write_percent": 1})
-    assert not job().success
+def test_a_run_that_fails_leaves_the_report_too(run, page):
+    with pytest.raises(ServiceError), reporting(run, LOG, written=True):
+        raise ServiceError("no answer")
     assert page.exists()
 
 
-def test_a_report_that_cannot_be_written_fails_no_run(job, page, capfd):
+def test_a_report_that_cannot_be_written_fails_no_run(run, page, caplog):
     page.mkdir(parents=True)
-    assert job().success
-    assert "The report could not be written" in capfd.readouterr().err
+    with reporting(run, LOG, written=True):
+        pass
+    assert "The report could not be written" in caplog.text
 
 
-def test_tables_that_cannot_be_read_for_the_report_fail_no_run(job, monkeypatch, capfd):
+def test_tables_that_cannot_be_read_for_the_report_fail_no_run(run, monkeypatch, caplog):
     def torn(_):
         raise OSError("torn")
 
     monkeypatch.setattr(Tables, "shown", torn)
-    assert job().success
-    assert "The report could not be written: torn" in capfd.readouterr().err
+    with reporting(run, LOG, written=True):
+        pass
+    assert "The report could not be written: torn" in caplog.text

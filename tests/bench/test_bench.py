@@ -13,8 +13,9 @@ from bench.bare_job import ASSETS
 from bench.logons import FIRST_DAY, days_from
 from ownership.tables import TABLES
 from resources.store.tables import Tables
-from sandbox.inventory import Account, InventoryService, InventoryState
+from sandbox.inventory import InventoryService, InventoryState
 from sandbox.stand import Sandbox
+from tests.resources.inventory_world import ADMIN, TENANT
 from tests.resources.samples import instance_content
 
 pytestmark = pytest.mark.nightly
@@ -23,28 +24,16 @@ TINY = resolution.Size(rows=3_000, hosts=100, users=80)
 
 
 @pytest.fixture
-def sandbox(engine, tmp_path):
+def sandbox(engine, tmp_path, monkeypatch):
     """Both services, an inventory without assets, and an instance file; nothing is loaded."""
-    password = tmp_path / "password"
-    accounts = [Account("it@corp.example", "inventory's", roles={"t": "admin"})]
+    content = instance_content(
+        name="Demo", url=engine.url, username="admin", ca_file=str(engine.ca_file), index="logs-nothing-*"
+    )
+    monkeypatch.setenv("SEARCH_PASSWORD", engine.admin.password)
+    monkeypatch.setenv("INVENTORY_PASSWORD", ADMIN.password)
     with InventoryState(tmp_path / "state") as state, InventoryService(state) as service:
-        state.reset(accounts, [], [], "t")
-        password.write_text(engine.admin.password)
-        (tmp_path / "inventory-password").write_text("inventory's")
-        content = instance_content(
-            name="Demo",
-            url=engine.url,
-            username="admin",
-            password={"file": str(password)},
-            ca_file=str(engine.ca_file),
-            index="logs-nothing-*",
-            platform={
-                "url": service.url,
-                "email": "it@corp.example",
-                "password": {"file": str(tmp_path / "inventory-password")},
-                "tenant_id": "t",
-            },
-        )
+        state.reset([ADMIN], [], [], TENANT)
+        content["platform"] |= {"url": service.url, "email": ADMIN.email, "tenant_id": TENANT}
         file = tmp_path / "demo.yaml"
         file.write_text(yaml.safe_dump(content), encoding="utf-8")
         yield Sandbox(engine, service, file)

@@ -2,10 +2,8 @@
 
 import itertools
 import os
-from collections.abc import Mapping
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -21,8 +19,6 @@ USERS = [
     {"id": "ann", "user_email": "ann@corp.example", "user_department": "Sales", "criticality": "high"},
     {"id": 17, "user_email": "bob@corp.example", "user_department": "Works", "criticality": None},
 ]
-
-
 OWNERS = [None] * WRITTEN + ["ann", "ann", 17, ["ann", 17]]
 HOSTS = [
     {
@@ -42,9 +38,9 @@ def logons_on(hosts):
         yield from logons(str(host["search_agent_name"]).lower(), next(users), 3, at=at_noon(TODAY))
 
 
-def start(stand: Stand, settings: Mapping[str, Any] = SETTINGS) -> RunningProcess:
+def start(stand: Stand) -> RunningProcess:
     """Start a run."""
-    return RunningProcess(_run, stand.instance_file(settings))
+    return RunningProcess(_run, stand.instance_file(SETTINGS))
 
 
 def _run(file: Path, environment: dict[str, str], log: Connection) -> None:

@@ -7,7 +7,7 @@ folder is named: `pytest tests/chaos --chaos 10`.
 
 import itertools
 from collections import Counter
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import pytest
 
@@ -19,8 +19,7 @@ from tests.end_to_end.stand import Stand, documents, in_memory
 FIGURES = pytest.StashKey[Counter[str]]()
 
 
-@dataclass(frozen=True)
-class Effort:
+class Effort(NamedTuple):
     """How much is tried."""
 
     histories: int
@@ -29,14 +28,9 @@ class Effort:
     same_each_time: bool = False
 
 
-BOUNDED = Effort(histories=12, steps=12, kills=1, same_each_time=True)
-
-
 def pytest_addoption(parser):
     parser.addoption("--chaos", type=int, metavar="PERCENT", help="Of 1,000 histories and 200 kills.")
-    parser.addoption(
-        "--soak-days", type=int, default=5, metavar="DAYS", help="Of a company's life; at least 5."
-    )
+    parser.addoption("--soak-days", type=int, default=5, help="Of a company's life; at least 5.")
 
 
 def pytest_configure(config):
@@ -54,7 +48,7 @@ def pytest_terminal_summary(terminalreporter, config):
 def effort(request):
     percent = request.config.getoption("--chaos", default=None)
     if percent is None:
-        return BOUNDED
+        return Effort(histories=12, steps=12, kills=1, same_each_time=True)
     return Effort(histories=10 * percent, steps=15, kills=2 * percent)
 
 

@@ -5,7 +5,7 @@ storing a plan, intending, reading and writing a host, keeping an outcome, stori
 What a process loses beside that (open files, locks, half a file) only a real kill shows.
 """
 
-import threading
+import itertools
 from collections.abc import Generator
 from contextlib import contextmanager
 from functools import wraps
@@ -33,39 +33,26 @@ class KilledError(BaseException):
     """The end of the run; not an Exception, so that nothing takes it for a failure it could handle."""
 
 
-class Lifetime:
-    """Counts instants; from the last one on, each is a death: no thread of a dead process goes on."""
+@contextmanager
+def dying_at(last: int | None) -> Generator[None]:
+    """Whatever runs in the block dies after so many instants, all its threads; None: not at all."""
+    passed = itertools.count()
 
-    def __init__(self, last: int | None) -> None:
-        self.over = False
-        self._left = last
-        self._lock = threading.Lock()
-
-    def pass_instant(self) -> None:
-        with self._lock:
-            if self._left is not None:
-                self._left -= 1
-                self.over = self._left < 0
-        if self.over:
+    def pass_instant():
+        if last is not None and next(passed) >= last:
             raise KilledError
 
+    def mortal(step):
+        @wraps(step)
+        def called(*args, **kwargs):
+            pass_instant()
+            result = step(*args, **kwargs)
+            pass_instant()
+            return result
 
-@contextmanager
-def dying_at(last: int | None) -> Generator[Lifetime]:
-    """Whatever runs in the block dies after so many instants; None: not at all."""
-    lifetime = Lifetime(last)
+        return called
+
     with pytest.MonkeyPatch.context() as patch:
         for owner, name in STEPS:
-            patch.setattr(owner, name, _mortal(getattr(owner, name), lifetime))
-        yield lifetime
-
-
-def _mortal(step, lifetime):
-    @wraps(step)
-    def mortal(*args, **kwargs):
-        lifetime.pass_instant()
-        result = step(*args, **kwargs)
-        lifetime.pass_instant()
-        return result
-
-    return mortal
+            patch.setattr(owner, name, mortal(getattr(owner, name)))
+        yield

@@ -21,22 +21,20 @@ MADE_ANEW = "made anew"
 """Told in an owner's place: the host is no more, and another one, nobody's, has got its id."""
 
 RETRY_AFTER = {"Retry-After": "1"}
+TURNED_AWAY = {
+    "refused": (200,),
+    "asks to wait": (429,),
+    "only asks to wait": (429,),
+    "asks to wait so long": (429, {"Retry-After": "3"}),
+    "asks to wait with 503": (503, RETRY_AFTER),
+    "503, done later": (503, RETRY_AFTER),
+}
+"""Status and headers of the answer to a write that the service does not carry out, or not yet."""
+
 LASTING = {"outage", "only says yes", "only asks to wait"}
 TROUBLES = [
-    "session expires",
-    "done, then 401",
-    "lost",
-    "answer lost",
-    "bad gateway",
-    "refused",
-    "asks to wait",
-    "asks to wait so long",
-    "asks to wait with 503",
-    "done, then 429",
-    "done, then 503",
-    "503, done later",
-    "says yes",
-    *sorted(LASTING),
+    *("session expires", "done, then 401", "lost", "answer lost", "bad gateway", "says yes", "only says yes"),
+    *("done, then 429", "done, then 503", "outage", *TURNED_AWAY),
 ]
 """What may befall a request; what is lasting befalls all that follow in the run."""
 
@@ -108,19 +106,13 @@ class Surroundings:
         return self._in_place_of_a_write(request, trouble) if path == UPDATE else None
 
     def _in_place_of_a_write(self, request, trouble):
-        slow = envelope(status=False, message="Slow down.")
         if trouble in {"says yes", "only says yes"}:
             with self._lock:
                 self.lied.add(request.state.parameters["id"])
             return JSONResponse(envelope())
-        return {
-            "refused": lambda: JSONResponse(envelope(status=False, message="This host is locked.")),
-            "asks to wait": lambda: JSONResponse(slow, 429),
-            "only asks to wait": lambda: JSONResponse(slow, 429),
-            "asks to wait so long": lambda: JSONResponse(slow, 429, {"Retry-After": "3"}),
-            "asks to wait with 503": lambda: JSONResponse(slow, 503, RETRY_AFTER),
-            "503, done later": lambda: JSONResponse(slow, 503, RETRY_AFTER),
-        }.get(trouble, lambda: None)()
+        if trouble in TURNED_AWAY:
+            return JSONResponse(envelope(status=False, message="Not now."), *TURNED_AWAY[trouble])
+        return None
 
     def finish(self):
         """The run is over, and what the service had put off is carried out."""
@@ -140,12 +132,9 @@ class Surroundings:
             change(self._state, host_id, self._followers.pop(host_id))
 
     def _let_in(self, request):
-        if request.url.path == ASSETS_LIST:
-            visited = list(self._visits)
-        else:
-            visited = [request.state.parameters.get("id")] if request.url.path == READ else []
-        for host_id in visited:
-            if host_id in self._visits:
+        path, one = request.url.path, request.state.parameters.get("id")
+        for host_id in list(self._visits):
+            if path == ASSETS_LIST or (path == READ and host_id == one):
                 change(self._state, host_id, self._visits.pop(host_id))
 
     def after(self, request, response):

@@ -54,10 +54,11 @@ from tests.chaos.surroundings import (
     Surroundings,
     change,
 )
+from tests.end_to_end.stand import USERS
 from tests.ownership.builders import counts
 from tests.resources.clock import Clock
 from tests.resources.inventory_world import ADMIN, TENANT
-from tests.resources.samples import instance, instance_content
+from tests.resources.samples import instance
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_catalogue")]
 
@@ -69,11 +70,6 @@ HOSTS = [
     {"id": "h-3", "search_agent_name": "pc-3", "asset_owner": [], "department": "Sales", "criticality": None},
     {"id": "h-4", "search_agent_name": "pc-4", "asset_owner": "cyd", "department": "", "criticality": "low"},
     {"id": "h-5", "search_agent_name": "pc-5"},
-]
-USERS = [
-    {"id": "ann", "user_email": "ann@corp.example", "user_department": "Sales", "criticality": "high"},
-    {"id": 17, "user_email": "bob@corp.example", "user_department": "", "criticality": None},
-    {"id": "cyd", "user_email": "cyd@corp.example", "user_department": "Legal", "criticality": "low"},
 ]
 
 # Which of the earlier runs, the last one first. How many there are, threads decide as well, so what is drawn
@@ -102,18 +98,15 @@ circumstances = st.one_of(
 )
 
 
-@dataclass
 class Home:
-    """Tables of their own, the runs on them, and the plans that they stored."""
+    """Tables of their own, the runs on them, the plans that they stored, and the inventories they ran on."""
 
-    folder: Path
-    figures: Counter[str]
-    plans: list[str] = field(default_factory=list)
-    used: set[int] = field(default_factory=set)
-
-    def __post_init__(self) -> None:
-        self.tables = Tables(self.folder, SLUG)
-        self.ledger = Ledger(self.tables, self.figures)
+    def __init__(self, folder: Path, figures: Counter[str]) -> None:
+        self.folder = folder
+        self.tables = Tables(folder, SLUG)
+        self.ledger = Ledger(self.tables, figures)
+        self.plans: list[str] = []
+        self.used: set[int] = set()
 
 
 class PatientWriter(Writer):
@@ -143,7 +136,6 @@ class Histories(RuleBasedStateMachine):
             service.state.reset([ADMIN], HOSTS, USERS, TENANT)
         self.figures = world.figures
         self.homes = [Home(world.new_folder(), world.figures) for _ in range(2)]
-        self.settings = world.instance_settings
         self.numbers = count(1)
         self.evidence = {"pc-1": "ann", "pc-2": "bob", "pc-3": "ann", "pc-4": "ann"}
         self.look_at_logons()
@@ -154,15 +146,11 @@ class Histories(RuleBasedStateMachine):
         for home in self.homes:
             for inventory in sorted(home.used):
                 self.bring_to_its_end(home, inventory)
-            rows = home.ledger.rows().values()
-            outcomes = Counter(row["outcome"] for row in rows)
-            assert outcomes.keys().isdisjoint({"intended", "planned"})
-            self.figures["writes that the inventory saw"] += sum(
-                len(run.sent) for run in home.ledger.runs.values()
-            )
-            self.figures.update(
-                {f"rows of owner_writes: {outcome}": number for outcome, number in outcomes.items()}
-            )
+            outcomes = [row["outcome"] for row in home.ledger.rows().values()]
+            assert {"intended", "planned"}.isdisjoint(outcomes)
+            for run in home.ledger.runs.values():
+                self.figures["writes that the inventory saw"] += len(run.sent)
+            self.figures.update(f"rows of owner_writes: {outcome}" for outcome in outcomes)
 
         for home in self.homes:
             shutil.rmtree(home.folder)
@@ -180,16 +168,9 @@ class Histories(RuleBasedStateMachine):
     def set_up(self, readable, concurrency):
         self.readable = readable
         writes = {"concurrency": concurrency, "max_failed_writes": 3}
-        contract = {} if readable else {"read": None}
+        account = {**self.world.account, "contract": {} if readable else {"read": None}}
         self.instances = [
-            instance(
-                **{
-                    **self.settings,
-                    "writes": writes,
-                    "platform": {**self.settings["platform"], "url": service.url, "contract": contract},
-                }
-            )
-            for service in self.services
+            instance(platform={**account, "url": service.url}, writes=writes) for service in self.services
         ]
 
     # What people do
@@ -249,7 +230,7 @@ class Histories(RuleBasedStateMachine):
         where = {"home": self.homes[home], "inventory": inventory}
         plans, runs = self.homes[home].plans, self.homes[home].ledger.runs
         if not plans:
-            self.attempt("write", circumstances, write_planned, plan=True, **where)
+            self.run("write", None, circumstances, home, inventory)
             return
         plan = runs[plans[-1 - number % len(plans)]]
 
@@ -264,7 +245,7 @@ class Histories(RuleBasedStateMachine):
         where = {"home": self.homes[home], "inventory": inventory}
         wrote = self.homes[home].ledger.wrote()
         if not wrote:
-            self.attempt("write", circumstances, write_planned, plan=True, **where)
+            self.run("write", None, circumstances, home, inventory)
             return
         undone_id = wrote[-1 - number % len(wrote)]
 
@@ -302,13 +283,11 @@ class Histories(RuleBasedStateMachine):
         clock = Clock()
         options = replace(default_options(instance), dry_run=kind == "dry", limit=limit)
         with AssetInventory(instance, clock=clock, sleep=clock.sleep) as client, ExitStack() as life:
+            only_plans = "dry run" if kind == "dry" else None
             run_scan = scan(
-                home.tables,
-                instance,
-                WINDOW,
-                run_id,
+                *(home.tables, instance, WINDOW, run_id),
                 options=options,
-                only_plans="dry run" if kind == "dry" else None,
+                only_plans=only_plans,
                 inventory=client,
                 writer=PatientWriter,
             )
@@ -360,8 +339,7 @@ class Histories(RuleBasedStateMachine):
         )
         folder = home.tables.disk / "runs" / scan.run_id
         folder.mkdir(parents=True)
-        made = hosts, users, self.shares, matches, decisions
-        for table, frame in zip(SNAPSHOTS, made, strict=True):
+        for table, frame in zip(SNAPSHOTS, (hosts, users, self.shares, matches, decisions), strict=True):
             frame.write_parquet(folder / f"{table}.parquet")
 
     def look_at_logons(self):
@@ -375,9 +353,8 @@ class Histories(RuleBasedStateMachine):
         with Journal(home.tables.journal) as journal:
             left = {run_id for run_id, target in journal.targets().items() if target == run.target}
         assert left <= {run.run_id}
-        outcomes = {row["outcome"] for row in rows.values()}
         if circumstances == CALM and run.kind == "write":
-            assert outcomes <= {"written"}
+            assert {row["outcome"] for row in rows.values()} <= {"written"}
 
 
 @dataclass
@@ -385,7 +362,7 @@ class World:
     """What all histories share."""
 
     services: list[InventoryService]
-    instance_settings: dict[str, Any]
+    account: dict[str, Any]
     template: Path
     figures: Counter[str]
     numbers: Iterator[int] = field(default_factory=count)
@@ -401,25 +378,24 @@ class World:
 def world(tmp_path, figures, monkeypatch):
     monkeypatch.setattr("os.fsync", lambda _: None)  # here no power is lost
     template = tmp_path / "template"
-    tables, days = Tables(template, SLUG), days_of(WINDOW)
+    tables = Tables(template, SLUG)
     tables.prepare()
-    none = pl.DataFrame(
-        schema={"document_hostname": pl.String, "document_username": pl.String, "events": int}
-    )
-    fetched = [DayOfLogons(day, datetime.now(UTC), 0, 0, 0, none) for day in days]
+    none = pl.DataFrame(schema={"document_hostname": str, "document_username": str, "events": int})
+    fetched = [DayOfLogons(day, datetime.now(UTC), 0, 0, 0, none) for day in days_of(WINDOW)]
     tables.write_days([day_tables(day, extraction_fingerprint(instance())) for day in fetched])
     password = tmp_path / "password"
     password.write_text(ADMIN.password)
     with ExitStack() as running:
-        services = [
-            running.enter_context(
-                InventoryService(running.enter_context(InventoryState(tmp_path / f"state-{number}.sqlite")))
-            )
-            for number in range(2)
-        ]
-        account = {"url": services[0].url, "email": ADMIN.email, "tenant_id": TENANT}
-        settings = {"platform": {**account, "password": {"file": str(password)}}}
-        yield World(services, instance_content(**settings), template, figures)
+        services = []
+        for number in range(2):
+            state = running.enter_context(InventoryState(tmp_path / f"state-{number}.sqlite"))
+            services.append(running.enter_context(InventoryService(state)))
+        account = {"email": ADMIN.email, "tenant_id": TENANT, "password": {"file": str(password)}}
+        yield World(services, account, template, figures)
+
+
+def histories_of(world):
+    return type("InThisWorld", (Histories,), {"world": world})
 
 
 # Histories that are not left to chance: each adversity by itself, at the first write
@@ -434,11 +410,7 @@ NOBODY = "nobody"
 def history(request, world):
     """A history whose steps are called one by one; the checker looks after each."""
 
-    class InThisWorld(Histories):
-        pass
-
-    InThisWorld.world = world
-    history = InThisWorld()
+    history = histories_of(world)()
     history.set_up(readable=request.param, concurrency=1)
     yield history
     history.teardown()
@@ -496,13 +468,9 @@ def test_a_run_that_did_not_make_a_table_itself_writes_nothing(history, table):
 
 
 def test_no_history_loses_or_overwrites_anything(world, effort):
-    class InThisWorld(Histories):
-        pass
-
-    InThisWorld.world = world
     world.figures.update(dict.fromkeys(GOALS, 0))
     run_state_machine_as_test(
-        InThisWorld,
+        histories_of(world),
         settings=settings(
             max_examples=effort.histories,
             stateful_step_count=effort.steps,

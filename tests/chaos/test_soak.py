@@ -16,15 +16,14 @@ from itertools import count
 import polars as pl
 import pytest
 
-from resources.store.tables import Tables
 from resources.writeback.journal import Journal
 from sandbox.company import MAPPING
-from sandbox.inventory import BrokenOff, InventoryService, InventoryState
+from sandbox.inventory import BrokenOff
 from tests.chaos.days import date_files, run_on_day
 from tests.chaos.life import DELIVERED, WINDOW_DAYS, ZONE, Life
 from tests.chaos.surroundings import UPDATE
 from tests.end_to_end.processes import RunningProcess
-from tests.end_to_end.stand import Stand, documents
+from tests.end_to_end.stand import documents
 
 pytestmark = [pytest.mark.slow, pytest.mark.nightly]
 KEPT_DAYS = WINDOW_DAYS + 1
@@ -35,43 +34,40 @@ SETTINGS = {
     "writes": {"concurrency": 4},
     "keep": {"evidence_days": KEPT_DAYS, "history_days": KEPT_DAYS},
 }
-KILLED_AT_WRITE = DELIVERED // 2
 
 
 class Company:
     """Both services and the home, and one run each evening."""
 
-    def __init__(self, life, stand, home):
-        self.life, self.engine, self.inventory, self.home = life, stand.engine, stand.inventory, home
-        self.state = stand.inventory.state
-        self.tables = Tables(home, "small")
+    def __init__(self, life, stand, printed):
+        self.life, self.stand = life, stand
+        self.state, self.tables = stand.inventory.state, stand.tables
         self.rows: dict[tuple[str, str], dict] = {}
-        self.sent: dict[str, tuple[int, int]] = {}
-        self._file, self._printed = stand.instance_file(SETTINGS), stand.home / "printed"
+        self.events: Counter[int] = Counter()
+        self._file, self._printed = stand.instance_file(SETTINGS), printed
 
     def send(self, day):
         """A day's events come to the search service, in an index of their own."""
         index, events = f"logs-soak-{self.life.date_of(day)}", self.life.logons(day)
-        self.sent[index] = day, self.engine.load(index, MAPPING, documents(events))
+        self.events[day] = self.stand.engine.load(index, MAPPING, documents(events))
 
-    def events(self, day):
-        return sum(events for of_day, events in self.sent.values() if of_day == day)
-
-    def run(self, day, befalls=None):
-        """`asset-owners run` in a day's evening; `befalls` is asked at each of its requests to the inventory.
-
-        Give its exit status and its log.
-        """
+    def run(self, day, killed_at_write=None):
+        """`asset-owners run` in a day's evening, or its death amid writing; its exit status and its log."""
         now, began = self.life.evening(day), time.time()
+        writes = count(1)
+
+        def befall(request):
+            if request.url.path != UPDATE or next(writes) != killed_at_write:
+                return None
+            process.kill()
+            return BrokenOff()
+
         with RunningProcess(run_on_day, self._file, self._printed, now) as process:
-            if befalls:
-                self.inventory.hooks.faults = befalls(process)
+            self.stand.inventory.hooks.faults = befall
             log = process.log.read()
-        self.inventory.hooks.faults = None
-        date_files(self.home, now, since=began)
-        self.rows |= {
-            (row["run_id"], row["host_id"]): row for row in self.tables.writes().collect().to_dicts()
-        }
+        date_files(self.stand.home, now, since=began)
+        rows = self.tables.writes().collect().to_dicts()
+        self.rows |= {(row["run_id"], row["host_id"]): row for row in rows}
         return process.exit_status, log
 
     def requests(self):
@@ -81,34 +77,15 @@ class Company:
         return [(entry.asset_id, entry.old, entry.new) for entry in sent]
 
 
-def die(process):
-    """The machine dies amid writing (`kill -9`)."""
-    writes = count(1)
-
-    def befall(request):
-        if request.url.path != UPDATE or next(writes) != KILLED_AT_WRITE:
-            return None
-        process.kill()
-        return BrokenOff()
-
-    return befall
-
-
 @pytest.fixture
-def company(request, engine, tmp_path, monkeypatch):
+def company(request, open_stand, tmp_path):
     days = request.config.getoption("--soak-days", default=5)
-    home = tmp_path / "home"
-    home.mkdir()
-    life = Life(days, delivery=middle(days))
-    with InventoryState(tmp_path / "inventory.sqlite") as state, InventoryService(state) as inventory:
-        stand = Stand(tmp_path, engine, inventory, monkeypatch)
-        stand.begin(life.hosts.values(), life.users.values())
-        monkeypatch.setenv("ASSET_OWNERS_HOME", str(home))
-        monkeypatch.delenv("DAGSTER_HOME", raising=False)
-        company = Company(life, stand, home)
-        yield company
-    for index in company.sent:
-        engine.request("DELETE", index)
+    life, stand = Life(days, delivery=middle(days)), open_stand()
+    stand.begin(life.hosts.values(), life.users.values())
+    company = Company(life, stand, tmp_path / "printed")
+    yield company
+    for day in company.events:
+        stand.engine.request("DELETE", f"logs-soak-{life.date_of(day)}")
 
 
 def test_a_company_lives_on_and_no_owner_is_lost(company, figures):
@@ -116,11 +93,19 @@ def test_a_company_lives_on_and_no_owner_is_lost(company, figures):
     for day in range(1 - WINDOW_DAYS, 1):
         company.send(day)
     for day in range(1, life.last + 1):
-        live_through(company, day)
+        life.change_assets(day, company.state)
+        company.send(day)
+        if day == middle(life.last):
+            status, log = company.run(day, killed_at_write=DELIVERED // 2)
+            assert status == -signal.SIGKILL, log
+        status, log = company.run(day)
+        assert status == 0, (day, log)
+        check_evidence(company, day)
+        check_writes(company, day)
 
     figures["simulated days"] = life.last
     figures["hosts in the inventory at the end"] = len(company.state.assets("host"))
-    figures["events"] = sum(events for _, events in company.sent.values())
+    figures["events"] = company.events.total()
     figures["owners written"] = len(company.requests())
     figures.update(f"rows of owner_writes: {row['outcome']}" for row in company.rows.values())
     check_owners(company, figures)
@@ -131,29 +116,13 @@ def middle(days):
     return (days + 1) // 2
 
 
-def live_through(company, day):
-    """A day's events and changes, and the run of its evening."""
-    company.life.change_assets(day, company.state)
-    company.send(day)
-    if day == middle(company.life.last):
-        status, log = company.run(day, die)
-        assert status == -signal.SIGKILL, log
-    status, log = company.run(day)
-    assert status == 0, (day, log)
-    check_evidence(company, day)
-    check_writes(company, day)
-
-
-# What is asserted
-
-
 def check_evidence(company, day):
     """Each stored day has what the documents say."""
     stored = pl.read_parquet(company.tables.folder / "logon_days" / "*.parquet")
     counted = dict(stored.select("day", "counted").rows())
     assert min(counted) >= company.life.date_of(day - KEPT_DAYS), "older days are deleted"
     for number in range(day - WINDOW_DAYS + 1, day + 1):
-        assert counted[company.life.date_of(number)] == company.events(number), f"day {number}"
+        assert counted[company.life.date_of(number)] == company.events[number], f"day {number}"
 
 
 def check_owners(company, figures):

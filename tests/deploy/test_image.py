@@ -44,19 +44,16 @@ def image(tmp_path_factory):
             for file in files:
                 here, there = PROGRAM / file, source / target / ("" if target != "./" else file)
                 there.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copytree(
-                    here, there, ignore=ignored, dirs_exist_ok=True
-                ) if here.is_dir() else shutil.copy(here, there)
+                if here.is_dir():
+                    shutil.copytree(here, there, ignore=ignored, dirs_exist_ok=True)
+                else:
+                    shutil.copy(here, there)
         elif name == "RUN":
             program, *words = shlex.split(argument)
-            on_machine(
-                BASE if program == "python" else program,
-                *words,
-                state=source,
-                writable={"/opt/asset-owners": prefix, str(CACHE): CACHE},
-                env={**PIP, "PIP_CACHE_DIR": str(CACHE)},
-                network=True,
-            )
+            program = BASE if program == "python" else program
+            writable = {"/opt/asset-owners": prefix, str(CACHE): CACHE}
+            environment = {**PIP, "PIP_CACHE_DIR": str(CACHE)}
+            on_machine(program, *words, state=source, writable=writable, env=environment, network=True)
     return prefix
 
 
@@ -69,25 +66,23 @@ def test_the_image_holds_no_more_than_the_program_needs(image):
     assert sum(file.lstat().st_size for file in image.rglob("*")) < MAX_BYTES
 
 
-def of(image, state=None):
-    return {"state": state or image.parent, "installed": {"/opt/asset-owners": image}, "env": environment()}
+@pytest.fixture
+def machine(image, tmp_path):
+    """How a command of the image is called."""
+    (line,) = [argument for name, argument in stage(1) if name == "ENV"]
+    environment = dict(word.split("=", 1) for word in shlex.split(line))
+    return {"state": tmp_path, "installed": {"/opt/asset-owners": image}, "env": environment}
 
 
-def test_the_command_of_the_image_serves(image, tmp_path):
+def test_the_command_of_the_image_serves(machine):
     (command,) = [argument for name, argument in stage(1) if name == "CMD"]
-    on_machine(
-        "python",
-        "-c",
-        SERVICE,
-        "http://127.0.0.1:3000/server_info",
-        *yaml.safe_load(command),
-        **of(image, tmp_path),
-    )
+    url = "http://127.0.0.1:3000/server_info"
+    on_machine("python", "-c", SERVICE, url, *yaml.safe_load(command), **machine)
 
 
-def test_the_pod_of_a_cron_job_starts_a_run(image, tmp_path):
+def test_the_pod_of_a_cron_job_starts_a_run(machine):
     """There are no services there: the run ends with what the operator has to set."""
     (_, job) = yaml.safe_load_all((DEPLOY / "kubernetes/cronjob.yaml").read_text())
     (container,) = job["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"]
     with pytest.raises(AssertionError, match=r'"error": ".*customer.yaml'):
-        on_machine(*container["args"], **of(image, tmp_path))
+        on_machine(*container["args"], **machine)

@@ -10,11 +10,6 @@ KUBERNETES = "1.31"
 FOLDER = DEPLOY / "kubernetes"
 
 
-def code_server():
-    values = yaml.safe_load((FOLDER / "values.yaml").read_text())
-    return values["dagster-user-deployments"]["deployments"][0]
-
-
 @pytest.mark.parametrize("file", ["cronjob.yaml", "policies.yaml"])
 def test_a_manifest_is_valid(file):
     for manifest in yaml.safe_load_all((FOLDER / file).read_text()):
@@ -22,19 +17,15 @@ def test_a_manifest_is_valid(file):
 
 
 def test_what_the_chart_puts_into_the_pods_is_valid():
-    server = code_server()
+    values = yaml.safe_load((FOLDER / "values.yaml").read_text())
+    server = values["dagster-user-deployments"]["deployments"][0]
+    probe = {name: value for name, value in server["startupProbe"].items() if name != "enabled"}
     container = {
         "name": "dagster",
         "image": "program",
-        "env": server["env"],
+        **{name: server[name] for name in ("env", "resources", "securityContext", "volumeMounts")},
         "envFrom": [{"secretRef": one} for one in server["envSecrets"]],
-        "resources": server["resources"],
-        "securityContext": server["securityContext"],
-        "volumeMounts": server["volumeMounts"],
-        "startupProbe": {
-            "exec": {"command": ["true"]},
-            **{name: value for name, value in server["startupProbe"].items() if name != "enabled"},
-        },
+        "startupProbe": {"exec": {"command": ["true"]}, **probe},
     }
     pod = {
         "apiVersion": "v1",

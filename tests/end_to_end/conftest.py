@@ -1,7 +1,6 @@
 """Both services for all end-to-end tests; each test has a home folder of its own and a fresh inventory."""
 
 import os
-import shutil
 from pathlib import Path
 
 import pytest
@@ -24,30 +23,20 @@ from tests.end_to_end.stand import (
 
 
 @pytest.fixture(scope="session")
-def clock():
-    return Clock()
-
-
-@pytest.fixture(scope="session")
-def running_inventory(tmp_path_factory, clock):
-    path = tmp_path_factory.mktemp("inventory") / "state.sqlite"
-    with InventoryState(path, clock=clock) as state, InventoryService(state) as service:
-        yield service
-
-
-@pytest.fixture(scope="session")
-def open_stand(running_inventory, clock):
+def open_stand(tmp_path_factory):
     """Opens a stand on a home folder; what it changes in the environment ends with the given patch."""
+    path, clock = tmp_path_factory.mktemp("inventory") / "state.sqlite", Clock()
+    with InventoryState(path, clock=clock) as state, InventoryService(state) as service:
 
-    def opened(home, patch, engine=None):
-        patch.setenv("ASSET_OWNERS_HOME", str(home))
-        patch.delenv("DAGSTER_HOME", raising=False)
-        stand = Stand(home, engine, running_inventory, patch, clock=clock)
-        stand.hold_services()
-        stand.begin(HOSTS, USERS)
-        return stand
+        def opened(home, patch, engine=None):
+            patch.setenv("ASSET_OWNERS_HOME", str(home))
+            patch.delenv("DAGSTER_HOME", raising=False)
+            stand = Stand(home, engine, service, patch, clock=clock)
+            stand.hold_services()
+            stand.begin(HOSTS, USERS)
+            return stand
 
-    return opened
+        yield opened
 
 
 @pytest.fixture(scope="session")
@@ -78,31 +67,15 @@ def engine_stand(open_stand, tmp_path, monkeypatch, loaded_engine):
 
 
 @pytest.fixture
-def stand(recorded_stand):
-    """The small company. Dagster keeps its runs in memory, which takes half the time."""
-    return unrecorded(recorded_stand)
-
-
-def unrecorded(stand):
-    stand.environment.setattr("pipelines.cli.run.dagster_instance", in_memory)
-    return stand
-
-
-@pytest.fixture(scope="session")
-def tables_of_a_good_run(open_stand, tmp_path_factory):
-    """What the tables of the small company hold after a run that went well."""
-    with pytest.MonkeyPatch.context() as patch:
-        stand = unrecorded(open_stand(tmp_path_factory.mktemp("good"), patch))
-        assert stand.run().status == 0
-    return stand.tables.folder
+def unrecorded(monkeypatch):
+    """Dagster keeps its runs in memory, which takes half the time."""
+    monkeypatch.setattr("pipelines.cli.run.dagster_instance", in_memory)
 
 
 @pytest.fixture
-def seeded(stand, tables_of_a_good_run):
-    """The small company after a good run, whose owners somebody has cleared since."""
-    shutil.copytree(tables_of_a_good_run, stand.tables.folder)
-    stand.begin(HOSTS, USERS)
-    return stand
+def stand(recorded_stand, unrecorded):  # noqa: ARG001
+    """The small company, whose runs nobody looks at later."""
+    return recorded_stand
 
 
 @pytest.fixture

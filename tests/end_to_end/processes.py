@@ -1,11 +1,7 @@
-"""Runs in processes of their own, to be killed or stopped.
-
-What tests the installed program itself starts that one (`test_command_line`).
-"""
+"""Runs in processes of their own, to be killed or stopped."""
 
 import multiprocessing
 import os
-import signal
 import sys
 import tempfile
 from collections.abc import Callable
@@ -16,12 +12,8 @@ from typing import Self
 from pipelines.cli import main
 
 FORKS = multiprocessing.get_context("forkserver")
-FORKS.set_forkserver_preload(
-    [
-        *("tests.chaos.company", "tests.chaos.days"),
-        *("pipelines.cli.run", "alembic.config", "hypothesis", "reports.charts"),
-    ]
-)
+OURS = ["tests.chaos.company", "tests.chaos.days", "pipelines.cli.run", "reports.charts"]
+FORKS.set_forkserver_preload([*OURS, "alembic.config", "hypothesis"])
 
 
 class RunningProcess:
@@ -51,17 +43,12 @@ class RunningProcess:
     def kill(self) -> None:
         """`kill -9`; any thread may call it."""
         if not wait([self._process.sentinel], timeout=0):
-            os.kill(self.id, signal.SIGKILL)
+            self._process.kill()
             wait([self._process.sentinel])
 
     def terminate(self) -> None:
         """`kill`; any thread may call it."""
-        os.kill(self.id, signal.SIGTERM)
-
-    @property
-    def id(self) -> int:
-        """Of the process."""
-        return self._process.pid or 0
+        self._process.terminate()
 
     @property
     def exit_status(self) -> int | None:
@@ -73,7 +60,6 @@ class Program(RunningProcess):
     """A command of `asset-owners`, begun where the installed program begins; it draws no plots."""
 
     def __init__(self, *arguments: object) -> None:
-        """Calls it with the arguments."""
         file, self._printed = tempfile.mkstemp()
         os.close(file)
         super().__init__(_call, ["asset-owners", *map(str, arguments)], self._printed)

@@ -16,16 +16,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
-from fnmatch import fnmatch
 from functools import lru_cache
 from itertools import count
 from pathlib import Path
-from typing import Any
-from zoneinfo import ZoneInfo
+from typing import Any, NamedTuple
 
 import dagster as dg
-import polars as pl
-import polars.selectors as cs
 import pytest
 import yaml
 from typer.testing import CliRunner, Result
@@ -76,9 +72,9 @@ def logons(host: str | None, user: str | None, events: int = 1, *, at: datetime)
     return [Logon(at, "logon", f"{host}.corp.example", host, user)] * events
 
 
-def small_company(last: date = TODAY) -> list[Logon]:
+def small_company() -> list[Logon]:
     """Logons of the last four days."""
-    day = [at_noon(last - timedelta(days=age)) for age in range(4)]
+    day = [at_noon(TODAY - timedelta(days=age)) for age in range(4)]
     return [
         *logons("pc-1", "ann", 2, at=day[0]),
         *logons("pc-1", "ann", 1, at=day[3]),
@@ -119,8 +115,7 @@ def _in_memory(_: Path) -> dg.DagsterInstance:
     return dg.DagsterInstance.ephemeral()
 
 
-@dataclass(frozen=True)
-class Ran:
+class Ran(NamedTuple):
     """What `asset-owners run --json` came to."""
 
     status: int
@@ -143,22 +138,18 @@ class Stand:
 
     def hold_services(self) -> None:
         """Let runs in this process have clients of both services whose waits are over at once."""
+
+        def inventory(instance: Instance, *_: object) -> AssetInventory:
+            return AssetInventory(instance, clock=self.clock, sleep=self.clock.sleep)
+
         self.environment.setattr("assets_defs.run.open_source", self._source)
-        self.environment.setattr("assets_defs.run.open_inventory", self._inventory)
+        self.environment.setattr("assets_defs.run.open_inventory", inventory)
 
     def _source(self, instance: Instance, *_: object) -> AbstractContextManager[Any]:
         if self.engine:
             return SearchClient(instance, sleep=self.clock.sleep)
-        return nullcontext(LogFile(*self._logons(instance)))
-
-    def _inventory(self, instance: Instance, *_: object) -> AssetInventory:
-        return AssetInventory(instance, clock=self.clock, sleep=self.clock.sleep)
-
-    def _logons(self, instance: Instance) -> Iterator[tuple[date, Any, Any]]:
-        zone = ZoneInfo(instance.scan.timezone)
-        for name, events in self.indices.items():
-            if fnmatch(name, instance.index):
-                yield from ((event.at.astimezone(zone).date(), event.agent, event.user) for event in events)
+        events: list[Any] = self.indices[instance.index]
+        return nullcontext(LogFile(*((event.at.date(), event.agent, event.user) for event in events)))
 
     def begin(self, hosts: Iterable[Mapping[str, Any]], users: Iterable[Mapping[str, Any]]) -> None:
         """Give the inventory service these assets, one account and good manners."""
@@ -174,16 +165,17 @@ class Stand:
 
     def instance(self, changes: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """The content of an instance file; `changes` replace what is here, in sections key by key."""
-        search = {"url": "https://search.corp.example", "username": "reader"}
-        self.environment.setenv("SEARCH_PASSWORD", "the search's password")
+        search, secret = {"url": "https://search.corp.example"}, "the search's password"
         if self.engine:
-            search |= {"url": self.engine.url, "ca_file": str(self.engine.ca_file)}
-            self.environment.setenv("SEARCH_PASSWORD", self.engine.reader.password)
+            search = {"url": self.engine.url, "ca_file": str(self.engine.ca_file)}
+            secret = self.engine.reader.password
+        self.environment.setenv("SEARCH_PASSWORD", secret)
         password = self.home / "inventory-password"
         password.write_text(ADMIN.password)
         base = {
             "name": "Small",
             **search,
+            "username": "reader",
             "password": {"env": "SEARCH_PASSWORD"},
             "index": SMALL_INDEX,
             "sensor": "test-sensor",
@@ -209,33 +201,24 @@ class Stand:
 
     def run(self, changes: Mapping[str, Any] | None = None, *options: str, as_of: str | None = None) -> Ran:
         """Run `asset-owners run --json` on an instance file with these changes."""
-        file = self.instance_file(changes)
-        day = as_of or TODAY.isoformat()
-        result = self.call("run", "--instance", file, "--json", "--as-of", day, *options)
-        report = json.loads(result.stdout.splitlines()[-1])
-        return Ran(result.exit_code, report, result.stdout, result.stderr)
+        return self._ran("run", self.instance_file(changes), "--as-of", as_of or TODAY, *options)
 
     def follow_up(self, what: str, run_id: str, *options: str, **changes: Any) -> Ran:
         """Run `asset-owners apply` or `undo` with `--json`."""
-        result = self.call(what, "--instance", self.instance_file(changes), run_id, "--json", *options)
+        return self._ran(what, self.instance_file(changes), run_id, *options)
+
+    def _ran(self, command: str, file: Path, *arguments: object) -> Ran:
+        result = self.call(command, "--instance", file, "--json", *arguments)
         report = json.loads(result.stdout.splitlines()[-1])
         return Ran(result.exit_code, report, result.stdout, result.stderr)
 
     def call(self, *arguments: object) -> Result:
         """Call the program in this process."""
-        words = list(map(str, arguments))
-        return CliRunner().invoke(app, words, catch_exceptions=False)
+        return CliRunner().invoke(app, [str(word) for word in arguments], catch_exceptions=False)
 
     @property
     def tables(self) -> Tables:
         return Tables(self.home, "small")
-
-    def published(self) -> dict[str, list[tuple[Any, ...]]]:
-        """The rows that the views show, by file; when they were fetched or listed does not matter."""
-        folder = self.tables.disk
-        files = [path for path in folder.rglob("*.parquet") if "runs" not in path.relative_to(folder).parts]
-        moments = cs.by_name("fetched_at", "listed_at", require_all=False)
-        return {str(path.relative_to(folder)): pl.read_parquet(path).drop(moments).rows() for path in files}
 
     def written(self) -> dict[str, dict[str, Any]]:
         """What was set through the service's API, by asset; each asset in one request."""
@@ -246,11 +229,6 @@ class Stand:
         for entry in entries:
             found.setdefault(str(entry.asset_id), {})[entry.field] = entry.new
         return found
-
-    def decisions(self, ran: Ran) -> dict[str, tuple[str, ...]]:
-        """Evidence, match and action of a run, by host name."""
-        frame = self.tables.of_run("owner_decisions", ran.report["run_id"])
-        return {row["hostname"]: (row["evidence"], row["match"], row["action"]) for row in frame.to_dicts()}
 
 
 def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,6 @@ import shutil
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 
 import pytest
 
@@ -20,21 +19,19 @@ pytestmark = pytest.mark.slow
 UPDATE = "/api/v1/assets/update"
 
 
-def succeeding(call, *arguments):
-    ran = call(*arguments)
-    assert ran.exit_code == 0, ran.stdout + ran.stderr
-    return ran
-
-
 def test_a_backup_waits_for_a_run_that_writes_and_all_commands_work_where_it_is_restored(
     engine_stand, tmp_path
 ):
     stand, out, other = engine_stand, tmp_path / "backup.tar", tmp_path / "other"
-    call = partial(succeeding, stand.call)
+
+    def call(*arguments):
+        ran = stand.call(*arguments)
+        assert ran.exit_code == 0, ran.stdout + ran.stderr
+        return ran
+
     file = stand.instance_file()
-    instances = stand.home / "instances"
-    instances.mkdir()
-    shutil.copy(file, instances)
+    (stand.home / "instances").mkdir()
+    shutil.copy(file, stand.home / "instances")
     first = stand.run().report["run_id"]
     state = stand.inventory.state
     state.add_assets(TENANT, "host", [{"id": f"t-{n}", "search_agent_name": "pc-1"} for n in range(3)])
@@ -54,7 +51,6 @@ def test_a_backup_waits_for_a_run_that_writes_and_all_commands_work_where_it_is_
         run.kill()
         go_on.set()
         backup.result()
-    stand.inventory.hooks.after = None
     assert ADMIN.password.encode() not in out.read_bytes()
     shutil.rmtree(stand.home / "tables")
     shutil.rmtree(stand.home / "dagster")

@@ -4,7 +4,7 @@
 """
 
 import json
-from contextlib import contextmanager
+import os
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from datetime import time as time_of_day
@@ -13,25 +13,17 @@ import pytest
 import yaml
 from playwright.sync_api import expect
 
+from assets_defs.run import SINK, SNAPSHOTS
+from assets_defs.specs import LOCATION
 from pipelines.dagster_home import dagster_home
-from resources.store.tables import Tables
+from pipelines.repository import REPOSITORY
 from sandbox.company import DEMO_RULES
 from tests.end_to_end.stand import COMPANY_INDEX, TODAY, Stand
 from tests.end_to_end.webserver import SECONDS, Webserver, eventually, free_url, opened, serving, shows
+from tests.resources.samples import instance_content
 
 WINDOW = [TODAY - timedelta(days=age) for age in range(29, -1, -1)]
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3 * SECONDS)]
-REPOSITORY = {"repositoryLocationName": "asset-owners", "repositoryName": "__repository__"}
-EIGHT_TABLES = (
-    "logon_counts",
-    "logon_days",
-    "inventory_hosts",
-    "inventory_users",
-    "host_user_shares",
-    "username_matches",
-    "owner_decisions",
-    "owner_writes",
-)
 
 
 @dataclass
@@ -39,37 +31,36 @@ class Dagster(Webserver):
     """Dagster's webserver and daemon on a stand."""
 
     stand: Stand
-    tables: Tables
 
-    def launch(self, tags, run_config):
-        """Start the demo's job; return the run when it has ended."""
-        location = REPOSITORY["repositoryLocationName"]
-        return self.ended(self.start("demo", location, tags, run_config))
-
-    def start_scan(self, **options):
-        """Launch the demo's job over the window that ends today; return the run when it has ended."""
-        tags = [{"key": "dagster/partition", "value": str(TODAY)}]
-        return self.launch(tags, {"resources": {"demo__scan": {"config": options}}})
+    def runs(self, job):
+        """The runs of a job, as soon as there are any."""
+        query = """query($job: String!) { runsOrError(filter: {pipelineName: $job}) {
+                     ... on Runs { results { runId } } } }"""
+        return eventually(lambda: [run["runId"] for run in self.ask(query, job=job)["results"]])
 
     def ended(self, run_id):
+        """The tags of a run that has ended well."""
+
         def look():
             run = self.ask(
                 """query($id: ID!) { runOrError(runId: $id) {
-                     ... on Run { runId status tags { key value } } } }""",
+                     ... on Run { status tags { key value } } } }""",
                 id=run_id,
             )
             return run if run["status"] in {"SUCCESS", "FAILURE", "CANCELED"} else None
 
         run = eventually(look)
-        return {**run, "tags": {tag["key"]: tag["value"] for tag in run["tags"]}}
+        assert run["status"] == "SUCCESS"
+        return {tag["key"]: tag["value"] for tag in run["tags"]}
 
 
-@contextmanager
-def served(company, engine, open_stand, home):
+@pytest.fixture(scope="module")
+def dagster(company, engine, open_stand, tmp_path_factory):
     """`dagster dev` on an empty home with two instance files, as `make ui` starts it.
 
     On `First` the first run is tried, on `Demo` everything else: to start Dagster takes twenty seconds.
     """
+    home = tmp_path_factory.mktemp("ui")
     with pytest.MonkeyPatch.context() as patch:
         stand = open_stand(home, patch, engine)
         stand.begin(company.hosts, company.users)
@@ -80,15 +71,12 @@ def served(company, engine, open_stand, home):
                 {"name": name, "index": COMPANY_INDEX, "rules": DEMO_RULES, "scan": {"lookback_days": 30}}
             )
             (home / "instances" / f"{name.lower()}.yaml").write_text(yaml.safe_dump(instance))
-        with serving(Dagster(free_url(), stand, Tables(home, "demo")), home, "dagster", "dev") as started:
+        with serving(Dagster(free_url(), stand), home, "dagster", "dev") as started:
             yield started
 
 
-@pytest.fixture(scope="module")
-def dagster(company, engine, open_stand, tmp_path_factory):
-    """The UI that most tests here look at."""
-    with served(company, engine, open_stand, tmp_path_factory.mktemp("ui")) as started:
-        yield started
+def to_write(company):
+    return {row.host_id for row in company.truth if row.action == "write"}
 
 
 def test_the_first_run_is_three_clicks_on_the_page_of_the_job(company, dagster, browser, picture):
@@ -96,28 +84,18 @@ def test_the_first_run_is_three_clicks_on_the_page_of_the_job(company, dagster, 
     with opened(browser, dagster) as context:
         page = context.new_page()
         page.goto("/locations/asset-owners/jobs/first")
-        shows(
-            page,
-            "First steps",
-            "asset-owners docs operations",
-            dagster.stand.engine.url,
-            "write owners",
-        )
+        shows(page, "First steps", "asset-owners docs operations", dagster.stand.engine.url, "write owners")
         picture(page, "job")
         page.get_by_role("button", name="Materialize all").click()
         dialog = page.get_by_role("dialog")
         dialog.get_by_role("button", name="Latest").click()
         dialog.get_by_role("button", name="Launch 1 run").click()
-        runs = "query { runsOrError { ... on Runs { results { runId jobName } } } }"
-        launched, *others = eventually(lambda: dagster.ask(runs)["results"])
-        assert (launched["jobName"], others) == ("first", [])
-        run = dagster.ended(launched["runId"])
-        assert run["status"] == "SUCCESS"
-        assert run["tags"]["dagster/partition"] == str(TODAY)
-        assert run["tags"]["asset_owners/kind"] == "run"
-        assert run["tags"]["asset_owners/result"] == "168 written"
-        to_write = {row.host_id for row in company.truth if row.action == "write"}
-        assert dagster.stand.written().keys() == to_write
+        (run_id,) = dagster.runs("first")
+        tags = dagster.ended(run_id)
+        assert tags["dagster/partition"] == str(TODAY)
+        assert tags["asset_owners/kind"] == "run"
+        assert tags["asset_owners/result"] == "168 written"
+        assert dagster.stand.written().keys() == to_write(company)
         page.goto("/assets/first/logon_counts?view=partitions")
         shows(page, f"Materialized ({len(WINDOW)})")
         picture(page, "partitions")
@@ -125,34 +103,28 @@ def test_the_first_run_is_three_clicks_on_the_page_of_the_job(company, dagster, 
 
 @pytest.fixture(scope="module")
 def scheduled(dagster, company):
-    """The run that the schedule asks for today."""
+    """The run that the schedule asks for today, after which each page here is looked at."""
     dagster.stand.begin(company.hosts, company.users)  # whatever the first run of the other instance wrote
     midnight = datetime.combine(TODAY, time_of_day(), UTC).timestamp()
     tick = dagster.ask(
         """mutation($of: ScheduleSelector!, $after: Float!) {
              scheduleDryRun(selectorData: $of, timestamp: $after) { ... on DryRunInstigationTick {
                evaluationResult { runRequests { runConfigYaml tags { key value } } } } } }""",
-        of={**REPOSITORY, "scheduleName": "demo"},
+        of={
+            "repositoryLocationName": LOCATION,
+            "repositoryName": REPOSITORY,
+            "scheduleName": "demo",
+        },
         after=midnight,
     )
     (request,) = tick["evaluationResult"]["runRequests"]
-    run = dagster.launch(request["tags"], yaml.safe_load(request["runConfigYaml"]))
-    assert run["status"] == "SUCCESS", "each page here shows what it made"
-    return run
-
-
-@pytest.mark.nightly
-def test_the_schedule_s_run_writes_the_owners(dagster, company, scheduled):
-    assert (
-        scheduled["tags"].items()
-        >= {
-            "asset_owners/kind": "run",
-            "asset_owners/window": f"{WINDOW[0]}/{WINDOW[-1]}",
-            "dagster/schedule_name": "demo",
-        }.items()
-    )
-    to_write = {row.host_id for row in company.truth if row.action == "write"}
-    assert dagster.stand.written().keys() == to_write
+    run_id = dagster.start("demo", LOCATION, request["tags"], yaml.safe_load(request["runConfigYaml"]))
+    tags = dagster.ended(run_id)
+    assert tags["asset_owners/kind"] == "run"
+    assert tags["asset_owners/window"] == f"{WINDOW[0]}/{WINDOW[-1]}"
+    assert tags["dagster/schedule_name"] == "demo"
+    assert dagster.stand.written().keys() == to_write(company)
+    return run_id
 
 
 @pytest.fixture(scope="module")
@@ -165,55 +137,44 @@ def page(browser, dagster, scheduled):  # noqa: ARG001  (what is looked at)
 @pytest.mark.nightly
 def test_the_lineage_shows_every_table_and_how_it_stands(page, picture):
     page.goto("/locations/asset-owners/asset-groups/demo/lineage")
-    shows(page, *EIGHT_TABLES)
-    expect(page.get_by_text("Materialized", exact=True)).to_have_count(
-        len(EIGHT_TABLES) - 1
-    )  # and one has partitions
+    shows(page, "logon_counts", "logon_days", *SNAPSHOTS, SINK)
+    materialized = page.get_by_text("Materialized", exact=True)
+    expect(materialized).to_have_count(len(SNAPSHOTS) + 2)  # logon_counts has partitions
     expect(page.get_by_text("2 / 4 Passed")).to_be_visible()
     picture(page, "lineage", clip={"x": 70, "y": 110, "width": 1330, "height": 640})
 
 
-@pytest.fixture(scope="module")
-def report(dagster, scheduled, tmp_path_factory):  # noqa: ARG001  (what it reports on)
-    """The page that `asset-owners report` makes of the schedule's run."""
-    file = tmp_path_factory.mktemp("report") / "report.html"
+@pytest.mark.nightly
+def test_the_report_shows_funnel_conflicts_and_writes(browser, dagster, scheduled, picture, tmp_path):  # noqa: ARG001
+    """On a screen and on a phone."""
+    file = tmp_path / "report.html"
     instance = dagster.stand.home / "instances" / "demo.yaml"
     made = dagster.stand.call("report", "--instance", instance, "--out", file)
     assert made.exit_code == 0, made.output
-    return file.as_uri()
-
-
-READERS = {
-    "report": {"viewport": {"width": 1400, "height": 1000}},
-    "report_phone": {"viewport": {"width": 390, "height": 844}, "is_mobile": True, "has_touch": True},
-}
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("reader", READERS)
-def test_the_report_shows_funnel_conflicts_and_writes(browser, report, picture, reader):
-    with browser.new_context(**READERS[reader]) as context:
-        page = context.new_page()
-        page.goto(report)
-        shows(page, "Owners of hosts: Demo", "From logons to owners")
-        for plot in ("shares", "days"):
-            expect(page.locator(f"#{plot}-plot svg")).to_be_visible()
-        assert page.locator("#conflicts tbody tr").count() == 5
-        expect(page.locator("#writes .more")).to_contain_text("100 of 168")
-        expect(page.locator(".figures")).to_contain_text("20.2% → 72.6%")
-        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-        picture(page, reader)
+    screen = {"viewport": {"width": 1400, "height": 1000}}
+    phone = {"viewport": {"width": 390, "height": 844}, "is_mobile": True, "has_touch": True}
+    for name, reader in {"report": screen, "report_phone": phone}.items():
+        with browser.new_context(**reader) as context:
+            page = context.new_page()
+            page.goto(file.as_uri())
+            shows(page, "Owners of hosts: Demo", "From logons to owners")
+            for plot in ("shares", "days"):
+                expect(page.locator(f"#{plot}-plot svg")).to_be_visible()
+            assert page.locator("#conflicts tbody tr").count() == 5
+            expect(page.locator("#writes .more")).to_contain_text("100 of 168")
+            expect(page.locator(".figures")).to_contain_text("20.2% → 72.6%")
+            assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+            picture(page, name)
 
 
 @pytest.mark.nightly
 def test_a_failed_run_of_the_command_line_is_red_on_the_timeline_and_a_click_executes_it_again(dagster, page):
-    stand, file = dagster.stand, dagster.stand.home / "instances" / "demo.yaml"
-    refused = yaml.safe_load(file.read_text())
+    stand = dagster.stand
+    refused = yaml.safe_load((stand.home / "instances" / "demo.yaml").read_text())
     refused["platform"]["email"] = "nobody@corp.example"
-    (stand.home / "refused.yaml").write_text(yaml.safe_dump(refused))
-    ran = stand.call(
-        "run", "--instance", stand.home / "refused.yaml", "--as-of", TODAY, "--dry-run", "--json"
-    )
+    file = stand.home / "refused.yaml"
+    file.write_text(yaml.safe_dump(refused))
+    ran = stand.call("run", "--instance", file, "--as-of", TODAY, "--dry-run", "--json")
     assert ran.exit_code == 1
     failed = json.loads(ran.stdout.splitlines()[-1])["run_id"]
     page.goto("/timeline")
@@ -221,40 +182,41 @@ def test_a_failed_run_of_the_command_line_is_red_on_the_timeline_and_a_click_exe
     page.goto(f"/runs/{failed}")
     page.get_by_role("button", name="Re-execute").first.click()
     page.wait_for_url(lambda url: "/runs/" in url and failed not in url)
-    assert dagster.ended(page.url.rpartition("/")[2])["status"] == "SUCCESS"
+    dagster.ended(page.url.rpartition("/")[2])
 
 
 @pytest.mark.nightly
 def test_a_plan_is_looked_at_carried_out_and_put_back_by_clicks(dagster, company, page, picture):
     dagster.stand.begin(company.hosts, company.users)
-    before = _filled(dagster)
-    planned = dagster.start_scan(dry_run=True)
+    before = filled(dagster)
+    latest = [{"key": "dagster/partition", "value": str(TODAY)}]
+    dry_run = {"resources": {"demo__scan": {"config": {"dry_run": True}}}}
+    planned = dagster.start("demo", LOCATION, latest, dry_run)
+    dagster.ended(planned)
     page.goto("/assets/demo/owner_writes?view=events")
-    shows(page, planned["runId"], "julia.pereira@corp.example (user-0001)")
+    shows(page, planned, "julia.pereira@corp.example (user-0001)")
     picture(page, "plan")
     page.goto(page.get_by_role("link", name="Open the launchpad of demo__apply").first.get_attribute("href"))
-    shows(page, planned["runId"])
+    shows(page, planned)
     page.get_by_role("button", name="Launch Run").click()
-    runs = """query { runsOrError(filter: {pipelineName: "demo__apply"}) {
-                ... on Runs { results { runId } } } }"""
-    (applied,) = eventually(lambda: dagster.ask(runs)["results"])
-    assert dagster.ended(applied["runId"])["tags"]["asset_owners/result"] == "168 written"
+    (applied,) = dagster.runs("demo__apply")
+    assert dagster.ended(applied)["asset_owners/result"] == "168 written"
     page.goto("/assets/demo/owner_writes?view=events")
     shows(page, "168 hosts written")
     page.goto("/locations/asset-owners/jobs/demo__undo/playground")
     page.get_by_text("run_id").click()
     page.keyboard.press("End")
     page.keyboard.press("ArrowLeft")  # between the quotes
-    page.keyboard.type(applied["runId"][:8])
+    page.keyboard.type(applied[:8])
     page.get_by_role("button", name="Launch Run").click()
-    (undone,) = eventually(lambda: dagster.ask(runs.replace("apply", "undo"))["results"])
-    assert dagster.ended(undone["runId"])["tags"]["asset_owners/result"] == "168 put back"
-    assert _filled(dagster) == before
+    (undone,) = dagster.runs("demo__undo")
+    assert dagster.ended(undone)["asset_owners/result"] == "168 put back"
+    assert filled(dagster) == before
     page.goto("/assets/demo/owner_writes?view=events")
     shows(page, "168 hosts put back")
 
 
-def _filled(dagster):
+def filled(dagster):
     """The hosts with those of their fields that hold something."""
     hosts = dagster.stand.inventory.state.assets("host")
     return [{name: value for name, value in host.items() if value} for host in hosts]
@@ -262,38 +224,59 @@ def _filled(dagster):
 
 @pytest.mark.nightly
 def test_the_page_of_a_run_says_where_its_report_is(page, scheduled):
-    page.goto(f"/runs/{scheduled['runId']}")
+    page.goto(f"/runs/{scheduled}")
     page.get_by_placeholder("Filter").first.fill("owner_writes")
     file = page.get_by_text("/reports/demo.html").first.inner_text()
     page.goto(f"file://{file}")
     shows(page, "Owners of hosts: Demo")
 
 
-FOUND = {
-    "owner_decisions": {"funnel": "with logons 313", "hosts_to_write": "168", "conflicts": "5"},
-    "owner_writes": {"result": "168 hosts put back", "report": "demo.html"},
-}
-
-
 @pytest.mark.nightly
-@pytest.mark.parametrize("table", FOUND)
-def test_the_latest_materialization_answers_without_a_query(page, picture, table):
-    page.goto(f"/assets/demo/{table}?view=events")
-    for name, value in FOUND[table].items():
-        row = page.get_by_role("row").filter(has=page.get_by_text(name, exact=True))
-        expect(row.first).to_contain_text(value, use_inner_text=True)
-    picture(page, table)
-
-
-@pytest.mark.nightly
-def test_the_launchpad_has_defaults_and_help_for_each_option(page, picture):
+def test_pages_of_tables_and_the_launchpad_answer_without_a_query(page, picture):
+    found = {
+        "owner_decisions": {"funnel": "with logons 313", "hosts_to_write": "168", "conflicts": "5"},
+        "owner_writes": {"result": "168 hosts put back", "report": "demo.html"},
+    }
+    for table, values in found.items():
+        page.goto(f"/assets/demo/{table}?view=events")
+        for name, value in values.items():
+            row = page.get_by_role("row").filter(has=page.get_by_text(name, exact=True))
+            expect(row.first).to_contain_text(value, use_inner_text=True)
+        picture(page, table)
     page.goto("/locations/asset-owners/jobs/demo/playground")
     shows(page, "lookback_days: 30", "enrich: true", "dry_run: false", "No errors")
     page.get_by_text("dry_run").first.click()
-    shows(
-        page,
-        "Look-back window: calendar days that end with the last day of the run",
-        "copy the owner's department and criticality",
-        "Plan only: decide and store what would be written, write nothing.",
-    )
+    shows(page, "Plan only: decide and store what would be written, write nothing.")
     picture(page, "launchpad")
+
+
+@pytest.mark.nightly
+def test_many_instances_are_found_by_a_search_and_folded_in_the_lineage(
+    browser, picture, tmp_path, monkeypatch
+):
+    """As a service provider has them. `INSTANCES` is their number: 200 take most of a minute to load."""
+    number = int(os.environ.get("INSTANCES", "20"))
+    (tmp_path / "instances").mkdir()
+    for one in range(number):
+        content = instance_content(name=f"Customer {one:03}")
+        (tmp_path / "instances" / f"{one:03}.yaml").write_text(yaml.safe_dump(content))
+    monkeypatch.setenv("ASSET_OWNERS_HOME", str(tmp_path))
+    monkeypatch.setenv("DAGSTER_HOME", str(dagster_home(tmp_path)))
+    last = f"customer_{number - 1:03}"
+    with (
+        serving(Webserver(free_url()), tmp_path, "dagster-webserver") as webserver,
+        opened(browser, webserver) as context,
+    ):
+        page = context.new_page()
+        page.goto("/jobs")
+        shows(page, "customer_000")
+        picture(page, f"jobs_{number}")
+        page.locator(".CodeMirror").click()
+        page.keyboard.type(f'name:"{last}*"')
+        page.keyboard.press("Enter")
+        expect(page.locator("a[href*='/jobs/customer_000']")).to_have_count(0)
+        for job in ("", "__apply", "__tuning", "__undo"):
+            expect(page.locator(f"a[href$='/jobs/{last}{job}']")).to_be_visible()
+        page.goto("/asset-groups")
+        shows(page, "customer_000__tuning")
+        picture(page, f"lineage_{number}")

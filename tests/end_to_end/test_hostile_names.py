@@ -50,10 +50,6 @@ for field in ("agent", "user"):
     WHOLE["mappings"]["properties"][field]["properties"]["name"]["ignore_above"] = 20_000
 
 
-def normalised(name):
-    return unicodedata.normalize("NFC", name.lower()).strip()
-
-
 FORGED = "2026-11-21 12:00:00 error: forged"
 ODD = ("\x1b[2J", f"\n{FORGED}", "\u202e")
 
@@ -67,17 +63,14 @@ def odd_id(letter, number):
 def hostile(engine_stand, monkeypatch):
     """A host and a user of each name; pages of two pairs, so that names go out in requests, too."""
     monkeypatch.setattr("resources.search.client.MAX_PAGE", 2)
-    people = [
-        {"id": odd_id("u", number), "directory_user_sam_account_name": name, "user_department": name}
-        for number, name in enumerate(NAMES.values())
-    ]
-    machines = [
-        {"id": odd_id("h", number), "search_agent_name": name} for number, name in enumerate(NAMES.values())
-    ]
-    taken = [
-        {"id": odd_id("taken", number), "search_agent_name": name, "asset_owner": f"somebody{odd}"}
-        for number, (odd, name) in enumerate(zip(ODD, NAMES.values(), strict=False))
-    ]
+    people, machines, taken = [], [], []
+    for number, name in enumerate(NAMES.values()):
+        person = {"id": odd_id("u", number), "directory_user_sam_account_name": name, "user_department": name}
+        people.append(person)
+        machines.append({"id": odd_id("h", number), "search_agent_name": name})
+        if number < len(ODD):
+            owner = f"somebody{ODD[number]}"
+            taken.append({"id": odd_id("taken", number), "search_agent_name": name, "asset_owner": owner})
     engine_stand.begin(machines + taken, people)
     events = [event for name in NAMES.values() for event in logons(name, name, 2, at=at_noon(TODAY))]
     engine_stand.engine.load("logs-hostile", WHOLE, documents(events))
@@ -100,26 +93,20 @@ def test_hostile_names_and_ids_go_through_whole_runs_as_they_are_and_act_on_noth
     }
     names = sorted(NAMES.values())
     with duckdb.connect(catalogue_path(hostile.home), read_only=True) as catalogue:
-
-        def column(select):
-            return sorted(name for (name,) in catalogue.sql(select).fetchall())
-
-        for select in (
-            "SELECT document_hostname FROM small.logon_counts",
-            "SELECT document_username FROM small.logon_counts",
-            "SELECT DISTINCT hostnames[1] FROM small.inventory_hosts",
-            "SELECT directory_user_sam_account_name[1] FROM small.inventory_users",
-            "SELECT username_spellings[1] FROM small.host_user_shares",
-            "SELECT new_values.department FROM small.owner_writes",
+        for column, table in (
+            ("document_hostname", "logon_counts"),
+            ("document_username", "logon_counts"),
+            ("DISTINCT hostnames[1]", "inventory_hosts"),
+            ("directory_user_sam_account_name[1]", "inventory_users"),
+            ("username_spellings[1]", "host_user_shares"),
+            ("new_values.department", "owner_writes"),
         ):
-            assert column(select) == names, select
-        found = dict(
-            catalogue.sql(
-                "SELECT hostname, [host_id, resolved_owner] FROM small.owner_decisions WHERE action = 'write'"
-            ).fetchall()
-        )
+            found = catalogue.sql(f"SELECT {column} FROM small.{table}").fetchall()  # noqa: S608
+            assert sorted(name for (name,) in found) == names, column
+        decided = "SELECT hostname, host_id, resolved_owner FROM small.owner_decisions WHERE action = 'write'"
+        found = set(catalogue.sql(decided).fetchall())
     assert found == {
-        normalised(name): [odd_id("h", number), odd_id("u", number)]
+        (unicodedata.normalize("NFC", name.lower()).strip(), odd_id("h", number), odd_id("u", number))
         for number, name in enumerate(NAMES.values())
     }
 

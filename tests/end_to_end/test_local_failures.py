@@ -1,17 +1,21 @@
-"""What disks and files do to a run: one message, exit status 1, and the object of --json with the error."""
+"""What befalls a run on its machine: a full disk, other commands at once, and that it is told to end."""
 
 import json
 import os
 import subprocess
+import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import pytest
 
 from tests.end_to_end.processes import Program
-from tests.end_to_end.stand import HOSTS, TODAY, USERS, Ran
+from tests.end_to_end.stand import HOSTS, TODAY, USERS, WRITTEN, Ran
 
 pytestmark = pytest.mark.slow
+
+UPDATE = "/api/v1/assets/update"
 
 
 def run(stand):
@@ -19,16 +23,6 @@ def run(stand):
     with Program("run", "--instance", stand.instance_file(), "--json", "--as-of", TODAY) as process:
         stdout, stderr = process.communicate()
     return Ran(process.exit_status or 0, {}, stdout, stderr)
-
-
-def error_of(ran):
-    """The error of a run that failed as it should."""
-    assert ran.status == 1, ran.stderr
-    assert "Traceback" not in ran.stderr, ran.stderr
-    report = json.loads(ran.stdout.splitlines()[-1])
-    assert report["instance"] == "Small"
-    assert f"asset-owners: {report['error']}" in ran.stderr
-    return report["error"]
 
 
 @contextmanager
@@ -46,25 +40,23 @@ def small_disk(folder, size):
 
 def test_a_full_disk_is_told_wherever_it_is_met_and_the_run_after_heals(engine_stand, tmp_path):
     stand = engine_stand
-    elsewhere = tmp_path / "dagster"
     with small_disk(tmp_path / "small", 16 * 2**20) as disk:
         stand.environment.setenv("ASSET_OWNERS_HOME", str(disk))
-        stand.environment.setenv("DAGSTER_HOME", str(elsewhere))
-        found = []
-        for left_kib, dagster in ((50, elsewhere), (60, disk / "dagster")):
+        for left_kib, dagster in ((50, tmp_path / "dagster"), (60, disk / "dagster")):
             stand.environment.setenv("DAGSTER_HOME", str(dagster))
-            if not dagster.exists():
-                first = run(stand)
-                assert first.status == 0, first.stderr
+            assert run(stand).status == 0
             stand.begin(HOSTS, USERS)
             free = os.statvfs(disk).f_bavail * os.statvfs(disk).f_frsize
             filler = disk / "filler"
             filler.write_bytes(b"x" * (free - left_kib * 1024))
-            found.append(error_of(run(stand)))
+            full = run(stand)
             filler.unlink()
-        assert all("free space on its disk" in error or "free space there" in error for error in found), found
-        assert all(str(disk) in error for error in found), found
-        assert "Dagster's records of runs" in found[-1]
+            error = json.loads(full.stdout.splitlines()[-1])["error"]
+            assert (full.status, f"asset-owners: {error}" in full.stderr) == (1, True), full.stderr
+            assert "Traceback" not in full.stderr
+            assert "free space on its disk" in error or "free space there" in error, error
+            assert str(disk) in error
+        assert "Dagster's records of runs" in error
         healed = run(stand)
         assert healed.status == 0, healed.stderr
         assert len(stand.written()) == 2
@@ -75,3 +67,32 @@ def test_commands_that_start_at_once_in_an_empty_home_all_come_to_their_end(engi
         ran = list(pool.map(lambda _: run(engine_stand), range(3)))
     assert [one.status for one in ran] == [0, 0, 0], [one.stderr for one in ran]
     assert len(engine_stand.written()) == 2
+
+
+def test_a_run_that_is_told_to_end_does_so_in_seconds_and_accounts_for_every_write(engine_stand):
+    """As a container's runtime does: SIGTERM, and ten seconds later the process is killed."""
+    stand, told, answer = engine_stand, [], threading.Event()
+
+    def hang_once_it_is_applied(request, _):
+        if request.url.path == UPDATE and not told:
+            told.append(time.monotonic())
+            process.terminate()
+            answer.wait(60)
+
+    stand.inventory.hooks.after = hang_once_it_is_applied
+    file = stand.instance_file({"writes": {"concurrency": 1}})
+    with Program("run", "--instance", file) as process:
+        _, said = process.communicate()
+        seconds = time.monotonic() - told[0]
+    answer.set()
+    assert process.exit_status == 1
+    assert "the run was interrupted\nRun " in said
+    assert seconds < 10
+    writes = stand.tables.writes().select("host_id", "outcome").collect()
+    assert dict(writes.iter_rows()) == {"h-1": "intended", "h-2": "not_written"}
+    assert stand.tables.all_runs("runs").select("status").collect()["status"].to_list() == ["failed"]
+
+    ran = stand.run()
+    assert (ran.status, ran.report["writes"], stand.written()) == (0, {"written": 1}, WRITTEN), ran.stderr
+    writes = stand.tables.writes().sort("intended_at", "host_id").select("host_id", "outcome").collect()
+    assert writes.rows() == [("h-1", "written"), ("h-2", "not_written"), ("h-2", "written")]

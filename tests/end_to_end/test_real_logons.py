@@ -7,10 +7,10 @@ of days with events is one run, because a day without events costs Dagster as mu
 import gzip
 import json
 from collections import Counter
-from dataclasses import dataclass
-from datetime import date, timedelta
+from datetime import date
 from itertools import pairwise
 from pathlib import Path
+from typing import NamedTuple
 
 import polars as pl
 import pytest
@@ -46,8 +46,7 @@ pytestmark = [
 ]
 
 
-@dataclass(frozen=True)
-class Event:
+class Event(NamedTuple):
     """What the decision hangs on; names as they are compared."""
 
     day: date
@@ -87,9 +86,10 @@ def event_of(document):
 def windows(events):
     """The stretches of days with events."""
     days = sorted({event.day for event in events})
-    ends = [one for one, following in pairwise(days) if following - one > timedelta(MAX_GAP_DAYS)]
-    begins = [following for one, following in pairwise(days) if following - one > timedelta(MAX_GAP_DAYS)]
-    return [Window(*ends_of) for ends_of in zip([days[0], *begins], [*ends, days[-1]], strict=True)]
+    gaps = [(one, following) for one, following in pairwise(days) if (following - one).days > MAX_GAP_DAYS]
+    firsts = [days[0], *(following for _, following in gaps)]
+    lasts = [*(one for one, _ in gaps), days[-1]]
+    return map(Window, firsts, lasts)
 
 
 def expected(events):
@@ -104,6 +104,7 @@ def expected(events):
         yield host, (evidence, leader, most, users.total(), len(users))
 
 
+@pytest.mark.usefixtures("unrecorded", "no_catalogue", "no_report")
 @pytest.mark.parametrize("data_set", DATA_SETS)
 def test_counts_and_owners_are_those_of_the_file(engine_stand, documents, inventory, data_set):
     engine_stand.begin(*inventory)
@@ -122,18 +123,13 @@ def test_counts_and_owners_are_those_of_the_file(engine_stand, documents, invent
         assert ran.status == 0, ran.stderr
         decisions = engine_stand.tables.of_run("owner_decisions", ran.report["run_id"])
         columns = ("hostname", "evidence", "username", "events", "total_events", "user_count")
-        assert {
-            hostname: tuple(told)
-            for hostname, *told in decisions.select(columns).iter_rows()
-            if told[0] != "no_logons"
-        } == dict(expected(within))
-        led |= {
-            row["hostname"]: (row["resolved_owner"], row["events"], row["total_events"])
-            for row in decisions.filter(action="write").to_dicts()
-        }
+        told = decisions.filter(pl.col("evidence") != "no_logons").select(columns)
+        assert {hostname: tuple(rest) for hostname, *rest in told.iter_rows()} == dict(expected(within))
+        to_write = decisions.filter(action="write")
+        led |= to_write.select("hostname", "resolved_owner", "events", "total_events").rows_by_key("hostname")
     machines = {event.host for event in events}
     leaders = {
-        host: (f"person-{name}", *logons) for host, (name, *logons) in LEADERS.items() if host in machines
+        host: [(f"person-{name}", *logons)] for host, (name, *logons) in LEADERS.items() if host in machines
     }
     assert {host: led.get(host) for host in leaders} == leaders
     assert engine_stand.inventory.state.journal() == []
@@ -146,16 +142,12 @@ def test_domain_controllers_and_accounts_of_windows_are_known_as_such(documents)
     found = kinds(
         logons.lazy(), builders.hosts(), builders.users(), rules=Rules(), user_value_field="user_email"
     )
-    accounts, machines = found.accounts, found.hosts
-    by_name = dict(accounts.select("username", "kind").iter_rows())
-    assert {kind for name, kind in by_name.items() if name.endswith("$") and name != "svc_adfs$"} == {
-        "computer"
-    }
-    assert {
-        kind
-        for name, kind in by_name.items()
-        if name.startswith(("dwm-", "umfd-", "healthmailbox", "msol_")) or name in BUILT_IN
-    } == {"built_in"}
-    controllers = machines.filter(pl.col("hostname").str.contains(r"dc(\d*\.|-\d)"))
+    by_name = dict(found.accounts.select("username", "kind").iter_rows())
+    computers = {name for name in by_name if name.endswith("$") and name != "svc_adfs$"}
+    assert {by_name[name] for name in computers} == {"computer"}
+    prefixes = ("dwm-", "umfd-", "healthmailbox", "msol_")
+    built_in = {name for name in by_name if name.startswith(prefixes) or name in BUILT_IN}
+    assert {by_name[name] for name in built_in} == {"built_in"}
+    controllers = found.hosts.filter(pl.col("hostname").str.contains(r"dc(\d*\.|-\d)"))
     assert controllers.height >= 9
     assert set(controllers["kind"]) == {"server"}

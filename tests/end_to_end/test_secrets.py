@@ -57,10 +57,8 @@ def texts(path: Path) -> Iterator[str]:
             yield str(catalogue.sql("SELECT sql FROM duckdb_views()").fetchall())
     elif content.startswith(b"SQLite format 3"):
         with sqlite3.connect(f"file:{path}?mode=ro", uri=True) as database:
-            tables = [
-                name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
-            ]
-            for table in tables:
+            tables = database.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+            for (table,) in tables:
                 for row in database.execute(f'SELECT * FROM "{table}"'):  # noqa: S608  (a name that it gave)
                     yield from map(unpacked, row)
 
@@ -73,20 +71,15 @@ def unpacked(value: object) -> str:
     return value.decode("utf-8", "replace")
 
 
-def found(home: Path, pattern: re.Pattern[str], **said: str) -> list[tuple[str, str]]:
-    """Where something of the pattern stands: in what was said, or in any file below the home."""
-    everything = [*said.items()]
-    everything += [(str(path), text) for path in home.rglob("*") if path.is_file() for text in texts(path)]
-    return [(where, match[0]) for where, text in everything for match in pattern.finditer(text)]
+def found(pattern: str, said: dict[str, str]) -> set[tuple[str, str]]:
+    """Where something of the pattern stands, and what."""
+    return {(where, match[0]) for where, text in said.items() for match in re.finditer(pattern, text)}
 
 
 def below(home: Path) -> dict[str, str]:
     """Access to the home and everything below it, by path."""
     paths = [home, *home.rglob("*")]
     return {str(path.relative_to(home)): stat.filemode(path.lstat().st_mode) for path in paths}
-
-
-# A run of the program
 
 
 def test_a_run_leaves_no_secret_behind_and_its_files_to_their_owner(
@@ -117,13 +110,8 @@ def test_a_run_leaves_no_secret_behind_and_its_files_to_their_owner(
         account = {"email": VAULT.email, "password": place["password"], "mfa_secret": place["mfa"]}
         changes = {"cookies": {"team": place["cookie"]}, "platform": {"url": service.url, **account}}
         file = engine_stand.instance_file(changes)
-        ran = subprocess.run(  # noqa: S603 (our own command)
-            [ASSET_OWNERS, "run", "--instance", file, "--json", "--as-of", str(TODAY)],
-            capture_output=True,
-            text=True,
-            check=False,
-            umask=0o022,
-        )
+        command = [ASSET_OWNERS, "run", "--instance", file, "--json", "--as-of", str(TODAY)]
+        ran = subprocess.run(command, capture_output=True, text=True, check=False, umask=0o022)  # noqa: S603
     assert ran.returncode == 0, ran.stderr
     assert json.loads(ran.stdout.splitlines()[-1])["writes"] == {"written": 2}
     assert len(codes) == len(sessions) == 1
@@ -132,13 +120,17 @@ def test_a_run_leaves_no_secret_behind_and_its_files_to_their_owner(
     basic = base64.b64encode(f"{reader.username}:{reader.password}".encode()).decode()
     fixed = [*secrets.values(), reader.password, basic, *sessions]
     written = {re.escape(form) for secret in fixed for form in forms(secret)}
-    pattern = re.compile("|".join([*written, *(rf"(?<![\w.-]){code}(?![\w.])" for code in codes)]))
-    assert found(home, pattern, out=ran.stdout, log=ran.stderr, ps="\n".join(command_lines)) == []
-    stored = {
-        str(Path(where).relative_to(home))
-        for where, _ in found(home, re.compile("PC-1|read_parquet|test-sensor"))
-    }
-    assert {"tables/small/inventory_hosts.parquet", "warehouse.duckdb", "dagster/history/runs.db"} <= stored
+    pattern = "|".join([*written, *(rf"(?<![\w.-]){code}(?![\w.])" for code in codes)])
+    files = [path for path in home.rglob("*") if path.is_file()]
+    stored = {str(path.relative_to(home)): "\n".join(texts(path)) for path in files}
+    said = {"out": ran.stdout, "log": ran.stderr, "ps": "\n".join(command_lines)}
+    assert found(pattern, {**stored, **said}) == set()
+    unpackable = {where for where, _ in found("PC-1|read_parquet|test-sensor", stored)}
+    assert {
+        "tables/small/inventory_hosts.parquet",
+        "warehouse.duckdb",
+        "dagster/history/runs.db",
+    } <= unpackable
 
     access = below(home)
     assert {mode for mode in access.values() if mode.startswith("d")} == {"drwx------"}, access
@@ -180,14 +172,14 @@ USER, HOST = "Perlmutter", "Zwiebelturm"
 def test_the_log_holds_counts_and_ids_and_no_name_of_a_user_or_host(recorded_stand, failing):
     stand = recorded_stand
     people = [
-        {"id": "u-1", "user_email": f"{USER}@corp.example", "directory_user_surname": USER},
-        {"id": "u-2", "user_email": f"{USER}2@corp.example", "directory_user_surname": USER},
+        {"id": f"u-{number}", "user_email": f"{name}@corp.example", "directory_user_surname": USER}
+        for number, name in enumerate([USER, f"{USER}2"], 1)
     ]
     machines = [
-        {"id": "m-1", "search_agent_name": f"{HOST}-1", "asset_owner": None},
-        {"id": "m-2", "search_agent_name": f"{HOST}-1", "asset_owner": None},
+        {"id": "m-1", "search_agent_name": f"{HOST}-1"},
+        {"id": "m-2", "search_agent_name": f"{HOST}-1"},
         {"id": "m-3", "search_agent_name": f"{HOST}-1", "asset_owner": "u-2"},
-        {"id": "m-4", "search_agent_name": f"{HOST}-2", "asset_owner": None},
+        {"id": "m-4", "search_agent_name": f"{HOST}-2"},
     ]
     stand.begin(machines, people)
     events = [
@@ -205,7 +197,6 @@ def test_the_log_holds_counts_and_ids_and_no_name_of_a_user_or_host(recorded_sta
     assert ran.report["decisions"]["single_user/matched/write"] == 2
     with dagster_instance(stand.home) as recorded:
         log = "\n".join(entry.user_message for entry in recorded.all_logs(ran.report["run_id"]))
-    names = re.compile(f"{USER}|{HOST}", re.IGNORECASE)
     said = {"log": log, "terminal": ran.stderr, "report": ran.stdout}
-    assert [(where, match[0]) for where, text in said.items() for match in names.finditer(text)] == []
+    assert found(f"(?i){USER}|{HOST}", said) == set()
     assert "Conflict: host m-3 has owner u-2, the evidence names u-1" in ran.stderr

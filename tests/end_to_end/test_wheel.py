@@ -1,16 +1,19 @@
-"""The program as it is installed from its wheel: nothing of the checkout is there."""
+"""The program as it is installed from its wheel, where nothing of the checkout is."""
 
 import json
-import os
+import re
 import site
 import subprocess
 import sys
 import venv
+from datetime import timedelta
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 
+from assets_defs.specs import LOCATION
+from pipelines.dagster_home import dagster_instance
 from tests.end_to_end.stand import TODAY, WRITTEN
 
 pytestmark = pytest.mark.slow
@@ -33,36 +36,71 @@ def installed(tmp_path_factory):
     pip = [sys.executable, "-m", "pip", "--quiet", "--python", python, "install", "--no-deps", "--no-index"]
     subprocess.run([*pip, *folder.glob("*.whl")], check=True)  # noqa: S603
 
-    def call(*arguments):
+    def call(*arguments, stdout=subprocess.PIPE):
         command = [environment / "bin" / "asset-owners", *map(str, arguments)]
-        ran = subprocess.run(  # noqa: S603
-            command, check=False, capture_output=True, text=True, cwd=elsewhere, env=dict(os.environ)
+        return subprocess.run(  # noqa: S603
+            command, check=False, stdout=stdout, stderr=subprocess.PIPE, text=True, cwd=elsewhere
         )
-        assert ran.returncode == 0, ran.stderr
-        return ran.stdout
 
     return call
 
 
+def output(ran):
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout
+
+
 def test_its_instance_file_leads_editors_to_the_schema(installed, tmp_path):
     file = tmp_path / "instance.yaml"
-    installed("init", file)
+    output(installed("init", file))
     schema = Path(urlsplit(file.read_text().splitlines()[0].partition("$schema=")[2]).path)
     assert not schema.is_relative_to(CHECKOUT)
     assert "rules" in json.loads(schema.read_text())["properties"]
 
 
-def test_the_guides_and_the_files_of_deployments_come_along(installed):
-    assert installed("docs", "rules") == (CHECKOUT / "docs" / "rules.md").read_text(encoding="utf-8")
-    folder = Path(installed("docs").split()[-1])
+def test_the_guides_the_files_of_deployments_and_the_sandbox_come_along(installed):
+    assert output(installed("docs", "rules")) == (CHECKOUT / "docs" / "rules.md").read_text(encoding="utf-8")
+    folder = Path(output(installed("docs")).split()[-1])
     assert not folder.is_relative_to(CHECKOUT)
     assert (folder / "deploy" / "prometheus" / "asset-owners.rules.yml").exists()
+    output(installed("sandbox", "demo", "--help"))
 
 
-def test_it_checks_runs_and_has_its_sandbox(installed, engine_stand):
-    file = engine_stand.instance_file()
-    installed("check", "--instance", file)
-    report = json.loads(installed("run", "--instance", file, "--json", "--as-of", TODAY).splitlines()[-1])
-    assert report["writes"] == {"written": 2}
-    assert engine_stand.written() == WRITTEN
-    installed("sandbox", "demo", "--help")
+def test_it_checks_and_runs_records_the_run_and_prints_one_object_as_its_last_line(installed, engine_stand):
+    stand = engine_stand
+    file = stand.instance_file()
+    output(installed("check", "--instance", file))
+    printed = output(installed("run", "--instance", file, "--json", "--as-of", TODAY))
+    assert stand.written() == WRITTEN
+    report = json.loads(printed.splitlines()[-1])
+    assert report == {
+        "run_id": report["run_id"],
+        "instance": "Small",
+        "window": {"from": str(TODAY - timedelta(days=3)), "to": str(TODAY), "days": 4},
+        "decisions": {
+            "majority/matched/write": 1,
+            "no_majority/null/none": 1,
+            "single_user/matched/conflict": 1,
+            "single_user/matched/write": 1,
+        },
+        "writes": {"written": 2},
+        "conflicts": 1,
+        "dry_run": False,
+    }
+    with dagster_instance(stand.home) as recorded:
+        (run,) = recorded.get_runs()
+    assert (run.run_id, run.job_name, run.status.value) == (report["run_id"], "small", "SUCCESS")
+    assert run.remote_job_origin
+    assert run.remote_job_origin.location_name == LOCATION
+    ours = {name for name in run.tags if name.startswith("asset_owners/")}
+    assert ours == {f"asset_owners/{name}" for name in ("instance", "kind", "result", "window")}
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["run", "--instance", "nowhere.yaml", "--json"]])
+def test_an_output_that_takes_nothing_is_told_in_one_message(installed, arguments):
+    with Path("/dev/full").open("w") as full:
+        ended = installed(*arguments, stdout=full)
+    assert ended.returncode == 1, ended.stderr
+    assert len(re.findall("^asset-owners: ", ended.stderr, re.MULTILINE)) == 1
+    assert "Traceback" not in ended.stderr
+    assert "Exception ignored" not in ended.stderr

@@ -6,14 +6,9 @@ served.
 """
 
 import os
-import signal
 import socket
-import subprocess
-import sys
-import time
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import yaml
@@ -21,16 +16,15 @@ import yaml
 from resources.settings import tables_location
 from resources.store.tables import Tables
 from tests.end_to_end.stand import ADMIN, HOSTS, TODAY, USERS, WRITTEN
-from tests.end_to_end.webserver import Webserver, free_port
+from tests.end_to_end.webserver import Webserver, eventually, free_port, kill, started
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(1800)]
 
 SLUGS = [f"org_{number:02}" for number in range(int(os.environ.get("INSTANCES", "3")))]
 """`make chaos` tries twenty."""
 
 REFERENCE = "reference"
 UPDATE = "assets/update"
-SECONDS = 600
 NEW = "new_customer"
 PART = {slug: 1 + number % 2 for number, slug in enumerate([*SLUGS, NEW])}
 """Which of the two machines serves an instance."""
@@ -39,7 +33,7 @@ RUNS = "query { runsOrError { ... on Runs { results { runId jobName status } } }
 MARK_AS_CANCELED = """mutation($id: String!) { terminateRun(
     runId: $id, terminatePolicy: MARK_AS_CANCELED_IMMEDIATELY) { __typename } }"""
 RELOAD = """mutation($name: String!) { reloadRepositoryLocation(repositoryLocationName: $name) {
-    __typename } }"""
+    ... on WorkspaceLocationEntry { locationOrLoadError { __typename } } } }"""
 LOCATIONS = """{ workspaceOrError { ... on Workspace {
     locationEntries { locationOrLoadError { __typename } } } } }"""
 OVER = {"SUCCESS", "FAILURE", "CANCELED"}
@@ -66,32 +60,6 @@ def answers(port):
         return caller.connect_ex(("127.0.0.1", port)) == 0
 
 
-@contextmanager
-def started(*command, log, **environment):
-    """One of Dagster's processes and what it starts, in a group of its own."""
-    program = Path(sys.executable).with_name(command[0])
-    with (
-        log.open("ab") as said,
-        subprocess.Popen(  # noqa: S603 (our own command)
-            [program, *map(str, command[1:])],
-            env={**os.environ, **environment},
-            stdout=said,
-            stderr=said,
-            start_new_session=True,
-        ) as process,
-    ):
-        try:
-            yield process
-        finally:
-            kill(process)
-
-
-def kill(process):
-    """As a machine dies: everything at once."""
-    if process.poll() is None:
-        os.killpg(process.pid, signal.SIGKILL)
-
-
 class Deployment:
     """The instances on one stand, Dagster's daemon and webserver, and the machines."""
 
@@ -106,25 +74,21 @@ class Deployment:
             "concurrency": {"runs": {"max_concurrent_runs": 2}},
         }
         (self._settings / "dagster.yaml").write_text(yaml.safe_dump(dagster))
-        servers = [
-            {"grpc_server": {"host": "127.0.0.1", "port": port, "location_name": f"part-{part}"}}
-            for part, port in self.ports.items()
-        ]
+        self._instances, servers = {}, []
+        for part, port in self.ports.items():
+            server = {"host": "127.0.0.1", "port": port, "location_name": f"part-{part}"}
+            servers.append({"grpc_server": server})
+            self._instances[part] = folder / f"instances-{part}"
+            self._instances[part].mkdir()
         self._workspace = folder / "workspace.yaml"
         self._workspace.write_text(yaml.safe_dump({"load_from": servers}))
-        for part in self.ports:
-            self._instances(part).mkdir()
         for slug in SLUGS:
             self.write_instance(slug)
 
-    def _instances(self, part):
-        return self._folder / f"instances-{part}"
-
     def write_instance(self, slug):
         changes = {"name": slug, "platform": {"tenant_id": slug}, "writes": {"concurrency": 1}}
-        (self._instances(PART[slug]) / f"{slug}.yaml").write_text(
-            yaml.safe_dump(self.stand.instance(changes))
-        )
+        file = self._instances[PART[slug]] / f"{slug}.yaml"
+        file.write_text(yaml.safe_dump(self.stand.instance(changes)))
 
     def machine(self, name, part):
         """Start a machine that serves a part of the instances."""
@@ -137,11 +101,11 @@ class Deployment:
                 *("--host", "127.0.0.1", "--port", self.ports[part]),
                 log=self._folder / f"{name}.log",
                 ASSET_OWNERS_HOME=str(home),
-                ASSET_OWNERS_INSTANCES=str(self._instances(part)),
+                ASSET_OWNERS_INSTANCES=str(self._instances[part]),
                 DAGSTER_HOME=str(self._settings),
             )
         )
-        self.eventually(lambda: answers(self.ports[part]))
+        eventually(lambda: answers(self.ports[part]))
         return machine
 
     def start_dagster(self):
@@ -151,17 +115,14 @@ class Deployment:
             log = self._folder / f"{command[0]}.log"
             with_workspace = (*command, "--workspace", self._workspace)
             self._ends.enter_context(started(*with_workspace, log=log, DAGSTER_HOME=str(self._settings)))
-        self.eventually(self.webserver.is_up)
+        eventually(self.webserver.is_up)
         entries = self.webserver.ask(LOCATIONS)["locationEntries"]
         assert [entry["locationOrLoadError"]["__typename"] for entry in entries] == ["RepositoryLocation"] * 2
 
-    def eventually(self, look):
-        deadline = time.monotonic() + SECONDS
-        while not (found := look()):
-            logs = {log.name: log.read_text()[-2000:] for log in self._folder.glob("*.log")}
-            assert time.monotonic() < deadline, logs
-            time.sleep(0.5)
-        return found
+    def reload(self, part):
+        """As an operator who has started a machine or written an instance file, until all is loaded."""
+        loaded = {"locationOrLoadError": {"__typename": "RepositoryLocation"}}
+        eventually(lambda: self.webserver.ask(RELOAD, name=f"part-{part}") == loaded)
 
     def launch(self, slug):
         day = [{"key": "dagster/partition", "value": TODAY.isoformat()}]
@@ -191,24 +152,7 @@ def deployment(engine_stand, request, postgres, tmp_path):
         yield Deployment(stand, folder, ends, postgres.new_database())
 
 
-@pytest.mark.nightly
-@pytest.mark.timeout(1800)
-def test_a_new_customer_shows_after_a_reload(deployment):
-    for part in (1, 2):
-        deployment.machine(f"machine-{part}", part)
-    deployment.start_dagster()
-    deployment.write_instance(NEW)
-    place = f"part-{PART[NEW]}"
-    deployment.eventually(
-        lambda: deployment.webserver.ask(RELOAD, name=place)["__typename"] == "WorkspaceLocationEntry"
-    )
-    deployment.launch(NEW)
-    assert NEW in deployment.runs()
-
-
-@pytest.mark.nightly
-@pytest.mark.timeout(1800)
-def test_what_a_machine_that_dies_leaves_is_taken_up_by_another_one(deployment):
+def test_what_a_machine_that_dies_leaves_is_taken_up_by_another_one_and_a_new_customer_is_served(deployment):
     stand, dead = deployment.stand, []
     machines = {part: deployment.machine(f"machine-{part}", part) for part in (1, 2)}
 
@@ -222,45 +166,43 @@ def test_what_a_machine_that_dies_leaves_is_taken_up_by_another_one(deployment):
     deployment.start_dagster()
     for slug in SLUGS:
         deployment.launch(slug)
-    deployment.eventually(lambda: dead)
+    eventually(lambda: dead)
     stand.inventory.hooks.after = None
 
     # An operator sees that machine 1 is gone, and starts another one in its place.
     deployment.machine("machine-3", 1)
-    for run in deployment.runs().values():
-        if run["jobName"] == dead[0]:
-            deployment.webserver.ask(MARK_AS_CANCELED, id=run["runId"])
+    deployment.reload(1)
+    deployment.webserver.ask(MARK_AS_CANCELED, id=deployment.runs()[dead[0]]["runId"])
 
     def all_over():
         runs = deployment.runs()
         return runs if {run["status"] for run in runs.values()} <= OVER else None
 
-    again = [slug for slug, run in deployment.eventually(all_over).items() if run["status"] != "SUCCESS"]
+    again = [slug for slug, run in eventually(all_over).items() if run["status"] != "SUCCESS"]
     assert dead[0] in again
     for slug in again:
         deployment.launch(slug)
-    assert {run["status"] for run in deployment.eventually(all_over).values()} == {"SUCCESS"}
+    assert {run["status"] for run in eventually(all_over).values()} == {"SUCCESS"}
 
     ran = stand.run({"name": REFERENCE, "platform": {"tenant_id": REFERENCE}})
     assert ran.report["writes"] == {"written": 2}, ran.stderr
     reference = told(deployment.tables(REFERENCE))
 
-    # Nothing overwritten, nothing written twice.
-    written = {}
-    for entry in stand.inventory.state.journal():
-        slug, host_id = str(entry.asset_id).split("/")  # ids begin with their organisation
-        assert (host_id, entry.field) not in written.setdefault(slug, {}), entry
-        written[slug][host_id, entry.field] = entry.new
-    expected = {
-        (host_id, field): value for host_id, fields in WRITTEN.items() for field, value in fields.items()
+    # Nothing overwritten, nothing written twice, nothing unaccounted, the same tables as in one process.
+    assert stand.written() == {
+        f"{slug}/{host}": {**fields, "asset_owner": f"{slug}/{fields['asset_owner']}"}
+        for slug in [*SLUGS, REFERENCE]
+        for host, fields in WRITTEN.items()
     }
     for slug in SLUGS:
-        owners = {key: f"{slug}/{value}" for key, value in expected.items() if key[1] == "asset_owner"}
-        assert written[slug] == {**expected, **owners}
-        # Nothing unaccounted.
         tables = deployment.tables(slug)
         writes = tables.writes().collect()
         assert "intended" not in writes["outcome"]
         assert sorted(writes.filter(outcome="written")["host_id"]) == [f"{slug}/h-1", f"{slug}/h-2"]
-        # The same tables as in one process.
         assert told(tables) == reference
+
+    # A new customer shows after a reload.
+    deployment.write_instance(NEW)
+    deployment.reload(PART[NEW])
+    deployment.launch(NEW)
+    assert NEW in deployment.runs()

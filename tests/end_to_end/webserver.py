@@ -1,6 +1,7 @@
 """Dagster's webserver, asked as the pages of the UI ask it."""
 
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -17,7 +18,7 @@ from tests.end_to_end.stand import ASSET_OWNERS
 
 WORKSPACE = Path(__file__).parents[2] / "workspace.yaml"
 
-SECONDS = 300  # to wait for a process or a page, on a machine with much else to do
+SECONDS = 600  # to wait for a process or a page, on a machine with much else to do
 
 
 @dataclass
@@ -90,22 +91,37 @@ def free_url():
 
 
 @contextmanager
-def serving(webserver, home, *command):
-    """A program of Dagster serves the UI there while the block lasts; what it says is kept in the home."""
-    host, _, port = webserver.url.removeprefix("http://").partition(":")
-    program = ASSET_OWNERS.with_name(command[0])
+def started(*command, log, **environment):
+    """A program of our environment and what it starts, in a group of its own that dies with the block."""
     with (
-        (home / "dagster.log").open("w") as log,
+        log.open("ab") as said,
         subprocess.Popen(  # noqa: S603  (our own programs)
-            [program, *command[1:], "--workspace", WORKSPACE, "--host", host, "--port", port],
-            stdout=log,
-            stderr=log,
+            [ASSET_OWNERS.with_name(command[0]), *map(str, command[1:])],
+            env={**os.environ, **environment},
+            stdout=said,
+            stderr=said,
             start_new_session=True,
         ) as process,
     ):
         try:
-            eventually(webserver.is_up)
-            yield webserver
+            yield process
         finally:
-            process.send_signal(signal.SIGINT)
-            process.wait(SECONDS)
+            kill(process)
+
+
+def kill(process):
+    """As a machine dies: everything at once."""
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+@contextmanager
+def serving(webserver, home, *command):
+    """A program of Dagster serves the UI there while the block lasts; what it says is kept in the home."""
+    host, _, port = webserver.url.removeprefix("http://").partition(":")
+    place = ("--workspace", WORKSPACE, "--host", host, "--port", port)
+    with started(*command, *place, log=home / "dagster.log") as process:
+        eventually(webserver.is_up)
+        yield webserver
+        process.send_signal(signal.SIGINT)
+        process.wait(SECONDS)

@@ -49,7 +49,7 @@ def hosts(*rows: dict[str, Any]) -> pl.DataFrame:
     return table(InventoryHosts, *(filled | row for row in rows))
 
 
-def host(host_id: str, *hostnames: str, owners: tuple[str, ...] = (), **values: str) -> dict[str, Any]:
+def host(host_id: str, *hostnames: str, owners: tuple[str, ...] = (), **values: str | None) -> dict[str, Any]:
     return {"host_id": host_id, "hostnames": list(hostnames), "owner_ids": list(owners)} | values
 
 
@@ -64,7 +64,11 @@ def _users(*rows: dict[str, Any]) -> pl.DataFrame:
 
 
 def user(
-    user_id: str, email: str | None = None, sam: str | None = None, surname: str | None = None, **values: str
+    user_id: str,
+    email: str | None = None,
+    sam: str | None = None,
+    surname: str | None = None,
+    **values: str | None,
 ) -> dict[str, Any]:
     """A user asset; its e-mail address is also the instance's user value."""
     fields = {
@@ -90,11 +94,10 @@ def shares_of(logons: pl.LazyFrame, rules: Rules) -> pl.DataFrame:
     return validated(HostUserShares, host_user_shares(logons, rules=rules))
 
 
-def resolution(
-    logons: pl.LazyFrame, people: pl.DataFrame, assets: pl.DataFrame, rules: Rules | None = None
+def _resolved(
+    logons: pl.LazyFrame, people: pl.DataFrame, assets: pl.DataFrame, rules: Rules | None
 ) -> Resolution:
-    """The whole way from counts to decisions, each table validated."""
-    made = resolve(
+    return resolve(
         logons,
         assets,
         people,
@@ -104,6 +107,13 @@ def resolution(
         decided_at=NOW,
         run_id=RUN,
     )
+
+
+def resolution(
+    logons: pl.LazyFrame, people: pl.DataFrame, assets: pl.DataFrame, rules: Rules | None = None
+) -> Resolution:
+    """The whole way from counts to decisions, each table validated."""
+    made = _resolved(logons, people, assets, rules)
     validated(HostUserShares, made.shares)
     validated(UsernameMatches, made.matches)
     validated(OwnerDecisions, made.decisions)
@@ -113,7 +123,8 @@ def resolution(
 def decide(
     logons: pl.LazyFrame, people: pl.DataFrame, assets: pl.DataFrame, rules: Rules | None = None
 ) -> pl.DataFrame:
-    return resolution(logons, people, assets, rules).decisions
+    """The decisions alone: to validate the tables before them takes a third of the time."""
+    return validated(OwnerDecisions, _resolved(logons, people, assets, rules).decisions)
 
 
 def plan(

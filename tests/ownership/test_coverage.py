@@ -3,12 +3,7 @@ from datetime import UTC, date, datetime
 import polars as pl
 import pytest
 
-from ownership.coverage import (
-    events_by_day,
-    funnel,
-    owned_percent,
-    shares_of_leaders,
-)
+from ownership.coverage import events_by_day, funnel, owned_percent, shares_of_leaders
 from ownership.rules import Rules
 from ownership.tables import LogonDays
 from tests.ownership.builders import counts, decide, host, hosts, table, user, users

@@ -12,7 +12,6 @@ from tests import examples
 @pytest.mark.parametrize(
     ("spelling", "normalised"),
     [
-        ("alice", "alice"),
         (r"CORP\Alice", "alice"),
         (r"FOREST\CORP\Alice", "alice"),
         ("alice@corp.example", "alice"),
@@ -24,8 +23,7 @@ from tests import examples
         ("two\nlines@cor\np", "two\nlines"),
         ("CO\nRP\\alice", "alice"),
         ("", None),
-        (" ", None),
-        ("-", None),
+        (" - ", None),
         ("CORP\\", None),
         ("@corp.example", None),
         (None, None),
@@ -55,25 +53,18 @@ def test_host_names_ignore_case_and_may_drop_their_domain(spelling, exact, short
     assert pl.select(normalise_hostname(name, short=True)).item() == short
 
 
-@examples(30)
-@given(st.text())
-def test_a_normalised_name_stays_as_it_is(text):
+@examples(10)
+@given(st.lists(st.text(), max_size=10))
+def test_a_normalised_name_stays_as_it_is(texts):
     for normalise in (normalise_username, normalise_hostname):
-        once = pl.select(normalise(pl.lit(text))).item()
-        assert pl.select(normalise(pl.lit(once, pl.String))).item() == once
+        once = pl.DataFrame({"name": texts}, {"name": pl.String}).select(normalise(pl.col("name")))
+        assert once.select(normalise(pl.col("name"))).equals(once)
 
 
 @pytest.mark.parametrize(
     ("pattern", "name", "fits"),
     [
-        ("svc_*", "svc_backup", True),
-        ("svc_*", "my_svc_backup", False),
-        ("*$", "ws01$", True),
-        ("*$", "ws01", False),
-        ("adm?", "adm1", True),
-        ("adm?", "adm", False),
         ("CORP\\Adm*", "corp\\adm1", True),
-        ("a.c", "abc", False),
         ("[ab]", "a", False),
         ("JOSE\N{COMBINING ACUTE ACCENT}", "josé", True),
         ("a*", "a\nb", True),
@@ -81,10 +72,6 @@ def test_a_normalised_name_stays_as_it_is(text):
 )
 def test_wildcards_are_star_and_question_mark_only(pattern, name, fits):
     assert pl.select(fits_any(pl.lit(name), [pattern])).item() is fits
-
-
-def test_without_patterns_nothing_fits():
-    assert pl.select(fits_any(pl.lit("alice"), [])).item() is False
 
 
 def test_a_list_of_many_accounts_may_be_excluded():

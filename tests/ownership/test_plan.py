@@ -77,41 +77,30 @@ def test_what_a_run_wrote_is_put_back_with_the_values_before(written):
 
 @pytest.mark.parametrize(
     ("outcome", "reason"),
-    [("undone", "put back since, by run r-2"), ("written", "written again since, by run r-2")],
+    [
+        ("undone", "left alone: put back since, by run r-2"),
+        ("written", "left alone: written again since, by run r-2"),
+        *(
+            (nothing_changed, None)
+            for nothing_changed in ("failed", "owned_meanwhile", "not_written", "intended")
+        ),
+    ],
 )
 def test_a_host_that_was_put_back_or_written_since_is_left_alone(written, outcome, reason):
     later = done(written.filter(host_id="h1"), outcome, run_id="r-2", at=WRITTEN_AT + timedelta(days=1))
     rows = undo(written, later)
-    assert (rows["h1"]["outcome"], rows["h1"]["message"]) == ("not_written", f"left alone: {reason}")
-    assert rows["h1"]["completed_at"] == NOW
+    assert rows["h1"]["outcome"] == ("not_written" if reason else "planned")
+    assert (rows["h1"]["message"], rows["h1"]["completed_at"]) == (reason, NOW if reason else None)
     assert (rows["h2"]["outcome"], rows["h2"]["completed_at"]) == ("planned", None)
 
 
-def test_what_was_put_back_is_known_whatever_the_clocks_say(written):
-    """The undo ran on a machine whose clock was behind; since then somebody set the same owner."""
+def test_what_was_put_back_is_known_whatever_the_clocks_say_and_the_last_undo_is_named(written):
+    """The undos ran on a machine whose clock was behind; since then somebody set the same owner."""
     first = plan_undo(written, written, run_id="undo", target=TARGET, intended_at=NOW)
     assert set(first["undoes"]) == set(written["run_id"])
-    early = WRITTEN_AT - timedelta(hours=1)
-    back = first.with_columns(outcome=pl.lit("undone"), completed_at=pl.lit(early))
-    again = undo(written, back)
-    assert {row["outcome"] for row in again.values()} == {"not_written"}
-    assert again["h1"]["message"] == "left alone: put back since, by run undo"
-
-
-def test_of_several_undos_the_last_one_is_named_in_whatever_order_they_are_stored(written):
     backs = [
-        done(
-            plan_undo(written, written, run_id="undo", target=TARGET, intended_at=NOW),
-            "undone",
-            run_id=f"undo-{hour}",
-            at=WRITTEN_AT - timedelta(hours=hour),
-        )
-        for hour in (1, 2)
+        done(first, "undone", run_id=f"undo-{hour}", at=WRITTEN_AT - timedelta(hours=hour)) for hour in (1, 2)
     ]
-    assert undo(written, *backs)["h1"]["message"] == "left alone: put back since, by run undo-1"
-
-
-@pytest.mark.parametrize("outcome", ["failed", "owned_meanwhile", "not_written", "intended"])
-def test_what_changed_nothing_keeps_nobody_from_undoing(written, outcome):
-    later = done(written.filter(host_id="h1"), outcome, run_id="r-2", at=WRITTEN_AT + timedelta(days=1))
-    assert undo(written, later)["h1"]["outcome"] == "planned"
+    again = undo(written, *backs)
+    assert {row["outcome"] for row in again.values()} == {"not_written"}
+    assert again["h1"]["message"] == "left alone: put back since, by run undo-1"

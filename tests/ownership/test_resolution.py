@@ -3,34 +3,27 @@
 from collections import Counter, defaultdict
 from datetime import timedelta
 from fnmatch import fnmatchcase
+from itertools import product
 from unicodedata import normalize
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ownership.matching import FIELDS
 from ownership.rules import Rules
 from tests import examples
-from tests.ownership.builders import DAY, counts, decide, host, hosts, user, users
+from tests.ownership.builders import DAY, counts, host, hosts, resolution, user, users
 
 USERNAMES = [
-    *(
-        "alice",
-        "ALICE",
-        "CORP\\Alice",
-        "alice@corp.example",
-        "bob",
-        "LAB\\bob",
-        "svc_a",
-        "CORP\\svc_b",
-        "adm1",
-    ),
-    *("josé", "JOSE\N{COMBINING ACUTE ACCENT}", "山田", "-", "", "corp\\"),
+    *("alice", "ALICE", "CORP\\Alice", "alice@corp.example", "bob", "LAB\\bob", "svc_a", "CORP\\svc_b"),
+    *("adm1", "josé", "JOSE\N{COMBINING ACUTE ACCENT}", "山田", "-", "", "corp\\"),
 ]
 HOSTNAMES = [
     *("ws1", "WS1", "ws1.a", "ws1.b", "Ws2.a", "ws2.a", "ws2", "10.0.0.1", "10.0.0.2"),
     *("kassé", "KASSE\N{COMBINING ACUTE ACCENT}.b", "-", ""),
 ]
+EXCLUDED = [(), ("svc_*",), ("corp\\*", "adm?"), ("*é",)]
 VALUES = [None, "Alice@corp.example", "bob@b", "JOSÉ", "svc_b", "alice", "Bob", "CORP\\alice", "山田", ""]
 days = st.integers(0, 3).map(lambda number: DAY + timedelta(days=number))
 
@@ -42,17 +35,17 @@ def mostly(names):
 
 kinds = st.sampled_from(["2", "3", "10", None])
 logons = st.lists(
-    st.tuples(mostly(HOSTNAMES), mostly(USERNAMES), st.integers(1, 9), days, kinds),
-    max_size=25,
+    st.tuples(mostly(HOSTNAMES), mostly(USERNAMES), st.integers(1, 9), days, kinds), max_size=25
 )
-people = st.lists(st.tuples(*[st.sampled_from(VALUES)] * 3), max_size=6)
+problems = st.sampled_from([None, None, None, "its field x holds a dict"])
+people = st.lists(st.tuples(*[st.sampled_from(VALUES)] * 3, problems), max_size=6)
 names = st.lists(st.sampled_from(HOSTNAMES), max_size=3)
 owners = st.sampled_from([(), (), ("u0",), ("u9",), ("u1", "u0")])
 rules = st.builds(
     Rules,
     share_threshold_percent=st.integers(50, 99),
     hostname_match=st.sampled_from(["exact", "short"]),
-    exclude_users=st.sampled_from([(), ("svc_*",), ("corp\\*", "adm?"), ("*é",)]),
+    exclude_users=st.sampled_from(EXCLUDED),
     exclude_hosts=st.sampled_from([(), ("ws2*",), ("*.B", "10.*")]),
     min_events=st.integers(1, 6),
     min_active_days=st.sampled_from([1, 1, 2]),
@@ -74,42 +67,75 @@ def fits(texts, patterns):
     return any(fnmatchcase(text, plain(pattern)) for text in texts for pattern in patterns)
 
 
-def expected(logons, people, assets, rules):
-    """What must be decided, row by row."""
+def short(text):
+    return plain(text) if text.startswith("10.") else plain(text.split(".")[0])
 
-    def short(text):
-        return plain(text) if text.startswith("10.") else plain(text.split(".")[0])
 
-    key = short if rules.hostname_match == "short" else plain
-    counted = defaultdict(list)
+def key_of(rules):
+    return short if rules.hostname_match == "short" else plain
+
+
+def counted_by_host(logons, rules):
+    """The logons that count, by host name: user, events, day and weight of the kind."""
+    key, counted = key_of(rules), defaultdict(list)
     for name, account, events, day, kind in logons:
         username = plain_user(account)
         if key(name) and username and not fits([username, plain(account)], rules.exclude_users):
             counted[key(name)].append((username, events, day, rules.logon_type_weights.get(kind, 1)))
-    # What each side calls its hosts in full.
-    asset_names = {plain(name) for _, names, _ in assets for name in names}
-    document_names = {plain(name) for name, *_ in logons if key(name) in counted}
+    return counted
 
-    subjects = [
-        (host_id, [key(name) for name in names if key(name)], owned) for host_id, names, owned in assets
-    ]
-    listed = {name for _, names, _ in subjects for name in names}
-    subjects += [(None, [name], ()) for name in counted if name not in listed]
-    for host_id, names, owned in subjects:
-        events, by_events, heaviest = Counter(), Counter(), defaultdict(Counter)
-        for username, number, day, weight in (row for name in set(names) for row in counted[name]):
-            events[username] += number
+
+class Added:
+    """Logons added up for each user, and the users in the order in which they lead."""
+
+    def __init__(self, counted, rules):
+        self.events, by_events, heaviest = Counter(), Counter(), defaultdict(Counter)
+        for username, number, day, weight in counted:
+            self.events[username] += number
             by_events[username] += number * weight
             heaviest[username][day] = max(heaviest[username][day], weight)
         by_days = Counter({username: days.total() for username, days in heaviest.items()})
-        weights = by_days if rules.evidence_metric == "days" else by_events
-        ranking = [*sorted(weights, key=lambda username: (-weights[username], username)), None, None]
-        leader, total, seen = ranking[0], events.total(), sorted(heaviest[ranking[0]])
+        self.weights = by_days if rules.evidence_metric == "days" else by_events
+        self.ranking = sorted(self.weights, key=lambda username: (-self.weights[username], username))
+        self.days = {username: sorted(days) for username, days in heaviest.items()}
+
+
+def expected_shares(logons, rules):
+    """What must be counted for each host name and user."""
+    for name, counted in counted_by_host(logons, rules).items():
+        added = Added(counted, rules)
+        for rank, username in enumerate(added.ranking, 1):
+            days, weight, total = added.days[username], added.weights[username], added.weights.total()
+            yield {
+                "hostname": name, "username": username, "rank": rank, "share": weight / total,
+                "events": added.events[username], "total_events": added.events.total(),
+                "weight": weight, "total_weight": total, "active_days": len(days),
+                "first_seen": days[0], "last_seen": days[-1],
+            }  # fmt: skip
+
+
+def expected(logons, people, assets, rules):
+    """What must be decided, row by row."""
+    key, counted = key_of(rules), counted_by_host(logons, rules)
+    # What each side calls its hosts in full.
+    asset_names = {plain(name) for _, names, *_ in assets for name in names}
+    document_names = {plain(name) for name, *_ in logons if key(name) in counted}
+
+    subjects = [
+        (host_id, [key(name) for name in names if key(name)], *held) for host_id, names, *held in assets
+    ]
+    listed = {name for _, names, *_ in subjects for name in names}
+    subjects += [(None, [name], (), None) for name in counted if name not in listed]
+    for host_id, names, owned, problem in subjects:
+        added = Added([row for name in set(names) for row in counted.get(name, ())], rules)
+        events, weights, (leader, second, *_) = added.events, added.weights, [*added.ranking, None, None]
+        total, seen = events.total(), added.days.get(leader, [])
         mine = [[name for name in side if key(name) in names] for side in (asset_names, document_names)]
         own = mine[0] + mine[1]
         crowds = [Counter(key(name) for name in side if name != short(name)) for side in mine]
         evidence = (
-            "no_hostname" if not names
+            "unreadable_asset" if problem
+            else "no_hostname" if not names
             else "excluded_host" if fits([*own, *map(short, own)], rules.exclude_hosts)
             else "hostname_collision" if any(number > 1 for crowd in crowds for number in crowd.values())
             else "no_logons" if not total
@@ -119,17 +145,21 @@ def expected(logons, people, assets, rules):
             else "no_majority"
         )  # fmt: skip
         named = evidence in ("single_user", "majority")
-        by_field = [
-            [f"u{at}" for at, values in enumerate(people) if plain_user(values[field] or "") == leader]
+        knowing = [
+            (field, f"u{at}", odd)
+            for at, (*values, odd) in enumerate(people)
             for field in range(3)
+            if named and plain_user(values[field] or "") == leader
         ]
-        decisive = next((field for field in range(3) if by_field[field] and named), None)
-        candidates = [] if decisive is None else by_field[decisive]
-        owner = candidates[0] if len(candidates) == 1 else None
+        clear = [field for field, _, odd in knowing if not odd]
+        decisive = min(clear or [field for field, *_ in knowing], default=None)
+        candidates = sorted({user_id for field, user_id, odd in knowing if odd or field == decisive})
+        unclear = len(candidates) > 1 or any(odd for *_, odd in knowing)
+        owner = candidates[0] if candidates and not unclear else None
         match = "matched" if owner else "ambiguous_user" if candidates else "no_user_asset" if named else None
         action = (
             "no_host" if host_id is None
-            else ("keep" if owned else "none") if owner is None
+            else ("keep" if owned and not problem else "none") if owner is None
             else "write" if not owned
             else "agree" if owner in owned
             else "conflict"
@@ -140,29 +170,70 @@ def expected(logons, people, assets, rules):
             "username": leader, "events": events[leader], "total_events": total, "user_count": len(events),
             "weight": weights[leader], "total_weight": weights.total(), "active_days": len(seen) or None,
             "share": weights[leader] / weights.total() if total else None,
-            "runner_up_username": ranking[1], "runner_up_events": events[ranking[1]] or None,
-            "runner_up_weight": weights[ranking[1]] or None,
+            "runner_up_username": second, "runner_up_events": events[second] or None,
+            "runner_up_weight": weights[second] or None, "problem": problem,
             "first_seen": min(seen, default=None), "last_seen": max(seen, default=None),
             "resolved_owner": owner, "matched_by": None if decisive is None else FIELDS[decisive],
             "candidate_ids": candidates, "existing_owner": ",".join(owned) or None,
         }  # fmt: skip
 
 
-@examples(40)
-@given(logons, people, st.lists(st.tuples(names, owners), max_size=5), rules)
-def test_the_resolution_does_what_the_rules_say(logons, people, owned_names, rules):
-    """Rules 1.1 to 1.7, 2.1 to 2.5."""
-    assets = [(f"h{number}", names, owned) for number, (names, owned) in enumerate(owned_names)]
-    decisions = decide(
+def check(logons, people, held, rules):
+    assets = [(f"h{number}", *values) for number, values in enumerate(held)]
+    made = resolution(
         counts(*logons),
-        users(*(user(f"u{number}", *values) for number, values in enumerate(people))),
-        hosts(*(host(host_id, *names, owners=owned) for host_id, names, owned in assets)),
+        users(*(user(f"u{number}", *values, problem=odd) for number, (*values, odd) in enumerate(people))),
+        hosts(*(host(host_id, *names, owners=owned, problem=odd) for host_id, names, owned, odd in assets)),
         rules,
     )
     rows = sorted(
         expected(logons, people, assets, rules),
         key=lambda row: [(row[name] is None, row[name] or "") for name in ("hostname", "host_id")],
     )
-    assert decisions.height == len(rows)
-    if rows:
-        assert decisions.select(rows[0].keys()).rows(named=True) == rows
+    shares = sorted(expected_shares(logons, rules), key=lambda row: (row["hostname"], row["rank"]))
+    for found, told in ((made.decisions, rows), (made.shares, shares)):
+        assert found.height == len(told)
+        if told:
+            assert found.select(told[0].keys()).rows(named=True) == told
+
+
+@examples(40)
+@given(logons, people, st.lists(st.tuples(names, owners, problems), max_size=5), rules)
+def test_the_resolution_does_what_the_rules_say(logons, people, held, rules):
+    """Rules 1.1 to 1.7, 2.1 to 2.5, 2.7."""
+    check(logons, people, held, rules)
+
+
+@pytest.mark.parametrize("exclude_users", EXCLUDED)
+@pytest.mark.parametrize("metric", ["events", "days"])
+def test_it_does_so_where_each_user_name_meets_each_host_name(metric, exclude_users):
+    pairs = enumerate(product(HOSTNAMES, USERNAMES, ["2", None]))
+    logons = [
+        (name, account, 1 + number**2 % 7, DAY + timedelta(days=number % 4), kind)
+        for number, (name, account, kind) in pairs
+    ]
+    rules = Rules(exclude_users=exclude_users, evidence_metric=metric, logon_type_weights={"2": 10})
+    check(logons, [], [], rules)
+
+
+@pytest.mark.parametrize("exclude_hosts", [(), ("pc1?.a", "pc2"), ("*",)])
+@pytest.mark.parametrize("hostname_match", ["exact", "short"])
+def test_it_does_so_with_and_without_domains_in_logons_and_inventory(hostname_match, exclude_hosts):
+    domains = [[], [""], [".a"], ["", ".a"], [".a", ".b"]]
+    sides = list(enumerate(product(domains, domains)))
+    logons = [(f"pc{n}{end}", "alice", 5, DAY, None) for n, (ends, _) in sides for end in ends]
+    held = [([f"pc{n}{end}"], ("u9",) * (n % 2), None) for n, (_, ends) in sides for end in ends]
+    check(logons, [], held, Rules(min_events=9, hostname_match=hostname_match, exclude_hosts=exclude_hosts))
+
+
+def test_it_does_so_whoever_has_the_name_in_whichever_field_and_can_be_read():
+    problem = "its field x holds a dict"
+    holders = list(enumerate(product([[], [None], [None, None], [problem]], repeat=3)))
+    logons = [(f"ws{n}", f"p{n}", 1, DAY, None) for n, _ in holders]
+    people = [
+        (*(f"p{n}" if field == at else None for at in range(3)), odd)
+        for n, fields in holders
+        for field, persons in enumerate(fields)
+        for odd in persons
+    ]
+    check(logons, people, [([f"ws{n}"], ("u9", f"u{n}") * (n % 2), None) for n, _ in holders], Rules())

@@ -65,8 +65,9 @@ def home_after_a_run(tmp_path_factory):
     tables = Tables(home, "head_office", name="Head office")
     tables.prepare()
     fetched = {"matching": 31, "counted": 31, "lacking_user": 0, "lacking_host": 0, "fetched_at": NOW}
-    rows = [table(LogonDays, fetched | {"day": day, "settings_fingerprint": "x"}) for day in days_of(WINDOW)]
-    tables.write_days([(row, empty(LogonCounts)) for row in rows])
+    fetched["settings_fingerprint"] = "x"
+    rows = table(LogonDays, *(fetched | {"day": day} for day in days_of(WINDOW)))
+    tables.write_days([(row, empty(LogonCounts)) for row in rows.iter_slices(1)])
     resolved = resolution(LOGONS, PEOPLE, ASSETS)
     writes = plan(resolved.decisions, PEOPLE, ASSETS)
     writes = writes.with_columns(outcome=pl.lit("written"), completed_at=pl.lit(NOW))

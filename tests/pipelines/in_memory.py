@@ -109,7 +109,7 @@ class Job:
         window = window_of(self.instance, LAST)
         return job.execute_in_process(
             instance=recorded,
-            tags={} if name else tags or launch_tags(self.instance, window),
+            tags=tags or ({} if name else launch_tags(self.instance, window)),
             run_config={"ops": ops} if name else run_config(self.instance, refetch=False, **(options or {})),
             raise_on_error=False,
             run_id=run_id,

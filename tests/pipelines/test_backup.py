@@ -166,16 +166,11 @@ def test_a_journal_that_cannot_be_copied_is_named_and_nothing_is_left(
     assert left_behind(tmp_path) == []
 
 
-def content(archive, name):
-    file = archive.extractfile(name)
-    assert file
-    return file.read()
-
-
 def changed(made, change):
     """The backup with its files as `change` gives them, from (name, content) pairs."""
     with tarfile.open(made) as archive:
-        files = [(member, content(archive, member.name)) for member in archive.getmembers()]
+        contents = ((member, archive.extractfile(member)) for member in archive)
+        files = [(member, file.read()) for member, file in contents if file]
     with tarfile.open(made, "w") as archive:
         for member, data in change(files):
             member.size = len(data)

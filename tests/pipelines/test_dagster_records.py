@@ -3,6 +3,7 @@
 import json
 import shutil
 import sqlite3
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
@@ -11,13 +12,13 @@ import dagster as dg
 import pytest
 
 from assets_defs.dagster_records import runs_of
-from assets_defs.record import BY_TAG
-from assets_defs.run import window_of
+from assets_defs.record import BY_TAG, NAMED_TAG, RunRecord
+from assets_defs.writing import write_planned
 from pipelines.dagster_home import dagster_instance
-from pipelines.schedules import launch_tags
 from resources.errors import TransientError
+from tests.assets_defs.scans import LOG, decided
 from tests.deploy.machine import DEPLOY
-from tests.ownership.builders import host, hosts
+from tests.ownership.builders import RUN, host, hosts
 from tests.pipelines.in_memory import LAST, Job, LogFile, Shelf
 from tests.resources.samples import instance
 
@@ -32,24 +33,23 @@ def job(tmp_path, monkeypatch):
 
 
 def test_a_run_deletes_dagsters_records_of_runs_that_are_older_than_the_instance_keeps_them(job, tmp_path):
+    run = decided(tmp_path, job.instance, job.inventory)
     with dagster_instance(tmp_path) as recorded:
-        old, other = (recorded_run(recorded, job) for _ in range(2))
+        old, other = (recorded_run(recorded) for _ in range(2))
         with sqlite3.connect(tmp_path / "dagster" / "history" / "runs.db") as runs:
             long_ago = datetime.now(UTC) - timedelta(days=91)
             runs.execute("UPDATE runs SET update_timestamp = ? WHERE run_id = ?", (f"{long_ago:%F %T}", old))
         runs.close()
-        last = job(recorded=recorded)
-        assert set(runs_of(recorded, NAME)) == {other, last.run_id}
+        write_planned(replace(run, record=RunRecord(run.tables, RUN, recorded, LOG)), LOG)
+        assert runs_of(recorded, NAME) == [other]
         assert recorded.get_run_by_id(old) is None
     left = {path.stem for path in (tmp_path / "dagster").rglob("*-*-*")}
     assert left & {old, other} == {other}
 
 
-def recorded_run(recorded, job):
+def recorded_run(recorded):
     """What Dagster keeps of a run that came to its end, without one."""
-    run = recorded.create_run_for_job(
-        job.definitions().resolve_job_def(job.instance.slug), tags={"asset_owners/instance": NAME}
-    )
+    run = recorded.add_run(dg.DagsterRun("job", tags={"asset_owners/instance": NAME}))
     recorded.report_run_failed(run)
     return run.run_id
 
@@ -64,28 +64,25 @@ def test_a_run_is_executed_again_that_a_service_failed_before_the_first_write(
 ):
     if service:
         monkeypatch.setattr(getattr(job, service), method, unanswered)
+        steps = None
     else:
         monkeypatch.setattr("assets_defs.sink.write_planned", unanswered)
+        steps = [dg.AssetKey([job.instance.slug, "owner_writes"])]
     with dg.DagsterInstance.ephemeral(settings={"run_retries": {"enabled": True}}) as recorded:
-        result = job(recorded=recorded)
+        result = job(recorded=recorded, asset_selection=steps)
         (run,) = recorded.get_runs()
     assert not result.success
     assert run.tags.get("dagster/will_retry", "false") == again
 
 
-def test_a_run_and_its_writes_say_who_started_it(job, monkeypatch):
+def test_a_run_and_its_writes_say_who_started_it(job, tmp_path, monkeypatch):
     monkeypatch.setenv("SUDO_USER", "olga")
-    with dg.DagsterInstance.ephemeral() as recorded:
-        job(
-            recorded=recorded,
-            tags={**launch_tags(job.instance, window_of(job.instance, LAST)), BY_TAG: "kim"},
-        )
-        config = {"run_id": recorded.get_runs()[0].run_id, "reason": "a mistake"}
-        undo = {"windows_logons__undo_run": {"config": config}}
-        assert job("windows_logons__undo", recorded=recorded, ops=undo).success
+    write_planned(decided(tmp_path, job.instance, job.inventory), LOG)
+    undo = {"windows_logons__undo_run": {"config": {"run_id": RUN, "reason": "a mistake"}}}
+    assert job("windows_logons__undo", ops=undo, tags={BY_TAG: "kim"}).success
     runs, writes = (table.collect() for table in (job.tables.all_runs("runs"), job.tables.writes()))
-    assert set(runs.select("kind", "by").iter_rows()) == {("run", "kim"), ("undo", "olga")}
-    assert set(writes.select("outcome", "by").iter_rows()) == {("written", "kim"), ("undone", "olga")}
+    assert set(runs.select("kind", "by").iter_rows()) == {("run", "olga"), ("undo", "kim")}
+    assert set(writes.select("outcome", "by").iter_rows()) == {("written", "olga"), ("undone", "kim")}
     assert [json.loads(one) for one in runs.filter(kind="undo")["options"]] == [{"reason": "a mistake"}]
 
 
@@ -103,4 +100,31 @@ def test_a_proxy_says_who_starts_a_run_in_the_ui(tmp_path, monkeypatch):
         with pytest.raises(Exception, match="origin"):  # a run that is launched in the UI has one
             instance.run_coordinator.submit_run(asked)
         (run,) = instance.get_runs()
-    assert run.tags[BY_TAG] == "kim"
+    assert (run.tags[BY_TAG], run.tags[NAMED_TAG]) == ("kim", run.run_id)
+
+
+SCHEDULED = {"dagster/schedule_name": "daily"}
+NAMED = {**SCHEDULED, BY_TAG: "kim", NAMED_TAG: "first"}
+
+
+@pytest.mark.parametrize(
+    ("tags", "by"),
+    [
+        (SCHEDULED, "olga"),
+        (NAMED, "olga"),
+        ({**NAMED, NAMED_TAG: "again"}, "kim"),
+        ({**SCHEDULED, "dagster/retry_number": "1"}, "daily"),
+        ({**NAMED, "dagster/retry_number": "1"}, "kim"),
+    ],
+)
+def test_a_run_that_is_executed_again_is_by_whoever_did_so(job, monkeypatch, tags, by):
+    """Also by its tag, which the UI shows, and which a run inherits that Dagster executes again."""
+    monkeypatch.setenv("SUDO_USER", "olga")
+    with dg.DagsterInstance.ephemeral() as recorded:
+        again = dg.DagsterRun("job", "again", tags=tags, root_run_id="first", parent_run_id="first")
+        recorded.add_run(again)
+        record = RunRecord(job.tables, "again", recorded, LOG)
+        record.begin("run")
+        (run,) = recorded.get_runs()
+    assert record.get("by") == by
+    assert run.tags.get(BY_TAG) == (by if BY_TAG in tags else None)

@@ -3,29 +3,32 @@
 import json
 import logging
 import shutil
-import uuid
 from concurrent.futures import ThreadPoolExecutor, wait
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import dagster as dg
 import polars as pl
 import pytest
 
-from assets_defs.evidence import unsettled
 from assets_defs.record import RunRecord
 from assets_defs.run import (
     BACKFILL,
     LEFT_OUT,
+    PARTITION,
     RANGE_END,
     RANGE_START,
     SNAPSHOTS,
+    as_dagster_failure,
     failure_message,
     window_of,
 )
+from assets_defs.writing import write_planned
 from pipelines.schedules import launch_tags
-from resources.errors import ServiceError, TransientError
+from resources.errors import AssetOwnersError, ServiceError, TransientError
 from resources.settings import named
-from tests.ownership.builders import host, hosts
+from tests.assets_defs.scans import LOG, decided
+from tests.chaos.days import set_clock
+from tests.ownership.builders import NOW, RUN, host, hosts
 from tests.pipelines.in_memory import LAST, Job, LogFile, Shelf, rebuildable
 from tests.resources.samples import instance
 
@@ -66,17 +69,9 @@ def assets(job, *tables):
     return [dg.AssetKey([job.instance.slug, table]) for table in tables]
 
 
-@pytest.mark.parametrize(
-    "chosen",
-    [
-        ["owner_writes"],
-        [table for table in TABLES if table != "inventory_users"],
-    ],
-    ids=["writes", "all but users"],
-)
-def test_some_tables_alone_are_no_reason_to_write(ran, chosen):
+def test_some_tables_alone_are_no_reason_to_write(ran):
     """Owners, hosts and people may have changed since the other tables were made."""
-    ran(asset_selection=assets(ran, *chosen))
+    ran(asset_selection=assets(ran, "owner_writes"))
     assert ran.inventory.written == {}
 
 
@@ -90,16 +85,13 @@ def test_a_run_of_some_tables_says_that_it_only_plans_and_its_plan_is_not_carrie
     assert "lacks the steps logons, inventory_users" in row["message"]
     assert tags["asset_owners/kind"] == "dry_run"
     op = f"{ran.instance.slug}__apply_plan"
-    applied = ran(
-        f"{ran.instance.slug}__apply", ops={op: {"config": {"run_id": result.run_id}}}, tags={"a": "b"}
-    )
+    applied = ran(f"{ran.instance.slug}__apply", ops={op: {"config": {"run_id": result.run_id}}})
     assert not applied.success
     assert "lacked the steps logons, inventory_users" in record(ran, applied)["message"]
     assert ran.inventory.written == {}
 
 
-@pytest.mark.parametrize("command", ["apply_plan", "undo_run"])
-@pytest.mark.parametrize("run_id", ["", " "])
+@pytest.mark.parametrize(("command", "run_id"), [("apply_plan", ""), ("undo_run", " ")])
 def test_a_launchpad_without_a_run_id_ends_at_once_with_a_sentence(job, command, run_id):
     """Dagster's launchpad takes any text; the run says what is missing before it asks a service."""
     job.inventory = None
@@ -130,51 +122,101 @@ def test_a_run_without_the_check_that_blocks_does_not_write(job):
     assert json.loads(record(job, result)["options"]) == {"left_out": ["blocking_check"]}
 
 
-def test_days_that_an_earlier_run_fetched_before_they_were_settled_are_no_reason_to_write(ran, monkeypatch):
-    """Whatever lets a run go so far: the sink looks at what is stored."""
-    monkeypatch.setattr("assets_defs.run.INPUTS", ())
-    monkeypatch.setattr("assets_defs.writing.CLOCK_SKEW", timedelta())
-    result = ran(asset_selection=assets(ran, *TABLES[2:]))
-    assert not result.success
-    assert "did not make logon_counts (3 days" in record(ran, result)["message"]
-    assert ran.inventory.written == {}
+BACKFILLS = [
+    ({RANGE_START: str(LAST - timedelta(days=1)), RANGE_END: str(LAST)}, "of 2 days"),
+    ({BACKFILL: "abc"}, "with a run for each day"),
+]
 
 
-@pytest.mark.parametrize("force", [False, True])
-def test_a_backfill_plans_and_writes_only_with_force(job, force):
-    span = {RANGE_START: str(LAST - timedelta(days=1)), RANGE_END: str(LAST)}
+@pytest.mark.parametrize(("tags", "days"), BACKFILLS, ids=["one run", "a run for each day"])
+def test_a_backfill_only_plans(job, tags, days):
     with dg.DagsterInstance.ephemeral() as recorded:
-        result = job(tags=span, options={"force": force}, recorded=recorded)
-        tags = recorded.get_runs()[0].tags
+        result = job(tags=tags, recorded=recorded)
+        told = recorded.get_runs()[0].tags
     row = record(job, result)
     assert result.success
-    assert job.inventory.written == (WRITTEN if force else {})
-    assert row["kind"] == tags["asset_owners/kind"] == ("run" if force else "backfill")
-    assert row["to_write"] == 1
-    assert ("Backfill of 2 days" in (row["message"] or "")) == (not force)
+    assert row["kind"] == told["asset_owners/kind"] == "backfill"
+    assert (row["to_write"], job.inventory.written) == (1, {})
+    assert f"Backfill {days}" in row["message"]
 
 
-def test_what_is_old_is_not_written(job, monkeypatch):
-    monkeypatch.setattr("assets_defs.writing.MAX_RUN_TIME", timedelta())
-    result = job()
-    assert not result.success
+def test_a_run_that_ends_on_a_day_to_come_fetches_and_writes_nothing(job):
+    result = job(tags={PARTITION: str(LAST + timedelta(days=2))})
+    (failed, *_) = result.get_step_failure_events()
+    assert "is in the future" in failure_message(failed.step_failure_data.error)
     assert job.inventory.written == {}
-    assert "hours ago" in record(job, result)["message"]
 
 
-def test_runs_only_plan_while_the_instance_says_so(job):
-    """Whatever a launchpad was filled with before, or the run that is executed again."""
+@pytest.mark.slow
+def test_what_executes_a_run_of_a_backfill_again_only_plans(job):
+    """Dagster leaves the backfill's tag out once the backfill has ended."""
+    with dg.instance_for_test() as recorded:
+        with dg.execute_job(rebuildable(job), recorded, tags={BACKFILL: "abc"}) as first:
+            options = dg.ReexecutionOptions(first.run_id)
+        with dg.execute_job(rebuildable(job), recorded, reexecution_options=options) as again:
+            assert again.success
+    row = record(job, again)
+    assert (row["kind"], row["to_write"], job.inventory.written) == ("backfill", 1, {})
+
+
+def test_a_run_goes_on_by_no_other_settings_than_it_began_by(job):
+    """Each step may read the instance file anew: in a process of its own, or when it is delivered again."""
     job.instance = instance(scan={"lookback_days": 3}, writes={"dry_run": True})
-    result = job(options={"dry_run": False})
-    row = record(job, result)
-    assert (row["kind"], row["to_write"], job.inventory.written) == ("dry_run", 1, {})
-    assert "writes.dry_run is on" in row["message"]
+    first = job()
+    job.instance = instance(scan={"lookback_days": 3})
+    second = job(run_id=first.run_id)
+    assert not second.success
+    row = record(job, second)
+    assert (row["kind"], row["written"], job.inventory.written) == ("dry_run", 0, {})
 
 
-def test_one_run_for_each_day_of_a_backfill_only_plans_as_well(job):
-    tags = launch_tags(job.instance, window_of(job.instance, LAST)) | {BACKFILL: "abc"}
-    result = job(tags=tags)
-    assert (record(job, result)["kind"], job.inventory.written) == ("backfill", {})
+def of_the_past(**settings):
+    first_day = LAST - timedelta(days=90)
+    return instance(scan={"lookback_days": 3, "timezone": "UTC", "first_day": first_day}, **settings)
+
+
+def test_a_backfill_of_the_past_writes_with_force(job):
+    job.instance, past = of_the_past(), LAST - timedelta(days=60)
+    job.logons = LogFile((past, "pc-1", "ann"))
+    tags = {RANGE_START: str(past - timedelta(days=1)), RANGE_END: str(past)}
+    row = record(job, job(tags=tags, options={"force": True}))
+    assert (row["kind"], row["message"], job.inventory.written) == ("run", None, WRITTEN)
+
+
+@pytest.mark.parametrize(
+    ("age", "dry_run", "says"), [(0, True, "writes.dry_run is on"), (60, False, "the window ended on")]
+)
+def test_runs_that_only_plan_whatever_a_launchpad_says_change_nothing_that_analysts_see(
+    ran, age, dry_run, says
+):
+    last = LAST - timedelta(days=age)
+    ran.instance = of_the_past(writes={"dry_run": dry_run})
+    ran.logons = LogFile((last, "pc-1", "ann"))
+    ran.inventory = Shelf(hosts(host("h1", "pc-1"), host("h2", "pc-2")))
+    published = {table: ran.tables.read(table).collect() for table in (*SNAPSHOTS, "owner_writes")}
+    tags = launch_tags(ran.instance, window_of(ran.instance, last))
+    result = ran(tags=tags, options={"dry_run": False})
+    row = record(ran, result)
+    assert (row["kind"], row["to_write"], ran.inventory.written) == ("dry_run", 1, {})
+    assert says in row["message"]
+    plan = ran.tables.of_run("owner_writes", result.run_id)
+    assert plan.select("host_id", "outcome").rows() == [("h1", "planned")]
+    assert all(ran.tables.read(table).collect().equals(frame) for table, frame in published.items())
+
+
+def test_a_run_that_works_past_midnight_writes_what_it_began_to(job, monkeypatch):
+    """Its first step decides which day is today, and with it whether the window is one of the past."""
+    monkeypatch.setattr("assets_defs.writing.MAX_RUN_TIME", timedelta(days=2))
+    job.instance = instance(scan={"lookback_days": 3, "timezone": "UTC", "late_days": 0})
+    listed, now = job.inventory.hosts, datetime.now(UTC)
+
+    def midnight_passes(*given):
+        set_clock(monkeypatch, now + timedelta(days=1))
+        return listed(*given)
+
+    job.inventory.hosts = midnight_passes
+    assert job(tags=launch_tags(job.instance, window_of(job.instance, now.date()))).success
+    assert job.inventory.written == WRITTEN
 
 
 class Collector(LogFile):
@@ -286,6 +328,20 @@ def test_what_a_run_of_some_tables_has_made_is_not_taken_over(job, again):
 
 
 @pytest.mark.slow
+def test_what_a_dry_run_has_made_is_not_written_by_the_last_step_alone(job, again):
+    """Nothing of it is published: analysts would see other decisions than were carried out."""
+
+    def switch_off():
+        job.instance = instance(scan={"lookback_days": 3})
+
+    job.instance = instance(scan={"lookback_days": 3}, writes={"dry_run": True})
+    first, second = again(switch_off)
+    assert first.success
+    assert "did not make inventory_hosts" in record(job, second)["message"]
+    assert job.inventory.written == {}
+
+
+@pytest.mark.slow
 def test_what_was_decided_by_other_rules_is_not_written_by_the_last_step_alone(job, again):
     def exclude_ann():
         job.instance = instance(scan={"lookback_days": 3}, rules={"exclude_users": ["ann"]})
@@ -297,51 +353,63 @@ def test_what_was_decided_by_other_rules_is_not_written_by_the_last_step_alone(j
     assert job.inventory.written == {}
 
 
-def test_a_sink_that_is_started_again_under_its_id_writes_nothing_more_and_loses_no_row(job):
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        ({"started_at": datetime.now(UTC) - timedelta(hours=13)}, "12 hours ago"),
+        ({"checked_at": None}, "did not make blocking_check"),
+        ({"fetched_at": NOW}, r"did not make logon_counts \(1 days"),
+    ],
+    ids=["old", "not checked", "days fetched before they were settled"],
+)
+def test_what_is_old_or_was_not_checked_is_not_written(tmp_path, changed, says):
+    """Whatever lets a run go so far: the sink looks at what is stored."""
+    inventory = Shelf(hosts(host("h1", "pc-1")))
+    run = decided(tmp_path, instance(), inventory, **changed)
+    with pytest.raises(AssetOwnersError, match=says):
+        write_planned(run, LOG)
+    assert inventory.written == {}
+
+
+@pytest.mark.parametrize(("owners", "written"), [((), ["h1"]), (("u1",), [])])
+def test_a_sink_that_is_started_again_under_its_id_writes_nothing_more_and_loses_no_row(
+    tmp_path, owners, written
+):
     """As a queue delivers a step twice, or a run is resumed; also where there is nothing to write."""
-    for owners, written in ((), 1), (("u1",), 0):
-        job.inventory = Shelf(hosts(host("h1", "pc-1", owners=owners)))
-        run_id = str(uuid.uuid4())
-        result = job(run_id=run_id)
-        rows = job.tables.run_writes(result.run_id)
-        job.inventory = Shelf(hosts(host("h1", "pc-1")))
-        assert job(run_id=run_id).success
-        assert job.inventory.written == {}
-        assert job.tables.run_writes(result.run_id).equals(rows)
-        assert (rows.height, record(job, result)["written"]) == (written, written)
+    first = decided(tmp_path, instance(), Shelf(hosts(host("h1", "pc-1", owners=owners))))
+    write_planned(first, LOG)
+    rows = first.tables.run_writes(RUN)
+    inventory = Shelf(hosts(host("h1", "pc-1")))
+    write_planned(decided(tmp_path, instance(), inventory), LOG)
+    assert inventory.written == {}
+    assert first.tables.run_writes(RUN).equals(rows)
+    assert rows.filter(outcome="written")["host_id"].to_list() == written
 
 
-def test_a_run_that_is_delivered_again_while_it_writes_sends_nothing_more(job):
-    run_id, sent, again = str(uuid.uuid4()), [], []
+def test_a_run_that_is_delivered_again_while_it_writes_sends_nothing_more(tmp_path):
+    sent, again = [], []
 
     class Redelivering(Shelf):
         def write(self, host_id, values, *, right_before):
             super().write(host_id, values, right_before=right_before)
             sent.append(host_id)
-            again.append(pool.submit(job, run_id=run_id))
-            wait(again, timeout=1)
+            again.append(pool.submit(write_planned, run, LOG))
+            wait(again, timeout=0.5)
 
-    job.inventory = Redelivering(hosts(host("h1", "pc-1")))
+    run = decided(tmp_path, instance(), Redelivering(hosts(host("h1", "pc-1"))))
     with ThreadPoolExecutor(1) as pool:
-        assert job(run_id=run_id).success
-    wait(again)
-    assert sent == ["h1"]
-    assert dict(job.tables.run_writes(run_id).select("host_id", "outcome").iter_rows()) == {"h1": "written"}
+        write_planned(run, LOG)
+    (rows,) = (one.result() for one in again)
+    assert (sent, rows["outcome"].to_list()) == (["h1"], ["written"])
 
 
-def test_a_sink_that_is_started_again_after_too_many_failures_fails_as_its_row_says(job):
-    job.instance = instance(scan={"lookback_days": 3}, writes={"max_failed_writes": 1})
-    job.inventory = Refusing(hosts(host("h1", "pc-1")))
-    run_id = str(uuid.uuid4())
-    results = [job(run_id=run_id), job(run_id=run_id)]
-    assert [result.success for result in results] == [False, False]
-    assert record(job, results[0])["status"] == "failed"
-
-
-def test_the_stored_counts_of_the_window_are_added_up_once_for_plan_and_sink(job, monkeypatch):
-    looks = []
-    monkeypatch.setattr(
-        "assets_defs.writing.unsettled", lambda *given, **named: looks.append(1) or unsettled(*given, **named)
-    )
-    assert job().success
-    assert (len(looks), job.inventory.written) == (1, WRITTEN)
+def test_a_sink_that_is_started_again_after_too_many_failures_fails_as_its_row_says(tmp_path):
+    settings = instance(writes={"max_failed_writes": 1})
+    inventory = Shelf(hosts(host("h1", "pc-1")))
+    for shelf in (Refusing(hosts(host("h1", "pc-1"))), inventory):
+        run = decided(tmp_path, settings, shelf)
+        with pytest.raises(dg.DagsterUserCodeExecutionError), as_dagster_failure(run, last=True):
+            write_planned(run, LOG)
+        assert run.record.get("status") == "failed"
+        assert "the rest is left for the next run" in run.record.get("message")
+    assert inventory.written == {}

@@ -1,5 +1,4 @@
 import json
-import sys
 from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
@@ -8,27 +7,13 @@ import polars as pl
 import pytest
 
 from ownership.names import fits_any, normalise_username
-from pipelines.cli import main
 from resources.settings import load_instance
 
 
 @pytest.fixture
-def init(monkeypatch, tmp_path):
-    """Call the command as a shell in an empty folder would; return its exit status."""
+def file(call, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-
-    def call(*arguments):
-        monkeypatch.setattr(sys, "argv", ["asset-owners", "init", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        return ended.value.code or 0
-
-    return call
-
-
-@pytest.fixture
-def file(init):
-    assert init() == 0
+    assert call("init")[0] == 0
     return Path("instance.yaml")
 
 
@@ -67,16 +52,14 @@ def test_the_suggested_exclusions_take_out_accounts_that_are_not_people(file, us
     assert pl.select(fits_any(normalise_username(pl.lit(username)), patterns)).item() is excluded
 
 
-def test_a_dash_prints_the_file_and_nothing_else(init, file, capsys):
-    capsys.readouterr()
-    assert init("-") == 0
+def test_a_dash_prints_the_file_and_nothing_else(call, file):
     written = file.read_text(encoding="utf-8")
-    assert capsys.readouterr().out == written.replace("--instance instance.yaml", "--instance FILE")
+    assert call("init", "-")[:2] == (0, written.replace("--instance instance.yaml", "--instance FILE"))
 
 
-@pytest.mark.parametrize("named", ["mine.yaml", "missing/mine.yaml", "", "folder"])
-def test_what_cannot_be_a_new_file_is_refused_and_left_alone(init, named):
-    Path("mine.yaml").write_text("name: mine\n", encoding="utf-8")
+@pytest.mark.parametrize("named", ["instance.yaml", "missing/mine.yaml", "", "folder"])
+def test_what_cannot_be_a_new_file_is_refused_and_left_alone(call, file, named):
+    file.write_text("name: mine\n", encoding="utf-8")
     Path("folder").mkdir()
-    assert init(named) == 2
-    assert Path("mine.yaml").read_text(encoding="utf-8") == "name: mine\n"
+    assert call("init", named)[0] == 2
+    assert file.read_text(encoding="utf-8") == "name: mine\n"

@@ -7,9 +7,11 @@ from dataclasses import replace
 import polars as pl
 import pytest
 import yaml
+from upath import UPath
 
 from ownership.declaration import empty
 from ownership.tables import LogonCounts
+from resources.store.catalogue import refresh_catalogue
 from resources.store.history import delete_inputs
 from resources.store.tables import Tables
 from sandbox.stored_run import store_run
@@ -71,16 +73,30 @@ def test_without_any_file_it_says_where_it_looked(call, folder):
     assert call("--version")[1].startswith("asset-owners ")
 
 
-@pytest.fixture
-def planned(catalogued, folder, tmp_path):  # noqa: ARG001  (the instance that planned)
+@pytest.fixture(scope="module")
+def home_with_a_plan(home_after_a_run, tmp_path_factory):
     """A dry run after the run that wrote: it knew nothing but pc-3, and that as ann's."""
-    tables = Tables(tmp_path / "home", "head_office")
+    home = tmp_path_factory.mktemp("planned") / "home"
+    shutil.copytree(home_after_a_run, home)
+    tables = Tables(home, "head_office")
     assets, logons = (
         ASSETS.filter(host_id="h3"),
         LOGONS.filter(document_hostname="pc-3", document_username="ann"),
     )
     store_plan(tables, PLANNED, logons, assets)
-    return tables
+    day = tables.logon_days([WINDOW.last], run_id=None).with_columns(matching=pl.lit(99, pl.Int64))
+    tables.write_days([(day, empty(LogonCounts))], run_id=PLANNED)
+    for like in ("aaaaaaaa-1", "aaaaaaaa-2"):
+        store_plan(tables, like, LOGONS, ASSETS)
+    refresh_catalogue(home, UPath(home / "tables"), "head_office")
+    return home
+
+
+@pytest.fixture
+def planned(home_with_a_plan, instance_file, monkeypatch):
+    """That home, for commands that only look."""
+    monkeypatch.setenv("ASSET_OWNERS_HOME", str(home_with_a_plan))
+    monkeypatch.setenv("ASSET_OWNERS_INSTANCES", str(instance_file.parent))
 
 
 def store_plan(tables, run_id, logons, assets):
@@ -101,42 +117,35 @@ def test_a_plan_is_shown_as_a_run_is(call):
     assert (status, "pc-3" in told, "pc-2" in told) == (0, True, False)
 
 
-@pytest.mark.parametrize(
-    "command", [["explain", "--run", "{}", "pc-3"], ["report", "--run", "{}"], ["undo", "{}"]]
-)
-def test_a_beginning_that_is_too_short_unknown_or_of_several_runs_ends_with_2(
-    call, planned, command, monkeypatch
-):
+@pytest.mark.usefixtures("planned")
+@pytest.mark.parametrize("command", ["explain --run {} pc-3", "report --run {}", "undo {}"])
+def test_a_beginning_that_is_too_short_unknown_or_of_several_runs_ends_with_2(call, command, monkeypatch):
     monkeypatch.setenv("NOT_NEEDED_TO_LOOK", "x")
-
-    store_plan(planned, f"{PLANNED[:8]}-other", LOGONS, ASSETS)
-    for run_id in (PLANNED[:8], PLANNED[:7], "ffffffff", "../x"):
-        status, out, told = call(*(word.format(run_id) for word in command))
+    for run_id in ("aaaaaaaa", PLANNED[:7], "ffffffff", "../x"):
+        status, out, told = call(*command.format(run_id).split())
         assert (status, out, "RUN_ID: " in told) == (2, "", True)
 
 
-def test_of_a_published_run_it_says_what_is_no_longer_kept(call, planned):
-    decisions = planned.of_run("owner_decisions", PLANNED)
-    planned.write("owner_decisions", decisions, run_id=PLANNED, publish=True)
-    delete_inputs(planned, of_run=RUN)
-    status, told, noted = call("explain", "--run", RUN, "pc-2")
+def test_of_a_published_run_it_says_what_is_no_longer_kept(call, stored, tmp_path):
+    tables = Tables(tmp_path / "home", "head_office")
+    decisions = tables.of_run("owner_decisions", RUN).with_columns(run_id=pl.lit(PLANNED))
+    tables.write("owner_decisions", decisions, run_id=PLANNED, publish=True)
+    delete_inputs(tables, of_run=RUN)
+    status, told, noted = call("explain", "--instance", stored, "--run", RUN, "pc-2")
     assert status == 0
     assert "(u2)" in told
     assert "inventory_hosts, inventory_users, host_user_shares, username_matches" in noted
 
 
-@pytest.mark.parametrize("command", [["explain", "pc-3"], ["sql", "FROM owner_decisions"]])
-def test_on_a_fresh_home_the_last_dry_run_is_shown_and_said_to_be_one(call, folder, tmp_path, command):
-    shutil.rmtree(tmp_path / "home" / "tables")
+def test_on_a_fresh_home_the_last_dry_run_is_shown_and_said_to_be_one(call, instance_file, tmp_path):
     tables = Tables(tmp_path / "home", "head_office", name="Head office")
     tables.prepare()
     store_plan(tables, PLANNED, LOGONS, ASSETS)
-    assert folder.exists()
-    status, told, noted = call(*command)
-    assert status == 0
-    assert "pc-3" in told
-    assert "0123abcd planned" in noted
-    assert call(*command, "-q") == (status, told, "")
+    of_it = ("--instance", instance_file)
+    for command in (["explain", *of_it, "pc-3"], ["sql", *of_it, "FROM owner_decisions"]):
+        status, told, noted = call(*command)
+        assert (status, "pc-3" in told, "0123abcd planned" in noted) == (0, True, True)
+        assert call(*command, "-q") == (status, told, "")
 
 
 def asked(call, *arguments):
@@ -147,28 +156,20 @@ def asked(call, *arguments):
 
 @pytest.mark.usefixtures("planned")
 def test_queries_are_answered_from_a_plan_with_and_without_its_schema(call):
-    hosts = "SELECT host_id FROM {} ORDER BY ALL"
-    for name in (
-        "owner_decisions",
-        "head_office.owner_decisions",
-        "run_0123abcd.head_office.owner_decisions",
-    ):
-        assert asked(call, "--run", PLANNED[:8], hosts.format(name)) == [{"host_id": "h3"}]
-    (written,) = asked(call, "--run", PLANNED[:8], "FROM write_history")
-    assert (written["hostname"], written["owner"], written["owner_email"]) == (
-        "pc-3",
-        "u1",
-        "ann@corp.example",
-    )
+    for schema in ("", "run_0123abcd.head_office."):
+        query = "SELECT host_id FROM {}owner_decisions"
+        assert asked(call, "--run", PLANNED[:8], query.format(schema)) == [{"host_id": "h3"}]
+    query = "SELECT hostname, owner, owner_email FROM write_history"
+    assert asked(call, "--run", PLANNED[:8], query) == [
+        {"hostname": "pc-3", "owner": "u1", "owner_email": "ann@corp.example"}
+    ]
     assert len(asked(call, "--run", PLANNED[:8], "FROM warehouse.head_office.owner_decisions")) > 1
     (written,) = asked(call, "--run", RUN, "FROM write_history")
     assert written["outcome"] == "written"
-    assert len(asked(call, "--run", PLANNED[:8], "FROM logon_days")) == 30
 
 
-def test_days_that_a_dry_run_fetched_stand_in_the_place_of_the_published_ones(call, planned):
-    day = planned.logon_days([WINDOW.last], run_id=None).with_columns(matching=pl.lit(99, pl.Int64))
-    planned.write_days([(day, empty(LogonCounts))], run_id=PLANNED)
+@pytest.mark.usefixtures("planned")
+def test_days_that_a_dry_run_fetched_stand_in_the_place_of_the_published_ones(call):
     query = "SELECT matching, count(*) AS days FROM logon_days GROUP BY ALL ORDER BY ALL"
     assert asked(call, "--run", PLANNED, query) == [
         {"matching": 31, "days": 29},

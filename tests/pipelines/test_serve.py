@@ -9,6 +9,7 @@ import sys
 import time
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import pytest
@@ -28,16 +29,22 @@ from tests.resources.samples import instance_content
 ASSET_OWNERS = Path(sys.executable).with_name("asset-owners")
 
 
-def test_dagster_takes_the_settings_that_are_prepared(call, tmp_path, monkeypatch):
+def test_what_the_daemon_starts_waits_for_its_turn_and_what_died_holds_nobody_up_for_ever(
+    call, tmp_path, monkeypatch
+):
     monkeypatch.setenv("ASSET_OWNERS_HOME", str(tmp_path))
     status, said, _ = call("prepare")
-    assert status == 0
-    assert str(tmp_path / "instances") in said
-    with dg.DagsterInstance.from_config(str(dagster_home(tmp_path))) as instance:
-        assert instance.run_monitoring_enabled
-        queue = instance.get_concurrency_config().run_queue_config
-        assert queue
+    assert (status, str(tmp_path / "instances") in said) == (0, True)
+    with dg.DagsterInstance.from_config(str(dagster_home(tmp_path))) as recorded:
+        queue: Any = recorded.get_concurrency_config().run_queue_config
         assert queue.max_user_code_failure_retries > 0
+        assert queue.max_concurrent_runs == 4
+        (limit,) = queue.tag_concurrency_limits
+        assert (limit["key"], limit["limit"]) == ("asset_owners/instance", 1)
+        assert limit["value"] == {"applyLimitPerUniqueValue": True}
+        assert recorded.run_monitoring_enabled
+        assert recorded.run_monitoring_max_runtime_seconds == 12 * 60 * 60
+        assert recorded.run_launcher.supports_check_run_worker_health
 
 
 def test_what_a_run_waits_for_is_a_line_of_its_log(tmp_path, monkeypatch, capsys):
@@ -134,6 +141,24 @@ def test_a_run_lives_as_long_as_what_started_it_listens(tmp_path, listens, statu
         assert WatchfulRunLauncher().check_run_worker_health(run).status == status
 
 
+def test_a_run_dies_with_the_code_server_of_another_machine_once_that_is_silent_for_long(monkeypatch):
+    clock = iter([0, 300, 900, 1499, 1500])
+    monkeypatch.setattr("pipelines.launcher.time.monotonic", lambda: next(clock))
+    launcher = WatchfulRunLauncher()
+
+    def asked():
+        return launcher.check_run_worker_health(run).status
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        run = dg.DagsterRun("job", tags={GRPC_INFO_TAG: json.dumps({"host": "127.0.0.1", "port": port})})
+        assert asked() == WorkerStatus.RUNNING
+    assert [asked(), asked()] == [WorkerStatus.RUNNING] * 2
+    with socket.create_server(("127.0.0.1", port)):
+        assert asked() == WorkerStatus.RUNNING
+    assert [asked(), asked(), asked()] == [WorkerStatus.RUNNING] * 2 + [WorkerStatus.FAILED]
+
+
 @pytest.mark.parametrize("end", [False, True])
 def test_a_run_of_the_command_line_lives_as_long_as_its_process(end):
     code = "from pipelines.launcher import *; print(process_tag()[PROCESS_TAG], flush=True); input()"
@@ -154,11 +179,13 @@ def test_a_run_of_the_command_line_lives_as_long_as_its_process(end):
     "tags",
     [
         {},
-        {GRPC_INFO_TAG: '{"host": "code.corp.example", "port": 4000}'},
         {PROCESS_TAG: '["code.corp.example", 1, "1 after another boot"]'},
-        {PROCESS_TAG: f'["{socket.gethostname()}", 1, "ended"]', GRPC_INFO_TAG: '{"port": 4000}'},
+        {
+            PROCESS_TAG: f'["{socket.gethostname()}", 1, "ended"]',
+            GRPC_INFO_TAG: '{"host": "127.0.0.1", "port": 1}',
+        },
     ],
-    ids=["no tag", "code server", "command line", "executed again"],
+    ids=["no tag", "command line", "executed again"],
 )
 def test_of_a_run_of_another_machine_nothing_is_known(tags):
     run = dg.DagsterRun("job", tags=tags)

@@ -11,7 +11,6 @@ from unittest.mock import Mock
 import pytest
 import yaml
 
-from pipelines.cli import main
 from pipelines.cli.sql import sql as ask
 from resources.errors import ConfigurationError
 from resources.settings import tables_location
@@ -23,28 +22,47 @@ ASSET_OWNERS = Path(sys.executable).with_name("asset-owners")
 HOSTS = "SELECT host_id FROM inventory_hosts ORDER BY ALL"
 
 
+@pytest.fixture(scope="module")
+def home_of_one(tmp_path_factory):
+    home = tmp_path_factory.mktemp("one")
+    fill(home, "head_office", "a", "b")
+    return home
+
+
+@pytest.fixture(scope="module")
+def home_of_two(tmp_path_factory):
+    home = tmp_path_factory.mktemp("two")
+    fill(home, "head_office", "a", "b")
+    tables = fill(home, "branch", "c")
+    tables.write("inventory_hosts", hosts(host("d")), run_id="of-branch", publish=False)
+    return home
+
+
 @pytest.fixture
-def home(tmp_path, monkeypatch):
+def home(home_of_one, monkeypatch):
     """A home whose one instance, Head office, has two hosts."""
-    monkeypatch.setenv("ASSET_OWNERS_HOME", str(tmp_path / "home"))
-    fill(tmp_path / "home", "head_office", "a", "b")
-    return tmp_path / "home"
+    monkeypatch.setenv("ASSET_OWNERS_HOME", str(home_of_one))
+    return home_of_one
 
 
 @pytest.fixture
-def sql(home, monkeypatch, capsys):  # noqa: ARG001  (the tables that are asked)
-    """Call the command as a shell would; return what it prints, or says when it ends with another status."""
+def two_instances(sql, home_of_two, monkeypatch):  # noqa: ARG001  (asks the other home)
+    """A home with a host of a second instance, Branch."""
+    monkeypatch.setenv("ASSET_OWNERS_HOME", str(home_of_two))
+    return home_of_two
 
-    def call(*arguments, status=0, stdin=""):
-        monkeypatch.setattr(sys, "argv", ["asset-owners", "sql", *arguments])
+
+@pytest.fixture
+def sql(home, call, monkeypatch):  # noqa: ARG001  (the tables that are asked)
+    """Call the command; return what it prints, or says when it ends with another status."""
+
+    def asked(*arguments, status=0, stdin=""):
         monkeypatch.setattr(sys, "stdin", io.StringIO(stdin))
-        with pytest.raises(SystemExit) as ended:
-            main()
-        out, err = capsys.readouterr()
-        assert (ended.value.code or 0) == status, err
+        ended, out, err = call("sql", *arguments)
+        assert ended == status, err
         return err if status else out
 
-    return call
+    return asked
 
 
 @pytest.fixture
@@ -65,12 +83,6 @@ def instance_file(tmp_path, name):
     return str(file)
 
 
-def test_a_table_is_found_with_and_without_its_schema(as_json):
-    for name in ("inventory_hosts", "head_office.inventory_hosts", "warehouse.head_office.inventory_hosts"):
-        assert [row["host_id"] for row in as_json(f"FROM {name}")] == ["a", "b"]
-    assert as_json("SELECT day FROM coverage") == []
-
-
 def test_no_text_in_csv_is_a_formula(sql, as_json):
     query = "SELECT '=cmd()' AS name, -1 AS number, ['x'] AS list, 'pc-1' AS \"@head\""
     assert list(csv.reader(sql(query, "--format", "csv").splitlines())) == [
@@ -80,12 +92,12 @@ def test_no_text_in_csv_is_a_formula(sql, as_json):
     assert as_json(query)[0]["name"] == "=cmd()", "as it is, for programs"
 
 
-@pytest.mark.parametrize("end", ["", ";", "; -- done"])
-def test_columns_of_the_same_name_are_all_there(sql, as_json, end):
-    query = f"SELECT 1 AS run_id, 2 AS run_id, 3 AS Run_ID ORDER BY ALL{end}"
+def test_columns_of_the_same_name_are_all_there(sql, as_json):
+    query = "SELECT 1 AS run_id, 2 AS run_id, 3 AS Run_ID ORDER BY ALL"
+    for end in ("", ";", "; -- done"):
+        assert "│ run_id │ run_id │ Run_ID │" in sql(query + end)
     assert as_json(query) == [{"run_id": 1, "run_id_1": 2, "Run_ID_2": 3}]
     assert sql(query, "--format", "csv") == '"run_id","run_id_1","Run_ID_2"\n1,2,3\n'
-    assert "│ run_id │ run_id │ Run_ID │" in sql(query)
 
 
 def test_what_is_not_for_a_screen_is_whole(sql, as_json):
@@ -101,18 +113,15 @@ def test_new_tables_are_the_sessions_own(sql, as_json):
     assert "mine does not exist" in sql("FROM mine", status=2)
 
 
-@pytest.mark.parametrize(
-    ("query", "says"),
-    [
-        ("FROM nowhere", "nowhere does not exist"),
-        ("SELEC 1", 'near "SELEC"'),
-        ("SELECT hots FROM inventory_hosts", "Binder Error"),
-        ("DROP VIEW head_office.inventory_hosts", "read-only"),
-        ("CREATE TABLE warehouse.head_office.mine AS SELECT 1", "read-only"),
-    ],
-)  # fmt: skip
-def test_a_wrong_query_says_why_and_changes_nothing(sql, as_json, query, says):
-    assert says in sql(query, status=2)
+def test_a_wrong_query_says_why_and_changes_nothing(sql, as_json):
+    for query, says in {
+        "FROM nowhere": "nowhere does not exist",
+        "SELEC 1": 'near "SELEC"',
+        "SELECT hots FROM inventory_hosts": "Binder Error",
+        "DROP VIEW head_office.inventory_hosts": "read-only",
+        "CREATE TABLE warehouse.head_office.mine AS SELECT 1": "read-only",
+    }.items():
+        assert says in sql(query, status=2)
     assert as_json(HOSTS) == [{"host_id": "a"}, {"host_id": "b"}]
 
 
@@ -138,8 +147,7 @@ def second_machine(home, object_store, tmp_path, monkeypatch):  # noqa: ARG001  
     return home
 
 
-def test_of_several_instances_one_is_named_or_chosen(sql, as_json, home, tmp_path):
-    fill(home, "branch", "c")
+def test_of_several_instances_one_is_named_or_chosen(sql, as_json, two_instances, tmp_path):
     said = sql("SELECT host_id FROM inventory_hosts", status=2)
     assert "branch.inventory_hosts" in said, "DuckDB names tables that are near"
     assert as_json("SELECT host_id FROM branch.inventory_hosts") == [{"host_id": "c"}]
@@ -149,13 +157,14 @@ def test_of_several_instances_one_is_named_or_chosen(sql, as_json, home, tmp_pat
     chosen = ("--instance", instance_file(tmp_path, "Head office"))
     assert [row["host_id"] for row in as_json(both.format("inventory_hosts"), *chosen)] == ["a", "b", "c"]
     unknown = instance_file(tmp_path, "Elsewhere")
-    assert f"no tables of elsewhere in {home} yet" in sql("SELECT 1", "--instance", unknown, status=1)
+    assert f"no tables of elsewhere in {two_instances} yet" in sql(
+        "SELECT 1", "--instance", unknown, status=1
+    )
     assert "no such file" in sql("SELECT 1", "--instance", "none.yaml", status=2).lower()
 
 
-def test_a_run_tells_which_of_several_instances_is_meant(as_json, home):
-    tables = fill(home, "branch", "c")
-    tables.write("inventory_hosts", hosts(host("d")), run_id="of-branch", publish=False)
+@pytest.mark.usefixtures("two_instances")
+def test_a_run_tells_which_of_several_instances_is_meant(as_json):
     for query in ("SELECT host_id FROM inventory_hosts", "SELECT host_id FROM branch.inventory_hosts"):
         assert as_json(query, "--run", "of-branch") == [{"host_id": "d"}]
     assert as_json("FROM conflicts", "--run", "of-branch") == []

@@ -43,17 +43,11 @@ def home_with(tmp_path):
     def stored(listed, *, publish=True, logons=LOGONS, days=WINDOW.days):
         tables = Tables(tmp_path / "home", "head_office", name="Head office")
         tables.prepare()
+        fetched = {"lacking_user": 0, "lacking_host": 0, "fetched_at": NOW, "settings_fingerprint": "x"}
         for day in days_of(window_before(WINDOW.last, days)):
             rows = logons.filter(day=day)
             number = rows["events"].sum()
-            fetched = {
-                "day": day,
-                "matching": number,
-                "counted": number,
-                "lacking_user": 0,
-                "lacking_host": 0,
-            }
-            row = table(LogonDays, fetched | {"fetched_at": NOW, "settings_fingerprint": "x"})
+            row = table(LogonDays, fetched | {"day": day, "matching": number, "counted": number})
             tables.write_days([(row, rows)], run_id=None if publish else RUN)
         in_window = logons.filter(pl.col("day") >= WINDOW.first)
         made = resolution(in_window.lazy(), PEOPLE, listed)

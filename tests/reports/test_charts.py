@@ -33,8 +33,6 @@ CHARTS = {
     "shares": lambda: shares_chart(
         hosts(*((DRAW.randint(1, 1000), 1000) for _ in range(5_000))), threshold_percent=63
     ),
-    "no shares": lambda: shares_chart(hosts(), threshold_percent=99),
-    "days": lambda: days_chart(days((800, "ok"), (3, "gap"), (None, "not fetched"))),
     "one day without events": lambda: days_chart(days((0, "ok"))),
     "as many noisy days as are drawn": lambda: days_chart(NOISE),
 }

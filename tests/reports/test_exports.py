@@ -75,7 +75,6 @@ def test_a_workbook_holds_every_name_as_a_text_and_days_as_days():
 def test_json_has_conflicts_and_decisions_exactly():
     name = '=cmd|"x"</script>\u202e'
     found = json.loads(decisions_json(DECISIONS.with_columns(username=pl.lit(name)), instance='In "Ö"'))
-    assert list(found) == ["instance", "conflicts", "decisions"]
     assert found["instance"] == 'In "Ö"'
     assert [row["hostname"] for row in found["conflicts"]] == ["b"]
     assert [row["hostname"] for row in found["decisions"]] == ["a", "b", "c", "d"]

@@ -27,12 +27,6 @@ def story(asked, logons, assets, outcome=None):
     writes = plan(made.decisions, PEOPLE, assets).with_columns(
         outcome=pl.lit(outcome, pl.String), completed_at=pl.lit(NOW + timedelta(minutes=5))
     )
-    if outcome == "undone":
-        writes = writes.with_columns(
-            new_values=pl.struct(pl.lit("").alias("owner"), *(
-                pl.col("new_values").struct.field(name) for name in ("department", "criticality")
-            ))
-        )  # fmt: skip
     found = find_person(asked, PEOPLE, made.matches)
     return found and person_explanation(
         asked,
@@ -95,7 +89,6 @@ def test_who_is_unknown_is_nobody(asked):
         (("u1",), None, ["h1"]),
         (("u2", "u1"), None, ["h1"]),
         ((), "written", ["h1"]),
-        ((), "undone", []),
         ((), "failed", []),
     ],
 )

@@ -3,33 +3,26 @@
 import polars as pl
 import pytest
 
-from ownership.declaration import empty
+from ownership.declaration import empty, polars_schema
 from ownership.rules import Rules
-from ownership.tables import OwnershipDrift, Suggestions
-from reports.tuning import Aim, best_line, drift_in_words, in_words, suggestions_in_words
+from ownership.tables import ClosestUsers, OwnershipDrift, Suggestions, ThresholdBacktest
+from reports.tuning import Aim, best_line, closest_in_words, drift_in_words, in_words, suggestions_in_words
 from tests.ownership.builders import table
 
-LINE = {
+LINE = dict.fromkeys(polars_schema(ThresholdBacktest)) | {
     "window_days": 30,
     "threshold_percent": 60,
     "min_active_days": 1,
     "evidence_metric": "events",
-    "primary_devices": None,
     "to_write": 168,
     "people_hosts": 41,
     "people_precision": 0.6,
     "people_low": 0.5,
     "people_high": 0.7,
-    "future_hosts": 200,
-    "future_precision": 0.97,
-    "future_low": 0.94,
-    "future_high": 0.99,
     "wrong_measure": "people",
     "wrong": 65.0,
     "wrong_low": 50.0,
     "wrong_high": 80.0,
-    "no_claim": None,
-    "audit_hosts": 0,
     "wrong_to_choose": 60.0,
     "wrong_if_best": 70.0,
     "wrong_if_best_low": 40.0,
@@ -46,10 +39,14 @@ OTHERS = {
 }
 
 
+def as_lines(*rows):
+    return pl.DataFrame(rows, schema=polars_schema(ThresholdBacktest))
+
+
 @pytest.mark.parametrize("case", OTHERS)
 def test_the_best_settings_have_fewest_wrong_owners_among_those_that_are_good_enough(case):
     other = STRICTER | {"wrong_to_choose": 1.0} | OTHERS[case]
-    lines = pl.DataFrame([LINE, STRICTER, other])
+    lines = as_lines(LINE, STRICTER, other)
     by_others = {"wrong": 70.0, "wrong_low": 40.0, "wrong_high": 90.0}
     assert best_line(lines, LINE, Aim()) == STRICTER | by_others
     assert best_line(lines, LINE | {"wrong": None}, Aim()) is None
@@ -58,32 +55,23 @@ def test_the_best_settings_have_fewest_wrong_owners_among_those_that_are_good_en
 @pytest.mark.parametrize(("measure", "said"), [("people", True), ("audit", False)])
 def test_a_number_that_rests_on_owners_set_by_hand_says_when_it_is_too_low(measure, said):
     audited = {"audit_hosts": 40, "audit_precision": 0.9, "audit_low": 0.8, "audit_high": 0.95}
-    words = in_words(
-        pl.DataFrame([LINE | audited | {"wrong_measure": measure}]), Rules(), window_days=30, aim=Aim()
-    )
+    lines = as_lines(LINE | audited | {"wrong_measure": measure})
+    words = in_words(lines, Rules(), window_days=30, aim=Aim())
     assert ("their own machines only" in " ".join(words)) == said
 
 
 def test_where_nothing_is_good_enough_the_nearest_tries_are_shown():
-    lines = pl.DataFrame([LINE | {"min_active_days": n} for n in range(1, 10)])
+    lines = as_lines(*(LINE | {"min_active_days": n} for n in range(1, 10)))
     words = in_words(lines, Rules(), window_days=30, aim=Aim())
     assert sum(word.startswith("  At more than") for word in words) == 6
 
 
 def test_a_suggestion_comes_with_its_effect_and_the_line_for_the_instance_file():
     effects = {"hosts_resolved": 41, "conflicts_removed": 7, "owners_lost": 0}
-    rows = table(
-        Suggestions,
-        {
-            "setting": "rules.skip_account_kinds",
-            "value": "service",
-            "reason": "3 accounts: a, b, c",
-            **effects,
-        },
-        {"setting": "rules.exclude_users", "value": 'j."admin', "reason": "The name is one.", **effects},
-    )
-    rules = Rules(exclude_users=("*$",))
-    assert suggestions_in_words(rows, rules)[2:] == [
+    kinds = {"setting": "rules.skip_account_kinds", "value": "service", "reason": "3 accounts: a, b, c"}
+    user = {"setting": "rules.exclude_users", "value": 'j."admin', "reason": "The name is one."}
+    rows = table(Suggestions, kinds | effects, user | effects)
+    assert suggestions_in_words(rows, Rules(exclude_users=("*$",)))[2:] == [
         "  Leave out service (3 accounts: a, b, c): 41 more hosts get an owner, 7 conflicts end.",
         '    rules: {skip_account_kinds: ["service"]}',
         '  Leave out j."admin (The name is one): 41 more hosts get an owner, 7 conflicts end.',
@@ -91,16 +79,23 @@ def test_a_suggestion_comes_with_its_effect_and_the_line_for_the_instance_file()
     ]
 
 
+def test_names_that_may_be_somebodys_are_listed_the_closest_first():
+    scores = {"u1": 0.8, "u2": 0.95}
+    rows = [
+        {"username": "kim", "user_id": user_id, "score": score, "reason": "Spelled alike."}
+        for user_id, score in scores.items()
+    ]
+    head, first, second = closest_in_words(table(ClosestUsers, *rows), {"u2": "kim@corp.example"})
+    assert "1 (table closest_users)" in head
+    assert first.split() == ["kim", "kim@corp.example", "(u2)", "Spelled", "alike."]
+    assert second.split() == ["kim", "u1", "Spelled", "alike."]
+
+
 def test_owners_without_support_are_counted_by_the_reason():
     row = {"hostname": "pc", "owner": "u1", "leader": None, "since": None, "days": None}
-    drift = table(
-        OwnershipDrift,
-        *(
-            {"host_id": f"h{n}", "reason": reason, **row}
-            for n, reason in enumerate(("left", "moved", "left"))
-        ),
-    )
-    assert drift_in_words(drift) == [
+    reasons = enumerate(("left", "moved", "left"))
+    drift = [row | {"host_id": f"h{number}", "reason": reason} for number, reason in reasons]
+    assert drift_in_words(table(OwnershipDrift, *drift)) == [
         "The evidence no longer supports 3 owners: 2 left, 1 moved (table ownership_drift)."
     ]
     assert drift_in_words(empty(OwnershipDrift)) == []

@@ -6,6 +6,7 @@ import time
 import traceback
 from email.utils import formatdate
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import requests
@@ -136,16 +137,16 @@ def test_a_broken_answer_may_go_well_next_time(headers, written):
         send(stub.url)
 
 
-def test_a_refused_connection_may_go_well_next_time():
-    with socket.create_server(("127.0.0.1", 0)) as closed:
-        port = closed.getsockname()[1]
-    with pytest.raises(TransientError, match=rf"127.0.0.1:{port} .*refused.*platform\.url"):
-        send(f"http://127.0.0.1:{port}")
-
-
-def test_an_unusable_address_is_a_setting_to_mend():
-    with pytest.raises(ConfigurationError, match=r"platform\.url"):
-        send("http://.corp.example")
+@pytest.mark.parametrize(
+    ("url", "kind", "says"),
+    [
+        ("http://127.0.0.1:1", TransientError, r"127.0.0.1:1 .*refused.*platform\.url"),
+        ("http://.corp.example", ConfigurationError, r"platform\.url"),
+    ],
+)
+def test_an_address_where_nobody_answers_names_the_setting(url, kind, says):
+    with pytest.raises(kind, match=says):
+        send(url)
 
 
 @pytest.mark.parametrize(
@@ -247,6 +248,30 @@ def test_a_proxy_that_is_not_there_is_named(monkeypatch):
         send("http://inventory.example")
 
 
+@pytest.mark.parametrize(
+    "address",
+    [
+        *("socks5://u:hunter2@127.0.0.1:1080", "ftp://u:hunter2@127.0.0.1:1", "u:hunter2@127.0.0.1"),
+        *("http://u:hunter2@pro xy:3128", "http://u:hunter2@127.0.0.1:port", "http://u:hunter2@[::1"),
+        *("http://u:hunter2@", "http://u:hunter2@..:1"),
+    ],
+)
+@pytest.mark.parametrize("variable", ["HTTPS_PROXY", "ALL_PROXY"])
+def test_a_proxy_that_cannot_be_used_names_its_variable_and_not_its_password(monkeypatch, variable, address):
+    monkeypatch.setenv(variable, address)
+    with pytest.raises(ConfigurationError, match=f"^{variable}") as raised:
+        send("https://inventory.example")
+    assert "hunter2" not in "".join(traceback.format_exception(raised.value))
+    monkeypatch.setenv("NO_PROXY", "inventory.example")
+    transport("https://inventory.example").new_session().close()
+
+
+@pytest.mark.parametrize("address", ["proxy.corp.:3128", "http://[::1]:3128", "HTTPS://u:p@proxy_1"])
+def test_any_way_of_writing_a_proxy_is_taken(monkeypatch, address):
+    monkeypatch.setenv("https_proxy", address)
+    transport("https://inventory.example").new_session().close()
+
+
 # What may be tried again
 
 
@@ -283,17 +308,10 @@ def test_retry_after_is_seconds_or_a_date_or_nothing(header, seconds):
 
 def tried(times, error):
     """The waits of a call that fails so many times, and how often it was tried."""
-    tries, waits = [], []
-
-    def call():
-        tries.append(1)
-        if len(tries) <= times:
-            raise error
-        return len(tries)
-
+    waits, call = [], Mock(side_effect=[error] * times + ["done"])
     with contextlib.suppress(type(error)):
-        assert transport().retrying(waits.append)(call) == times + 1
-    return waits, len(tries)
+        assert transport().retrying(waits.append)(call) == "done"
+    return waits, call.call_count
 
 
 def test_a_transient_failure_is_tried_again_after_growing_waits():

@@ -133,29 +133,26 @@ def test_owners_whom_the_evidence_no_longer_supports_are_told_with_the_reason():
     }  # fmt: skip
 
 
+BEFORE = WINDOW.first - timedelta(days=1)
+
+
 @pytest.mark.parametrize(
-    ("seen", "stored_days", "reason"),
+    ("seen", "excluded", "stored_days", "reason"),
     [
-        ("before", WINDOW.days, "left"),
-        ("before", 4, "unsupported"),
-        ("elsewhere", WINDOW.days, "unsupported"),
-        ("under an excluded name", WINDOW.days, "unsupported"),
-        ("never", WINDOW.days, "never_seen"),
-        ("never", 4, "never_seen"),
+        (("pc-1", "ann", 5, BEFORE), (), WINDOW.days, "left"),
+        (("pc-1", "ann", 5, BEFORE), (), 4, "unsupported"),
+        (("pc-3", "ann", 1, WINDOW.last), (), WINDOW.days, "unsupported"),
+        (("pc-3", "ann", 1, WINDOW.last), ("ann",), WINDOW.days, "unsupported"),
+        (("pc-3", "kim", 1, WINDOW.last), (), WINDOW.days, "never_seen"),
+        (("pc-3", "kim", 1, WINDOW.last), (), 4, "never_seen"),
     ],
 )
-def test_an_owner_has_left_who_was_seen_before_a_window_that_is_stored_whole(seen, stored_days, reason):
+def test_an_owner_has_left_who_was_seen_before_a_window_that_is_stored_whole(
+    seen, excluded, stored_days, reason
+):
     """Of days that are not stored nothing is claimed."""
-    logons = {
-        "before": [("pc-1", "ann", 5, WINDOW.first - timedelta(days=1))],
-        "elsewhere": [("pc-3", "ann", 1, WINDOW.last)],
-        "under an excluded name": [("pc-3", "ann", 1, WINDOW.last)],
-        "never": [],
-    }[seen]
+    assets, rules = hosts(host("h1", "pc-1", owners=("u1",))), Rules(exclude_users=excluded)
     rows = drift_of(
-        counts(*logons, ("pc-2", "bob", 5, WINDOW.last)),
-        hosts(host("h1", "pc-1", owners=("u1",))),
-        stored_days=stored_days,
-        rules=Rules(exclude_users=("ann",)) if "excluded" in seen else RULES,
+        counts(seen, ("pc-2", "bob", 5, WINDOW.last)), assets, stored_days=stored_days, rules=rules
     )
     assert rows["reason"].to_list() == [reason]

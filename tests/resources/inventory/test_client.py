@@ -1,3 +1,4 @@
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from itertools import count
 
@@ -5,27 +6,13 @@ import polars as pl
 import pytest
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
-from resources.errors import (
-    ConfigurationError,
-    NotFoundError,
-    ProtocolError,
-    ServiceError,
-    TransientError,
-)
+from resources.errors import ConfigurationError, NotFoundError, ProtocolError, ServiceError, TransientError
 from resources.inventory.client import READINGS
 from resources.settings import Contract, ListCall
 from sandbox.inventory import BrokenOff, InventoryService, InventoryState, ServiceOptions
 from tests.resources.clock import Clock
 from tests.resources.http_stub import Reply, Stub, envelope
-from tests.resources.inventory_world import (
-    ADMIN,
-    HOSTS,
-    READER,
-    TENANT,
-    USERS,
-    Watch,
-    client,
-)
+from tests.resources.inventory_world import ADMIN, HOSTS, READER, TENANT, USERS, Watch, client
 
 ASSETS = "/api/v1/assets/list"
 ASSET_HOSTS = ListCall(path=ASSETS, params={"type": "host"})
@@ -51,18 +38,29 @@ def service(running_service):
 
 @pytest.fixture
 def open_client(service, tmp_path):
-    """Opens clients of the service: an account, and changes to the platform section."""
-
-    def open_client(account=ADMIN, url=service.url, **changes):
-        return client(tmp_path, url, account, **changes)
-
-    return open_client
+    """Opens clients of the service: changes to the platform section."""
+    return lambda url=service.url, **changes: client(tmp_path, url, **changes)
 
 
 @pytest.fixture
 def inventory(open_client):
     with open_client() as inventory:
         yield inventory
+
+
+@pytest.fixture
+def answered(tmp_path):
+    """Opens a client of a service that lets it in and gives the same answer to all else."""
+
+    @contextmanager
+    def answered(reply):
+        def answer(request):
+            return envelope() if request.path.endswith("login") else reply
+
+        with Stub(answer) as stub, client(tmp_path, stub.url) as inventory:
+            yield inventory
+
+    return answered
 
 
 def ids(inventory, call=ASSET_HOSTS):
@@ -100,16 +98,10 @@ def test_files_go_up_and_come_down_as_they_are(inventory):
     ],
     ids=["JSON", "HTML", "empty", "refused", "refused 404", "HTML 404", "HTML 502"],
 )
-def test_downloads_are_raw_and_their_failures_are_not(tmp_path, reply, outcome):
-    with (
-        Stub(lambda request: envelope() if request.path.endswith("login") else reply) as stub,
-        client(tmp_path, stub.url) as inventory,
-    ):
-        if isinstance(outcome, bytes):
-            assert inventory.download("/api/v1/reports/1") == outcome
-        else:
-            with pytest.raises(outcome):
-                inventory.download("/api/v1/reports/1")
+def test_downloads_are_raw_and_their_failures_are_not(answered, reply, outcome):
+    fails = nullcontext() if isinstance(outcome, bytes) else pytest.raises(outcome)
+    with answered(reply) as inventory, fails:
+        assert inventory.download("/api/v1/reports/1") == outcome
 
 
 def test_the_tenant_goes_where_the_call_s_values_go_and_only_when_asked(tmp_path):
@@ -278,27 +270,27 @@ def test_an_id_that_comes_twice_is_one_row_with_what_came_last(tmp_path):
         assert listed(inventory, ASSET_HOSTS, "version").rows() == [("a", 2), ("b", 1), ("c", 1)]
 
 
-@pytest.mark.parametrize("bad", [{}, {"id": None}, {"id": ""}, {"id": True}, {"id": ["h"]}, {"id": 1.5}])
-def test_an_item_without_an_id_is_named_by_its_place(tmp_path, bad):
-    with (
-        listing(lambda _page, _: (2, [{"id": "h-1"}, bad])) as stub,
-        client(tmp_path, stub.url) as inventory,
-        pytest.raises(ProtocolError, match=r"item 2 .*h-1"),
-    ):
-        ids(inventory)
+BAD_IDS = [{}, {"id": None}, {"id": ""}, {"id": True}, {"id": ["h"]}, {"id": 1.5}]
+NO_LISTS = [
+    None,
+    [],
+    {"size": 1},
+    {"data": []},
+    {"size": "1", "data": [{"id": 1}]},
+    {"size": 1, "data": ["h-1"]},
+]
 
 
 @pytest.mark.parametrize(
-    "payload",
-    [None, [], {"size": 1}, {"data": []}, {"size": "1", "data": [{"id": 1}]}, {"size": 1, "data": ["h-1"]}],
+    ("payload", "says"),
+    [
+        *[({"size": 2, "data": [{"id": "h-1"}, bad]}, r"item 2 .*h-1") for bad in BAD_IDS],
+        *[(payload, rf"{ASSETS}.*platform\.contract") for payload in NO_LISTS],
+    ],
     ids=str,
 )
-def test_what_is_no_list_names_the_contract(tmp_path, payload):
-    with (
-        Stub(lambda _: envelope(payload)) as stub,
-        client(tmp_path, stub.url) as inventory,
-        pytest.raises(ProtocolError, match=rf"{ASSETS}.*platform\.contract"),
-    ):
+def test_what_is_no_list_names_the_item_or_the_contract(answered, payload, says):
+    with answered(envelope(payload)) as inventory, pytest.raises(ProtocolError, match=says):
         ids(inventory)
 
 
@@ -337,12 +329,8 @@ def test_paths_and_parameters_come_from_the_contract(tmp_path):
 @pytest.mark.parametrize(
     "payload", [None, [], {}, {"id": "h-4"}, {"size": 1, "data": [{"id": "h-3"}]}], ids=str
 )
-def test_another_answer_than_the_asset_is_an_error(tmp_path, payload):
-    with (
-        Stub(lambda _: envelope(payload)) as stub,
-        client(tmp_path, stub.url) as inventory,
-        pytest.raises(ProtocolError),
-    ):
+def test_another_answer_than_the_asset_is_an_error(answered, payload):
+    with answered(envelope(payload)) as inventory, pytest.raises(ProtocolError):
         inventory.host("h-3")
 
 
@@ -365,17 +353,11 @@ def test_without_read_in_the_contract_nothing_is_read(open_client):
     ],
     ids=["hosts", "users", "read", "update"],
 )
-def test_a_path_that_the_service_does_not_have_names_its_setting(tmp_path, call, setting, html):
-    def answer(request):
-        if request.path.endswith("login"):
-            return envelope()
-        return Reply(b"<h1>Gone</h1>", 404) if html else envelope(status=False, message="Gone", http=404)
-
-    with (
-        Stub(answer) as stub,
-        client(tmp_path, stub.url) as inventory,
-        pytest.raises(NotFoundError, match=rf"platform\.contract\.{setting}\.path.*Gone"),
-    ):
+def test_a_path_that_the_service_does_not_have_names_its_setting(answered, call, setting, html):
+    gone = Reply(b"<h1>Gone</h1>", 404) if html else envelope(status=False, message="Gone", http=404)
+    kind = (TransientError if setting == "update" else ProtocolError) if html else NotFoundError
+    refused = pytest.raises(kind, match=rf"platform\.contract\.{setting}\.path.*Gone")
+    with answered(gone) as inventory, refused:
         call(inventory, Contract())
 
 
@@ -384,21 +366,17 @@ def test_a_path_that_the_service_does_not_have_names_its_setting(tmp_path, call,
     [
         BrokenOff(),
         HTMLResponse("<h1>Bad gateway</h1>", 502),
+        HTMLResponse("<h1>Not found</h1>", 404),
         HTMLResponse("<h1>Welcome</h1>"),
         Response(status_code=303, headers={"Location": "/welcome"}),
         JSONResponse({"status": False, "message": "Sorry", "data": None}, 500),
         Response("", 429, {"Retry-After": "1"}),
     ],
-    ids=["broken off", "502", "HTML", "redirect", "500", "429"],
+    ids=["broken off", "502", "404", "HTML", "redirect", "500", "429"],
 )
 def test_a_write_with_a_lost_answer_is_sent_once_and_may_have_been_applied(service, open_client, answer):
-    clock = Clock()
-    watch = Watch(service)
-
-    def lose(request, response):
-        return answer if request.url.path.endswith("update") else response
-
-    service.hooks.after = lose
+    clock, watch = Clock(), Watch(service)
+    service.hooks.after = lambda request, usual: answer if request.url.path.endswith("update") else usual
     with open_client(clock=clock) as inventory, pytest.raises(TransientError):
         inventory.write("h-3", {"owner": "u-1"})
     assert watch.calls["assets/update"] == 1

@@ -4,28 +4,15 @@ from dataclasses import replace
 
 import pytest
 
-from resources.errors import (
-    AuthenticationError,
-    ConfigurationError,
-    SessionExpiredError,
-)
+from resources.errors import AuthenticationError, ConfigurationError, SessionExpiredError
 from resources.inventory.session import Codes
 from sandbox.inventory import InventoryService, InventoryState, ServiceOptions, totp_code
 from tests.resources.clock import Clock
 from tests.resources.http_stub import Stub, envelope
-from tests.resources.inventory_world import (
-    ADMIN,
-    CODED,
-    HOSTS,
-    READER,
-    SECRET,
-    TENANT,
-    USERS,
-    Watch,
-    client,
-)
+from tests.resources.inventory_world import ADMIN, CODED, HOSTS, READER, SECRET, TENANT, USERS, Watch, client
 
 PROFILE = "/api/v1/profile/me"
+FORM = {"id": "h-1", "asset_owner": "17"}
 
 
 @pytest.fixture
@@ -48,6 +35,11 @@ def service(state):
 
 def profile(inventory):
     return inventory.get(PROFILE, tenant=False)
+
+
+def paths(stub):
+    """The ends of the paths that were asked for."""
+    return [request.path.rpartition("/")[2] for request in stub.requests]
 
 
 # Log-in
@@ -83,7 +75,6 @@ def test_a_log_in_refused_with_any_status_is_about_the_credentials(tmp_path, htt
 def test_threads_that_are_rejected_together_share_one_log_in_and_drop_the_cookie(service, tmp_path):
     threads = 8
     together = threading.Barrier(threads, timeout=10)
-
     first_ones = iter(range(threads))
 
     def hold(request):
@@ -94,10 +85,8 @@ def test_threads_that_are_rejected_together_share_one_log_in_and_drop_the_cookie
         profile(inventory)
         service.state.accounts.expire_sessions()
         watch = Watch(service, hold)
-        emails = [
-            task.result()["email"] for task in [pool.submit(profile, inventory) for _ in range(threads)]
-        ]
-    assert emails == [ADMIN.email] * threads
+        profiles = list(pool.map(profile, [inventory] * threads))
+    assert [one["email"] for one in profiles] == [ADMIN.email] * threads
     assert watch.calls == {"auth/login": 1, "profile/me": 2 * threads}
     assert list(watch.rejected.values()) == [threads]
 
@@ -106,9 +95,7 @@ def test_threads_that_are_rejected_together_share_one_log_in_and_drop_the_cookie
     "write",
     [
         lambda inventory: inventory.write("h-1", {"owner": "17"}),
-        lambda inventory: inventory.post(
-            "/api/v1/assets/update", {"id": "h-1", "asset_owner": "17"}, repeatable=False
-        ),
+        lambda inventory: inventory.post("/api/v1/assets/update", FORM, repeatable=False),
         lambda inventory: inventory.upload("/api/v1/profile/avatar", {"file": ("a.png", b"a", "image/png")}),
     ],
     ids=["update", "post", "upload"],
@@ -127,21 +114,21 @@ def test_what_changes_something_is_not_sent_again_after_a_401(service, tmp_path,
 
 
 def test_a_second_401_is_an_error_and_ends_the_log_ins(tmp_path):
-    def never(request):
-        return (
-            envelope() if request.path.endswith("login") else envelope(status=False, message="Hm.", http=401)
-        )
+    refused = envelope(status=False, message="Hm.", http=401)
 
-    with Stub(never) as stub, client(tmp_path, stub.url) as inventory:
+    def answer(request):
+        return envelope() if request.path.endswith("login") else refused
+
+    with Stub(answer) as stub, client(tmp_path, stub.url) as inventory:
         for _ in range(2):
             with pytest.raises(AuthenticationError, match=r"platform\.mfa_secret"):
                 profile(inventory)
-    assert [request.path.rpartition("/")[2] for request in stub.requests] == ["login", "me"] * 2
-    with Stub(never) as stub, client(tmp_path, stub.url) as inventory:
+    assert paths(stub) == ["login", "me"] * 2
+    with Stub(answer) as stub, client(tmp_path, stub.url) as inventory:
         for error in (SessionExpiredError, SessionExpiredError, AuthenticationError, AuthenticationError):
             with pytest.raises(error):
                 inventory.write("h-1", {"owner": "17"})
-    assert [request.path.rpartition("/")[2] for request in stub.requests] == ["login", "update"] * 2
+    assert paths(stub) == ["login", "update"] * 2
 
 
 def test_each_log_in_starts_without_the_cookies_of_the_one_before(tmp_path):
@@ -151,9 +138,8 @@ def test_each_log_in_starts_without_the_cookies_of_the_one_before(tmp_path):
         if request.path.endswith("login"):
             number = next(logins)
             return envelope(headers={"Set-Cookie": f"session{number}={number}; Path=/"})
-        return envelope(
-            http=200 if "session1" in request.cookies else 401, status="session1" in request.cookies
-        )
+        second = "session1" in request.cookies
+        return envelope(http=200 if second else 401, status=second)
 
     with Stub(answer) as stub, client(tmp_path, stub.url) as inventory:
         profile(inventory)
@@ -196,7 +182,7 @@ def test_the_contract_says_how_a_code_is_asked_for(tmp_path, contract, answer, c
         client(tmp_path, stub.url, CODED, clock=clock, contract={"mfa_required": contract}) as inventory,
     ):
         assert profile(inventory) == {"email": "me"}
-    assert [request.path.rpartition("/")[2] for request in stub.requests] == ["login", "mfa", "me"]
+    assert paths(stub) == ["login", "mfa", "me"]
     assert stub.requests[1].form == {"code": totp_code(SECRET, clock())}
 
 

@@ -75,14 +75,12 @@ def test_what_the_file_says_is_kept(write):
         "url": "https://search.example/prefix/",
         **WEIGHTS,
     }
-    settings = load_instance(write(**changes))
+    settings = load_instance(write(name=" Büro--Köln / ../東京 ", **changes))
+    assert settings.slug == "buro_koln_dong_jing"
     contract = settings.platform.contract
     assert contract.read is None
     assert (contract.hosts.path, contract.hosts.params) == ("/hosts", {"kind": "7"})
-    assert contract.enrich_fields.model_dump() == {
-        "user_department": "user_department",
-        "criticality": "criticality",
-    }
+    assert contract.enrich_fields.user_department == "user_department"
     assert settings.platform.tenant_id == "42"
     weights = {"2": 10, "Unlock": 5}
     assert settings.rules.as_rules() == Rules(exclude_users=("*$", "svc?"), logon_type_weights=weights)
@@ -162,7 +160,7 @@ NINEFOLD = {name: ",".join([f"*{before}"] * 9) for before, name in pairwise("abc
 @pytest.mark.parametrize(
     "text",
     [
-        "[" * 100_000,
+        "[" * 20_000,
         'query: \'{"a": ' + "[" * 100_000 + "'",
         "a: 1\n" * 100_000,
         "query: !!int ''",
@@ -310,29 +308,22 @@ def test_the_address_of_the_journal_is_shown_without_its_password(monkeypatch, a
         assert "sec" not in str(refused.value)
 
 
-def test_a_command_names_the_instance_by_its_slug_or_by_a_file_outside_the_folder(
-    write, tmp_path, monkeypatch
-):
+def test_a_command_names_the_instance_by_its_slug_or_by_a_file_elsewhere(write, tmp_path, monkeypatch):
     settings = load_instance(write(file="my instance.yaml"))
     monkeypatch.setenv("ASSET_OWNERS_INSTANCES", "/etc/owners")
     assert command_line(settings, "run") == f"asset-owners run --instance '{settings.file}'"
     monkeypatch.setenv("ASSET_OWNERS_INSTANCES", str(tmp_path))
-    assert command_line(settings, "explain", "a b") == (
-        "asset-owners explain --instance windows_logons 'a b'"
-    )
+    assert command_line(settings, "explain", "a b") == "asset-owners explain --instance windows_logons 'a b'"
 
 
 def test_a_query_may_be_query_dsl_in_yaml(write):
-    path = write(
-        yaml.safe_dump(instance_content()) + "query:\n  bool:\n    must_not:\n"
-        "      - range: {'@timestamp': {lt: 2026-01-31}}\n      - term: {event.code: 4624}\n"
-    )
-    expected = [{"range": {"@timestamp": {"lt": "2026-01-31"}}}, {"term": {"event.code": 4624}}]
-    assert json.loads(load_instance(path).query) == {"bool": {"must_not": expected}}
+    def query(day):
+        return {
+            "bool": {"must_not": [{"range": {"@timestamp": {"lt": day}}}, {"term": {"event.code": 4624}}]}
+        }
 
-
-def test_a_name_gives_an_identifier():
-    assert instance(name=" Büro--Köln / ../東京 ").slug == "buro_koln_dong_jing"
+    settings = load_instance(write(query=query(date(2026, 1, 31))))
+    assert json.loads(settings.query) == query("2026-01-31")
 
 
 def test_broken_files_and_files_of_one_name_hide_no_other_and_share_no_identifier(write, tmp_path):
@@ -359,6 +350,5 @@ def test_the_extraction_fingerprint_changes_exactly_with_what_is_counted():
     for key, value in (counted | others).items():
         changed = extraction_fingerprint(Instance.model_validate(nested({key: value}))) != plain
         assert changed == (key in counted), key
-    swapped = instance(user_field="agent.name", hostname_field="user.name")
-    assert extraction_fingerprint(swapped) != plain
+    assert extraction_fingerprint(instance(user_field="agent.name", hostname_field="user.name")) != plain
     assert plain == "b7b84b667a3067a9", "stored days would be fetched again"

@@ -16,7 +16,7 @@ import polars as pl
 import pytest
 
 from ownership.declaration import InvalidTableError, Layout, empty, polars_schema
-from ownership.tables import TABLES, InventoryHosts, LogonDays, OwnerDecisions, OwnerWrites, Runs
+from ownership.tables import TABLES, InventoryHosts, LogonDays, OwnerDecisions, Runs
 from ownership.windows import Window, days_to_fetch
 from resources import locks
 from resources.errors import AssetOwnersError, ConfigurationError
@@ -24,7 +24,10 @@ from resources.store import tables as module
 from resources.store.catalogue import catalogue_path
 from resources.store.history import delete_inputs, delete_outdated, store_decisions
 from resources.store.tables import Tables
-from tests.ownership.builders import table as rows_of
+from tests.ownership.builders import counts as counts_of
+from tests.ownership.builders import host, table
+from tests.ownership.builders import hosts as rows_of_hosts
+from tests.resources.writeback.world import plan
 
 ROOT = Path(__file__).parents[3]
 DAY = date(2026, 3, 2)
@@ -35,45 +38,18 @@ RUN = "run-1"
 
 def logons(day=DAY, *, events=1, pairs=2, fingerprint="now"):
     """A day's row of logon_days and its rows of logon_counts."""
-    row = {
-        "day": day,
-        "matching": pairs * events,
-        "counted": pairs * events,
-        "lacking_user": 0,
-        "lacking_host": 0,
-        "fetched_at": LATER,
-        "settings_fingerprint": fingerprint,
-    }
-    counts = pl.DataFrame({"number": range(pairs)}).select(
-        day=pl.lit(day),
-        document_hostname=pl.format("PC-{}", "number"),
-        document_username=pl.lit("ann"),
-        events=pl.lit(events, pl.Int64),
-        document_logon_type=pl.lit(None, pl.String),
-    )
-    return rows_of(LogonDays, row), counts
+    row = {"day": day, "fetched_at": LATER, "settings_fingerprint": fingerprint, "counted": pairs * events}
+    row |= {"matching": pairs * events, "lacking_user": 0, "lacking_host": 0}
+    counts = counts_of(*((f"PC-{number}", "ann", events, day) for number in range(pairs)))
+    return table(LogonDays, row), counts.collect()
 
 
 def hosts(*host_ids):
-    rows = [
-        {"host_id": host_id, "hostnames": [], "owner_ids": [], "listed_at": LATER} for host_id in host_ids
-    ]
-    return pl.DataFrame(rows, schema=polars_schema(InventoryHosts))
+    return rows_of_hosts(*(host(host_id) for host_id in host_ids))
 
 
 def writes(host_id, outcome, run_id=RUN):
-    nothing = {"owner": None, "department": None, "criticality": None}
-    row = {
-        "run_id": run_id,
-        "host_id": host_id,
-        "hostname": "pc",
-        "outcome": outcome,
-        "old_values": nothing,
-        "new_values": {**nothing, "owner": "u-1"},
-        "target": "https://inventory",
-        "intended_at": LATER,
-    }
-    return pl.DataFrame([row], schema=polars_schema(OwnerWrites))
+    return plan(host_id, outcome=outcome, run_id=run_id)
 
 
 def events(tables, days=(DAY,), run_id=RUN):
@@ -140,23 +116,17 @@ def test_what_runs_wrote_stands_side_by_side(tables, home):
 
 
 ROW, COUNTS = logons(events=9)
+NO_EVENTS = COUNTS.with_columns(events=0 * pl.col("events"))
+TWICE = pl.concat([hosts("b"), hosts("b")])
+MORE_THAN_MATCH = ROW.with_columns(lacking_user=99 + pl.col("matching"))
 
 
 @pytest.mark.parametrize(
     ("store", "says"),
     [
-        (
-            lambda to: to.write_days([logons(NEXT), (ROW, COUNTS.with_columns(events=0 * pl.col("events")))]),
-            "events",
-        ),
-        (
-            lambda to: to.write_days([(ROW.with_columns(lacking_user=99 + pl.col("matching")), COUNTS)]),
-            "lacking_user",
-        ),
-        (
-            lambda to: to.write("inventory_hosts", hosts("b", "b"), run_id="run-2", publish=True),
-            "host_id='b'",
-        ),
+        (lambda to: to.write_days([logons(NEXT), (ROW, NO_EVENTS)]), "events"),
+        (lambda to: to.write_days([(MORE_THAN_MATCH, COUNTS)]), "lacking_user"),
+        (lambda to: to.write("inventory_hosts", TWICE, run_id="run-2", publish=True), "host_id='b'"),
         (lambda to: to.append("owner_writes", writes("", "written"), run_id=RUN), "host_id"),
     ],
 )
@@ -212,9 +182,12 @@ def test_a_file_that_is_replaced_while_it_is_read_is_read_whole(tables):
 
     with ThreadPoolExecutor() as pool:
         pool.submit(replace_until_enough)
-        found = [tables.read("inventory_hosts").collect() for _ in range(150)]
+        found = []
+        while (
+            len(found) < 150 or len({frame.height for frame in found}) < 2
+        ):  # a busy machine replaces it late
+            found.append(tables.read("inventory_hosts").collect())
         enough.set()
-    assert {frame.height for frame in found} == {500, 2_000}
     assert all(frame.equals(frames[0]) or frame.equals(frames[1]) for frame in found)
 
 
@@ -252,10 +225,6 @@ def test_what_killed_writers_left_goes_after_a_day(tables, home):
 # The catalogue
 
 
-def columns(home, name):
-    return [column for column, *_ in seen(home, f"DESCRIBE corp.{name}")]
-
-
 def test_the_catalogue_is_replaced_only_when_its_views_change(tables, home):
     """Otherwise it stays the same file, which analysts have open."""
     built = catalogue_path(home).stat().st_ino
@@ -267,25 +236,23 @@ def test_the_catalogue_is_replaced_only_when_its_views_change(tables, home):
         assert catalogue_path(home).stat().st_ino != built
 
 
-@pytest.mark.parametrize("name", ['it\'s a "home" [x] *', "a{b,c}d büro", "env=prod/day=2026-01-01"])
-def test_a_home_may_have_any_name(tmp_path, name):
-    home = tmp_path / name / "state"
+def test_a_home_may_have_any_name(tmp_path):
+    home = tmp_path / 'it\'s a "home" [x] * a{b,c}d büro' / "env=prod" / "day=2026-01-01"
     tables = Tables(home, "corp")
     tables.prepare()
     tables.write_days([logons(events=1)])
     tables.append("owner_writes", writes("a", "written"), run_id=RUN)
     for stored, height in {"logon_counts": 2, "logon_days": 1, "owner_writes": 1}.items():
-        assert len(seen(home, f"FROM (FROM corp.{stored}) SELECT 1")) == height
-        assert columns(home, stored) == list(polars_schema(TABLES[stored]))
+        assert seen(home, f"FROM corp.{stored} SELECT count(*)") == [(height,)]
+        columns = [column for column, *_ in seen(home, f"DESCRIBE corp.{stored}")]
+        assert columns == list(polars_schema(TABLES[stored]))
     assert events(tables) == [1, 1]
     assert tables.writes().collect().height == 1
 
 
 def test_older_duckdb_can_open_the_catalogue(home):
     """The file's header names its storage version: 65 is read by every DuckDB since 1.2."""
-    header = catalogue_path(home).read_bytes()[:20]
-    assert header[8:12] == b"DUCK"
-    assert int.from_bytes(header[12:20], "little") == 65
+    assert catalogue_path(home).read_bytes()[8:20] == b"DUCK" + (65).to_bytes(8, "little")
 
 
 ANALYST = """
@@ -334,13 +301,17 @@ def test_an_open_session_never_stops_a_run_and_sees_what_it_stores(tables, home)
 # One run at a time, and what is not kept
 
 
-def test_one_run_of_an_instance_writes_at_a_time(tables, home, monkeypatch):
-    monkeypatch.setattr(locks, "TIMEOUT_SECONDS", 0.1)
+def test_one_run_of_an_instance_writes_at_a_time(tables, home, monkeypatch, caplog):
+    """Who waits is told for whom, once, and gives up."""
+    monkeypatch.setattr(locks, "TIMEOUT_SECONDS", 0.2)
+    monkeypatch.setattr(locks, "WARN_SECONDS", 0.05)
     other, again = Tables(home, "other"), Tables(home, "corp")
-    other.prepare()
-    waited = pytest.raises(AssetOwnersError, match=f"held by process {os.getpid()} ")
-    with tables.writing(), other.writing(), waited, again.writing():
+    other.claim()
+    waited = pytest.raises(AssetOwnersError, match=f"held by process {os.getpid()} .*, run run-1, since 20")
+    with tables.writing(run_id="run-1"), other.writing(), waited, again.writing():
         pytest.fail("two runs write")
+    (told,) = caplog.messages
+    assert f"waiting for process {os.getpid()} " in told
     with again.writing():
         pass
 
@@ -352,7 +323,7 @@ def test_what_is_older_than_the_instance_keeps_is_deleted(tables):
         tables.write("owner_writes", writes("a", "planned", run_id), run_id=run_id, publish=False)
         tables.append("owner_writes", writes("a", "written", run_id), run_id=run_id)
         row = {"kind": "run", "status": "started", "started_at": LATER, "options": "{}", "run_id": run_id}
-        tables.append("runs", rows_of(Runs, row), run_id=run_id)
+        tables.append("runs", table(Runs, row), run_id=run_id)
     then = (LATER - timedelta(days=1)).timestamp()
     runs = tables.folder / "runs"
     for path in (runs / "old", tables.folder / "owner_writes" / "old.parquet", runs / "old.parquet"):
@@ -419,6 +390,10 @@ NO_RUN_IDS += ["-a", "é", "*", "run-?", "empty", "carried-over", "a\0", "a" * 1
 
 
 def test_what_is_no_run_id_names_no_file(tables):
+    odd = pytest.raises(ConfigurationError, match=r"^RUN_ID: .* is no run id")
+    for run_id in NO_RUN_IDS:
+        with odd:
+            module.checked_run_id(run_id)
     for use in (
         tables.run_writes,
         tables.view,
@@ -427,14 +402,8 @@ def test_what_is_no_run_id_names_no_file(tables):
         lambda run: tables.write("inventory_hosts", hosts("a"), run_id=run, publish=False),
         lambda run: tables.write_days([logons()], run_id=run),
         lambda run: store_decisions(
-            tables, empty(OwnerDecisions), decided_at=datetime.now(UTC), run_id=run, publish=True
+            tables, empty(OwnerDecisions), decided_at=LATER, run_id=run, publish=True
         ),
     ):
-        with pytest.raises(ConfigurationError, match=r"^RUN_ID: .* is no run id"):
+        with odd:
             use("../run-1")
-
-
-@pytest.mark.parametrize("run_id", NO_RUN_IDS)
-def test_what_is_no_run_id_is_refused(run_id):
-    with pytest.raises(ConfigurationError, match=r"^RUN_ID: .* is no run id"):
-        module.checked_run_id(run_id)

@@ -2,6 +2,7 @@
 
 import sqlite3
 from contextlib import closing
+from types import SimpleNamespace
 
 import pytest
 
@@ -10,18 +11,16 @@ from ownership.tables import OwnerWrites
 from resources.errors import AuthenticationError, TransientError
 from resources.writeback.journal import Journal, Result
 from resources.writeback.leftovers import settle_leftovers, without_changed_hosts
-from resources.writeback.postgres import PostgresJournal
 from resources.writeback.writer import Writer
 from tests.ownership.builders import TARGET, hosts
-from tests.resources.clock import Clock
 from tests.resources.writeback.world import (
     BUSY,
     IN_MEMORY,
     NOON,
     UNDONE,
     WRITTEN,
-    FakeInventory,
     carry_out,
+    forever,
     holding,
     numbered,
     outcomes,
@@ -32,29 +31,11 @@ from tests.resources.writeback.world import (
 DEPARTMENT_UNDONE = {"old": values("u-2", "Sales"), "new": values(None, "Old")}
 
 
-@pytest.fixture(params=["file", pytest.param("database", marks=pytest.mark.slow)])
-def journal(request):
-    if request.param == "file":
-        opened = Journal(IN_MEMORY)
-    else:
-        opened = PostgresJournal(request.getfixturevalue("postgres").new_database(), lambda: "corp")
-    with opened as journal:
-        yield journal
-
-
-class Stored:
-    """Where owner_writes lies, in memory: the rows of each run."""
-
-    def __init__(self):
-        self.rows = {}
-
-    def append_writes(self, rows, *, run_id):
-        self.rows[run_id] = rows
-
-
 @pytest.fixture
 def tables():
-    return Stored()
+    """Where owner_writes lies, in memory: the rows of each run."""
+    rows = {}
+    return SimpleNamespace(rows=rows, append_writes=lambda new, *, run_id: rows.update({run_id: new}))
 
 
 def intend(journal, *host_ids, sent=True, **changes):
@@ -71,9 +52,8 @@ def settled(journal, tables, *listed, inventory=None):
     return number, {row["host_id"]: row for row in rows.iter_rows(named=True)}
 
 
-def test_a_killed_run_is_settled_from_what_the_inventory_holds(tables, tmp_path):
+def test_a_killed_run_is_settled_from_what_the_inventory_holds(inventory, clock, tables, tmp_path):
     """A copy of the journal, taken when the fifth write is done, is what a kill leaves at that moment."""
-    inventory, clock = FakeInventory(), Clock()
 
     def kill(host_id):
         if host_id == "h-4":
@@ -130,9 +110,8 @@ def test_what_was_sent_when_a_run_was_cut_off_is_settled_by_what_the_host_holds(
     assert ("another name" in stored["message"]) == (held["hostnames"] == ["PC-9"])
 
 
-def test_a_write_on_a_host_that_the_list_lacks_is_settled_by_reading_the_host(journal, tables):
+def test_a_write_on_a_host_that_the_list_lacks_is_settled_by_reading_the_host(inventory, journal, tables):
     """A list may be empty for a moment: that says nothing of what was written."""
-    inventory = FakeInventory()
     intend(journal, "h-0", "h-1", "h-404", "h-5")
     inventory.set("h-0", owner="u-1")
     inventory.reads_single_hosts = False
@@ -149,23 +128,14 @@ def test_a_write_on_a_host_that_the_list_lacks_is_settled_by_reading_the_host(jo
     inventory.on_look = look
     number, rows = settled(journal, tables, inventory.rows["h-5"], inventory=inventory)
     assert number == 2
-    assert [rows[host_id]["outcome"] for host_id in ("h-0", "h-1", "h-404", "h-5")] == [
-        "written",
-        "intended",
-        "not_written",
-        "intended",
-    ]
+    found = {host_id: stored["outcome"] for host_id, stored in rows.items()}
+    assert found == {"h-0": "written", "h-1": "intended", "h-404": "not_written", "h-5": "intended"}
     assert "run-1" in journal.targets()
 
 
-def test_a_log_in_that_fails_settles_nothing(journal, tables):
-    inventory = FakeInventory()
+def test_a_log_in_that_fails_settles_nothing(inventory, journal, tables):
+    inventory.on_look = forever(AuthenticationError("No."))
     intend(journal, "h-0")
-
-    def refuse(_):
-        raise AuthenticationError("No.")
-
-    inventory.on_look = refuse
     with pytest.raises(AuthenticationError):
         settled(journal, tables, inventory=inventory)
 
@@ -202,9 +172,10 @@ def test_leftovers_of_all_runs_on_the_target_are_settled_and_keep_what_was_known
     assert list(journal.targets()) == ["elsewhere"], "another target's stay open"
 
 
-def test_a_write_that_a_proxy_turns_away_and_the_service_carries_out_late_is_sent_once(journal, tables):
+def test_a_write_that_a_proxy_turns_away_and_the_service_carries_out_late_is_sent_once(
+    inventory, writer, journal, clock, tables
+):
     """A proxy in front says 503 with Retry-After, and the others wait as it asks."""
-    inventory, clock = FakeInventory(), Clock()
 
     def turn_away(host_id, sent):
         if host_id == "h-0":
@@ -212,7 +183,6 @@ def test_a_write_that_a_proxy_turns_away_and_the_service_carries_out_late_is_sen
         return sent
 
     inventory.on_write = turn_away
-    writer = Writer(inventory, journal, clock=clock, sleep=clock.sleep)
     assert carry_out(plan("h-0", "h-1"), writer, journal) is None
     assert (outcomes(journal), clock.now >= 7) == ({"h-0": "intended", "h-1": "written"}, True)
     inventory.set("h-0", owner="u-1")

@@ -3,34 +3,26 @@
 import pytest
 
 from resources.writeback.pace import GIVE_UP_SECONDS, MAX_WAIT_SECONDS, MIN_INTERVAL_SECONDS, Pace
+from tests.resources.clock import Clock
 
 WRITERS = 8
-ANSWER_SECONDS = 0.004  # of a look and a write
 
 
 class LaterError(Exception):
     """Somebody is to wait so many seconds."""
 
 
-class Clock:
-    def __init__(self):
-        self.now = 100.0
-
-    def __call__(self):
-        return self.now
-
-    def sleep(self, seconds):
-        raise LaterError(seconds)
-
-
 @pytest.fixture
 def clock():
-    return Clock()
+    return Clock(100.0)
 
 
 @pytest.fixture
 def pace(clock):
-    return Pace(clock=clock, sleep=clock.sleep)
+    def later(seconds):
+        raise LaterError(seconds)
+
+    return Pace(clock=clock, sleep=later)
 
 
 def held_back(pace):
@@ -98,8 +90,7 @@ def test_a_service_that_takes_nothing_for_long_is_given_up(pace, clock):
     assert pace.refused(turn=clock.now, retry_after=1)
 
 
-def test_a_stopped_pace_gives_no_turn_to_those_who_wait():
-    clock = Clock()
+def test_a_stopped_pace_gives_no_turn_to_those_who_wait(clock):
     pace = Pace(clock=clock, sleep=lambda _: pace.stop())
     pace.refused(turn=pace.wait() or 0.0, retry_after=60)
     assert pace.wait() is None

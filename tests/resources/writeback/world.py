@@ -1,7 +1,7 @@
 """An inventory and a clock in memory, and plans, for the tests of the writer."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Lock
@@ -12,7 +12,6 @@ import polars as pl
 from ownership.declaration import polars_schema
 from ownership.tables import OwnerWrites
 from resources.errors import NotFoundError, SessionExpiredError, TransientError
-from resources.findings import Finding
 from resources.writeback.workers import write_all
 from resources.writeback.writer import Writer
 from tests.ownership.builders import TARGET, hosts
@@ -49,9 +48,6 @@ class FakeInventory:
         self.calls: Counter[str] = Counter()
         self.done: list[tuple[str, dict[str, Any]]] = []
         self._lock = Lock()
-
-    def probe(self) -> None:
-        pass
 
     @property
     def asked(self) -> tuple[int, int]:
@@ -92,12 +88,6 @@ class FakeInventory:
     def holds(self, host_id: str = "h-0") -> tuple[str | None, str | None, str | None]:
         row = self.rows[host_id]
         return ",".join(row["owner_ids"]) or None, row["department"], row["criticality"]
-
-    def users(self, on_progress: Any = None) -> pl.DataFrame:
-        raise NotImplementedError
-
-    def findings(self) -> Iterator[Finding]:
-        raise NotImplementedError
 
 
 def holding(host_id: str, owner: str | None = None, department: str | None = None, **changes: Any) -> Any:
@@ -140,6 +130,15 @@ def plan(*host_ids: str, new: Any = None, old: Any = None, **changes: Any) -> pl
     return pl.DataFrame(rows, schema=polars_schema(OwnerWrites))
 
 
+def forever(error: Exception) -> Callable[..., Any]:
+    """A hook that raises it at each call."""
+
+    def hook(*_: object) -> None:
+        raise error
+
+    return hook
+
+
 def numbered(number: int) -> list[str]:
     return [f"h-{one}" for one in range(number)]
 
@@ -153,20 +152,12 @@ def carry_out(
     writer: Writer,
     journal: Any,
     *,
-    concurrency: int = 1,
-    max_failed_writes: int = 20,
-    progress: Callable[[int, int], Any] = lambda *_: None,
     method: Any = Writer.write,
+    progress: Callable[[int, int], Any] = lambda *_: None,
+    **limits: int,
 ) -> str | None:
-    return write_all(
-        planned,
-        writer,
-        method,
-        journal,
-        concurrency=concurrency,
-        max_failed_writes=max_failed_writes,
-        on_progress=progress,
-    )
+    limits = {"concurrency": 1, "max_failed_writes": 20} | limits
+    return write_all(planned, writer, method, journal, on_progress=progress, **limits)
 
 
 def outcomes(journal: Any, run_id: str = "run-1") -> dict[str, str]:

@@ -1,0 +1,44 @@
+"""A writer in memory, and a journal in both of its places: the file of an instance, and a database."""
+
+import pytest
+
+from resources.writeback.journal import Journal
+from resources.writeback.postgres import PostgresJournal
+from resources.writeback.writer import Writer
+from tests.resources.clock import Clock
+from tests.resources.writeback.world import FakeInventory
+
+
+@pytest.fixture
+def inventory():
+    return FakeInventory()
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def writer(inventory, journal, clock):
+    return Writer(inventory, journal, clock=clock, sleep=clock.sleep)
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "instance" / "writes.sqlite"
+
+
+@pytest.fixture(params=["file", pytest.param("database", marks=pytest.mark.slow)])
+def opened(request, path):
+    """Opens the journal, each time the same one."""
+    if request.param == "file":
+        return lambda: Journal(path)
+    url = request.getfixturevalue("postgres").new_database()
+    return lambda: PostgresJournal(url, lambda: "corp")
+
+
+@pytest.fixture
+def journal(opened):
+    with opened() as journal:
+        yield journal
