@@ -105,7 +105,8 @@ def _id_text(value: object) -> object:
 
 
 def _beside_the_file(value: Path, info: ValidationInfo) -> Path:
-    return (info.context or {}).get("folder", Path()) / value.expanduser()
+    file: Path | None = (info.context or {}).get("file")
+    return (file.parent if file else Path()) / value.expanduser()
 
 
 FilePath = Annotated[Path, AfterValidator(_beside_the_file)]
@@ -145,17 +146,11 @@ class Secret(Section):
 
     def resolve(self, setting: str) -> str:
         """Read the secret; `setting` is its key, for messages."""
-        if self.env is not None:
-            place, remedy = f"the environment variable {self.env} is not set", "export it"
-            value = os.environ.get(self.env, "")
-        else:
-            place, remedy = f"the file {self.file} is empty", "write the secret into it"
-            try:
-                value = read_text(self.file or Path())
-            except (OSError, ValueError) as error:
-                raise ConfigurationError(
-                    f"{setting}: the file {self.file} cannot be read: {error}"
-                ) from error
-        if not value.rstrip("\r\n"):
-            raise ConfigurationError(f"{setting}: {place}; {remedy}")
-        return value.rstrip("\r\n")
+        place = f"the environment variable {self.env}" if self.env else f"the file {self.file}"
+        try:
+            value = os.environ.get(self.env, "") if self.env else read_text(self.file or Path())
+        except (OSError, ValueError) as error:
+            raise ConfigurationError(f"{setting}: {place} cannot be read: {error}") from error
+        if not (secret := value.rstrip("\r\n")):
+            raise ConfigurationError(f"{setting}: {place} is not set or empty; put the secret there")
+        return secret

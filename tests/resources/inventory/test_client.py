@@ -1,23 +1,17 @@
 from contextlib import contextmanager, nullcontext
-from functools import partial
 from itertools import count
 
-import polars as pl
 import pytest
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from resources.errors import ConfigurationError, NotFoundError, ProtocolError, ServiceError, TransientError
 from resources.inventory.client import READINGS
-from resources.settings import Contract, ListCall
 from sandbox.inventory import BrokenOff, InventoryService, InventoryState, ServiceOptions
 from tests.resources.clock import Clock
 from tests.resources.http_stub import Reply, Stub, envelope
 from tests.resources.inventory_world import ADMIN, HOSTS, READER, TENANT, USERS, Watch, client
 
 ASSETS = "/api/v1/assets/list"
-ASSET_HOSTS = ListCall(path=ASSETS, params={"type": "host"})
-ASSET_USERS = ListCall(path=ASSETS, params={"type": "user"})
-ACCOUNTS = ListCall(path="/api/v1/users/list")
 HOST_IDS = [host["id"] for host in HOSTS]
 PICTURE = {"file": ("me.png", bytes(range(256)), "image/png")}
 
@@ -63,18 +57,8 @@ def answered(tmp_path):
     return answered
 
 
-def ids(inventory, call=ASSET_HOSTS):
-    return listed(inventory, call)["id"].to_list()
-
-
-def listed(inventory, call, *fields):
-    """Ids and some fields of a list."""
-    return inventory.list_assets(call, partial(frame_of, fields=fields))
-
-
-def frame_of(ids, assets, fields=()):
-    columns = {field: [one.get(field) for one in assets] for field in fields}
-    return pl.DataFrame({"id": list(ids), **columns}, schema_overrides={"id": pl.String})
+def ids(inventory):
+    return inventory.hosts()["host_id"].to_list()
 
 
 # General calls
@@ -190,7 +174,7 @@ def test_a_list_is_whole_whatever_the_page_base_and_the_cap(tmp_path, base, belo
 
     with listing(page_of) as stub, client(tmp_path, stub.url) as inventory:
         assert ids(inventory) == [f"h-{number}" for number in range(25)]
-        first = inventory.first_pages(ASSET_HOSTS)[0]
+        first = inventory.first_pages("hosts")[0]
     assert (first.size, first.ids) == (25, [f"h-{number}" for number in range(min(cap, 25))])
     assert first.number == base or (base == 1 and below == "first")
 
@@ -199,14 +183,14 @@ def test_fields_lie_where_the_contract_says(service, open_client):
     options = ServiceOptions(fields_in="attributes.current")
     with InventoryService(service.state, options) as other:
         with open_client(url=other.url, contract={"fields_in": "attributes.current"}) as inventory:
-            seen = listed(inventory, ASSET_USERS, "user_email").rows()
-            assert seen == [("17", "ann@corp.example"), ("u-1", "jörg@corp.example")]
+            seen = inventory.users().select("user_id", "user_email").rows()
+            assert seen == [("17", ["ann@corp.example"]), ("u-1", ["jörg@corp.example"])]
             assert inventory.host("h-3")["hostnames"] == ["PC-3"]
         with (
             open_client(url=other.url, contract={"fields_in": "attributes.latest"}) as inventory,
             pytest.raises(ProtocolError, match=r"platform\.contract\.fields_in"),
         ):
-            ids(inventory, ASSET_USERS)
+            ids(inventory)
 
 
 def test_an_error_amid_a_list_ends_the_reading_and_few_pages_are_fetched_ahead(service, open_client):
@@ -216,7 +200,7 @@ def test_an_error_amid_a_list_ends_the_reading_and_few_pages_are_fetched_ahead(s
 
     watch = Watch(service)
     with open_client(connections=4, contract={"page_size": 1}) as inventory, pytest.raises(ZeroDivisionError):
-        inventory.list_assets(ASSET_HOSTS, frame_of, on_progress=on_progress)
+        inventory.hosts(on_progress)
     assert watch.calls["assets/list"] <= 2 + 4 + 1
 
 
@@ -264,10 +248,11 @@ def test_an_id_that_comes_twice_is_one_row_with_what_came_last(tmp_path):
     pages = [[("a", 1), ("b", 1)], [("a", 2), ("c", 1)]]
 
     def page_of(page, _):
-        return 3, [{"id": asset_id, "version": version} for asset_id, version in pages[page]]
+        return 3, [{"id": asset_id, "criticality": version} for asset_id, version in pages[page]]
 
     with listing(page_of) as stub, client(tmp_path, stub.url) as inventory:
-        assert listed(inventory, ASSET_HOSTS, "version").rows() == [("a", 2), ("b", 1), ("c", 1)]
+        found = inventory.hosts().select("host_id", "criticality").rows()
+    assert found == [("b", "1"), ("a", "2"), ("c", "1")]
 
 
 BAD_IDS = [{}, {"id": None}, {"id": ""}, {"id": True}, {"id": ["h"]}, {"id": 1.5}]
@@ -346,10 +331,10 @@ def test_without_read_in_the_contract_nothing_is_read(open_client):
 @pytest.mark.parametrize(
     ("call", "setting"),
     [
-        (lambda inventory, contract: listed(inventory, contract.hosts), "hosts"),
-        (lambda inventory, contract: inventory.first_pages(contract.users), "users"),
-        (lambda inventory, _: inventory.host("h-3"), "read"),
-        (lambda inventory, _: inventory.write("h-3", {"owner": "u-1"}), "update"),
+        (lambda inventory: inventory.hosts(), "hosts"),
+        (lambda inventory: inventory.users(), "users"),
+        (lambda inventory: inventory.host("h-3"), "read"),
+        (lambda inventory: inventory.write("h-3", {"owner": "u-1"}), "update"),
     ],
     ids=["hosts", "users", "read", "update"],
 )
@@ -358,7 +343,7 @@ def test_a_path_that_the_service_does_not_have_names_its_setting(answered, call,
     kind = (TransientError if setting == "update" else ProtocolError) if html else NotFoundError
     refused = pytest.raises(kind, match=rf"platform\.contract\.{setting}\.path.*Gone")
     with answered(gone) as inventory, refused:
-        call(inventory, Contract())
+        call(inventory)
 
 
 @pytest.mark.parametrize(

@@ -209,7 +209,7 @@ def test_a_second_refused_code_names_secret_and_clock(service, tmp_path, clock):
     "secret", [SECRET, "jbsw y3dp ehpk 3pxp", "JBSWY3DPEHPK3PXP====", "MFRGG", " JBSW Y3DP\tEHPK 3PXP\n"]
 )
 def test_secrets_may_be_short_and_written_as_services_show_them(secret, clock):
-    code = Codes(secret, clock=clock, sleep=clock.sleep).next()
+    code = Codes(secret, clock, clock.sleep).next()
     assert code == totp_code(secret if secret == "MFRGG" else SECRET, clock())
 
 
