@@ -170,8 +170,8 @@ class Transport:
         except ValueError:  # it quotes a header or a proxy's password, and a run's log keeps causes
             raise ConfigurationError(
                 f"{self.section}url: {self.url} was not asked for {path}: the address, a proxy of the "
-                f"environment ({_PROXIES}) or a header such as {self.section}cookies cannot be used; write a "
-                "proxy as http://HOST:PORT, and no line break into a cookie"
+                f"environment ({_PROXIES}) or a header such as a cookie's cannot be used; write a proxy as "
+                "http://HOST:PORT, and no line break into a cookie"
             ) from None
         except (requests.exceptions.RequestException, urllib3.exceptions.HTTPError) as error:
             raise self._failure(error, f"{method} {path}") from error
@@ -280,12 +280,9 @@ def _secrets_of(headers: Mapping[str, str]) -> Iterator[str]:
 
 def _root_cause(error: BaseException) -> BaseException:
     """The innermost error: requests and urllib3 wrap the operating system's message in theirs."""
-    while True:
-        parts = [getattr(error, "reason", None), *reversed(error.args)]
-        inner = next((part for part in parts if isinstance(part, BaseException)), None)
-        if inner is None:
-            return error
-        error = inner
+    parts = [getattr(error, "reason", None), *reversed(error.args)]
+    inner = next((part for part in parts if isinstance(part, BaseException)), None)
+    return _root_cause(inner) if inner else error
 
 
 def _asking_first(form: Any, right_before: Callable[[], None]) -> Iterator[bytes]:
