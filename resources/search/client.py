@@ -169,15 +169,9 @@ class SearchClient:
         aggregations = {**self._carried(), "pairs": {"composite": {"size": 1, "sources": self._sources()}}}
         return _totals(self._search([self._between(first, last)], aggregations))
 
-    def documents(self, first: date, last: date) -> int:
-        """Count all documents from `first` to `last`; ConfigurationError: the pattern matches no index."""
-        found = self._search([self._between(first, last)], query={"match_all": {}})
-        if not found.shards.get("total"):
-            raise ConfigurationError(
-                f"index: {self.instance.index!r} matches no index that {self.instance.username} may read "
-                f"at {self.instance.url}; correct the name, or wait for the first events"
-            )
-        return found.hits.total.value
+    def shards(self) -> int:
+        """How many shards the indexes of the pattern have: none where it matches no index."""
+        return self._search([]).shards.get("total", 0)
 
     def carrying(self, field: str, first: date, last: date) -> int:
         """Count the matching documents from `first` to `last` that have a field."""
@@ -312,16 +306,12 @@ class SearchClient:
         aggregations: Mapping[str, Any] | None = None,
         *,
         count_documents: bool | int = True,
-        query: dict[str, Any] | None = None,
     ) -> _Found:
-        """Aggregate the matching documents; `query` takes the place of the instance's query.
-
-        `count_documents` says whether to count the documents, or up to how many.
-        """
+        """Aggregate the matching documents; `count_documents`: whether to count them, or up to how many."""
         body = {
             "size": 0,
             "track_total_hits": count_documents,
-            "query": {"bool": {"filter": [*filters, query or self._query()]}},
+            "query": {"bool": {"filter": [*filters, self._query()]}},
             "aggs": aggregations or {},
         }
         answer: Answer = self.transport.retrying()(self._post, body)

@@ -45,7 +45,7 @@ def search_findings(search: "SearchClient", window: Window) -> Iterator[Finding]
 
 
 def _nothing_matches(search: "SearchClient", window: Window) -> Iterator[Finding]:
-    """Find out why nothing matches: no time in the documents, no index, the query, or days without events.
+    """Find out why nothing matches: no time in the documents, no index, or the query and the days.
 
     The first two are wrong, though a run stops at documents without a time only: an index may be deleted
     when its events are stored (rules 3.4, 4.4).
@@ -55,14 +55,12 @@ def _nothing_matches(search: "SearchClient", window: Window) -> Iterator[Finding
         text = f"none of the {undated:,} documents that match has {instance.time_field}; name another field"
         yield Finding("wrong", "time_field", text)
         return
-    documents = yield from attempt("index", lambda: search.documents(window.first, window.last))
-    if documents is None:
-        return
-    remedy = (
-        f"{documents:,} documents are in those days, so check query"
-        if documents
-        else f"there is no document at all in those days, so check index ({instance.index}), "
-        f"time_field ({instance.time_field}) and whether events arrive"
-    )
-    days = f"from {window.first} to {window.last}"
-    yield Finding("warning", "query", f"matches nothing {days}, so no owner is found; {remedy}")
+    shards = yield from attempt("index", search.shards)
+    if shards:
+        text = (
+            f"matches nothing from {window.first} to {window.last}, so no owner is found; check query, index"
+        )
+        yield Finding("warning", "query", f"{text} ({instance.index}) and whether events arrive")
+    elif shards == 0:
+        text = f"{instance.index!r} matches no index that {instance.username} may read; correct the name"
+        yield Finding("wrong", "index", f"{text}, or wait for the first events")

@@ -4,7 +4,7 @@ from itertools import count
 import pytest
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
-from resources.errors import ConfigurationError, NotFoundError, ProtocolError, ServiceError, TransientError
+from resources.errors import NotFoundError, ProtocolError, ServiceError, TransientError
 from resources.inventory.client import READINGS
 from sandbox.inventory import BrokenOff, InventoryService, InventoryState, ServiceOptions
 from tests.resources.clock import Clock
@@ -31,14 +31,13 @@ def service(running_service):
 
 
 @pytest.fixture
-def open_client(service, tmp_path):
-    """Opens clients of the service: changes to the platform section."""
-    return lambda url=service.url, **changes: client(tmp_path, url, **changes)
+def clock():
+    return Clock()
 
 
 @pytest.fixture
-def inventory(open_client):
-    with open_client() as inventory:
+def inventory(service, tmp_path, clock):
+    with client(tmp_path, service.url, clock=clock) as inventory:
         yield inventory
 
 
@@ -110,20 +109,17 @@ def test_the_tenant_goes_where_the_call_s_values_go_and_only_when_asked(tmp_path
 
 
 def answers(service, path, *replies):
-    """The service gives these answers to the first calls of a path; None is its own."""
+    """The service gives these answers to the first calls of a path."""
     waiting = iter(replies)
     return Watch(service, lambda request: next(waiting, None) if request.url.path.endswith(path) else None)
 
 
-def test_reads_are_tried_again_and_wait_as_long_as_the_service_asks(service, open_client):
-    clock = Clock()
+def test_reads_are_tried_again_and_wait_as_long_as_the_service_asks(service, inventory, clock):
     slow_down = Response("", 429, {"Retry-After": "7"})
     watch = answers(service, "assets/list", slow_down, BrokenOff(), HTMLResponse("<h1>Bad gateway</h1>", 502))
-    with open_client(clock=clock) as inventory:
-        assert ids(inventory) == HOST_IDS
+    assert ids(inventory) == HOST_IDS
     assert 7 <= clock.naps[0] <= 7.5
-    assert len(clock.naps) == 3
-    assert watch.log_ins == 1
+    assert (len(clock.naps), watch.log_ins) == (3, 1)
 
 
 def test_uploads_and_posts_that_change_something_are_tried_once(service, inventory):
@@ -179,29 +175,24 @@ def test_a_list_is_whole_whatever_the_page_base_and_the_cap(tmp_path, base, belo
     assert first.number == base or (base == 1 and below == "first")
 
 
-def test_fields_lie_where_the_contract_says(service, open_client):
-    options = ServiceOptions(fields_in="attributes.current")
-    with InventoryService(service.state, options) as other:
-        with open_client(url=other.url, contract={"fields_in": "attributes.current"}) as inventory:
-            seen = inventory.users().select("user_id", "user_email").rows()
-            assert seen == [("17", ["ann@corp.example"]), ("u-1", ["jörg@corp.example"])]
-            assert inventory.host("h-3")["hostnames"] == ["PC-3"]
-        with (
-            open_client(url=other.url, contract={"fields_in": "attributes.latest"}) as inventory,
-            pytest.raises(ProtocolError, match=r"platform\.contract\.fields_in"),
+def test_fields_lie_where_the_contract_says(tmp_path):
+    with listing(lambda *_: (1, [{"id": 7, "attributes": {"current": {"search_agent_name": "PC"}}}])) as stub:
+        for fields_in, outcome in (
+            ("attributes.current", nullcontext()),
+            ("attributes.latest", pytest.raises(ProtocolError, match=r"platform\.contract\.fields_in")),
         ):
-            ids(inventory)
+            with client(tmp_path, stub.url, contract={"fields_in": fields_in}) as inventory, outcome:
+                assert inventory.hosts().select("host_id", "hostnames").rows() == [("7", ["PC"])]
 
 
-def test_an_error_amid_a_list_ends_the_reading_and_few_pages_are_fetched_ahead(service, open_client):
-    def on_progress(done, _):
-        if done == 2:
-            raise ZeroDivisionError
-
-    watch = Watch(service)
-    with open_client(connections=4, contract={"page_size": 1}) as inventory, pytest.raises(ZeroDivisionError):
-        inventory.hosts(on_progress)
-    assert watch.calls["assets/list"] <= 2 + 4 + 1
+def test_an_error_amid_a_list_ends_the_reading_and_few_pages_are_fetched_ahead(tmp_path):
+    with (
+        listing(lambda page, _: (25, items(page))) as stub,
+        client(tmp_path, stub.url, connections=4) as inventory,
+        pytest.raises(ZeroDivisionError),
+    ):
+        inventory.hosts(lambda done, _: 1 / (2 - done))
+    assert len(stub.requests) <= 1 + 2 + 4 + 1
 
 
 @pytest.mark.parametrize(
@@ -255,27 +246,21 @@ def test_an_id_that_comes_twice_is_one_row_with_what_came_last(tmp_path):
     assert found == [("b", "1"), ("a", "2"), ("c", "1")]
 
 
-BAD_IDS = [{}, {"id": None}, {"id": ""}, {"id": True}, {"id": ["h"]}, {"id": 1.5}]
-NO_LISTS = [
-    None,
-    [],
-    {"size": 1},
-    {"data": []},
-    {"size": "1", "data": [{"id": 1}]},
-    {"size": 1, "data": ["h-1"]},
-]
+@pytest.mark.parametrize("bad", [{}, *({"id": bad} for bad in (None, "", True, ["h"], 1.5))], ids=str)
+def test_an_item_without_a_usable_id_is_named(answered, bad):
+    wrong = pytest.raises(ProtocolError, match=r"item 2 .*h-1")
+    with answered(envelope({"size": 2, "data": [{"id": "h-1"}, bad]})) as inventory, wrong:
+        ids(inventory)
 
 
 @pytest.mark.parametrize(
-    ("payload", "says"),
-    [
-        *[({"size": 2, "data": [{"id": "h-1"}, bad]}, r"item 2 .*h-1") for bad in BAD_IDS],
-        *[(payload, rf"{ASSETS}.*platform\.contract") for payload in NO_LISTS],
-    ],
+    "payload",
+    [None, [], {"size": 1}, {"data": []}, {"size": "1", "data": [{"id": 1}]}, {"size": 1, "data": ["h-1"]}],
     ids=str,
 )
-def test_what_is_no_list_names_the_item_or_the_contract(answered, payload, says):
-    with answered(envelope(payload)) as inventory, pytest.raises(ProtocolError, match=says):
+def test_what_is_no_list_names_the_contract(answered, payload):
+    wrong = pytest.raises(ProtocolError, match=rf"{ASSETS}.*platform\.contract")
+    with answered(envelope(payload)) as inventory, wrong:
         ids(inventory)
 
 
@@ -319,14 +304,6 @@ def test_another_answer_than_the_asset_is_an_error(answered, payload):
         inventory.host("h-3")
 
 
-def test_without_read_in_the_contract_nothing_is_read(open_client):
-    with (
-        open_client(contract={"read": None}) as inventory,
-        pytest.raises(ConfigurationError, match=r"platform\.contract\.read"),
-    ):
-        inventory.host("h-3")
-
-
 @pytest.mark.parametrize("html", [False, True], ids=["envelope", "HTML"])
 @pytest.mark.parametrize(
     ("call", "setting"),
@@ -359,10 +336,10 @@ def test_a_path_that_the_service_does_not_have_names_its_setting(answered, call,
     ],
     ids=["broken off", "502", "404", "HTML", "redirect", "500", "429"],
 )
-def test_a_write_with_a_lost_answer_is_sent_once_and_may_have_been_applied(service, open_client, answer):
-    clock, watch = Clock(), Watch(service)
+def test_a_write_with_a_lost_answer_is_sent_once_and_may_have_been_applied(service, inventory, clock, answer):
+    watch = Watch(service)
     service.hooks.after = lambda request, usual: answer if request.url.path.endswith("update") else usual
-    with open_client(clock=clock) as inventory, pytest.raises(TransientError):
+    with pytest.raises(TransientError):
         inventory.write("h-3", {"owner": "u-1"})
     assert watch.calls["assets/update"] == 1
     assert len(service.state.journal()) == 1
@@ -376,11 +353,11 @@ def test_a_write_that_is_held_back_right_before_it_goes_out_changes_nothing(serv
     assert service.state.journal() == []
 
 
-def test_too_many_assets_that_cannot_be_read_are_an_error_of_the_contract(service, open_client):
+def test_too_many_assets_that_cannot_be_read_are_an_error_of_the_contract(answered):
     """It says which, and repeats nothing of what they hold."""
     odd = [{"id": f"x-{n}", "asset_owner": {"id": "hunter2"} if n < 12 else None} for n in range(100)]
-    service.state.reset([ADMIN], odd, USERS, TENANT)
-    with open_client() as inventory, pytest.raises(ProtocolError, match="12 of the 100 hosts") as raised:
+    wrong = pytest.raises(ProtocolError, match="12 of the 100 hosts")
+    with answered(envelope({"size": 100, "data": odd})) as inventory, wrong as raised:
         inventory.hosts()
     told = str(raised.value)
     assert ("x-0" in told, "platform.contract" in told, "hunter2" in told) == (True, True, False)
