@@ -21,7 +21,7 @@ from ownership.quality import too_many_unreadable, unreadable_assets
 from resources.errors import ConfigurationError, ProtocolError, ServiceError, TransientError
 from resources.findings import Finding
 from resources.http import Transport
-from resources.inventory.envelope import Envelope, open_envelope
+from resources.inventory.envelope import Envelope, inside, open_envelope
 from resources.inventory.findings import inventory_findings
 from resources.inventory.records import Fields, Values, host_form, host_rows, taken_fields, user_rows
 from resources.inventory.session import PROFILE, InventorySession
@@ -331,9 +331,7 @@ class AssetInventory:
     def _fields_of(self, items: Sequence[Fields], ids: Sequence[str], path: str) -> Sequence[Fields]:
         """What the items hold where their fields are to be; in single odd ones that is no object."""
         fields_in = self._platform.contract.fields_in
-        values = items
-        for part in filter(None, fields_in.split(".")):
-            values = [one.get(part) if isinstance(one, dict) else None for one in values]
+        values = [inside(item, fields_in) for item in items]
         if values and not any(isinstance(one, dict) for one in values):
             raise ProtocolError(
                 f"{self.where} answered {path} with an item ({ids[0]}) without fields in "

@@ -91,6 +91,13 @@ def envelope_members(body: bytes) -> dict[str, Any] | None:
     return members if isinstance(members, dict) and isinstance(members.get("status"), bool) else None
 
 
+def inside(value: Any, path: str) -> Any:
+    """What lies at a dotted path in nested objects; None where one of them is none."""
+    for part in filter(None, path.split(".")):
+        value = value.get(part) if isinstance(value, dict) else None
+    return value
+
+
 def _refusal(answer: Answer, members: Mapping[str, Any], refused: str) -> ServiceError:
     reason = members.get("message")
     if not isinstance(reason, str) or not reason:

@@ -14,8 +14,8 @@ from cryptography.hazmat.primitives.twofactor.totp import TOTP
 
 from resources.errors import AuthenticationError, ConfigurationError, ServiceError, SessionExpiredError
 from resources.http import Answer, Transport
-from resources.inventory.envelope import Envelope, open_envelope
-from resources.settings import MfaRequired, Platform
+from resources.inventory.envelope import Envelope, inside, open_envelope
+from resources.settings import Platform
 
 LOGIN = "/api/v1/auth/login"
 MFA = "/api/v1/auth/mfa"
@@ -127,7 +127,7 @@ class InventorySession:
         """Send the password; true when the session is not complete without a code (rules 5.3)."""
         form = {"email": self._email, "password": self._password}
         login = self._call(session, "POST", LOGIN, secrets=(self._password,), data=form)
-        if _announces_code(login, self._mfa_required):
+        if inside(login.members, self._mfa_required.member) == self._mfa_required.equals:
             return True
         if login.refusal:
             raise self._give_up(
@@ -138,13 +138,6 @@ class InventorySession:
 
     def _call(self, session: requests.Session, method: str, path: str, **arguments: Any) -> Envelope:
         return open_envelope(self._transport.send(session, method, path, **arguments), path, self._transport)
-
-
-def _announces_code(login: Envelope, required: MfaRequired) -> bool:
-    value: Any = login.members
-    for part in required.member.split("."):
-        value = value.get(part) if isinstance(value, dict) else None
-    return value == required.equals
 
 
 class Codes:

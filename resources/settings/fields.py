@@ -63,12 +63,6 @@ def _service_url(value: str) -> str:
     return value.rstrip("/")
 
 
-def _without_api(value: str) -> str:
-    if "/api/v1/" in f"{value}/":
-        raise hidden_error("is the address of the service itself; write it without /api/v1")
-    return value
-
-
 def _known_timezone(value: str) -> str:
     try:
         ZoneInfo(value)
@@ -112,7 +106,6 @@ def _beside_the_file(value: Path, info: ValidationInfo) -> Path:
 FilePath = Annotated[Path, AfterValidator(_beside_the_file)]
 """A path that is relative to the folder of the file that names it."""
 Url = Annotated[str, AfterValidator(_service_url)]
-BaseUrl = Annotated[Url, AfterValidator(_without_api)]
 Text = Annotated[str, Field(min_length=1, max_length=MAX_TEXT)]
 IdText = Annotated[Text, BeforeValidator(_id_text, json_schema_input_type=Text | int)]
 ApiPath = Annotated[str, Field(pattern="^/[^/]", max_length=MAX_TEXT)]

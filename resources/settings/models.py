@@ -14,7 +14,6 @@ from ownership.rules import AccountKind, EvidenceMetric, HostKind, Rules
 from resources.settings.fields import (
     MAX_TEXT,
     ApiPath,
-    BaseUrl,
     CookieName,
     Cron,
     FilePath,
@@ -87,7 +86,7 @@ class Contract(Section):
 class Platform(Section):
     """The asset-inventory service."""
 
-    url: BaseUrl
+    url: Url
     """base URL, without /api/v1"""
     email: Text
     """account that signs in"""

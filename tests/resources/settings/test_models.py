@@ -101,7 +101,6 @@ def test_an_unknown_key_names_the_nearest_known_one(write, key, nearest):
     ("key", "wrong"),
     [
         ("url", "search:9200"),
-        ("platform.url", "https://inventory/p/api/v1/"),
         ("scan.timezone", "Berlin"),
         ("scan.schedule", "0 0 5 * * *"),
         ("scan.first_day", "9999-12-31"),
