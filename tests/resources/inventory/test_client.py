@@ -1,4 +1,4 @@
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from itertools import count
 
 import pytest
@@ -6,54 +6,13 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from resources.errors import NotFoundError, ProtocolError, ServiceError, TransientError
 from resources.inventory.client import READINGS
-from sandbox.inventory import BrokenOff, InventoryService, InventoryState, ServiceOptions
-from tests.resources.clock import Clock
-from tests.resources.http_stub import Reply, Stub, envelope
-from tests.resources.inventory_world import ADMIN, HOSTS, READER, TENANT, USERS, Watch, client
+from sandbox.inventory import BrokenOff
+from tests.resources.http_stub import Reply, envelope
+from tests.resources.inventory_world import HOSTS, TENANT, Watch
 
 ASSETS = "/api/v1/assets/list"
 HOST_IDS = [host["id"] for host in HOSTS]
 PICTURE = {"file": ("me.png", bytes(range(256)), "image/png")}
-
-
-@pytest.fixture(scope="module")
-def running_service(tmp_path_factory):
-    path = tmp_path_factory.mktemp("inventory") / "state.sqlite"
-    with InventoryState(path) as state, InventoryService(state, ServiceOptions(page_size_cap=4)) as service:
-        yield service
-
-
-@pytest.fixture
-def service(running_service):
-    running_service.hooks.faults = running_service.hooks.after = None
-    running_service.state.reset([ADMIN, READER], HOSTS, USERS, TENANT)
-    return running_service
-
-
-@pytest.fixture
-def clock():
-    return Clock()
-
-
-@pytest.fixture
-def inventory(service, tmp_path, clock):
-    with client(tmp_path, service.url, clock=clock) as inventory:
-        yield inventory
-
-
-@pytest.fixture
-def answered(tmp_path):
-    """Opens a client of a service that lets it in and gives the same answer to all else."""
-
-    @contextmanager
-    def answered(reply):
-        def answer(request):
-            return envelope() if request.path.endswith("login") else reply
-
-        with Stub(answer) as stub, client(tmp_path, stub.url) as inventory:
-            yield inventory
-
-    return answered
 
 
 def ids(inventory):
@@ -81,17 +40,14 @@ def test_files_go_up_and_come_down_as_they_are(inventory):
     ],
     ids=["JSON", "HTML", "empty", "refused", "refused 404", "HTML 404", "HTML 502"],
 )
-def test_downloads_are_raw_and_their_failures_are_not(answered, reply, outcome):
+def test_downloads_are_raw_and_their_failures_are_not(served, reply, outcome):
     fails = nullcontext() if isinstance(outcome, bytes) else pytest.raises(outcome)
-    with answered(reply) as inventory, fails:
+    with served(reply) as (_, inventory), fails:
         assert inventory.download("/api/v1/reports/1") == outcome
 
 
-def test_the_tenant_goes_where_the_call_s_values_go_and_only_when_asked(tmp_path):
-    with (
-        Stub(lambda _: envelope()) as stub,
-        client(tmp_path, stub.url, contract={"tenant_param": "tenant"}) as inventory,
-    ):
+def test_the_tenant_goes_where_the_call_s_values_go_and_only_when_asked(served):
+    with served(envelope(), contract={"tenant_param": "tenant"}) as (stub, inventory):
         inventory.get("/api/v1/fields", {"a": "1"})
         inventory.post("/api/v1/fields", {"a": "ä b&c"}, repeatable=False)
         inventory.get("/api/v1/fields", tenant=False)
@@ -135,7 +91,7 @@ def test_uploads_and_posts_that_change_something_are_tried_once(service, invento
 
 
 def listing(page_of):
-    """A service whose asset list gives size and items by page number and call number."""
+    """Answers of an asset list that gives size and items by page number and call number."""
     calls = count()
 
     def answer(request):
@@ -144,7 +100,7 @@ def listing(page_of):
         reply = page_of(int(request.form["page"]), next(calls))
         return reply if isinstance(reply, Reply) else envelope({"size": reply[0], "data": reply[1]})
 
-    return Stub(answer)
+    return answer
 
 
 def items(*numbers):
@@ -158,7 +114,7 @@ def no_such_page():
 @pytest.mark.parametrize("base", [0, 1])
 @pytest.mark.parametrize("below", ["refused", "first", "empty"])
 @pytest.mark.parametrize("cap", [1, 4, 5, 24, 25, 100])
-def test_a_list_is_whole_whatever_the_page_base_and_the_cap(tmp_path, base, below, cap):
+def test_a_list_is_whole_whatever_the_page_base_and_the_cap(served, base, below, cap):
     def page_of(number, _):
         number -= base
         if number < 0 and below == "refused":
@@ -168,29 +124,25 @@ def test_a_list_is_whole_whatever_the_page_base_and_the_cap(tmp_path, base, belo
         number = max(number, 0)
         return 25, items(*range(number * cap, min(number * cap + cap, 25)))
 
-    with listing(page_of) as stub, client(tmp_path, stub.url) as inventory:
+    with served(listing(page_of)) as (_, inventory):
         assert ids(inventory) == [f"h-{number}" for number in range(25)]
         first = inventory.first_pages("hosts")[0]
     assert (first.size, first.ids) == (25, [f"h-{number}" for number in range(min(cap, 25))])
     assert first.number == base or (base == 1 and below == "first")
 
 
-def test_fields_lie_where_the_contract_says(tmp_path):
-    with listing(lambda *_: (1, [{"id": 7, "attributes": {"current": {"search_agent_name": "PC"}}}])) as stub:
-        for fields_in, outcome in (
-            ("attributes.current", nullcontext()),
-            ("attributes.latest", pytest.raises(ProtocolError, match=r"platform\.contract\.fields_in")),
-        ):
-            with client(tmp_path, stub.url, contract={"fields_in": fields_in}) as inventory, outcome:
-                assert inventory.hosts().select("host_id", "hostnames").rows() == [("7", ["PC"])]
+def test_fields_lie_where_the_contract_says(served):
+    asset = {"id": 7, "attributes": {"current": {"search_agent_name": "PC"}}}
+    wrong = pytest.raises(ProtocolError, match=r"platform\.contract\.fields_in")
+    for fields_in, outcome in (("attributes.current", nullcontext()), ("attributes.latest", wrong)):
+        answer = listing(lambda *_: (1, [asset]))
+        with served(answer, contract={"fields_in": fields_in}) as (_, inventory), outcome:
+            assert inventory.hosts().select("host_id", "hostnames").rows() == [("7", ["PC"])]
 
 
-def test_an_error_amid_a_list_ends_the_reading_and_few_pages_are_fetched_ahead(tmp_path):
-    with (
-        listing(lambda page, _: (25, items(page))) as stub,
-        client(tmp_path, stub.url, connections=4) as inventory,
-        pytest.raises(ZeroDivisionError),
-    ):
+def test_an_error_amid_a_list_ends_the_reading_and_few_pages_are_fetched_ahead(served):
+    answer = listing(lambda page, _: (25, items(page)))
+    with served(answer, connections=4) as (stub, inventory), pytest.raises(ZeroDivisionError):
         inventory.hosts(lambda done, _: 1 / (2 - done))
     assert len(stub.requests) <= 1 + 2 + 4 + 1
 
@@ -210,8 +162,8 @@ def test_an_error_amid_a_list_ends_the_reading_and_few_pages_are_fetched_ahead(t
     ],
     ids=["ends early", "changes always", "one page again and again", "empty", "too many", "cut off"],
 )
-def test_a_list_that_cannot_be_completed_is_an_error_with_its_counts(tmp_path, page_of, counts):
-    with listing(page_of) as stub, client(tmp_path, stub.url, connections=2) as inventory:
+def test_a_list_that_cannot_be_completed_is_an_error_with_its_counts(served, page_of, counts):
+    with served(listing(page_of), connections=2) as (stub, inventory):
         with pytest.raises(ProtocolError) as raised:
             ids(inventory)
         assert len(stub.requests) < 1 + READINGS * 10
@@ -228,28 +180,28 @@ def test_a_list_that_cannot_be_completed_is_an_error_with_its_counts(tmp_path, p
     ],
     ids=["healed", "uneven", "no page beyond"],
 )
-def test_a_list_is_complete_when_all_ids_were_read(tmp_path, page_of):
-    with listing(page_of) as stub, client(tmp_path, stub.url, connections=2) as inventory:
+def test_a_list_is_complete_when_all_ids_were_read(served, page_of):
+    with served(listing(page_of), connections=2) as (_, inventory):
         found = ids(inventory)
     assert found == sorted(set(found))
     assert len(found) == page_of(0, 99)[0]
 
 
-def test_an_id_that_comes_twice_is_one_row_with_what_came_last(tmp_path):
+def test_an_id_that_comes_twice_is_one_row_with_what_came_last(served):
     pages = [[("a", 1), ("b", 1)], [("a", 2), ("c", 1)]]
 
     def page_of(page, _):
         return 3, [{"id": asset_id, "criticality": version} for asset_id, version in pages[page]]
 
-    with listing(page_of) as stub, client(tmp_path, stub.url) as inventory:
+    with served(listing(page_of)) as (_, inventory):
         found = inventory.hosts().select("host_id", "criticality").rows()
     assert found == [("b", "1"), ("a", "2"), ("c", "1")]
 
 
 @pytest.mark.parametrize("bad", [{}, *({"id": bad} for bad in (None, "", True, ["h"], 1.5))], ids=str)
-def test_an_item_without_a_usable_id_is_named(answered, bad):
+def test_an_item_without_a_usable_id_is_named(served, bad):
     wrong = pytest.raises(ProtocolError, match=r"item 2 .*h-1")
-    with answered(envelope({"size": 2, "data": [{"id": "h-1"}, bad]})) as inventory, wrong:
+    with served(envelope({"size": 2, "data": [{"id": "h-1"}, bad]})) as (_, inventory), wrong:
         ids(inventory)
 
 
@@ -258,9 +210,9 @@ def test_an_item_without_a_usable_id_is_named(answered, bad):
     [None, [], {"size": 1}, {"data": []}, {"size": "1", "data": [{"id": 1}]}, {"size": 1, "data": ["h-1"]}],
     ids=str,
 )
-def test_what_is_no_list_names_the_contract(answered, payload):
+def test_what_is_no_list_names_the_contract(served, payload):
     wrong = pytest.raises(ProtocolError, match=rf"{ASSETS}.*platform\.contract")
-    with answered(envelope(payload)) as inventory, wrong:
+    with served(envelope(payload)) as (_, inventory), wrong:
         ids(inventory)
 
 
@@ -279,15 +231,12 @@ def test_an_asset_is_read_and_its_fields_set_in_one_request_as_they_are(service,
     assert len({entry.request_id for entry in service.state.journal()}) == 1
 
 
-def test_paths_and_parameters_come_from_the_contract(tmp_path):
+def test_paths_and_parameters_come_from_the_contract(served):
     contract = {
         "read": {"path": "/api/v1/hosts/one", "id_param": "host"},
         "update": {"path": "/api/v1/hosts/set", "id_param": "host"},
     }
-    with (
-        Stub(lambda _: envelope({"id": 5, "search_agent_name": "PC-5"})) as stub,
-        client(tmp_path, stub.url, contract=contract) as inventory,
-    ):
+    with served(envelope({"id": 5, "search_agent_name": "PC-5"}), contract=contract) as (stub, inventory):
         assert inventory.host("5")["hostnames"] == ["PC-5"]
         inventory.write("5", {"owner": None})
     assert [(request.path, request.form) for request in stub.requests[1:]] == [
@@ -299,8 +248,8 @@ def test_paths_and_parameters_come_from_the_contract(tmp_path):
 @pytest.mark.parametrize(
     "payload", [None, [], {}, {"id": "h-4"}, {"size": 1, "data": [{"id": "h-3"}]}], ids=str
 )
-def test_another_answer_than_the_asset_is_an_error(answered, payload):
-    with answered(envelope(payload)) as inventory, pytest.raises(ProtocolError):
+def test_another_answer_than_the_asset_is_an_error(served, payload):
+    with served(envelope(payload)) as (_, inventory), pytest.raises(ProtocolError):
         inventory.host("h-3")
 
 
@@ -315,11 +264,11 @@ def test_another_answer_than_the_asset_is_an_error(answered, payload):
     ],
     ids=["hosts", "users", "read", "update"],
 )
-def test_a_path_that_the_service_does_not_have_names_its_setting(answered, call, setting, html):
+def test_a_path_that_the_service_does_not_have_names_its_setting(served, call, setting, html):
     gone = Reply(b"<h1>Gone</h1>", 404) if html else envelope(status=False, message="Gone", http=404)
     kind = (TransientError if setting == "update" else ProtocolError) if html else NotFoundError
     refused = pytest.raises(kind, match=rf"platform\.contract\.{setting}\.path.*Gone")
-    with answered(gone) as inventory, refused:
+    with served(gone) as (_, inventory), refused:
         call(inventory)
 
 
@@ -353,11 +302,11 @@ def test_a_write_that_is_held_back_right_before_it_goes_out_changes_nothing(serv
     assert service.state.journal() == []
 
 
-def test_too_many_assets_that_cannot_be_read_are_an_error_of_the_contract(answered):
+def test_too_many_assets_that_cannot_be_read_are_an_error_of_the_contract(served):
     """It says which, and repeats nothing of what they hold."""
     odd = [{"id": f"x-{n}", "asset_owner": {"id": "hunter2"} if n < 12 else None} for n in range(100)]
     wrong = pytest.raises(ProtocolError, match="12 of the 100 hosts")
-    with answered(envelope({"size": 100, "data": odd})) as inventory, wrong as raised:
+    with served(envelope({"size": 100, "data": odd})) as (_, inventory), wrong as raised:
         inventory.hosts()
     told = str(raised.value)
     assert ("x-0" in told, "platform.contract" in told, "hunter2" in told) == (True, True, False)
