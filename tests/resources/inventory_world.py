@@ -13,7 +13,6 @@ from tests.resources.samples import instance
 TENANT = "t-1"
 SECRET = "JBSWY3DPEHPK3PXP"
 ADMIN = Account("admin@corp.example", "correct horse", roles={TENANT: "admin"}, unread_notifications=3)
-READER = Account("reader@corp.example", "battery staple", roles={TENANT: "reader"})
 CODED = Account("coded@corp.example", "with a code", mfa_secret=SECRET, roles={TENANT: "admin"})
 USERS = [{"id": 17, "user_email": "ann@corp.example"}, {"id": "u-1", "user_email": "jörg@corp.example"}]
 HOSTS = [

@@ -5,7 +5,7 @@ import pytest
 from sandbox.inventory import InventoryService, InventoryState, ServiceOptions
 from tests.resources.clock import Clock
 from tests.resources.http_stub import Stub, envelope
-from tests.resources.inventory_world import ADMIN, CODED, HOSTS, READER, TENANT, USERS, client
+from tests.resources.inventory_world import ADMIN, CODED, HOSTS, TENANT, USERS, client
 
 
 @pytest.fixture(scope="session")
@@ -28,7 +28,7 @@ def clock(running_service):
 def service(running_service):
     _, service = running_service
     service.hooks.faults = service.hooks.after = None
-    service.state.reset([ADMIN, READER, CODED], HOSTS, USERS, TENANT)
+    service.state.reset([ADMIN, CODED], HOSTS, USERS, TENANT)
     return service
 
 

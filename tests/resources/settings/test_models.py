@@ -92,9 +92,9 @@ def test_what_the_file_says_is_kept(write):
     ("key", "nearest"), [("hostname_feild", "hostname_field"), ("scan.lookback", "lookback_days")]
 )
 def test_an_unknown_key_names_the_nearest_known_one(write, key, nearest):
-    said = complaint(write(**{key: "x"}))
-    assert said.startswith(f"{key}: ")
-    assert repr(nearest) in said
+    assert complaint(write(**{key: "x"})).startswith(
+        f"{key}: is an unknown key; the nearest known one is '{nearest}'"
+    )
 
 
 @pytest.mark.parametrize(
