@@ -132,6 +132,20 @@ class SearchClient:
             sleep=sleep,
         )
         self.path = f"/{quote(instance.index, safe='*,-')}/_search"
+        query = instance.query
+        dsl = query.lstrip().startswith("{")
+        self._query = json.loads(query) if dsl else {"query_string": {"query": query}}
+        fields = {"hostname": instance.hostname_field, "username": instance.user_field}
+        self._sources: list[dict[str, Any]] = [
+            {name: {"terms": {"field": field}}} for name, field in fields.items()
+        ]
+        if kind := instance.logon_type_field:
+            self._sources.append({"logon_type": {"terms": {"field": kind, "missing_bucket": True}}})
+        # What `_totals` reads, and the latest time: a field without times is refused there, and by no query.
+        self._carried: dict[str, Any] = {
+            name: {"filter": _not_blank(field), "aggs": {"absent": {"missing": {"field": field}}}}
+            for name, field in fields.items()
+        } | {"latest": {"max": {"field": instance.time_field}}}
         self._password = instance.password.resolve("password")
         self._auth = HTTPBasicAuth(instance.username.encode(), self._password.encode())
         self._cookies = {name: value.resolve(f"cookies.{name}") for name, value in instance.cookies.items()}
@@ -166,7 +180,7 @@ class SearchClient:
 
         A field that cannot be aggregated is refused here, too.
         """
-        aggregations = {**self._carried(), "pairs": {"composite": {"size": 1, "sources": self._sources()}}}
+        aggregations = {**self._carried, "pairs": {"composite": {"size": 1, "sources": self._sources}}}
         return _totals(self._search([self._between(first, last)], aggregations))
 
     def shards(self) -> int:
@@ -211,28 +225,6 @@ class SearchClient:
         ]
         return found.hits.total.value, pl.DataFrame(rows, SENDERS, orient="row", strict=False)
 
-    def _fields(self) -> dict[str, str]:
-        return {"hostname": self.instance.hostname_field, "username": self.instance.user_field}
-
-    def _sources(self) -> list[dict[str, Any]]:
-        sources: list[dict[str, Any]] = [
-            {name: {"terms": {"field": field}}} for name, field in self._fields().items()
-        ]
-        if field := self.instance.logon_type_field:
-            sources.append({"logon_type": {"terms": {"field": field, "missing_bucket": True}}})
-        return sources
-
-    def _carried(self) -> dict[str, Any]:
-        """Aggregations that count the documents with a host and those with a user; `_totals` reads them.
-
-        The latest time is asked for because a field without times is refused there, and by no query.
-        """
-        counted = {
-            name: {"filter": _not_blank(field), "aggs": {"absent": {"missing": {"field": field}}}}
-            for name, field in self._fields().items()
-        }
-        return {**counted, "latest": {"max": {"field": self.instance.time_field}}}
-
     def _day(self, day: date) -> DayOfLogons:
         """Read the pages of a composite aggregation; the first also counts the day's documents.
 
@@ -245,9 +237,9 @@ class SearchClient:
         totals = 0, 0, 0
         while True:
             size = self._page_size
-            composite = {"size": size, "sources": self._sources()}
+            composite = {"size": size, "sources": self._sources}
             further = {"after": msgspec.to_builtins(after)} if after else {}
-            aggregations = {"pairs": {"composite": composite | further}, **({} if after else self._carried())}
+            aggregations = {"pairs": {"composite": composite | further}, **({} if after else self._carried)}
             try:
                 page = self._search([self._between(day, day)], aggregations, count_documents=not after)
             except _TooManyBucketsError:
@@ -294,12 +286,6 @@ class SearchClient:
         start, end = (round(instant.timestamp() * 1000) for instant in instants)
         return {"range": {self.instance.time_field: {"gte": start, "lt": end, "format": "epoch_millis"}}}
 
-    def _query(self) -> dict[str, Any]:
-        query = self.instance.query
-        if query.lstrip().startswith("{"):
-            return json.loads(query)
-        return {"query_string": {"query": query}}
-
     def _search(
         self,
         filters: list[dict[str, Any]],
@@ -311,7 +297,7 @@ class SearchClient:
         body = {
             "size": 0,
             "track_total_hits": count_documents,
-            "query": {"bool": {"filter": [*filters, self._query()]}},
+            "query": {"bool": {"filter": [*filters, self._query]}},
             "aggs": aggregations or {},
         }
         answer: Answer = self.transport.retrying()(self._post, body)
