@@ -134,7 +134,7 @@ def pairs(*users, after=None):
     return CARRIED | {"pairs": {"buckets": buckets, **end}}
 
 
-PAGE = {
+PAGE: Any = {
     "timed_out": False,
     "_shards": SHARDS,
     "hits": {"total": {"value": 4, "relation": "eq"}, "max_score": None, "hits": []},
@@ -185,20 +185,29 @@ def test_answers_of_all_supported_versions_are_read():
     assert found(day) == (4, 1, 0, [])
 
 
+PAIR, USER, HITS = ("aggregations", "pairs", "buckets", 0), ("aggregations", "username"), ("hits", "total")
+
+
 @pytest.mark.parametrize(
-    "fault",
+    ("place", "name", "fault"),
     [
-        {"_shards": SHARDS | {"successful": 1, "failed": 1}},
-        {"timed_out": True},
-        {"_clusters": CLUSTERS | {"successful": 1, "skipped": 1}},
-        {"_clusters": CLUSTERS | {"successful": 0, "partial": 2}},
-        {"_clusters": CLUSTERS | {"failed": 1}},
-        {"aggregations": {}},
+        *((PAIR, "doc_count", number) for number in (0, -1, 2**63, 10**400, 1.5, "3")),
+        *((USER, "doc_count", -1), (USER, "doc_count", 2**63), (HITS, "value", 2**64)),
+        (("_shards",), "failed", 1),
+        ((), "timed_out", True),
+        ((), "_clusters", CLUSTERS | {"successful": 1, "skipped": 1}),
+        ((), "_clusters", CLUSTERS | {"successful": 0, "partial": 2}),
+        ((), "_clusters", CLUSTERS | {"failed": 1}),
+        ((), "aggregations", {}),
     ],
 )
-def test_an_incomplete_answer_is_no_evidence(fault):
-    script = Script(PAGE | fault)
-    assert "no evidence" in script.fails(ProtocolError)
+def test_an_incomplete_answer_or_a_count_that_cannot_be_is_no_evidence(place, name, fault):
+    page = part = copy.deepcopy(PAGE)
+    for key in place:
+        part = part[key]
+    part[name] = fault
+    script = Script(page)
+    assert ("no evidence" in script.fails(ProtocolError)) == (name not in {"doc_count", "value"})
     assert script.naps == []
 
 
@@ -223,25 +232,6 @@ def test_what_is_no_search_service_is_told_with_what_it_said(reply):
     assert f"{script.url} does not answer as a search service; url" in told
     assert reply.body[:20].decode(errors="replace") in told
     assert len(script.requests) == 1
-
-
-@pytest.mark.parametrize(
-    ("place", "number"),
-    [
-        *[("pairs", number) for number in (0, -1, 2**63, 10**400, 1.5, "3")],
-        ("hostname", -1),
-        ("username", 2**63),
-        ("total", 2**64),
-    ],
-)
-def test_a_count_that_cannot_be_is_no_evidence(place, number):
-    page: Any = copy.deepcopy(PAGE)
-    if place == "total":
-        page["hits"]["total"]["value"] = number
-    else:
-        part = page["aggregations"][place]
-        (part["buckets"][0] if place == "pairs" else part)["doc_count"] = number
-    Script(page).fails(ProtocolError)
 
 
 @pytest.mark.parametrize(
