@@ -504,13 +504,9 @@ def opened_once(
 
             @cache
             def opened() -> Any:
-                try:
-                    service = open_clients.enter_context(client(instance))
-                    service.probe()
-                    return service  # noqa: TRY300  (what it raises is meant as well)
-                except ConfigurationError:
-                    instance.require_secrets()
-                    raise
+                service = open_clients.enter_context(client(instance))
+                service.probe()
+                return service
 
             yield opened
 

@@ -3,7 +3,6 @@
 import fcntl
 import logging
 import os
-import pwd
 import socket
 import time
 from collections.abc import Callable, Generator
@@ -35,7 +34,7 @@ def locked(
             lambda: _taken(descriptor), lambda: path.read_text("utf-8", "replace"), what, timeout_seconds
         )
         run = f", run {run_id}" if run_id else ""
-        holder = f"{process_in_words(os.getpid(), os.geteuid())} on {socket.gethostname()}{run}"
+        holder = f"process {os.getpid()} of user {os.geteuid()} on {socket.gethostname()}{run}"
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"{holder}, since {datetime.now(UTC):%F %T} UTC".encode(), 0)
         yield
@@ -63,19 +62,6 @@ def wait_until(
             warned = True
             log.warning(f"{what}: waiting for {holder() or 'another process'}, for {limit:g} s at most")
         time.sleep(SECONDS_BETWEEN_TRIES)
-
-
-def process_in_words(pid: int, uid: int) -> str:
-    """Name a process of this machine, its program and its user."""
-    try:
-        user = pwd.getpwuid(uid).pw_name
-    except KeyError:
-        user = str(uid)
-    try:
-        program = f" ({Path(f'/proc/{pid}/comm').read_text(encoding='utf-8', errors='replace').strip()})"
-    except OSError:
-        program = ""
-    return f"process {pid}{program} of user {user}"
 
 
 def _taken(descriptor: int) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from resources.locks import locked, process_in_words, wait_until
+from resources.locks import locked, wait_until
 from resources.settings import Platform
 from resources.writeback.journal import Journal
 
@@ -70,4 +70,4 @@ def _holder(name: str) -> str:
             )
         credentials = asking.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
     pid, uid, _ = struct.unpack("3i", credentials)
-    return process_in_words(pid, uid)
+    return f"process {pid} of user {uid}"

@@ -123,7 +123,7 @@ def test_a_killed_writer_lets_the_next_one_in():
             with pytest.raises(AssetOwnersError) as told, writing(timeout_seconds=0):
                 pytest.fail("two at once")
             machine = f"asset-owners {holder.pid} on {socket.gethostname()}"
-            process = f"process {holder.pid} (python"
+            process = f"process {holder.pid} of user"
             assert f"held by {machine if journal_url() else process}" in str(told.value)
         finally:
             os.kill(holder.pid, signal.SIGKILL)
