@@ -1,6 +1,8 @@
 """Which file an instance is meant by, and commands to paste, as people and messages write them."""
 
 import shlex
+import shutil
+import sys
 from pathlib import Path
 
 from resources.errors import ConfigurationError
@@ -8,6 +10,8 @@ from resources.settings.environment import instances_folder
 from resources.settings.files import instance_files, instance_or_complaint
 from resources.settings.models import Instance
 from resources.settings.names import slug_of
+
+PROGRAM = "asset-owners"
 
 
 def instance_path(given: str | None = None) -> Path:
@@ -53,4 +57,12 @@ def command_line(instance: Instance | None, command: str, *arguments: str) -> st
         file = instance.file
         in_folder = file is None or file.resolve().parent == instances_folder().resolve()
         words += ["--instance", instance.slug if in_folder else str(file)]
-    return shlex.join(["asset-owners", *words, *arguments])
+    return shlex.join([_program(), *words, *arguments])
+
+
+def _program() -> str:
+    """Our program as the reader's shell finds it: by its name, or by its path where it was called by that."""
+    called, found = Path(sys.argv[0]), shutil.which(PROGRAM)
+    if called.name != PROGRAM or (found and Path(found).samefile(called)):
+        return PROGRAM
+    return str(called)

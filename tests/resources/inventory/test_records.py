@@ -101,9 +101,12 @@ def test_names_and_ids_come_as_text_one_or_several(value, kept):
     assert host({**HOST, "criticality": value})["criticality"] == (kept[0] if len(kept) == 1 else None)
 
 
-def test_a_page_without_assets_has_the_same_columns():
-    rows = host_rows(instance())
-    assert rows.table([], []).schema == rows.table(["h"], [HOST]).schema
+@pytest.mark.parametrize("assets", [[], [{}, HOST, {**HOST, "asset_owner": ["u-1", 2]}, None]])
+def test_rows_are_the_records_of_their_assets_whatever_the_others_of_the_page_hold(assets):
+    rows, ids = host_rows(instance()), [f"h-{number}" for number in range(len(assets))]
+    table = rows.table(ids, assets)
+    assert table.rows(named=True) == [rows.record(*one) for one in zip(ids, assets, strict=True)]
+    assert table.schema == rows.table(["h"], [HOST]).schema
 
 
 @pytest.mark.parametrize("wrong", [{"id": "hunter2"}, True, [["u-1"]], [{"id": "u-1"}, "u-2"]])
