@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
 from assets_defs.evidence import day_tables
-from assets_defs.run import INPUTS, SNAPSHOTS, default_options
+from assets_defs.run import SNAPSHOTS, default_options
 from assets_defs.writing import apply_plan, store_plan, undo_run, write_planned
 from ownership.decisions import owner_decisions
 from ownership.evidence import evidence_by_day
@@ -255,17 +255,7 @@ class Histories(RuleBasedStateMachine):
         self.attempt("dry" if dry_run else "undo", circumstances, undo, undone_id=undone_id, **where)
 
     def attempt(
-        self,
-        kind,
-        circumstances,
-        act,
-        *,
-        home,
-        inventory,
-        plan=False,
-        undone_id=None,
-        limit=None,
-        again=False,
+        self, kind, circumstances, act, home, inventory, plan=False, undone_id=None, limit=None, again=False
     ):
         """One run, undisturbed or not; then the checker looks. Gives what was planned, if it came so far.
 
@@ -448,20 +438,6 @@ def test_two_homes_take_turns(history):
     history.run(circumstances=CALM, **RUN, **HERE)
     history.undo(circumstances=CALM, **UNDO, **SECOND_HOME)
     assert not history.services[0].state.asset("h-1")["asset_owner"]
-
-
-@pytest.mark.parametrize("table", INPUTS[1:])
-def test_a_run_that_did_not_make_a_table_itself_writes_nothing(history, table):
-    """As where some tables alone are materialized: the run may write by its options, and must not."""
-
-    def without_a_table(scan, log):
-        (scan.tables.disk / "runs" / scan.run_id / f"{table}.parquet").unlink(missing_ok=True)
-        if table == "blocking_check":
-            scan.record.add(checked_at=None)
-        with pytest.raises(AssetOwnersError, match=f"did not make {table}"):
-            write_planned(scan, log)
-
-    history.attempt("partial", CALM, without_a_table, home=history.homes[0], inventory=0, plan=True)
 
 
 # Histories that are left to chance

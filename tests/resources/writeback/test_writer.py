@@ -51,7 +51,7 @@ def journal():
 
 
 def raising(*errors, meanwhile=lambda _: None):
-    """A hook that raises these, one a call, and then lets pass what is sent; `meanwhile` is what others do."""
+    """A hook that raises these, one a call, and then lets pass what is sent; `meanwhile` others act."""
     left = list(errors)
 
     def hook(host_id, sent=None):
