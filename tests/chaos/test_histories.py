@@ -157,11 +157,11 @@ class Histories(RuleBasedStateMachine):
 
     def bring_to_its_end(self, home, inventory):
         where = {"home": home, "inventory": inventory}
-        dry = self.attempt("dry", CALM, write_planned, plan=True, **where)
-        real = self.attempt("write", CALM, write_planned, plan=True, **where)
+        dry = self.attempt("dry", CALM, **where)
+        real = self.attempt("write", CALM, **where)
         what = ["host_id", "hostname", "old_values", "new_values"]
         assert real.select(what).equals(dry.select(what)), "a dry run is the plan"
-        further = self.attempt("write", CALM, write_planned, plan=True, **where)
+        further = self.attempt("write", CALM, **where)
         assert further.is_empty(), "a further run writes nothing"
 
     @initialize(readable=st.booleans(), concurrency=st.sampled_from([1, 3]))
@@ -223,7 +223,7 @@ class Histories(RuleBasedStateMachine):
     )
     def run(self, kind, limit, circumstances, home, inventory, again=0):
         where = {"home": self.homes[home], "inventory": inventory}
-        self.attempt(kind, circumstances, write_planned, plan=True, limit=limit, again=again, **where)
+        self.attempt(kind, circumstances, limit=limit, again=again, **where)
 
     @rule(number=numbers, circumstances=circumstances, home=seldom, inventory=seldom)
     def apply(self, number, circumstances, home, inventory):
@@ -255,10 +255,11 @@ class Histories(RuleBasedStateMachine):
         self.attempt("dry" if dry_run else "undo", circumstances, undo, undone_id=undone_id, **where)
 
     def attempt(
-        self, kind, circumstances, act, home, inventory, plan=False, undone_id=None, limit=None, again=False
+        self, kind, circumstances, act=None, *, home, inventory, undone_id=None, limit=None, again=False
     ):
         """One run, undisturbed or not; then the checker looks. Gives what was planned, if it came so far.
 
+        It plans and writes, unless `act` says what else it does.
         `again`: its last step is started once more under the same id, as a queue or a resumed run does.
         """
         service, other = self.services[inventory], self.services[1 - inventory]
@@ -285,11 +286,11 @@ class Histories(RuleBasedStateMachine):
             life.enter_context(dying_at(circumstances.last_instant))
             end, failure = "came to their end", None
             try:
-                if plan:
+                if not act:
                     self.decide(run_scan, home)
                     store_plan(run_scan, LOG)
                 surroundings.planned = True
-                act(run_scan, LOG)
+                (act or write_planned)(run_scan, LOG)
             except KilledError:
                 end = "were killed"
             except AssetOwnersError as error:
@@ -298,11 +299,11 @@ class Histories(RuleBasedStateMachine):
                 life.close()
                 surroundings.finish()  # what the service carries out later still is not promised
                 with suppress(AssetOwnersError):
-                    act(run_scan, LOG)
+                    (act or write_planned)(run_scan, LOG)
         service.hooks.faults = service.hooks.after = None
         surroundings.finish()
         if circumstances == CALM:
-            nothing_to_do = isinstance(failure, ConfigurationError) and not plan
+            nothing_to_do = act and isinstance(failure, ConfigurationError)
             assert failure is None or nothing_to_do, "an undisturbed run fails"
         self.figures[f"runs that {end}"] += 1
         self.figures.update({f"befell writes: {name}": n for name, n in surroundings.befell.items()})
