@@ -1,6 +1,5 @@
 import json
 import os
-import stat
 import subprocess
 import sys
 import threading
@@ -15,7 +14,7 @@ import duckdb
 import polars as pl
 import pytest
 
-from ownership.declaration import InvalidTableError, Layout, empty, polars_schema
+from ownership.declaration import InvalidTableError, empty, polars_schema
 from ownership.tables import TABLES, InventoryHosts, LogonDays, OwnerDecisions, Runs
 from ownership.windows import Window, days_to_fetch
 from resources import locks
@@ -183,9 +182,7 @@ def test_a_file_that_is_replaced_while_it_is_read_is_read_whole(tables):
     with ThreadPoolExecutor() as pool:
         pool.submit(replace_until_enough)
         found = []
-        while (
-            len(found) < 150 or len({frame.height for frame in found}) < 2
-        ):  # a busy machine replaces it late
+        while len(found) < 150 or len({frame.height for frame in found}) < 2:  # a busy machine does it late
             found.append(tables.read("inventory_hosts").collect())
         enough.set()
     assert all(frame.equals(frames[0]) or frame.equals(frames[1]) for frame in found)
@@ -352,30 +349,6 @@ def test_what_a_run_worked_on_goes_and_its_plan_stays(tables):
     assert not tables.holds("inventory_hosts", "other")
     assert [tables.of_run("owner_writes", run_id).height for run_id in (RUN, "other")] == [1, 1]
     assert tables.read("inventory_hosts", run_id=RUN).collect().height == 1
-
-
-@pytest.mark.parametrize("shared", [False, True])
-def test_tables_are_their_owners_alone_or_a_groups_to_read(tmp_path, shared):
-    home = tmp_path / "home"
-    group = (1 if os.geteuid() == 0 else os.getgid()) if shared else None
-    tables = Tables(home, "corp", name="Corp", analysts=group)
-    tables.prepare()
-    tables.write_days([logons()])
-    tables.write("inventory_hosts", hosts("a"), run_id=RUN, publish=True)
-    tables.append("owner_writes", writes("a", "written"), run_id=RUN)
-    files = [catalogue_path(home), tables.disk / ".instance", *tables.folder.glob("*.parquet")]
-    files += [
-        file
-        for table, model in TABLES.items()
-        if model.__layout__ is not Layout.SNAPSHOT
-        for file in (tables.folder / table).iterdir()
-        if file.is_file()
-    ]
-    assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o640 if shared else 0o600}
-    if shared:
-        assert {file.stat().st_gid for file in files} == {group}
-    assert stat.S_IMODE(tables.folder.stat().st_mode) == (0o750 if shared else 0o700)
-    assert stat.S_IMODE((tables.folder / "runs" / RUN).stat().st_mode) == 0o700, "plans are not for readers"
 
 
 def test_a_column_of_a_newer_version_is_left_out(tables):
