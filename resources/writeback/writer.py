@@ -114,13 +114,12 @@ class Writer:
         inventory: Inventory,
         journal: Journal,
         *,
-        pace: Pace | None = None,
         clock: Callable[[], float] = seconds_since_boot,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._inventory = inventory
         self._journal = journal
-        self._pace = pace or Pace(clock=clock, sleep=sleep)
+        self.pace = Pace(clock=clock, sleep=sleep)
         self._clock = clock
         self._sleep = sleep
         self._readable = inventory.reads_single_hosts
@@ -163,7 +162,7 @@ class Writer:
     def stop(self, reason: str) -> None:
         """Let no further request begin, not even of hosts that wait for their turn."""
         self.stopped_by = self.stopped_by or reason
-        self._pace.stop()
+        self.pace.stop()
 
     def before_its_turn(self) -> str:
         """Say of a host to which nothing was sent why its turn never came."""
@@ -195,7 +194,7 @@ class Writer:
         """
         row = attempt.row
         while True:
-            turn = self._pace.wait()
+            turn = self.pace.wait()
             if turn is None:
                 return attempt.given_up(self.before_its_turn(), "not_written")
             attempt.turn = turn
@@ -259,12 +258,12 @@ class Writer:
             self._inventory.write(row["host_id"], values, right_before=right_before)
         except ServiceError as error:
             return self._after_no(attempt, error)
-        self._pace.taken()
+        self.pace.taken()
         return self._after_yes(attempt)
 
     def _slow_down(self, attempt: _Attempt, error: TransientError, result: Result | None = None) -> None:
         """Let all writers wait as the service asks, or end the writing where that makes no sense any more."""
-        if not self._pace.refused(turn=attempt.turn, retry_after=error.retry_after):
+        if not self.pace.refused(turn=attempt.turn, retry_after=error.retry_after):
             message = f"the service asks to wait for longer than {GIVE_UP_SECONDS:g} s: {error}"
             raise WritingEndedError(message, result or attempt.given_up(message, "not_written")) from error
 
@@ -285,7 +284,7 @@ class Writer:
         result = attempt.result("intended", str(error))
         with suppress(ServiceError):
             if self._readable and attempt.was_done(self._look(attempt.row)):
-                self._pace.taken()
+                self.pace.taken()
                 message = f"confirmed by reading back; the answer was lost: {error}"
                 result = attempt.result(attempt.done, message)
         if transient and transient.asks_to_wait:

@@ -20,7 +20,6 @@ from resources.errors import (
 )
 from resources.writeback import workers
 from resources.writeback.journal import Journal
-from resources.writeback.pace import Pace
 from resources.writeback.writer import LOOKS, Writer
 from tests.ownership.builders import TARGET
 from tests.resources.writeback.world import (
@@ -256,9 +255,8 @@ def test_a_host_that_waits_for_its_turn_was_surely_sent_nothing(inventory, journ
         unsent.append(journal.unsent("run-1"))
         clock.sleep(seconds)
 
-    pace = Pace(clock=clock, sleep=sleep)
-    pace.refused(turn=0.0, retry_after=30)
-    writer = Writer(inventory, journal, pace=pace, clock=clock, sleep=sleep)
+    writer = Writer(inventory, journal, clock=clock, sleep=sleep)
+    writer.pace.refused(turn=0.0, retry_after=30)
     assert carry_out(plan("h-0"), writer, journal) is None
     assert unsent
     assert all(hosts == {"h-0"} for hosts in unsent)
@@ -266,11 +264,10 @@ def test_a_host_that_waits_for_its_turn_was_surely_sent_nothing(inventory, journ
 
 @pytest.mark.parametrize(("sent", "outcome"), [(1, "intended"), (0, "not_written")])
 def test_whoever_waits_sends_nothing_more_when_the_run_has_ended(inventory, journal, clock, sent, outcome):
-    pace = Pace(clock=clock, sleep=lambda _: writer.stop("it was interrupted"))
-    writer = Writer(inventory, journal, pace=pace, clock=clock, sleep=clock.sleep)
+    writer = Writer(inventory, journal, clock=clock, sleep=lambda _: writer.stop("it was interrupted"))
     inventory.on_write = forever(SLOW)
     if not sent:
-        pace.refused(turn=0.0, retry_after=30)
+        writer.pace.refused(turn=0.0, retry_after=30)
     assert writer.write(row()).outcome == outcome
     assert inventory.asked == (sent, sent)
 
