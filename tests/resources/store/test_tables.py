@@ -15,13 +15,13 @@ import polars as pl
 import pytest
 
 from ownership.declaration import InvalidTableError, empty, polars_schema
-from ownership.tables import TABLES, InventoryHosts, LogonDays, OwnerDecisions, Runs
+from ownership.tables import TABLES, InventoryHosts, LogonDays, OwnerDecisions
 from ownership.windows import Window, days_to_fetch
 from resources import locks
 from resources.errors import AssetOwnersError, ConfigurationError
 from resources.store import tables as module
 from resources.store.catalogue import catalogue_path
-from resources.store.history import delete_inputs, delete_outdated, store_decisions
+from resources.store.history import delete_inputs, store_decisions
 from resources.store.tables import Tables
 from tests.ownership.builders import counts as counts_of
 from tests.ownership.builders import host, table
@@ -311,28 +311,6 @@ def test_one_run_of_an_instance_writes_at_a_time(tables, home, monkeypatch, capl
     assert f"waiting for process {os.getpid()} " in told
     with again.writing():
         pass
-
-
-def test_what_is_older_than_the_instance_keeps_is_deleted(tables):
-    days = [DAY + timedelta(days=number) for number in range(4)]
-    tables.write_days([logons(day) for day in days])
-    for run_id in ("old", "new"):
-        tables.write("owner_writes", writes("a", "planned", run_id), run_id=run_id, publish=False)
-        tables.append("owner_writes", writes("a", "written", run_id), run_id=run_id)
-        row = {"kind": "run", "status": "started", "started_at": LATER, "options": "{}", "run_id": run_id}
-        tables.append("runs", table(Runs, row), run_id=run_id)
-    then = (LATER - timedelta(days=1)).timestamp()
-    runs = tables.folder / "runs"
-    for path in (runs / "old", tables.folder / "owner_writes" / "old.parquet", runs / "old.parquet"):
-        os.utime(path, (then, then))
-    os.utime(runs / "empty.parquet", (then, then))  # without it no view could be made
-    assert delete_outdated(tables, evidence_before=days[2], history_before=LATER) == 7
-    assert {path.name for path in runs.iterdir()} == {"empty.parquet", "new", "new.parquet"}
-    assert tables.all_runs("runs").collect()["run_id"].to_list() == ["new"]
-    assert tables.logon_days(days, run_id=RUN)["day"].to_list() == days[2:]
-    assert len(events(tables, days)) == 4
-    assert [tables.has_written(run_id) for run_id in ("old", "new")] == [False, True]
-    assert delete_outdated(tables, evidence_before=days[2], history_before=LATER) == 0
 
 
 def test_what_a_run_worked_on_goes_and_its_plan_stays(tables):
