@@ -80,14 +80,6 @@ def forget(tables, day):
     return delete_outdated(tables, evidence_before=DAY, history_before=LATER + timedelta(days=day))
 
 
-def test_the_history_holds_what_runs_decided_otherwise_than_those_before(tables):
-    decide(tables, 0, a="ann", b="bob")
-    decide(tables, 1, a="ann", b="bob")
-    for _ in range(2):  # a run that is tried again compares with those before it
-        decide(tables, 2, a="cyd")
-    assert told(tables) == [(0, "a", "ann"), (0, "b", "bob"), (2, "a", "cyd"), (2, "b", "gone")]
-
-
 def test_decisions_that_held_when_the_history_begins_outlive_what_is_deleted(tables):
     decide(tables, 0, steady="ann", moved="ann", left="ann")
     decide(tables, 1, steady="ann", moved="bob")
