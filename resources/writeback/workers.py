@@ -12,7 +12,7 @@ import polars as pl
 
 from ownership.codes import SUCCESSES
 from resources.writeback.journal import Journal, Result
-from resources.writeback.outcomes import Row
+from resources.writeback.outcomes import Decide, Row
 from resources.writeback.writer import Writer, WritingEndedError
 
 GRACE_SECONDS = 5
@@ -26,7 +26,7 @@ _FAILURES = frozenset({"failed", "intended"})
 def write_all(
     plan: pl.DataFrame,
     writer: Writer,
-    attempt: Callable[[Writer, Row], Result],
+    decide: Decide,
     journal: Journal,
     *,
     concurrency: int,
@@ -36,16 +36,16 @@ def write_all(
     """Write the hosts of a plan, several at a time; each row and each outcome goes into the journal.
 
     The whole plan is stored as `intended` before the first request; rows that are not `planned` are only
-    kept. So many failures without a success between them end the writing, and what was not tried by then is
-    `not_written`. `on_progress` is called with how many of how many hosts are done. Returns why the writing
-    ended early, or was in vain; None when it came to its end.
+    kept. `decide` says what is sent to each host. So many failures without a success between them end the
+    writing, and what was not tried by then is `not_written`. `on_progress` is called with how many of how
+    many hosts are done. Returns why the writing ended early, or was in vain; None when it came to its end.
     """
     to_try = pl.col("outcome") == "planned"
     intended = plan.with_columns(outcome=pl.when(to_try).then(pl.lit("intended")).otherwise("outcome"))
     journal.intend(intended)
     run_id = plan["run_id"][0] if plan.height else ""
     rows = intended.filter(outcome="intended").rows(named=True)
-    workers = _Workers(writer, attempt, rows, concurrency, max_failed_writes)
+    workers = _Workers(writer, decide, rows, concurrency, max_failed_writes)
 
     def complete(result: Result) -> None:
         journal.complete(result, run_id=run_id, completed_at=datetime.now(UTC))
@@ -82,7 +82,7 @@ class _Workers:
     """
 
     writer: Writer
-    attempt: Callable[[Writer, Row], Result]
+    decide: Decide
     rows: Sequence[Row]
     concurrency: int
     max_failed_writes: int
@@ -106,7 +106,7 @@ class _Workers:
 
     def _try(self, row: Row) -> Result | BaseException:
         try:
-            result = self.attempt(self.writer, row)
+            result = self.writer.write(row, self.decide)
         except WritingEndedError as error:
             self.writer.stop(str(error))
             return error.result

@@ -24,11 +24,12 @@ from resources.errors import (
 from resources.inventory.adapter import Inventory, Values
 from resources.writeback.journal import Journal, Result
 from resources.writeback.outcomes import (
+    Decide,
     Row,
     has_name,
+    is_undo,
     left_alone,
     other_name_message,
-    still_held,
     unless_owned,
     values_of,
     was_done,
@@ -43,9 +44,6 @@ LOOKS = 10  # at one host, each too old when its request could go out, until the
 OWNED_HOSTS_READ = 3  # before the first write, to see that the look shows owners
 READ_BACK = 3  # of a run's writes, the first ones, although the service said yes (rules 7.4)
 READ_BACK_WAITS_SECONDS = (0.0, 0.5, 1.5)  # some services show a change a moment later
-
-Decide = Callable[[Values], Values | Result]
-"""Called with what a host holds, gives what to send to it, or the result where nothing is to be sent."""
 
 
 def seconds_since_boot() -> float:
@@ -67,15 +65,13 @@ class _LookTooOldError(Exception):
 
 @dataclass
 class _Attempt:
-    """A write under way: what it is for, the last look at the host and what was sent after it.
+    """A write under way: the last look at the host and what was sent after it.
 
-    `done` is the outcome where the host holds what was sent. `sent` stays, whatever the service says: it may
-    have done what it turned away.
+    `sent` stays, whatever the service says: it may have done what it turned away.
     """
 
     row: Row
     decide: Decide
-    done: str
     turn: float = 0.0
     held: Values | None = None
     sent: Values | None = None
@@ -86,6 +82,9 @@ class _Attempt:
     def was_done(self, host: Row) -> bool:
         """Return whether the host holds what was sent."""
         return bool(self.sent) and was_done({"old_values": self.held, "new_values": self.sent}, host)
+
+    def success(self, message: str | None = None) -> Result:
+        return self.result("undone" if is_undo(self.row) else "written", message)
 
     def result(self, outcome: str, message: str | None = None) -> Result:
         if outcome == "undone" and self.held:
@@ -135,64 +134,12 @@ class Writer:
         if not self._readable:
             self._relist()
 
-    def write(self, row: Row) -> Result:
-        """Give a host its owner, unless it has one by now, in one request (rules 2.2, 2.5, 2.6)."""
-        return self._guarded(_Attempt(row, lambda held: unless_owned(row, held), "written"))
-
-    def apply(self, row: Row) -> Result:
-        """Carry out a plan made earlier: as `write`, and a host whose other fields changed is left alone."""
-
-        def unless_changed(held: Values) -> Values | Result:
-            changed = [
-                field
-                for field, value in row["new_values"].items()
-                if value is not None and held[field] != row["old_values"][field]
-            ]
-            if changed and held["owner"] is None:
-                message = f"changed since the plan was made: {', '.join(changed)}"
-                return Result(row["host_id"], "not_written", message, held)
-            return unless_owned(row, held)
-
-        return self._guarded(_Attempt(row, unless_changed, "written"))
-
-    def undo(self, row: Row) -> Result:
-        """Put back, field by field, what the host still holds of what a run wrote."""
-        return self._guarded(_Attempt(row, lambda held: still_held(row, held), "undone"))
-
-    def stop(self, reason: str) -> None:
-        """Let no further request begin, not even of hosts that wait for their turn."""
-        self.stopped_by = self.stopped_by or reason
-        self.pace.stop()
-
-    def before_its_turn(self) -> str:
-        """Say of a host to which nothing was sent why its turn never came."""
-        return f"the run ended before this host's turn: {self.stopped_by}"
-
-    def abandon(self) -> None:
-        """Let nothing go out any more, not even to hosts that were looked at: nobody waits for an answer."""
-        self._abandoned = True
-
-    def shows_an_owner(self, host_ids: Iterable[str]) -> bool:
-        """Return whether the look that guards a write shows an owner on any of these hosts, listed as owned.
-
-        Where none of them can be read it counts as shown, for then no write gets past its look.
-        """
-        looks = []
-        for host_id in host_ids:
-            try:
-                looks.append(self._inventory.host(host_id))
-            except (AuthenticationError, TransientError):
-                raise
-            except ServiceError:
-                continue
-        return not looks or any(look["owner_ids"] for look in looks)
-
-    def _guarded(self, attempt: _Attempt) -> Result:
-        """Look at the host, let it be decided what to send or why nothing is sent, and send it at once.
+    def write(self, row: Row, decide: Decide = unless_owned) -> Result:
+        """Look at the host, let `decide` say what to send or why nothing is sent, and send it at once.
 
         Whoever had to wait (for a session, for the service, for its turn) looks again.
         """
-        row = attempt.row
+        attempt = _Attempt(row, decide)
         while True:
             turn = self.pace.wait()
             if turn is None:
@@ -223,6 +170,34 @@ class Writer:
             except ServiceError as error:
                 return attempt.given_up(str(error))
 
+    def stop(self, reason: str) -> None:
+        """Let no further request begin, not even of hosts that wait for their turn."""
+        self.stopped_by = self.stopped_by or reason
+        self.pace.stop()
+
+    def before_its_turn(self) -> str:
+        """Say of a host to which nothing was sent why its turn never came."""
+        return f"the run ended before this host's turn: {self.stopped_by}"
+
+    def abandon(self) -> None:
+        """Let nothing go out any more, not even to hosts that were looked at: nobody waits for an answer."""
+        self._abandoned = True
+
+    def shows_an_owner(self, host_ids: Iterable[str]) -> bool:
+        """Return whether the look that guards a write shows an owner on any of these hosts, listed as owned.
+
+        Where none of them can be read it counts as shown, for then no write gets past its look.
+        """
+        looks = []
+        for host_id in host_ids:
+            try:
+                looks.append(self._inventory.host(host_id))
+            except (AuthenticationError, TransientError):
+                raise
+            except ServiceError:
+                continue
+        return not looks or any(look["owner_ids"] for look in looks)
+
     def _once(self, attempt: _Attempt) -> Result:
         """Look and send once; raises what may mean to look and send again."""
         row = attempt.row
@@ -231,9 +206,9 @@ class Writer:
         answered_at = self._clock() if self._readable else self._listed_at
         held = values_of(host)
         if attempt.was_done(host):  # what it held before the sending stays known
-            return attempt.result(attempt.done, "confirmed by looking again: the host holds what was sent")
+            return attempt.success("confirmed by looking again: the host holds what was sent")
         attempt.held = held
-        decided = attempt.decide(held)
+        decided = attempt.decide(row, held)
         if isinstance(decided, Result):
             return decided
         values = {field: value for field, value in decided.items() if field in self._inventory.takes}
@@ -285,15 +260,14 @@ class Writer:
         with suppress(ServiceError):
             if self._readable and attempt.was_done(self._look(attempt.row)):
                 self.pace.taken()
-                message = f"confirmed by reading back; the answer was lost: {error}"
-                result = attempt.result(attempt.done, message)
+                result = attempt.success(f"confirmed by reading back; the answer was lost: {error}")
         if transient and transient.asks_to_wait:
             self._slow_down(attempt, transient, result)
         return result
 
     def _after_yes(self, attempt: _Attempt) -> Result:
         """Read the first writes back: a service may say yes and set nothing."""
-        result = attempt.result(attempt.done)
+        result = attempt.success()
         with self._lock:
             if not self._readable or (self._read_back >= READ_BACK and self._denied < self._read_back):
                 return result

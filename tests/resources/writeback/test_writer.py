@@ -20,6 +20,7 @@ from resources.errors import (
 )
 from resources.writeback import workers
 from resources.writeback.journal import Journal
+from resources.writeback.outcomes import still_held, unless_changed, unless_owned
 from resources.writeback.writer import LOOKS, Writer
 from tests.ownership.builders import TARGET
 from tests.resources.writeback.world import (
@@ -354,7 +355,7 @@ def test_a_service_that_says_yes_and_sets_no_owner_ends_the_writing(inventory, w
     for host_id in numbered(10) if kind == "undo" else []:
         inventory.set(host_id, owner="u-1", department="Sales")
     inventory.on_write = lambda _, sent: {"department": sent["department"]}
-    ended_by = carry_out(planned, writer, journal, method=getattr(Writer, kind))
+    ended_by = carry_out(planned, writer, journal, decide=still_held if kind == "undo" else unless_owned)
     assert ended_by
     assert inventory.how_written in ended_by
     assert inventory.calls["write"] == 3
@@ -370,7 +371,7 @@ def test_a_single_write_in_vain_is_reported_as_well(inventory, journal, clock, k
     inventory.on_write = lambda *_: {}
     writer = Writer(inventory, journal, clock=clock, sleep=clock.sleep)
     planned = plan("h-0", **(UNDONE if kind == "undo" else WRITTEN))
-    assert carry_out(planned, writer, journal, method=getattr(Writer, kind))
+    assert carry_out(planned, writer, journal, decide=still_held if kind == "undo" else unless_owned)
     assert outcomes(journal) == {"h-0": "intended"}
 
 
@@ -481,7 +482,7 @@ def test_without_read_what_the_list_shows_in_the_end_corrects_what_the_service_s
 )
 def test_an_old_plan_leaves_hosts_alone_that_changed_since(inventory, writer, changes, outcome):
     inventory.set("h-0", **changes)
-    assert writer.apply(row()).outcome == outcome
+    assert writer.write(row(), unless_changed).outcome == outcome
     assert inventory.calls["write"] == (outcome == "written")
 
 
@@ -499,7 +500,7 @@ def test_undo_puts_back_what_the_host_still_holds(inventory, writer, changed, ou
     assert writer.write(row()).outcome == "written"
     inventory.set("h-0", **changed)
     inventory.after_write = raising(*[answer] * 9)
-    result = writer.undo(undo_row())
+    result = writer.write(undo_row(), still_held)
     assert (result.outcome, inventory.holds()) == (outcome, left)
     assert inventory.calls["write"] == 1 + (outcome == "undone")
     said = f"left alone: {', '.join(f'{name} is {value} by now' for name, value in changed.items())}"
@@ -521,7 +522,7 @@ def test_an_undo_that_was_turned_away_looks_at_what_others_have_left_of_it(
     assert writer.write(row()).outcome == "written"
     somebody_was_faster = raising(SIGN_IN, meanwhile=lambda host_id: inventory.set(host_id, owner=owner))
     setattr(inventory, "after_write" if done else "on_write", somebody_was_faster)
-    result = writer.undo(undo_row())
+    result = writer.write(undo_row(), still_held)
     assert (result.outcome, result.new_values) == (outcome, sent)
     assert inventory.holds() == (owner, "Old", None)
 
@@ -529,7 +530,7 @@ def test_an_undo_that_was_turned_away_looks_at_what_others_have_left_of_it(
 def test_an_undo_does_not_send_a_value_that_the_write_had_not_changed(inventory, writer):
     inventory.set("h-0", owner="u-2")
     unchanged = row(old=values("u-1", "Old"), new=values("", "Old"))
-    assert (writer.undo(unchanged).outcome, inventory.calls["write"]) == ("not_written", 0)
+    assert (writer.write(unchanged, still_held).outcome, inventory.calls["write"]) == ("not_written", 0)
 
 
 # All hosts of a plan
