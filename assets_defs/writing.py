@@ -26,11 +26,11 @@ from resources.inventory.adapter import Inventory
 from resources.settings import Instance, command_line, journal_url
 from resources.store.history import delete_inputs, delete_outdated
 from resources.store.tables import short_run_id
-from resources.writeback.journal import Journal, Result
+from resources.writeback.journal import Journal
 from resources.writeback.journals import has_journal, has_shared_one, open_journal, take_over
 from resources.writeback.leftovers import runs_on_target, settle_leftovers, without_changed_hosts
 from resources.writeback.one_writer import one_writer
-from resources.writeback.outcomes import Row, is_undo
+from resources.writeback.outcomes import Decide, is_undo, still_held, unless_changed, unless_owned
 from resources.writeback.workers import write_all
 from resources.writeback.writer import OWNED_HOSTS_READ, Writer
 
@@ -41,7 +41,7 @@ MAX_RUN_TIME = timedelta(hours=12)
 """How long ago the oldest input of a plan may have been made; `run_monitoring` ends a run after as long."""
 
 
-METHODS = {"run": Writer.write, "apply": Writer.apply, "undo": Writer.undo}
+DECIDE = {"run": unless_owned, "apply": unless_changed, "undo": still_held}
 
 
 @dataclass(frozen=True)
@@ -404,7 +404,7 @@ def _carry_out(
         writer = run.writer(run.inventory(), journal)
         if to_write:
             _require_visible_owners(run, writer, hosts)
-        return _write(run, log, journal, planned, writer, METHODS[plan.command])
+        return _write(run, log, journal, planned, writer, DECIDE[plan.command])
 
 
 def _write(
@@ -413,7 +413,7 @@ def _write(
     journal: Journal,
     planned: pl.DataFrame,
     writer: Writer,
-    method: Callable[[Writer, Row], Result],
+    decide: Decide,
 ) -> pl.DataFrame:
     """Write the planned hosts and store what became of each."""
     limits = run.instance.writes
@@ -421,7 +421,7 @@ def _write(
         ended_by = write_all(
             planned,
             writer,
-            method,
+            decide,
             journal,
             concurrency=limits.concurrency,
             max_failed_writes=limits.max_failed_writes,

@@ -23,6 +23,7 @@ from ownership.tables import OwnerWrites
 from resources.inventory.client import AssetInventory
 from resources.settings import Instance
 from resources.writeback.journal import Journal
+from resources.writeback.outcomes import unless_owned
 from resources.writeback.workers import write_all
 from resources.writeback.writer import Writer
 from sandbox.inventory import Account, InventoryService, InventoryState, ServiceOptions
@@ -185,7 +186,7 @@ def writing(url: str, writes: int) -> Callable[[], dict[str, Any]]:
             write_all(
                 plan,
                 writer,
-                Writer.write,
+                unless_owned,
                 journal,
                 concurrency=CONNECTIONS,
                 max_failed_writes=1,
