@@ -31,22 +31,26 @@ SHARE_BANDS: Mapping[str, int] = {
 ONLY_USER = "only user"
 _DAYS = {"1": 1, "2 to 4": 4, "5 to 9": 9, "10 to 19": 19}
 _MANY_DAYS = "20 or more"
-_LED = {"1": 1, "2": 2, "3 to 9": 9}
-_MANY_LED = "10 or more"
 NO_DEPARTMENT = "none known"
-CHARACTERISTICS = ("share_band", "active_days_band", "kind", "led_band")
-"""What hosts to write and hosts compared may differ in: the leader's share, days and hosts, and the kind."""
+TRAITS: Mapping[str, str] = {
+    "share": "the leader's share",
+    "active_days": "the leader's active days",
+    "user_count": "number of users",
+    "last_seen": "the leader's last logon",
+    "hosts_led": "number of hosts of the leader",
+}
+"""What hosts whose owner somebody set, and all others, may differ in (rules 9.4): columns and words."""
 
 
 @dataclass(frozen=True)
 class Compared:
     """What would be decided on a window if every leader was named, and whether that is right.
 
-    `now` has right_by_people (null: no owner was set by hand, or none is decided on), right_by_writes (null:
-    we wrote none), right_by_audit (null: nobody has answered), audited (true: an audit could have drawn this
-    owner) and chooses (whether the host is of the half that chooses the best settings). `before`, a window as
-    long that ends before the days held back, has right_afterwards (null: nobody logged on in them, or the
-    leader is no user asset). Both have the columns of `decisions.with_action` and `CHARACTERISTICS`.
+    `now` has the columns of `owners_known`, right_by_people (null: no owner was set by hand, or none is
+    decided on), right_by_audit (null: nobody has answered) and audited (true: an audit could have drawn this
+    owner). `before`, a window as long that ends before the days held back, has right_afterwards (null: nobody
+    logged on in them, or the leader is no user asset). Both have the columns of `decisions.with_action` and
+    `TRAITS`.
     """
 
     now: pl.DataFrame
@@ -78,7 +82,6 @@ def compared(
     evidence: Evidence,
     matches: pl.DataFrame,
     known: pl.DataFrame,
-    host_kinds: pl.DataFrame,
     audit: pl.DataFrame,
     *,
     days: int,
@@ -87,25 +90,20 @@ def compared(
 ) -> Compared:
     """Decide on a window of `days` days, and on an earlier one, and compare with what is known.
 
-    `known` is what `owners_known` gives, `host_kinds` are rows of `host_profiles`, `audit` is what
-    `audit.audited` gives, `last_settled` is the last of the days held back.
+    `known` is what `owners_known` gives, `audit` what `audit.audited` gives, `last_settled` the last of the
+    days held back.
     """
     cut = last_settled - timedelta(days=HOLDOUT_DAYS)
 
     bands = [(name, ~exceeds_threshold(upper)) for name, upper in SHARE_BANDS.items()]
+    days_bands = [(name, pl.col("active_days") <= most) for name, most in _DAYS.items()]
 
     def decided(window: Window) -> pl.LazyFrame:
         led = leaders(evidence.within(window)).lazy().filter(pl.col("total_events") > 0)
-        kind = host_kinds.lazy().select("host_id", "hostname", "kind")
-        return (
-            with_action(led, matches, named=pl.lit(value=True))
-            .join(kind, on=("host_id", "hostname"), how="left", nulls_equal=True)
-            .with_columns(
-                pl.col("kind").fill_null("unknown"),
-                share_band=first_that_holds([(ONLY_USER, pl.col("user_count") == 1), *bands]),
-                active_days_band=_band(pl.col("active_days"), _DAYS, _MANY_DAYS),
-                led_band=_band(pl.len().over("username"), _LED, _MANY_LED),
-            )
+        return with_action(led, matches, named=pl.lit(value=True)).with_columns(
+            share_band=first_that_holds([(ONLY_USER, pl.col("user_count") == 1), *bands]),
+            active_days_band=first_that_holds(days_bands).fill_null(_MANY_DAYS),
+            hosts_led=pl.len().over("username"),
         )
 
     afterwards = leaders(evidence.within(Window(cut + timedelta(days=1), last_settled))).lazy()
@@ -172,7 +170,3 @@ def accuracy(judged: Compared, users: pl.DataFrame, *, rules: Rules) -> pl.DataF
         .select(*polars_schema(Accuracy))
         .sort("measure", "by", "value")
     )
-
-
-def _band(number: pl.Expr, bands: Mapping[str, int], above: str) -> pl.Expr:
-    return first_that_holds((name, number <= last) for name, last in bands.items()).fill_null(above)
