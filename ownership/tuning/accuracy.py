@@ -13,7 +13,7 @@ from ownership.history import last_writes
 from ownership.rules import Rules, exceeds_threshold, first_that_holds, names_owner
 from ownership.tables import Accuracy
 from ownership.tuning.audit import chooses
-from ownership.tuning.claims import effective, wilson
+from ownership.tuning.claims import wilson
 from ownership.windows import Window, window_before
 
 HOLDOUT_DAYS = 7
@@ -141,7 +141,7 @@ def accuracy(judged: Compared, users: pl.DataFrame, *, rules: Rules) -> pl.DataF
         ("corrected", judged.now, "right_by_writes"),
     )
     columns = ("username", "share_band", "active_days_band", "resolved_owner")
-    rows = pl.concat(
+    judged_hosts = pl.concat(
         frame.select(*columns, measure=pl.lit(measure), right=right).drop_nulls("right")
         for measure, frame, right in measures
     ).join(departments, on="resolved_owner", how="left")
@@ -152,21 +152,16 @@ def accuracy(judged: Compared, users: pl.DataFrame, *, rules: Rules) -> pl.DataF
         "department": pl.col("department").fill_null(NO_DEPARTMENT),
     }
     counted = pl.concat(
-        rows.group_by("measure", "username", by=pl.lit(by), value=value)
+        judged_hosts.group_by("measure", "username", by=pl.lit(by), value=value)
         .agg(hosts=pl.len().cast(pl.Int64), right_hosts=pl.sum("right").cast(pl.Int64))
         .group_by("measure", "by", "value")
         .agg(pl.sum("hosts", "right_hosts"), squares=(pl.col("hosts") ** 2).sum())
         for by, value in parts.items()
     )
+    compared = counted.select("measure", "by", "value", "hosts", "right_hosts", "squares").rows()
     # A measure that compared nothing says so: a row of its own, without a share.
-    none = pl.DataFrame(
-        [(measure, "all", "all", 0, 0, 0) for measure, *_ in measures], schema=counted.schema, orient="row"
-    )
-    counted = pl.concat([counted, none.join(counted, on=("measure", "by", "value"), how="anti")])
-    hosts = pl.col("hosts")
-    precision, low, high = wilson(pl.col("right_hosts"), hosts, effective(pl.col("squares"), hosts))
-    return (
-        counted.with_columns(precision=precision, low=low, high=high)
-        .select(*polars_schema(Accuracy))
-        .sort("measure", "by", "value")
-    )
+    compared += [
+        (measure, "all", "all", 0, 0, 0) for measure, *_ in measures if measure not in counted["measure"]
+    ]
+    rows = [(*row, hosts, right, *wilson(right, hosts, squares)) for *row, hosts, right, squares in compared]
+    return pl.DataFrame(rows, polars_schema(Accuracy), orient="row").sort("measure", "by", "value")

@@ -1,6 +1,6 @@
 """What other settings would have led to, on the evidence that is stored: counted for many at once."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import product
@@ -26,7 +26,6 @@ MIN_COMPARED = 30
 """Hosts that a measure must have compared before owners are said to be wrong by it (rules 9.4)."""
 
 COUNTED = {"to_write": "write", "agree": "agree", "conflict": "conflict"}
-MEASURES = ("people", "future", "audit")
 _BANDS = [ONLY_USER, *SHARE_BANDS]
 _TEN_PERCENT, _ONE_PERCENT = 1.2815515655446004, 2.3263478740408408
 """One-sided quantiles of the normal distribution: how often hosts that differ by chance are called unlike."""
@@ -34,6 +33,12 @@ _TEN_PERCENT, _ONE_PERCENT = 1.2815515655446004, 2.3263478740408408
 KEY = ("window_days", "threshold_percent", "min_active_days", "evidence_metric", "primary_devices")
 Tried = tuple[int, Rules]
 """Settings that are tried: a look-back window (days) and rules."""
+
+
+def key_of(window_days: int, rules: Rules) -> dict[str, Any]:
+    """What tells a row of `threshold_backtest` from all others: the values of `KEY`."""
+    own = rules.share_threshold_percent, rules.min_active_days, rules.evidence_metric, rules.primary_devices
+    return dict(zip(KEY, (window_days, *own), strict=True))
 
 
 def usual_settings(rules: Rules, *, lookback_days: int, stored_days: int) -> list[Tried]:
@@ -62,36 +67,13 @@ def threshold_backtest(
     """
     rows = []
     for (days, metric), both in decided.items():
-        chosen = [rules for window, rules in tried if (window, rules.evidence_metric) == (days, metric)]
         now, before = _Now(both.now), _Hosts(both.before, "right_afterwards")
-        masks = zip(chosen, _named(both.now, chosen), _named(both.before, chosen), strict=True)
         rows += [
-            {
-                "window_days": days,
-                "threshold_percent": rules.share_threshold_percent,
-                "min_active_days": rules.min_active_days,
-                "evidence_metric": metric,
-                "primary_devices": rules.primary_devices,
-                **_line(now, before, named, named_before),
-            }
-            for rules, named, named_before in masks
+            key_of(days, rules) | _line(now, before, rules)
+            for window, rules in tried
+            if (window, rules.evidence_metric) == (days, metric)
         ]
-    schema = polars_schema(ThresholdBacktest)
-    sums = {f"{measure}_{sum_}": pl.Int64 for measure in MEASURES for sum_ in ("right", "squares")}
-    lines = pl.DataFrame(rows, schema={**schema, **sums})
-    for measure in MEASURES:
-        right, hosts, squares = (pl.col(f"{measure}_{sum_}") for sum_ in ("right", "hosts", "squares"))
-        shares = zip(
-            ("precision", "low", "high"), wilson(right, hosts, effective(squares, hosts)), strict=True
-        )
-        lines = lines.with_columns(share.alias(f"{measure}_{name}") for name, share in shares)
-    return lines.select(*schema).sort(*KEY, nulls_last=False)
-
-
-def _named(hosts: pl.DataFrame, chosen: Sequence[Rules]) -> Iterator[np.ndarray]:
-    """For each choice of rules which of the hosts somebody is named for."""
-    named = hosts.select(names_owner(rules).alias(str(at)) for at, rules in enumerate(chosen))
-    return (column.fill_null(value=False).to_numpy() for column in named)
+    return pl.DataFrame(rows, schema=polars_schema(ThresholdBacktest)).sort(*KEY, nulls_last=False)
 
 
 class _Hosts:
@@ -101,7 +83,7 @@ class _Hosts:
     """
 
     def __init__(self, frame: pl.DataFrame, measure: str) -> None:
-        self.number = frame.height
+        self.frame = frame
         self.compared = frame[measure].is_not_null().to_numpy()
         self.right = _yes(frame[measure])
         self.matched = _yes(frame["match"] == "matched")
@@ -110,6 +92,10 @@ class _Hosts:
         band = frame["share_band"].cast(pl.Enum(_BANDS)).to_physical().to_numpy()
         cells, self._cell = np.unique(self._leader * len(_BANDS) + band, return_inverse=True)
         self._band = cells % len(_BANDS)
+
+    def named(self, rules: Rules) -> np.ndarray:
+        """Of which hosts the rules name somebody."""
+        return _yes(self.frame.select(named=names_owner(rules)).to_series())
 
     def squares(self, chosen: np.ndarray) -> int:
         """Sum, over their leaders, the squared number of the hosts that are chosen."""
@@ -135,14 +121,14 @@ class _Now(_Hosts):
         self.right_by_audit = _yes(frame["right_by_audit"])
         self.chooses = _yes(frame["chooses"])
         self.traits = frame.select(pl.col(*TRAITS).rank() / pl.len()).to_numpy()
-        self._by_hand = frame["by_hand"]
-        self._left_out = frame.select(pl.any_horizontal(pl.col("problem", "excluded_by").is_not_null()))
 
     @cached_property
     def unlike(self) -> str | None:
         """In which trait hosts whose owner somebody set differ most from all others; None: in none."""
-        hosts = (self._by_hand.is_not_null() & ~self._left_out.to_series()).to_numpy()
-        return self.differ(hosts, _yes(self._by_hand), _TEN_PERCENT)
+        by_hand = self.frame["by_hand"]
+        left_out = self.frame.select(pl.any_horizontal(pl.col("problem", "excluded_by").is_not_null()))
+        hosts = (by_hand.is_not_null() & ~left_out.to_series()).to_numpy()
+        return self.differ(hosts, _yes(by_hand), _TEN_PERCENT)
 
     def differ(self, hosts: np.ndarray, chosen: np.ndarray, quantile: float) -> str | None:
         """In which trait those of the hosts that are chosen differ most from the others; None: in none."""
@@ -173,23 +159,28 @@ def _yes(values: pl.Series) -> np.ndarray:
     return values.fill_null(value=False).to_numpy()
 
 
-def _line(now: _Now, before: _Hosts, named: np.ndarray, named_before: np.ndarray) -> dict[str, Any]:
-    """What one setting leads to: columns of `threshold_backtest`, and the sums that others follow from."""
+def _line(now: _Now, before: _Hosts, rules: Rules) -> dict[str, Any]:
+    """What one setting leads to: all columns of `threshold_backtest` but its key."""
+    named = now.named(rules)
+    people, to_write = named & now.compared, named & now.action["write"]
+    future = before.named(rules) & before.compared
+    answered = to_write & now.answered
     values: dict[str, Any] = {
-        "hosts_with_evidence": now.number,
+        "hosts_with_evidence": now.frame.height,
         "resolved": int(named.sum()),
         "matched": int((named & now.matched).sum()),
         **{column: int((named & now.action[action]).sum()) for column, action in COUNTED.items()},
     }
-    people, future = named & now.compared, named_before & before.compared
-    for measure, hosts, chosen in (("people", now, people), ("future", before, future)):
-        values[f"{measure}_hosts"], values[f"{measure}_squares"] = int(chosen.sum()), hosts.squares(chosen)
-        values[f"{measure}_right"] = int((chosen & hosts.right).sum())
-    to_write = named & now.action["write"]
-    answered = to_write & now.answered
-    # Hosts that were drawn by chance are independent, whoever leads them.
-    values["audit_hosts"] = values["audit_squares"] = int(answered.sum())
-    values["audit_right"] = int((answered & now.right_by_audit).sum())
+    for measure, chosen, right, squares in (
+        ("people", people, now.right, now.squares(people)),
+        ("future", future, before.right, before.squares(future)),
+        # Hosts that were drawn by chance are independent, whoever leads them.
+        ("audit", answered, now.right_by_audit, int(answered.sum())),
+    ):
+        hosts = int(chosen.sum())
+        precision, low, high = wilson(int((chosen & right).sum()), hosts, squares)
+        shares = {"hosts": hosts, "precision": precision, "low": low, "high": high}
+        values |= {f"{measure}_{name}": value for name, value in shares.items()}
     return values | _claim(now, before, to_write, people, future)
 
 

@@ -4,7 +4,6 @@ from math import sqrt
 from typing import Any
 
 import numpy as np
-import polars as pl
 
 Z_95 = 1.959963984540054
 """Two-sided 95% quantile of the normal distribution."""
@@ -17,21 +16,22 @@ def effective(squares: Any, number: Any) -> Any:
     """Kish's effective number of hosts: those that one person leads are one try (L. Kish, 1965).
 
     `squares` is the sum, over persons, of the squared number of their hosts, `number` that of all hosts;
-    both expressions or both arrays.
+    both numbers or both arrays.
     """
     return number * number / squares
 
 
-def wilson(right: pl.Expr, compared: pl.Expr, tries: pl.Expr) -> tuple[pl.Expr, pl.Expr, pl.Expr]:
+def wilson(right: int, hosts: int, squares: int) -> tuple[float | None, float | None, float | None]:
     """The share of right answers with Wilson's 95% score interval (E. B. Wilson, JASA 22, 1927).
 
-    `tries` is the effective number of what was compared. Precision, low, high: 0 to 1, or null.
+    `squares` as for `effective`. Precision, low, high: 0 to 1, or null where no host was compared.
     """
-    n = pl.when(compared > 0).then(tries)
-    share, z2 = right / pl.when(compared > 0).then(compared), Z_95**2
+    if not hosts:
+        return None, None, None
+    share, n, z2 = right / hosts, effective(squares, hosts), Z_95**2
     centre = (share + z2 / (2 * n)) / (1 + z2 / n)
-    half = Z_95 / (1 + z2 / n) * (share * (1 - share) / n + z2 / (4 * n * n)).sqrt()
-    return share, (centre - half).clip(0, 1), (centre + half).clip(0, 1)
+    half = Z_95 / (1 + z2 / n) * sqrt(share * (1 - share) / n + z2 / (4 * n * n))
+    return share, max(centre - half, 0.0), min(centre + half, 1.0)
 
 
 Bands = tuple[np.ndarray, np.ndarray]
