@@ -68,7 +68,7 @@ def _tried(evidence: Evidence, matches: pl.DataFrame, classes: Kinds) -> Iterato
     counted = logons.select(username.unique().cast(pl.String))
     accounts = classes.accounts.filter(pl.col("kind").is_in(NO_PEOPLE)).join(counted, on="username")
     accounts = accounts.sort("hosts", "username", descending=[True, False])
-    nobodys = classes.hosts.filter(pl.col("kind").is_in(NOBODYS), pl.col("hostname").is_not_null())
+    nobodys = classes.hosts.drop_nulls("hostname").sort("users", "hostname", descending=[True, False])
 
     def decided(led: pl.DataFrame, rules: Rules) -> pl.DataFrame:
         asked = matches.join(led, on="username", how="semi")
@@ -89,15 +89,13 @@ def _tried(evidence: Evidence, matches: pl.DataFrame, classes: Kinds) -> Iterato
             rules = replace(evidence.rules, skip_account_kinds=(*evidence.rules.skip_account_kinds, kind))
             skipping = replace(evidence, skipped=skipped, rules=rules)
             yield "rules.skip_account_kinds", kind, _members(names, "accounts"), *without(names, skipping)
-    for (kind,), members in nobodys.sort("users", "hostname", descending=[True, False]).group_by(
-        "kind", maintain_order=True
-    ):
+    for kind in NOBODYS:
+        members = nobodys.filter(kind=kind)
         if members.height > 1:
             left = evidence.subjects.join(members, on=("host_id", "hostname"), how="anti", nulls_equal=True)
-            names = members["hostname"].to_list()
             then = decided(leaders(replace(evidence, subjects=left), logons), evidence.rules)
-            hosts = evidence.subjects.select("subject")
-            yield "rules.skip_host_kinds", str(kind), _members(names, "hosts"), hosts, then
+            hosts, names = evidence.subjects.select("subject"), members["hostname"].to_list()
+            yield "rules.skip_host_kinds", kind, _members(names, "hosts"), hosts, then
     for name, reasons in accounts.head(MAX_TRIED).select("username", "reasons").iter_rows():
         yield "rules.exclude_users", name, reasons[0], *without([name])
 
