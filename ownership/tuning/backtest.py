@@ -27,8 +27,6 @@ MIN_COMPARED = 30
 
 COUNTED = {"to_write": "write", "agree": "agree", "conflict": "conflict"}
 _BANDS = [ONLY_USER, *SHARE_BANDS]
-_TEN_PERCENT, _ONE_PERCENT = 1.2815515655446004, 2.3263478740408408
-"""One-sided quantiles of the normal distribution: how often hosts that differ by chance are called unlike."""
 
 KEY = ("window_days", "threshold_percent", "min_active_days", "evidence_metric", "primary_devices")
 Tried = tuple[int, Rules]
@@ -128,11 +126,11 @@ class _Now(_Hosts):
         by_hand = self.frame["by_hand"]
         left_out = self.frame.select(pl.any_horizontal(pl.col("problem", "excluded_by").is_not_null()))
         hosts = (by_hand.is_not_null() & ~left_out.to_series()).to_numpy()
-        return self.differ(hosts, _yes(by_hand), _TEN_PERCENT)
+        return self.differ(hosts, _yes(by_hand), level=0.1)
 
-    def differ(self, hosts: np.ndarray, chosen: np.ndarray, quantile: float) -> str | None:
+    def differ(self, hosts: np.ndarray, chosen: np.ndarray, *, level: float) -> str | None:
         """In which trait those of the hosts that are chosen differ most from the others; None: in none."""
-        trait = most_unlike(self.traits[hosts], chosen[hosts], quantile=quantile)
+        trait = most_unlike(self.traits[hosts], chosen[hosts], level=level)
         return None if trait is None else list(TRAITS.values())[trait]
 
     def no_people(self, people: np.ndarray, to_write: np.ndarray) -> str | None:
@@ -141,7 +139,7 @@ class _Now(_Hosts):
             return f"fewer than {MIN_COMPARED} hosts have an owner whom somebody set and the logons name"
         if self.unlike:
             return f"hosts whose owner somebody set are unlike the others, most in {self.unlike}"
-        unlike = self.differ(people | to_write, people, _ONE_PERCENT)
+        unlike = self.differ(people | to_write, people, level=0.01)
         return f"hosts to write are unlike those compared, most in {unlike}" if unlike else None
 
     def no_audit(self, to_write: np.ndarray) -> str | None:

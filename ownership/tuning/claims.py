@@ -1,12 +1,10 @@
 """How sure a share or a number of wrong owners is, from few hosts that may not be independent."""
 
 from math import sqrt
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
-
-Z_95 = 1.959963984540054
-"""Two-sided 95% quantile of the normal distribution."""
 
 _DRAWS = 10_000
 _SEED = 20260330
@@ -28,9 +26,9 @@ def wilson(right: int, hosts: int, squares: int) -> tuple[float | None, float | 
     """
     if not hosts:
         return None, None, None
-    share, n, z2 = right / hosts, effective(squares, hosts), Z_95**2
-    centre = (share + z2 / (2 * n)) / (1 + z2 / n)
-    half = Z_95 / (1 + z2 / n) * sqrt(share * (1 - share) / n + z2 / (4 * n * n))
+    share, n, z = right / hosts, effective(squares, hosts), NormalDist().inv_cdf(0.975)
+    centre = (share + z**2 / (2 * n)) / (1 + z**2 / n)
+    half = z / (1 + z**2 / n) * sqrt(share * (1 - share) / n + z**2 / (4 * n * n))
     return share, max(centre - half, 0.0), min(centre + half, 1.0)
 
 
@@ -73,11 +71,11 @@ def wrong_by_audit(
     return estimate, wrong + float(low), wrong + float(high) + to_write - drawn_from
 
 
-def most_unlike(traits: np.ndarray, chosen: np.ndarray, *, quantile: float) -> int | None:
+def most_unlike(traits: np.ndarray, chosen: np.ndarray, *, level: float) -> int | None:
     """Which trait tells most whether a host is chosen; None: all of them together do not beyond chance.
 
     A row of `traits` is a host. The score test of logistic regression: linear in the traits, so that a few
-    hosts of each of many kinds add up. `quantile` is one of the normal distribution, one-sided.
+    hosts of each of many kinds add up. `level` is how often hosts that differ by chance are told apart.
     """
     traits, chosen = traits - traits.mean(axis=0), chosen - chosen.mean()
     products, covariance, variance = traits.T @ traits, traits.T @ chosen, chosen @ chosen
@@ -86,6 +84,7 @@ def most_unlike(traits: np.ndarray, chosen: np.ndarray, *, quantile: float) -> i
         return None
     statistic = len(chosen) * covariance @ np.linalg.pinv(products, hermitian=True) @ covariance / variance
     # The quantile of chi squared by E. B. Wilson and M. M. Hilferty, PNAS 17, 1931.
+    quantile = NormalDist().inv_cdf(1 - level)
     limit = freedom * (1 - 2 / (9 * freedom) + quantile * sqrt(2 / (9 * freedom))) ** 3
     if statistic <= limit:
         return None
