@@ -33,14 +33,15 @@ def scan(tables: Tables, instance: Instance, window: Window, run_id: str = "now"
         "kind": "run",
         "only_plans": None,
         "left_out": (),
-        "own_days": None,
         "plans": True,
         "days_named": (window.last,),
         **opened,
         **changed,
     }
     record = RunRecord(tables, run_id, None, LOG)
-    return ScanRun(instance=instance, tables=tables, run_id=run_id, record=record, window=window, **parts)
+    return ScanRun(
+        instance=instance, tables=tables, run_id=run_id, record=record, log=LOG, window=window, **parts
+    )
 
 
 def decided(home: Path, instance: Instance, inventory: Any, **changed: Any) -> ScanRun:
