@@ -4,7 +4,6 @@ import pytest
 
 from assets_defs.report import reporting
 from resources.errors import ServiceError
-from resources.store.tables import Tables
 from tests.assets_defs.scans import decided
 from tests.ownership.builders import host, hosts
 from tests.pipelines.in_memory import LAST, Job, LogFile, Shelf
@@ -57,13 +56,3 @@ def test_a_report_that_cannot_be_written_fails_no_run(run, page, caplog):
     with reporting(run):
         pass
     assert "The report could not be written" in caplog.text
-
-
-def test_tables_that_cannot_be_read_for_the_report_fail_no_run(run, monkeypatch, caplog):
-    def torn(_):
-        raise OSError("torn")
-
-    monkeypatch.setattr(Tables, "shown", torn)
-    with reporting(run):
-        pass
-    assert "The report could not be written: torn" in caplog.text
