@@ -141,9 +141,7 @@ def _fetch(
             "add up to logon_days.counted: put them back from a backup; or, to go on without these days, "
             f"delete their files in {run.tables.folder / 'logon_days'}"
         )
-    context.log.info(
-        f"Logons: {len(wanted):,} of {len(days):,} days fetched, {events:,} events, {run.seconds}"
-    )
+    context.log.info(f"Logons: {len(wanted):,} of {len(days):,} days fetched, {events:,} events")
     numbers = {"days_in_run": len(days), "days_fetched": len(wanted), "days_emptied": len(emptied)}
     return wanted, {**numbers, "events_fetched": events}
 
@@ -251,7 +249,7 @@ def _share(run: ScanRun) -> dict[str, Any]:
     found = shares_metadata(shares, threshold_percent=rules.share_threshold_percent)
     run.log.info(
         f"Shares: {found['users']:,} users on {found['hosts']:,} hosts, {found['events']:,} "
-        f"events from {run.window.first} to {run.window.last}, {run.seconds}"
+        f"events from {run.window.first} to {run.window.last}"
     )
     return {"dagster/row_count": shares.height, **found}
 

@@ -22,7 +22,7 @@ def inventory_asset(instance: Instance, kind: Literal["hosts", "users"]) -> dg.A
         frame = inventory.hosts(progress) if kind == "hosts" else inventory.users(progress)
         run.tables.prepare()
         run.store(table, frame)
-        run.log.info(f"Inventory: {frame.height:,} rows of {table} listed, {run.seconds}")
+        run.log.info(f"Inventory: {frame.height:,} rows of {table} listed")
         return {"dagster/row_count": frame.height}
 
     return table_asset(instance, table, listed, kind="rest")

@@ -43,7 +43,7 @@ def _match(run: ScanRun) -> dict[str, Any]:
     )
     run.store("username_matches", frame)
     users, unmatched = frame["username"].n_unique(), frame["user_id"].null_count()
-    run.log.info(f"Matches: {users - unmatched:,} of {users:,} users stand for a user asset, {run.seconds}")
+    run.log.info(f"Matches: {users - unmatched:,} of {users:,} users stand for a user asset")
     return {"dagster/row_count": frame.height, "users": users, "unmatched_users": unmatched}
 
 
@@ -74,7 +74,7 @@ def _decide(run: ScanRun) -> dict[str, Any]:
     found = decisions_metadata(frame, events=shares.select(pl.sum("events")).collect().item())
     run.log.info(
         f"Decisions: {frame.height:,} hosts, {found['hosts_to_write']:,} to write, {conflicts.height:,} "
-        f"conflicts, {found['hosts_owned_percent']}% have an owner, {run.seconds}"
+        f"conflicts, {found['hosts_owned_percent']}% have an owner"
     )
     _log_conflicts(run, conflicts)
     users = run.made("inventory_users").collect()

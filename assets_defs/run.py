@@ -14,10 +14,9 @@ window ends, follows from its partitions. What is done with them is up to the as
 import hashlib
 import json
 import logging
-import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, date, datetime
 from functools import cache
 from typing import Any, Literal, NamedTuple
@@ -88,11 +87,6 @@ class ResourceKeys(NamedTuple):
     search: str
     inventory: str
 
-    @property
-    def of_follow_up(self) -> set[str]:
-        """Those of what follows a scan: apply and undo."""
-        return {self.tables, self.inventory}
-
 
 @dataclass(frozen=True, kw_only=True)
 class InstanceRun:
@@ -109,17 +103,11 @@ class InstanceRun:
     log: logging.Logger
     only_plans: str | None
     writer: Callable[[Inventory, Journal], Writer] = Writer
-    started: float = field(default_factory=time.monotonic)
 
     @property
     def may_write(self) -> bool:
         """Whether the run publishes its tables and may write owners."""
         return self.only_plans is None
-
-    @property
-    def seconds(self) -> str:
-        """How long the step has been at work, for the line that reports on it."""
-        return f"{time.monotonic() - self.started:.1f} s"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,7 +13,7 @@ import yaml
 from pydantic import Field
 
 from assets_defs.metadata import outcomes_metadata, writes_metadata
-from assets_defs.record import RESULT_TAG, put_back_in_part, undone_in_words
+from assets_defs.record import put_back_in_part
 from assets_defs.report import reporting, where_reported
 from assets_defs.run import (
     InstanceRun,
@@ -99,11 +99,11 @@ class FollowUpConfig(dg.Config):
 
 def follow_up_op(instance: Instance, command: Literal["apply", "undo"]) -> dg.OpDefinition:
     """Define the op that carries out a plan that an earlier run stored, or puts back what a run wrote."""
-    act = FOLLOW_UPS[command]
+    act, keys = FOLLOW_UPS[command], resource_keys(instance)
 
     @dg.op(
         name=named(instance, act.__name__),
-        required_resource_keys=resource_keys(instance).of_follow_up,
+        required_resource_keys={keys.tables, keys.inventory},
         pool=write_pool(instance),
     )
     def follow_up(context: dg.OpExecutionContext, config: FollowUpConfig) -> None:
@@ -117,19 +117,8 @@ def follow_up_op(instance: Instance, command: Literal["apply", "undo"]) -> dg.Op
         else:
             metadata["report"] = where_reported(run)
             context.log_event(dg.AssetMaterialization(asset_key(instance, "owner_writes"), metadata=metadata))
-            _mark_undone(context, run, written)
 
     return follow_up
-
-
-def _mark_undone(context: dg.OpExecutionContext, run: InstanceRun, written: pl.DataFrame) -> None:
-    """Say where the UI lists the run that wrote owners that they were put back."""
-    recorded = context.instance.get_run_by_id(run.record.get("of_run"))
-    if recorded and "undone" in written["outcome"]:
-        back, in_part = written.filter(outcome="undone").height, put_back_in_part(written)
-        undone = undone_in_words(written.height, back=back, in_part=in_part)
-        result = f"{recorded.tags.get(RESULT_TAG, '')}, {undone} by {short_run_id(run.run_id)}"
-        context.instance.add_run_tags(recorded.run_id, {RESULT_TAG: result})
 
 
 def _followed(run: InstanceRun, written: pl.DataFrame) -> dict[str, Any]:

@@ -91,7 +91,7 @@ def store_plan(run: ScanRun) -> pl.DataFrame:
     run.tables.write("owner_writes", planned, run_id=run.run_id, publish=False)
     left = whole.height - planned.height
     more = f" and {left:,} more for later runs, because of `limit`" if left else ""
-    run.log.info(f"Plan: {planned.height:,} owners to write{more}, {run.seconds}")
+    run.log.info(f"Plan: {planned.height:,} owners to write{more}")
     return planned
 
 
@@ -415,7 +415,7 @@ def _write(
     if "intended" not in outcomes:
         journal.delete(run.run_id)
     counts = ", ".join(f"{number:,} {outcome}" for outcome, number in outcomes.items())
-    log.info(f"Writes: {counts or 'nothing to write'}, {run.seconds}")
+    log.info(f"Writes: {counts or 'nothing to write'}")
     if (longest := writer.longest_read_to_write_seconds) is not None:
         log.info(f"Longest time between the look at a host and its write: {1000 * longest:,.0f} ms")
     if "failed" in outcomes:
