@@ -222,7 +222,11 @@ def undo_run(run: InstanceRun, undone_id: str, allow_writes: int | None) -> pl.D
         )
         if planned.is_empty():
             _refuse_undo(run, undone_id, writes)
-            raise ConfigurationError(_nothing_to_undo(run, undone_id, writes))
+            said = f"Run {short_run_id(undone_id)} of {run.instance.name} wrote nothing that could be undone"
+            if meant := run.tables.carried_out_by(undone_id):
+                undo = command_line(run.instance, "undo", short_run_id(meant))
+                said += f"; its plan was carried out by run {short_run_id(meant)}. To undo that: {undo}"
+            raise ConfigurationError(said)
         return _Plan(planned, "undo", undone_id, allow_writes)
 
     # What a run wrote is known once it has ended and its leftovers are settled.
@@ -256,17 +260,6 @@ def _refuse_undo(run: InstanceRun, run_id: str, rows: pl.DataFrame) -> None:
         f"Run {short_run_id(run_id)} is an undo of run {undone}. There is nothing in it to apply or to undo; "
         f"nothing was written. {instead}"
     )
-
-
-def _nothing_to_undo(run: InstanceRun, undone_id: str, writes: pl.DataFrame) -> str:
-    """Say why there is nothing to undo of a run, and which run was meant where that is known."""
-    whose = f"Run {short_run_id(undone_id)} of {run.instance.name}"
-    did = "only planned" if "planned" in writes["outcome"] else "wrote nothing"
-    said = f"{whose} {did}, so there is nothing to undo"
-    if meant := run.tables.carried_out_by(undone_id):
-        undo = command_line(run.instance, "undo", short_run_id(meant))
-        said += f"; its plan was carried out by run {short_run_id(meant)}. To undo that: {undo}"
-    return said
 
 
 def _require_own_target(run: InstanceRun, rows: pl.DataFrame, whose: str) -> None:
