@@ -126,7 +126,6 @@ def writes_metadata(
     return {
         "result": f"{done:,} hosts written" if may_write else planned,
         **outcomes_metadata(rows, decisions, users, see_all=see_all),
-        "rows_of_this_run": rows.height,
         "hosts_written": done,
         "hosts_failed": counts.get("failed", 0),
         "hosts_owned_percent": round(owned_percent(decisions, written=done), 1),

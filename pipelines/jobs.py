@@ -96,7 +96,7 @@ def other_jobs(instance: Instance, resources: Mapping[str, Any]) -> list[dg.JobD
     They are no jobs of assets, which would offer the options of a scan in their launchpads.
     """
     keys, name = resource_keys(instance), literal(instance.name)
-    to_follow = {key: resources[key] for key in keys.of_follow_up}
+    to_follow = {key: resources[key] for key in (keys.tables, keys.inventory)}
     applies = (
         f"Carries out a plan that a run of {name} stored, such as a dry run; hosts that changed since are "
         f"left alone.{_how_to_follow_up('apply')}"

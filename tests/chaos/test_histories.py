@@ -38,7 +38,7 @@ from resources.writeback.journal import Journal
 from resources.writeback.writer import Writer
 from sandbox.inventory import InventoryService, InventoryState
 from sandbox.inventory_api import ASSETS_LIST
-from tests.assets_defs.scans import LOG, scan
+from tests.assets_defs.scans import scan
 from tests.chaos.ledger import GOALS, Ledger, Run
 from tests.chaos.mortality import KilledError, dying_at
 from tests.chaos.surroundings import (
@@ -234,8 +234,8 @@ class Histories(RuleBasedStateMachine):
             return
         plan = runs[plans[-1 - number % len(plans)]]
 
-        def apply(scan, log):
-            apply_plan(scan, log, plan.run_id, allow_writes=None, dry_run=False)
+        def apply(scan):
+            apply_plan(scan, plan.run_id, allow_writes=None)
 
         kind = "undo" if plan.undone_id else "apply"
         self.attempt(kind, circumstances, apply, undone_id=plan.undone_id, **where)
@@ -249,8 +249,8 @@ class Histories(RuleBasedStateMachine):
             return
         undone_id = wrote[-1 - number % len(wrote)]
 
-        def undo(scan, log):
-            undo_run(scan, log, undone_id, allow_writes=None, dry_run=dry_run)
+        def undo(scan):
+            undo_run(scan, undone_id, allow_writes=None)
 
         self.attempt("dry" if dry_run else "undo", circumstances, undo, undone_id=undone_id, **where)
 
@@ -288,9 +288,9 @@ class Histories(RuleBasedStateMachine):
             try:
                 if not act:
                     self.decide(run_scan, home)
-                    store_plan(run_scan, LOG)
+                    store_plan(run_scan)
                 surroundings.planned = True
-                (act or write_planned)(run_scan, LOG)
+                (act or write_planned)(run_scan)
             except KilledError:
                 end = "were killed"
             except AssetOwnersError as error:
@@ -299,7 +299,7 @@ class Histories(RuleBasedStateMachine):
                 life.close()
                 surroundings.finish()  # what the service carries out later still is not promised
                 with suppress(AssetOwnersError):
-                    (act or write_planned)(run_scan, LOG)
+                    (act or write_planned)(run_scan)
         service.hooks.faults = service.hooks.after = None
         surroundings.finish()
         if circumstances == CALM:

@@ -223,15 +223,6 @@ def filled(dagster):
 
 
 @pytest.mark.nightly
-def test_the_page_of_a_run_says_where_its_report_is(page, scheduled):
-    page.goto(f"/runs/{scheduled}")
-    page.get_by_placeholder("Filter").first.fill("owner_writes")
-    file = page.get_by_text("/reports/demo.html").first.inner_text()
-    page.goto(f"file://{file}")
-    shows(page, "Owners of hosts: Demo")
-
-
-@pytest.mark.nightly
 def test_pages_of_tables_and_the_launchpad_answer_without_a_query(page, picture):
     found = {
         "owner_decisions": {"funnel": "with logons 313", "hosts_to_write": "168", "conflicts": "5"},

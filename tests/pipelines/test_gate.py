@@ -26,7 +26,7 @@ from assets_defs.writing import write_planned
 from pipelines.schedules import launch_tags
 from resources.errors import AssetOwnersError, ServiceError, TransientError
 from resources.settings import named
-from tests.assets_defs.scans import LOG, decided
+from tests.assets_defs.scans import decided
 from tests.chaos.days import set_clock
 from tests.ownership.builders import NOW, RUN, host, hosts
 from tests.pipelines.in_memory import LAST, Job, LogFile, Shelf, rebuildable
@@ -367,7 +367,7 @@ def test_what_is_old_or_was_not_checked_is_not_written(tmp_path, changed, says):
     inventory = Shelf(hosts(host("h1", "pc-1")))
     run = decided(tmp_path, instance(), inventory, **changed)
     with pytest.raises(AssetOwnersError, match=says):
-        write_planned(run, LOG)
+        write_planned(run)
     assert inventory.written == {}
 
 
@@ -377,10 +377,10 @@ def test_a_sink_that_is_started_again_under_its_id_writes_nothing_more_and_loses
 ):
     """As a queue delivers a step twice, or a run is resumed; also where there is nothing to write."""
     first = decided(tmp_path, instance(), Shelf(hosts(host("h1", "pc-1", owners=owners))))
-    write_planned(first, LOG)
+    write_planned(first)
     rows = first.tables.run_writes(RUN)
     inventory = Shelf(hosts(host("h1", "pc-1")))
-    write_planned(decided(tmp_path, instance(), inventory), LOG)
+    write_planned(decided(tmp_path, instance(), inventory))
     assert inventory.written == {}
     assert first.tables.run_writes(RUN).equals(rows)
     assert rows.filter(outcome="written")["host_id"].to_list() == written
@@ -393,12 +393,12 @@ def test_a_run_that_is_delivered_again_while_it_writes_sends_nothing_more(tmp_pa
         def write(self, host_id, values, *, right_before):
             super().write(host_id, values, right_before=right_before)
             sent.append(host_id)
-            again.append(pool.submit(write_planned, run, LOG))
+            again.append(pool.submit(write_planned, run))
             wait(again, timeout=0.5)
 
     run = decided(tmp_path, instance(), Redelivering(hosts(host("h1", "pc-1"))))
     with ThreadPoolExecutor(1) as pool:
-        write_planned(run, LOG)
+        write_planned(run)
     (rows,) = (one.result() for one in again)
     assert (sent, rows["outcome"].to_list()) == (["h1"], ["written"])
 
@@ -409,7 +409,7 @@ def test_a_sink_that_is_started_again_after_too_many_failures_fails_as_its_row_s
     for shelf in (Refusing(hosts(host("h1", "pc-1"))), inventory):
         run = decided(tmp_path, settings, shelf)
         with pytest.raises(dg.DagsterUserCodeExecutionError), as_dagster_failure(run, last=True):
-            write_planned(run, LOG)
+            write_planned(run)
         assert run.record.get("status") == "failed"
         assert "the rest is left for the next run" in run.record.get("message")
     assert inventory.written == {}
