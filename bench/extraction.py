@@ -10,7 +10,6 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from unittest.mock import patch
 
-import pandera.backends.polars.builtin_checks  # noqa: F401  (else the first check would import it)
 import requests
 
 from assets_defs.evidence import day_tables
