@@ -53,7 +53,7 @@ lowest: setup
 	$(BIN)/uv pip compile --quiet pyproject.toml --all-extras --resolution lowest-direct --output-file $(LOWEST)/lowest.txt
 	$(IN_LOWEST) install --quiet --requirement $(LOWEST)/lowest.txt --editable .
 	$(IN_LOWEST) install --quiet --constraint $(LOWEST)/lowest.txt --group dev
-	$(LOWEST)/bin/pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder -m "not slow"
+	$(LOWEST)/bin/pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder -m "not slow" --hypothesis-profile quick
 
 NEWEST ?= python3.13
 
