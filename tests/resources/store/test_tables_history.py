@@ -60,7 +60,7 @@ def decide(tables, day, **winners):
 
 
 TOLD = """
-SELECT CAST(epoch(decided_at - TIMESTAMPTZ '2026-04-01 00:00+00') // 86400 AS INT), hostname,
+SELECT CAST(epoch(decided_at - TIMESTAMPTZ '2026-04-01 00:00:00+00') // 86400 AS INT), hostname,
        if(action = 'gone', action, username)
 FROM corp.owner_decisions_history ORDER BY ALL
 """
