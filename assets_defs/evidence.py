@@ -253,7 +253,7 @@ def shares_asset(instance: Instance) -> dg.AssetsDefinition:
                 run.counts(run.window), rules=instance.rules.as_rules(), skipped=skipped.accounts["username"]
             )
             run.store("host_user_shares", shares)
-        metadata = shares_metadata(shares, threshold_percent=instance.rules.share_threshold_percent)
+        metadata = shares_metadata(shares)
         context.log.info(
             f"Shares: {metadata['users']:,} users on {metadata['hosts']:,} hosts, {metadata['events']:,} "
             f"events from {run.window.first} to {run.window.last}, {run.seconds}"
