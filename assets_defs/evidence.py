@@ -246,7 +246,7 @@ def _share(run: ScanRun) -> dict[str, Any]:
         run.counts(run.window), rules=rules.as_rules(), skipped=skipped.accounts["username"]
     )
     run.store("host_user_shares", shares)
-    found = shares_metadata(shares, threshold_percent=rules.share_threshold_percent)
+    found = shares_metadata(shares)
     run.log.info(
         f"Shares: {found['users']:,} users on {found['hosts']:,} hosts, {found['events']:,} "
         f"events from {run.window.first} to {run.window.last}"

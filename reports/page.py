@@ -1,9 +1,9 @@
 """One page on what the last run found: HTML that needs no other file and no network.
 
 Names come from logs and from an inventory, so somebody may have chosen them with bad intentions. They are
-escaped wherever they stand, characters that do not print are shown as escapes, and no script and no chart
-holds any: the script gets them as JSON, in which nothing can end its element, and shows them as text. The
-page's own policy lets a browser run this very script and load nothing.
+escaped wherever they stand, characters that do not print are shown as escapes, and no script holds any: it
+gets them as JSON, in which nothing can end its element, and shows them as text. The page's own policy lets a
+browser run this very script and load nothing.
 """
 
 import base64
@@ -14,7 +14,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import polars as pl
-from jinja2 import Environment
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from ownership.codes import EVIDENCE, MATCH
@@ -23,7 +23,6 @@ from ownership.names import printable
 from ownership.rules import Rules
 from ownership.windows import Window
 from reports import page_tables
-from reports.charts import days_chart, shares_chart, svg, templates
 from reports.hosts import hosts_by_now, owners_by_now
 from reports.page_tables import as_json, link, shown
 from reports.sentences import instant, names_of
@@ -56,7 +55,6 @@ def report_page(
     """
     writes_of_all = pl.concat([all_writes, writes.lazy()])
     by_now = hosts_by_now(decisions, owners_by_now(hosts, writes_of_all), writes_of_all)
-    leaders = decisions.filter(pl.col("total_events") > 0)
     labels = names_of(users.iter_rows(named=True))
     found = page_tables.with_words(by_now)
     people = page_tables.people_on(found, shares, matches)
@@ -67,11 +65,6 @@ def report_page(
         "unmatched": page_tables.unmatched_table(decisions, shares, matches, closest),
         "writes": page_tables.writes_table(writes),
     }
-    charts = {}
-    if leaders.height:
-        charts["shares"] = shares_chart(leaders, threshold_percent=rules.share_threshold_percent)
-    if days.height:
-        charts["days"] = days_chart(days)
     own, style = _text("page.js"), _text("page.css")
     return (
         _environment()
@@ -86,7 +79,6 @@ def report_page(
             policy=f"default-src 'none'; script-src {_source(own)}; style-src {_source(style)}",
             own=own,
             style=style,
-            charts={name: svg(chart) for name, chart in charts.items()},
             tables=tables,
             packed=Markup(as_json(tables, labels)),  # noqa: S704  (nothing in it ends a script)
             page_rows=page_tables.PAGE_ROWS,
@@ -121,7 +113,14 @@ def _source(text: str) -> str:
 
 
 def _environment() -> Environment:
-    environment = templates().overlay()
+    environment = Environment(
+        loader=FileSystemLoader(_FOLDER),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
     environment.filters |= {
         "name": lambda text: Markup("<bdi>{}</bdi>").format(shown(text)),
         "printable": printable,

@@ -16,7 +16,8 @@ from reports.exports import FORMULA
 from reports.hosts import in_order
 from reports.sentences import logons
 
-MAX_NAME = 120
+MAX_TEXT = 250
+"""Characters of a text in the page: the longest of our own sentences have 210."""
 PAGE_ROWS = 100
 """Rows of a table that are shown at once, and without scripts the only ones."""
 MAX_ROWS = 100_000
@@ -82,7 +83,7 @@ def as_json(tables: Mapping[str, PageTable], labels: Mapping[str, str]) -> str:
 
 def shown(text: str) -> str:
     """A name as the page may show it: printable, and not too long."""
-    return printable(text if len(text) <= MAX_NAME else text[:MAX_NAME] + "…")
+    return printable(text if len(text) <= MAX_TEXT else text[:MAX_TEXT] + "…")
 
 
 def _compact(column: pl.Series) -> list[Any] | dict[str, list[Any]]:

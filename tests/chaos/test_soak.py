@@ -5,7 +5,7 @@ time zone change; on the first one, when most is written, the machine dies amid 
 
 Each run is what the schedule starts, in a process of its own, and its clock shows the simulated evening: no
 `--as-of`, no `--force`. Not simulated: Dagster's daemon and the records that it keeps (each run has them in
-memory, so disk use is that of tables, journal and catalogue), plots, and the hours between the runs.
+memory, so disk use is that of tables, journal and catalogue), and the hours between the runs.
 """
 
 import signal

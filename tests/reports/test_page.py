@@ -148,6 +148,8 @@ def test_the_tables_hold_what_the_run_found():
         ["pc-1 h1", ann, wrote, "ann", "100.0% 9 of 9 logons on 1 day", "2026-03-02"],
         ["pc-2 h2", "bob@corp.example u2", f"{several} {conflict} Conflict since 2026-03-30.", *logons],
     ]
+    ambiguous = f"{alone} {MATCH['ambiguous_user']} {ACTION['none']}"
+    assert rows_of(html, "Hosts")[3][2] == ambiguous, "whole, as long as it is"
     assert rows_of(html, "People")[0] == [ann, "1", "3", "4", "0"]
     texts = " ".join(" ".join(text for _, text in Elements(html).texts).split())
     for said in (
@@ -209,7 +211,7 @@ def test_a_hostile_name_is_nothing_but_text(name):
     assert not set("<>&") & set(packed)
     texts = [text for tag, text in found.texts if tag == "bdi" and text.strip()]
     texts += json.loads(packed)["tables"]["hosts"]["fields"]["host"]
-    assert all(text.isprintable() and len(text) < 10 * page_tables.MAX_NAME for text in texts)
+    assert all(text.isprintable() and len(text) < 10 * page_tables.MAX_TEXT for text in texts)
 
 
 def test_the_page_needs_nothing_else_and_its_policy_allows_its_own_script_only():
