@@ -13,7 +13,7 @@ from assets_defs.checks import asset_checks
 from assets_defs.evidence import logon_assets, shares_asset
 from assets_defs.inventory import inventory_asset
 from assets_defs.owners import owner_assets
-from assets_defs.run import resource_keys, scan_resources
+from assets_defs.run import scan_resources
 from assets_defs.sink import sink_asset
 from assets_defs.tuning import tuning_specs
 from pipelines.jobs import LOGGERS, broken_job, other_jobs, run_executor, scan_job
@@ -51,7 +51,7 @@ def build_repository() -> dg.RepositoryDefinition:
 
     @dg.repository(name=REPOSITORY)
     def repository() -> Any:  # the decorator's types leave out what its text allows
-        return Instances(lambda: load_instances(instances_folder()), define, _common_definitions())
+        return Instances(load_instances(instances_folder()), define, _common_definitions())
 
     return repository
 
@@ -113,5 +113,5 @@ def _instance_definitions(
         assets=[*equipped[len(checks) :], *tuning_specs(instance)],
         asset_checks=equipped[: len(checks)],
         jobs=[scan_job(instance), *other_jobs(instance, resources)],
-        schedules=schedules(instance, resources[resource_keys(instance).tables]),
+        schedules=schedules(instance),
     )

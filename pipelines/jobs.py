@@ -7,7 +7,7 @@ from typing import Any
 
 import dagster as dg
 
-from assets_defs.run import default_options, failure, resource_keys, run_tags
+from assets_defs.run import default_options, failure, run_tags
 from assets_defs.sink import follow_up_op
 from assets_defs.tuning import tuning_op
 from pipelines.console import console
@@ -56,13 +56,14 @@ def scan_job(instance: Instance) -> Any:
 
     What Dagster makes of a selection of assets has a type that it does not export.
     """
+    only_plans = " **Runs only plan now: `writes.dry_run` is on.**" if instance.writes.dry_run else ""
     return dg.define_asset_job(
         instance.slug,
         selection=dg.AssetSelection.groups(instance.slug),
         executor_def=run_executor(),
         description=f"""\
 Finds the owner of each host asset in the logon events of {literal(instance.name)}, and writes the owners of
-hosts that have none. A host that has an owner keeps it.{_runs_only_plan(instance)}
+hosts that have none. A host that has an owner keeps it.{only_plans}
 
 **First steps**
 
@@ -91,12 +92,8 @@ owners are decided), `asset-owners docs configuration` (every setting).""",
 
 
 def other_jobs(instance: Instance, resources: Mapping[str, Any]) -> list[dg.JobDefinition]:
-    """The jobs of one op each: a stored plan carried out, a run taken back, and tuning.
-
-    They are no jobs of assets, which would offer the options of a scan in their launchpads.
-    """
-    keys, name = resource_keys(instance), literal(instance.name)
-    to_follow = {key: resources[key] for key in keys.of_follow_up}
+    """The jobs of one op each: a stored plan carried out, a run taken back, and tuning."""
+    name = literal(instance.name)
     applies = (
         f"Carries out a plan that a run of {name} stored, such as a dry run; hosts that changed since are "
         f"left alone.{_how_to_follow_up('apply')}"
@@ -106,41 +103,30 @@ def other_jobs(instance: Instance, resources: Mapping[str, Any]) -> list[dg.JobD
         f"{_how_to_follow_up('undo')}"
     )
     estimates = f"Estimates how many owners of {name} would be wrong, and what other settings would change."
-    tables = {keys.tables: resources[keys.tables]}
     return [
-        _job_of(instance, "apply", follow_up_op(instance, "apply"), applies, to_follow),
-        _job_of(instance, "undo", follow_up_op(instance, "undo"), undoes, to_follow),
-        _job_of(instance, "tuning", tuning_op(instance), estimates, tables),
+        _job_of(instance, "apply", follow_up_op(instance, "apply"), applies, resources),
+        _job_of(instance, "undo", follow_up_op(instance, "undo"), undoes, resources),
+        _job_of(instance, "tuning", tuning_op(instance), estimates, resources),
     ]
 
 
 def _job_of(
-    instance: Instance,
-    part: str,
-    op: dg.OpDefinition,
-    description: str,
-    resources: Mapping[str, Any],
+    instance: Instance, part: str, op: dg.OpDefinition, description: str, resources: Mapping[str, Any]
 ) -> dg.JobDefinition:
-    """A job of one op; its launchpad offers its own resources, and shows what is to be filled in."""
+    """A job of one op, not of assets: its launchpad offers its own options, and not those of a scan."""
     config: dict[str, Any] = {"loggers": {"console": {}}}
     if part != "tuning":  # in quotes no beginning of an id is taken for a number
         config["ops"] = {op.name: {"config": {"run_id": "", "dry_run": False}}}
-
-    @dg.job(
-        name=named(instance, part),
+    return dg.GraphDefinition(named(instance, part), node_defs=[op]).to_job(
         config=config,
         description=description,
         tags=run_tags(instance),
         run_tags=run_tags(instance),
         metadata=_where(instance),
-        resource_defs=resources,
+        resource_defs={key: resources[key] for key in op.required_resource_keys},
         executor_def=run_executor(),
         logger_defs=LOGGERS,
     )
-    def job() -> None:
-        op()
-
-    return job
 
 
 def _how_to_follow_up(command: str) -> str:
@@ -174,10 +160,6 @@ def _facts(instance: Instance) -> dict[str, str]:
     }
 
 
-def _runs_only_plan(instance: Instance) -> str:
-    return " **Runs only plan now: `writes.dry_run` is on.**" if instance.writes.dry_run else ""
-
-
 def broken_job(broken: BrokenInstance) -> dg.JobDefinition:
     """A job that fails with the message for the file's author, so that the other instances still load."""
 
@@ -185,8 +167,5 @@ def broken_job(broken: BrokenInstance) -> dg.JobDefinition:
     def cannot_be_used() -> None:  # NoReturn is no type of output to Dagster
         raise failure(broken.message) from ConfigurationError()
 
-    @dg.job(name=broken.slug, description=broken.message)
-    def job() -> None:
-        cannot_be_used()
-
-    return job
+    graph = dg.GraphDefinition(broken.slug, node_defs=[cannot_be_used])
+    return graph.to_job(description=broken.message)

@@ -31,16 +31,16 @@ class Instances(dg.RepositoryData):
     other. The code server asks for everything; the jobs of each instance are then made from its own graph of
     assets, for Dagster looks through the whole graph that a job of assets is chosen from.
 
-    `read` reads the instance files; `define` defines one of them; `common` is what all jobs have in common.
+    `define` defines one of them; `common` is what all jobs have in common.
     """
 
     def __init__(
         self,
-        read: Callable[[], Sequence[Instance | BrokenInstance]],
+        instances: Sequence[Instance | BrokenInstance],
         define: Callable[[Instance | BrokenInstance], dg.Definitions],
         common: dg.Definitions,
     ) -> None:
-        self._read = cache(read)
+        self._instances = instances
         self._define = define
         self._common = common
         self._job_of_one = cache(self._find_job)
@@ -61,7 +61,7 @@ class Instances(dg.RepositoryData):
 
     def _find_job(self, name: str) -> dg.JobDefinition | None:
         slug = slug_of_part(name)
-        for instance in self._read():
+        for instance in self._instances:
             if isinstance(instance, Instance) and instance.slug == slug:
                 one = self._define(instance).get_repository_def()
                 return one.get_job(name) if one.has_job(name) else None
@@ -73,7 +73,7 @@ class Instances(dg.RepositoryData):
             return self._everything
 
     def _make_all(self) -> _Everything:
-        each = [self._define(instance).get_repository_def() for instance in self._read()]
+        each = [self._define(instance).get_repository_def() for instance in self._instances]
         jobs = {name: one.get_job(name) for one in each for name in one.job_names if name != ALL_ASSETS}
         assets = {key: asset for one in each for key, asset in one.assets_defs_by_key.items()}
         checks = {key: check for one in each for key, check in one.asset_checks_defs_by_key.items()}

@@ -3,23 +3,20 @@
 A new schedule is stopped until somebody switches it on.
 """
 
-from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
 import dagster as dg
-import polars as pl
 
 from assets_defs.run import PARTITION, resource_keys, scan_tags, window_of
 from ownership.windows import Window
 from resources.settings import Instance, named
-from resources.store.tables import Tables
 
 TUNING_CRON = "0 12 * * 0"
 """Sundays at noon: long after the night's run, and when nobody waits for the machine."""
 
 
-def schedules(instance: Instance, tables: Tables) -> list[dg.ScheduleDefinition]:
+def schedules(instance: Instance) -> list[dg.ScheduleDefinition]:
     """The schedule of the scan, where the instance has one, and that of tuning."""
     tuning = dg.ScheduleDefinition(
         name=named(instance, "tuning"),
@@ -37,7 +34,7 @@ def schedules(instance: Instance, tables: Tables) -> list[dg.ScheduleDefinition]
         job_name=instance.slug,
         cron_schedule=instance.scan.schedule,
         execution_timezone=instance.scan.timezone,
-        description=_description(instance, tables),
+        description=_description(instance),
     )
     def scan(context: dg.ScheduleEvaluationContext) -> dg.RunRequest:
         today = context.scheduled_execution_time.astimezone(ZoneInfo(instance.scan.timezone)).date()
@@ -47,38 +44,17 @@ def schedules(instance: Instance, tables: Tables) -> list[dg.ScheduleDefinition]
     return [scan, tuning]
 
 
-def _description(instance: Instance, tables: Tables) -> str:
-    """What a run of the schedule does, where to, how much of it, and how much it was last."""
-    last = _last_plan(tables)
+def _description(instance: Instance) -> str:
+    """What a run of the schedule does, where to, and how much of it at most."""
     if instance.writes.dry_run:
-        return (
-            "Fetches the days that are missing or not settled, decides, and plans; `writes.dry_run` is on."
-            f"{last}"
-        )
+        return "Fetches the days that are missing or not settled, decides, and plans; `writes.dry_run` is on."
     limits, platform = instance.writes, instance.platform
     percent = limits.max_write_percent
     return (
         "Fetches the days that are missing or not settled, decides, and writes the owners of hosts that have "
         f"none to {platform.address}, tenant {platform.tenant_id}: none at all where they would be more than "
-        f"{limits.max_writes:,} hosts{f' or {percent}% of them' if percent else ''}.{last}"
+        f"{limits.max_writes:,} hosts{f' or {percent}% of them' if percent else ''}."
     )
-
-
-def _last_plan(tables: Tables) -> str:
-    """How many owners the last plan held when the UI loaded this; where an object store has it, nothing.
-
-    The code location loads without a network, and whatever state a table is in.
-    """
-    if not isinstance(tables.folder, Path):
-        return ""
-    try:
-        decisions = tables.shown().read("owner_decisions").select("action", "decided_at").collect()
-    except (OSError, pl.exceptions.PolarsError):
-        return ""
-    if decisions.is_empty():
-        return ""
-    at, number = decisions["decided_at"][0], decisions.filter(action="write").height
-    return f" The last plan, of {at:%Y-%m-%d %H:%M} UTC, held {number:,} owner{'s' * (number != 1)}."
 
 
 def launch_tags(instance: Instance, window: Window) -> dict[str, str]:

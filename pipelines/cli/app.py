@@ -109,7 +109,6 @@ def _meant(given: str | None = None) -> Path:
 
 
 INSTANCE_HELP = "The instance: its file, or the name or slug of one in ASSET_OWNERS_HOME/instances."
-ONLY = "the only file there"
 InstanceFile = Annotated[
     Path,
     typer.Option(
@@ -117,7 +116,7 @@ InstanceFile = Annotated[
         metavar="FILE",
         parser=_meant,
         default_factory=_meant,
-        show_default=ONLY,
+        show_default="the only file there",
         help=INSTANCE_HELP,
     ),
 ]
@@ -187,11 +186,8 @@ def init(
 
 @_command("--instance NAME --dry-run")
 def run(
+    path: InstanceFile,
     *,
-    # Resolved by the command, which prints one object with --json whatever is wrong.
-    given: Annotated[
-        str | None, typer.Option("--instance", metavar="FILE", help=INSTANCE_HELP, show_default=ONLY)
-    ] = None,
     lookback_days: Annotated[
         int | None,
         _number("Look-back window in calendar days.", most=3660, default="scan.lookback_days"),
@@ -206,9 +202,7 @@ def run(
     force: Annotated[
         bool, typer.Option("--force", help="Write although the window ended more than scan.late_days ago.")
     ] = False,
-    limit: Annotated[
-        int | None, _number("Write at most this many hosts, to try it on a few.", least=0)
-    ] = None,
+    limit: Annotated[int | None, _number("Write at most this many hosts, to try it on a few.")] = None,
     as_json: Json = False,
 ) -> None:
     """Fetch logons and inventory, decide each host's owner, and write.

@@ -1,6 +1,5 @@
 """`asset-owners tune --audit` and `--audit-answers`: planned owners that people look at."""
 
-import json
 import secrets
 import sys
 from datetime import UTC, datetime
@@ -20,7 +19,7 @@ from resources.store.tables import Tables, short_run_id
 MAX_SEED = 1_000_000
 
 
-def draw(path: Path, number: int, *, seed: int | None, out: Path | None, as_json: bool) -> None:
+def draw(path: Path, number: int, *, seed: int | None, out: Path | None) -> None:
     """Draw planned owners of the last run by chance, store them, and write the sheet."""
     instance = load_instance(path)
     tables = tables_of(instance)
@@ -42,10 +41,7 @@ def draw(path: Path, number: int, *, seed: int | None, out: Path | None, as_json
         f"{seed}. Let somebody who knows answer yes or no in the column right, then:\n    "
         + command_line(instance, "tune", "--audit-answers", str(out or "FILE"))
     )
-    if as_json:
-        content = {"instance": instance.name, "run_id": run_id, "seed": seed, "planned": planned}
-        print(json.dumps(content | {"sample": json.loads(sample.write_json())}))
-    elif out:
+    if out:
         print(f"{out} is written: {told}")
     else:
         sys.stdout.write(text)

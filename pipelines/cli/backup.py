@@ -2,8 +2,6 @@
 
 from pathlib import Path
 
-import yaml
-
 from pipelines.cli.errors import require_file
 from pipelines.dagster_home import dagster_folder
 from resources.settings import (
@@ -29,9 +27,6 @@ def backup(out: Path) -> None:
     print(f"{out} is written: {files:,} files of {home()}")
     print("Not in it: secrets, dagster.yaml, and the catalogue, which `asset-owners restore` makes again.")
     not_in_it = [f"{what} in {folder}" for what, folder in elsewhere.items()]
-    settings = dagster_folder(home()) / "dagster.yaml"
-    if settings.exists() and "storage" in (yaml.safe_load(settings.read_text("utf-8")) or {}):
-        not_in_it.append(f"Dagster's records in the storage that {settings} names, if PostgreSQL by pg_dump")
     if journal:
         shown = without_password(journal)
         dump = f"pg_dump --schema=asset_owners --file=FILE.sql {shown}"

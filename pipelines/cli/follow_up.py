@@ -1,6 +1,5 @@
 """`asset-owners apply` and `asset-owners undo`: what may follow a run."""
 
-import json
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -10,9 +9,8 @@ import polars as pl
 
 from ownership.codes import LEFT_ALONE, OUTCOME, SUCCESSES
 from ownership.names import printable
-from pipelines.cli.errors import how_it_ended, print_error
-from pipelines.cli.plans import plan_of, told_plan
-from pipelines.cli.run import errors, execute, outcomes_of
+from pipelines.cli.plans import told_plan
+from pipelines.cli.run import execute, outcomes_of, print_report, report_of
 from pipelines.cli.stored import tables_of
 from reports.summary import writes_in_words
 from resources.errors import ConfigurationError
@@ -47,46 +45,34 @@ def _follow_up(
     config = {"run_id": about, "allow_writes": allow_writes, "dry_run": dry_run, "reason": reason}
     ops = {named(instance, OPS[job]): {"config": config}}
     result = execute(instance, named(instance, job), {"ops": ops})
-    said = list(errors(result))
-    if not result.success:
-        allowed = [] if allow_writes is None else ["--allow-writes", str(allow_writes)]
-        said.append(how_it_ended(instance, tables, result.run_id, job, short_run_id(about), *allowed))
-    error = "\n".join(said)
+    allowed = [] if allow_writes is None else ["--allow-writes", str(allow_writes)]
+    again = (job, short_run_id(about), *allowed)
+    report = report_of(instance, tables, result, *again, dry_run=dry_run, people_of=about)
     writes = tables.run_writes(result.run_id)
-    plan = None
-    if dry_run or "planned" in writes["outcome"]:
-        plan = plan_of(instance, tables, result.run_id, succeeded=result.success, people_of=about)
-    if as_json:
-        left_alone = writes.filter(LEFT).select("host_id", "outcome", "message")
-        runs = {"instance": instance.name, "run_id": result.run_id, "about_run_id": about, "dry_run": dry_run}
-        found = {**runs, "writes": outcomes_of(writes), "left_alone": left_alone.to_dicts()}
-        also = {"plan": plan, "error": error or None}
-        print(json.dumps(found | {key: value for key, value in also.items() if value is not None}))
-    else:
-        if result.success or not writes.is_empty():
-            _print(writes, instance, result.run_id, job)
-        if plan is not None:
-            print(told_plan(instance, tables, result.run_id, plan, command=job, about=about))
-    if error:
-        print_error(error)
-    return 0 if result.success else 1
+    left_alone = writes.filter(LEFT).select("host_id", "outcome", "message").to_dicts()
+    words = (
+        [] if "error" in report and writes.is_empty() else [*_in_words(writes, instance, result.run_id, job)]
+    )
+    if "plan" in report:
+        words.append(told_plan(instance, tables, result.run_id, report["plan"], command=job, about=about))
+    return print_report(report | {"about_run_id": about, "left_alone": left_alone}, words, as_json=as_json)
 
 
 apply, undo = partial(_follow_up, "apply"), partial(_follow_up, "undo")
 
 
-def _print(writes: pl.DataFrame, instance: Instance, run_id: str, job: str) -> None:
-    """Print what became of the writes, which hosts were left alone, and how to take the writes back."""
+def _in_words(writes: pl.DataFrame, instance: Instance, run_id: str, job: str) -> Iterator[str]:
+    """What became of the writes, which hosts were left alone, and how to take the writes back."""
     outcomes = outcomes_of(writes)
-    print(f"{printable(instance.name)}: run {run_id}", *writes_in_words(outcomes), sep="\n")
+    yield f"{printable(instance.name)}: run {run_id}"
+    yield from writes_in_words(outcomes)
     left_alone = list(_left_alone(writes))
-    if left_alone:
-        print(*left_alone[:SHOWN], sep="\n")
+    yield from left_alone[:SHOWN]
     if len(left_alone) > SHOWN:
         see_all = command_line(instance, "sql", "--run", short_run_id(run_id), "FROM write_history")
-        print(f"  The reason of each host: {see_all}")
+        yield f"  The reason of each host: {see_all}"
     if job == "apply" and "written" in outcomes:
-        print(f"To take it back:\n    {command_line(instance, 'undo', short_run_id(run_id))}")
+        yield f"To take it back:\n    {command_line(instance, 'undo', short_run_id(run_id))}"
 
 
 def _left_alone(writes: pl.DataFrame) -> Iterator[str]:

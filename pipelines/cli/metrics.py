@@ -1,15 +1,13 @@
 """`asset-owners metrics`: how each instance fares, in the form that Prometheus reads."""
 
 import json
-import socket
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import polars as pl
-import uvicorn
-from prometheus_client import CollectorRegistry, generate_latest, make_asgi_app
+from prometheus_client import CollectorRegistry, generate_latest, start_http_server
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
@@ -71,19 +69,15 @@ def metrics(path: Path | None, *, listen: str | None) -> None:
 
 def _serve(registry: CollectorRegistry, listen: str) -> None:
     host, _, port = listen.rpartition(":")
-    host = host.strip("[]") or "127.0.0.1"
     try:
-        (family, *_), *_ = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        listening = socket.create_server((host, int(port)), family=family)
+        _, serving = start_http_server(int(port), host.strip("[]") or "127.0.0.1", registry)
     except (ValueError, OverflowError, OSError) as error:
         raise ConfigurationError(
             f"--listen: cannot serve at {listen!r}: {error}; write it as HOST:PORT with a free port, such as "
             "127.0.0.1:9188"
         ) from error
-    # Without threads: requests that never end hold no more than their connection.
-    server = uvicorn.Server(uvicorn.Config(make_asgi_app(registry), log_level="warning", lifespan="off"))
     with suppress(KeyboardInterrupt):
-        server.run([listening])
+        serving.join()
 
 
 def _runs(instance: Instance | BrokenInstance) -> pl.DataFrame | None:

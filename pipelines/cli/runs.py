@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +52,7 @@ def _table(listed: pl.DataFrame, undone_by: Mapping[str, Mapping[str, Any]]) -> 
                 short_run_id(row["run_id"]),
                 row["kind"].replace("_", " "),
                 f"{row['started_at']:%Y-%m-%d %H:%M}",
-                _duration(row["ended_at"] - row["started_at"]) if row["ended_at"] else "",
+                str(row["ended_at"] - row["started_at"]).partition(".")[0] if row["ended_at"] else "",
                 days if row["window_to"] else f"run {short_run_id(row['of_run'])}",
                 printable(": ".join(said)),
             )
@@ -75,8 +74,3 @@ def _as_json(row: dict[str, Any], undone_by: Mapping[str, Mapping[str, Any]]) ->
 def _first_line(message: str | None) -> str:
     first = (message or "").strip().partition("\n")[0]
     return first if len(first) <= LONGEST else f"{first[: LONGEST - 1].rstrip()}…"
-
-
-def _duration(span: timedelta) -> str:
-    seconds = round(span.total_seconds())
-    return f"{seconds} s" if seconds < 120 else f"{seconds // 60} min {seconds % 60} s"

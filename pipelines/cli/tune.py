@@ -42,9 +42,9 @@ def tune(
     if audit is None and (seed is not None or audit_file):
         raise ConfigurationError("--seed and --audit-file go with --audit N, which draws")
     if audit is not None:
-        if audit_answers:
-            raise ConfigurationError("--audit draws anew: give --audit-answers in a command of its own")
-        return draw(path, audit, seed=seed, out=audit_file, as_json=as_json)
+        if audit_answers or as_json:
+            raise ConfigurationError("--audit draws and estimates nothing: no --audit-answers, no --json")
+        return draw(path, audit, seed=seed, out=audit_file)
     aim = Aim(target_precision, keep)
     answered = read_answers(path, audit_answers) if audit_answers else []
     instance, tables = stored_tables(path)

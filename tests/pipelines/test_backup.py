@@ -111,13 +111,6 @@ def test_a_backup_of_a_newer_version_is_refused_by_its_name(call, home, tmp_path
     assert (status, "99.0" in said, (tmp_path / "other").exists()) == (1, True, False)
 
 
-def test_dagsters_records_elsewhere_are_named(call, home, tmp_path):
-    (home / "dagster").mkdir()
-    settings = home / "dagster" / "dagster.yaml"
-    settings.write_text("storage: {postgres: {postgres_url: postgresql://x}}")
-    assert str(settings) in call("backup", "--out", tmp_path / "made.tar")[1]
-
-
 def test_a_journal_in_a_database_is_left_to_the_command_that_is_named(
     call, home, tmp_path, monkeypatch, postgres
 ):

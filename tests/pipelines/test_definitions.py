@@ -16,7 +16,7 @@ from assets_defs.run import failure_message
 from pipelines.definitions import build_definitions, build_repository
 from pipelines.jobs import run_executor
 from resources.errors import ConfigurationError
-from resources.settings import load_instance, load_instances, slug_of
+from resources.settings import load_instances, slug_of
 from tests.resources.samples import instance_content
 
 PROJECT = Path(__file__).parents[2]
@@ -174,18 +174,9 @@ def test_a_tick_starts_one_run_over_the_look_back_window_and_is_off_until_switch
     assert dg.validate_run_config(jobs(definitions)["head_office"], request.run_config)
 
 
-def test_the_schedule_names_target_limits_and_how_many_owners_the_last_plan_held(stored, tmp_path):
-    file = tmp_path / "home" / "tables" / "head_office" / "owner_decisions.parquet"
-
-    def description():
-        definitions = build_definitions([load_instance(stored)], tmp_path / "home")
-        return definitions.resolve_schedule_def("head_office").description
-
-    said = description()
-    for words in ("https://inventory.invalid, tenant t-1", "more than 10,000 hosts", "UTC, held 1 owner."):
-        assert words in said
-    file.write_bytes(b"torn")
-    assert "last plan" not in description()
+def test_the_schedule_names_target_and_limits(instances):
+    said = instances(one=content(writes={"max_writes": 5})).resolve_schedule_def("head_office").description
+    assert "https://inventory.example, tenant t-1: none at all where they would be more than 5 hosts." in said
 
 
 def test_the_workspace_and_the_project_name_the_same_definitions():

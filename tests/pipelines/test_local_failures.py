@@ -42,16 +42,6 @@ def test_a_home_that_is_a_file_is_named_with_its_setting(call, instance_file, tm
     assert f"ASSET_OWNERS_HOME is {tmp_path / 'file' / below}: it must be a folder" in error
 
 
-@pytest.mark.parametrize("named", ["/dev/null/deeper", "/proc/no-home"])
-def test_a_home_of_dagster_that_can_be_no_folder_is_named_with_its_setting(
-    call, instance_file, tmp_path, monkeypatch, named
-):
-    monkeypatch.setenv("DAGSTER_HOME", named)
-    error = error_of(run(call, instance_file, monkeypatch), 2)
-    assert error.startswith(f"DAGSTER_HOME: {named} is no folder and cannot be made one: ")
-    assert error.endswith(f"or leave it out: then it is {tmp_path / 'home' / 'dagster'}")
-
-
 @pytest.mark.parametrize(
     ("text", "says"),
     [
@@ -94,27 +84,3 @@ def test_an_error_in_the_program_shows_its_trace_and_ends_as_a_failure(call, sto
     assert (status, json.loads(out)) == (1, {"error": "an error in the program: KeyError: 'no such key'"})
     assert "Traceback" in err
     assert Path(__file__).name in err
-
-    monkeypatch.setattr("pipelines.cli.run._run_scan", wrong)
-    status, out, err = run(call, stored, monkeypatch)
-    report = json.loads(out)
-    assert (status, report["instance"], report["run_id"]) == (1, "Head office", None)
-    assert report["error"] == "an error in the program: KeyError: 'no such key'"
-    assert "Traceback" in err
-
-
-@pytest.mark.usefixtures("object_store")
-@pytest.mark.parametrize("url", ["s3://nowhere/tables", "s3://"])
-def test_a_bucket_that_does_not_exist_is_named_by_each_command_that_reads_it(
-    call, instance_file, monkeypatch, url
-):
-    monkeypatch.setenv("ASSET_OWNERS_TABLES", url)
-    of_it = ("--instance", instance_file)
-    for command in (
-        ("runs", *of_it),
-        ("explain", *of_it, "pc-2"),
-        ("report", *of_it),
-        ("sql", "FROM conflicts"),
-    ):
-        assert "ASSET_OWNERS_TABLES" in error_of(call(*command)), command
-    assert 'asset_owners_instance_readable{slug="head_office"} 0.0' in call("metrics", *of_it)[1]

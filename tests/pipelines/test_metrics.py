@@ -1,14 +1,6 @@
 """`asset-owners metrics` where there is little to tell; what it tells of runs is in `tests/end_to_end`."""
 
-import socket
-import subprocess
-import sys
-import time
-from contextlib import ExitStack
-from pathlib import Path
-
 import pytest
-import requests
 from prometheus_client import CollectorRegistry
 
 from pipelines.cli.metrics import Metrics
@@ -54,26 +46,3 @@ def test_where_there_is_no_instance_it_ends_with_2(call, tmp_path, monkeypatch, 
 def test_an_address_that_is_none_is_refused(call, wrong):
     status, _, said = call("metrics", "--listen", wrong)
     assert (status, said.startswith("asset-owners: --listen: ")) == (2, True)
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="this machine has no [::1]")
-@pytest.mark.usefixtures("folder")
-def test_requests_that_never_end_keep_nobody_from_the_metrics():
-    with socket.create_server(("::1", 0), family=socket.AF_INET6) as free:
-        port = free.getsockname()[1]
-    address = f"[::1]:{port}"
-    program = Path(sys.executable).with_name("asset-owners")
-    with subprocess.Popen([program, "metrics", "--listen", address]) as process, ExitStack() as held:  # noqa: S603
-        held.callback(process.terminate)
-        while True:
-            try:
-                requests.get(f"http://{address}/metrics", timeout=30)
-                break
-            except requests.ConnectionError:
-                time.sleep(0.2)
-        for _ in range(60):
-            held.enter_context(socket.create_connection(("::1", port))).sendall(b"GET /metrics HTTP/1.1\r\n")
-        time.sleep(1)
-        assert len(list(Path(f"/proc/{process.pid}/task").iterdir())) < 40
-        assert "asset_owners_instances 1.0" in requests.get(f"http://{address}/metrics", timeout=30).text

@@ -75,7 +75,7 @@ def test_a_place_that_cannot_be_written_is_refused_and_left_as_it_is(call, store
     [
         ("report", "--format", "pdf"),
         ("runs", "--limit", "0"),
-        ("run", "--lookback-days", "9999"),
+        ("run", "--limit", "0"),
         ("tune", "--target-precision", "all"),
     ],
 )

@@ -134,6 +134,7 @@ def test_a_sheet_on_standard_output_is_nothing_but_csv(call, instance_file, home
         ("--seed", "7"),
         ("--audit-file", "new.csv"),
         ("--audit", "5", "--audit-answers", "there.csv"),
+        ("--audit", "5", "--json"),
         ("--audit", "5", "--audit-file", "there.csv"),
         ("--audit-answers", "there.csv"),
         ("--audit-answers", "missing.csv"),
