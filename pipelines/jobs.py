@@ -1,6 +1,5 @@
 """The jobs of an instance: the scan, and what may follow it; and one for each file that cannot be used."""
 
-import os
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
@@ -35,19 +34,9 @@ def run_executor() -> dg.ExecutorDefinition:
 
 def _celery_executor() -> dg.ExecutorDefinition:
     """Celery's, on broker and backend of the environment: their URLs may hold passwords."""
-    try:
-        from dagster_celery import celery_executor  # noqa: PLC0415  (an extra)
-    except ImportError as error:
-        raise ConfigurationError(
-            "ASSET_OWNERS_EXECUTOR is celery, which needs the extra `celery` of asset-owners"
-        ) from error
-    services = ("broker", "backend")
-    variables = {service: f"ASSET_OWNERS_CELERY_{service.upper()}" for service in services}
-    if missing := [variable for variable in variables.values() if not os.environ.get(variable)]:
-        raise ConfigurationError(
-            f"ASSET_OWNERS_EXECUTOR is celery, so set {' and '.join(missing)}, such as redis://HOST:6379/0"
-        )
-    where = {service: {"env": variable} for service, variable in variables.items()}
+    from dagster_celery import celery_executor  # noqa: PLC0415  (an extra)
+
+    where = {service: {"env": f"ASSET_OWNERS_CELERY_{service.upper()}"} for service in ("broker", "backend")}
     return celery_executor.configured(where, name="celery")
 
 
@@ -79,8 +68,6 @@ some of the assets only plans, too. The first line of a run's log says whether i
 
 The job `{named(instance, "apply")}` carries out a stored plan, `{named(instance, "undo")}` takes back what a
 run wrote.
-
-Below, under *Metadata*: which services, index, tenant and window this instance has.
 
 Guides, on a terminal: `asset-owners docs operations` (the daily work), `asset-owners docs rules` (how \
 owners are decided), `asset-owners docs configuration` (every setting).""",
@@ -122,7 +109,7 @@ def _job_of(
         description=description,
         tags=run_tags(instance),
         run_tags=run_tags(instance),
-        metadata=_where(instance),
+        metadata=_facts(instance),
         resource_defs={key: resources[key] for key in op.required_resource_keys},
         executor_def=run_executor(),
         logger_defs=LOGGERS,
@@ -138,22 +125,15 @@ terminal: `asset-owners {command} --instance FILE RUN_ID`.
 """
 
 
-def _where(instance: Instance) -> dict[str, str]:
-    """Which services an instance is for; no secret is among it."""
-    platform = instance.platform
+def _facts(instance: Instance) -> dict[str, str]:
+    """What an operator wants to know of an instance; no secret is among it."""
+    platform, scan = instance.platform, instance.scan
     return {
         "search service": instance.url,
         "index": instance.index,
         "inventory service": platform.url,
         "tenant": platform.tenant_id,
         "sensor": instance.sensor,
-    }
-
-
-def _facts(instance: Instance) -> dict[str, str]:
-    """What an operator wants to know of a scan."""
-    scan = instance.scan
-    return _where(instance) | {
         "window": f"{scan.lookback_days} days, the running one included ({scan.timezone})",
         "schedule": f"{scan.schedule} ({scan.timezone})" if scan.schedule else "none",
         "runs": "only plan (writes.dry_run is on)" if instance.writes.dry_run else "write owners",

@@ -1,7 +1,6 @@
 """`asset-owners tune --audit` and `--audit-answers`: planned owners that people look at."""
 
 import secrets
-import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -9,7 +8,7 @@ import polars as pl
 
 from ownership.tuning.audit import drawn
 from pipelines.cli.errors import require_file, write_file
-from pipelines.cli.stored import note, tables_of
+from pipelines.cli.stored import tables_of
 from reports.audit import SheetError, answered, as_sample, audit_in_words, sheet
 from reports.exports import BOM, as_csv, as_xlsx
 from resources.errors import AssetOwnersError, ConfigurationError
@@ -19,11 +18,11 @@ from resources.store.tables import Tables, short_run_id
 MAX_SEED = 1_000_000
 
 
-def draw(path: Path, number: int, *, seed: int | None, out: Path | None) -> None:
+def draw(path: Path, number: int, *, seed: int | None, out: Path) -> None:
     """Draw planned owners of the last run by chance, store them, and write the sheet."""
     instance = load_instance(path)
     tables = tables_of(instance)
-    if out and out.exists():  # it may hold answers
+    if out.exists():  # it may hold answers
         raise ConfigurationError(f"--audit-file: {out} exists and is left as it is; name another one")
     run_id, decisions = _last_plan(instance, tables)
     seed = secrets.randbelow(MAX_SEED) if seed is None else seed
@@ -31,21 +30,15 @@ def draw(path: Path, number: int, *, seed: int | None, out: Path | None) -> None
     with tables.changing():
         tables.write("audit_sample", sample, run_id=run_id, publish=True)
     table = sheet(sample, tables.read("inventory_users", run_id=run_id).collect())
-    text = BOM + as_csv(table)
-    if out:
-        as_workbook = out.suffix.lower() == ".xlsx"
-        write_file("--audit-file", out, as_xlsx(table, title="Audit") if as_workbook else text.encode())
+    as_workbook = out.suffix.lower() == ".xlsx"
+    content = as_xlsx(table, title="Audit") if as_workbook else (BOM + as_csv(table)).encode()
+    write_file("--audit-file", out, content)
     planned = decisions.filter(action="write").height
-    told = (
-        f"{sample.height:,} of {planned:,} owners that run {short_run_id(run_id)} planned, drawn with seed "
-        f"{seed}. Let somebody who knows answer yes or no in the column right, then:\n    "
-        + command_line(instance, "tune", "--audit-answers", str(out or "FILE"))
+    print(
+        f"{out} is written: {sample.height:,} of {planned:,} owners that run {short_run_id(run_id)} planned, "
+        f"drawn with seed {seed}. Let somebody who knows answer yes or no in the column right, then:\n    "
+        f"{command_line(instance, 'tune', '--audit-answers', str(out))}"
     )
-    if out:
-        print(f"{out} is written: {told}")
-    else:
-        sys.stdout.write(text)
-        note(told)
 
 
 def read_answers(path: Path, answers: Path) -> list[str]:
@@ -60,12 +53,10 @@ def read_answers(path: Path, answers: Path) -> list[str]:
             raise ConfigurationError(f"--audit-answers: {instance.name} has no audit yet; draw one: {first}")
         try:
             sample = answered(answers.read_bytes(), sample)
-        except UnicodeDecodeError as error:
+        except (OSError, UnicodeDecodeError, SheetError) as error:
             raise ConfigurationError(
-                f"--audit-answers: {answers} is no UTF-8; save it as `CSV UTF-8`"
+                f"--audit-answers: {answers} cannot be read; CSV must be UTF-8: {error}"
             ) from error
-        except (OSError, SheetError) as error:
-            raise ConfigurationError(f"--audit-answers: {answers} cannot be read: {error}") from error
         run_id = sample["run_id"].item(0)
         tables.write("audit_sample", sample, run_id=run_id, publish=True)
     planned = tables.of_run("owner_decisions", run_id).filter(action="write").height

@@ -22,11 +22,10 @@ def backup(out: Path) -> None:
     journal = journal_url()
     folders = {"the tables": tables_location(), "the instance files": instances_folder()}
     folders |= {"Dagster's records": dagster_folder(home())}
-    elsewhere = {what: folder for what, folder in folders.items() if home() not in folder.parents}
     files = back_up(home(), out)
     print(f"{out} is written: {files:,} files of {home()}")
     print("Not in it: secrets, dagster.yaml, and the catalogue, which `asset-owners restore` makes again.")
-    not_in_it = [f"{what} in {folder}" for what, folder in elsewhere.items()]
+    not_in_it = [f"{what} in {folder}" for what, folder in folders.items() if home() not in folder.parents]
     if journal:
         shown = without_password(journal)
         dump = f"pg_dump --schema=asset_owners --file=FILE.sql {shown}"

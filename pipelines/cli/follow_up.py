@@ -19,8 +19,8 @@ from resources.store.tables import short_run_id
 
 LEFT = ~pl.col("outcome").is_in([*SUCCESSES, "planned"]) | pl.col("message").str.contains(LEFT_ALONE)
 """Hosts that were left alone, or were put back in part."""
-SHOWN = 10
-"""Reasons, and hosts of each of them, that are printed."""
+SHOWN = 20
+"""Of these hosts so many are printed."""
 OPS = {"apply": "apply_plan", "undo": "undo_run"}
 """The op of each job."""
 
@@ -66,24 +66,12 @@ def _in_words(writes: pl.DataFrame, instance: Instance, run_id: str, job: str) -
     outcomes = outcomes_of(writes)
     yield f"{printable(instance.name)}: run {run_id}"
     yield from writes_in_words(outcomes)
-    left_alone = list(_left_alone(writes))
-    yield from left_alone[:SHOWN]
-    if len(left_alone) > SHOWN:
+    left_alone = writes.filter(LEFT)
+    for row in left_alone.head(SHOWN).iter_rows(named=True):
+        reason = row["message"] or OUTCOME[row["outcome"]]
+        yield printable(f"  {row['hostname'] or 'no name'} ({row['host_id']}): {reason}")
+    if left_alone.height > SHOWN:
         see_all = command_line(instance, "sql", "--run", short_run_id(run_id), "FROM write_history")
-        yield f"  The reason of each host: {see_all}"
+        yield f"  and {left_alone.height - SHOWN:,} more: {see_all}"
     if job == "apply" and "written" in outcomes:
         yield f"To take it back:\n    {command_line(instance, 'undo', short_run_id(run_id))}"
-
-
-def _left_alone(writes: pl.DataFrame) -> Iterator[str]:
-    """Yield a line for each reason for which hosts were left alone, that of most hosts first."""
-    rows = writes.filter(LEFT).group_by(
-        pl.coalesce("message", pl.col("outcome").replace_strict(OUTCOME)).alias("reason"),
-        maintain_order=True,
-    )
-    hosts = rows.agg(hosts=pl.format("{} ({})", pl.coalesce("hostname", pl.lit("no name")), "host_id"))
-    largest_first = hosts.sort(pl.col("hosts").list.len(), descending=True, maintain_order=True)
-    for reason, names in largest_first.iter_rows():
-        more = f" ... and {len(names) - SHOWN:,} more" if len(names) > SHOWN else ""
-        number = f"{len(names):,} host{'s' * (len(names) != 1)}"
-        yield printable(f"  {number}: {reason.rstrip('.')}: {', '.join(names[:SHOWN])}{more}")

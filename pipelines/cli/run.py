@@ -11,6 +11,7 @@ from zoneinfo import ZoneInfo
 
 import dagster as dg
 import polars as pl
+from dagster._core import remote_origin
 
 from assets_defs.record import RunRecord, plans_only
 from assets_defs.run import failure_message, today_of, window_of
@@ -30,12 +31,10 @@ from reports.summary import decisions_in_words, writes_in_words
 from resources.errors import ConfigurationError
 from resources.settings import (
     Instance,
-    analysts_group,
     command_line,
     home,
     journal_url,
     load_instance,
-    tables_location,
 )
 from resources.store.tables import Tables, short_run_id
 
@@ -133,13 +132,7 @@ def execute(
     tables = tables_of(instance)
     tables.claim()
     journal_url()  # a wrong address ends the run before all that it does until it writes
-    definitions = build_definitions(
-        [instance],
-        home(),
-        location=tables_location(),
-        analysts=analysts_group(),
-        since=since,
-    )
+    definitions = build_definitions(instance, tables, since=since)
     with dagster_instance(home()) as recorded:
         result = definitions.resolve_job_def(job).execute_in_process(
             instance=recorded,
@@ -163,17 +156,13 @@ def _give_to_job(recorded: dg.DagsterInstance, run_id: str, job: str) -> None:
     Dagster records where its job is to be found only of runs that its own services begin, and has a command
     that adds it later, `dagster run migrate-repository`: this is what that does, without a code server.
     """
-    location = {"__class__": "RegisteredRepositoryLocationOrigin", "location_name": LOCATION}
-    repository = {"__class__": "ExternalRepositoryOrigin", "repository_location_origin": location}
-    repository["repository_name"] = REPOSITORY
-    origin = {"__class__": "ExternalPipelineOrigin", "external_repository_origin": repository}
-    stored = json.dumps(origin | {"pipeline_name": job})
     # Who called this command has been told that it failed, and decides: the daemon tries nothing again.
     never_again = {"dagster/will_retry": "false", "dagster/max_retries": "0"}
     recorded.add_run_tags(run_id, {".dagster/repository": f"{REPOSITORY}@{LOCATION}"} | never_again)
     if run := recorded.get_run_by_id(run_id):
-        found: Any = dg.deserialize_value(stored)
-        recorded.run_storage.replace_job_origin(run, found)
+        location = remote_origin.RegisteredCodeLocationOrigin(LOCATION)  # ty: ignore[abstract-class-instantiation]
+        repository = remote_origin.RemoteRepositoryOrigin(location, REPOSITORY)
+        recorded.run_storage.replace_job_origin(run, remote_origin.RemoteJobOrigin(repository, job))
 
 
 def errors(result: dg.ExecuteInProcessResult) -> Iterator[str]:

@@ -133,11 +133,9 @@ def _require_tables(location: UPath, wanted: set[str]) -> set[str]:
 
 
 def _no_tables(location: UPath, of: str) -> AssetOwnersError:
-    shared = location != UPath(home() / "tables")
-    place, setting = (location, "ASSET_OWNERS_TABLES") if shared else (home(), "ASSET_OWNERS_HOME")
     return AssetOwnersError(
-        f"There are no tables{of} in {place} yet; run the instance first ({command_line(None, 'run')}), or "
-        f"set {setting} to the folder that holds them"
+        f"There are no tables{of} in {location} yet; run the instance first ({command_line(None, 'run')}), "
+        "or set ASSET_OWNERS_HOME, or ASSET_OWNERS_TABLES, to where they lie"
     )
 
 
@@ -167,13 +165,7 @@ def _query_errors() -> Generator[None]:
 
 def _shell(opening: list[str]) -> int:
     """Run DuckDB's shell; Ctrl-C is for it alone, where it ends a query."""
-    try:
-        shell = str(files("duckdb_cli") / "duckdb")  # itself: the script that starts it ends with Ctrl-C
-    except ModuleNotFoundError as error:
-        raise ConfigurationError(
-            "DuckDB's shell needs the extra `shell` of asset-owners, which is not installed; give a query: "
-            "asset-owners sql 'FROM conflicts'"
-        ) from error
+    shell = str(files("duckdb_cli") / "duckdb")  # itself: the script that starts it ends with Ctrl-C
     arguments = [argument for line in opening for argument in ("-cmd", line)]
     before = signal.signal(signal.SIGINT, lambda *_: None)
     try:

@@ -44,7 +44,7 @@ def tune(
     if audit is not None:
         if audit_answers or as_json:
             raise ConfigurationError("--audit draws and estimates nothing: no --audit-answers, no --json")
-        return draw(path, audit, seed=seed, out=audit_file)
+        return draw(path, audit, seed=seed, out=audit_file or Path("audit.csv"))
     aim = Aim(target_precision, keep)
     answered = read_answers(path, audit_answers) if audit_answers else []
     instance, tables = stored_tables(path)

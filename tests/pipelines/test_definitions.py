@@ -13,7 +13,7 @@ import yaml
 from dagster._core.definitions.utils import DISALLOWED_NAMES
 
 from assets_defs.run import failure_message
-from pipelines.definitions import build_definitions, build_repository
+from pipelines.definitions import build_repository, define
 from pipelines.jobs import run_executor
 from resources.errors import ConfigurationError
 from resources.settings import load_instances, slug_of
@@ -50,9 +50,14 @@ def instances(tmp_path):
         for name, text in files.items():
             path = tmp_path / f"{name}.yaml"
             path.write_text(yaml.safe_dump(text) if isinstance(text, dict) else text)
-        return build_definitions(load_instances(tmp_path), tmp_path)
+        return at_once(tmp_path)
 
     return loaded
+
+
+def at_once(folder):
+    """All instances of a folder as Dagster would have them, were they not made one by one."""
+    return dg.Definitions.merge(*map(define, load_instances(folder)))
 
 
 def jobs(definitions):
@@ -98,25 +103,25 @@ def test_a_runs_process_defines_the_instance_of_its_job_and_no_other(monkeypatch
     """Dagster loads the code location again for each run."""
     defined = []
 
-    def define(instances, *arguments, **options):
-        defined.extend(instance.slug for instance in instances)
-        return build_definitions(instances, *arguments, **options)
+    def noted(instance):
+        defined.append(instance.slug)
+        return define(instance)
 
-    monkeypatch.setattr("pipelines.definitions.build_definitions", define)
+    monkeypatch.setattr("pipelines.definitions.define", noted)
     assert build_repository().get_job(name).name == name
     assert defined == ["customer_1"]
 
 
-def test_all_instances_are_served_as_they_would_be_defined_at_once(many, tmp_path):
+def test_all_instances_are_served_as_they_would_be_defined_at_once(many):
     served = build_repository()
-    at_once = build_definitions(load_instances(many), tmp_path).get_repository_def()
-    assert served.name == at_once.name, "schedules would be taken for new ones, which are off"
-    assert set(served.job_names) == set(at_once.job_names)
-    assert {one.name for one in served.schedule_defs} == {one.name for one in at_once.schedule_defs}
-    assert set(served.assets_defs_by_key) == set(at_once.assets_defs_by_key)
-    assert set(served.asset_checks_defs_by_key) == set(at_once.asset_checks_defs_by_key)
+    expected = at_once(many).get_repository_def()
+    assert served.name == expected.name, "schedules would be taken for new ones, which are off"
+    assert set(served.job_names) == set(expected.job_names)
+    assert {one.name for one in served.schedule_defs} == {one.name for one in expected.schedule_defs}
+    assert set(served.assets_defs_by_key) == set(expected.assets_defs_by_key)
+    assert set(served.asset_checks_defs_by_key) == set(expected.asset_checks_defs_by_key)
     for name in ("__ASSET_JOB", "customer_1"):
-        ours, theirs = served.get_job(name), at_once.get_job(name)
+        ours, theirs = served.get_job(name), expected.get_job(name)
         assert {node.name for node in ours.nodes} == {node.name for node in theirs.nodes}
 
 
@@ -263,13 +268,9 @@ def test_the_launchpads_of_apply_and_undo_begin_with_the_run_id_in_quotes(instan
         assert "run_id: ''" in yaml.safe_dump(found[name].run_config)
 
 
-@pytest.mark.parametrize(
-    ("executor", "missing"), [("celery", "ASSET_OWNERS_CELERY_BROKER"), ("kafka", "ASSET_OWNERS_EXECUTOR")]
-)
-def test_an_executor_that_cannot_be_had_is_refused_with_the_variable_to_set(monkeypatch, executor, missing):
-    monkeypatch.setenv("ASSET_OWNERS_EXECUTOR", executor)
-    monkeypatch.delenv("ASSET_OWNERS_CELERY_BROKER", raising=False)
-    with pytest.raises(ConfigurationError, match=missing):
+def test_an_executor_that_is_none_is_refused_with_the_variable_to_set(monkeypatch):
+    monkeypatch.setenv("ASSET_OWNERS_EXECUTOR", "kafka")
+    with pytest.raises(ConfigurationError, match="ASSET_OWNERS_EXECUTOR"):
         run_executor()
 
 

@@ -32,15 +32,6 @@ def test_a_folder_that_goes_away_shows_while_the_metrics_are_served(folder):
     assert registry.get_sample_value("asset_owners_instances") == 0
 
 
-@pytest.mark.parametrize("named", ["", "nowhere", "empty"])
-def test_where_there_is_no_instance_it_ends_with_2(call, tmp_path, monkeypatch, named):
-    monkeypatch.setenv("ASSET_OWNERS_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("ASSET_OWNERS_INSTANCES", named and str(tmp_path / named))
-    (tmp_path / "empty").mkdir()
-    status, told, said = call("metrics")
-    assert (status, told, "ASSET_OWNERS_INSTANCES" in said) == (2, "", True)
-
-
 @pytest.mark.parametrize("wrong", ["nonsense", "127.0.0.1:", "localhost:http", "127.0.0.1:65536", ":-1"])
 @pytest.mark.usefixtures("folder")
 def test_an_address_that_is_none_is_refused(call, wrong):
