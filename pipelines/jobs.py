@@ -28,16 +28,13 @@ def run_executor() -> dg.ExecutorDefinition:
         case "multiprocess":
             return dg.multiprocess_executor
         case "celery":
-            return _celery_executor()
+            from dagster_celery import celery_executor  # noqa: PLC0415  (an extra)
+
+            # By their variables: the URLs of the two services may hold passwords.
+            services = ("broker", "backend")
+            where = {service: {"env": f"ASSET_OWNERS_CELERY_{service.upper()}"} for service in services}
+            return celery_executor.configured(where, name="celery")
     return dg.in_process_executor
-
-
-def _celery_executor() -> dg.ExecutorDefinition:
-    """Celery's, on broker and backend of the environment: their URLs may hold passwords."""
-    from dagster_celery import celery_executor  # noqa: PLC0415  (an extra)
-
-    where = {service: {"env": f"ASSET_OWNERS_CELERY_{service.upper()}"} for service in ("broker", "backend")}
-    return celery_executor.configured(where, name="celery")
 
 
 def scan_job(instance: Instance) -> Any:

@@ -20,7 +20,7 @@ HERE = "pipelines.cli"
 
 
 class _Commands(TyperGroup):
-    """Takes -q and -v behind each command, too, and says in one line what is wrong with an option's value."""
+    """Takes -q and -v behind each command, too."""
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
@@ -28,16 +28,6 @@ class _Commands(TyperGroup):
         for command in self.commands.values():
             for each in (command, *getattr(command, "commands", {}).values()):
                 each.params += shared
-
-    def invoke(self, ctx: Any) -> Any:
-        try:
-            return super().invoke(ctx)
-        except typer.BadParameter as error:
-            from pydantic import ValidationError
-
-            if isinstance(error.__cause__, ValidationError):
-                error.message = error.__cause__.errors()[0]["msg"]
-            raise
 
 
 app = typer.Typer(

@@ -28,8 +28,8 @@ def backup(out: Path) -> None:
     not_in_it = [f"{what} in {folder}" for what, folder in folders.items() if home() not in folder.parents]
     if journal:
         shown = without_password(journal)
-        dump = f"pg_dump --schema=asset_owners --file=FILE.sql {shown}"
-        not_in_it.append(f"the journal of writes in {shown}, by {dump}")
+        dump = "pg_dump --schema=asset_owners --file=FILE.sql"
+        not_in_it.append(f"the journal of writes in {shown}, by {dump} {shown}")
     for what in not_in_it:
         print(f"Not in it either, back it up as well: {what}")
 

@@ -67,8 +67,8 @@ def check(path: Path, *, as_json: bool = False) -> int:
     if not wrong:
         tables_of(instance)  # fails where they are another instance's
     if as_json:
-        content = {"instance": instance.name, "wrong": wrong, "warnings": warnings, "findings": found}
-        print(json.dumps(content))
+        counts = {"wrong": wrong, "warnings": warnings}
+        print(json.dumps({"instance": instance.name, **counts, "findings": found}))
     else:
         fixes = f"{wrong} to fix" if wrong else "Nothing to fix" if not warnings else "No error"
         print(f"{fixes}, {warnings or 'no'} warning{'s' * (warnings != 1)}.")

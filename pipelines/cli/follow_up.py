@@ -7,6 +7,7 @@ from typing import Literal
 
 import polars as pl
 
+from assets_defs.sink import FOLLOW_UPS
 from ownership.codes import LEFT_ALONE, OUTCOME, SUCCESSES
 from ownership.names import printable
 from pipelines.cli.plans import told_plan
@@ -21,8 +22,6 @@ LEFT = ~pl.col("outcome").is_in([*SUCCESSES, "planned"]) | pl.col("message").str
 """Hosts that were left alone, or were put back in part."""
 SHOWN = 20
 """Of these hosts so many are printed."""
-OPS = {"apply": "apply_plan", "undo": "undo_run"}
-"""The op of each job."""
 
 
 def _follow_up(
@@ -43,16 +42,15 @@ def _follow_up(
     if not tables.holds("owner_writes", about) and not tables.has_written(about):
         raise ConfigurationError(f"RUN_ID: run {about} of {instance.name} planned and wrote nothing")
     config = {"run_id": about, "allow_writes": allow_writes, "dry_run": dry_run, "reason": reason}
-    ops = {named(instance, OPS[job]): {"config": config}}
+    ops = {named(instance, FOLLOW_UPS[job].__name__): {"config": config}}
     result = execute(instance, named(instance, job), {"ops": ops})
     allowed = [] if allow_writes is None else ["--allow-writes", str(allow_writes)]
     again = (job, short_run_id(about), *allowed)
     report = report_of(instance, tables, result, *again, dry_run=dry_run, people_of=about)
     writes = tables.run_writes(result.run_id)
     left_alone = writes.filter(LEFT).select("host_id", "outcome", "message").to_dicts()
-    words = (
-        [] if "error" in report and writes.is_empty() else [*_in_words(writes, instance, result.run_id, job)]
-    )
+    did_something = result.success or not writes.is_empty()
+    words = [*_in_words(writes, instance, result.run_id, job)] if did_something else []
     if "plan" in report:
         words.append(told_plan(instance, tables, result.run_id, report["plan"], command=job, about=about))
     return print_report(report | {"about_run_id": about, "left_alone": left_alone}, words, as_json=as_json)

@@ -14,7 +14,7 @@ from pipelines.cli.stored import stored_tables
 from pipelines.dagster_home import dagster_instance
 from reports.people import find_person
 from resources.errors import AssetOwnersError
-from resources.settings import Instance, command_line, home
+from resources.settings import Instance, home
 from resources.store.catalogue import refresh_catalogue
 from resources.store.forgetting import Person
 from resources.store.forgetting import forget as forget_in_tables
@@ -65,8 +65,6 @@ def remove(path: Path, *, yes: bool) -> None:
         print(
             f"{printable(instance.name)}: {tables.folder}, the journal of writes ({open_writes} of them open)"
         )
-        if open_writes and not yes:
-            print(f"  Let a run settle what is open first: {command_line(instance, 'run')}")
         _delete_beside_tables(instance, really=yes)
         if yes:
             if tables.folder.exists():

@@ -29,13 +29,7 @@ from pipelines.repository import REPOSITORY
 from pipelines.schedules import launch_tags, run_config
 from reports.summary import decisions_in_words, writes_in_words
 from resources.errors import ConfigurationError
-from resources.settings import (
-    Instance,
-    command_line,
-    home,
-    journal_url,
-    load_instance,
-)
+from resources.settings import Instance, command_line, home, journal_url, load_instance
 from resources.store.tables import Tables, short_run_id
 
 

@@ -59,11 +59,6 @@ def sql(query: str | None, *, instance: Path | None, form: Format, run_id: str |
     if query is None and not sys.stdin.isatty():
         query = sys.stdin.read()
     location = tables_location()
-    if query is None and not isinstance(location, Path):
-        raise ConfigurationError(
-            "The tables lie in an object store (ASSET_OWNERS_TABLES), which DuckDB's shell cannot read by "
-            "itself; give a query: asset-owners sql 'FROM conflicts'"
-        )
     with _query_errors():
         slug, run = _meant(location, instance, run_id)
         opening = opening_lines(home(), slug, run)

@@ -6,14 +6,7 @@ from pathlib import Path
 
 from pipelines.log_lines import LOGGER
 from resources.errors import AssetOwnersError, ConfigurationError
-from resources.settings import (
-    Instance,
-    analysts_group,
-    command_line,
-    home,
-    load_instance,
-    tables_location,
-)
+from resources.settings import Instance, analysts_group, command_line, home, load_instance, tables_location
 from resources.store.tables import Tables, short_run_id
 
 SNAPSHOTS = (

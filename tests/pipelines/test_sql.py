@@ -12,7 +12,6 @@ import pytest
 import yaml
 
 from pipelines.cli.sql import sql as ask
-from resources.errors import ConfigurationError
 from resources.settings import tables_location
 from resources.store.tables import Tables
 from tests.ownership.builders import host, hosts
@@ -220,6 +219,3 @@ def test_at_a_terminal_duckdbs_shell_starts_on_the_same_tables(home, monkeypatch
     command = [*started.call_args.args[0], "-csv", "-c", query]
     shell = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603  (its own)
     assert shell.stdout.endswith("2\n")
-    monkeypatch.setenv("ASSET_OWNERS_TABLES", "s3://bucket/asset-owners")
-    with pytest.raises(ConfigurationError, match="ASSET_OWNERS_TABLES"):
-        ask(None, **options)
