@@ -2,9 +2,7 @@
 
 import subprocess
 import sys
-import tomllib
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import dagster as dg
@@ -14,12 +12,9 @@ from dagster._core.definitions.utils import DISALLOWED_NAMES
 
 from assets_defs.run import failure_message
 from pipelines.definitions import build_repository, define
-from pipelines.jobs import run_executor
-from resources.errors import ConfigurationError
 from resources.settings import load_instances, slug_of
 from tests.resources.samples import instance_content
 
-PROJECT = Path(__file__).parents[2]
 LOAD = """
 import sys
 
@@ -28,13 +23,8 @@ def refuse(event, arguments):
         raise OSError(f"definitions must load without a network: {event} {arguments}")
 
 sys.addaudithook(refuse)
-from dagster._core.code_pointer import load_python_module
-from dagster._core.workspace.autodiscovery import loadable_targets_from_loaded_module
-from dagster._core.definitions.reconstruct import repository_def_from_target_def
-
-(target,) = loadable_targets_from_loaded_module(load_python_module("pipelines.definitions", None))
-repository = repository_def_from_target_def(target.target_definition)
-print(sorted(job.name for job in repository.get_all_jobs()))
+from pipelines.definitions import definitions
+print(definitions().job_names)
 """
 
 
@@ -64,26 +54,6 @@ def jobs(definitions):
     return {job.name: job for job in definitions.resolve_all_job_defs() if not job.name.startswith("__")}
 
 
-@pytest.mark.slow
-def test_the_instances_folder_is_loaded_without_the_secrets_that_its_files_name(tmp_path):
-    folder = tmp_path / "somewhere"
-    folder.mkdir()
-    (folder / "one.yaml").write_text(yaml.safe_dump(content()))
-    (folder / "two.yml").write_text(yaml.safe_dump(content(name="Zweigstelle Köln")))
-    loaded = subprocess.run(  # noqa: S603 (our own command)
-        [sys.executable, "-c", LOAD],
-        check=False,
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-        env={"ASSET_OWNERS_INSTANCES": str(folder)},
-    )
-    assert loaded.returncode == 0, loaded.stderr
-    names = loaded.stdout
-    assert "'head_office'" in names
-    assert "'zweigstelle_koln'" in names
-
-
 @pytest.fixture
 def many(tmp_path, monkeypatch):
     """Three instances, two files of one name and a broken one, where the environment says they are."""
@@ -95,6 +65,19 @@ def many(tmp_path, monkeypatch):
     (folder / "broken.yaml").write_text("name: [")
     monkeypatch.setenv("ASSET_OWNERS_HOME", str(tmp_path))
     return folder
+
+
+@pytest.mark.slow
+def test_the_instances_folder_is_loaded_without_the_secrets_that_its_files_name(many):
+    environment = {"ASSET_OWNERS_INSTANCES": str(many)}
+    loaded = subprocess.run(  # noqa: S603  (our own command)
+        [sys.executable, "-c", LOAD],
+        check=True,
+        capture_output=True,
+        text=True,
+        env=environment,
+    )
+    assert "'customer_0', 'customer_0__apply'" in loaded.stdout
 
 
 @pytest.mark.usefixtures("many")
@@ -144,19 +127,15 @@ PARTS += ["scan", "tables", "search", "inventory", "owner decisions", "owner wri
 """What the parts of an instance are called, as a person would write it in a name."""
 
 
-def load(definitions):
-    """Load all as Dagster does for its UI: whatever is called alike is an error."""
-    dg.Definitions.validate_loadable(definitions)
-    return set(jobs(definitions))
-
-
 def test_an_instance_may_be_called_like_a_part_of_another_one(instances):
     """Nor do files hide others that cannot be used, or are named by words that Dagster keeps for itself."""
     words = {word for word in DISALLOWED_NAMES if word == word.lower()}
     beside = {f"f{number}": content(name=f"demo {part}") for number, part in enumerate(PARTS)}
     refused = {f"{word}_1": content(name=word) for word in words}
     broken = dict.fromkeys([*words, *(f"demo_{part.replace(' ', '_')}__broken" for part in PARTS)], "")
-    names = load(instances(demo=content(name="demo"), **beside, **refused, **broken))
+    definitions = instances(demo=content(name="demo"), **beside, **refused, **broken)
+    dg.Definitions.validate_loadable(definitions)  # whatever is called alike is an error
+    names = set(jobs(definitions))
     slugs = {f"demo_{part.replace(' ', '_')}" for part in PARTS}
     assert {"demo", "demo__apply", "demo__undo", *slugs, *refused} <= names
     assert {f"{name}_broken" for name in (*slugs, *words)} <= names
@@ -184,17 +163,6 @@ def test_the_schedule_names_target_and_limits(instances):
     assert "https://inventory.example, tenant t-1: none at all where they would be more than 5 hosts." in said
 
 
-def test_the_workspace_and_the_project_name_the_same_definitions():
-    """A [tool.dagster] table makes Dagster ignore workspace.yaml when it is started in this folder."""
-    (loaded,) = yaml.safe_load((PROJECT / "workspace.yaml").read_text())["load_from"]
-    project = tomllib.loads((PROJECT / "pyproject.toml").read_text())["tool"]["dagster"]
-    assert loaded["python_module"] == {
-        "module_name": project["module_name"],
-        "location_name": project["code_location_name"],
-    }
-    assert project["module_name"] == "pipelines.definitions"
-
-
 def graph(definitions: dg.Definitions) -> dict[str, Any]:
     """What of the definitions a reviewer should see change; columns are in the data dictionary."""
     repository = definitions.get_repository_def()
@@ -216,6 +184,7 @@ def graph(definitions: dg.Definitions) -> dict[str, Any]:
                 "ops": sorted(node.name for node in job.nodes),
                 "tags": dict(job.run_tags),
                 "resources": sorted(job.resource_defs),
+                "launchpad": yaml.safe_dump(job.run_config),  # with ids in quotes: some look like a number
             }
             for name, job in jobs(definitions).items()
         },
@@ -257,25 +226,3 @@ def test_a_launchpad_offers_its_own_switches_and_a_dry_run_once(instances):
             continue
         assert len(dry) == 1, (name, dry)
         assert dry[0][0] == ("resources" if name == slug else "ops")
-
-
-def test_the_launchpads_of_apply_and_undo_begin_with_the_run_id_in_quotes(instances):
-    """Without them YAML takes an id of eight digits for a number, and Dagster refuses that."""
-    found = jobs(instances(one=content(name="One")))
-    for name, op in (("one__apply", "one__apply_plan"), ("one__undo", "one__undo_run")):
-        config = {"run_id": "", "dry_run": False}
-        assert found[name].run_config == {"loggers": {"console": {}}, "ops": {op: {"config": config}}}
-        assert "run_id: ''" in yaml.safe_dump(found[name].run_config)
-
-
-def test_an_executor_that_is_none_is_refused_with_the_variable_to_set(monkeypatch):
-    monkeypatch.setenv("ASSET_OWNERS_EXECUTOR", "kafka")
-    with pytest.raises(ConfigurationError, match="ASSET_OWNERS_EXECUTOR"):
-        run_executor()
-
-
-def test_celery_is_the_executor_where_its_services_are_named(monkeypatch):
-    monkeypatch.setenv("ASSET_OWNERS_EXECUTOR", "celery")
-    for service in ("BROKER", "BACKEND"):
-        monkeypatch.setenv(f"ASSET_OWNERS_CELERY_{service}", "redis://127.0.0.1:6379/0")
-    assert run_executor().name == "celery"

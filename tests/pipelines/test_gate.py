@@ -25,7 +25,7 @@ from assets_defs.run import (
 )
 from assets_defs.writing import write_planned
 from pipelines.schedules import launch_tags
-from resources.errors import AssetOwnersError, ServiceError, TransientError
+from resources.errors import AssetOwnersError, ServiceError
 from resources.settings import named
 from tests.assets_defs.scans import LOG, decided
 from tests.chaos.days import set_clock
@@ -215,23 +215,6 @@ class Collector(LogFile):
     def senders(self, day):  # noqa: ARG002
         row = {"document_hostname": "pc-1", "events": 9, "host_names": ["pc-1", "pc-2", "pc-3"]}
         return 9, pl.DataFrame([row])
-
-
-class Silent(LogFile):
-    """Does not say who sends."""
-
-    def senders(self, day):  # noqa: ARG002
-        raise TransientError("The search service timed out")
-
-
-def test_a_blocking_check_that_could_not_be_carried_out_stops_the_sink(job):
-    job.logons = Silent((LAST, "pc-1", "ann"))
-    result = job()
-    assert not result.success
-    assert job.inventory.written == {}
-    row = record(job, result)
-    assert (row["status"], row["written"]) == ("failed", 0)
-    assert "timed out" in row["message"]
 
 
 class Refusing(Shelf):
