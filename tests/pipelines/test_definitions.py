@@ -77,7 +77,7 @@ def test_the_instances_folder_is_loaded_without_the_secrets_that_its_files_name(
         text=True,
         env=environment,
     )
-    assert "'customer_0', 'customer_0__apply'" in loaded.stdout
+    assert "'customer_0', 'customer_1__apply'" in loaded.stdout
 
 
 @pytest.mark.usefixtures("many")
