@@ -158,13 +158,7 @@ def in_words(story: Mapping[str, Any]) -> str:
     """
     decisions, asked = story["decisions"], _shown(story["hostname"])
     lines = [decision["summary"] for decision in decisions]
-    if not decisions and story.get("left_out_by"):
-        left_out_by = _shown(story["left_out_by"])
-        lines.append(
-            f"{asked}: rules.exclude_users ({left_out_by}) leaves user names like this out: their logons do "
-            "not count."
-        )
-    elif not decisions:
+    if not decisions:
         near = f" Did you mean {either(story['near'])}?" if story.get("near") else ""
         lines.append(f"{asked}: neither the inventory nor the logons know such a host or person.{near}")
     if story["similar"]:
