@@ -59,12 +59,12 @@ class TableView {
     );
     Object.assign(this, { box, all, status, body, more });
     this.heads = [...place.querySelectorAll("th")];
+    this.names = this.heads.map((head) => head.textContent);
     this.heads.forEach((head, column) => {
-      const button = element("button", head.textContent);
-      button.type = "button";
-      button.addEventListener("click", () => this.sort(column));
-      head.dataset.head = head.textContent;
-      head.replaceChildren(button);
+      const button = element("button");
+      button.ariaLabel = `Sort by ${this.names[column]}`;
+      head.append(" ", button);
+      head.addEventListener("click", () => this.sort(column));
     });
     box.addEventListener("input", () => this.search());
     more.addEventListener("click", () => this.draw(this.limit + PAGE_ROWS));
@@ -126,7 +126,7 @@ class TableView {
 
   cell(parts, row, column) {
     const made = element("td");
-    made.dataset.head = this.heads[column].dataset.head;
+    made.dataset.head = this.names[column];
     for (const [style, field] of parts) {
       const value = this.fields[field][row];
       made.append(...(value === null ? [] : SHOWN[style](value)), " ");
@@ -140,7 +140,7 @@ class TableView {
     const text = (parts, row) => parts.map(([style, field]) => textOf(style, this.fields[field][row]));
     const quoted = (cell) => `"${cell.replace(FORMULA, "$1'$2").replaceAll('"', '""')}"`;
     const rows = this.found.map((row) => this.columns.map((parts) => text(parts, row).filter(Boolean).join(", ")));
-    const lines = [this.heads.map((head) => head.dataset.head), ...rows].map((cells) => cells.map(quoted).join(","));
+    const lines = [this.names, ...rows].map((cells) => cells.map(quoted).join(","));
     const link = element("a");
     link.href = URL.createObjectURL(new Blob(["\ufeff", lines.join("\r\n")], { type: "text/csv" }));
     link.download = `${this.name}.csv`;
