@@ -4,7 +4,7 @@
 // no string is parsed as HTML.
 
 const content = JSON.parse(document.getElementById("packed").textContent);
-const PAGE_ROWS = content.page_rows;
+const PAGE_ROWS = 100;
 const PRINTED_ROWS = 1000;
 const FORMULA = new RegExp(content.formula, "gv");
 const labels = new Map(Object.entries(content.people));
@@ -54,8 +54,8 @@ class TableView {
     this.fields = Object.fromEntries(Object.entries(fields).map(([name, values]) => [name, unpacked(values)]));
     this.order = Array.from({ length: rows }, (_, row) => row);
     this.holds = () => true;
-    const [tools, box, all, status, body, more] = [".tools", "input", ".all", "[role=status]", "tbody", ".more"].map(
-      (selector) => place.querySelector(selector),
+    const [box, all, status, body, more] = ["input", ".all", "[role=status]", "tbody", ".more"].map((selector) =>
+      place.querySelector(selector),
     );
     Object.assign(this, { box, all, status, body, more });
     this.heads = [...place.querySelectorAll("th")];
@@ -69,7 +69,7 @@ class TableView {
     box.addEventListener("input", () => this.search());
     more.addEventListener("click", () => this.draw(this.limit + PAGE_ROWS));
     place.querySelector(".download").addEventListener("click", () => this.download());
-    tools.hidden = false;
+    place.hidden = false;
     this.narrow("");
   }
 

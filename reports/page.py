@@ -11,7 +11,6 @@ import hashlib
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
-from urllib.parse import quote
 
 import polars as pl
 from jinja2 import Environment
@@ -19,7 +18,6 @@ from markupsafe import Markup
 
 from ownership.codes import EVIDENCE, MATCH
 from ownership.coverage import funnel, left_behind, owned_percent
-from ownership.names import printable
 from ownership.rules import Rules
 from ownership.windows import Window
 from reports import page_tables
@@ -89,7 +87,6 @@ def report_page(
             charts={name: svg(chart) for name, chart in charts.items()},
             tables=tables,
             packed=Markup(as_json(tables, labels)),  # noqa: S704  (nothing in it ends a script)
-            page_rows=page_tables.PAGE_ROWS,
             most_rows=page_tables.MAX_ROWS,
             decisions=decisions.height,
             host_assets=decisions["host_id"].count(),
@@ -107,7 +104,6 @@ def report_page(
             reasons={**EVIDENCE, **MATCH},
             days=days.height,
             lacking_days=days.filter(pl.col("state") != "ok").to_dicts(),
-            labels=labels,
         )
     )
 
@@ -123,11 +119,9 @@ def _source(text: str) -> str:
 def _environment() -> Environment:
     environment = templates().overlay()
     environment.filters |= {
-        "name": lambda text: Markup("<bdi>{}</bdi>").format(shown(text)),
-        "printable": printable,
+        "shown": shown,
         "count": "{:,}".format,
         "instant": instant,
         "link": link,
-        "address": lambda text: quote(shown(text)),
     }
     return environment

@@ -16,9 +16,8 @@ from reports.exports import FORMULA
 from reports.hosts import in_order
 from reports.sentences import logons
 
-MAX_NAME = 120
-PAGE_ROWS = 100
-"""Rows of a table that are shown at once, and without scripts the only ones."""
+MAX_TEXT = 300
+"""Letters of a name; our own sentences have fewer."""
 MAX_ROWS = 100_000
 """Rows of one table in the page: those of more hosts would make it too large for a browser."""
 
@@ -49,11 +48,6 @@ class PageTable:
     unseen: tuple[str, ...] = ()
 
     @property
-    def first_rows(self) -> list[dict[str, Any]]:
-        """The rows that stand in the page itself."""
-        return self.frame.head(PAGE_ROWS).to_dicts()
-
-    @property
     def packed(self) -> dict[str, Any]:
         """The rows for the script, column by column."""
         names = {name for parts in self.columns.values() for _, name in parts} | {*self.unseen}
@@ -71,7 +65,6 @@ class PageTable:
 def as_json(tables: Mapping[str, PageTable], labels: Mapping[str, str]) -> str:
     """The tables, and what to call user assets by id, as JSON; nothing in it can end its element."""
     content = {
-        "page_rows": PAGE_ROWS,
         "formula": FORMULA,
         "people": {shown(user_id): shown(label) for user_id, label in labels.items()},
         "tables": {name: table.packed for name, table in tables.items()},
@@ -81,8 +74,8 @@ def as_json(tables: Mapping[str, PageTable], labels: Mapping[str, str]) -> str:
 
 
 def shown(text: str) -> str:
-    """A name as the page may show it: printable, and not too long."""
-    return printable(text if len(text) <= MAX_NAME else text[:MAX_NAME] + "…")
+    """A text as the page may show it: printable, and not too long."""
+    return printable(text if len(text) <= MAX_TEXT else text[:MAX_TEXT] + "…")
 
 
 def _compact(column: pl.Series) -> list[Any] | dict[str, list[Any]]:
