@@ -12,7 +12,7 @@ from ownership.history import since_decided
 from ownership.matching import FieldNames
 from ownership.names import printable
 from ownership.rules import NAMING, Rules
-from reports.remedies import problems_of, remedies
+from reports.remedies import problems_of, remedies, with_needs
 from reports.sentences import NAMES, names_of, reason
 
 
@@ -74,7 +74,8 @@ def hosts_sheet(hosts: pl.DataFrame, users: pl.DataFrame, rules: Rules, fields: 
 
     texts = ("Host", "Owner", "E-mail", "Department", "Why", "What would change that")
     schema = dict.fromkeys(texts, pl.String) | {"Conflict since": pl.Date, "Last logon": pl.Date}
-    rows = [row(host) for host in hosts.with_columns(pl.col("conflict_since").dt.date()).to_dicts()]
+    days = with_needs(hosts, rules).with_columns(pl.col("conflict_since").dt.date())
+    rows = [row(host) for host in days.iter_rows(named=True)]
     return pl.DataFrame(rows, schema=schema | {"Asset": pl.String})
 
 

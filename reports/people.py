@@ -3,11 +3,10 @@
 A person is asked for by a user name, an e-mail address or the id of a user asset.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import polars as pl
-from rapidfuzz import fuzz, process, utils
 
 from ownership.codes import ACTION
 from ownership.coverage import current_owners
@@ -16,7 +15,6 @@ from ownership.names import normalise_username, printable
 from reports.sentences import in_columns, logons, names_of, person
 
 SHOWN_ELSEWHERE = 20
-MAX_SUGGESTED = 5
 _FIELDS = ("user_value", *FIELDS)
 
 
@@ -25,26 +23,19 @@ def find_person(asked: str, users: pl.DataFrame, matches: pl.DataFrame) -> dict[
 
     An id or a whole e-mail address comes first; otherwise any name of a user asset, folded as user names are.
     """
-    text = asked.strip().lower()
-    whole = (pl.col("user_id").str.to_lowercase() == text) | pl.any_horizontal(
-        pl.col(field).list.eval(pl.element().str.strip_chars().str.to_lowercase() == text).list.any()
-        for field in ("user_value", "user_email")
-    ).fill_null(value=False)
-    ids = exact = users.filter(whole)["user_id"].to_list()
-    decisive = matches.filter("decisive")
-    username = pl.select(normalise_username(pl.lit(asked))).item()
+    text, username = asked.strip().lower(), pl.select(normalise_username(pl.lit(asked))).item()
+    names = {field: users.select("user_id", name=field).explode("name") for field in _FIELDS}
+    whole = pl.concat(
+        [users.select("user_id", name="user_id"), names["user_value"], names["user_email"]]
+    ).filter(pl.col("name").str.strip_chars().str.to_lowercase() == text)
     named = matches.filter(pl.col("username") == pl.lit(username, pl.String))
-    if not ids:
-        fits = pl.any_horizontal(
-            pl.col(field)
-            .list.eval(normalise_username(pl.element()) == pl.lit(username, pl.String))
-            .list.any()
-            for field in _FIELDS
-        ).fill_null(value=False)
-        chosen = named.filter("decisive")["user_id"].drop_nulls().to_list()
-        ids = chosen or users.filter(fits)["user_id"].to_list()
-    usernames = decisive.filter(pl.col("user_id").is_in(ids))["username"].to_list()
-    if not exact:  # also a name that no user asset has, or several have
+    alike = pl.concat(names.values()).filter(
+        normalise_username(pl.col("name")) == pl.lit(username, pl.String)
+    )
+    found = (whole, named.filter("decisive").drop_nulls("user_id"), alike)
+    ids = next((frame["user_id"].to_list() for frame in found if frame.height), [])
+    usernames = matches.filter("decisive", pl.col("user_id").is_in(ids))["username"].to_list()
+    if whole.is_empty():  # also a name that no user asset has, or several have
         usernames += named["username"].to_list()
     if not ids and not usernames:
         return None
@@ -64,19 +55,6 @@ def each_person(found: Mapping[str, Sequence[str]], matches: pl.DataFrame) -> li
     ]
     nobodys = [name for name in names if whose.get(name) not in ids]
     return persons + ([{"user_ids": [], "usernames": nobodys}] if nobodys else [])
-
-
-def near_names(asked: str, known: Iterable[str]) -> list[str]:
-    """The names of hosts and people that look most like one that is not known, the nearest first."""
-    near = process.extract(
-        asked,
-        [*dict.fromkeys(known)],
-        scorer=fuzz.WRatio,
-        processor=utils.default_process,
-        limit=MAX_SUGGESTED,
-        score_cutoff=85,
-    )
-    return [name for name, *_ in near]
 
 
 def person_explanation(
@@ -129,31 +107,24 @@ def person_in_words(story: Mapping[str, Any]) -> str:
         f"belong{'s' * (len(owned) == 1)} to this person; logons on other hosts: {len(elsewhere):,}."
     )
     lines = [f"{_who(story)}.", counts]
-    if named:
-        lines += ["", "Named by the logons:"]
-        lines += in_columns(
-            [(_name(row), logons(row), f"last on {row['last_seen']}", ACTION[row["action"]]) for row in named]
-        )
-    if owned:
-        rows = [
+    sections = {
+        "Named by the logons": [(_name(row), *_last(row), ACTION[row["action"]]) for row in named],
+        "Theirs in the inventory": [
             (_name(row), f"department {printable(row['department'] or 'none')}", _decided(row, story))
             for row in owned
-        ]
-        lines += ["", "Theirs in the inventory:", *in_columns(rows)]
-    if elsewhere:
-        lines += ["", "Other hosts with logons:"]
-        lines += in_columns(
-            [(_name(row), logons(row), f"last on {row['last_seen']}") for row in elsewhere[:SHOWN_ELSEWHERE]]
-        )
-        if len(elsewhere) > SHOWN_ELSEWHERE:
-            lines.append(f"  and {len(elsewhere) - SHOWN_ELSEWHERE:,} more; --json has all")
+        ],
+        "Other hosts with logons": [(_name(row), *_last(row)) for row in elsewhere[:SHOWN_ELSEWHERE]],
+    }
+    for title, rows in sections.items():
+        lines += ["", f"{title}:", *in_columns(rows)] if rows else []
+    if len(elsewhere) > SHOWN_ELSEWHERE:
+        lines.append(f"  and {len(elsewhere) - SHOWN_ELSEWHERE:,} more; --json has all")
     return "\n".join(lines)
 
 
 def _who(story: Mapping[str, Any]) -> str:
     names = names_of(story["user_assets"])
-    several = "Several people may be meant: " if len(story["user_assets"]) > 1 else ""
-    assets = several + " or ".join(person(asset["user_id"], names) for asset in story["user_assets"])
+    assets = " or ".join(person(asset["user_id"], names) for asset in story["user_assets"])
     usernames = ", ".join(map(printable, story["usernames"]))
     if not assets:
         return f"{usernames} (no user asset, or several)"
@@ -169,6 +140,10 @@ def _name(row: Mapping[str, Any]) -> str:
     if row["hostname"] is None:
         return printable(host_id or "")
     return printable(row["hostname"]) + (f" ({printable(host_id)})" if host_id else "")
+
+
+def _last(row: Mapping[str, Any]) -> tuple[str, str]:
+    return logons(row), f"last on {row['last_seen']}"
 
 
 def _decided(row: Mapping[str, Any], story: Mapping[str, Any]) -> str:

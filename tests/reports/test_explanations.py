@@ -97,7 +97,6 @@ def test_the_story_goes_from_the_counts_to_the_write_and_to_what_would_change():
         "  In the inventory, user u1: user_email alice@corp.example, user_department Sales",
         "  What would change that:",
         "  - Set another owner in asset_owner by hand: no run replaces an owner.",
-        "  Now: owner u1, department Sales, criticality none (as listed, and as written from here since).",
     ]
 
 
@@ -242,14 +241,12 @@ def test_after_an_undo_nothing_contradicts_the_present_state():
     """Also where the run that decided found the owner that was put back later."""
     lines = told(ALICE, host("h1", "ws1", owners=("u1",)), writes=[UNDONE])
     assert lines[0] == "ws1 has no owner: what asset-owners had written was put back on 2026-03-30."
-    assert "again" in lines[-2]
-    assert lines[-1].startswith("  Now: owner none, ")
+    assert "again" in lines[-1]
 
 
 def test_an_owner_that_a_run_met_is_the_owner_by_now():
     lines = told(ALICE, writes=[{"outcome": "owned_meanwhile", "old_values": MET, "message": "has got u9"}])
     assert lines[0].startswith("ws1 belongs to u9 in the inventory, but the logons name alice@corp.example")
-    assert lines[-1].startswith("  Now: owner u9, ")
 
 
 @pytest.mark.parametrize(
@@ -262,7 +259,6 @@ def test_an_owner_that_a_run_met_is_the_owner_by_now():
 def test_an_owner_that_an_undo_left_alone_is_the_owner_by_now(undo):
     lines = told(ALICE, writes=[{"outcome": "written"}, undo | {"old_values": MET}])
     assert lines[0].startswith("ws1 belongs to u9 in the inventory, but the logons name alice@corp.example")
-    assert lines[-1].startswith("  Now: owner u9, department none")
 
 
 def test_the_history_of_a_host_shows_what_changed_and_why_the_last_run_left_it_alone():
