@@ -18,7 +18,7 @@ from ownership.rules import Rules, least_majority
 from ownership.shares import ranked
 from ownership.windows import Window
 from reports.remedies import problems_of, remedies, with_needs
-from reports.sentences import either, in_columns, instant, names_of, ownership_sentence, time_of
+from reports.sentences import either, in_columns, instant, names_of, ownership_sentence
 
 _SHOWN_USERS = 10
 _SHOWN_WRITES = 5
@@ -237,7 +237,8 @@ def _writes(writes: Sequence[Mapping[str, Any]]) -> Iterator[str]:
             if value is not None and value != (old[name] or "")
         )
         parts = [OUTCOME[write["outcome"]], fields, _shown(write["message"] or "")]
-        yield f"  {instant(time_of(write))}, run {_shown(write['run_id'])}: {' '.join(filter(None, parts))}"
+        at = instant(write["completed_at"] or write["intended_at"])
+        yield f"  {at}, run {_shown(write['run_id'])}: {' '.join(filter(None, parts))}"
 
 
 def _inventory(decision: Mapping[str, Any]) -> Iterator[str]:

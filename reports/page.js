@@ -30,13 +30,12 @@ function personLink(key) {
 }
 
 // What each style shows of a value, and the text by which it is searched and sorted.
-const percent = (share) => `${(100 * share).toFixed(1)}%`;
 const SHOWN = {
   text: (text) => [element("bdi", text)],
   small: (text) => [element("small", element("bdi", text))],
   host: (name) => [linkTo("host", name, name)],
   number: (number) => [whole.format(number)],
-  percent: (share) => [percent(share)],
+  percent: (share) => [`${(100 * share).toFixed(1)}%`],
   people: (keys) => keys.map(personLink),
 };
 const NUMBERS = new Set(["number", "percent"]);
@@ -53,7 +52,6 @@ class TableView {
     this.filters = filters;
     this.fields = Object.fromEntries(Object.entries(fields).map(([name, values]) => [name, unpacked(values)]));
     this.order = Array.from({ length: rows }, (_, row) => row);
-    this.holds = () => true;
     const [box, all, status, body, more] = ["input", ".all", "[role=status]", "tbody", ".more"].map((selector) =>
       place.querySelector(selector),
     );
@@ -156,19 +154,10 @@ for (const place of document.querySelectorAll("[data-table]")) {
 
 // Links: #hosts=FILTER narrows a table, #host=NAME shows one host, #person=ID the machines of a person, #hosts all.
 
-function decoded(text) {
-  try {
-    return decodeURIComponent(text);
-  } catch {
-    return text; // no link of ours
-  }
-}
-
 function follow() {
-  const [, target, key] = location.hash.match(/^#([\w-]+)(?:=(.*))?$/) ?? [null, "", ""];
+  const [[target, wanted] = ["", ""]] = new URLSearchParams(location.hash.slice(1));
   const name = ["host", "person"].includes(target) ? "hosts" : target;
   const view = views.get(name);
-  const wanted = decoded(key ?? "");
   if (view && target === "person") {
     const { people } = view.fields;
     view.narrow(`machines of ${labels.get(wanted) ?? wanted}`, (row) => (people[row] ?? []).includes(wanted));

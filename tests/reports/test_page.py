@@ -169,7 +169,7 @@ def test_the_tables_hold_what_the_run_found():
         ["pc-2 h2", "bob@corp.example u2", f"{several} {conflict} Conflict since 2026-03-30.", *logons],
     ]
     assert rows_of(html, "hosts")[3][2].endswith(ACTION["none"]), "no sentence is cut"
-    assert rows_of(html, "people")[0] == [ann, "1", "3", "4", "0"]
+    assert rows_of(html, "people")[0] == [ann, "1", "3", "4"]
     texts = " ".join(" ".join(text for _, text in Elements(html).texts).split())
     for said in (
         "6 host assets",
