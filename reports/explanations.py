@@ -245,18 +245,17 @@ def _inventory(decision: Mapping[str, Any]) -> Iterator[str]:
     """What the inventory held about the host and the user assets in question."""
     host = decision["host_asset"]
     if host:
-        name = _shown(host["hostnames"] or "none")
-        yield f"  In the inventory, {instant(host['listed_at'])}: host name {name}, {_held(host)}"
+        owners = "not known" if host["owner_ids"] is None else host["owner_ids"] or "none"
+        values = (host["hostnames"], owners, host["department"], host["criticality"])
+        name, owner, department, criticality = (_shown(value or "none") for value in values)
+        yield (
+            f"  In the inventory, {instant(host['listed_at'])}: host name {name}, owner {owner}, "
+            f"department {department}, criticality {criticality}"
+        )
     for asset in decision["user_assets"]:
         values = (f"{name} {_shown(value)}" for name, value in asset.items() if value and name != "user_id")
         held = ", ".join(values) or "no such user asset"
         yield f"  In the inventory, user {_shown(asset['user_id'])}: {held}"
-
-
-def _held(host: Mapping[str, Any]) -> str:
-    owner = "not known" if host["owner_ids"] is None else _shown(host["owner_ids"] or "none")
-    others = (f", {field} {_shown(host[field] or 'none')}" for field in ("department", "criticality"))
-    return f"owner {owner}{''.join(others)}"
 
 
 def _shown(value: object) -> str:

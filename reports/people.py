@@ -102,24 +102,19 @@ def person_explanation(
 def person_in_words(story: Mapping[str, Any]) -> str:
     """Put what `person_explanation` gathered into lines of text that cannot act on a terminal."""
     named, elsewhere, owned = (story[f"hosts_{part}"] for part in ("named", "elsewhere", "owned"))
-    counts = (
-        f"The logons name this person for {_hosts(len(named))}; {_hosts(len(owned))} of the inventory "
-        f"belong{'s' * (len(owned) == 1)} to this person; logons on other hosts: {len(elsewhere):,}."
+    more = ["  and more; --json has all"] if len(elsewhere) > SHOWN_ELSEWHERE else []
+    return "\n".join(
+        [
+            f"{_who(story)}.",
+            f"\nHosts for which the logons name this person: {len(named):,}",
+            *in_columns([(_name(row), *_last(row), ACTION[row["action"]]) for row in named]),
+            f"\nHosts of this person in the inventory: {len(owned):,}",
+            *in_columns([(_name(row), ACTION.get(row["action"], "")) for row in owned]),
+            f"\nOther hosts with logons: {len(elsewhere):,}",
+            *in_columns([(_name(row), *_last(row)) for row in elsewhere[:SHOWN_ELSEWHERE]]),
+            *more,
+        ]
     )
-    lines = [f"{_who(story)}.", counts]
-    sections = {
-        "Named by the logons": [(_name(row), *_last(row), ACTION[row["action"]]) for row in named],
-        "Theirs in the inventory": [
-            (_name(row), f"department {printable(row['department'] or 'none')}", _decided(row, story))
-            for row in owned
-        ],
-        "Other hosts with logons": [(_name(row), *_last(row)) for row in elsewhere[:SHOWN_ELSEWHERE]],
-    }
-    for title, rows in sections.items():
-        lines += ["", f"{title}:", *in_columns(rows)] if rows else []
-    if len(elsewhere) > SHOWN_ELSEWHERE:
-        lines.append(f"  and {len(elsewhere) - SHOWN_ELSEWHERE:,} more; --json has all")
-    return "\n".join(lines)
 
 
 def _who(story: Mapping[str, Any]) -> str:
@@ -131,10 +126,6 @@ def _who(story: Mapping[str, Any]) -> str:
     return f"{assets}, in the logons {usernames}" if usernames else f"{assets}, not in the logons"
 
 
-def _hosts(number: int) -> str:
-    return f"{number:,} host{'s' * (number != 1)}"
-
-
 def _name(row: Mapping[str, Any]) -> str:
     host_id = row.get("host_id")
     if row["hostname"] is None:
@@ -144,12 +135,3 @@ def _name(row: Mapping[str, Any]) -> str:
 
 def _last(row: Mapping[str, Any]) -> tuple[str, str]:
     return logons(row), f"last on {row['last_seen']}"
-
-
-def _decided(row: Mapping[str, Any], story: Mapping[str, Any]) -> str:
-    """What the logons say about a host that a person owns."""
-    if row["match"] == "matched":
-        if row["username"] in story["usernames"]:
-            return "the logons name them, too"
-        return f"the logons name {printable(row['username'])}"
-    return "the logons name nobody"

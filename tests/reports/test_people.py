@@ -93,5 +93,6 @@ def test_of_many_hosts_the_first_are_shown_and_names_do_not_act_on_a_terminal():
     rows = [(f"ws{number}\x1b[2j", name, 1) for number in range(30) for name in ("ann", "bob")]
     told = person_in_words(story("ann", counts(*rows), hosts()))
     assert told.count("1 of 2 logons on 1 day") == SHOWN_ELSEWHERE
-    assert "  and 10 more; --json has all" in told
+    assert "Other hosts with logons: 30\n" in told
+    assert told.endswith("  and more; --json has all")
     assert all(line.isprintable() for line in told.splitlines())
