@@ -5,7 +5,7 @@ from functools import cache
 import polars as pl
 import pytest
 
-from ownership.codes import ACTION, EVIDENCE, MATCH, NOTHING_HELD, OUTCOME
+from ownership.codes import ACTION, EVIDENCE, MATCH, OUTCOME
 from ownership.declaration import polars_schema
 from ownership.matching import FieldNames
 from ownership.rules import Rules
@@ -234,7 +234,6 @@ UNDONE = {
     "new_values": {"owner": "", "department": None, "criticality": None},
 }
 LEFT_ALONE = {**UNDONE, "outcome": "not_written", "message": "left alone: put back since, by run run-3"}
-MET = {"department": None, "criticality": None, "owner": "u9"}
 
 
 def test_after_an_undo_nothing_contradicts_the_present_state():
@@ -242,23 +241,6 @@ def test_after_an_undo_nothing_contradicts_the_present_state():
     lines = told(ALICE, host("h1", "ws1", owners=("u1",)), writes=[UNDONE])
     assert lines[0] == "ws1 has no owner: what asset-owners had written was put back on 2026-03-30."
     assert "again" in lines[-1]
-
-
-def test_an_owner_that_a_run_met_is_the_owner_by_now():
-    lines = told(ALICE, writes=[{"outcome": "owned_meanwhile", "old_values": MET, "message": "has got u9"}])
-    assert lines[0].startswith("ws1 belongs to u9 in the inventory, but the logons name alice@corp.example")
-
-
-@pytest.mark.parametrize(
-    "undo",
-    [
-        {"outcome": "undone", "new_values": {"owner": None, "department": None, "criticality": ""}},
-        {"outcome": "not_written", "new_values": UNDONE["new_values"], "message": NOTHING_HELD},
-    ],
-)
-def test_an_owner_that_an_undo_left_alone_is_the_owner_by_now(undo):
-    lines = told(ALICE, writes=[{"outcome": "written"}, undo | {"old_values": MET}])
-    assert lines[0].startswith("ws1 belongs to u9 in the inventory, but the logons name alice@corp.example")
 
 
 def test_the_history_of_a_host_shows_what_changed_and_why_the_last_run_left_it_alone():
@@ -307,14 +289,10 @@ def test_hostile_names_cannot_act_on_a_terminal():
 
 def test_the_story_is_plain_values_for_programs():
     found = story(EXACTLY_60, writes=[{"outcome": "failed"}])
-    (decision,) = found["decisions"]
     json.dumps(found, default=lambda day: day.isoformat())
+    (decision,) = found["decisions"]
     assert {"window_from", "window_to", "rules", "host_asset", "user_assets", "now"} <= {*decision}
-    assert (decision["evidence"], decision["match"], decision["action"]) == ("no_majority", None, "none")
-    assert [(user["username"], user["events"], user["share"]) for user in decision["users"]] == [
-        ("alice", 6, 0.6),
-        ("carol", 4, 0.4),
-    ]
-    assert decision["users"][0]["user_assets"] == [
-        {"user_id": "u1", "matched_by": "user_email", "decisive": True, "problem": None}
-    ]
+    alice, carol = decision["users"]
+    assert (alice["username"], alice["events"], alice["share"]) == ("alice", 6, 0.6)
+    assert [asset["user_id"] for asset in alice["user_assets"]] == ["u1"]
+    assert carol["user_assets"] == []

@@ -65,7 +65,6 @@ def test_values_are_shown_for_readers():
 
 
 def test_a_long_table_is_cut_and_says_so():
-    text = table(pl.DataFrame({"n": range(1000)}))
+    text = table(pl.DataFrame({"n": range(50)}))
     assert len(shown(text)) == 41
-    assert text.endswith("and 960 more")
-    assert "more" not in table(pl.DataFrame({"n": range(40)}))
+    assert text.endswith("and 10 more")
