@@ -14,7 +14,7 @@ from ownership.coverage import current_owners
 from ownership.history import since_decided
 from ownership.matching import FieldNames
 from ownership.names import normalise_hostname, printable
-from ownership.rules import Rules, least_majority
+from ownership.rules import Rules
 from ownership.shares import ranked
 from ownership.windows import Window
 from reports.remedies import problems_of, remedies, with_needs
@@ -159,11 +159,9 @@ def in_words(story: Mapping[str, Any]) -> str:
 
 
 def _users_table(decision: Mapping[str, Any]) -> Iterator[str]:
-    users, rules = decision["users"], decision["rules"]
-    threshold, total = rules["share_threshold_percent"], sum(user["events"] for user in users)
-    by_events = rules["evidence_metric"] == "events" and not rules["logon_type_weights"]
-    enough = f"; more than {threshold}% is {least_majority(threshold, total)} or more" if by_events else ""
-    yield f"Logon events on {_shown(_names(decision))}, {total} in all{enough}:"
+    users = decision["users"]
+    total = sum(user["events"] for user in users)
+    yield f"Logon events on {_shown(_names(decision))}, {total} in all:"
     heads = ("user", "events", "share", "first seen", "last seen", "user asset", "spelled")
     rows = [
         (

@@ -43,7 +43,6 @@ class PageTable:
     title: str
     frame: pl.DataFrame
     columns: Mapping[str, Parts]
-    nothing: str = "None."
     filters: Filters = field(default_factory=dict)
     unseen: tuple[str, ...] = ()
 
@@ -136,7 +135,6 @@ def hosts_table(hosts: pl.DataFrame, people: pl.DataFrame) -> PageTable:
         "Hosts",
         hosts.join(everybody, on="row", how="left", maintain_order="left"),
         columns,
-        "No host is known.",
         _host_filters(hosts),
         ("people",),
     )
@@ -177,7 +175,7 @@ def people_table(people: pl.DataFrame) -> PageTable:
         "Named by the logons": (("number", "named"),),
         "Logs on to": (("number", "used"),),
     }
-    return PageTable("People", rows.head(MAX_ROWS), columns, "Nobody owns a host or logs on.")
+    return PageTable("People", rows.head(MAX_ROWS), columns)
 
 
 def conflicts_table(hosts: pl.DataFrame, acknowledged: pl.DataFrame) -> PageTable:
@@ -263,7 +261,7 @@ def writes_table(writes: pl.DataFrame) -> PageTable:
         "Criticality": (("text", "criticality"),),
         "When (UTC)": (("text", "at"),),
     }
-    return PageTable("Writes", rows.head(MAX_ROWS), columns, "Nothing.", filters)
+    return PageTable("Writes", rows.head(MAX_ROWS), columns, filters)
 
 
 def link(stage: str, reason: str = "") -> str:

@@ -42,21 +42,6 @@ def find_person(asked: str, users: pl.DataFrame, matches: pl.DataFrame) -> dict[
     return {"user_ids": sorted(set(ids)), "usernames": sorted(set(usernames))}
 
 
-def each_person(found: Mapping[str, Sequence[str]], matches: pl.DataFrame) -> list[dict[str, list[str]]]:
-    """What `find_person` found, each user asset by itself, and last the names that are nobody's alone."""
-    ids, names = list(found["user_ids"]), list(found["usernames"])
-    if len(ids) < 2:
-        return [{"user_ids": ids, "usernames": names}]
-    alone = matches.filter("decisive").filter(pl.len().over("username") == 1)
-    whose = dict(alone.select("username", "user_id").iter_rows())
-    persons = [
-        {"user_ids": [user_id], "usernames": [name for name in names if whose.get(name) == user_id]}
-        for user_id in ids
-    ]
-    nobodys = [name for name in names if whose.get(name) not in ids]
-    return persons + ([{"user_ids": [], "usernames": nobodys}] if nobodys else [])
-
-
 def person_explanation(
     asked: str,
     found: Mapping[str, Sequence[str]],
@@ -102,6 +87,11 @@ def person_explanation(
 def person_in_words(story: Mapping[str, Any]) -> str:
     """Put what `person_explanation` gathered into lines of text that cannot act on a terminal."""
     named, elsewhere, owned = (story[f"hosts_{part}"] for part in ("named", "elsewhere", "owned"))
+    names = names_of(story["user_assets"])
+
+    def owners(row: Mapping[str, Any]) -> str:
+        return ", ".join(person(owner, names) for owner in row["owner_ids"])
+
     more = ["  and more; --json has all"] if len(elsewhere) > SHOWN_ELSEWHERE else []
     return "\n".join(
         [
@@ -109,7 +99,7 @@ def person_in_words(story: Mapping[str, Any]) -> str:
             f"\nHosts for which the logons name this person: {len(named):,}",
             *in_columns([(_name(row), *_last(row), ACTION[row["action"]]) for row in named]),
             f"\nHosts of this person in the inventory: {len(owned):,}",
-            *in_columns([(_name(row), ACTION.get(row["action"], "")) for row in owned]),
+            *in_columns([(_name(row), owners(row), ACTION.get(row["action"], "")) for row in owned]),
             f"\nOther hosts with logons: {len(elsewhere):,}",
             *in_columns([(_name(row), *_last(row)) for row in elsewhere[:SHOWN_ELSEWHERE]]),
             *more,
@@ -119,7 +109,8 @@ def person_in_words(story: Mapping[str, Any]) -> str:
 
 def _who(story: Mapping[str, Any]) -> str:
     names = names_of(story["user_assets"])
-    assets = " or ".join(person(asset["user_id"], names) for asset in story["user_assets"])
+    several = "Several people may be meant: " if len(story["user_assets"]) > 1 else ""
+    assets = several + " or ".join(person(asset["user_id"], names) for asset in story["user_assets"])
     usernames = ", ".join(map(printable, story["usernames"]))
     if not assets:
         return f"{usernames} (no user asset, or several)"
@@ -134,4 +125,4 @@ def _name(row: Mapping[str, Any]) -> str:
 
 
 def _last(row: Mapping[str, Any]) -> tuple[str, str]:
-    return logons(row), f"last on {row['last_seen']}"
+    return f"{printable(row['username'])}: {logons(row)}", f"last on {row['last_seen']}"

@@ -10,7 +10,7 @@ import polars as pl
 from ownership.names import normalise_hostname, printable
 from pipelines.cli.stored import note, stored_tables
 from reports.explanations import host_explanation, in_words
-from reports.people import each_person, find_person, person_explanation, person_in_words
+from reports.people import find_person, person_explanation, person_in_words
 from resources.errors import ConfigurationError
 from resources.settings import Instance
 from resources.store.history import decided_with
@@ -28,19 +28,16 @@ def explain(path: Path, asked: str, *, run_id: str | None = None, as_json: bool)
     users, matches = tables.read("inventory_users").collect(), tables.read("username_matches").collect()
     found = find_person(asked, users, matches)
     if found and not story["decisions"]:
-        persons = [
-            person_explanation(
-                asked,
-                one,
-                decisions=tables.read("owner_decisions").collect(),
-                shares=tables.read("host_user_shares").collect(),
-                hosts=tables.read("inventory_hosts").collect(),
-                users=users,
-                writes=tables.writes().collect(),
-            )
-            for one in ([found] if as_json else each_person(found, matches))
-        ]
-        print(_json({"person": persons[0]}) if as_json else "\n\n".join(map(person_in_words, persons)))
+        person = person_explanation(
+            asked,
+            found,
+            decisions=tables.read("owner_decisions").collect(),
+            shares=tables.read("host_user_shares").collect(),
+            hosts=tables.read("inventory_hosts").collect(),
+            users=users,
+            writes=tables.writes().collect(),
+        )
+        print(_json({"person": person}) if as_json else person_in_words(person))
         return 0
     print(_json(story) if as_json else in_words(story))
     if found and not as_json:

@@ -116,21 +116,10 @@ CASES = {
         *("alice needs 1 more logon to", "If carol is no person"),
         logons=EXACTLY_60,
     ),
-    "too few": case(NOBODY, "alice needs 2 more logons to", rules=Rules(min_events=5)),
     "on too few days": case(
         *(NOBODY, "alice needs 2 more logons on at least 2 more days"),
         logons=[("ws1", "alice", 500)],
         rules=Rules(min_active_days=3),
-    ),
-    "after an account left out with most logons": case(
-        *(NOBODY, "alice needs 2 more logons on at least 2 more days"),
-        logons=[("ws1", "svc_x", 9), ("ws1", "alice", 2)],
-        rules=Rules(skip_account_kinds=("service",)),
-    ),
-    "days asked for since": case(
-        *(NOBODY, "alice needs 1 more logon on at least 1 more day"),
-        logons=EXACTLY_60,
-        now=Rules(share_threshold_percent=50, min_active_days=2),
     ),
     "rules that changed": case(
         NOBODY, "the logons name alice: run again", rules=Rules(min_events=5), now=Rules()
@@ -139,9 +128,6 @@ CASES = {
         *(NOBODY, "alice needs 9 more logons without a weight to", "If bob is no person"),
         logons=[("ws1", "alice", 1, DAY, "2"), ("ws1", "bob", 2, DAY, "3")],
         rules=Rules(logon_type_weights={"2": 10}, share_threshold_percent=90),
-    ),
-    "no logons": case(
-        "has no owner: nobody logged on to the host in", "One user needs 1 more logon", logons=[]
     ),
     "no logons of an owned host": case(
         "belongs to u9 in the inventory; the logons give no owner: nobody logged on",

@@ -1,6 +1,4 @@
-import base64
 import csv
-import hashlib
 import io
 import json
 import re
@@ -198,17 +196,6 @@ def hostile_report(*names):
     return report(counts(*logons), users(*people), hosts(*assets), instance=text, message=text)
 
 
-def test_the_page_needs_nothing_else_and_its_policy_allows_its_own_script_only():
-    html = report()
-    assert all(link.startswith("#") for link in re.findall(r'(?:src|href)="(.*?)"', html))
-    assert len(html.encode()) < 100_000
-    (policy,) = re.findall(r'http-equiv="Content-Security-Policy" content="(.*?)"', html)
-    assert policy.startswith("default-src &#39;none&#39;; ")
-    assert "unsafe" not in policy
-    for text in re.findall(r"<(?:script|style)>(.*?)</", html, re.DOTALL):
-        assert base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() in policy
-
-
 def many_hosts(number):
     """So many hosts, one user each, with numbers in their names."""
     names = [f"pc-{each}" for each in range(number)]
@@ -358,14 +345,10 @@ def test_hosts_and_people_have_addresses(opened):
     shows(page, "hosts", 1, ["pc-10\nh3"])
     for address, shown in {
         "person=kim%20(account)": 1,
-        "person=u1": 4,
         "person=u9": 1,
-        "person=nobody": 0,
-        "person=%": 0,
         "person=constructor": 0,
         "host=PC-1": 1,
         "host=h4": 1,
-        "host=nowhere": 0,
         "host=%": 0,
     }.items():
         page.goto(f"{page.url.partition('#')[0]}#{address}")

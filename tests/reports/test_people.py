@@ -4,7 +4,6 @@ from ownership.declaration import empty
 from ownership.tables import OwnerWrites
 from reports.people import (
     SHOWN_ELSEWHERE,
-    each_person,
     find_person,
     person_explanation,
     person_in_words,
@@ -41,36 +40,37 @@ def test_a_person_is_found_by_any_of_their_names(asked, user_ids, usernames):
     assert found == {"user_ids": user_ids, "usernames": usernames}
 
 
-def test_people_who_share_a_name_are_told_of_one_by_one():
-    by_name = {"user_ids": ["u1", "u3"], "usernames": ["ann", "kim"]}
-    assert each_person(by_name, MADE.matches) == [
-        {"user_ids": ["u1"], "usernames": ["ann"]},
-        {"user_ids": ["u3"], "usernames": []},
-        {"user_ids": [], "usernames": ["kim"]},  # one of them, or somebody else
-    ]
-
-
 @pytest.mark.parametrize("asked", ["nobody", "", " ", "@", "-", "u"])
 def test_who_is_unknown_is_nobody(asked):
     assert find_person(asked, PEOPLE, MADE.matches) is None
 
 
-def test_of_many_hosts_the_first_are_shown_and_names_do_not_act_on_a_terminal():
-    rows = [(f"ws{number}\x1b[2j", name, 1) for number in range(30) for name in ("ann", "bob")]
-    assets = hosts(host("h1\x07", "ws1\x1b[2j", owners=("u1",)))
-    made = resolution(counts(*rows), PEOPLE, assets)
+def told(usernames, user_ids, logons, assets):
+    made = resolution(logons, PEOPLE, assets)
     found = person_explanation(
-        "ann",
-        {"user_ids": ["u1"], "usernames": ["ann"]},
+        "asked",
+        {"user_ids": user_ids, "usernames": usernames},
         decisions=made.decisions,
         shares=made.shares,
         hosts=assets,
         users=PEOPLE,
         writes=empty(OwnerWrites),
     )
-    told = person_in_words(found)
-    assert told.count("1 of 2 logons on 1 day") == SHOWN_ELSEWHERE
-    assert "Hosts of this person in the inventory: 1\n" in told
-    assert "Other hosts with logons: 30\n" in told
-    assert told.endswith("  and more; --json has all")
-    assert all(line.isprintable() for line in told.splitlines())
+    return person_in_words(found)
+
+
+def test_of_people_who_share_a_name_each_host_says_whose_it_is():
+    lines = told(["kim"], ["u3", "u4"], LOGONS, hosts(host("h1", "ws1", owners=("u4",)))).splitlines()
+    assert lines[0] == "Several people may be meant: kim (u3) or kim (u4), in the logons kim."
+    assert "  ws1 (h1)  kim (u4)  Conflict: the host has another owner, who stays." in lines
+    assert lines[-1] == "  ws2  kim: 3 of 5 logons on 1 day  last on 2026-03-02"
+
+
+def test_of_many_hosts_the_first_are_shown_and_names_do_not_act_on_a_terminal():
+    rows = [(f"ws{number}\x1b[2j", name, 1) for number in range(30) for name in ("ann", "bob")]
+    text = told(["ann"], ["u1"], counts(*rows), hosts(host("h1\x07", "ws1\x1b[2j", owners=("u1",))))
+    assert text.count("ann: 1 of 2 logons on 1 day") == SHOWN_ELSEWHERE
+    assert "Hosts of this person in the inventory: 1\n" in text
+    assert "Other hosts with logons: 30\n" in text
+    assert text.endswith("  and more; --json has all")
+    assert all(line.isprintable() for line in text.splitlines())
