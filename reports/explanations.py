@@ -80,17 +80,14 @@ def host_explanation(
 
 
 def _similar(asked: Collection[str], hosts: pl.DataFrame, shares: pl.DataFrame) -> list[str]:
-    """The names that differ from these in the domain part only."""
-    known = pl.concat([hosts.select(hostname="hostnames").explode("hostname"), shares.select("hostname")])
-    own, others = (
-        frame.select(
-            name=normalise_hostname(pl.col("hostname")),
-            short=normalise_hostname(pl.col("hostname"), short=True),
-        )
-        for frame in (pl.DataFrame({"hostname": [*asked]}), known)
+    """The names that differ from these, which are as compared, in the domain part only."""
+    known = pl.concat([pl.Series([*asked]), hosts["hostnames"].explode(), shares["hostname"]]).to_frame(
+        "name"
     )
-    similar = others.join(own, on="short", how="semi").join(own, on="name", how="anti")
-    return similar["name"].unique().sort().to_list()
+    short, is_asked = normalise_hostname(pl.col("name"), short=True), pl.col("name").is_in(asked)
+    names = known.select(normalise_hostname(pl.col("name")), short=short).unique()
+    own = names.filter(is_asked)["short"].implode()
+    return names.filter(~is_asked, pl.col("short").is_in(own))["name"].sort().to_list()
 
 
 def _names(decision: Mapping[str, Any]) -> list[str]:

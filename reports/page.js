@@ -59,7 +59,7 @@ class TableView {
     this.heads = [...place.querySelectorAll("th")];
     this.names = this.heads.map((head) => head.textContent);
     this.heads.forEach((head, column) => {
-      const button = element("button");
+      const button = element("button", "↕");
       button.ariaLabel = `Sort by ${this.names[column]}`;
       head.append(" ", button);
       head.addEventListener("click", () => this.sort(column));
@@ -87,8 +87,10 @@ class TableView {
       }
       return sign * compare(left, right);
     });
-    this.heads.forEach((each) => each.removeAttribute("aria-sort"));
-    head.setAttribute("aria-sort", order);
+    for (const each of this.heads) {
+      each.ariaSort = each === head ? order : null;
+      each.lastChild.textContent = each === head ? (sign > 0 ? "↑" : "↓") : "↕";
+    }
     this.search();
   }
 

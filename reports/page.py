@@ -22,7 +22,7 @@ from ownership.rules import Rules
 from ownership.windows import Window
 from reports import page_tables
 from reports.charts import days_chart, shares_chart, svg, templates
-from reports.hosts import hosts_by_now, owners_by_now
+from reports.hosts import hosts_by_now
 from reports.page_tables import as_json, link, shown
 from reports.sentences import instant, names_of
 
@@ -52,8 +52,7 @@ def report_page(
     `days` are rows of `ownership.coverage.events_by_day` for its window, `all_writes` those of all runs. The
     page is to be stored as it is: its policy names its script by a hash.
     """
-    writes_of_all = pl.concat([all_writes, writes.lazy()])
-    by_now = hosts_by_now(decisions, owners_by_now(hosts, writes_of_all), writes_of_all)
+    by_now = hosts_by_now(decisions, hosts, pl.concat([all_writes, writes.lazy()]))
     leaders = decisions.filter(pl.col("total_events") > 0)
     labels = names_of(users.iter_rows(named=True))
     found = page_tables.with_words(by_now)
