@@ -21,7 +21,6 @@ from reports.remedies import problems_of, remedies, with_needs
 from reports.sentences import either, in_columns, instant, names_of, ownership_sentence
 
 _SHOWN_USERS = 10
-_SHOWN_WRITES = 5
 _NOTHING_SENT = {"planned", "not_written", "owned_meanwhile"}
 
 
@@ -222,9 +221,7 @@ def _detail(decision: Mapping[str, Any]) -> str:
 def _writes(writes: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """What runs did to the host; what was not sent is shown only where it came last."""
     kept = [write for write in writes[:-1] if write["outcome"] not in _NOTHING_SENT] + list(writes[-1:])
-    if len(kept) > _SHOWN_WRITES:
-        yield f"  earlier writes: {len(kept) - _SHOWN_WRITES:,}; --json has all"
-    for write in kept[-_SHOWN_WRITES:]:
+    for write in kept:
         old, new = write["old_values"], write["new_values"]
         fields = ", ".join(
             f"{name} {_shown(value or 'cleared')}" + (f" (before: {_shown(old[name])})" if old[name] else "")

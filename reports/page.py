@@ -117,10 +117,5 @@ def _source(text: str) -> str:
 
 def _environment() -> Environment:
     environment = templates().overlay()
-    environment.filters |= {
-        "shown": shown,
-        "count": "{:,}".format,
-        "instant": instant,
-        "link": link,
-    }
+    environment.filters |= {"shown": shown, "count": "{:,}".format, "instant": instant, "link": link}
     return environment

@@ -53,14 +53,13 @@ def test_values_are_shown_for_readers():
             "ids": [["a", "b|c"]],
             "ours": ["to write"],
             "none": [None],
-            "ok": [True],
         },
         schema_overrides={"none": pl.String},
     )
     assert table(frame, own_words=("ours",)).splitlines() == [
-        "| day | events | share | ids | ours | none | ok |",
-        "| --- | ---: | ---: | --- | --- | --- | --- |",
-        r"| 2026-03-02 | 1,234,567 | 0.50 | `a, b\x7cc` | to write |  | yes |",
+        "| day | events | share | ids | ours | none |",
+        "| --- | ---: | ---: | --- | --- | --- |",
+        r"| 2026-03-02 | 1,234,567 | 0.50 | `a, b\x7cc` | to write |  |",
     ]
 
 

@@ -412,9 +412,8 @@ def test_on_paper_there_is_a_summary_of_two_pages_and_then_the_hosts(opened):
     page = opened(many_hosts(250), viewport={"width": 703, "height": 1032})  # A4 without its margins
     page.emulate_media(media="print")
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
-    tops = [
-        page.locator(f"#{name}").bounding_box()["y"] for name in ("summary", "funnel", "conflicts", "hosts")
-    ]
+    parts = ("summary", "funnel", "conflicts", "hosts")
+    tops = [page.locator(f"#{part}").bounding_box()["y"] for part in parts]
     assert tops == sorted(tops)
     assert tops[-1] < 2 * 1032
     expect(column(page, "hosts", 1)).to_have_count(250)
