@@ -18,7 +18,7 @@ from ownership.coverage import events_by_day
 from ownership.names import printable
 from ownership.tuning.inputs import present_line
 from ownership.windows import days_of
-from reports.hosts import hosts_by_now, hosts_sheet, owners_by_now
+from reports.hosts import hosts_by_now, hosts_sheet
 from reports.page import report_page
 from reports.tuning import backtest_sentence, drift_in_words, reason
 from resources.settings import Instance, command_line
@@ -105,9 +105,8 @@ def report_sheet(instance: Instance, tables: Tables) -> pl.DataFrame:
     decisions = tables.read("owner_decisions").collect()
     run_id = decisions["run_id"].item(0) if decisions.height else "none"
     writes = pl.concat([tables.writes(), _writes(tables, run_id).lazy()])
-    owners = owners_by_now(tables.read("inventory_hosts").collect(), writes)
     return hosts_sheet(
-        hosts_by_now(decisions, owners, writes),
+        hosts_by_now(decisions, tables.read("inventory_hosts").collect(), writes),
         tables.read("inventory_users").collect(),
         rules=instance.rules.as_rules(),
         fields=instance.field_names,

@@ -111,11 +111,6 @@ def exceeds_threshold(
     return 100 * pl.col(part) > threshold_percent * pl.col(whole)
 
 
-def least_majority(threshold_percent: int, total: int) -> int:
-    """The smallest number that is more than the threshold of a total."""
-    return threshold_percent * total // 100 + 1
-
-
 MAX_PRIMARY_DEVICES = 1_000_000_000
 """More hosts than any user has: so many are asked for where `primary_devices` is null."""
 

@@ -11,7 +11,6 @@ import hashlib
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
-from urllib.parse import quote
 
 import polars as pl
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -19,11 +18,10 @@ from markupsafe import Markup
 
 from ownership.codes import EVIDENCE, MATCH
 from ownership.coverage import funnel, left_behind, owned_percent
-from ownership.names import printable
 from ownership.rules import Rules
 from ownership.windows import Window
 from reports import page_tables
-from reports.hosts import hosts_by_now, owners_by_now
+from reports.hosts import hosts_by_now
 from reports.page_tables import as_json, link, shown
 from reports.sentences import instant, names_of
 
@@ -53,8 +51,7 @@ def report_page(
     `days` are rows of `ownership.coverage.events_by_day` for its window, `all_writes` those of all runs. The
     page is to be stored as it is: its policy names its script by a hash.
     """
-    writes_of_all = pl.concat([all_writes, writes.lazy()])
-    by_now = hosts_by_now(decisions, owners_by_now(hosts, writes_of_all), writes_of_all)
+    by_now = hosts_by_now(decisions, hosts, pl.concat([all_writes, writes.lazy()]))
     labels = names_of(users.iter_rows(named=True))
     found = page_tables.with_words(by_now)
     people = page_tables.people_on(found, shares, matches)
@@ -81,7 +78,6 @@ def report_page(
             style=style,
             tables=tables,
             packed=Markup(as_json(tables, labels)),  # noqa: S704  (nothing in it ends a script)
-            page_rows=page_tables.PAGE_ROWS,
             most_rows=page_tables.MAX_ROWS,
             decisions=decisions.height,
             host_assets=decisions["host_id"].count(),
@@ -99,7 +95,6 @@ def report_page(
             reasons={**EVIDENCE, **MATCH},
             days=days.height,
             lacking_days=days.filter(pl.col("state") != "ok").to_dicts(),
-            labels=labels,
         )
     )
 
@@ -121,12 +116,5 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters |= {
-        "name": lambda text: Markup("<bdi>{}</bdi>").format(shown(text)),
-        "printable": printable,
-        "count": "{:,}".format,
-        "instant": instant,
-        "link": link,
-        "address": lambda text: quote(shown(text)),
-    }
+    environment.filters |= {"shown": shown, "count": "{:,}".format, "instant": instant, "link": link}
     return environment
