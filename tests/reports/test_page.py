@@ -281,6 +281,7 @@ def shows(page, section, number, texts):
 
 def test_tables_are_sorted_and_searched(opened):
     page = opened(report())
+    assert page.locator("#hosts").bounding_box()["y"] < page.locator("#people").bounding_box()["y"]
     names = ["pc-10\nh3", "pc-2\nh2"]
     shows(page, "conflicts", 1, names)
     head = page.locator("#conflicts th").first
