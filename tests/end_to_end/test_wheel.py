@@ -82,11 +82,13 @@ def test_it_checks_and_runs_records_the_run_and_prints_one_object_as_its_last_li
     assert ours == {f"asset_owners/{name}" for name in ("instance", "kind", "result", "window")}
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["run", "--instance", "nowhere.yaml", "--json"]])
-def test_an_output_that_takes_nothing_is_told_in_one_message(installed, arguments):
+@pytest.mark.parametrize(
+    ("arguments", "status"), [(["--help"], 1), (["run", "--instance", "nowhere.yaml", "--json"], 2)]
+)
+def test_an_output_that_takes_nothing_is_told_in_one_message(installed, arguments, status):
     with Path("/dev/full").open("w") as full:
         ended = installed(*arguments, stdout=full)
-    assert ended.returncode == 1, ended.stderr
+    assert ended.returncode == status, ended.stderr
     assert len(re.findall("^asset-owners: ", ended.stderr, re.MULTILINE)) == 1
     assert "Traceback" not in ended.stderr
     assert "Exception ignored" not in ended.stderr
