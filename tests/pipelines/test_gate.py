@@ -27,6 +27,7 @@ from assets_defs.writing import write_planned
 from pipelines.schedules import launch_tags
 from resources.errors import AssetOwnersError, ServiceError
 from resources.settings import named
+from resources.writeback.journals import open_journal
 from tests.assets_defs.scans import decided
 from tests.chaos.days import set_clock
 from tests.ownership.builders import NOW, RUN, host, hosts
@@ -103,6 +104,22 @@ def test_what_a_run_without_the_sink_has_made_is_kept_from_analysts(ran):
     row = record(ran, result)
     assert (row["kind"], row["status"]) == ("backfill", "succeeded")
     assert "owner_writes" in row["message"]
+
+
+def test_what_a_dead_run_left_open_is_settled_by_a_run_and_not_by_a_dry_undo(ran):
+    left = ran.tables.writes().collect().with_columns(run_id=pl.lit("dead-run"), outcome=pl.lit("intended"))
+    (run_id,) = ran.tables.all_runs("runs").collect()["run_id"]
+    with open_journal(ran.tables) as journal:
+        journal.intend(left)
+    op = named(ran.instance, "undo_run")
+    dry = ran(named(ran.instance, "undo"), ops={op: {"config": {"run_id": run_id, "dry_run": True}}})
+    with open_journal(ran.tables) as journal:
+        assert dry.success
+        assert journal.rows("dead-run")["outcome"].to_list() == ["intended"]
+    assert ran().success
+    with open_journal(ran.tables) as journal:
+        assert journal.targets() == {}
+    assert ran.tables.appended("owner_writes", "dead-run")["outcome"].to_list() == ["not_written"]
 
 
 def test_a_run_without_the_check_that_blocks_does_not_write(job):
