@@ -32,12 +32,6 @@ class LogonCounts(Table):
 
     __key__ = ("day", "document_hostname", "document_username", "document_logon_type")
     __layout__ = Layout.BY_DAY
-    __query__ = """\
-SELECT day, sum(events) AS events,
-       count(DISTINCT document_hostname) AS hosts,
-       count(DISTINCT document_username) AS users
-FROM {table}
-GROUP BY day ORDER BY day DESC LIMIT 30;"""
 
     day: pl.Date = column("Calendar day in the instance's time zone.")
     document_hostname: pl.String = column("Host name as the documents spell it.")
@@ -79,12 +73,6 @@ class InventoryHosts(Table):
     """A host asset as the inventory listed it."""
 
     __key__ = ("host_id",)
-    __query__ = """\
-SELECT department, count(*) AS hosts,
-       count(*) FILTER (len(owner_ids) > 0) AS owned,
-       count(problem) AS unreadable
-FROM {table}
-GROUP BY department ORDER BY hosts DESC;"""
 
     host_id: pl.String = column("Id of the host asset.", unique=True, str_length=_NOT_EMPTY)
     hostnames: Strings = column("Values of the platform hostname field; null: cannot be read.", nullable=True)
@@ -122,11 +110,6 @@ class HostUserShares(Table):
 
     __key__ = ("hostname", "username")
     __reads__ = ("logon_counts", "logon_days")
-    __query__ = """\
-SELECT hostname, username, events,
-       total_events, round(share, 2) AS share
-FROM {table}
-WHERE rank = 1 ORDER BY share LIMIT 20;"""
 
     hostname: pl.String = column("Normalised host name.", str_length=_NOT_EMPTY)
     username: pl.String = column("Normalised user name.", str_length=_NOT_EMPTY)
@@ -179,10 +162,6 @@ class OwnerDecisions(Table):
 
     __key__ = ("hostname", "host_id")
     __reads__ = ("host_user_shares", "username_matches", "inventory_hosts")
-    __query__ = """\
-SELECT evidence, match, action, count(*) AS hosts
-FROM {table}
-GROUP BY ALL ORDER BY hosts DESC;"""
 
     hostname: pl.String = column("First of hostnames, to show; null: the asset has none.", nullable=True)
     host_id: pl.String = column("Id of the host asset; null: no asset has the name.", nullable=True)
@@ -298,11 +277,6 @@ class OwnerWrites(Table):
     __key__ = ("run_id", "host_id")
     __layout__ = Layout.BY_RUN
     __reads__ = ("owner_decisions", "inventory_hosts", "inventory_users")
-    __query__ = """\
-SELECT completed_at, hostname, outcome,
-       new_values.owner AS owner, message
-FROM {table}
-ORDER BY completed_at DESC LIMIT 20;"""
 
     run_id: pl.String = column("Id of the run that planned the write.", str_length=_NOT_EMPTY)
     host_id: pl.String = column("Id of the host asset.", str_length=_NOT_EMPTY)
@@ -419,10 +393,6 @@ class AccountProfiles(Table):
 
     __key__ = ("username",)
     __reads__ = ("logon_counts", "inventory_hosts", "inventory_users", "owner_decisions")
-    __query__ = """\
-SELECT username, kind, hosts, active_days, reasons[1] AS reason
-FROM {table}
-WHERE kind <> 'person' ORDER BY hosts DESC LIMIT 20;"""
 
     username: pl.String = column("Normalised user name.", unique=True, str_length=_NOT_EMPTY)
     kind: pl.String = column("What kind of account.", codes=codes.ACCOUNT_KIND)
@@ -481,11 +451,6 @@ class Runs(Table):
 
     __key__ = ("run_id",)
     __layout__ = Layout.BY_RUN
-    __query__ = """\
-SELECT started_at, kind, status,
-       written, failed, conflicts, new_conflicts
-FROM {table}
-ORDER BY started_at DESC LIMIT 20;"""
 
     run_id: pl.String = column("Id of the run.", str_length=_NOT_EMPTY)
     kind: pl.String = column("What the run does.", codes=codes.KIND)
