@@ -44,8 +44,8 @@ class Rules:
     def from_json(cls, text: str) -> Self:
         """The settings that `as_json` wrote."""
         values: dict[str, Any] = json.loads(text)
-        lists = {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
-        return cls(**(values | lists))
+        values |= {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
+        return cls(**values)
 
 
 DAYS_AFTER_SKIPPED = 3

@@ -153,7 +153,6 @@ WRITES: dict[str, tuple[list[dict[str, Any]], tuple[str, ...] | None, tuple[str,
         (),
         None,
     ),
-    "nothing written": ([], (), None),
 }
 
 
@@ -165,12 +164,6 @@ def test_an_owner_is_lost_that_a_run_wrote_and_the_host_does_not_show(writes, ow
     found = quality.lost_owners(table(OwnerWrites, *writes).lazy(), assets, target=TARGET)
     at = LISTED - timedelta(days=2)
     assert found.rows() == ([("h1", *lost, at)] if lost else [])
-
-
-def test_an_inventory_without_hosts_has_lost_no_owner():
-    assert quality.lost_owners(
-        table(OwnerWrites, wrote("h1", "u1")).lazy(), hosts(), target=TARGET
-    ).is_empty()
 
 
 def test_a_forwarder_is_a_name_under_which_several_hosts_send():

@@ -3,7 +3,6 @@ from typing import Any
 
 import polars as pl
 import pytest
-from pandera.errors import SchemaError
 
 from ownership.declaration import InvalidTableError, empty, polars_schema, validated
 from ownership.history import changed_decisions
@@ -73,13 +72,10 @@ def test_a_bad_value_is_refused_with_its_row(table, values, rule):
         assert f"{name}={value!r}" in message or f"{name}={value}" in message
 
 
-@pytest.mark.parametrize(
-    ("table", "key"), [("logon_days", "day"), ("inventory_hosts", "host_id"), ("inventory_users", "user_id")]
-)
-def test_two_rows_for_one_thing_are_refused(table, key):
-    frame = VALID[table]
-    with pytest.raises(InvalidTableError, match=f"{key}: field_uniqueness, broken by"):
-        validated(TABLES[table], pl.concat([frame, frame]))
+def test_two_rows_for_one_thing_are_refused():
+    frame = VALID["inventory_hosts"]
+    with pytest.raises(InvalidTableError, match="host_id: field_uniqueness, broken by"):
+        validated(TABLES["inventory_hosts"], pl.concat([frame, frame]))
 
 
 @pytest.mark.parametrize(
@@ -97,11 +93,6 @@ def test_two_rows_for_one_thing_are_refused(table, key):
 def test_columns_must_be_exactly_those_of_the_table(change, problem):
     with pytest.raises(InvalidTableError, match=problem):
         validated(LogonCounts, change(VALID["logon_counts"]))
-
-
-def test_the_models_are_strict_by_themselves():
-    with pytest.raises(SchemaError, match="extra"):
-        LogonCounts.validate(VALID["logon_counts"].with_columns(extra=1))
 
 
 def test_all_problems_are_told_at_once_with_the_first_rows_and_long_values_cut():
