@@ -12,14 +12,6 @@ from ownership.codes import NOTHING_HELD, SUCCESSES
 from ownership.rules import NAMING, exceeds_threshold
 from ownership.windows import gaps
 
-BRANCHES: Mapping[str, str] = {
-    "write": "to write",
-    "agree": "agrees",
-    "conflict": "conflict",
-    "no_host": "no host asset",
-}
-"""What follows for a host whose owner is known: action and its words."""
-
 _WITH_LOGONS = pl.col("total_events") > 0
 _NAMED = _WITH_LOGONS & pl.col("evidence").is_in(NAMING)
 _MATCHED = _NAMED & pl.col("match").eq_missing("matched")
@@ -29,7 +21,10 @@ STAGES: Mapping[str, pl.Expr] = {
     "with logons": _WITH_LOGONS,
     "one winner": _NAMED,
     "one user asset": _MATCHED,
-    **{words: _MATCHED & (pl.col("action") == action) for action, words in BRANCHES.items()},
+    "to write": _MATCHED & (pl.col("action") == "write"),
+    "agrees": _MATCHED & (pl.col("action") == "agree"),
+    "conflict": _MATCHED & (pl.col("action") == "conflict"),
+    "no host asset": _MATCHED & (pl.col("action") == "no_host"),
 }
 """The way from logons to owners, and which decisions come so far: four stages, each a part of the one before,
 and the branches, which add up to the last stage."""

@@ -211,8 +211,6 @@ def _left_out(
     Names collide when the documents, or the assets, hold two with a domain part that shorten to one; a bare
     name beside one with a domain part is no second host (rules 1.4). Whole names never collide.
     """
-    if not short and not exclude_hosts:
-        return pl.LazyFrame(schema={"hostname": pl.String, "excluded_by": pl.String, "collides": pl.Boolean})
     assets = hosts.select(pl.lit("assets").alias("side"), full="hostnames").explode("full")
     documents = with_logons.select(pl.lit("documents").alias("side"), full="document_hostname")
     names = (

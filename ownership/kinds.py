@@ -4,7 +4,7 @@ Rules are asked in their order: the first that holds gives the kind, and each of
 reason. They read names as administrators give them, and what accounts do.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import polars as pl
@@ -161,8 +161,8 @@ def account_profiles(evidence: Evidence, matches: pl.DataFrame, users: pl.DataFr
         .group_by("subject", "username")
         .agg(pl.sum("events"))
         .group_by("subject")
-        .agg(pl.max("events"), total_events=pl.sum("events"))
-        .select("subject", led=_leads(evidence.rules))
+        .agg(weight=pl.max("events"), total_weight=pl.sum("events"))
+        .select("subject", led=exceeds_threshold(evidence.rules.share_threshold_percent))
     )
     return (
         evidence.days.join(led, on="subject", how="left")
@@ -182,11 +182,6 @@ def account_profiles(evidence: Evidence, matches: pl.DataFrame, users: pl.DataFr
         .sort("username")
         .collect()
     )
-
-
-def _leads(rules: Rules) -> pl.Expr:
-    """Whether events are more than the threshold of total_events, exact counts whatever the metric."""
-    return exceeds_threshold(rules.share_threshold_percent, part="events", whole="total_events")
 
 
 def _of_names(name: pl.Expr) -> list[_Rule]:
@@ -215,7 +210,7 @@ def _of_user_assets(matches: pl.DataFrame, users: pl.DataFrame) -> pl.LazyFrame:
         users.lazy()
         .select(surname=spelled, email=pl.col("user_email").list.first().str.to_lowercase())
         .explode("surname")
-        .with_columns(surname=pl.concat_list(_plain(surname), _plain(_spelled_out(surname))))
+        .with_columns(surname=pl.concat_list(_plain(surname, _LETTERS), _plain(surname, _SPELLED_OUT)))
         .explode("surname")
         .filter(pl.col("surname").str.len_chars() > 1)
         .unique(["surname", "email"])
@@ -261,14 +256,12 @@ def _of_user_assets(matches: pl.DataFrame, users: pl.DataFrame) -> pl.LazyFrame:
 _last_word = pl.element().str.extract(r"([\p{L}]+)\s*$")
 
 
-def _spelled_out(name: pl.Expr) -> pl.Expr:
-    umlauts = {"ä": "ae", "ö": "oe", "ü": "ue", "ø": "oe", "å": "aa"}
-    return name.str.to_lowercase().str.replace_many(umlauts)
+_LETTERS = {"ß": "ss", "ø": "o", "ł": "l", "đ": "d", "æ": "ae", "œ": "oe", "ı": "i"}  # noqa: RUF001
+_SPELLED_OUT = _LETTERS | {"ä": "ae", "ö": "oe", "ü": "ue", "ø": "oe", "å": "aa"}
 
 
-def _plain(name: pl.Expr) -> pl.Expr:
-    """Letters as logins have them: without accents, and nothing between them."""
-    letters = {"ß": "ss", "ø": "o", "ł": "l", "đ": "d", "æ": "ae", "œ": "oe", "ı": "i"}  # noqa: RUF001
+def _plain(name: pl.Expr, letters: Mapping[str, str]) -> pl.Expr:
+    """A name as logins have it: without accents, and nothing between the letters."""
     text = name.str.to_lowercase().str.replace_many(letters)
     return text.str.normalize("NFD").str.replace_all(r"[^\p{L}\p{N}]", "")
 
@@ -294,7 +287,8 @@ def host_profiles(evidence: Evidence, accounts: pl.DataFrame) -> pl.DataFrame:
         .join(kinds_of_names, on="username")
         .join(hosts.select("subject", "short"), on="subject")
     )
-    users, computers, share_led = pl.col("users"), pl.col("other_computers"), _leads(evidence.rules)
+    users, computers = pl.col("users"), pl.col("other_computers")
+    share_led = exceeds_threshold(evidence.rules.share_threshold_percent)
     alike = pl.col("entropy") >= EVEN
     often = pl.col("user_days") >= OFTEN * users * pl.col("active_days")
     led_for_days = share_led & pl.col("led_by_person") & (pl.col("leader_days") >= OWN_DAYS)
@@ -323,7 +317,7 @@ def host_profiles(evidence: Evidence, accounts: pl.DataFrame) -> pl.DataFrame:
     return (
         hosts.join(_who_logs_on(logons), on="subject")
         .join(active_days, on="subject", how="left")
-        .with_columns(pl.col("active_days", "leader_days", "events").fill_null(0))
+        .with_columns(pl.col("active_days", "leader_days", "weight").fill_null(0))
         .with_columns(*_kind_and_reasons(rules))
         .select(*polars_schema(HostProfiles))
         .sort("hostname", "host_id", nulls_last=True)
@@ -340,8 +334,9 @@ def _who_logs_on(logons: pl.LazyFrame) -> pl.LazyFrame:
         logons.sort("subject", "events", "username", descending=[False, True, False])
         .group_by("subject", maintain_order=True)
         .agg(
-            events=events.first(),
-            total_events=events.sum(),
+            # Exact counts, whatever the metric.
+            weight=events.first(),
+            total_weight=events.sum(),
             users=users,
             leader_days=days.first(),
             led_by_person=kind.filter(_IS_USER).first() != "administrator",

@@ -89,14 +89,12 @@ def names_owner(rules: Rules) -> pl.Expr:
     )
 
 
-def exceeds_threshold(
-    threshold_percent: int, *, part: str = "weight", whole: str = "total_weight"
-) -> pl.Expr:
-    """Whether a part is more than the threshold of the whole.
+def exceeds_threshold(threshold_percent: int) -> pl.Expr:
+    """Whether weight is more than the threshold of total_weight.
 
     Whole numbers are compared, so that a share of exactly the threshold is no majority on any machine.
     """
-    return 100 * pl.col(part) > threshold_percent * pl.col(whole)
+    return 100 * pl.col("weight") > threshold_percent * pl.col("total_weight")
 
 
 def least_majority(threshold_percent: int, total: int) -> int:

@@ -292,6 +292,39 @@ class OwnerWrites(Table):
     by: pl.String = column("User or schedule that started the run; null: not known.", since="1.0.0")
 
 
+class Runs(Table):
+    """A run and what came of it, dry runs among them; it writes its row when it begins and when it ends."""
+
+    __key__ = ("run_id",)
+    __layout__ = Layout.BY_RUN
+
+    run_id: pl.String = column("Id of the run.", str_length=_NOT_EMPTY)
+    kind: pl.String = column("What the run does.", codes=codes.KIND)
+    status: pl.String = column("How far the run came.", codes=codes.STATUS)
+    started_at: Instant = column("When its first step began (UTC).")
+    ended_at: Instant = column("When it ended (UTC).", nullable=True)
+    window_from: pl.Date = column("First day of the window, or of the backfill; null: none.", nullable=True)
+    window_to: pl.Date = column("Last of these days.", nullable=True)
+    rules: pl.String = column("Settings below rules, as JSON; null: it decided nothing.", since="1.0.0")
+    options: pl.String = column("Options that differ from the instance file, as JSON.", str_length=_NOT_EMPTY)
+    of_run: pl.String = column("Id of the run that was applied or undone; null: none.", nullable=True)
+    hosts: pl.Int64 = column("Host assets.", ge=0, nullable=True)
+    to_write: pl.Int64 = column("Hosts that the run planned to write or to put back.", ge=0, nullable=True)
+    written: pl.Int64 = column("Hosts written, or put back by an undo.", ge=0, nullable=True)
+    failed: pl.Int64 = column("Hosts whose write the service refused.", ge=0, nullable=True)
+    left_alone: pl.Int64 = column("Hosts not written, or not known to be.", ge=0, nullable=True)
+    conflicts: pl.Int64 = column("Hosts with another owner than the logons name.", ge=0, nullable=True)
+    new_conflicts: pl.Int64 = column("Those of them that were not published before.", ge=0, nullable=True)
+    owned_before: pl.Int64 = column("Host assets with an owner before the run.", ge=0, nullable=True)
+    owned_after: pl.Int64 = column("Host assets with an owner after the run.", ge=0, nullable=True)
+    message: pl.String = column("Why the run failed, or only planned.", nullable=True)
+    seconds_by_step: pl.String = column("Seconds that each step took, as JSON.", nullable=True)
+    settings_fingerprint: pl.String = column("Hash of the settings; null: it decided nothing.", since="1.0.0")
+    checked_at: Instant = column("When the blocking check passed (UTC); null: it did not.", since="1.0.0")
+    by: pl.String = column("User or schedule that started it; null: not known.", since="1.0.0")
+    in_part: pl.Int64 = column("Of written: hosts that an undo put back in part.", ge=0, since="1.0.0")
+
+
 def _fraction(description: str, since: str | None = None) -> Any:
     """A column with a part of a whole, where there is one."""
     return column(description, ge=0, le=1, nullable=True, since=since)
@@ -446,61 +479,9 @@ class ClosestUsers(Table):
     reason: pl.String = column("In what the names differ, so that it was no match.")
 
 
-class Runs(Table):
-    """A run and what came of it, dry runs among them; it writes its row when it begins and when it ends."""
-
-    __key__ = ("run_id",)
-    __layout__ = Layout.BY_RUN
-
-    run_id: pl.String = column("Id of the run.", str_length=_NOT_EMPTY)
-    kind: pl.String = column("What the run does.", codes=codes.KIND)
-    status: pl.String = column("How far the run came.", codes=codes.STATUS)
-    started_at: Instant = column("When its first step began (UTC).")
-    ended_at: Instant = column("When it ended (UTC).", nullable=True)
-    window_from: pl.Date = column("First day of the window, or of the backfill; null: none.", nullable=True)
-    window_to: pl.Date = column("Last of these days.", nullable=True)
-    rules: pl.String = column("Settings below rules, as JSON; null: it decided nothing.", since="1.0.0")
-    options: pl.String = column("Options that differ from the instance file, as JSON.", str_length=_NOT_EMPTY)
-    of_run: pl.String = column("Id of the run that was applied or undone; null: none.", nullable=True)
-    hosts: pl.Int64 = column("Host assets.", ge=0, nullable=True)
-    to_write: pl.Int64 = column("Hosts that the run planned to write or to put back.", ge=0, nullable=True)
-    written: pl.Int64 = column("Hosts written, or put back by an undo.", ge=0, nullable=True)
-    failed: pl.Int64 = column("Hosts whose write the service refused.", ge=0, nullable=True)
-    left_alone: pl.Int64 = column("Hosts not written, or not known to be.", ge=0, nullable=True)
-    conflicts: pl.Int64 = column("Hosts with another owner than the logons name.", ge=0, nullable=True)
-    new_conflicts: pl.Int64 = column("Those of them that were not published before.", ge=0, nullable=True)
-    owned_before: pl.Int64 = column("Host assets with an owner before the run.", ge=0, nullable=True)
-    owned_after: pl.Int64 = column("Host assets with an owner after the run.", ge=0, nullable=True)
-    message: pl.String = column("Why the run failed, or only planned.", nullable=True)
-    seconds_by_step: pl.String = column("Seconds that each step took, as JSON.", nullable=True)
-    settings_fingerprint: pl.String = column("Hash of the settings; null: it decided nothing.", since="1.0.0")
-    checked_at: Instant = column("When the blocking check passed (UTC); null: it did not.", since="1.0.0")
-    by: pl.String = column("User or schedule that started it; null: not known.", since="1.0.0")
-    in_part: pl.Int64 = column("Of written: hosts that an undo put back in part.", ge=0, since="1.0.0")
-
-
 TABLES: Mapping[str, type[Table]] = {
     table_name(model): model
-    for model in (
-        LogonCounts,
-        LogonDays,
-        InventoryHosts,
-        InventoryUsers,
-        HostUserShares,
-        UsernameMatches,
-        OwnerDecisions,
-        OwnerDecisionsHistory,
-        AcknowledgedConflicts,
-        OwnerWrites,
-        Runs,
-        Accuracy,
-        ThresholdBacktest,
-        AuditSample,
-        HostProfiles,
-        AccountProfiles,
-        Suggestions,
-        OwnershipDrift,
-        ClosestUsers,
-    )
+    for model in tuple(globals().values())
+    if isinstance(model, type) and issubclass(model, Table) and model is not Table
 }
-"""The stored tables by name, in the order in which a run fills them."""
+"""The stored tables by name, in the order in which a run fills them: that of their declarations."""
