@@ -69,11 +69,6 @@ def gaps(days: pl.DataFrame, *, timezone: str) -> list[date]:
     return over.filter(few & (pl.col("counted").sum() > 0)).sort("day")["day"].to_list()
 
 
-def is_past(window: Window, today: date, *, late_days: int) -> bool:
-    """Whether a window ended more than `late_days` ago: for looking, not for writing (rules 4.2)."""
-    return window.last < today - timedelta(days=late_days)
-
-
 def days_to_fetch(
     days: Sequence[date],
     fetched: pl.DataFrame,

@@ -6,6 +6,7 @@ import pytest
 
 from ownership.declaration import InvalidTableError, empty, polars_schema, validated
 from ownership.history import changed_decisions
+from ownership.rules import MAX_EVENTS_A_DAY
 from ownership.tables import TABLES, LogonCounts, LogonDays, OwnerDecisionsHistory
 from tests.ownership.builders import DAY, NOW, RUN, counts, host, hosts, resolution, table, user, users
 
@@ -38,6 +39,8 @@ def test_a_table_without_rows_is_valid(table):
 
 
 BAD: list[tuple[str, dict[str, Any], str]] = [
+    ("logon_counts", {"events": MAX_EVENTS_A_DAY + 1}, "events: less_than_or_equal_to(10000000000)"),
+    ("logon_days", {"counted": MAX_EVENTS_A_DAY + 1}, "counted is at most 10,000,000,000"),
     ("logon_days", {"lacking_user": 10}, "lacking_user and lacking_host are at most matching"),
     ("inventory_hosts", {"host_id": ""}, "host_id: str_length(1, None)"),
     ("inventory_hosts", {"owner_ids": None}, "hostnames, owner_ids are null only where problem says why"),
