@@ -11,8 +11,7 @@ from tests.ownership.builders import counts, decide, host, hosts, table, user, u
 NOON = datetime(2026, 3, 10, 12, tzinfo=UTC)
 
 
-@pytest.fixture
-def decisions():
+def test_the_funnel_counts_the_hosts_of_each_stage_and_why_others_stay_behind():
     logons = counts(
         ("new", "alice", 9),
         ("agreed", "alice", 9),
@@ -28,10 +27,7 @@ def decisions():
     names = ("new", "agreed", "conflict", "shared", "stranger", "twins", "kiosk", "silent")
     owners = {"agreed": ("u1",), "conflict": ("u2",), "silent": ("u3",)}
     assets = hosts(*(host(name, name, owners=owners.get(name, ())) for name in names), host("nameless"))
-    return decide(logons, people, assets, Rules(exclude_hosts=("kiosk",)))
-
-
-def test_the_funnel_counts_the_hosts_of_each_stage_and_why_others_stay_behind(decisions):
+    decisions = decide(logons, people, assets, Rules(exclude_hosts=("kiosk",)))
     assert funnel(decisions).rows() == [
         ("hosts known", 10, "no_hostname 1, no_logons 1"),
         ("with logons", 8, "excluded_host 1, no_majority 1"),
@@ -42,9 +38,6 @@ def test_the_funnel_counts_the_hosts_of_each_stage_and_why_others_stay_behind(de
         ("conflict", 1, None),
         ("no host asset", 1, None),
     ]
-
-
-def test_owned_hosts_are_a_share_of_the_host_assets(decisions):
     assert owned_percent(decisions) == pytest.approx(100 * 3 / 9)
     assert owned_percent(decisions.clear()) == 0
 

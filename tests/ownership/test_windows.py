@@ -19,31 +19,22 @@ def instant(text: str) -> datetime:
 
 
 @pytest.mark.parametrize(
-    ("timezone", "day", "start", "hours"),
-    [
-        ("UTC", "2026-03-02", "2026-03-02T00:00", 24),
-        ("Asia/Kathmandu", "2026-03-02", "2026-03-01T18:15", 24),
-        ("Europe/Berlin", "2026-03-29", "2026-03-28T23:00", 23),
-        ("Europe/Berlin", "2026-10-25", "2026-10-24T22:00", 25),
-        ("Pacific/Apia", "2011-12-30", "2011-12-30T10:00", 0),  # a day that never was
-    ],
-)
-def test_a_day_is_a_calendar_day_of_the_time_zone(timezone, day, start, hours):
-    day = date.fromisoformat(day)
-    assert day_start(day, timezone) == instant(start)
-    assert day_start(day, timezone).tzinfo == UTC
-    assert day_start(day + timedelta(days=1), timezone) - day_start(day, timezone) == hours * HOUR
-
-
-@pytest.mark.parametrize(
     "timezone",
-    ["America/Havana", "America/Sao_Paulo", "America/St_Johns", "Asia/Beirut", "Asia/Gaza", "Asia/Tehran"],
+    [
+        "Europe/Berlin",
+        "America/Havana",
+        "America/Sao_Paulo",
+        "America/St_Johns",
+        "Asia/Beirut",
+        "Asia/Gaza",
+    ],
 )
 def test_a_day_begins_with_its_first_instant_also_where_midnight_is_skipped_or_comes_twice(timezone):
     zone = ZoneInfo(timezone)
     for number in range(20 * 365):
         day = date(2005, 1, 1) + timedelta(days=number)
         start = day_start(day, timezone)
+        assert start.tzinfo == UTC
         assert start.astimezone(zone).date() == day
         assert (start - timedelta(microseconds=1)).astimezone(zone).date() == day - timedelta(days=1)
 
