@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator, Sequence
 from datetime import UTC, date, datetime, timedelta
+from typing import Any
 
 import dagster as dg
 import polars as pl
@@ -13,13 +14,12 @@ from assets_defs.run import (
     ScanRun,
     as_dagster_failure,
     has_step,
-    require_none_failed,
     resource_keys,
     scan_run,
     today_of,
     window_of,
 )
-from assets_defs.specs import asset_arguments, asset_key, source_keys
+from assets_defs.specs import asset_arguments, asset_key, table_asset
 from ownership.coverage import events_by_day
 from ownership.declaration import empty, polars_schema
 from ownership.kinds import NONE_SKIPPED, Kinds, skipped_by_kind
@@ -31,8 +31,7 @@ from resources.search.source import DayOfLogons, extraction_fingerprint
 from resources.settings import Instance, named
 
 SECONDS_TOGETHER = 0.5
-MAX_ROWS_TOGETHER = 500_000
-"""Days are stored together that arrive within so long, and have fewer rows than that before the last."""
+"""Days that arrive within so long are stored together."""
 
 
 def logon_assets(instance: Instance, since: date | None = None) -> dg.AssetsDefinition:
@@ -50,9 +49,9 @@ def logon_assets(instance: Instance, since: date | None = None) -> dg.AssetsDefi
         name=named(instance, "logons"),
         specs=[
             dg.AssetSpec(
-                **asset_arguments(instance, "logon_counts", kinds={"opensearch"}), partitions_def=partitions
+                **asset_arguments(instance, "logon_counts", kind="opensearch"), partitions_def=partitions
             ),
-            dg.AssetSpec(**asset_arguments(instance, "logon_days", kinds={"opensearch"})),
+            dg.AssetSpec(**asset_arguments(instance, "logon_days", kind="opensearch")),
         ],
         can_subset=True,  # Dagster asks for it where partitions differ
         backfill_policy=dg.BackfillPolicy.single_run(),
@@ -61,7 +60,7 @@ def logon_assets(instance: Instance, since: date | None = None) -> dg.AssetsDefi
     def logons(context: dg.AssetExecutionContext) -> Iterator[dg.MaterializeResult]:
         run = scan_run(context, instance)
         with as_dagster_failure(run, last=not run.plans):
-            require_none_failed(context, run)
+            run.record.require_none_failed()
             decides = has_step(context, instance, "host_user_shares")
             days = sorted({*run.days_named, *(days_of(run.window) if decides else ())})
             wanted, counts = _fetch(context, run, days)
@@ -127,8 +126,7 @@ def _fetch(
                 arrived.append((row, counts))
             events += arrived[-1][0]["counted"].item()
             # To check each day alone takes as long as to read it.
-            rows = sum(counts.height for _, counts in arrived)
-            if time.monotonic() - since >= SECONDS_TOGETHER or rows >= MAX_ROWS_TOGETHER:
+            if time.monotonic() - since >= SECONDS_TOGETHER:
                 store()
                 since = time.monotonic()
             progress(done, len(wanted))
@@ -143,9 +141,7 @@ def _fetch(
             "add up to logon_days.counted: put them back from a backup; or, to go on without these days, "
             f"delete their files in {run.tables.folder / 'logon_days'}"
         )
-    context.log.info(
-        f"Logons: {len(wanted):,} of {len(days):,} days fetched, {events:,} events, {run.seconds}"
-    )
+    context.log.info(f"Logons: {len(wanted):,} of {len(days):,} days fetched, {events:,} events")
     numbers = {"days_in_run": len(days), "days_fetched": len(wanted), "days_emptied": len(emptied)}
     return wanted, {**numbers, "events_fetched": events}
 
@@ -238,29 +234,24 @@ def day_tables(fetched: DayOfLogons, settings_fingerprint: str) -> tuple[pl.Data
 def shares_asset(instance: Instance) -> dg.AssetsDefinition:
     """Define host_user_shares; kinds of accounts depend on the inventory, too."""
     inventory = ("inventory_hosts", "inventory_users") if instance.rules.skip_account_kinds else ()
+    return table_asset(instance, "host_user_shares", _share, further=inventory)
 
-    @dg.asset(
-        **asset_arguments(instance, "host_user_shares", kinds={"polars"}),
-        deps=source_keys(instance, "host_user_shares", *inventory),
-        required_resource_keys={*resource_keys(instance)},
+
+def _share(run: ScanRun) -> dict[str, Any]:
+    """Add up each user's part of the logons of each host."""
+    rules = run.instance.rules
+    require_evidence(run)
+    skipped = skipped_kinds(run) if rules.skip_account_kinds else NONE_SKIPPED
+    shares = host_user_shares(
+        run.counts(run.window), rules=rules.as_rules(), skipped=skipped.accounts["username"]
     )
-    def shares_of_users(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
-        run = scan_run(context, instance)
-        with as_dagster_failure(run, last=not run.plans):
-            require_evidence(run)
-            skipped = skipped_kinds(run) if instance.rules.skip_account_kinds else NONE_SKIPPED
-            shares = host_user_shares(
-                run.counts(run.window), rules=instance.rules.as_rules(), skipped=skipped.accounts["username"]
-            )
-            run.store("host_user_shares", shares)
-        metadata = shares_metadata(shares, threshold_percent=instance.rules.share_threshold_percent)
-        context.log.info(
-            f"Shares: {metadata['users']:,} users on {metadata['hosts']:,} hosts, {metadata['events']:,} "
-            f"events from {run.window.first} to {run.window.last}, {run.seconds}"
-        )
-        return dg.MaterializeResult(metadata={"dagster/row_count": shares.height, **metadata})
-
-    return shares_of_users
+    run.store("host_user_shares", shares)
+    found = shares_metadata(shares)
+    run.log.info(
+        f"Shares: {found['users']:,} users on {found['hosts']:,} hosts, {found['events']:,} "
+        f"events from {run.window.first} to {run.window.last}"
+    )
+    return {"dagster/row_count": shares.height, **found}
 
 
 def skipped_kinds(run: ScanRun) -> Kinds:

@@ -1,12 +1,12 @@
 """The inventory: host assets and user assets as the service lists them, odd ones among them."""
 
-from typing import Literal
+from typing import Any, Literal
 
 import dagster as dg
 
 from assets_defs.progress import Progress
-from assets_defs.run import as_dagster_failure, require_none_failed, resource_keys, scan_run
-from assets_defs.specs import asset_arguments
+from assets_defs.run import ScanRun
+from assets_defs.specs import table_asset
 from resources.settings import Instance
 
 
@@ -14,21 +14,15 @@ def inventory_asset(instance: Instance, kind: Literal["hosts", "users"]) -> dg.A
     """Define inventory_hosts or inventory_users."""
     table = f"inventory_{kind}"
 
-    @dg.asset(
-        **asset_arguments(instance, table, kinds={"rest"}),
-        required_resource_keys={*resource_keys(instance)},
-    )
-    def listed(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
-        run = scan_run(context, instance)
+    def listed(run: ScanRun) -> dict[str, Any]:
         if instance.platform.ignore_ssl:
-            context.log.warning("platform.ignore_ssl is on: the inventory's certificate is not checked")
-        with as_dagster_failure(run, last=not run.plans):
-            require_none_failed(context, run)
-            inventory, progress = run.inventory(), Progress(context.log.info, f"Rows of {table} listed")
-            frame = inventory.hosts(progress) if kind == "hosts" else inventory.users(progress)
-            run.tables.prepare()
-            run.store(table, frame)
-        context.log.info(f"Inventory: {frame.height:,} rows of {table} listed, {run.seconds}")
-        return dg.MaterializeResult(metadata={"dagster/row_count": frame.height})
+            run.log.warning("platform.ignore_ssl is on: the inventory's certificate is not checked")
+        run.record.require_none_failed()
+        inventory, progress = run.inventory(), Progress(run.log.info, f"Rows of {table} listed")
+        frame = inventory.hosts(progress) if kind == "hosts" else inventory.users(progress)
+        run.tables.prepare()
+        run.store(table, frame)
+        run.log.info(f"Inventory: {frame.height:,} rows of {table} listed")
+        return {"dagster/row_count": frame.height}
 
-    return listed
+    return table_asset(instance, table, listed, kind="rest")

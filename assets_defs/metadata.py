@@ -1,7 +1,7 @@
-"""What materializations show in the UI: tables and charts to look at, and numbers that it plots over time.
+"""What materializations show in the UI: tables to look at, and numbers that it plots over time.
 
 Dagster shows Markdown of less than 1,000 characters in place, anything longer behind a click, so tables are
-short and charts are entries of their own.
+short.
 """
 
 from typing import Any
@@ -11,7 +11,6 @@ import polars as pl
 
 from ownership.coverage import funnel, owned_percent
 from ownership.decisions import summary
-from reports.charts import as_markdown, days_chart, shares_chart
 from reports.markdown import table
 from reports.plan import shown_owners
 
@@ -22,8 +21,6 @@ _EVIDENCE = ("action", "events", "total_events", "active_days")
 MAX_EXAMPLES = 8
 MAX_ROWS = 200
 """Hosts in one table: names are in it, and Dagster's records are kept."""
-MAX_DAYS = 200
-"""Days in one chart: the pictures of more would fill the event log."""
 
 
 def examples(rows: pl.DataFrame, *, own_words: tuple[str, ...] = ()) -> dg.MarkdownMetadataValue:
@@ -37,23 +34,17 @@ def _examples_of(name: str, rows: pl.DataFrame, *, own_words: tuple[str, ...] = 
 
 
 def days_metadata(days: pl.DataFrame) -> dict[str, Any]:
-    """Events by day, and the days that lack some, from rows of `ownership.coverage.events_by_day`."""
+    """The days that lack events, the last ones first, of rows of `ownership.coverage.events_by_day`."""
     lacking = days.filter(pl.col("state") != "ok").select("day", "state", "events").reverse()
-    return {
-        "events_by_day": dg.MetadataValue.md(as_markdown(days_chart(days.tail(MAX_DAYS)))),
-        **_examples_of("days_lacking_events", lacking, own_words=("state",)),
-    }
+    return _examples_of("days_lacking_events", lacking, own_words=("state",))
 
 
-def shares_metadata(shares: pl.DataFrame, *, threshold_percent: int) -> dict[str, Any]:
-    """How many hosts, users and events, and how clear the winners are."""
-    leaders = shares.filter(rank=1)
-    chart = shares_chart(leaders, threshold_percent=threshold_percent)
+def shares_metadata(shares: pl.DataFrame) -> dict[str, Any]:
+    """How many hosts, users and events."""
     return {
         "events": shares["events"].sum(),
-        "hosts": leaders.height,
+        "hosts": shares["hostname"].n_unique(),
         "users": shares["username"].n_unique(),
-        "winning_shares": dg.MetadataValue.md(as_markdown(chart)),
     }
 
 
@@ -126,7 +117,6 @@ def writes_metadata(
     return {
         "result": f"{done:,} hosts written" if may_write else planned,
         **outcomes_metadata(rows, decisions, users, see_all=see_all),
-        "rows_of_this_run": rows.height,
         "hosts_written": done,
         "hosts_failed": counts.get("failed", 0),
         "hosts_owned_percent": round(owned_percent(decisions, written=done), 1),

@@ -1,8 +1,8 @@
 """The owners: which user asset each user name stands for, and what follows for each host."""
 
-import logging
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from typing import Any
 
 import dagster as dg
 import polars as pl
@@ -10,8 +10,8 @@ import polars as pl
 from assets_defs.evidence import skipped_kinds
 from assets_defs.metadata import decisions_metadata, owners_metadata
 from assets_defs.report import where_reported
-from assets_defs.run import ScanRun, as_dagster_failure, listed, resource_keys, scan_run
-from assets_defs.specs import asset_arguments, source_keys
+from assets_defs.run import ScanRun, listed
+from assets_defs.specs import table_asset
 from ownership.decisions import owner_decisions
 from ownership.evidence import evidence_by_day
 from ownership.matching import username_matches
@@ -28,78 +28,69 @@ MAX_CONFLICTS = 1_000
 
 def owner_assets(instance: Instance) -> list[dg.AssetsDefinition]:
     """Define username_matches and owner_decisions."""
+    return [
+        table_asset(instance, "username_matches", _match),
+        table_asset(instance, "owner_decisions", _decide),
+    ]
 
-    @dg.asset(
-        **asset_arguments(instance, "username_matches", kinds={"polars"}),
-        deps=source_keys(instance, "username_matches"),
-        required_resource_keys={*resource_keys(instance)},
+
+def _match(run: ScanRun) -> dict[str, Any]:
+    """Find the user asset of each user name of the evidence."""
+    frame = username_matches(
+        run.made("host_user_shares").select("username").collect(),
+        run.made("inventory_users").collect(),
+        user_value_field=run.instance.platform_user_value_field,
     )
-    def matches(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
-        run = scan_run(context, instance)
-        with as_dagster_failure(run, last=not run.plans):
-            frame = username_matches(
-                run.made("host_user_shares").select("username").collect(),
-                run.made("inventory_users").collect(),
-                user_value_field=instance.platform_user_value_field,
-            )
-            run.store("username_matches", frame)
-        users, unmatched = frame["username"].n_unique(), frame["user_id"].null_count()
-        context.log.info(
-            f"Matches: {users - unmatched:,} of {users:,} users stand for a user asset, {run.seconds}"
-        )
-        numbers = {"dagster/row_count": frame.height, "users": users, "unmatched_users": unmatched}
-        return dg.MaterializeResult(metadata=numbers)
+    run.store("username_matches", frame)
+    users, unmatched = frame["username"].n_unique(), frame["user_id"].null_count()
+    run.log.info(f"Matches: {users - unmatched:,} of {users:,} users stand for a user asset")
+    return {"dagster/row_count": frame.height, "users": users, "unmatched_users": unmatched}
 
-    @dg.asset(
-        **asset_arguments(instance, "owner_decisions", kinds={"polars"}),
-        deps=source_keys(instance, "owner_decisions"),
-        required_resource_keys={*resource_keys(instance)},
+
+def _decide(run: ScanRun) -> dict[str, Any]:
+    """Decide about each host, publish and keep the decisions, and warn of new conflicts."""
+    decided_at = datetime.now(UTC)
+    shares = run.made("host_user_shares")
+    skipped = skipped_kinds(run)
+    evidence = evidence_by_day(
+        run.counts(run.window),
+        run.made("inventory_hosts").collect(),
+        rules=run.instance.rules.as_rules(),
+        skipped_users=skipped.accounts["username"],
+        skipped_hosts=skipped.hosts,
     )
-    def decisions(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
-        run = scan_run(context, instance)
-        decided_at = datetime.now(UTC)
-        with as_dagster_failure(run, last=not run.plans):
-            shares = run.made("host_user_shares")
-            skipped = skipped_kinds(run)
-            evidence = evidence_by_day(
-                run.counts(run.window),
-                run.made("inventory_hosts").collect(),
-                rules=instance.rules.as_rules(),
-                skipped_users=skipped.accounts["username"],
-                skipped_hosts=skipped.hosts,
-            )
-            matches = run.made("username_matches").collect()
-            frame = owner_decisions(evidence, matches, decided_at=decided_at, run_id=run.run_id)
-            frame = store_decisions(
-                run.tables, frame, decided_at=decided_at, run_id=run.run_id, publish=run.may_write
-            )
-            run.record.add(
-                hosts=frame["host_id"].count(),
-                conflicts=frame.filter(action="conflict").height,
-                new_conflicts=frame["new_conflict"].sum(),
-                owned_before=frame.filter(pl.col("host_id").is_not_null())["existing_owner"].count(),
-            )
-            users = run.made("inventory_users").collect()
-        metadata = decisions_metadata(frame, events=shares.select(pl.sum("events")).collect().item())
-        see_all = listed(run, "FROM owner_decisions")
-        metadata |= {
-            "report": where_reported(run, written=run.may_write),
-            **owners_metadata(frame, users, see_all=see_all),
-        }
-        context.log.info(
-            f"Decisions: {frame.height:,} hosts, {metadata['hosts_to_write']:,} to write, "
-            f"{metadata['conflicts']:,} conflicts, {metadata['hosts_owned_percent']}% have an owner, "
-            f"{run.seconds}"
-        )
-        _log_conflicts(run, frame.filter(action="conflict"), context.log)
-        window = {"window_from": run.window.first.isoformat(), "window_to": run.window.last.isoformat()}
-        return dg.MaterializeResult(metadata={"dagster/row_count": frame.height, **metadata, **window})
-
-    return [matches, decisions]
+    matches = run.made("username_matches").collect()
+    frame = owner_decisions(evidence, matches, decided_at=decided_at, run_id=run.run_id)
+    frame = store_decisions(
+        run.tables, frame, decided_at=decided_at, run_id=run.run_id, publish=run.may_write
+    )
+    conflicts = frame.filter(action="conflict")
+    run.record.add(
+        hosts=frame["host_id"].count(),
+        conflicts=conflicts.height,
+        new_conflicts=frame["new_conflict"].sum(),
+        owned_before=frame.filter(pl.col("host_id").is_not_null())["existing_owner"].count(),
+    )
+    found = decisions_metadata(frame, events=shares.select(pl.sum("events")).collect().item())
+    run.log.info(
+        f"Decisions: {frame.height:,} hosts, {found['hosts_to_write']:,} to write, {conflicts.height:,} "
+        f"conflicts, {found['hosts_owned_percent']}% have an owner"
+    )
+    _log_conflicts(run, conflicts)
+    users = run.made("inventory_users").collect()
+    return {
+        "dagster/row_count": frame.height,
+        **found,
+        "report": where_reported(run),
+        **owners_metadata(frame, users, see_all=listed(run, "FROM owner_decisions")),
+        "window_from": run.window.first.isoformat(),
+        "window_to": run.window.last.isoformat(),
+    }
 
 
-def _log_conflicts(run: ScanRun, conflicts: pl.DataFrame, log: logging.Logger) -> None:
+def _log_conflicts(run: ScanRun, conflicts: pl.DataFrame) -> None:
     """Warn of the first conflicts that are new; the run's log keeps all, below what a terminal shows."""
+    log = run.log
     new = conflicts.filter("new_conflict").sort("host_id")
     if not new.is_empty():
         log.warning("\n".join(_conflicts(new.head(MAX_WARNINGS))))

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from datetime import timedelta
 
 SECONDS_BETWEEN_LINES = 10
 
@@ -29,12 +30,5 @@ class Progress:
         rate = done / (now - self._started)
         self._log(
             f"{self._what}: {done:,} of {total:,} ({done / total:.0%}), {rate:,.1f} a second, "
-            f"about {_duration((total - done) / rate)} left"
+            f"about {timedelta(seconds=round((total - done) / rate))} left"
         )
-
-
-def _duration(seconds: float) -> str:
-    minutes = round(seconds / 60)
-    if minutes < 2:
-        return f"{seconds:.0f} s"
-    return f"{minutes} min" if minutes < 120 else f"{minutes / 60:.1f} h"

@@ -21,6 +21,7 @@ from ownership.names import printable
 from ownership.rules import Rules
 from ownership.tables import Runs
 from ownership.windows import Window
+from resources.errors import AssetOwnersError
 from resources.store.tables import Tables
 
 MAX_RETRIES = 2
@@ -107,6 +108,15 @@ class RunRecord:
             if not row.is_empty():
                 _store(self._tables, row, found)
 
+    def require_none_failed(self) -> None:
+        """End a step that needs no other one where one of the run has failed: all of it would be in vain.
+
+        Raises:
+            AssetOwnersError: with the message of that step.
+        """
+        if "FAILURE" in _states(self._steps()):
+            raise AssetOwnersError(self.get("message") or "Not begun: another step of the run has failed")
+
     def succeed(self) -> None:
         """Store that the run has done what it was for; if another step has failed, only what came of it."""
         self._end("succeeded", None)
@@ -126,7 +136,7 @@ class RunRecord:
 
     def _end(self, status: str, message: str | None) -> None:
         """Count what came of the run; a step may go on, and write, after another one has failed it."""
-        steps = self.recorded.get_run_step_stats(self._run_id) if self.recorded else []
+        steps = self._steps()
         with self._tables.changing():  # steps may work in several processes
             row = self._row()
             if row.is_empty():
@@ -144,6 +154,10 @@ class RunRecord:
             row = _store(self._tables, row, found)
         # Short: the list of runs cuts long tags off.
         self._tag({RESULT_TAG: ", ".join(_counts_in_words(row.row(0, named=True)))})
+
+    def _steps(self) -> Sequence[Any]:
+        """What Dagster has recorded of the steps of the run."""
+        return self.recorded.get_run_step_stats(self._run_id) if self.recorded else []
 
     def _seconds_of(self, steps: Sequence[Any]) -> dict[str, float]:
         """How long each step has taken, by its name without the instance's."""
@@ -179,8 +193,12 @@ def _all_done_again(steps: Sequence[Any]) -> bool:
 
     The step that asks is at work; another one that is may have failed the run, too.
     """
-    states = [step.status.value for step in steps if step.status]
+    states = _states(steps)
     return states.count("IN_PROGRESS") == 1 and "FAILURE" not in states
+
+
+def _states(steps: Sequence[Any]) -> list[str]:
+    return [step.status.value for step in steps if step.status]
 
 
 def count_again(tables: Tables, run_id: str) -> None:

@@ -3,7 +3,6 @@
 Runs that may write leave it in the home.
 """
 
-import logging
 from collections.abc import Generator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -19,7 +18,7 @@ from ownership.coverage import events_by_day
 from ownership.names import printable
 from ownership.tuning.inputs import present_line
 from ownership.windows import days_of
-from reports.hosts import hosts_by_now, hosts_sheet, owners_by_now
+from reports.hosts import hosts_by_now, hosts_sheet
 from reports.page import report_page
 from reports.tuning import backtest_sentence, drift_in_words, reason
 from resources.settings import Instance, command_line
@@ -33,31 +32,31 @@ def report_file(instance: Instance, home: Path) -> Path:
     return home / "reports" / f"{instance.slug}.html"
 
 
-def where_reported(run: InstanceRun, *, written: bool) -> str | dg.MetadataValue:
+def where_reported(run: InstanceRun) -> str | dg.MetadataValue:
     """The file of the report on a run; for one that leaves none, the command that makes it."""
-    if written:
+    if run.may_write:
         return dg.MetadataValue.path(report_file(run.instance, run.tables.home))
     return command_line(run.instance, "report", "--run", short_run_id(run.run_id))
 
 
 @contextmanager
-def reporting(run: InstanceRun, log: logging.Logger, *, written: bool) -> Generator[None]:
-    """Write the report, if it is to be `written`, when a run has done its work or has failed at it.
+def reporting(run: InstanceRun) -> Generator[None]:
+    """Write the report when a run that may write has done its work or has failed at it.
 
     A run that is interrupted ends at once, without.
     """
     try:
         yield
     except Exception:
-        if written:
-            _write_report(run, log)
+        _write_report(run)
         raise
-    if written:
-        _write_report(run, log)
+    _write_report(run)
 
 
-def _write_report(run: InstanceRun, log: logging.Logger) -> None:
+def _write_report(run: InstanceRun) -> None:
     """Write the report on what is published; that this fails is no reason for the run to fail."""
+    if not run.may_write:
+        return
     file = report_file(run.instance, run.tables.home)
     try:
         tables = run.tables.shown()
@@ -67,9 +66,11 @@ def _write_report(run: InstanceRun, log: logging.Logger) -> None:
             temporary.write_text(report_html(run.instance, tables), encoding="utf-8", newline="")
     except Exception as error:  # noqa: BLE001  (the run has done its work, whatever is wrong with the page)
         again = command_line(run.instance, "report")
-        log.warning(f"The report could not be written: {printable(str(error))}. To write it later: {again}")
+        run.log.warning(
+            f"The report could not be written: {printable(str(error))}. To write it later: {again}"
+        )
     else:
-        log.info(f"Report: {file}")
+        run.log.info(f"Report: {file}")
 
 
 def report_html(instance: Instance, tables: Tables) -> str:
@@ -104,9 +105,8 @@ def report_sheet(instance: Instance, tables: Tables) -> pl.DataFrame:
     decisions = tables.read("owner_decisions").collect()
     run_id = decisions["run_id"].item(0) if decisions.height else "none"
     writes = pl.concat([tables.writes(), _writes(tables, run_id).lazy()])
-    owners = owners_by_now(tables.read("inventory_hosts").collect(), writes)
     return hosts_sheet(
-        hosts_by_now(decisions, owners, writes),
+        hosts_by_now(decisions, tables.read("inventory_hosts").collect(), writes),
         tables.read("inventory_users").collect(),
         rules=instance.rules.as_rules(),
         fields=instance.field_names,

@@ -13,10 +13,10 @@ window ends, follows from its partitions. What is done with them is up to the as
 
 import hashlib
 import json
-import time
+import logging
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from functools import cache
 from typing import Any, Literal, NamedTuple
@@ -87,55 +87,53 @@ class ResourceKeys(NamedTuple):
     search: str
     inventory: str
 
-    @property
-    def of_follow_up(self) -> set[str]:
-        """Those of what follows a scan: apply and undo."""
-        return {self.tables, self.inventory}
-
 
 @dataclass(frozen=True, kw_only=True)
 class InstanceRun:
-    """A run of one instance, whatever it does; `writer` makes what writes its plan."""
+    """A run of one instance, whatever it does; `writer` makes what writes its plan.
+
+    `only_plans` says why the run sends nothing to the inventory and publishes no table (None: it may).
+    """
 
     instance: Instance
     run_id: str
     tables: Tables
     inventory: Callable[[], Inventory]
     record: RunRecord
+    log: logging.Logger
+    only_plans: str | None
     writer: Callable[[Inventory, Journal], Writer] = Writer
-    started: float = field(default_factory=time.monotonic)
 
     @property
-    def seconds(self) -> str:
-        """How long the step has been at work, for the line that reports on it."""
-        return f"{time.monotonic() - self.started:.1f} s"
+    def may_write(self) -> bool:
+        """Whether the run publishes its tables and may write owners."""
+        return self.only_plans is None
 
 
 @dataclass(frozen=True, kw_only=True)
 class ScanRun(InstanceRun):
     """A run of one instance over one look-back window.
 
-    `only_plans` says why the run sends nothing to the inventory and publishes no table (None: it may). Days
-    that it fetched are what the index holds, so they are published, except those of a dry run, which changes
-    no table that analysts look at (rules 4.2, 7.6): it keeps them as `own_days`, the run's id. `left_out` are
-    the steps that it lacks. `days_named` are those of its partitions, or today where it has none. `plans` is
-    false where the sink was not chosen.
+    `left_out` are the steps that it lacks. `days_named` are those of its partitions, or today where it has
+    none. `plans` is false where the sink was not chosen.
     """
 
     options: ScanOptions
     days_named: Sequence[date]
     window: Window
     kind: Kind
-    only_plans: str | None
     left_out: Sequence[str]
-    own_days: str | None
     plans: bool
     search: Callable[[], EvidenceSource]
 
     @property
-    def may_write(self) -> bool:
-        """Whether the run publishes its tables and may write owners."""
-        return self.only_plans is None
+    def own_days(self) -> str | None:
+        """The id under which the run keeps to itself the days that it fetches; None: analysts see them.
+
+        They are what the index holds, whatever the run may write, but a dry run changes no table that
+        analysts look at (rules 4.2, 7.6).
+        """
+        return self.run_id if self.options.dry_run and self.plans else None
 
     def table(self, name: str) -> pl.DataFrame:
         """The rows of a table as this run made it, or else as it was published last."""
@@ -172,9 +170,9 @@ def scan_run(context: Any, instance: Instance) -> ScanRun:
             scan.first_day or in the future, an option is out of bounds, ASSET_OWNERS_JOURNAL is no address of
             a database, or the instance file says something else than when the run began.
     """
-    keys = resource_keys(instance)
-    options: ScanOptions = getattr(context.resources, keys.scan)
-    tables: Tables = getattr(context.resources, keys.tables)
+    options: ScanOptions
+    tables: Tables
+    options, tables, search, inventory = (getattr(context.resources, key) for key in resource_keys(instance))
     record = RunRecord(tables, context.run.run_id, context.instance, context.log)
     tags = context.run.tags
     with as_dagster_failure():
@@ -206,34 +204,32 @@ def scan_run(context: Any, instance: Instance) -> ScanRun:
     )
     run = ScanRun(
         instance=instance,
-        options=options,
         run_id=context.run.run_id,
+        tables=tables,
+        inventory=inventory,
         record=record,
+        log=context.log,
+        only_plans=only_plans if left_out or plans else None,
+        options=options,
         days_named=days_named,
         window=window,
         kind=kind if plans else "backfill",
-        only_plans=only_plans if left_out or plans else None,
         left_out=left_out,
-        own_days=context.run.run_id if options.dry_run and plans else None,
         plans=plans,
-        tables=tables,
-        search=getattr(context.resources, keys.search),
-        inventory=getattr(context.resources, keys.inventory),
+        search=search,
     )
-    if started_at is not None:
-        with as_dagster_failure(run):
+    with as_dagster_failure(run):
+        if started_at is not None:
             _require_as_begun(run)
-    else:
-        with as_dagster_failure():
-            _begin(context, run)
-        with as_dagster_failure(run):
-            if plans:
-                try_journal(tables)
-            # Before the first step is begun, so that none works in vain for minutes.
-            if "logons" in chosen:
-                run.search()
-            if chosen & {"inventory_hosts", "inventory_users", SINK}:
-                run.inventory()
+            return run
+        _begin(context, run)
+        if plans:
+            try_journal(tables)
+        # Before the first step is begun, so that none works in vain for minutes.
+        if "logons" in chosen:
+            run.search()
+        if chosen & {"inventory_hosts", "inventory_users", SINK}:
+            run.inventory()
     return run
 
 
@@ -361,33 +357,25 @@ def _chosen(run: ScanRun) -> dict[str, Any]:
 
 
 def follow_up_run(
-    context: dg.OpExecutionContext, instance: Instance, kind: str, of_run: str, options: Mapping[str, Any]
+    context: dg.OpExecutionContext, instance: Instance, command: str, of_run: str, options: Mapping[str, Any]
 ) -> InstanceRun:
     """Read the run off the context of an op that follows a scan, and begin its record."""
     keys = resource_keys(instance)
     tables: Tables = getattr(context.resources, keys.tables)
+    record = RunRecord(tables, context.run.run_id, context.instance, context.log)
+    dry_run = options.get("dry_run")
     with as_dagster_failure():
         tables.claim()
-        record = RunRecord(tables, context.run.run_id, context.instance, context.log)
-        record.begin(kind, of_run=of_run, options=options)
+        record.begin(f"dry_run_of_{command}" if dry_run else command, of_run=of_run, options=options)
     return InstanceRun(
         instance=instance,
         run_id=context.run.run_id,
-        record=record,
         tables=tables,
         inventory=getattr(context.resources, keys.inventory),
+        record=record,
+        log=context.log,
+        only_plans="Dry run: nothing is sent to the inventory" if dry_run else None,
     )
-
-
-def require_none_failed(context: Any, run: ScanRun) -> None:
-    """End a step that needs no other one where one of the run has failed: all of it would be in vain.
-
-    Raises:
-        AssetOwnersError: with the message of that step.
-    """
-    states = (step.status for step in context.instance.get_run_step_stats(run.run_id))
-    if any(state and state.value == "FAILURE" for state in states):
-        raise AssetOwnersError(run.record.get("message") or "Not begun: another step of the run has failed")
 
 
 def _require_within_bounds(options: ScanOptions) -> None:
@@ -504,13 +492,9 @@ def opened_once(
 
             @cache
             def opened() -> Any:
-                try:
-                    service = open_clients.enter_context(client(instance))
-                    service.probe()
-                    return service  # noqa: TRY300  (what it raises is meant as well)
-                except ConfigurationError:
-                    instance.require_secrets()
-                    raise
+                service = open_clients.enter_context(client(instance))
+                service.probe()
+                return service
 
             yield opened
 

@@ -13,7 +13,7 @@ import yaml
 from pydantic import Field
 
 from assets_defs.metadata import outcomes_metadata, writes_metadata
-from assets_defs.record import RESULT_TAG, put_back_in_part, undone_in_words
+from assets_defs.record import put_back_in_part
 from assets_defs.report import reporting, where_reported
 from assets_defs.run import (
     InstanceRun,
@@ -36,26 +36,33 @@ def sink_asset(instance: Instance) -> dg.AssetsDefinition:
     """Define owner_writes."""
 
     @dg.asset(
-        **asset_arguments(instance, "owner_writes", kinds={"rest"}),
+        **asset_arguments(instance, "owner_writes", kind="rest"),
         deps=[asset_key(instance, "owner_decisions")],
         required_resource_keys={*resource_keys(instance)},
         pool=write_pool(instance),
     )
     def owner_writes(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
         run = scan_run(context, instance)
-        reports = reporting(run, context.log, written=run.may_write)
-        with reports, as_dagster_failure(run, last=True):
-            written = write_planned(run, context.log)
+        with reporting(run), as_dagster_failure(run, last=True):
+            written = write_planned(run)
             decisions = run.tables.of_run("owner_decisions", run.run_id)
             users = run.tables.read("inventory_users", run_id=run.run_id).collect()
             see_all = listed(run, "FROM write_history")
-            metadata = writes_metadata(written, decisions, users, may_write=run.may_write, see_all=see_all)
+            metadata = {
+                "run": run.run_id,
+                "report": where_reported(run),
+                **_to_apply(run, written, decisions),
+                **writes_metadata(written, decisions, users, may_write=run.may_write, see_all=see_all),
+            }
             if run.may_write:
-                metadata["dagster/row_count"] = run.tables.writes().select(pl.len()).collect().item()
-        found = {"run": run.run_id, "report": where_reported(run, written=run.may_write)}
-        return dg.MaterializeResult(metadata={**found, **_to_apply(run, written, decisions), **metadata})
+                metadata["dagster/row_count"] = _rows_stored(run)
+        return dg.MaterializeResult(metadata=metadata)
 
     return owner_writes
+
+
+def _rows_stored(run: InstanceRun) -> int:
+    return run.tables.writes().select(pl.len()).collect().item()
 
 
 def _to_apply(run: ScanRun, planned: pl.DataFrame, decisions: pl.DataFrame) -> dict[str, Any]:
@@ -92,40 +99,26 @@ class FollowUpConfig(dg.Config):
 
 def follow_up_op(instance: Instance, command: Literal["apply", "undo"]) -> dg.OpDefinition:
     """Define the op that carries out a plan that an earlier run stored, or puts back what a run wrote."""
-    act = FOLLOW_UPS[command]
+    act, keys = FOLLOW_UPS[command], resource_keys(instance)
 
     @dg.op(
         name=named(instance, act.__name__),
-        required_resource_keys=resource_keys(instance).of_follow_up,
+        required_resource_keys={keys.tables, keys.inventory},
         pool=write_pool(instance),
     )
     def follow_up(context: dg.OpExecutionContext, config: FollowUpConfig) -> None:
-        chosen = config.model_dump(exclude={"run_id", "reason"})
         options = config.model_dump(exclude={"run_id"}, exclude_defaults=True)
-        kind = f"dry_run_of_{command}" if config.dry_run else command
-        run = follow_up_run(context, instance, kind, config.run_id, options)
-        reports = reporting(run, context.log, written=not config.dry_run)
-        with reports, as_dagster_failure(run, last=True):
-            written = act(run, context.log, config.run_id, **chosen)
+        run = follow_up_run(context, instance, command, config.run_id, options)
+        with reporting(run), as_dagster_failure(run, last=True):
+            written = act(run, config.run_id, config.allow_writes)
             metadata = _followed(run, written)
         if config.dry_run:
             context.add_output_metadata(metadata)
         else:
-            metadata["report"] = where_reported(run, written=True)
+            metadata["report"] = where_reported(run)
             context.log_event(dg.AssetMaterialization(asset_key(instance, "owner_writes"), metadata=metadata))
-            _mark_undone(context, run, written)
 
     return follow_up
-
-
-def _mark_undone(context: dg.OpExecutionContext, run: InstanceRun, written: pl.DataFrame) -> None:
-    """Say where the UI lists the run that wrote owners that they were put back."""
-    recorded = context.instance.get_run_by_id(run.record.get("of_run"))
-    if recorded and "undone" in written["outcome"]:
-        back, in_part = written.filter(outcome="undone").height, put_back_in_part(written)
-        undone = undone_in_words(written.height, back=back, in_part=in_part)
-        result = f"{recorded.tags.get(RESULT_TAG, '')}, {undone} by {short_run_id(run.run_id)}"
-        context.instance.add_run_tags(recorded.run_id, {RESULT_TAG: result})
 
 
 def _followed(run: InstanceRun, written: pl.DataFrame) -> dict[str, Any]:
@@ -142,7 +135,7 @@ def _followed(run: InstanceRun, written: pl.DataFrame) -> dict[str, Any]:
         "result": f"{', '.join(did) or 'nothing written'}; this run followed run {short_run_id(about)}",
         "run": run.run_id,
         **outcomes_metadata(written, tables.of_run("owner_decisions", about), users, see_all=see_all),
-        "dagster/row_count": tables.writes().select(pl.len()).collect().item(),
+        "dagster/row_count": _rows_stored(run),
     }
 
 

@@ -1,12 +1,13 @@
-"""What Dagster shows of each stored table: key, description, columns, where to find it, how to ask it."""
+"""The stored tables as Dagster's assets: what it shows of each, and the steps that make them."""
 
 import inspect
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
 
 import dagster as dg
 
+from assets_defs.run import ScanRun, as_dagster_failure, resource_keys, scan_run
 from ownership.declaration import column_descriptions, polars_schema
 from ownership.tables import TABLES
 from resources.settings import Instance
@@ -23,27 +24,46 @@ def asset_key(instance: Instance, table: str) -> dg.AssetKey:
     return dg.AssetKey([instance.slug, table])
 
 
-def asset_arguments(
-    instance: Instance, table: str, *, kinds: Iterable[str], group: str | None = None
-) -> dict[str, Any]:
+def table_asset(
+    instance: Instance,
+    table: str,
+    make: Callable[[ScanRun], dict[str, Any]],
+    *,
+    kind: str = "polars",
+    further: tuple[str, ...] = (),
+) -> dg.AssetsDefinition:
+    """Define the asset of a table: `make` stores what a run makes of it, and gives what the UI shows.
+
+    It depends on the tables that its declaration names, and on `further` ones.
+    """
+
+    @dg.asset(
+        **asset_arguments(instance, table, kind=kind),
+        deps=[asset_key(instance, source) for source in (*TABLES[table].__reads__, *further)],
+        required_resource_keys={*resource_keys(instance)},
+    )
+    def step(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
+        run = scan_run(context, instance)
+        with as_dagster_failure(run, last=not run.plans):
+            return dg.MaterializeResult(metadata=make(run))
+
+    return step
+
+
+def asset_arguments(instance: Instance, table: str, *, kind: str, group: str | None = None) -> dict[str, Any]:
     """Key, group, owners, description, kinds and metadata of a table's asset, for Dagster's decorators."""
     return {
         "key": asset_key(instance, table),
         "group_name": group or instance.slug,
         "owners": OWNERS,
         "description": inspect.getdoc(TABLES[table]),
-        "kinds": {*kinds, "parquet", "duckdb"},
+        "kinds": {kind, "parquet", "duckdb"},
         "metadata": {
             "dagster/column_schema": _column_schema(table),
             "dagster/table_name": f"warehouse.{instance.slug}.{table}",
             "query": dg.MetadataValue.md(f"```sql\n{query(instance, table)}\n```"),
         },
     }
-
-
-def source_keys(instance: Instance, table: str, *further: str) -> list[dg.AssetKey]:
-    """Keys of the assets that a table's asset is made of, for Dagster's `deps`."""
-    return [asset_key(instance, source) for source in (*TABLES[table].__reads__, *further)]
 
 
 def query(instance: Instance, table: str) -> str:

@@ -39,7 +39,7 @@ def tuning_specs(instance: Instance) -> list[dg.AssetSpec]:
     """
     group = named(instance, "tuning")
     return [
-        dg.AssetSpec(**asset_arguments(instance, table, kinds={"polars"}, group=group))
+        dg.AssetSpec(**asset_arguments(instance, table, kind="polars", group=group))
         for table in TABLES_OF_TUNING
     ]
 

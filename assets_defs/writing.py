@@ -5,8 +5,7 @@ cut off left open.
 """
 
 import json
-import logging
-from collections.abc import Callable, Collection, Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
@@ -26,11 +25,11 @@ from resources.inventory.adapter import Inventory
 from resources.settings import Instance, command_line, journal_url
 from resources.store.history import delete_inputs, delete_outdated
 from resources.store.tables import short_run_id
-from resources.writeback.journal import Journal, Result
-from resources.writeback.journals import has_journal, has_shared_one, open_journal, take_over
+from resources.writeback.journal import Journal
+from resources.writeback.journals import has_shared_one, open_journal, take_over
 from resources.writeback.leftovers import runs_on_target, settle_leftovers, without_changed_hosts
 from resources.writeback.one_writer import one_writer
-from resources.writeback.outcomes import Row, is_undo
+from resources.writeback.outcomes import Decide, is_undo, still_held, unless_changed, unless_owned
 from resources.writeback.workers import write_all
 from resources.writeback.writer import OWNED_HOSTS_READ, Writer
 
@@ -41,7 +40,7 @@ MAX_RUN_TIME = timedelta(hours=12)
 """How long ago the oldest input of a plan may have been made; `run_monitoring` ends a run after as long."""
 
 
-METHODS = {"run": Writer.write, "apply": Writer.apply, "undo": Writer.undo}
+DECIDE = {"run": unless_owned, "apply": unless_changed, "undo": still_held}
 
 
 @dataclass(frozen=True)
@@ -63,7 +62,7 @@ class _Plan:
         return "hosts to put back" if self.command == "undo" else "owners"
 
 
-def store_plan(run: ScanRun, log: logging.Logger) -> pl.DataFrame:
+def store_plan(run: ScanRun) -> pl.DataFrame:
     """Plan the writes of new owners from what this run decided; store and return rows of owner_writes.
 
     A plan is as old as the start of the run that made what it rests on.
@@ -72,10 +71,13 @@ def store_plan(run: ScanRun, log: logging.Logger) -> pl.DataFrame:
         AssetOwnersError: the run has not made that itself; of a run that lacks steps, the decisions.
     """
     if not run.left_out:
-        _require_own_inputs(run, days=_days_of_other_runs(run))
+        _require_own_inputs(run)
+        if days := _days_of_other_runs(run):
+            days_told = f"logon_counts ({len(days)} days that are not settled, the first {min(days)})"
+            raise AssetOwnersError(not_made_by_this_run(run, [days_told]))
     elif not run.tables.holds("owner_decisions", run.run_id):
         raise AssetOwnersError(not_made_by_this_run(run, ["owner_decisions"]))
-    planned = plan_writes(
+    whole = plan_writes(
         run.tables.of_run("owner_decisions", run.run_id),
         run.made("inventory_hosts").collect(),
         run.made("inventory_users").collect(),
@@ -85,15 +87,15 @@ def store_plan(run: ScanRun, log: logging.Logger) -> pl.DataFrame:
         target=run.instance.target,
         intended_at=run.record.evidence_since(),
     )
-    left = max(0, planned.height - (planned.height if run.options.limit is None else run.options.limit))
-    planned = planned.head(planned.height - left)
+    planned = whole.limit(whole.height if run.options.limit is None else run.options.limit)
     run.tables.write("owner_writes", planned, run_id=run.run_id, publish=False)
+    left = whole.height - planned.height
     more = f" and {left:,} more for later runs, because of `limit`" if left else ""
-    log.info(f"Plan: {planned.height:,} owners to write{more}, {run.seconds}")
+    run.log.info(f"Plan: {planned.height:,} owners to write{more}")
     return planned
 
 
-def write_planned(run: ScanRun, log: logging.Logger) -> pl.DataFrame:
+def write_planned(run: ScanRun) -> pl.DataFrame:
     """Write what the run planned, where it may; return its rows of owner_writes.
 
     A run that is started again under its own id has planned already.
@@ -106,12 +108,11 @@ def write_planned(run: ScanRun, log: logging.Logger) -> pl.DataFrame:
     if run.tables.holds("owner_writes", run.run_id):
         planned = run.tables.of_run("owner_writes", run.run_id)
     else:
-        planned = store_plan(run, log)
-    _report_other_targets(run, log)
+        planned = store_plan(run)
     # What a plan rests on is kept as long as the plan may be applied: each copy is as large as the tables.
     delete_inputs(run.tables, before=datetime.now(UTC) - timedelta(days=run.instance.writes.plan_days))
     if run.only_plans:
-        log.info(run.only_plans)
+        run.log.info(run.only_plans)
         return planned
 
     def own_plan(_: Journal) -> _Plan:
@@ -122,12 +123,12 @@ def write_planned(run: ScanRun, log: logging.Logger) -> pl.DataFrame:
         hosts = None if again else run.tables.of_run("inventory_hosts", run.run_id)
         return _Plan(planned, "run", run.run_id, hosts=hosts)
 
-    written = _carry_out(run, log, own_plan)
-    _delete_outdated(run, log)
+    written = _carry_out(run, own_plan)
+    _delete_outdated(run)
     return written
 
 
-def _written_before(run: InstanceRun, log: logging.Logger) -> pl.DataFrame | None:
+def _written_before(run: InstanceRun) -> pl.DataFrame | None:
     """What this very run wrote when it was started before; hosts with a row are not planned again under it.
 
     A run may be resumed under its own id, and a queue may deliver a step twice.
@@ -139,15 +140,16 @@ def _written_before(run: InstanceRun, log: logging.Logger) -> pl.DataFrame | Non
         return None
     if run.record.get("status") == "failed":
         raise AssetOwnersError(run.record.get("message"))
-    log.warning("This run was started before: its writes have their rows, and the next run writes the rest")
+    run.log.warning(
+        "This run was started before: its writes have their rows, and the next run writes the rest"
+    )
     return run.tables.appended("owner_writes", run.run_id)
 
 
-def _require_own_inputs(run: ScanRun, *, days: Collection[date] = ()) -> None:
+def _require_own_inputs(run: ScanRun) -> None:
     """Refuse to write from what other runs made: hosts and people may have changed since (rules 7.11).
 
-    What a run made that this one executes again is its own, too, for as long as a run may take. `days` are
-    those of its window that others fetched; they are looked for once, before the plan is made.
+    What a run made that this one executes again is its own, too, for as long as a run may take.
 
     Raises:
         AssetOwnersError: naming what is missing or old, and how to go on.
@@ -155,8 +157,6 @@ def _require_own_inputs(run: ScanRun, *, days: Collection[date] = ()) -> None:
     missing = [table for table in SNAPSHOTS if not run.tables.holds(table, run.run_id)]
     if not run.record.get("checked_at"):
         missing.append("blocking_check")
-    if days:
-        missing.append(f"logon_counts ({len(days)} days that are not settled, the first {min(days)})")
     if missing:
         raise AssetOwnersError(not_made_by_this_run(run, missing))
     since = run.record.evidence_since()
@@ -176,18 +176,15 @@ def _days_of_other_runs(run: ScanRun) -> set[date]:
     return set(open_days) - set(fetched["day"])
 
 
-def apply_plan(
-    run: InstanceRun, log: logging.Logger, plan_id: str, *, allow_writes: int | None, dry_run: bool
-) -> pl.DataFrame:
+def apply_plan(run: InstanceRun, plan_id: str, allow_writes: int | None) -> pl.DataFrame:
     """Carry out the plan that an earlier run stored; it becomes the plan of this run. Raises as `_carry_out`.
 
     `plan_id` may be the first characters of its id. The limits do not hold for a plan of up to
     `allow_writes` hosts.
     """
-    plan_id = _about(run, log, "apply", plan_id, dry_run=dry_run)
+    plan_id = _about(run, "apply", plan_id)
     stored = run.tables.of_run("owner_writes", plan_id)
-    if refused := _of_an_undo(run, plan_id, run.tables.run_writes(plan_id)):
-        raise ConfigurationError(refused)
+    _refuse_undo(run, plan_id, run.tables.run_writes(plan_id))
     planned = stored.filter(outcome="planned")
     if planned.is_empty():
         raise ConfigurationError(
@@ -200,19 +197,17 @@ def apply_plan(
                 f"nothing was written. Make a new plan: {command_line(run.instance, 'run', '--dry-run')}"
             )
     plan = _Plan(planned.with_columns(run_id=pl.lit(run.run_id)), "apply", plan_id, allow_writes)
-    return _carry_out(run, log, lambda _: plan, dry_run=dry_run)
+    return _carry_out(run, lambda _: plan)
 
 
-def undo_run(
-    run: InstanceRun, log: logging.Logger, undone_id: str, *, allow_writes: int | None, dry_run: bool
-) -> pl.DataFrame:
+def undo_run(run: InstanceRun, undone_id: str, allow_writes: int | None) -> pl.DataFrame:
     """Put back what an earlier run wrote, also one that was cut off; otherwise as `apply_plan`."""
-    undone_id = _about(run, log, "undo", undone_id, dry_run=dry_run)
+    undone_id = _about(run, "undo", undone_id)
 
     def undoing(journal: Journal) -> _Plan:
         writes = run.tables.run_writes(undone_id)
         _require_own_target(run, writes, f"What run {undone_id} wrote")
-        if dry_run and undone_id in journal.targets():
+        if not run.may_write and undone_id in journal.targets():
             raise ConfigurationError(
                 f"Run {short_run_id(undone_id)} was cut off while writing; what it wrote is not known yet. "
                 "The next run finds out, and so does undo without --dry-run, before it puts anything back: "
@@ -226,54 +221,45 @@ def undo_run(
             intended_at=datetime.now(UTC),
         )
         if planned.is_empty():
-            refused = _of_an_undo(run, undone_id, writes)
-            raise ConfigurationError(refused or _nothing_to_undo(run, undone_id, writes))
+            _refuse_undo(run, undone_id, writes)
+            said = f"Run {short_run_id(undone_id)} of {run.instance.name} wrote nothing that could be undone"
+            if meant := run.tables.carried_out_by(undone_id):
+                undo = command_line(run.instance, "undo", short_run_id(meant))
+                said += f"; its plan was carried out by run {short_run_id(meant)}. To undo that: {undo}"
+            raise ConfigurationError(said)
         return _Plan(planned, "undo", undone_id, allow_writes)
 
     # What a run wrote is known once it has ended and its leftovers are settled.
-    return _carry_out(run, log, undoing, dry_run=dry_run)
+    return _carry_out(run, undoing)
 
 
-def _about(run: InstanceRun, log: logging.Logger, command: str, given: str, *, dry_run: bool) -> str:
+def _about(run: InstanceRun, command: str, given: str) -> str:
     """Return the whole id of the run that another one follows, and record it.
 
     A person's explicit word goes beyond what runs do (rules 7.7), which is said first.
     """
     run_id = run.tables.run_id(given)
     run.record.add(of_run=run_id)
-    if run.instance.writes.dry_run and not dry_run:
-        log.info(
+    if run.instance.writes.dry_run and run.may_write:
+        run.log.info(
             f"writes.dry_run is on: runs of {run.instance.name} only plan. This {command} writes nevertheless"
         )
     return run_id
 
 
-def _of_an_undo(run: InstanceRun, run_id: str, rows: pl.DataFrame) -> str | None:
-    """Say of a run that put something back, or was to, what to do instead of naming it; None for others."""
+def _refuse_undo(run: InstanceRun, run_id: str, rows: pl.DataFrame) -> None:
+    """Refuse a run that put something back, or was to, saying what to do instead of naming it."""
     if rows.is_empty() or not is_undo(rows.row(0, named=True)):
-        return None
+        return
     undone = short_run_id(rows["undoes"].item(0))
     if "undone" in rows["outcome"]:
-        did = f"put back what run {undone} wrote"
         instead = f"A run writes these owners again: {command_line(run.instance, 'run')}"
     else:
-        did = f"is an undo of run {undone} that put nothing back"
         instead = f"To put back what run {undone} wrote: {command_line(run.instance, 'undo', undone)}"
-    return (
-        f"Run {short_run_id(run_id)} {did}. There is nothing in it to apply or to undo; nothing was written. "
-        f"{instead}"
+    raise ConfigurationError(
+        f"Run {short_run_id(run_id)} is an undo of run {undone}. There is nothing in it to apply or to undo; "
+        f"nothing was written. {instead}"
     )
-
-
-def _nothing_to_undo(run: InstanceRun, undone_id: str, writes: pl.DataFrame) -> str:
-    """Say why there is nothing to undo of a run, and which run was meant where that is known."""
-    whose = f"Run {short_run_id(undone_id)} of {run.instance.name}"
-    did = "only planned" if "planned" in writes["outcome"] else "wrote nothing"
-    said = f"{whose} {did}, so there is nothing to undo"
-    if meant := run.tables.carried_out_by(undone_id):
-        undo = command_line(run.instance, "undo", short_run_id(meant))
-        said += f"; its plan was carried out by run {short_run_id(meant)}. To undo that: {undo}"
-    return said
 
 
 def _require_own_target(run: InstanceRun, rows: pl.DataFrame, whose: str) -> None:
@@ -318,23 +304,8 @@ def _without_vanished_owners(planned: pl.DataFrame, inventory: Inventory) -> pl.
     )
 
 
-def _report_other_targets(run: InstanceRun, log: logging.Logger) -> None:
-    """Warn of writes without a known outcome that this instance cannot settle: they went elsewhere."""
-    if not has_journal(run.tables):
-        return
-    with open_journal(run.tables) as journal:
-        own = runs_on_target(journal, run.instance.target)
-        for run_id, target in journal.targets().items():
-            left = 0 if run_id in own else journal.rows(run_id).filter(outcome="intended").height
-            if left:
-                log.warning(
-                    f"{left} writes of run {run_id} to {target} have no known outcome. They stay open until "
-                    f"{run.instance.name} points there again; it now points to {run.instance.target}"
-                )
-
-
 @contextmanager
-def _writing(run: InstanceRun, log: logging.Logger, *, dry_run: bool) -> Generator[Journal]:
+def _writing(run: InstanceRun) -> Generator[Journal]:
     """Open the journal while nobody else writes, with nothing open from earlier runs on the target.
 
     A dry run settles nothing: it changes no table that analysts look at.
@@ -346,20 +317,25 @@ def _writing(run: InstanceRun, log: logging.Logger, *, dry_run: bool) -> Generat
         one_writer(run.instance.platform, journal),
     ):
         if not journal_url() and has_shared_one(run.tables):
-            log.warning(
+            run.log.warning(
                 "ASSET_OWNERS_JOURNAL is not set, and earlier runs of this instance kept their journal in a "
                 "database: writes that are open there are not settled, and other machines are not kept from "
                 "writing at the same time"
             )
-        if not dry_run:
+        if run.may_write:
             take_over(journal, run.tables)
-            _settle(run, log, journal)
+            _settle(run, journal)
         yield journal
 
 
-def _settle(run: InstanceRun, log: logging.Logger, journal: Journal) -> None:
+def _settle(run: InstanceRun, journal: Journal) -> None:
     """Find out what became of the writes of runs that were cut off on this target."""
     cut_off = runs_on_target(journal, run.instance.target)
+    if elsewhere := journal.targets().keys() - cut_off:
+        run.log.warning(
+            f"Writes of the runs {', '.join(sorted(elsewhere))} to another target have no known outcome, and "
+            f"stay open until {run.instance.name} points there again"
+        )
     if not cut_off:
         return
     inventory = run.inventory()
@@ -367,12 +343,10 @@ def _settle(run: InstanceRun, log: logging.Logger, journal: Journal) -> None:
     for run_id in set(cut_off) - {run.run_id}:
         count_again(run.tables, run_id)
     if settled:
-        log.warning(f"{settled} writes of an earlier run that had no known outcome are settled")
+        run.log.warning(f"{settled} writes of an earlier run that had no known outcome are settled")
 
 
-def _carry_out(
-    run: InstanceRun, log: logging.Logger, plan_of: Callable[[Journal], _Plan], *, dry_run: bool = False
-) -> pl.DataFrame:
+def _carry_out(run: InstanceRun, plan_of: Callable[[Journal], _Plan]) -> pl.DataFrame:
     """Make a plan while nobody else writes, check it against target, age, inventory and limits, and write.
 
     The only way to the writer: of a run, of one that is executed again or resumed, of apply and undo.
@@ -383,8 +357,8 @@ def _carry_out(
         ServiceError: the look that guards the writes shows no owners, and nothing was written; or the writing
             ended early, and the rest is left for the next run.
     """
-    with _writing(run, log, dry_run=dry_run) as journal:
-        if (written := _written_before(run, log)) is not None:
+    with _writing(run) as journal:
+        if (written := _written_before(run)) is not None:
             return written
         plan = plan_of(journal)
         _require_own_target(run, plan.rows, f"The plan of run {plan.about}")
@@ -393,35 +367,35 @@ def _carry_out(
         if hosts is None:
             planned = _without_vanished_owners(planned, run.inventory())
             planned = without_changed_hosts(planned, hosts := run.inventory().hosts())
-            log.info(f"Plan: {planned.filter(outcome='planned').height:,} of {planned.height:,} {plan.what}")
+            to_write = planned.filter(outcome="planned").height
+            run.log.info(f"Plan: {to_write:,} of {planned.height:,} {plan.what}")
             run.tables.write("owner_writes", planned, run_id=run.run_id, publish=False)
         to_write = planned.filter(outcome="planned").height
         owned = hosts.filter(pl.col("owner_ids").list.len() > 0).height
         run.record.add(hosts=hosts.height, owned_before=owned, to_write=to_write)
-        if dry_run:
+        if not run.may_write:
             return planned
         _require_within_limits(run, to_write, hosts.height, plan)
         writer = run.writer(run.inventory(), journal)
         if to_write:
             _require_visible_owners(run, writer, hosts)
-        return _write(run, log, journal, planned, writer, METHODS[plan.command])
+        return _write(run, journal, planned, writer, DECIDE[plan.command])
 
 
 def _write(
     run: InstanceRun,
-    log: logging.Logger,
     journal: Journal,
     planned: pl.DataFrame,
     writer: Writer,
-    method: Callable[[Writer, Row], Result],
+    decide: Decide,
 ) -> pl.DataFrame:
     """Write the planned hosts and store what became of each."""
-    limits = run.instance.writes
+    limits, log = run.instance.writes, run.log
     try:
         ended_by = write_all(
             planned,
             writer,
-            method,
+            decide,
             journal,
             concurrency=limits.concurrency,
             max_failed_writes=limits.max_failed_writes,
@@ -430,13 +404,12 @@ def _write(
     finally:  # also where the run was interrupted: what it did is reported
         written = journal.rows(run.run_id)
         run.tables.append_writes(written, run_id=run.run_id)
-    if "intended" not in written["outcome"]:
-        journal.delete(run.run_id)
     outcomes = dict(written["outcome"].value_counts().sort("outcome").iter_rows())
+    if "intended" not in outcomes:
+        journal.delete(run.run_id)
     counts = ", ".join(f"{number:,} {outcome}" for outcome, number in outcomes.items())
-    log.info(f"Writes: {counts or 'nothing to write'}, {run.seconds}")
-    longest = writer.longest_read_to_write_seconds
-    if longest is not None:
+    log.info(f"Writes: {counts or 'nothing to write'}")
+    if (longest := writer.longest_read_to_write_seconds) is not None:
         log.info(f"Longest time between the look at a host and its write: {1000 * longest:,.0f} ms")
     if "failed" in outcomes:
         log.warning(f"{outcomes['failed']} writes failed; owner_writes has their messages")
@@ -517,7 +490,7 @@ def over_limits(instance: Instance, to_write: int, hosts: int, *, what: str) -> 
     return None
 
 
-def _delete_outdated(run: ScanRun, log: logging.Logger) -> None:
+def _delete_outdated(run: ScanRun) -> None:
     """Delete what the instance does not keep, never a day of the run's own window."""
     keep, now = run.instance.keep, datetime.now(UTC)
     delete_inputs(run.tables, of_run=run.run_id)
@@ -527,9 +500,9 @@ def _delete_outdated(run: ScanRun, log: logging.Logger) -> None:
         history_before=now - timedelta(days=keep.history_days),
     )
     if deleted:
-        log.info(f"Deleted {deleted} files and folders that are older than keep allows")
+        run.log.info(f"Deleted {deleted} files and folders that are older than keep allows")
     if dagster := run.record.recorded:
         oldest = now - timedelta(days=keep.runs_days)
         if runs := runs_of(dagster, run.instance.name, before=oldest, limit=MAX_AT_ONCE):
             delete_runs(dagster, runs)
-            log.info(f"Deleted Dagster's records of {len(runs)} runs that are older than keep.runs_days")
+            run.log.info(f"Deleted Dagster's records of {len(runs)} runs that are older than keep.runs_days")

@@ -8,17 +8,7 @@ from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
 
-from bench import (
-    daily,
-    extraction,
-    first_run,
-    inventory,
-    night,
-    overhead,
-    report,
-    resolution,
-    tuning,
-)
+from bench import daily, extraction, first_run, inventory, night, overhead, report, resolution, tuning
 from bench.results import Experiment, keep
 from bench.timing import HOME, tell
 from sandbox.stand import Sandbox, running_sandbox

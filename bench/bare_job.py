@@ -4,7 +4,6 @@ import sys
 from pathlib import Path
 
 import dagster as dg
-import pandera.backends.polars.builtin_checks  # noqa: F401  (imported because a run does)
 
 from pipelines.cli import app, run  # noqa: F401  (imported because a run does)
 from pipelines.dagster_home import dagster_instance

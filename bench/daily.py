@@ -4,11 +4,10 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 import polars as pl
-import yaml
 
 from bench.logons import days_from, load
 from bench.results import Experiment, Figure
-from bench.timing import ASSET_OWNERS, Contender, Sample, Timing, run_once
+from bench.timing import ASSET_OWNERS, Contender, Sample, Timing, instance_file, run_once
 from resources.settings import slug_of
 from resources.store.tables import Tables
 from sandbox.stand import Sandbox
@@ -31,9 +30,7 @@ def measure(sandbox: Sandbox, home: Path, *, events: int, hosts: int) -> Experim
         days=days,
         hours_of_last_day=SCHEDULED_HOUR,
     )
-    content = yaml.safe_load(sandbox.instance_file.read_text(encoding="utf-8"))
-    file = home / "instance.yaml"
-    file.write_text(yaml.safe_dump({**content, "name": NAME, "index": INDEX}), encoding="utf-8")
+    file = instance_file(sandbox, home, name=NAME, index=INDEX)
     first = _run(sandbox, home, file, days[-2])
     _a_day_passes(Tables(home, slug_of(NAME)), days)
     daily = _run(sandbox, home, file, today)

@@ -10,16 +10,16 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from unittest.mock import patch
 
-import pandera.backends.polars.builtin_checks  # noqa: F401  (else the first check would import it)
 import requests
 
 from assets_defs.evidence import day_tables
 from bench.logons import FIRST_DAY, days_from, load
 from bench.results import Experiment, ratio
-from bench.timing import Contender, alternate, function, instance_of, run_once
+from bench.timing import Contender, alternate, function, instance_content, run_once
 from resources.http import Answer, Transport
 from resources.search.client import SearchClient
 from resources.search.source import extraction_fingerprint
+from resources.settings import Instance
 from resources.store.tables import Tables
 from sandbox.engine import Engine
 
@@ -70,7 +70,7 @@ def measure(engine: Engine, size: Size, repetitions: int) -> Experiment:
 
 def product(url: str, ca_file: str, days: int) -> Callable[[], dict[str, Any]]:
     """What the asset logon_counts does, without Dagster."""
-    instance = instance_of(PASSWORD, {}, url=url, ca_file=ca_file, index=INDEX)
+    instance = _instance(url, ca_file)
 
     def extract() -> dict[str, Any]:
         with TemporaryDirectory() as folder, SearchClient(instance) as search:
@@ -93,7 +93,7 @@ def floor(url: str, ca_file: str, days: int, connections: int = 2) -> Callable[[
             sent.append((path, arguments["params"], arguments["json"]))
             return super().send(session, method, path, **arguments)
 
-    instance = instance_of(PASSWORD, {}, url=url, ca_file=ca_file, index=INDEX)
+    instance = _instance(url, ca_file)
     with patch("resources.search.client.Transport", Recorder), SearchClient(instance) as search:
         assert [*search.logons(_days(days))]  # noqa: S101  (read for what it sends)
     of_days = [one for one in sent if "pairs" in one[2]["aggs"]]
@@ -107,6 +107,10 @@ def floor(url: str, ca_file: str, days: int, connections: int = 2) -> Callable[[
             return {"requests": len(of_days), "bytes": sum(pool.map(lambda one: fetch(*one), of_days))}
 
     return extract
+
+
+def _instance(url: str, ca_file: str) -> Instance:
+    return Instance.model_validate(instance_content(PASSWORD, {}, url=url, ca_file=ca_file, index=INDEX))
 
 
 def _days(number: int) -> list[date]:

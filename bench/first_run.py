@@ -4,12 +4,10 @@ import shutil
 from datetime import timedelta
 from pathlib import Path
 
-import yaml
-
 from bench import extraction
 from bench.logons import FIRST_DAY, days_from, load
 from bench.results import Experiment, Figure
-from bench.timing import ASSET_OWNERS, Contender, Sample, Timing, function, run_once, tell
+from bench.timing import ASSET_OWNERS, Contender, alternate, function, instance_file, run_once
 from sandbox.stand import Sandbox
 
 MAX_TIMES = 1.6
@@ -23,20 +21,14 @@ def measure(sandbox: Sandbox, folder: Path, size: extraction.Size, repetitions: 
     engine = sandbox.engine
     days = days_from(FIRST_DAY, size.days)
     load(engine, extraction.INDEX, events=size.events, hosts=size.hosts, users=size.hosts, days=days)
-    content = yaml.safe_load(sandbox.instance_file.read_text(encoding="utf-8"))
-    folder.mkdir(parents=True, exist_ok=True)
-    file = folder / "instance.yaml"
     scan = {"first_day": (FIRST_DAY - timedelta(days=1)).isoformat(), "lookback_days": size.days}
-    settings = {"name": "bench first", "index": extraction.INDEX, "scan": scan}
-    file.write_text(yaml.safe_dump({**content, **settings}), encoding="utf-8")
+    file = instance_file(sandbox, folder, name="bench first", index=extraction.INDEX, scan=scan)
     home = folder / "home"
-    run = Contender(
-        "asset-owners run",
-        [ASSET_OWNERS, "run", "--instance", str(file), "--as-of", days[-1].isoformat()],
-        {"ASSET_OWNERS_HOME": str(home), "DAGSTER_HOME": ""},
-    )
+    run = [ASSET_OWNERS, "run", "--instance", str(file), "--as-of", days[-1].isoformat()]
+    environment = {"ASSET_OWNERS_HOME": str(home), "DAGSTER_HOME": ""}
+    empty = Contender("first run", run, environment, before=lambda: shutil.rmtree(home, ignore_errors=True))
     bare = function(
-        "the bare requests",
+        "bare requests for the days, one connection",
         f"{extraction.__name__}:floor",
         {extraction.PASSWORD: engine.admin.password},
         url=engine.url,
@@ -45,14 +37,7 @@ def measure(sandbox: Sandbox, folder: Path, size: extraction.Size, repetitions: 
         connections=1,
     )
     run_once(bare)  # the engine compiles what it runs often, which the first try would pay for
-    tries: list[tuple[Sample, Sample, Sample]] = []
-    for _ in range(repetitions):
-        shutil.rmtree(home, ignore_errors=True)
-        tries.append((run_once(run), run_once(run), run_once(bare)))
-    names = ("first run", "up-to-date run", "bare requests for the days, one connection")
-    timings = [Timing(name, samples) for name, samples in zip(names, zip(*tries, strict=True), strict=True)]
-    for timing in timings:
-        tell(f"  {timing.name}: {', '.join(f'{one.seconds:.2f}' for one in timing.samples)} s")
+    timings = alternate([empty, Contender("up-to-date run", run, environment), bare], repetitions)
     first, again, requests = timings
     name = f"{size.events:,} events, {size.hosts:,} hosts"
     return Experiment(

@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,13 +18,13 @@ import polars as pl
 import requests
 
 from bench.results import Experiment, Figure, ratio
-from bench.timing import Contender, alternate, function, instance_of
+from bench.timing import Contender, alternate, function, instance_content
 from ownership.declaration import polars_schema
 from ownership.tables import OwnerWrites
 from resources.inventory.client import AssetInventory
-from resources.inventory.records import host_rows, user_rows
 from resources.settings import Instance
 from resources.writeback.journal import Journal
+from resources.writeback.outcomes import unless_owned
 from resources.writeback.workers import write_all
 from resources.writeback.writer import Writer
 from sandbox.inventory import Account, InventoryService, InventoryState, ServiceOptions
@@ -63,14 +64,14 @@ def measure_listing(assets: int, repetitions: int, *, page: int = 100) -> Experi
 def measure_writing(writes: int, repetitions: int) -> Experiment:
     """Write so many owners, reading each host before."""
     with _service(1000) as service:
+        contenders = [
+            _contender("writer", "writing", url=service.url, writes=writes),
+            _contender("bare client, the same two calls", "bare_writing", url=service.url, writes=writes),
+        ]
         ours, bare = alternate(
-            [
-                _contender("writer", "writing", url=service.url, writes=writes),
-                _contender("bare client, the same two calls", "bare_writing", url=service.url, writes=writes),
-            ],
+            [replace(one, before=lambda: fill(service.state, writes)) for one in contenders],
             repetitions,
             same="written",
-            before=lambda: fill(service.state, writes),
         )
     name = f"{writes:,} owners written"
     throughput = Figure(
@@ -121,16 +122,12 @@ def _contender(name: str, what: str, **arguments: Any) -> Contender:
 def listing(url: str, page: int) -> Callable[[], dict[str, Any]]:
     """What the assets inventory_hosts and inventory_users do, without Dagster and files."""
     instance = _instance(url, page)
-    contract = instance.platform.contract
-
     client = AssetInventory(instance)
     client.get("/api/v1/profile/me", tenant=False)  # logs in
 
     def timed() -> dict[str, Any]:
-        assets = 0
         with client:
-            for call, rows in ((contract.hosts, host_rows(instance)), (contract.users, user_rows(instance))):
-                assets += client.list_assets(call, rows.table).with_columns(listed_at=NOW).height
+            assets = client.hosts().height + client.users().height
         return {"assets": assets}
 
     return timed
@@ -160,23 +157,20 @@ def writing(url: str, writes: int) -> Callable[[], dict[str, Any]]:
     """What the sink does, without Dagster: journal, read, write."""
     instance = _instance(url)
     nothing = {"owner": None, "department": None, "criticality": None}
-    rows = {
-        "host_id": [f"h{number}" for number in range(writes)],
-        "hostname": [f"pc-{number}" for number in range(writes)],
-        "new_values": [{**nothing, "owner": f"u{number}", "department": "Sales"} for number in range(writes)],
-    }
-    same = {
-        "run_id": "bench",
-        "outcome": "planned",
-        "old_values": nothing,
-        "message": None,
-        "intended_at": NOW,
-        "completed_at": None,
-        "target": instance.target,
-    }
-    schema = polars_schema(OwnerWrites)
-    plan = pl.DataFrame({name: rows.get(name, [same.get(name)] * writes) for name in schema}, schema=schema)
-
+    rows = [
+        {
+            "run_id": "bench",
+            "host_id": f"h{number}",
+            "hostname": f"pc-{number}",
+            "outcome": "planned",
+            "old_values": nothing,
+            "new_values": {**nothing, "owner": f"u{number}", "department": "Sales"},
+            "intended_at": NOW,
+            "target": instance.target,
+        }
+        for number in range(writes)
+    ]
+    plan = pl.DataFrame(rows, schema=polars_schema(OwnerWrites))
     client = AssetInventory(instance)
     client.get("/api/v1/profile/me", tenant=False)  # logs in
 
@@ -190,7 +184,7 @@ def writing(url: str, writes: int) -> Callable[[], dict[str, Any]]:
             write_all(
                 plan,
                 writer,
-                Writer.write,
+                unless_owned,
                 journal,
                 concurrency=CONNECTIONS,
                 max_failed_writes=1,
@@ -238,4 +232,5 @@ def _bare_client(url: str) -> Callable[..., Any]:
 
 def _instance(url: str, page: int = 1000) -> Instance:
     account = {"email": EMAIL, "tenant_id": TENANT}
-    return instance_of(PASSWORD, {"url": url, **account, "contract": {"page_size": page}})
+    platform = {"url": url, **account, "contract": {"page_size": page}}
+    return Instance.model_validate(instance_content(PASSWORD, platform))

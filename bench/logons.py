@@ -40,24 +40,16 @@ def load(
     engine.request("DELETE", index, params={"ignore_unavailable": "true"})
     engine.request("PUT", index, json={**MAPPING, "settings": {"index": _SETTINGS}})
     hours = [24] * (len(days) - 1) + [hours_of_last_day]
+    # The engine refuses what comes faster than it tidies up its gigabyte of memory.
+    add = retry(retry=retry_if_exception_type(EngineError), wait=wait_fixed(1), stop=stop_after_attempt(60))(
+        engine.add
+    )
     with ThreadPoolExecutor(2) as pool:
         for day, length in zip(days, hours, strict=True):
             documents = _documents(day, length, round(events * length / sum(hours)), hosts, users)
-            list(pool.map(lambda body: _bulk(engine, index, body), _bodies(documents)))
+            list(pool.map(lambda lines: add(index, lines), _bodies(documents)))
     engine.request("POST", f"{index}/_forcemerge", params={"max_num_segments": "1"}, timeout=600)
     engine.request("POST", f"{index}/_refresh")
-
-
-# The engine refuses what comes faster than it tidies up its gigabyte of memory.
-@retry(
-    retry=retry_if_exception_type(EngineError), wait=wait_fixed(1), stop=stop_after_attempt(60), reraise=True
-)
-def _bulk(engine: Engine, index: str, body: bytes) -> None:
-    headers = {"Content-Type": "application/x-ndjson"}
-    parameters = {"filter_path": "errors,items.*.error"}
-    answer = engine.request("POST", f"{index}/_bulk", params=parameters, data=body, headers=headers)
-    if answer["errors"]:
-        raise ValueError(f"Refused: {answer['items'][0]}")
 
 
 def _documents(day: date, hours: int, matching: int, hosts: int, users: int) -> pl.Series:
@@ -82,9 +74,9 @@ def _documents(day: date, hours: int, matching: int, hosts: int, users: int) -> 
     return events.sort("at").select(line).collect().to_series()
 
 
-def _bodies(documents: pl.Series) -> Iterator[bytes]:
+def _bodies(documents: pl.Series) -> Iterator[str]:
     for part in documents.to_frame().iter_slices(_BULK_DOCUMENTS):
-        yield "".join(part.to_series()).encode()
+        yield "".join(part.to_series())
 
 
 def days_from(first: date, number: int) -> list[date]:

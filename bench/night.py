@@ -13,7 +13,7 @@ from pathlib import Path
 import yaml
 
 from bench.results import Experiment, ratio
-from bench.timing import ASSET_OWNERS, Sample, Timing, tell
+from bench.timing import ASSET_OWNERS, Sample, Timing, instance_file, tell
 from pipelines.dagster_home import DAGSTER_YAML
 from sandbox.stand import Sandbox
 
@@ -27,9 +27,14 @@ def measure(sandbox: Sandbox, folder: Path, *, healthy: int, dead: int) -> Exper
     A night ends with its last healthy run. Each customer plans over 30 days in a home of its own, which is
     fetched before; a dead one's search service takes connections and never answers.
     """
+
+    def customer(name: str, **settings: str) -> Path:
+        shutil.rmtree(folder / name, ignore_errors=True)
+        return instance_file(sandbox, folder / name, name=name, **settings)
+
     with hanging_service() as url:
-        alive = [_customer(sandbox, folder, f"healthy-{number}") for number in range(healthy)]
-        gone = [_customer(sandbox, folder, f"dead-{number}", url=url) for number in range(dead)]
+        alive = [customer(f"healthy-{number}") for number in range(healthy)]
+        gone = [customer(f"dead-{number}", url=url) for number in range(dead)]
         tell(f"  {healthy} first runs")
         _night(alive, alive)
         alone = Timing("healthy customers alone", [_night(alive, alive)])
@@ -61,17 +66,6 @@ def hanging_service() -> Generator[str]:
     """The address of a service that takes connections and never answers."""
     with socket.create_server(("127.0.0.1", 0), backlog=4096) as listening:
         yield f"http://127.0.0.1:{listening.getsockname()[1]}"
-
-
-def _customer(sandbox: Sandbox, folder: Path, name: str, **settings: str) -> Path:
-    """Write the instance file of a customer into a home of its own."""
-    content = yaml.safe_load(sandbox.instance_file.read_text(encoding="utf-8"))
-    home = folder / name
-    shutil.rmtree(home, ignore_errors=True)
-    home.mkdir(parents=True)
-    file = home / "instance.yaml"
-    file.write_text(yaml.safe_dump({**content, "name": name, **settings}), encoding="utf-8")
-    return file
 
 
 def _spread(alive: Sequence[Path], gone: Sequence[Path]) -> list[Path]:

@@ -39,7 +39,7 @@ def measure(sandbox: Sandbox, home: Path, repetitions: int) -> Experiment:
             ratio(5, "asset-owners run over a bare job of as many assets and checks", ours, bare, "≤", 1.5),
         ],
         [
-            "The bare job imports the modules that a run imports, those that draw its plots included.",
+            "The bare job imports the modules that a run imports.",
             f"Where the time of the last run goes: {where}; Python, Dagster and all else {others:.2f} s.",
             "The command line ends its process at once, where the bare job takes Python down.",
         ],

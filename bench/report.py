@@ -12,26 +12,17 @@ import yaml
 from playwright.sync_api import Page, sync_playwright
 
 from bench.evidence import LISTED_AT, RUN, SLUG, WINDOW, prepare
-from bench.resolution import EXCLUDED, Size, product
+from bench.resolution import EXCLUDED, Size
 from bench.results import Experiment, Figure
-from bench.timing import ASSET_OWNERS, Contender, alternate, function
-from ownership.declaration import polars_schema
+from bench.timing import ASSET_OWNERS, Contender, alternate, function, instance_content
 from ownership.plan import plan_writes
 from ownership.rules import Rules
-from ownership.tables import Runs
-from resources.store.history import store_decisions
 from resources.store.tables import Tables
+from sandbox.resolution import resolve
+from sandbox.stored_run import store_run
 
 SEARCHES = ("desktop-0001234", "anna garcia1", "several users threshold", "1", "nobody-has-this-name")
 
-_INSTANCE = {
-    "name": SLUG,
-    "url": "https://unused",
-    "username": "unused",
-    "password": {"env": "UNUSED"},
-    "sensor": "bench",
-    "platform": {"url": "https://unused", "email": "a@b", "tenant_id": "t", "password": {"env": "UNUSED"}},
-}
 _SEARCH = """words => {
     const box = document.querySelector("#hosts input[type=search]");
     const began = performance.now();
@@ -55,26 +46,20 @@ def stored(home: Path, size: Size) -> Path:
     prepare(home, rows=size.rows, hosts=size.hosts, users=size.users)
     tables = Tables(home, SLUG)
     tables.prepare()
-    product(str(home))()
-    decisions, hosts, users = (
-        tables.read(name).collect() for name in ("owner_decisions", "inventory_hosts", "inventory_users")
+    counts = tables.logon_counts(WINDOW, run_id=RUN)
+    hosts, users = (tables.read(name).collect() for name in ("inventory_hosts", "inventory_users"))
+    resolution = resolve(
+        counts,
+        hosts,
+        users,
+        rules=Rules(exclude_users=EXCLUDED),
+        user_value_field="user_email",
+        window=WINDOW,
+        decided_at=LISTED_AT,
+        run_id=RUN,
     )
-    at = decisions["decided_at"][0]
-    run = {
-        "run_id": RUN,
-        "kind": "run",
-        "status": "succeeded",
-        "started_at": at,
-        "window_from": WINDOW.first,
-        "window_to": WINDOW.last,
-        "rules": Rules(exclude_users=EXCLUDED).as_json(),
-        "options": "{}",
-    }
-    tables.append("runs", pl.DataFrame([run], schema=polars_schema(Runs)), run_id=RUN)
-    store_decisions(tables, decisions.head(1), decided_at=at, run_id=RUN, publish=True)
-    tables.write("owner_decisions", decisions, run_id=RUN, publish=True)
     planned = plan_writes(
-        decisions,
+        resolution.decisions,
         hosts,
         users,
         enrich=True,
@@ -83,9 +68,9 @@ def stored(home: Path, size: Size) -> Path:
         target="bench",
         intended_at=LISTED_AT,
     )
-    written = planned.with_columns(outcome=pl.lit("written"), completed_at="intended_at")
-    tables.append("owner_writes", written, run_id=RUN)
-    file.write_text(yaml.safe_dump(_INSTANCE), encoding="utf-8")
+    writes = planned.with_columns(outcome=pl.lit("written"), completed_at="intended_at")
+    store_run(tables, resolution, run_id=RUN, decided_at=LISTED_AT, hosts=hosts, users=users, writes=writes)
+    file.write_text(yaml.safe_dump(instance_content("UNUSED", {})), encoding="utf-8")
     return file
 
 

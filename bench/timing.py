@@ -20,7 +20,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from resources.settings import Instance
+import yaml
+
+from sandbox.stand import Sandbox
 
 MARK = "bench: "
 PROJECT = Path(__file__).parents[1]
@@ -31,11 +33,15 @@ LOOK_SECONDS = 0.02
 
 @dataclass(frozen=True)
 class Contender:
-    """One side of a comparison: its name in the results, its process, and variables for it alone."""
+    """One side of a comparison: its name in the results, its process, and variables for it alone.
+
+    `before` is called before each try.
+    """
 
     name: str
     command: Sequence[str]
     environment: Mapping[str, str] = field(default_factory=dict)
+    before: Callable[[], object] = lambda: None
 
 
 def function(
@@ -95,12 +101,21 @@ class Timing:
         return self.samples[-1].counts
 
 
-def instance_of(password: str, platform: Mapping[str, Any], **settings: Any) -> Instance:
-    """An instance with what a contender needs of it; the password of both services is in that variable."""
+def instance_content(password: str, platform: Mapping[str, Any], **settings: Any) -> dict[str, Any]:
+    """An instance file with what a contender needs; the password of both services is in that variable."""
     secret = {"password": {"env": password}}
     both = {"name": "bench", "url": "https://unused", "username": "admin", "sensor": "bench"} | secret
     unused = {"url": "https://unused", "email": "a@b", "tenant_id": "t"} | secret
-    return Instance.model_validate({**both, **settings, "platform": {**unused, **platform}})
+    return {**both, **settings, "platform": {**unused, **platform}}
+
+
+def instance_file(sandbox: Sandbox, folder: Path, **settings: Any) -> Path:
+    """Write the sandbox's instance file, with other settings, into a folder."""
+    content = yaml.safe_load(sandbox.instance_file.read_text(encoding="utf-8"))
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / "instance.yaml"
+    file.write_text(yaml.safe_dump({**content, **settings}), encoding="utf-8")
+    return file
 
 
 def alternate(
@@ -108,16 +123,15 @@ def alternate(
     repetitions: int,
     *,
     same: str = "",
-    before: Callable[[], object] = lambda: None,
 ) -> list[Timing]:
-    """Run each contender `repetitions` times, in turns, every other round in reverse; `before` precedes each.
+    """Run each contender `repetitions` times, in turns, every other round in reverse.
 
     Those that count `same` have to count it alike in all tries.
     """
     samples: dict[str, list[Sample]] = {one.name: [] for one in contenders}
     for number in range(repetitions):
         for one in contenders if number % 2 == 0 else reversed(contenders):
-            before()
+            one.before()
             samples[one.name].append(run_once(one))
     found = {
         name: {one.counts[same] for one in tries if same in one.counts} for name, tries in samples.items()

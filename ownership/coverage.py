@@ -9,7 +9,7 @@ from datetime import date
 import polars as pl
 
 from ownership.codes import NOTHING_HELD, SUCCESSES
-from ownership.rules import NAMING, exceeds_threshold
+from ownership.rules import NAMING
 from ownership.windows import gaps
 
 _WITH_LOGONS = pl.col("total_events") > 0
@@ -30,11 +30,6 @@ STAGES: Mapping[str, pl.Expr] = {
 and the branches, which add up to the last stage."""
 
 _REASONS = ("evidence", "evidence", "match")
-
-STRENGTHS = ("at or below the threshold", "above the threshold", "only user")
-"""How strong the leading user of a host may be."""
-
-SHARE_STEP_PERCENT = 5
 
 _OWNER_KNOWN = (pl.col("evidence") != "unreadable_asset") | pl.col("existing_owner").is_not_null()
 
@@ -112,28 +107,6 @@ def current_owners(hosts: pl.DataFrame, writes: pl.LazyFrame) -> pl.DataFrame:
             run_id=pl.when(ours).then("run_id"),
         )
         .collect()
-    )
-
-
-def shares_of_leaders(leaders: pl.DataFrame, *, threshold_percent: int) -> pl.DataFrame:
-    """Count the hosts by how strong their leading user is: upper_percent, strength (of `STRENGTHS`), hosts.
-
-    From weight and total_weight of the first user of each host; a share of exactly 60% belongs to the step
-    that ends at 60.
-    """
-    own, total = pl.col("weight"), pl.col("total_weight")
-    weak, strong, alone = map(pl.lit, STRENGTHS)
-    return (
-        leaders.group_by(
-            upper_percent=-(-100 * own // (SHARE_STEP_PERCENT * total)) * SHARE_STEP_PERCENT,
-            strength=pl.when(own == total)
-            .then(alone)
-            .when(exceeds_threshold(threshold_percent))
-            .then(strong)
-            .otherwise(weak),
-        )
-        .agg(hosts=pl.len())
-        .sort("upper_percent", "strength")
     )
 
 

@@ -97,11 +97,6 @@ def exceeds_threshold(threshold_percent: int) -> pl.Expr:
     return 100 * pl.col("weight") > threshold_percent * pl.col("total_weight")
 
 
-def least_majority(threshold_percent: int, total: int) -> int:
-    """The smallest number that is more than the threshold of a total."""
-    return threshold_percent * total // 100 + 1
-
-
 MAX_EVENTS_A_DAY = 10_000_000_000
 """Most logon events of a day: 3,660 such days, with weights of 1,000 and times 100, fit in 64 bits."""
 

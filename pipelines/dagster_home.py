@@ -72,15 +72,7 @@ def dagster_folder(home: Path) -> Path:
 def dagster_home(home: Path) -> Path:
     """Return Dagster's home, created with our settings when it does not exist; DAGSTER_HOME wins."""
     folder = dagster_folder(home)
-    try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    except (FileExistsError, FileNotFoundError, NotADirectoryError, PermissionError) as error:
-        if not os.environ.get("DAGSTER_HOME"):
-            raise  # the setting of the home is what is wrong
-        raise ConfigurationError(
-            f"DAGSTER_HOME: {folder} is no folder and cannot be made one: {error.strerror}; set it to a "
-            f"folder, or one that can be created, or leave it out: then it is {home.absolute() / 'dagster'}"
-        ) from error
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     settings = folder / "dagster.yaml"
     if not settings.exists():
         with replacing(settings) as file:

@@ -1,19 +1,16 @@
 """All instances as one Dagster code location."""
 
 import os
-from collections.abc import Mapping, Sequence
 from datetime import date
-from pathlib import Path
 from typing import Any
 
 import dagster as dg
-from upath import UPath
 
 from assets_defs.checks import asset_checks
 from assets_defs.evidence import logon_assets, shares_asset
 from assets_defs.inventory import inventory_asset
 from assets_defs.owners import owner_assets
-from assets_defs.run import resource_keys, scan_resources
+from assets_defs.run import scan_resources
 from assets_defs.sink import sink_asset
 from assets_defs.tuning import tuning_specs
 from pipelines.jobs import LOGGERS, broken_job, other_jobs, run_executor, scan_job
@@ -44,61 +41,37 @@ def definitions() -> Any:  # a repository, which Dagster takes as well
 
 def build_repository() -> dg.RepositoryDefinition:
     """All instances, each defined when Dagster asks for it."""
-    where, location, analysts = home(), tables_location(), analysts_group()
-
-    def define(instance: Instance | BrokenInstance) -> dg.Definitions:
-        return build_definitions([instance], where, location=location, analysts=analysts)
 
     @dg.repository(name=REPOSITORY)
     def repository() -> Any:  # the decorator's types leave out what its text allows
-        return Instances(lambda: load_instances(instances_folder()), define, _common_definitions())
+        return Instances(load_instances(instances_folder()), define)
 
     return repository
 
 
-def build_definitions(
-    instances: Sequence[Instance | BrokenInstance],
-    home: Path,
-    *,
-    location: UPath | None = None,
-    analysts: int | None = None,
-    since: date | None = None,
-) -> dg.Definitions:
-    """Define assets, checks, jobs, schedules and resources of each instance.
+def define(instance: Instance | BrokenInstance) -> dg.Definitions:
+    """Define what an instance file holds; of one that cannot be used a job that fails with its message."""
+    if isinstance(instance, BrokenInstance):
+        return dg.Definitions(jobs=[broken_job(instance)], executor=run_executor(), loggers=LOGGERS)
+    tables = Tables(
+        home(),
+        instance.slug,
+        name=instance.name,
+        target=instance.platform.place,
+        location=tables_location(),
+        analysts=analysts_group(),
+    )
+    return build_definitions(instance, tables)
 
-    Args:
-        instances: what the instance files hold; a broken one becomes a job that fails with its message.
-        home: ASSET_OWNERS_HOME.
-        location: what holds the folders of all instances' tables; None: `tables` in the home.
-        analysts: id of the group that may read tables and catalogue.
-        since: a day of the past that a run is to look at, where the partitions would begin later.
+
+def build_definitions(instance: Instance, tables: Tables, *, since: date | None = None) -> dg.Definitions:
+    """Define assets, checks, jobs, schedules and resources of an instance.
+
+    `since` is a day of the past that a run is to look at, where the partitions would begin later.
     """
     logs_as_json()  # a wrong form of the log is an error here, and not when a run begins
-
-    def defined(instance: Instance | BrokenInstance) -> dg.Definitions:
-        if isinstance(instance, BrokenInstance):
-            return dg.Definitions(jobs=[broken_job(instance)])
-        tables = Tables(
-            home,
-            instance.slug,
-            name=instance.name,
-            target=instance.platform.place,
-            location=location,
-            analysts=analysts,
-        )
-        return _instance_definitions(instance, scan_resources(instance, tables), since)
-
-    return dg.Definitions.merge(_common_definitions(), *map(defined, instances))
-
-
-def _common_definitions() -> dg.Definitions:
-    return dg.Definitions(executor=run_executor(), loggers=LOGGERS)
-
-
-def _instance_definitions(
-    instance: Instance, resources: Mapping[str, Any], since: date | None
-) -> dg.Definitions:
-    """Define what belongs to an instance; the resources go with it, so that no launchpad shows another's."""
+    # They go with what uses them, so that no launchpad shows another instance's.
+    resources = scan_resources(instance, tables)
     checks = asset_checks(instance)
     assets = [
         logon_assets(instance, since),
@@ -113,5 +86,7 @@ def _instance_definitions(
         assets=[*equipped[len(checks) :], *tuning_specs(instance)],
         asset_checks=equipped[: len(checks)],
         jobs=[scan_job(instance), *other_jobs(instance, resources)],
-        schedules=schedules(instance, resources[resource_keys(instance).tables]),
+        schedules=schedules(instance, tables),
+        executor=run_executor(),
+        loggers=LOGGERS,
     )

@@ -1,13 +1,12 @@
 """The jobs of an instance: the scan, and what may follow it; and one for each file that cannot be used."""
 
-import os
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
 import dagster as dg
 
-from assets_defs.run import default_options, failure, resource_keys, run_tags
+from assets_defs.run import default_options, failure, run_tags
 from assets_defs.sink import follow_up_op
 from assets_defs.tuning import tuning_op
 from pipelines.console import console
@@ -29,26 +28,13 @@ def run_executor() -> dg.ExecutorDefinition:
         case "multiprocess":
             return dg.multiprocess_executor
         case "celery":
-            return _celery_executor()
+            from dagster_celery import celery_executor  # noqa: PLC0415  (an extra)
+
+            # By their variables: the URLs of the two services may hold passwords.
+            services = ("broker", "backend")
+            where = {service: {"env": f"ASSET_OWNERS_CELERY_{service.upper()}"} for service in services}
+            return celery_executor.configured(where, name="celery")
     return dg.in_process_executor
-
-
-def _celery_executor() -> dg.ExecutorDefinition:
-    """Celery's, on broker and backend of the environment: their URLs may hold passwords."""
-    try:
-        from dagster_celery import celery_executor  # noqa: PLC0415  (an extra)
-    except ImportError as error:
-        raise ConfigurationError(
-            "ASSET_OWNERS_EXECUTOR is celery, which needs the extra `celery` of asset-owners"
-        ) from error
-    services = ("broker", "backend")
-    variables = {service: f"ASSET_OWNERS_CELERY_{service.upper()}" for service in services}
-    if missing := [variable for variable in variables.values() if not os.environ.get(variable)]:
-        raise ConfigurationError(
-            f"ASSET_OWNERS_EXECUTOR is celery, so set {' and '.join(missing)}, such as redis://HOST:6379/0"
-        )
-    where = {service: {"env": variable} for service, variable in variables.items()}
-    return celery_executor.configured(where, name="celery")
 
 
 def scan_job(instance: Instance) -> Any:
@@ -56,13 +42,14 @@ def scan_job(instance: Instance) -> Any:
 
     What Dagster makes of a selection of assets has a type that it does not export.
     """
+    only_plans = " **Runs only plan now: `writes.dry_run` is on.**" if instance.writes.dry_run else ""
     return dg.define_asset_job(
         instance.slug,
         selection=dg.AssetSelection.groups(instance.slug),
         executor_def=run_executor(),
         description=f"""\
 Finds the owner of each host asset in the logon events of {literal(instance.name)}, and writes the owners of
-hosts that have none. A host that has an owner keeps it.{_runs_only_plan(instance)}
+hosts that have none. A host that has an owner keeps it.{only_plans}
 
 **First steps**
 
@@ -79,8 +66,6 @@ some of the assets only plans, too. The first line of a run's log says whether i
 The job `{named(instance, "apply")}` carries out a stored plan, `{named(instance, "undo")}` takes back what a
 run wrote.
 
-Below, under *Metadata*: which services, index, tenant and window this instance has.
-
 Guides, on a terminal: `asset-owners docs operations` (the daily work), `asset-owners docs rules` (how \
 owners are decided), `asset-owners docs configuration` (every setting).""",
         tags=run_tags(instance),
@@ -95,8 +80,7 @@ def other_jobs(instance: Instance, resources: Mapping[str, Any]) -> list[dg.JobD
 
     They are no jobs of assets, which would offer the options of a scan in their launchpads.
     """
-    keys, name = resource_keys(instance), literal(instance.name)
-    to_follow = {key: resources[key] for key in keys.of_follow_up}
+    name = literal(instance.name)
     applies = (
         f"Carries out a plan that a run of {name} stored, such as a dry run; hosts that changed since are "
         f"left alone.{_how_to_follow_up('apply')}"
@@ -106,41 +90,30 @@ def other_jobs(instance: Instance, resources: Mapping[str, Any]) -> list[dg.JobD
         f"{_how_to_follow_up('undo')}"
     )
     estimates = f"Estimates how many owners of {name} would be wrong, and what other settings would change."
-    tables = {keys.tables: resources[keys.tables]}
     return [
-        _job_of(instance, "apply", follow_up_op(instance, "apply"), applies, to_follow),
-        _job_of(instance, "undo", follow_up_op(instance, "undo"), undoes, to_follow),
-        _job_of(instance, "tuning", tuning_op(instance), estimates, tables),
+        _job_of(instance, "apply", follow_up_op(instance, "apply"), applies, resources),
+        _job_of(instance, "undo", follow_up_op(instance, "undo"), undoes, resources),
+        _job_of(instance, "tuning", tuning_op(instance), estimates, resources),
     ]
 
 
 def _job_of(
-    instance: Instance,
-    part: str,
-    op: dg.OpDefinition,
-    description: str,
-    resources: Mapping[str, Any],
+    instance: Instance, part: str, op: dg.OpDefinition, description: str, resources: Mapping[str, Any]
 ) -> dg.JobDefinition:
-    """A job of one op; its launchpad offers its own resources, and shows what is to be filled in."""
+    """A job of one op, not of assets: its launchpad offers its own options, and not those of a scan."""
     config: dict[str, Any] = {"loggers": {"console": {}}}
     if part != "tuning":  # in quotes no beginning of an id is taken for a number
         config["ops"] = {op.name: {"config": {"run_id": "", "dry_run": False}}}
-
-    @dg.job(
-        name=named(instance, part),
+    return dg.GraphDefinition(named(instance, part), node_defs=[op]).to_job(
         config=config,
         description=description,
         tags=run_tags(instance),
         run_tags=run_tags(instance),
-        metadata=_where(instance),
-        resource_defs=resources,
+        metadata=_facts(instance),
+        resource_defs={key: resources[key] for key in op.required_resource_keys},
         executor_def=run_executor(),
         logger_defs=LOGGERS,
     )
-    def job() -> None:
-        op()
-
-    return job
 
 
 def _how_to_follow_up(command: str) -> str:
@@ -152,30 +125,19 @@ terminal: `asset-owners {command} --instance FILE RUN_ID`.
 """
 
 
-def _where(instance: Instance) -> dict[str, str]:
-    """Which services an instance is for; no secret is among it."""
-    platform = instance.platform
+def _facts(instance: Instance) -> dict[str, str]:
+    """What an operator wants to know of an instance; no secret is among it."""
+    platform, scan = instance.platform, instance.scan
     return {
         "search service": instance.url,
         "index": instance.index,
         "inventory service": platform.url,
         "tenant": platform.tenant_id,
         "sensor": instance.sensor,
-    }
-
-
-def _facts(instance: Instance) -> dict[str, str]:
-    """What an operator wants to know of a scan."""
-    scan = instance.scan
-    return _where(instance) | {
         "window": f"{scan.lookback_days} days, the running one included ({scan.timezone})",
         "schedule": f"{scan.schedule} ({scan.timezone})" if scan.schedule else "none",
         "runs": "only plan (writes.dry_run is on)" if instance.writes.dry_run else "write owners",
     }
-
-
-def _runs_only_plan(instance: Instance) -> str:
-    return " **Runs only plan now: `writes.dry_run` is on.**" if instance.writes.dry_run else ""
 
 
 def broken_job(broken: BrokenInstance) -> dg.JobDefinition:
@@ -185,8 +147,5 @@ def broken_job(broken: BrokenInstance) -> dg.JobDefinition:
     def cannot_be_used() -> None:  # NoReturn is no type of output to Dagster
         raise failure(broken.message) from ConfigurationError()
 
-    @dg.job(name=broken.slug, description=broken.message)
-    def job() -> None:
-        cannot_be_used()
-
-    return job
+    graph = dg.GraphDefinition(broken.slug, node_defs=[cannot_be_used])
+    return graph.to_job(description=broken.message)

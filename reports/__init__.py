@@ -1,1 +1,1 @@
-"""How results look: frames in, Markdown and plots out; no files, no network, no Dagster."""
+"""How results look: frames in, Markdown and HTML out; no files, no network, no Dagster."""

@@ -4,7 +4,7 @@ Nothing is decided here; `remedies` says what would change the outcome.
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import polars as pl
@@ -14,20 +14,14 @@ from ownership.coverage import current_owners
 from ownership.history import since_decided
 from ownership.matching import FieldNames
 from ownership.names import normalise_hostname, printable
-from ownership.rules import Rules, least_majority
+from ownership.rules import Rules
 from ownership.shares import ranked
 from ownership.windows import Window
-from reports.remedies import problems_of, remedies
-from reports.sentences import either, in_columns, instant, names_of, ownership_sentence, time_of
+from reports.remedies import problems_of, remedies, with_needs
+from reports.sentences import either, in_columns, instant, names_of, ownership_sentence
 
 _SHOWN_USERS = 10
-_SHOWN_WRITES = 5
 _NOTHING_SENT = {"planned", "not_written", "owned_meanwhile"}
-_ASKING = {
-    "too_few_events": ("min_events", "min_active_days", "skip_account_kinds"),
-    "not_primary_device": ("primary_devices",),
-}
-"""The settings that the evidence did not meet."""
 
 
 def host_explanation(
@@ -54,59 +48,45 @@ def host_explanation(
     user_assets), host_asset and user_assets, writes, what_would_change, summary and now.
     """
     run = {"window_from": window.first, "window_to": window.last, "rules": json.loads(decided_by.as_json())}
-    names = pl.concat([hosts.select(hostname="hostnames").explode("hostname"), shares.select("hostname")])
+    named, problems = names_of(users.iter_rows(named=True)), problems_of(users)
+
+    def explained(decision: Mapping[str, Any]) -> dict[str, Any]:
+        is_asset = pl.col("host_id") == pl.lit(decision["host_id"], pl.String)
+        asset, of_asset = hosts.filter(is_asset), writes.filter(is_asset)
+        since = of_asset.filter(since_decided(decision["run_id"], decision["decided_at"]))
+        now = next(current_owners(asset, of_asset.lazy()).iter_rows(named=True), None)
+        owners = now["owner_ids"] if now else None
+        outcome = since.select(pl.last("outcome")).item()
+        changes = remedies(decision, owners, problems=problems, outcome=outcome, rules=rules, fields=fields)
+        return {
+            **run,
+            **decision,
+            "users": _users(shares.filter(pl.col("hostname").is_in(_names(decision))), matches),
+            "host_asset": next(asset.iter_rows(named=True), None),
+            "user_assets": _user_assets([*decision["candidate_ids"], *(owners or ())], users, fields),
+            "writes": of_asset.to_dicts(),
+            "what_would_change": [*changes],
+            "summary": ownership_sentence(decision, now, named),
+            "now": now,
+        }
+
     asked = {hostname}.union(*(_names(decision) for decision in decisions.iter_rows(named=True)))
-    own, others = (
-        frame.select(
-            name=normalise_hostname(pl.col("hostname")),
-            short=normalise_hostname(pl.col("hostname"), short=True),
-        )
-        for frame in (pl.DataFrame({"hostname": [*asked]}), names)
-    )
-    similar = others.join(own, on="short", how="semi").join(own, on="name", how="anti")
     return {
         "hostname": hostname,
-        "similar": [] if rules.short_hostnames else similar["name"].unique().sort().to_list(),
-        "decisions": [
-            run | _decision_explanation(decision, shares, matches, hosts, users, writes, rules, fields)
-            for decision in decisions.iter_rows(named=True)
-        ],
+        "similar": [] if rules.short_hostnames else _similar(asked, hosts, shares),
+        "decisions": [explained(decision) for decision in with_needs(decisions, rules).iter_rows(named=True)],
     }
 
 
-def _decision_explanation(
-    decision: Mapping[str, Any],
-    shares: pl.DataFrame,
-    matches: pl.DataFrame,
-    hosts: pl.DataFrame,
-    users: pl.DataFrame,
-    writes: pl.DataFrame,
-    rules: Rules,
-    fields: FieldNames,
-) -> dict[str, Any]:
-    is_asset = pl.col("host_id") == pl.lit(decision["host_id"], pl.String)
-    asset, of_asset = hosts.filter(is_asset), writes.filter(is_asset)
-    since = of_asset.filter(since_decided(decision["run_id"], decision["decided_at"]))
-    now = next(current_owners(asset, of_asset.lazy()).iter_rows(named=True), None)
-    owners = now["owner_ids"] if now else None
-    changes = remedies(
-        decision,
-        owners,
-        problems=problems_of(users),
-        outcome=next(reversed(since["outcome"].to_list()), None),
-        rules=rules,
-        fields=fields,
+def _similar(asked: Collection[str], hosts: pl.DataFrame, shares: pl.DataFrame) -> list[str]:
+    """The names that differ from these, which are as compared, in the domain part only."""
+    known = pl.concat([pl.Series([*asked]), hosts["hostnames"].explode(), shares["hostname"]]).to_frame(
+        "name"
     )
-    return {
-        **decision,
-        "users": _users(shares.filter(pl.col("hostname").is_in(_names(decision))), matches),
-        "host_asset": next(asset.iter_rows(named=True), None),
-        "user_assets": _user_assets([*decision["candidate_ids"], *(owners or ())], users, fields),
-        "writes": of_asset.to_dicts(),
-        "what_would_change": [*changes],
-        "summary": ownership_sentence(decision, now, names_of(users.iter_rows(named=True))),
-        "now": now,
-    }
+    short, is_asked = normalise_hostname(pl.col("name"), short=True), pl.col("name").is_in(asked)
+    names = known.select(normalise_hostname(pl.col("name")), short=short).unique()
+    own = names.filter(is_asked)["short"].implode()
+    return names.filter(~is_asked, pl.col("short").is_in(own))["name"].sort().to_list()
 
 
 def _names(decision: Mapping[str, Any]) -> list[str]:
@@ -152,21 +132,18 @@ def _user_assets(user_ids: Sequence[str], users: pl.DataFrame, fields: FieldName
 
 
 def in_words(story: Mapping[str, Any]) -> str:
-    """Put what `host_explanation` gathered into lines of text: first what came of it, last what holds now.
+    """Put what `host_explanation` gathered into lines of text: first what came of it.
 
     Control and direction characters in names are shown as escapes.
     """
-    decisions, asked = story["decisions"], _shown(story["hostname"])
+    decisions = story["decisions"]
     lines = [decision["summary"] for decision in decisions]
-    if not decisions and story.get("left_out_by"):
-        left_out_by = _shown(story["left_out_by"])
-        lines.append(
-            f"{asked}: rules.exclude_users ({left_out_by}) leaves user names like this out: their logons do "
-            "not count."
-        )
-    elif not decisions:
+    if not decisions:
         near = f" Did you mean {either(story['near'])}?" if story.get("near") else ""
-        lines.append(f"{asked}: neither the inventory nor the logons know such a host or person.{near}")
+        lines.append(
+            f"{_shown(story['hostname'])}: neither the inventory nor the logons that count know such a host "
+            f"or person; rules.exclude_users and rules.skip_account_kinds leave users out.{near}"
+        )
     if story["similar"]:
         lines.append(f"Different in the domain part only (rules.hostname_match): {_shown(story['similar'])}.")
     shown = []
@@ -179,11 +156,9 @@ def in_words(story: Mapping[str, Any]) -> str:
 
 
 def _users_table(decision: Mapping[str, Any]) -> Iterator[str]:
-    users, rules = decision["users"], decision["rules"]
-    threshold, total = rules["share_threshold_percent"], sum(user["events"] for user in users)
-    by_events = rules["evidence_metric"] == "events" and not rules["logon_type_weights"]
-    enough = f"; more than {threshold}% is {least_majority(threshold, total)} or more" if by_events else ""
-    yield f"Logon events on {_shown(_names(decision))}, {total} in all{enough}:"
+    users = decision["users"]
+    total = sum(user["events"] for user in users)
+    yield f"Logon events on {_shown(_names(decision))}, {total} in all:"
     heads = ("user", "events", "share", "first seen", "last seen", "user asset", "spelled")
     rows = [
         (
@@ -227,10 +202,6 @@ def _decision(decision: Mapping[str, Any]) -> Iterator[str]:
     yield from _inventory(decision)
     yield "  What would change that:"
     yield from (f"  - {change}" for change in decision["what_would_change"])
-    if decision["now"] is None:
-        yield "  Now: the inventory has no such host."
-    else:
-        yield f"  Now: {_held(decision['now'])} (as listed, and as written from here since)."
 
 
 def _detail(decision: Mapping[str, Any]) -> str:
@@ -242,20 +213,16 @@ def _detail(decision: Mapping[str, Any]) -> str:
     rules = decision["rules"]
     units = "days" if rules["evidence_metric"] == "days" else "logon events"
     weighed = ", weighed by kind of logon" if rules["logon_type_weights"] else ""
-    asking = _ASKING.get(decision["evidence"], ())
-    asked = "".join(f", {name} {_shown(rules[name])}" for name in asking if rules[name])
     return (
         f" ({_shown(decision['username'])} has {decision['weight']} of {decision['total_weight']} "
-        f"{units}{weighed}: {decision['share']:.1%}, threshold {rules['share_threshold_percent']}%{asked})"
+        f"{units}{weighed}: {decision['share']:.1%}, threshold {rules['share_threshold_percent']}%)"
     )
 
 
 def _writes(writes: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """What runs did to the host; what was not sent is shown only where it came last."""
     kept = [write for write in writes[:-1] if write["outcome"] not in _NOTHING_SENT] + list(writes[-1:])
-    if len(kept) > _SHOWN_WRITES:
-        yield f"  earlier writes: {len(kept) - _SHOWN_WRITES:,}; --json has all"
-    for write in kept[-_SHOWN_WRITES:]:
+    for write in kept:
         old, new = write["old_values"], write["new_values"]
         fields = ", ".join(
             f"{name} {_shown(value or 'cleared')}" + (f" (before: {_shown(old[name])})" if old[name] else "")
@@ -263,25 +230,25 @@ def _writes(writes: Sequence[Mapping[str, Any]]) -> Iterator[str]:
             if value is not None and value != (old[name] or "")
         )
         parts = [OUTCOME[write["outcome"]], fields, _shown(write["message"] or "")]
-        yield f"  {instant(time_of(write))}, run {_shown(write['run_id'])}: {' '.join(filter(None, parts))}"
+        at = instant(write["completed_at"] or write["intended_at"])
+        yield f"  {at}, run {_shown(write['run_id'])}: {' '.join(filter(None, parts))}"
 
 
 def _inventory(decision: Mapping[str, Any]) -> Iterator[str]:
     """What the inventory held about the host and the user assets in question."""
     host = decision["host_asset"]
     if host:
-        name = _shown(host["hostnames"] or "none")
-        yield f"  In the inventory, {instant(host['listed_at'])}: host name {name}, {_held(host)}"
+        owners = "not known" if host["owner_ids"] is None else host["owner_ids"] or "none"
+        values = (host["hostnames"], owners, host["department"], host["criticality"])
+        name, owner, department, criticality = (_shown(value or "none") for value in values)
+        yield (
+            f"  In the inventory, {instant(host['listed_at'])}: host name {name}, owner {owner}, "
+            f"department {department}, criticality {criticality}"
+        )
     for asset in decision["user_assets"]:
         values = (f"{name} {_shown(value)}" for name, value in asset.items() if value and name != "user_id")
         held = ", ".join(values) or "no such user asset"
         yield f"  In the inventory, user {_shown(asset['user_id'])}: {held}"
-
-
-def _held(host: Mapping[str, Any]) -> str:
-    owner = "not known" if host["owner_ids"] is None else _shown(host["owner_ids"] or "none")
-    others = (f", {field} {_shown(host[field] or 'none')}" for field in ("department", "criticality"))
-    return f"owner {owner}{''.join(others)}"
 
 
 def _shown(value: object) -> str:

@@ -12,24 +12,21 @@ from ownership.history import since_decided
 from ownership.matching import FieldNames
 from ownership.names import printable
 from ownership.rules import NAMING, Rules
-from reports.remedies import problems_of, remedies
+from reports.remedies import problems_of, remedies, with_needs
 from reports.sentences import NAMES, names_of, reason
 
 
-def owners_by_now(hosts: pl.DataFrame, writes: pl.LazyFrame) -> pl.DataFrame:
-    """As `ownership.coverage.current_owners`; a plan among the writes counts as if it were carried out."""
+def hosts_by_now(decisions: pl.DataFrame, hosts: pl.DataFrame, writes: pl.LazyFrame) -> pl.DataFrame:
+    """The decisions with what holds by now: owner_ids, source, since, department_now, outcome.
+
+    The first four as `ownership.coverage.current_owners` has them, where a plan among the writes counts as if
+    it were carried out; `outcome` is what came of the host in `writes` since it was decided. Hosts for which
+    the logons name somebody come first, so that kiosks and servers do not.
+    """
     planned = pl.col("outcome") == "planned"
     carried_out = pl.when(planned).then(pl.lit("written")).otherwise("outcome")
     completed = pl.when(planned).then(pl.lit(hosts["listed_at"].max())).otherwise("completed_at")
-    return current_owners(hosts, writes.with_columns(outcome=carried_out, completed_at=completed))
-
-
-def hosts_by_now(decisions: pl.DataFrame, owners: pl.DataFrame, writes: pl.LazyFrame) -> pl.DataFrame:
-    """The decisions with what holds by now: owner_ids, source, since, department_now, outcome.
-
-    `owners` is what `owners_by_now` finds, `outcome` what came of the host in `writes` since it was decided.
-    Hosts for which the logons name somebody come first, so that kiosks and servers do not.
-    """
+    owners = current_owners(hosts, writes.with_columns(outcome=carried_out, completed_at=completed))
     # What changed something, or may have, matters more than what left the host alone since.
     sent = pl.col("outcome").is_in([*SUCCESSES, "failed", "intended"])
     run_id, decided_at = decisions.select(pl.first("run_id"), pl.min("decided_at")).row(0)
@@ -56,8 +53,7 @@ def hosts_sheet(hosts: pl.DataFrame, users: pl.DataFrame, rules: Rules, fields: 
     problems = problems_of(users)
 
     def row(host: Mapping[str, Any]) -> dict[str, Any]:
-        owners = host["owner_ids"]
-        outcome = host["outcome"]
+        owners, outcome = host["owner_ids"], host["outcome"]
         changes = remedies(host, owners, problems=problems, outcome=outcome, rules=rules, fields=fields)
         why = reason(host)
         return {
@@ -74,7 +70,8 @@ def hosts_sheet(hosts: pl.DataFrame, users: pl.DataFrame, rules: Rules, fields: 
 
     texts = ("Host", "Owner", "E-mail", "Department", "Why", "What would change that")
     schema = dict.fromkeys(texts, pl.String) | {"Conflict since": pl.Date, "Last logon": pl.Date}
-    rows = [row(host) for host in hosts.with_columns(pl.col("conflict_since").dt.date()).to_dicts()]
+    days = with_needs(hosts, rules).with_columns(pl.col("conflict_since").dt.date())
+    rows = [row(host) for host in days.iter_rows(named=True)]
     return pl.DataFrame(rows, schema=schema | {"Asset": pl.String})
 
 

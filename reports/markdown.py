@@ -45,8 +45,6 @@ def literal(text: str) -> str:
 def _cell(value: object) -> str:
     if value is None:
         return ""
-    if isinstance(value, bool):
-        return "yes" if value else "no"
     if isinstance(value, int):
         return f"{value:,}"
     if isinstance(value, float):

@@ -4,7 +4,7 @@
 // no string is parsed as HTML.
 
 const content = JSON.parse(document.getElementById("packed").textContent);
-const PAGE_ROWS = content.page_rows;
+const PAGE_ROWS = 100;
 const PRINTED_ROWS = 1000;
 const FORMULA = new RegExp(content.formula, "gv");
 const labels = new Map(Object.entries(content.people));
@@ -30,13 +30,12 @@ function personLink(key) {
 }
 
 // What each style shows of a value, and the text by which it is searched and sorted.
-const percent = (share) => `${(100 * share).toFixed(1)}%`;
 const SHOWN = {
   text: (text) => [element("bdi", text)],
   small: (text) => [element("small", element("bdi", text))],
   host: (name) => [linkTo("host", name, name)],
   number: (number) => [whole.format(number)],
-  percent: (share) => [percent(share)],
+  percent: (share) => [`${(100 * share).toFixed(1)}%`],
   people: (keys) => keys.map(personLink),
 };
 const NUMBERS = new Set(["number", "percent"]);
@@ -53,23 +52,22 @@ class TableView {
     this.filters = filters;
     this.fields = Object.fromEntries(Object.entries(fields).map(([name, values]) => [name, unpacked(values)]));
     this.order = Array.from({ length: rows }, (_, row) => row);
-    this.holds = () => true;
-    const [tools, box, all, status, body, more] = [".tools", "input", ".all", "[role=status]", "tbody", ".more"].map(
-      (selector) => place.querySelector(selector),
+    const [box, all, status, body, more] = ["input", ".all", "[role=status]", "tbody", ".more"].map((selector) =>
+      place.querySelector(selector),
     );
     Object.assign(this, { box, all, status, body, more });
     this.heads = [...place.querySelectorAll("th")];
+    this.names = this.heads.map((head) => head.textContent);
     this.heads.forEach((head, column) => {
-      const button = element("button", head.textContent);
-      button.type = "button";
-      button.addEventListener("click", () => this.sort(column));
-      head.dataset.head = head.textContent;
-      head.replaceChildren(button);
+      const button = element("button", "↕");
+      button.ariaLabel = `Sort by ${this.names[column]}`;
+      head.append(" ", button);
+      head.addEventListener("click", () => this.sort(column));
     });
     box.addEventListener("input", () => this.search());
     more.addEventListener("click", () => this.draw(this.limit + PAGE_ROWS));
     place.querySelector(".download").addEventListener("click", () => this.download());
-    tools.hidden = false;
+    place.hidden = false;
     this.narrow("");
   }
 
@@ -89,8 +87,10 @@ class TableView {
       }
       return sign * compare(left, right);
     });
-    this.heads.forEach((each) => each.removeAttribute("aria-sort"));
-    head.setAttribute("aria-sort", order);
+    for (const each of this.heads) {
+      each.ariaSort = each === head ? order : null;
+      each.lastChild.textContent = each === head ? (sign > 0 ? "↑" : "↓") : "↕";
+    }
     this.search();
   }
 
@@ -126,7 +126,7 @@ class TableView {
 
   cell(parts, row, column) {
     const made = element("td");
-    made.dataset.head = this.heads[column].dataset.head;
+    made.dataset.head = this.names[column];
     for (const [style, field] of parts) {
       const value = this.fields[field][row];
       made.append(...(value === null ? [] : SHOWN[style](value)), " ");
@@ -140,7 +140,7 @@ class TableView {
     const text = (parts, row) => parts.map(([style, field]) => textOf(style, this.fields[field][row]));
     const quoted = (cell) => `"${cell.replace(FORMULA, "$1'$2").replaceAll('"', '""')}"`;
     const rows = this.found.map((row) => this.columns.map((parts) => text(parts, row).filter(Boolean).join(", ")));
-    const lines = [this.heads.map((head) => head.dataset.head), ...rows].map((cells) => cells.map(quoted).join(","));
+    const lines = [this.names, ...rows].map((cells) => cells.map(quoted).join(","));
     const link = element("a");
     link.href = URL.createObjectURL(new Blob(["\ufeff", lines.join("\r\n")], { type: "text/csv" }));
     link.download = `${this.name}.csv`;
@@ -156,19 +156,10 @@ for (const place of document.querySelectorAll("[data-table]")) {
 
 // Links: #hosts=FILTER narrows a table, #host=NAME shows one host, #person=ID the machines of a person, #hosts all.
 
-function decoded(text) {
-  try {
-    return decodeURIComponent(text);
-  } catch {
-    return text; // no link of ours
-  }
-}
-
 function follow() {
-  const [, target, key] = location.hash.match(/^#([\w-]+)(?:=(.*))?$/) ?? [null, "", ""];
+  const [[target, wanted] = ["", ""]] = new URLSearchParams(location.hash.slice(1));
   const name = ["host", "person"].includes(target) ? "hosts" : target;
   const view = views.get(name);
-  const wanted = decoded(key ?? "");
   if (view && target === "person") {
     const { people } = view.fields;
     view.narrow(`machines of ${labels.get(wanted) ?? wanted}`, (row) => (people[row] ?? []).includes(wanted));

@@ -1,9 +1,9 @@
 """One page on what the last run found: HTML that needs no other file and no network.
 
 Names come from logs and from an inventory, so somebody may have chosen them with bad intentions. They are
-escaped wherever they stand, characters that do not print are shown as escapes, and no script and no chart
-holds any: the script gets them as JSON, in which nothing can end its element, and shows them as text. The
-page's own policy lets a browser run this very script and load nothing.
+escaped wherever they stand, characters that do not print are shown as escapes, and no script holds any: it
+gets them as JSON, in which nothing can end its element, and shows them as text. The page's own policy lets a
+browser run this very script and load nothing.
 """
 
 import base64
@@ -11,20 +11,17 @@ import hashlib
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
-from urllib.parse import quote
 
 import polars as pl
-from jinja2 import Environment
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from ownership.codes import EVIDENCE, MATCH
 from ownership.coverage import funnel, left_behind, owned_percent
-from ownership.names import printable
 from ownership.rules import Rules
 from ownership.windows import Window
 from reports import page_tables
-from reports.charts import days_chart, shares_chart, svg, templates
-from reports.hosts import hosts_by_now, owners_by_now
+from reports.hosts import hosts_by_now
 from reports.page_tables import as_json, link, shown
 from reports.sentences import instant, names_of
 
@@ -54,9 +51,7 @@ def report_page(
     `days` are rows of `ownership.coverage.events_by_day` for its window, `all_writes` those of all runs. The
     page is to be stored as it is: its policy names its script by a hash.
     """
-    writes_of_all = pl.concat([all_writes, writes.lazy()])
-    by_now = hosts_by_now(decisions, owners_by_now(hosts, writes_of_all), writes_of_all)
-    leaders = decisions.filter(pl.col("total_events") > 0)
+    by_now = hosts_by_now(decisions, hosts, pl.concat([all_writes, writes.lazy()]))
     labels = names_of(users.iter_rows(named=True))
     found = page_tables.with_words(by_now)
     people = page_tables.people_on(found, shares, matches)
@@ -67,11 +62,6 @@ def report_page(
         "unmatched": page_tables.unmatched_table(decisions, shares, matches, closest),
         "writes": page_tables.writes_table(writes),
     }
-    charts = {}
-    if leaders.height:
-        charts["shares"] = shares_chart(leaders, threshold_percent=rules.share_threshold_percent)
-    if days.height:
-        charts["days"] = days_chart(days)
     own, style = _text("page.js"), _text("page.css")
     return (
         _environment()
@@ -86,10 +76,8 @@ def report_page(
             policy=f"default-src 'none'; script-src {_source(own)}; style-src {_source(style)}",
             own=own,
             style=style,
-            charts={name: svg(chart) for name, chart in charts.items()},
             tables=tables,
             packed=Markup(as_json(tables, labels)),  # noqa: S704  (nothing in it ends a script)
-            page_rows=page_tables.PAGE_ROWS,
             most_rows=page_tables.MAX_ROWS,
             decisions=decisions.height,
             host_assets=decisions["host_id"].count(),
@@ -107,7 +95,6 @@ def report_page(
             reasons={**EVIDENCE, **MATCH},
             days=days.height,
             lacking_days=days.filter(pl.col("state") != "ok").to_dicts(),
-            labels=labels,
         )
     )
 
@@ -121,13 +108,13 @@ def _source(text: str) -> str:
 
 
 def _environment() -> Environment:
-    environment = templates().overlay()
-    environment.filters |= {
-        "name": lambda text: Markup("<bdi>{}</bdi>").format(shown(text)),
-        "printable": printable,
-        "count": "{:,}".format,
-        "instant": instant,
-        "link": link,
-        "address": lambda text: quote(shown(text)),
-    }
+    environment = Environment(
+        loader=FileSystemLoader(_FOLDER),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters |= {"shown": shown, "count": "{:,}".format, "instant": instant, "link": link}
     return environment

@@ -10,15 +10,15 @@ import polars as pl
 from ownership.codes import ACTION, EVIDENCE, MATCH, OUTCOME
 from ownership.coverage import STAGES, left_behind
 from ownership.history import open_conflicts
+from ownership.matching import candidates
 from ownership.names import printable
 from ownership.quality import names_without_user
 from reports.exports import FORMULA
 from reports.hosts import in_order
 from reports.sentences import logons
 
-MAX_NAME = 120
-PAGE_ROWS = 100
-"""Rows of a table that are shown at once, and without scripts the only ones."""
+MAX_TEXT = 250
+"""Characters of a text in the page: the longest of our own sentences have 210."""
 MAX_ROWS = 100_000
 """Rows of one table in the page: those of more hosts would make it too large for a browser."""
 
@@ -27,7 +27,6 @@ Filters = Mapping[str, tuple[str, pl.Expr]]
 
 _HOST = (("host", "host"), ("small", "asset"))
 _SHARE = (("percent", "share"), ("small", "logons"))
-_BESIDES = ("because", "what_follows", "conflict", "wrote")
 _NO_LIST = pl.lit([], pl.List(pl.String))
 
 
@@ -44,14 +43,8 @@ class PageTable:
     title: str
     frame: pl.DataFrame
     columns: Mapping[str, Parts]
-    nothing: str = "None."
     filters: Filters = field(default_factory=dict)
     unseen: tuple[str, ...] = ()
-
-    @property
-    def first_rows(self) -> list[dict[str, Any]]:
-        """The rows that stand in the page itself."""
-        return self.frame.head(PAGE_ROWS).to_dicts()
 
     @property
     def packed(self) -> dict[str, Any]:
@@ -71,7 +64,6 @@ class PageTable:
 def as_json(tables: Mapping[str, PageTable], labels: Mapping[str, str]) -> str:
     """The tables, and what to call user assets by id, as JSON; nothing in it can end its element."""
     content = {
-        "page_rows": PAGE_ROWS,
         "formula": FORMULA,
         "people": {shown(user_id): shown(label) for user_id, label in labels.items()},
         "tables": {name: table.packed for name, table in tables.items()},
@@ -81,8 +73,8 @@ def as_json(tables: Mapping[str, PageTable], labels: Mapping[str, str]) -> str:
 
 
 def shown(text: str) -> str:
-    """A name as the page may show it: printable, and not too long."""
-    return printable(text if len(text) <= MAX_NAME else text[:MAX_NAME] + "…")
+    """A text as the page may show it: printable, and not too long."""
+    return printable(text if len(text) <= MAX_TEXT else text[:MAX_TEXT] + "…")
 
 
 def _compact(column: pl.Series) -> list[Any] | dict[str, list[Any]]:
@@ -129,11 +121,12 @@ def with_words(hosts: pl.DataFrame) -> pl.DataFrame:
 
 def hosts_table(hosts: pl.DataFrame, people: pl.DataFrame) -> PageTable:
     """All hosts, with who owns each now and why; rows of `with_words` and of `people_on` them."""
+    besides = ("because", "what_follows", "conflict", "wrote")
     everybody = people.group_by("row").agg(people=pl.col("person").unique())
     columns: dict[str, Parts] = {
         "Host": _HOST,
         "Owner": (("people", "owner_ids"), ("small", "no_owner")),
-        "Why": (("text", "why"), *(("small", name) for name in _BESIDES)),
+        "Why": (("text", "why"), *(("small", name) for name in besides)),
         "Leading user": (("text", "username"),),
         "Share": _SHARE,
         "Last seen": (("text", "last_seen"),),
@@ -142,7 +135,6 @@ def hosts_table(hosts: pl.DataFrame, people: pl.DataFrame) -> PageTable:
         "Hosts",
         hosts.join(everybody, on="row", how="left", maintain_order="left"),
         columns,
-        "No host is known.",
         _host_filters(hosts),
         ("people",),
     )
@@ -151,33 +143,30 @@ def hosts_table(hosts: pl.DataFrame, people: pl.DataFrame) -> PageTable:
 def people_on(hosts: pl.DataFrame, shares: pl.DataFrame, matches: pl.DataFrame) -> pl.DataFrame:
     """Who has to do with each of the rows of `with_words`: row, person, role.
 
-    Roles: owned (by now), named (by the logons), recorded (as owner, when the run decided), used. A person is
-    the user asset that a user name stands for, or an account where that is not one.
+    Roles: owned (by now), named (by the logons), used. A person is the user asset that a user name stands
+    for, or an account where that is not one.
     """
-    roles = {"owned": "owner_ids", "named": "resolved", "recorded": "existing"}
-    readable = pl.col("problem").is_null().all() & (pl.len() == 1)
-    one = matches.filter("decisive").group_by("username").agg(pl.first("user_id"), readable.alias("one"))
     names = hosts.select("row", hostname=pl.coalesce("hostnames", pl.concat_list("hostname")))
     used = (
         shares.join(names.explode("hostname"), on="hostname")
-        .join(one.filter("one"), on="username", how="left")
-        .select("row", person=pl.coalesce("user_id", _account()), role=pl.lit("used"))
+        .join(candidates(matches.lazy()).collect(), on="username", how="left")
+        .select("row", person=pl.coalesce("resolved_owner", _account()), role=pl.lit("used"))
         .unique()
     )
     known = (
         hosts.select("row", person=column, role=pl.lit(role)).explode("person").drop_nulls("person")
-        for role, column in roles.items()
+        for role, column in (("owned", "owner_ids"), ("named", "resolved"))
     )
     return pl.concat([*known, used])
 
 
 def people_table(people: pl.DataFrame) -> PageTable:
     """The rows of `people_on`, a row for each person; those with most machines first."""
-    roles = ("owned", "named", "used", "recorded")
+    roles = ("owned", "named", "used")
     rows = (
         people.group_by("person")
         .agg(pl.col("role").filter(role=role).len().alias(role) for role in roles)
-        .sort(*roles, "person", descending=[*([True] * len(roles)), False])
+        .sort(*roles, "person", descending=[True, True, True, False])
         .with_columns(pl.concat_list("person"))
     )
     columns: dict[str, Parts] = {
@@ -185,9 +174,8 @@ def people_table(people: pl.DataFrame) -> PageTable:
         "Owns": (("number", "owned"),),
         "Named by the logons": (("number", "named"),),
         "Logs on to": (("number", "used"),),
-        "Owned before the run": (("number", "recorded"),),
     }
-    return PageTable("People", rows.head(MAX_ROWS), columns, "Nobody owns a host or logs on.")
+    return PageTable("People", rows.head(MAX_ROWS), columns)
 
 
 def conflicts_table(hosts: pl.DataFrame, acknowledged: pl.DataFrame) -> PageTable:
@@ -219,13 +207,12 @@ def unmatched_table(
         .group_by("username")
         .agg(waiting=pl.len())
     )
-    candidates = matches.filter("decisive").group_by("username").agg(candidates=pl.col("user_id").sort())
     best_first = pl.col("user_id").sort_by("score", "user_id", descending=[True, False])
     perhaps = closest.group_by("username").agg(perhaps=best_first)
     rows = (
         names_without_user(shares, matches)
         .join(waiting, on="username", how="left", maintain_order="left")
-        .join(candidates, on="username", how="left", maintain_order="left")
+        .join(candidates(matches.lazy()).collect(), on="username", how="left", maintain_order="left")
         .join(perhaps, on="username", how="left", maintain_order="left")
         .with_columns(pl.col("waiting").fill_null(0), user=pl.concat_list(_account()))
         .sort("waiting", descending=True, maintain_order=True)
@@ -235,7 +222,7 @@ def unmatched_table(
         "Hosts waiting": (("number", "waiting"),),
         "Hosts used": (("number", "hosts"),),
         "Logons": (("number", "events"),),
-        "User assets": (("people", "candidates"),),
+        "User assets": (("people", "candidate_ids"),),
         "Perhaps": (("people", "perhaps"),),
     }
     return PageTable("Unmatched users", rows, columns)
@@ -274,7 +261,7 @@ def writes_table(writes: pl.DataFrame) -> PageTable:
         "Criticality": (("text", "criticality"),),
         "When (UTC)": (("text", "at"),),
     }
-    return PageTable("Writes", rows.head(MAX_ROWS), columns, "Nothing.", filters)
+    return PageTable("Writes", rows.head(MAX_ROWS), columns, filters)
 
 
 def link(stage: str, reason: str = "") -> str:

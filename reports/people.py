@@ -25,26 +25,19 @@ def find_person(asked: str, users: pl.DataFrame, matches: pl.DataFrame) -> dict[
 
     An id or a whole e-mail address comes first; otherwise any name of a user asset, folded as user names are.
     """
-    text = asked.strip().lower()
-    whole = (pl.col("user_id").str.to_lowercase() == text) | pl.any_horizontal(
-        pl.col(field).list.eval(pl.element().str.strip_chars().str.to_lowercase() == text).list.any()
-        for field in ("user_value", "user_email")
-    ).fill_null(value=False)
-    ids = exact = users.filter(whole)["user_id"].to_list()
-    decisive = matches.filter("decisive")
-    username = pl.select(normalise_username(pl.lit(asked))).item()
+    text, username = asked.strip().lower(), pl.select(normalise_username(pl.lit(asked))).item()
+    names = {field: users.select("user_id", name=field).explode("name") for field in _FIELDS}
+    whole = pl.concat(
+        [users.select("user_id", name="user_id"), names["user_value"], names["user_email"]]
+    ).filter(pl.col("name").str.strip_chars().str.to_lowercase() == text)
     named = matches.filter(pl.col("username") == pl.lit(username, pl.String))
-    if not ids:
-        fits = pl.any_horizontal(
-            pl.col(field)
-            .list.eval(normalise_username(pl.element()) == pl.lit(username, pl.String))
-            .list.any()
-            for field in _FIELDS
-        ).fill_null(value=False)
-        chosen = named.filter("decisive")["user_id"].drop_nulls().to_list()
-        ids = chosen or users.filter(fits)["user_id"].to_list()
-    usernames = decisive.filter(pl.col("user_id").is_in(ids))["username"].to_list()
-    if not exact:  # also a name that no user asset has, or several have
+    alike = pl.concat(names.values()).filter(
+        normalise_username(pl.col("name")) == pl.lit(username, pl.String)
+    )
+    found = (whole, named.filter("decisive").drop_nulls("user_id"), alike)
+    ids = next((frame["user_id"].to_list() for frame in found if frame.height), [])
+    usernames = matches.filter("decisive", pl.col("user_id").is_in(ids))["username"].to_list()
+    if whole.is_empty():  # also a name that no user asset has, or several have
         usernames += named["username"].to_list()
     if not ids and not usernames:
         return None
@@ -124,30 +117,24 @@ def person_explanation(
 def person_in_words(story: Mapping[str, Any]) -> str:
     """Put what `person_explanation` gathered into lines of text that cannot act on a terminal."""
     named, elsewhere, owned = (story[f"hosts_{part}"] for part in ("named", "elsewhere", "owned"))
-    counts = (
-        f"The logons name this person for {_hosts(len(named))}; {_hosts(len(owned))} of the inventory "
-        f"belong{'s' * (len(owned) == 1)} to this person; logons on other hosts: {len(elsewhere):,}."
-    )
-    lines = [f"{_who(story)}.", counts]
-    if named:
-        lines += ["", "Named by the logons:"]
-        lines += in_columns(
-            [(_name(row), logons(row), f"last on {row['last_seen']}", ACTION[row["action"]]) for row in named]
-        )
-    if owned:
-        rows = [
-            (_name(row), f"department {printable(row['department'] or 'none')}", _decided(row, story))
-            for row in owned
+    names = names_of(story["user_assets"])
+
+    def owners(row: Mapping[str, Any]) -> str:
+        return ", ".join(person(owner, names) for owner in row["owner_ids"])
+
+    more = ["  and more; --json has all"] if len(elsewhere) > SHOWN_ELSEWHERE else []
+    return "\n".join(
+        [
+            f"{_who(story)}.",
+            f"\nHosts for which the logons name this person: {len(named):,}",
+            *in_columns([(_name(row), *_last(row), ACTION[row["action"]]) for row in named]),
+            f"\nHosts of this person in the inventory: {len(owned):,}",
+            *in_columns([(_name(row), owners(row), ACTION.get(row["action"], "")) for row in owned]),
+            f"\nOther hosts with logons: {len(elsewhere):,}",
+            *in_columns([(_name(row), *_last(row)) for row in elsewhere[:SHOWN_ELSEWHERE]]),
+            *more,
         ]
-        lines += ["", "Theirs in the inventory:", *in_columns(rows)]
-    if elsewhere:
-        lines += ["", "Other hosts with logons:"]
-        lines += in_columns(
-            [(_name(row), logons(row), f"last on {row['last_seen']}") for row in elsewhere[:SHOWN_ELSEWHERE]]
-        )
-        if len(elsewhere) > SHOWN_ELSEWHERE:
-            lines.append(f"  and {len(elsewhere) - SHOWN_ELSEWHERE:,} more; --json has all")
-    return "\n".join(lines)
+    )
 
 
 def _who(story: Mapping[str, Any]) -> str:
@@ -160,10 +147,6 @@ def _who(story: Mapping[str, Any]) -> str:
     return f"{assets}, in the logons {usernames}" if usernames else f"{assets}, not in the logons"
 
 
-def _hosts(number: int) -> str:
-    return f"{number:,} host{'s' * (number != 1)}"
-
-
 def _name(row: Mapping[str, Any]) -> str:
     host_id = row.get("host_id")
     if row["hostname"] is None:
@@ -171,10 +154,5 @@ def _name(row: Mapping[str, Any]) -> str:
     return printable(row["hostname"]) + (f" ({printable(host_id)})" if host_id else "")
 
 
-def _decided(row: Mapping[str, Any], story: Mapping[str, Any]) -> str:
-    """What the logons say about a host that a person owns."""
-    if row["match"] == "matched":
-        if row["username"] in story["usernames"]:
-            return "the logons name them, too"
-        return f"the logons name {printable(row['username'])}"
-    return "the logons name nobody"
+def _last(row: Mapping[str, Any]) -> tuple[str, str]:
+    return f"{printable(row['username'])}: {logons(row)}", f"last on {row['last_seen']}"

@@ -20,19 +20,15 @@ def planned_hosts(writes: pl.DataFrame, users: pl.DataFrame) -> list[dict[str, s
     criticality, the same with `_before`, owner_email and owner_before_email. Null is what is not set, or was
     not there before; an empty text is to be cleared.
     """
-    emails = users.lazy().select("user_id", email=pl.col("user_email").list.join(", ").replace("", None))
-    rows = writes.lazy().filter(outcome="planned")
-    for name in ("owner", *_ENRICHED):
-        rows = rows.with_columns(
-            pl.col("old_values").struct.field(name).alias(f"{name}_before"),
-            pl.col("new_values").struct.field(name),
-        )
-    for name in ("owner", "owner_before"):
-        found = emails.rename({"user_id": name, "email": f"{name}_email"})
-        rows = rows.join(found, on=name, how="left", maintain_order="left")
-    columns = ["host_id", "hostname", "owner_before", "owner_before_email", "owner", "owner_email"]
-    columns += [f"{name}{end}" for name in _ENRICHED for end in ("_before", "")]
-    return rows.select(columns).collect().to_dicts()
+    emails = dict(users.select("user_id", pl.col("user_email").list.join(", ").replace("", None)).iter_rows())
+
+    def values(row: Mapping[str, Any]) -> dict[str, str | None]:
+        found = {"host_id": row["host_id"], "hostname": row["hostname"]}
+        for name in ("owner", *_ENRICHED):
+            found |= {f"{name}_before": row["old_values"][name], name: row["new_values"][name]}
+        return found | {f"{name}_email": emails.get(found[name]) for name in ("owner", "owner_before")}
+
+    return [values(row) for row in writes.filter(outcome="planned").iter_rows(named=True)]
 
 
 def shown_owners(hosts: pl.DataFrame, users: pl.DataFrame) -> list[dict[str, str]]:

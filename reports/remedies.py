@@ -4,7 +4,6 @@ What was decided, and why, is explained in `explanations`. All counts are for th
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
 from typing import Any
 
 import polars as pl
@@ -43,6 +42,25 @@ def problems_of(users: pl.DataFrame) -> dict[str, str]:
     return dict(users.drop_nulls("problem").select("user_id", "problem").iter_rows())
 
 
+def with_needs(decisions: pl.DataFrame, rules: Rules) -> pl.DataFrame:
+    """Add what the leading user of each host lacks to be named, by the rules as they are now.
+
+    needed_events, needed_days (further ones, on which these have to be), wins_without_runner_up.
+    """
+    counted = ("weight", "total_weight", "total_events")
+    asked = decisions.with_columns(
+        pl.col(*counted).fill_null(0),
+        active_days=pl.when(pl.col("total_events") > 0).then("active_days").otherwise(0),
+    )
+    without = asked.with_columns(
+        total_weight=pl.col("total_weight") - pl.col("runner_up_weight"),
+        total_events=pl.col("total_events") - pl.col("runner_up_events"),
+    )
+    needed = {"needed_events": events_needed(rules), "needed_days": days_of_events_needed(rules)}
+    wins = pl.sum_horizontal(needed.values(), ignore_nulls=False) == 0
+    return decisions.hstack(asked.select(**needed)).hstack(without.select(wins_without_runner_up=wins))
+
+
 def remedies(
     decision: Mapping[str, Any],
     owners: Sequence[str] | None,
@@ -54,8 +72,9 @@ def remedies(
 ) -> Iterator[str]:
     """What would lead to another outcome for one host, by the rules as they are now.
 
-    `owners` are those by now (None: not known, or no host asset), `outcome` that of the last write since the
-    decision, `problems` says by id why user assets cannot be read.
+    `decision` is a row of `with_needs`, `owners` are those by now (None: not known, or no host asset),
+    `outcome` is that of the last write since the decision, `problems` says by id why user assets cannot be
+    read.
     """
     names = ("host_id", "hostname", "username", "problem", "excluded_by")
     values = {name: printable(decision[name] or "") for name in names} | {
@@ -75,40 +94,14 @@ def remedies(
 
 def _to_win(decision: Mapping[str, Any], rules: Rules) -> Iterator[str]:
     """What would make the leading user the one whom the logons name."""
-    username, second = decision["username"], decision["runner_up_username"]
-    weight, total, events = (decision[name] or 0 for name in ("weight", "total_weight", "total_events"))
-    asked = decision["active_days"] if events else 0, decision["skipped_username"], rules
-    who = printable(username or "One user")
-    lacking, on_days = _needed(weight, total, events, *asked)
-    if lacking:
-        yield f"{who} needs {_logons(lacking, on_days, rules)} to be named by the logons."
+    who, second = printable(decision["username"] or "One user"), decision["runner_up_username"]
+    if decision["needed_events"]:
+        needed = _logons(decision["needed_events"], decision["needed_days"], rules)
+        yield f"{who} needs {needed} to be named by the logons."
     else:
         yield f"By the present rules the logons name {who}: run again."
-    if not second:
-        return
-    without = total - decision["runner_up_weight"], events - decision["runner_up_events"]
-    if _needed(weight, *without, *asked) == (0, 0):
+    if second and decision["wins_without_runner_up"]:
         yield f"If {printable(second)} is no person, list it in rules.exclude_users: {who} would win."
-
-
-@lru_cache(maxsize=10_000)
-def _needed(
-    weight: int,
-    total_weight: int,
-    total_events: int,
-    active_days: int | None,
-    skipped: str | None,
-    rules: Rules,
-) -> tuple[int, int]:
-    """How many logon events a user lacks, and on how many further days they have to be."""
-    row = pl.select(
-        weight=weight,
-        total_weight=total_weight,
-        total_events=total_events,
-        active_days=pl.lit(active_days, pl.Int64),
-        skipped_username=pl.lit(skipped, pl.String),
-    )
-    return row.select(events=events_needed(rules), days=days_of_events_needed(rules)).row(0)
 
 
 def _logons(events: int, days: int, rules: Rules) -> str:

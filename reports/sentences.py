@@ -95,8 +95,3 @@ def reason(decision: Mapping[str, Any]) -> str:
         return f"{words} ({printable(decision['excluded_by'])})"
     who = decision["username"] if decision["total_events"] else None
     return f"{words} ({printable(who)}, {logons(decision)})" if who else words
-
-
-def time_of(write: Mapping[str, Any]) -> datetime:
-    """When a write came to its end, or, where that is not known, was planned."""
-    return write["completed_at"] or write["intended_at"]

@@ -9,7 +9,7 @@ import polars as pl
 
 from ownership.names import printable
 from ownership.rules import Rules
-from ownership.tuning.backtest import KEY
+from ownership.tuning.backtest import KEY, key_of
 from reports.sentences import in_columns, person
 
 MAX_SUGGESTIONS = 10
@@ -37,13 +37,7 @@ class Aim:
 
 def line_of(lines: pl.DataFrame, rules: Rules, *, window_days: int) -> dict[str, Any]:
     """The row of `threshold_backtest` with the settings of the instance."""
-    own = {
-        "window_days": window_days,
-        "threshold_percent": rules.share_threshold_percent,
-        "min_active_days": rules.min_active_days,
-        "evidence_metric": rules.evidence_metric,
-        "primary_devices": rules.primary_devices,
-    }
+    own = key_of(window_days, rules)
     is_own = pl.all_horizontal(pl.col(name).eq_missing(pl.lit(own[name])) for name in KEY)
     return lines.row(by_predicate=is_own, named=True)
 

@@ -20,14 +20,12 @@ MISTAKES = (sqlite3.IntegrityError, sqlite3.ProgrammingError)
 _FULL_OR_FORBIDDEN = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EPERM, errno.EROFS}
 
 
-def operator_message(error: BaseException) -> str | None:
+def operator_message(error: BaseException | None) -> str | None:
     """Say what happened and what to do; None for an error that only the program's makers can fix."""
-    seen: BaseException | None = error
-    while seen is not None:
-        if message := _told(seen):
-            return message
-        seen = seen.__cause__  # and not what it was raised beside: that may be another matter
-    return None
+    if error is None:
+        return None
+    # Its cause, and not what it was raised beside: that may be another matter.
+    return _told(error) or operator_message(error.__cause__)
 
 
 def _told(error: BaseException) -> str | None:

@@ -45,12 +45,6 @@ def tried(what: str, call: Callable[[], None], text: str) -> Iterator[Finding]:
     yield from [*attempt(what, call)] or [Finding("ok", what, text)]
 
 
-def not_tried(reason: str, *names: str) -> Iterator[Finding]:
-    """Name what a failure makes impossible to try."""
-    for what in names:
-        yield Finding("not tried", what, reason)
-
-
 def reached(transport: Transport, method: str, path: str) -> Generator[Finding, None, bool]:
     """Send one request without credentials: whatever HTTP answer comes, the service is reached."""
     section, secure = transport.section, transport.url.startswith("https:")

@@ -38,6 +38,7 @@ PROBE_SECONDS = 5
 MAX_RETRY_AFTER_SECONDS = 60.0
 _CHUNK_BYTES = 2**16
 _EXCERPT_BYTES = 2**20  # no secret that fits into a header is as long as a part of it
+_PROXIES = "HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY"
 
 log = logging.getLogger(__name__)
 
@@ -62,25 +63,15 @@ class Answer:
         return " ".join("".join(letter if letter.isprintable() else " " for letter in shown).split())
 
 
-class Silence:
-    """Since when a service has given no answer, on the monotonic clock; None while it answers."""
-
-    since: float | None = None
-
-    @property
-    def seconds(self) -> float:
-        """How long it has lasted."""
-        return 0.0 if self.since is None else time.monotonic() - self.since
-
-
-@dataclass(frozen=True)
+@dataclass
 class Transport:
     """How one service is reached, and how patiently.
 
     `service` is its name in messages, `section` the prefix of its settings ("" or "platform."). `ca_file`
     holds the only authorities to trust; None = those of the operating system. The read time-out is for each
     silence, the total one for an answer; headers that trickle are bounded by the former alone. No call is
-    repeated once the service has been silent for `patience_seconds`, through all calls.
+    repeated once the service has been silent for `patience_seconds`, through all calls; `silent_since` is on
+    the monotonic clock, None while the service answers.
     """
 
     service: str
@@ -92,7 +83,8 @@ class Transport:
     read_timeout_seconds: float = 60
     total_timeout_seconds: float = 600
     patience_seconds: float = PATIENCE_SECONDS
-    silence: Silence = field(default_factory=Silence, compare=False)
+    silent_since: float | None = None
+    sleep: Callable[[float], None] = time.sleep
 
     @property
     def where(self) -> str:
@@ -100,7 +92,7 @@ class Transport:
         return f"The {self.service} at {self.url}"
 
     def new_session(self) -> requests.Session:
-        """Open a session with cookies of its own; ConfigurationError when `ca_file` or a proxy is not usable.
+        """Open a session with cookies of its own; ConfigurationError when `ca_file` is not usable.
 
         Environment variables choose proxies and nothing else: requests would let REQUESTS_CA_BUNDLE
         override the instance's certificate settings (rules 3.5).
@@ -108,28 +100,11 @@ class Transport:
         session = requests.Session()
         session.trust_env = False
         session.get_redirect_target = lambda resp: None  # noqa: ARG005  (requests would read its whole body)
-        session.proxies.update(self._proxies())
+        session.proxies.update(requests.utils.get_environ_proxies(self.url))
         session.verify = not self.ignore_ssl
         session.mount("https://", _TlsAdapter(self._ssl_context(), pool_maxsize=self.connections))
         session.mount("http://", HTTPAdapter(pool_maxsize=self.connections))
         return session
-
-    def _proxies(self) -> dict[str, str]:
-        """The proxies that the environment names; the service's own is looked at before it is used."""
-        proxies: dict[str, str] = requests.utils.get_environ_proxies(self.url)
-        scheme = self.url.partition(":")[0].lower()
-        kind = scheme if scheme in proxies else "all"
-        if kind in proxies:
-            try:
-                proxy = requests.utils.prepend_scheme_if_needed(proxies[kind], "http")
-                HTTPAdapter().proxy_manager_for(proxy)
-                (urllib3.util.parse_url(proxy).host or ".").encode("idna")  # a dot is no host either
-            except (ValueError, TypeError):  # they may quote its password
-                raise ConfigurationError(
-                    f"{kind.upper()}_PROXY: the environment names a proxy for the {self.service} that cannot "
-                    "be used; write it as http://host:port"
-                ) from None
-        return proxies
 
     def _ssl_context(self) -> ssl.SSLContext:
         if self.ignore_ssl:
@@ -167,10 +142,10 @@ class Transport:
             AuthenticationError: the certificate is not trusted.
             TransientError: time-out, refused or broken connection. The service may have acted.
             ProtocolError: a redirect, or an answer over `MAX_ANSWER_BYTES`.
+            ConfigurationError: address, proxy or a header cannot be used; nothing was sent.
         """
         begun = time.monotonic()
-        deadline = begun + self.total_timeout_seconds
-        self.silence.since = self.silence.since or begun
+        self.silent_since = self.silent_since or begun
         try:
             request = session.prepare_request(
                 requests.Request(method, self.url.rstrip("/") + path, **arguments)
@@ -188,16 +163,15 @@ class Transport:
                         f"{self.where} redirects {path} to {elsewhere!r}; credentials go nowhere else: "
                         f"set {self.section}url to the final address"
                     )
-                body = self._body(response, path, deadline)
+                body = self._body(response, path, begun + self.total_timeout_seconds)
                 if response.status_code < 500:  # else it may be a proxy's, in place of the service's
-                    self.silence.since = None
+                    self.silent_since = None
                 return Answer(response.status_code, response.headers, body, secrets)
-        except requests.exceptions.InvalidURL as error:
-            raise ConfigurationError(f"{self.section}url: {self.url} is not usable: {error}") from error
-        except ValueError:  # of requests or http.client; it quotes the header, and a run's log keeps causes
-            raise ProtocolError(
-                f"{self.where} was not asked for {path}: a header has a character that cannot be sent, such "
-                f"as a line break; check its settings, {self.section}cookies first"
+        except ValueError:  # it quotes a header or a proxy's password, and a run's log keeps causes
+            raise ConfigurationError(
+                f"{self.section}url: {self.url} was not asked for {path}: the address, a proxy of the "
+                f"environment ({_PROXIES}) or a header such as a cookie's cannot be used; write a proxy as "
+                "http://HOST:PORT, and no line break into a cookie"
             ) from None
         except (requests.exceptions.RequestException, urllib3.exceptions.HTTPError) as error:
             raise self._failure(error, f"{method} {path}") from error
@@ -224,8 +198,7 @@ class Transport:
                 f"authority that signed its certificate (or, less safe, {self.section}ignore_ssl to true)"
             )
         proxy = isinstance(error, requests.exceptions.ProxyError)
-        variables = "HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY"
-        check = variables if proxy else f"{self.section}url and the network"
+        check = _PROXIES if proxy else f"{self.section}url and the network"
         said = getattr(cause, "strerror", None) or str(cause) or type(cause).__name__
         return TransientError(f"{self.where} did not answer {call}: {said}; check {check}")
 
@@ -241,14 +214,16 @@ class Transport:
                 not_done=answer.status == 429,
             )
 
-    def retrying(self, sleep: Callable[[float], None] = time.sleep) -> tenacity.Retrying:
+    def retrying(self) -> tenacity.Retrying:
         """Tries for calls that may be repeated, with jitter; no other layer repeats any.
 
         The server's Retry-After is kept, up to `MAX_RETRY_AFTER_SECONDS`.
         """
 
         def over(state: tenacity.RetryCallState) -> bool:
-            return state.attempt_number >= MAX_TRIES or self.silence.seconds >= self.patience_seconds
+            now = time.monotonic()
+            silent = now - (self.silent_since or now)
+            return state.attempt_number >= MAX_TRIES or silent >= self.patience_seconds
 
         def told(state: tenacity.RetryCallState) -> None:
             error = state.outcome and state.outcome.exception()
@@ -259,22 +234,20 @@ class Transport:
             retry=tenacity.retry_if_exception_type(TransientError),
             stop=over,
             wait=_wait_seconds,
-            sleep=sleep,
+            sleep=self.sleep,
             before_sleep=told,
             reraise=True,
         )
 
-    def probe(
-        self, method: str, path: str, *, sleep: Callable[[float], None] = time.sleep, **arguments: Any
-    ) -> None:
+    def probe(self, method: str, path: str, **arguments: Any) -> None:
         """Ask for anything at all, with little patience: a service that hangs or is away is told in seconds.
 
         Whatever is answered is a sign of life, also an error. Raises as `send`.
         """
         seconds = min(PROBE_SECONDS, self.read_timeout_seconds)
-        quick = replace(self, read_timeout_seconds=seconds, patience_seconds=2 * seconds, silence=Silence())
+        quick = replace(self, read_timeout_seconds=seconds, patience_seconds=2 * seconds, silent_since=None)
         with quick.new_session() as session:
-            quick.retrying(sleep)(quick.send, session, method, path, **arguments)
+            quick.retrying()(quick.send, session, method, path, **arguments)
 
 
 _backoff = tenacity.wait_random_exponential(multiplier=0.5, max=30)
@@ -307,12 +280,9 @@ def _secrets_of(headers: Mapping[str, str]) -> Iterator[str]:
 
 def _root_cause(error: BaseException) -> BaseException:
     """The innermost error: requests and urllib3 wrap the operating system's message in theirs."""
-    while True:
-        parts = [getattr(error, "reason", None), *reversed(error.args)]
-        inner = next((part for part in parts if isinstance(part, BaseException)), None)
-        if inner is None:
-            return error
-        error = inner
+    parts = [getattr(error, "reason", None), *reversed(error.args)]
+    inner = next((part for part in parts if isinstance(part, BaseException)), None)
+    return _root_cause(inner) if inner else error
 
 
 def _asking_first(form: Any, right_before: Callable[[], None]) -> Iterator[bytes]:

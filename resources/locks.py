@@ -3,7 +3,6 @@
 import fcntl
 import logging
 import os
-import pwd
 import socket
 import time
 from collections.abc import Callable, Generator
@@ -21,21 +20,17 @@ log = logging.getLogger(__name__)
 
 
 @contextmanager
-def locked(
-    path: Path, what: str, *, run_id: str | None = None, timeout_seconds: float | None = None
-) -> Generator[None]:
+def locked(path: Path, what: str, *, run_id: str | None = None) -> Generator[None]:
     """Hold the lock of a file, which says who holds it; a process that dies lets it go.
 
     Raises:
-        AssetOwnersError: somebody else has held it for `timeout_seconds`; None: for `TIMEOUT_SECONDS`.
+        AssetOwnersError: somebody else has held it for `TIMEOUT_SECONDS`.
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
-        wait_until(
-            lambda: _taken(descriptor), lambda: path.read_text("utf-8", "replace"), what, timeout_seconds
-        )
+        wait_until(lambda: _taken(descriptor), lambda: path.read_text("utf-8", "replace"), what)
         run = f", run {run_id}" if run_id else ""
-        holder = f"{process_in_words(os.getpid(), os.geteuid())} on {socket.gethostname()}{run}"
+        holder = f"process {os.getpid()} of user {os.geteuid()} on {socket.gethostname()}{run}"
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"{holder}, since {datetime.now(UTC):%F %T} UTC".encode(), 0)
         yield
@@ -43,39 +38,21 @@ def locked(
         os.close(descriptor)
 
 
-def wait_until(
-    taken: Callable[[], bool],
-    holder: Callable[[], str | None],
-    what: str,
-    timeout_seconds: float | None = None,
-) -> None:
+def wait_until(taken: Callable[[], bool], holder: Callable[[], str | None], what: str) -> None:
     """Try to take a lock until that succeeds or fails as with `locked`, and soon warn of whoever holds it."""
-    limit = TIMEOUT_SECONDS if timeout_seconds is None else timeout_seconds
     began, warned = time.monotonic(), False
     while not taken():
         waited = time.monotonic() - began
-        if waited >= limit:
+        if waited >= TIMEOUT_SECONDS:
             raise AssetOwnersError(
-                f"{what}: held by {holder() or 'another process'}, and this process has waited for {limit:g} "
-                "s. Wait for its end, or end it where it hangs, and run again"
+                f"{what}: held by {holder() or 'another process'}, and this process has waited for "
+                f"{TIMEOUT_SECONDS:g} s. Wait for its end, or end it where it hangs, and run again"
             )
         if waited >= WARN_SECONDS and not warned:
             warned = True
-            log.warning(f"{what}: waiting for {holder() or 'another process'}, for {limit:g} s at most")
+            held_by = holder() or "another process"
+            log.warning(f"{what}: waiting for {held_by}, for {TIMEOUT_SECONDS:g} s at most")
         time.sleep(SECONDS_BETWEEN_TRIES)
-
-
-def process_in_words(pid: int, uid: int) -> str:
-    """Name a process of this machine, its program and its user."""
-    try:
-        user = pwd.getpwuid(uid).pw_name
-    except KeyError:
-        user = str(uid)
-    try:
-        program = f" ({Path(f'/proc/{pid}/comm').read_text(encoding='utf-8', errors='replace').strip()})"
-    except OSError:
-        program = ""
-    return f"process {pid}{program} of user {user}"
 
 
 def _taken(descriptor: int) -> bool:

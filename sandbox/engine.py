@@ -41,6 +41,7 @@ from sandbox.engine_files import (
     others_may_enter,
 )
 
+INDEX_PATTERN = "logs-*"
 START_SECONDS = 180
 STOP_SECONDS = 30
 BULK_DOCUMENTS = 2_000
@@ -78,12 +79,12 @@ class Engine:
     """An OpenSearch node on the loopback interface, up as long as the `with` block.
 
     On entering: `url` (`https://127.0.0.1:PORT`), `ca_file` (its certificate authority), `admin` (may do
-    everything) and `reader` (may read `index_pattern`). Indices, certificates and passwords stay in `data`:
+    everything) and `reader` (may read `INDEX_PATTERN`). Indices, certificates and passwords stay in `data`:
     the next engine on the same folder goes on where this one ended. `engine.log` there says what it did.
 
     OpenSearch refuses to run as root: root starts it as user `nobody`, who must be able to enter the folders.
     So when `data` lies in a folder closed to others (a home, say), what belongs to the engine's process lies
-    in `cache`.
+    beside the downloads.
 
     On Linux the engine is also ended when the thread that entered the block ends, so that a killed program
     leaves nothing behind: enter it in a thread that lives as long as the engine is wanted.
@@ -101,18 +102,12 @@ class Engine:
         self,
         data: Path,
         *,
-        cache: Path | None = None,
         port: int = 0,
-        heap_mb: int = 1024,
-        index_pattern: str = "logs-*",
         optimized: bool = False,
         progress: Callable[[str], None] = _log.info,
     ) -> None:
         self._data = data.absolute()
-        self._cache = (cache or default_cache()).absolute()
         self._port = port
-        self._heap_mb = heap_mb
-        self._index_pattern = index_pattern
         self._optimized = optimized
         self._progress = progress
         self._user = pwd.getpwnam("nobody") if os.geteuid() == 0 else None
@@ -122,13 +117,7 @@ class Engine:
 
     def __enter__(self) -> Self:
         """Fetch what is missing, start the engine and wait until it answers."""
-        self._cache.mkdir(parents=True, exist_ok=True)
-        if self._user and not others_may_enter(self._cache):
-            raise EngineError(
-                f"{self._cache} cannot hold the engine: started by root, it runs as user nobody, who may not "
-                f"enter that folder. Choose another one for downloads, such as {default_cache()}."
-            )
-        files = install(self._cache, self._progress)
+        files = install(default_cache(), self._progress)
         self._data.mkdir(parents=True, exist_ok=True)
         if self._user:
             self._data.chmod(0o755)
@@ -167,27 +156,27 @@ class Engine:
         count = 0
         rest = iter(documents)
         while chunk := list(islice(rest, BULK_DOCUMENTS)):
-            lines = "".join(f'{{"index":{{}}}}\n{json.dumps(document)}\n' for document in chunk)
-            answer = self.request(
-                "POST",
-                f"{index}/_bulk",
-                params={"filter_path": "errors,items.*.error"},
-                data=lines.encode(),
-                headers={"Content-Type": "application/x-ndjson"},
-            )
-            if answer["errors"]:
-                refused = next(item["index"]["error"] for item in answer["items"] if item)
-                raise EngineError(f"A document was refused by index {index}: {refused}")
+            self.add(index, "".join(f'{{"index":{{}}}}\n{json.dumps(document)}\n' for document in chunk))
             count += len(chunk)
         self.request("POST", f"{index}/_refresh")
         return count
+
+    def add(self, index: str, lines: str) -> None:
+        """Add documents to an index: for each a line with the action, and one with the document."""
+        parameters = {"filter_path": "errors,items.*.error"}
+        headers = {"Content-Type": "application/x-ndjson"}
+        path = f"{index}/_bulk"
+        answer = self.request("POST", path, params=parameters, data=lines.encode(), headers=headers)
+        if answer["errors"]:
+            refused = next(item["index"]["error"] for item in answer["items"] if item)
+            raise ValueError(f"A document was refused by index {index}: {refused}")
 
     @property
     def _node(self) -> Path:
         """What belongs to the engine's process: configuration, index, ports file, temporary files."""
         if self._user is None or others_may_enter(self._data):
             return self._data / "node"
-        return self._cache / "data" / hashlib.sha256(bytes(self._data)).hexdigest()[:16]
+        return default_cache() / "data" / hashlib.sha256(bytes(self._data)).hexdigest()[:16]
 
     def _make_node(self, files: EngineFiles) -> None:
         """Make the node's folder with certificates, users and passwords, unless it is there."""
@@ -232,9 +221,13 @@ class Engine:
             name: bcrypt.hashpw(password.encode(), bcrypt.gensalt(rounds=4)).decode()
             for name, password in passwords.items()
         }
+        permission = {
+            "index_patterns": [INDEX_PATTERN],
+            "allowed_actions": ["read", *VIEW_INDEX_METADATA],
+        }
         files = {
             "internal_users": ("internalusers", {name: {"hash": hash_} for name, hash_ in hashes.items()}),
-            "roles": ("roles", {}),
+            "roles": ("roles", {"reader": {"index_permissions": [permission]}}),
             "roles_mapping": (
                 "rolesmapping",
                 {"all_access": {"users": ["admin"]}, "reader": {"users": ["reader"]}},
@@ -276,16 +269,8 @@ class Engine:
             if time.monotonic() - began > START_SECONDS:
                 raise EngineError(f"OpenSearch did not answer within {START_SECONDS} s. {self._tail()}")
             time.sleep(0.2)
-        self._grant_reader()
         self.request("GET", "_cluster/health?wait_for_status=yellow&timeout=60s", timeout=70)
         self._progress(f"OpenSearch is ready at {self.url} after {time.monotonic() - began:.0f} s")
-
-    @property
-    def process_id(self) -> int:
-        """Of the running engine."""
-        if self._process is None:
-            raise EngineError("OpenSearch does not run")
-        return self._process.pid
 
     def _command(self, files: EngineFiles) -> list[str]:
         node = self._node
@@ -305,7 +290,6 @@ class Engine:
             # the serial collector frees that only when it must: all requests would be refused from then on.
             "indices.breaker.total.use_real_memory": "false",
             "plugins.security.allow_default_init_securityindex": "true",
-            "plugins.security.restapi.roles_enabled": "all_access",
             "plugins.security.audit.type": "noop",
             "plugins.security.ssl.http.enabled": "true",
         }
@@ -315,8 +299,8 @@ class Engine:
             settings[f"plugins.security.ssl.{layer}.pemtrustedcas_filepath"] = "ca.pem"
         return [
             str(files.java),
-            f"-Xms{self._heap_mb}m",
-            f"-Xmx{self._heap_mb}m",
+            "-Xms1g",
+            "-Xmx1g",
             "-XX:+UseSerialGC",  # starts a second sooner and takes 100 MB less than the default
             *(() if self._optimized else ("-XX:TieredStopAtLevel=1",)),
             "-XX:+ExitOnOutOfMemoryError",
@@ -342,14 +326,6 @@ class Engine:
             return self._session.get(self.url, timeout=10).ok
         except (requests.ConnectionError, requests.Timeout):
             return False
-
-    def _grant_reader(self) -> None:
-        """Say at each start what the reader may do: the folder's last engine may have had another pattern."""
-        permission = {
-            "index_patterns": [self._index_pattern],
-            "allowed_actions": ["read", *VIEW_INDEX_METADATA],
-        }
-        self.request("PUT", "_plugins/_security/api/roles/reader", json={"index_permissions": [permission]})
 
     def _tail(self) -> str:
         log = self._data / "engine.log"

@@ -28,9 +28,6 @@ COOKIE = "session"
 PAGE_BASE = {ASSETS_LIST: 0, USERS_LIST: 1}
 DEFAULT_PAGE_SIZE = 25
 
-FORM = "application/x-www-form-urlencoded"
-MULTIPART = "multipart/form-data"
-
 
 @dataclass(frozen=True)
 class ServiceOptions:
@@ -153,20 +150,15 @@ class _Api:
         ]
 
     def _serve(self, endpoint: Endpoint) -> Callable[[Request], Awaitable[Response]]:
-        encoding = MULTIPART if endpoint == self.upload_avatar else FORM
-
-        def refuse_encoding(_: Call) -> None:
-            raise RefusedError(f"The body of this request must be {encoding}.")
-
         async def serve(request: Request) -> Response:
-            encoded = _is_encoded(request, encoding)
-            call = Call(request, await _parameters(request) if encoded else FormData(), secrets.token_hex(8))
+            parameters = request.query_params if request.method == "GET" else await request.form()
+            call = Call(request, parameters, secrets.token_hex(8))
             request.state.parameters = call.parameters
             response = None
             if self.hooks.faults:
                 response = await run_in_threadpool(self.hooks.faults, request)
             if response is None:
-                response = self._respond(endpoint if encoded else refuse_encoding, call)
+                response = self._respond(endpoint, call)
             if self.hooks.after:
                 response = await run_in_threadpool(self.hooks.after, request, response) or response
             response.headers["X-Request-ID"] = call.id
@@ -318,17 +310,6 @@ class _Api:
         for part in reversed(self.options.fields_in.split(".") if self.options.fields_in else []):
             fields = {part: fields}
         return {"id": item["id"], **fields}
-
-
-def _is_encoded(request: Request, encoding: str) -> bool:
-    """Whether a body has the encoding its endpoint takes; without a body there is nothing to refuse."""
-    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    empty = request.headers.get("content-length", "0") == "0" and "transfer-encoding" not in request.headers
-    return request.method == "GET" or empty or media_type == encoding
-
-
-async def _parameters(request: Request) -> FormData | QueryParams:
-    return request.query_params if request.method == "GET" else await request.form()
 
 
 async def _http_error(_: Request, error: Exception) -> Response:

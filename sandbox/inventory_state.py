@@ -10,9 +10,8 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, NamedTuple, Self
 
 from cryptography.hazmat.primitives.hashes import SHA1
 from cryptography.hazmat.primitives.twofactor.totp import TOTP
@@ -58,8 +57,7 @@ class Session:
     verified: bool
 
 
-@dataclass(frozen=True)
-class Origin:
+class Origin(NamedTuple):
     """Where a change came from; `path` and `request_id` are None when it was made beside the API."""
 
     account: str
@@ -67,23 +65,20 @@ class Origin:
     request_id: str | None = None
 
 
-@dataclass(frozen=True)
-class JournalEntry:
-    """One field set by one accepted call, also when the new value equals the old one.
+class JournalEntry(NamedTuple):
+    """One field set by one accepted call, also when the new value equals the old one; see `Origin`.
 
-    All fields set by one request share its `request_id`; `path` and `request_id` are None for a change made
-    beside the API.
+    All fields set by one request share its `request_id`.
     """
 
     seq: int
-    at: datetime
     account: str
     path: str | None
+    request_id: str | None
     asset_id: str
     field: str
     old: Any
     new: Any
-    request_id: str | None
 
 
 class Accounts:
@@ -149,7 +144,6 @@ class InventoryState:
 
     def __init__(self, path: Path, *, clock: Callable[[], float] = time.time) -> None:
         self._path = path
-        self._clock = clock
         self._lock = threading.RLock()
         self.accounts = Accounts(clock)
         self._forget()
@@ -235,11 +229,9 @@ class InventoryState:
         """Set and journal fields of an asset and return it. Raises KeyError when there is none."""
         with self._lock:
             item = self._assets[asset_id][2]
-            at = datetime.fromtimestamp(self._clock(), UTC)
             for name, value in changes.items():
-                what = asset_id, name, item.get(name), value
-                entry = len(self._journal) + 1, at, origin.account, origin.path, *what, origin.request_id
-                self._journal.append(JournalEntry(*entry))
+                entry = JournalEntry(len(self._journal) + 1, *origin, asset_id, name, item.get(name), value)
+                self._journal.append(entry)
             item.update(changes)
             return dict(item)
 

@@ -1,4 +1,7 @@
-"""Parts that several rooms' tests share."""
+"""Parts that several rooms' tests share.
+
+What takes long to import is imported where it is needed: pytest reads this file before it starts its workers.
+"""
 
 import fcntl
 import logging
@@ -8,19 +11,18 @@ import tempfile
 import uuid
 from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-import requests
 from hypothesis import settings
-from playwright.sync_api import Browser, sync_playwright
-from sqlalchemy import event
-from sqlalchemy.engine import Engine as Database
 
-from resources import formats
-from sandbox.engine import Engine
-from sandbox.engine_files import default_cache, install
-from tests.postgres import PostgresServer, programs
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+    from sandbox.engine import Engine
+    from tests.postgres import PostgresServer
 
 # Of `make chaos` and `make check`; see `tests.examples`.
 settings.register_profile("thorough", max_examples=1_000)
@@ -36,23 +38,23 @@ LONGEST = (
 )
 
 
-def pytest_configure() -> None:
-    """Flush nothing to the disk: what a loss of power does is not tried, and the disk's speed is not ours."""
-    pytest.MonkeyPatch().setattr("os.fsync", lambda _: None)
+@pytest.fixture(scope="session", autouse=True)
+def _quick_records() -> Iterator[None]:
+    """Flush nothing to the disk: what a loss of power does is not tried, and the disk's speed is not ours.
 
-    @event.listens_for(Database, "connect")
+    What Dagster reads from 180 files, to note by which layout its records are kept, it reads once.
+    """
+    from alembic.script import ScriptDirectory
+    from sqlalchemy import Engine, event
+
     def no_flush(connection: object, _: object) -> None:
-        if isinstance(connection, sqlite3.Connection):  # of Dagster's records
+        if isinstance(connection, sqlite3.Connection):
             connection.execute("PRAGMA synchronous = OFF")
 
-
-@pytest.fixture(scope="session", autouse=True)
-def _unversioned() -> Iterator[None]:
-    """Dagster's records in memory do not note the version of their layout, which it reads from 180 files."""
+    event.listen(Engine, "connect", no_flush)
     with pytest.MonkeyPatch.context() as patch:
-        for records in ("runs", "event_log"):
-            module = f"dagster._core.storage.{records}.in_memory"
-            patch.setattr(f"{module}.stamp_alembic_rev", lambda *_: None)
+        patch.setattr("os.fsync", lambda _: None)
+        patch.setattr(ScriptDirectory, "from_config", cache(ScriptDirectory.from_config))
         yield
 
 
@@ -67,12 +69,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def engine(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Iterator[Engine]:
+def engine(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> "Iterator[Engine]":
     """One running engine for all tests: give each test's index a name of its own.
 
     The workers of pytest share it: the first that needs it starts it, and waits at its end for the others,
     each of whom holds the lock `used` as long as it may use the engine.
     """
+    from sandbox.engine import Engine
+
     base = tmp_path_factory.getbasetemp()
     shared = base if worker_id == "master" else base.parent
     with (shared / "engine").open("a+") as started, (shared / "used").open("w") as used, ExitStack() as end:
@@ -91,8 +95,11 @@ def engine(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Iterator
         yield engine
 
 
-def joined(folder: Path) -> Engine:
+def joined(folder: Path) -> "Engine":
     """The engine that another process runs in a folder."""
+    from sandbox.engine import Engine
+    from sandbox.engine_files import default_cache, install
+
     engine = Engine(folder)
     engine._make_node(install(default_cache(), lambda _: None))
     assert engine._answers(engine._node / "logs" / "http.ports")
@@ -100,8 +107,10 @@ def joined(folder: Path) -> Engine:
 
 
 @pytest.fixture(scope="session")
-def postgres() -> Iterator[PostgresServer]:
+def postgres() -> "Iterator[PostgresServer]":
     """One PostgreSQL server for all tests: give each test a database, or a key, of its own."""
+    from tests.postgres import PostgresServer, programs
+
     folder = programs()
     if folder is None:
         pytest.skip("no PostgreSQL is installed; on Debian: apt-get install postgresql")
@@ -127,6 +136,7 @@ def no_report(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def newer_program() -> Callable[[], AbstractContextManager[None]]:
     """Whatever runs within its context is a newer version of the program, with another format."""
+    from resources import formats
 
     @contextmanager
     def newer() -> Generator[None]:
@@ -139,8 +149,10 @@ def newer_program() -> Callable[[], AbstractContextManager[None]]:
 
 
 @pytest.fixture(scope="module")  # its event loop runs on while it lasts, which Dagster's own would trip over
-def browser() -> Iterator[Browser]:
+def browser() -> "Iterator[Browser]":
     """One headless browser for a file, which calls nobody by itself: open a context for each test."""
+    from playwright.sync_api import sync_playwright
+
     program = shutil.which("chromium")
     if program is None:
         pytest.skip("no browser is installed; on Debian: apt-get install chromium fonts-dejavu-core")
@@ -155,6 +167,7 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture(scope="session")
 def _s3_service() -> Iterator[str]:
     """The address of an S3 service in this process, with an empty bucket `warehouse`."""
+    import requests
     from moto.server import ThreadedMotoServer
 
     logging.getLogger("werkzeug").setLevel(logging.WARNING)

@@ -13,7 +13,7 @@ from ownership.history import last_writes
 from ownership.rules import Rules, exceeds_threshold, first_that_holds, names_owner
 from ownership.tables import Accuracy
 from ownership.tuning.audit import chooses
-from ownership.tuning.claims import effective, wilson
+from ownership.tuning.claims import wilson
 from ownership.windows import Window, window_before
 
 HOLDOUT_DAYS = 7
@@ -31,22 +31,26 @@ SHARE_BANDS: Mapping[str, int] = {
 ONLY_USER = "only user"
 _DAYS = {"1": 1, "2 to 4": 4, "5 to 9": 9, "10 to 19": 19}
 _MANY_DAYS = "20 or more"
-_LED = {"1": 1, "2": 2, "3 to 9": 9}
-_MANY_LED = "10 or more"
 NO_DEPARTMENT = "none known"
-CHARACTERISTICS = ("share_band", "active_days_band", "kind", "led_band")
-"""What hosts to write and hosts compared may differ in: the leader's share, days and hosts, and the kind."""
+TRAITS: Mapping[str, str] = {
+    "share": "the leader's share",
+    "active_days": "the leader's active days",
+    "user_count": "number of users",
+    "last_seen": "the leader's last logon",
+    "hosts_led": "number of hosts of the leader",
+}
+"""What hosts whose owner somebody set, and all others, may differ in (rules 9.4): columns and words."""
 
 
 @dataclass(frozen=True)
 class Compared:
     """What would be decided on a window if every leader was named, and whether that is right.
 
-    `now` has right_by_people (null: no owner was set by hand, or none is decided on), right_by_writes (null:
-    we wrote none), right_by_audit (null: nobody has answered), audited (true: an audit could have drawn this
-    owner) and chooses (whether the host is of the half that chooses the best settings). `before`, a window as
-    long that ends before the days held back, has right_afterwards (null: nobody logged on in them, or the
-    leader is no user asset). Both have the columns of `decisions.with_action` and `CHARACTERISTICS`.
+    `now` has the columns of `owners_known`, right_by_people (null: no owner was set by hand, or none is
+    decided on), right_by_audit (null: nobody has answered) and audited (true: an audit could have drawn this
+    owner). `before`, a window as long that ends before the days held back, has right_afterwards (null: nobody
+    logged on in them, or the leader is no user asset). Both have the columns of `decisions.with_action` and
+    `TRAITS`.
     """
 
     now: pl.DataFrame
@@ -78,7 +82,6 @@ def compared(
     evidence: Evidence,
     matches: pl.DataFrame,
     known: pl.DataFrame,
-    host_kinds: pl.DataFrame,
     audit: pl.DataFrame,
     *,
     days: int,
@@ -87,25 +90,20 @@ def compared(
 ) -> Compared:
     """Decide on a window of `days` days, and on an earlier one, and compare with what is known.
 
-    `known` is what `owners_known` gives, `host_kinds` are rows of `host_profiles`, `audit` is what
-    `audit.audited` gives, `last_settled` is the last of the days held back.
+    `known` is what `owners_known` gives, `audit` what `audit.audited` gives, `last_settled` the last of the
+    days held back.
     """
     cut = last_settled - timedelta(days=HOLDOUT_DAYS)
 
     bands = [(name, ~exceeds_threshold(upper)) for name, upper in SHARE_BANDS.items()]
+    days_bands = [(name, pl.col("active_days") <= most) for name, most in _DAYS.items()]
 
     def decided(window: Window) -> pl.LazyFrame:
         led = leaders(evidence.within(window)).lazy().filter(pl.col("total_events") > 0)
-        kind = host_kinds.lazy().select("host_id", "hostname", "kind")
-        return (
-            with_action(led, matches, named=pl.lit(value=True))
-            .join(kind, on=("host_id", "hostname"), how="left", nulls_equal=True)
-            .with_columns(
-                pl.col("kind").fill_null("unknown"),
-                share_band=first_that_holds([(ONLY_USER, pl.col("user_count") == 1), *bands]),
-                active_days_band=_band(pl.col("active_days"), _DAYS, _MANY_DAYS),
-                led_band=_band(pl.len().over("username"), _LED, _MANY_LED),
-            )
+        return with_action(led, matches, named=pl.lit(value=True)).with_columns(
+            share_band=first_that_holds([(ONLY_USER, pl.col("user_count") == 1), *bands]),
+            active_days_band=first_that_holds(days_bands).fill_null(_MANY_DAYS),
+            hosts_led=pl.len().over("username"),
         )
 
     afterwards = leaders(evidence.within(Window(cut + timedelta(days=1), last_settled))).lazy()
@@ -143,7 +141,7 @@ def accuracy(judged: Compared, users: pl.DataFrame, *, rules: Rules) -> pl.DataF
         ("corrected", judged.now, "right_by_writes"),
     )
     columns = ("username", "share_band", "active_days_band", "resolved_owner")
-    rows = pl.concat(
+    judged_hosts = pl.concat(
         frame.select(*columns, measure=pl.lit(measure), right=right).drop_nulls("right")
         for measure, frame, right in measures
     ).join(departments, on="resolved_owner", how="left")
@@ -154,25 +152,16 @@ def accuracy(judged: Compared, users: pl.DataFrame, *, rules: Rules) -> pl.DataF
         "department": pl.col("department").fill_null(NO_DEPARTMENT),
     }
     counted = pl.concat(
-        rows.group_by("measure", "username", by=pl.lit(by), value=value)
+        judged_hosts.group_by("measure", "username", by=pl.lit(by), value=value)
         .agg(hosts=pl.len().cast(pl.Int64), right_hosts=pl.sum("right").cast(pl.Int64))
         .group_by("measure", "by", "value")
         .agg(pl.sum("hosts", "right_hosts"), squares=(pl.col("hosts") ** 2).sum())
         for by, value in parts.items()
     )
+    compared = counted.select("measure", "by", "value", "hosts", "right_hosts", "squares").rows()
     # A measure that compared nothing says so: a row of its own, without a share.
-    none = pl.DataFrame(
-        [(measure, "all", "all", 0, 0, 0) for measure, *_ in measures], schema=counted.schema, orient="row"
-    )
-    counted = pl.concat([counted, none.join(counted, on=("measure", "by", "value"), how="anti")])
-    hosts = pl.col("hosts")
-    precision, low, high = wilson(pl.col("right_hosts"), hosts, effective(pl.col("squares"), hosts))
-    return (
-        counted.with_columns(precision=precision, low=low, high=high)
-        .select(*polars_schema(Accuracy))
-        .sort("measure", "by", "value")
-    )
-
-
-def _band(number: pl.Expr, bands: Mapping[str, int], above: str) -> pl.Expr:
-    return first_that_holds((name, number <= last) for name, last in bands.items()).fill_null(above)
+    compared += [
+        (measure, "all", "all", 0, 0, 0) for measure, *_ in measures if measure not in counted["measure"]
+    ]
+    rows = [(*row, hosts, right, *wilson(right, hosts, squares)) for *row, hosts, right, squares in compared]
+    return pl.DataFrame(rows, polars_schema(Accuracy), orient="row").sort("measure", "by", "value")

@@ -1,7 +1,8 @@
 """What other settings would have led to, on the evidence that is stored: counted for many at once."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from itertools import product
 from typing import Any
 
@@ -11,9 +12,9 @@ import polars as pl
 from ownership.declaration import polars_schema
 from ownership.rules import EvidenceMetric, Rules, names_owner
 from ownership.tables import ThresholdBacktest
-from ownership.tuning.accuracy import CHARACTERISTICS, ONLY_USER, SHARE_BANDS, Compared
+from ownership.tuning.accuracy import ONLY_USER, SHARE_BANDS, TRAITS, Compared
 from ownership.tuning.audit import MIN_PART_DRAWN_FROM
-from ownership.tuning.claims import Band, effective, unlike, wilson, wrong_among, wrong_by_audit
+from ownership.tuning.claims import Bands, effective, most_unlike, wilson, wrong_among, wrong_by_audit
 
 THRESHOLDS = range(50, 100, 5)
 WINDOWS = (30, 60)
@@ -25,21 +26,17 @@ MIN_COMPARED = 30
 """Hosts that a measure must have compared before owners are said to be wrong by it (rules 9.4)."""
 
 COUNTED = {"to_write": "write", "agree": "agree", "conflict": "conflict"}
-MEASURES = ("people", "future", "audit")
-VALUES = {"share_band": sorted([ONLY_USER, *SHARE_BANDS])}
-"""The values of a characteristic that is compared between different windows."""
+_BANDS = [ONLY_USER, *SHARE_BANDS]
 
 KEY = ("window_days", "threshold_percent", "min_active_days", "evidence_metric", "primary_devices")
-_WORDS = {
-    "share_band": "the leader's share",
-    "active_days_band": "active days",
-    "kind": "kind of host",
-    "led_band": "number of hosts of the leader",
-}
-
-
 Tried = tuple[int, Rules]
 """Settings that are tried: a look-back window (days) and rules."""
+
+
+def key_of(window_days: int, rules: Rules) -> dict[str, Any]:
+    """What tells a row of `threshold_backtest` from all others: the values of `KEY`."""
+    own = rules.share_threshold_percent, rules.min_active_days, rules.evidence_metric, rules.primary_devices
+    return dict(zip(KEY, (window_days, *own), strict=True))
 
 
 def usual_settings(rules: Rules, *, lookback_days: int, stored_days: int) -> list[Tried]:
@@ -68,37 +65,13 @@ def threshold_backtest(
     """
     rows = []
     for (days, metric), both in decided.items():
-        chosen = [rules for window, rules in tried if (window, rules.evidence_metric) == (days, metric)]
-        now, before = _Hosts(both.now, "right_by_people"), _Hosts(both.before, "right_afterwards")
-        audit = _Audit(both.now)
-        masks = zip(chosen, _named(both.now, chosen), _named(both.before, chosen), strict=True)
+        now, before = _Now(both.now), _Hosts(both.before, "right_afterwards")
         rows += [
-            {
-                "window_days": days,
-                "threshold_percent": rules.share_threshold_percent,
-                "min_active_days": rules.min_active_days,
-                "evidence_metric": metric,
-                "primary_devices": rules.primary_devices,
-                **_line(now, before, audit, named, named_before),
-            }
-            for rules, named, named_before in masks
+            key_of(days, rules) | _line(now, before, rules)
+            for window, rules in tried
+            if (window, rules.evidence_metric) == (days, metric)
         ]
-    schema = polars_schema(ThresholdBacktest)
-    sums = {f"{measure}_{sum_}": pl.Int64 for measure in MEASURES for sum_ in ("right", "squares")}
-    lines = pl.DataFrame(rows, schema={**schema, **sums})
-    for measure in MEASURES:
-        right, hosts, squares = (pl.col(f"{measure}_{sum_}") for sum_ in ("right", "hosts", "squares"))
-        shares = zip(
-            ("precision", "low", "high"), wilson(right, hosts, effective(squares, hosts)), strict=True
-        )
-        lines = lines.with_columns(share.alias(f"{measure}_{name}") for name, share in shares)
-    return lines.select(*schema).sort(*KEY, nulls_last=False)
-
-
-def _named(hosts: pl.DataFrame, chosen: Sequence[Rules]) -> Iterator[np.ndarray]:
-    """For each choice of rules which of the hosts somebody is named for."""
-    named = hosts.select(names_owner(rules).alias(str(at)) for at, rules in enumerate(chosen))
-    return (column.fill_null(value=False).to_numpy() for column in named)
+    return pl.DataFrame(rows, schema=polars_schema(ThresholdBacktest)).sort(*KEY, nulls_last=False)
 
 
 class _Hosts:
@@ -108,122 +81,139 @@ class _Hosts:
     """
 
     def __init__(self, frame: pl.DataFrame, measure: str) -> None:
-        self.number = frame.height
+        self.frame = frame
         self.compared = frame[measure].is_not_null().to_numpy()
-        self.right = frame[measure].fill_null(value=False).to_numpy()
-        self.matched = (frame["match"] == "matched").fill_null(value=False).to_numpy()
+        self.right = _yes(frame[measure])
+        self.matched = _yes(frame["match"] == "matched")
         self.action = {name: (frame["action"] == name).to_numpy() for name in COUNTED.values()}
-        self.everybody = _Led(frame.with_columns(all=pl.lit("all")), "all")
-        self.led = {name: _Led(frame, name) for name in CHARACTERISTICS}
+        self._leader = frame["username"].rank("dense").to_numpy().astype(np.int64)
+        band = frame["share_band"].cast(pl.Enum(_BANDS)).to_physical().to_numpy()
+        cells, self._cell = np.unique(self._leader * len(_BANDS) + band, return_inverse=True)
+        self._band = cells % len(_BANDS)
 
+    def named(self, rules: Rules) -> np.ndarray:
+        """Of which hosts the rules name somebody."""
+        return _yes(self.frame.select(named=names_owner(rules)).to_series())
 
-class _Led:
-    """Hosts by the value that they have of one characteristic, and by who leads them."""
+    def squares(self, chosen: np.ndarray) -> int:
+        """Sum, over their leaders, the squared number of the hosts that are chosen."""
+        hosts = np.bincount(self._leader[chosen])
+        return int(hosts @ hosts)
 
-    def __init__(self, frame: pl.DataFrame, name: str) -> None:
-        self.values = VALUES.get(name) or sorted(frame[name].unique())
-        value = frame[name].cast(pl.Enum(self.values)).to_physical().to_numpy().astype(np.int64)
-        person = frame["username"].rank("dense").to_numpy().astype(np.int64)
-        pairs, self._pair = np.unique(value + person * len(self.values), return_inverse=True)
-        self._value = pairs % max(len(self.values), 1)
-
-    def count(self, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Hosts that are chosen, by value; the sum, over persons, of the squared number of theirs."""
-        hosts = np.bincount(self._pair[chosen], minlength=len(self._value))
-        return self._by_value(hosts), self._by_value(hosts**2)
-
-    def tries(self, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Hosts that are chosen, by value, and their effective number."""
-        hosts, squares = self.count(chosen)
+    def bands(self, chosen: np.ndarray) -> Bands:
+        """Count the hosts that are chosen in each share band."""
+        of_leader = np.bincount(self._cell[chosen], minlength=len(self._band))
+        hosts, squares = (
+            np.bincount(self._band, each, minlength=len(_BANDS)) for each in (of_leader, of_leader**2)
+        )
         return hosts, effective(np.maximum(squares, 1), hosts)
 
-    def _by_value(self, numbers: np.ndarray) -> np.ndarray:
-        return np.bincount(self._value, numbers, minlength=len(self.values))
 
-
-class _Audit:
-    """What an audit says of the hosts of a `Compared` frame, and which half of them chooses, as arrays."""
+class _Now(_Hosts):
+    """Hosts of the window up to now, with what is known of their owners."""
 
     def __init__(self, frame: pl.DataFrame) -> None:
-        self.drawn_from = frame["audited"].fill_null(value=False).to_numpy()
+        super().__init__(frame, "right_by_people")
+        self.drawn_from = _yes(frame["audited"])
         self.answered = frame["right_by_audit"].is_not_null().to_numpy()
-        self.right = frame["right_by_audit"].fill_null(value=False).to_numpy()
-        self.chooses = frame["chooses"].fill_null(value=False).to_numpy()
+        self.right_by_audit = _yes(frame["right_by_audit"])
+        self.chooses = _yes(frame["chooses"])
+        self.traits = frame.select(pl.col(*TRAITS).rank() / pl.len()).to_numpy()
 
-    def expected(self, answered: np.ndarray, to_write: np.ndarray) -> tuple[float, float, float]:
-        """Predict from some of the answers how many owners to write are wrong."""
-        wrong, drawn_from = (answered & ~self.right).sum(), (to_write & self.drawn_from).sum()
-        return wrong_by_audit(
-            int(answered.sum()), int(wrong), drawn_from=int(drawn_from), to_write=int(to_write.sum())
-        )
+    @cached_property
+    def unlike(self) -> str | None:
+        """In which trait hosts whose owner somebody set differ most from all others; None: in none."""
+        by_hand = self.frame["by_hand"]
+        left_out = self.frame.select(pl.any_horizontal(pl.col("problem", "excluded_by").is_not_null()))
+        hosts = (by_hand.is_not_null() & ~left_out.to_series()).to_numpy()
+        return self.differ(hosts, _yes(by_hand), level=0.1)
 
-    def says_nothing(self, to_write: np.ndarray) -> str | None:
-        """Why the answers say nothing of these hosts to write (rules 9.7).
+    def differ(self, hosts: np.ndarray, chosen: np.ndarray, *, level: float) -> str | None:
+        """In which trait those of the hosts that are chosen differ most from the others; None: in none."""
+        trait = most_unlike(self.traits[hosts], chosen[hosts], level=level)
+        return None if trait is None else list(TRAITS.values())[trait]
 
-        Empty: none of them could have been drawn; None: the answers count.
-        """
-        drawn_from, answered = (to_write & self.drawn_from).sum(), (to_write & self.answered).sum()
-        if not drawn_from:
-            return ""
+    def no_people(self, people: np.ndarray, to_write: np.ndarray) -> str | None:
+        """Why the owners set by hand say nothing of these hosts to write; None: they do (rules 9.4)."""
+        if people.sum() < MIN_COMPARED:
+            return f"fewer than {MIN_COMPARED} hosts have an owner whom somebody set and the logons name"
+        if self.unlike:
+            return f"hosts whose owner somebody set are unlike the others, most in {self.unlike}"
+        unlike = self.differ(people | to_write, people, level=0.01)
+        return f"hosts to write are unlike those compared, most in {unlike}" if unlike else None
+
+    def no_audit(self, to_write: np.ndarray) -> str | None:
+        """Why answers of an audit say nothing of these hosts to write; None: they do (rules 9.7)."""
+        answered, drawn_from = (to_write & self.answered).sum(), (to_write & self.drawn_from).sum()
+        if answered < MIN_COMPARED:
+            return f"an audit answers for {answered:,} of them, and {MIN_COMPARED} are needed"
         if drawn_from < MIN_PART_DRAWN_FROM * to_write.sum():
             others = to_write.sum() - drawn_from
-            return f"; {others:,} of them were not in the plan that the audit was drawn from"
-        if answered < MIN_COMPARED:
-            return f"; {answered:,} owners of the audit are answered, and {MIN_COMPARED} are needed"
+            return f"{others:,} of them were not in the plan that the audit was drawn from"
         return None
 
 
-def _line(
-    now: _Hosts, before: _Hosts, audit: _Audit, named: np.ndarray, named_before: np.ndarray
-) -> dict[str, Any]:
-    """What one setting leads to: columns of `threshold_backtest`, and the sums that others follow from."""
+def _yes(values: pl.Series) -> np.ndarray:
+    return values.fill_null(value=False).to_numpy()
+
+
+def _line(now: _Now, before: _Hosts, rules: Rules) -> dict[str, Any]:
+    """What one setting leads to: all columns of `threshold_backtest` but its key."""
+    named = now.named(rules)
+    people, to_write = named & now.compared, named & now.action["write"]
+    future = before.named(rules) & before.compared
+    answered = to_write & now.answered
     values: dict[str, Any] = {
-        "hosts_with_evidence": now.number,
+        "hosts_with_evidence": now.frame.height,
         "resolved": int(named.sum()),
         "matched": int((named & now.matched).sum()),
         **{column: int((named & now.action[action]).sum()) for column, action in COUNTED.items()},
     }
-    people, future = named & now.compared, named_before & before.compared
-    for measure, hosts, chosen in (("people", now, people), ("future", before, future)):
-        counted, squares = hosts.everybody.count(chosen)
-        values[f"{measure}_hosts"], values[f"{measure}_squares"] = int(counted.sum()), int(squares.sum())
-        values[f"{measure}_right"] = int((chosen & hosts.right).sum())
-    to_write = named & now.action["write"]
-    answered = to_write & audit.answered
-    # Hosts that were drawn by chance are independent, whoever leads them.
-    values["audit_hosts"] = values["audit_squares"] = int(answered.sum())
-    values["audit_right"] = int((answered & audit.right).sum())
-    return values | _claim(now, before, audit, to_write, people, future)
+    for measure, chosen, right, squares in (
+        ("people", people, now.right, now.squares(people)),
+        ("future", future, before.right, before.squares(future)),
+        # Hosts that were drawn by chance are independent, whoever leads them.
+        ("audit", answered, now.right_by_audit, int(answered.sum())),
+    ):
+        hosts = int(chosen.sum())
+        precision, low, high = wilson(int((chosen & right).sum()), hosts, squares)
+        shares = {"hosts": hosts, "precision": precision, "low": low, "high": high}
+        values |= {f"{measure}_{name}": value for name, value in shares.items()}
+    return values | _claim(now, before, to_write, people, future)
 
 
 def _claim(
-    now: _Hosts,
-    before: _Hosts,
-    audit: _Audit,
-    to_write: np.ndarray,
-    people: np.ndarray,
-    future: np.ndarray,
+    now: _Now, before: _Hosts, to_write: np.ndarray, people: np.ndarray, future: np.ndarray
 ) -> dict[str, Any]:
     """How many of the owners to write are expected to be wrong, or why that cannot be said (rules 9.4)."""
-    no_audit = audit.says_nothing(to_write)
-    if no_audit is not None and (no_people := _no_people(now, people, to_write)):
-        claim: dict[str, Any] = {"no_claim": f"{no_people}{no_audit}"}
+    bands_to_write = now.bands(to_write)
+
+    def by_audit(answered: np.ndarray) -> tuple[float, float, float]:
+        return wrong_by_audit(
+            int(answered.sum()),
+            int((answered & ~now.right_by_audit).sum()),
+            drawn_from=int((to_write & now.drawn_from).sum()),
+            to_write=int(to_write.sum()),
+        )
+
+    def by_comparison(chosen: np.ndarray, hosts: _Hosts = now) -> tuple[float, float, float]:
+        wrong, _ = hosts.bands(chosen & ~hosts.right)
+        return wrong_among(hosts.bands(chosen), wrong, bands_to_write)
+
+    if not (no_audit := now.no_audit(to_write)):
+        measure, compared, wrong = "audit", to_write & now.answered, by_audit
+    elif not (no_people := now.no_people(people, to_write)):
+        measure, compared, wrong = "people", people, by_comparison
+    else:
+        claim: dict[str, Any] = {"no_claim": f"{no_people}; {no_audit}"}
         if future.sum() >= MIN_COMPARED:
-            _, low, _ = wrong_among(_bands(before, future, now, to_write))
-            claim |= {"wrong_measure": "future", "wrong_low": low}
+            claim |= {"wrong_measure": "future", "wrong_low": by_comparison(future, before)[1]}
         return claim
-
-    def wrong(chosen: np.ndarray) -> tuple[float, float, float]:
-        if no_audit is None:
-            return audit.expected(chosen, to_write)
-        return wrong_among(_bands(now, chosen, now, to_write))
-
-    compared = to_write & audit.answered if no_audit is None else people
     estimate, low, high = wrong(compared)
-    to_choose, _, _ = wrong(compared & audit.chooses)
-    if_best, if_best_low, if_best_high = wrong(compared & ~audit.chooses)
+    to_choose, _, _ = wrong(compared & now.chooses)
+    if_best, if_best_low, if_best_high = wrong(compared & ~now.chooses)
     return {
-        "wrong_measure": "audit" if no_audit is None else "people",
+        "wrong_measure": measure,
         "wrong": estimate,
         "wrong_low": low,
         "wrong_high": high,
@@ -232,26 +222,3 @@ def _claim(
         "wrong_if_best_low": if_best_low,
         "wrong_if_best_high": if_best_high,
     }
-
-
-def _no_people(now: _Hosts, people: np.ndarray, to_write: np.ndarray) -> str | None:
-    """Why the owners set by hand say nothing of these hosts to write; None: they do."""
-    if people.sum() < MIN_COMPARED:
-        return f"fewer than {MIN_COMPARED} hosts have an owner whom somebody set and the logons name"
-    differing = [_WORDS[name] for name, led in now.led.items() if _differ(led, people, to_write)]
-    return f"hosts to write are unlike those compared: {', '.join(differing)}" if differing else None
-
-
-def _bands(compared: _Hosts, chosen: np.ndarray, now: _Hosts, to_write: np.ndarray) -> Iterator[Band]:
-    """For each share band the hosts compared, wrong ones and effective number; to write, effective number."""
-    hosts, tries = compared.led["share_band"].tries(chosen)
-    wrong, _ = compared.led["share_band"].count(chosen & ~compared.right)
-    return zip(hosts, wrong, tries, *now.led["share_band"].tries(to_write), strict=True)
-
-
-def _differ(led: _Led, compared: np.ndarray, to_write: np.ndarray) -> bool:
-    """Whether hosts to write are unlike those compared in a characteristic."""
-    (hosts, tries), (hosts_to_write, tries_to_write) = led.tries(compared), led.tries(to_write)
-    number = hosts.sum() + hosts_to_write.sum()
-    scale = (tries.sum() + tries_to_write.sum()) / number if number else 1.0
-    return unlike(hosts, hosts_to_write, scale=scale)

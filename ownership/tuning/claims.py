@@ -1,17 +1,10 @@
 """How sure a share or a number of wrong owners is, from few hosts that may not be independent."""
 
-from collections.abc import Iterable
 from math import sqrt
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
-import polars as pl
-
-Z_95 = 1.959963984540054
-"""Two-sided 95% quantile of the normal distribution."""
-
-_Z_UNLIKE = 2.5758293035489004
-"""One-sided 99.5% quantile: of four characteristics by chance one in fifty is called unlike."""
 
 _DRAWS = 10_000
 _SEED = 20260330
@@ -21,50 +14,45 @@ def effective(squares: Any, number: Any) -> Any:
     """Kish's effective number of hosts: those that one person leads are one try (L. Kish, 1965).
 
     `squares` is the sum, over persons, of the squared number of their hosts, `number` that of all hosts;
-    both expressions or both arrays.
+    both numbers or both arrays.
     """
     return number * number / squares
 
 
-def wilson(right: pl.Expr, compared: pl.Expr, tries: pl.Expr) -> tuple[pl.Expr, pl.Expr, pl.Expr]:
+def wilson(right: int, hosts: int, squares: int) -> tuple[float | None, float | None, float | None]:
     """The share of right answers with Wilson's 95% score interval (E. B. Wilson, JASA 22, 1927).
 
-    `tries` is the effective number of what was compared. Precision, low, high: 0 to 1, or null.
+    `squares` as for `effective`. Precision, low, high: 0 to 1, or null where no host was compared.
     """
-    n = pl.when(compared > 0).then(tries)
-    share, z2 = right / pl.when(compared > 0).then(compared), Z_95**2
-    centre = (share + z2 / (2 * n)) / (1 + z2 / n)
-    half = Z_95 / (1 + z2 / n) * (share * (1 - share) / n + z2 / (4 * n * n)).sqrt()
-    return share, (centre - half).clip(0, 1), (centre + half).clip(0, 1)
+    if not hosts:
+        return None, None, None
+    share, n, z = right / hosts, effective(squares, hosts), NormalDist().inv_cdf(0.975)
+    centre = (share + z**2 / (2 * n)) / (1 + z**2 / n)
+    half = z / (1 + z**2 / n) * sqrt(share * (1 - share) / n + z**2 / (4 * n * n))
+    return share, max(centre - half, 0.0), min(centre + half, 1.0)
 
 
-Band = tuple[float, float, float, float, float]
-"""The hosts compared, the wrong ones of them and their effective number; hosts to write, effective number."""
+Bands = tuple[np.ndarray, np.ndarray]
+"""The number of hosts in each band, and their effective number."""
 
 
-def wrong_among(bands: Iterable[Band]) -> tuple[float, float, float]:
+def wrong_among(compared: Bands, wrong: np.ndarray, to_write: Bands) -> tuple[float, float, float]:
     """Predict how many owners to write are wrong: estimate, low and high of a 95% interval of the count.
 
-    Within a band the share of wrong ones has Jeffreys' beta distribution and the count, given the share, a
-    binomial one; a band in which nothing was compared is like all others.
+    `wrong` is the number of wrong ones in each band. Within a band the share of wrong ones has Jeffreys' beta
+    distribution and the count, given the share, a binomial one; a band in which nothing was compared is like
+    all others.
     """
-    rows, draw, counts = _to_write(bands), np.random.default_rng(_SEED), np.zeros(_DRAWS)
-    for n, k, size, to_write, of_write in rows:
-        of_tries = size / n if n else 1.0
-        shares = draw.beta(k * of_tries + 0.5, (n - k) * of_tries + 0.5, _DRAWS)
-        independent = max(round(of_write), 1)
-        counts += draw.binomial(independent, shares) * (to_write / independent)
+    hosts, tries = compared
+    written = to_write[0] > 0
+    n, k, tries = (np.where(hosts > 0, of, of.sum())[written] for of in (hosts, wrong, tries))
+    hosts, independent = to_write[0][written], to_write[1][written].round().astype(int)
+    tries_per_host = np.divide(tries, n, out=np.ones(len(n)), where=n > 0)
+    draw = np.random.default_rng(_SEED)
+    shares = draw.beta(k * tries_per_host + 0.5, (n - k) * tries_per_host + 0.5, (_DRAWS, len(n)))
+    counts = (draw.binomial(independent, shares) * (hosts / independent)).sum(axis=1)
     low, high = np.quantile(counts, [0.025, 0.975])
-    estimate = sum(to_write * (k + 0.5) / (n + 1) for n, k, _, to_write, _ in rows)
-    return estimate, float(low), float(high)
-
-
-def _to_write(bands: Iterable[Band]) -> list[Band]:
-    """The bands with hosts to write; one in which nothing was compared has what was compared in all."""
-    rows = [band for band in bands if band[0] or band[3]]
-    total = np.array(rows, dtype=float).reshape(-1, 5).sum(axis=0)
-    like_all = [(total[0], total[1], total[2], *row[3:]) if not row[0] else row for row in rows]
-    return [row for row in like_all if row[3]]
+    return float((hosts * (k + 0.5) / (n + 1)).sum()), float(low), float(high)
 
 
 def wrong_by_audit(
@@ -83,18 +71,21 @@ def wrong_by_audit(
     return estimate, wrong + float(low), wrong + float(high) + to_write - drawn_from
 
 
-def unlike(compared: np.ndarray, to_write: np.ndarray, *, scale: float) -> bool:
-    """Whether two samples differ in a characteristic beyond chance: Pearson's test of homogeneity.
+def most_unlike(traits: np.ndarray, chosen: np.ndarray, *, level: float) -> int | None:
+    """Which trait tells most whether a host is chosen; None: all of them together do not beyond chance.
 
-    Both hold the numbers of hosts by value; `scale` says how many independent tries a host is.
+    A row of `traits` is a host. The score test of logistic regression: linear in the traits, so that a few
+    hosts of each of many kinds add up. `level` is how often hosts that differ by chance are told apart.
     """
-    table = np.array([compared, to_write], dtype=float)
-    table = table[:, table.sum(axis=0) > 0]
-    if table.shape[1] < 2 or not table.sum(axis=1).all():
-        return False
-    expected = np.outer(table.sum(axis=1), table.sum(axis=0)) / table.sum()
-    statistic = scale * float(((table - expected) ** 2 / expected).sum())
-    freedom = table.shape[1] - 1
+    traits, chosen = traits - traits.mean(axis=0), chosen - chosen.mean()
+    products, covariance, variance = traits.T @ traits, traits.T @ chosen, chosen @ chosen
+    freedom = np.linalg.matrix_rank(products, hermitian=True)
+    if not freedom or not variance:
+        return None
+    statistic = len(chosen) * covariance @ np.linalg.pinv(products, hermitian=True) @ covariance / variance
     # The quantile of chi squared by E. B. Wilson and M. M. Hilferty, PNAS 17, 1931.
-    limit = freedom * (1 - 2 / (9 * freedom) + _Z_UNLIKE * sqrt(2 / (9 * freedom))) ** 3
-    return statistic > limit
+    quantile = NormalDist().inv_cdf(1 - level)
+    limit = freedom * (1 - 2 / (9 * freedom) + quantile * sqrt(2 / (9 * freedom))) ** 3
+    if statistic <= limit:
+        return None
+    return int(np.argmax(covariance**2 / np.maximum(products.diagonal(), 1e-9)))

@@ -36,13 +36,13 @@ def closest_users(accounts: pl.DataFrame, users: pl.DataFrame, matches: pl.DataF
     unmatched = accounts.filter(pl.col("user_assets") == 0, ~pl.col("kind").is_in(_NO_PEOPLE)).sort(
         "hosts", "username", descending=[True, False]
     )
-    known = pl.concat(
-        users.select("user_id", name=field)
-        .explode("name")
+    known = (
+        users.unpivot(["user_value", *FIELDS], index="user_id", value_name="name")
+        .explode("name", empty_as_null=False)
         .select("user_id", normalise_username(pl.col("name")))
-        for field in ("user_value", *FIELDS)
+        .drop_nulls()
+        .unique()
     )
-    known = known.drop_nulls().unique()
     return (
         pl.concat([*_by_shape(unmatched.select("username"), known), *_by_spelling(unmatched, known)])
         .sort("username", "score", "user_id", descending=[False, True, False])

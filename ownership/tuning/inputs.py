@@ -10,7 +10,7 @@ import polars as pl
 
 from ownership.declaration import empty
 from ownership.evidence import Evidence, evidence_by_day
-from ownership.kinds import Kinds, kinds
+from ownership.kinds import NONE_SKIPPED, Kinds, kinds
 from ownership.matching import username_matches
 from ownership.rules import EvidenceMetric, Rules
 from ownership.tables import AuditSample, OwnerDecisions
@@ -55,7 +55,8 @@ class Inputs:
     @cached_property
     def evidence(self) -> Evidence:
         """What was counted on all days, without the kinds that the rules leave out."""
-        skipped = self.kinds.skipped(self.rules)
+        asked = self.rules.skip_account_kinds or self.rules.skip_host_kinds
+        skipped = self.kinds.skipped(self.rules) if asked else NONE_SKIPPED
         return evidence_by_day(
             self.counts,
             self.hosts,
@@ -78,7 +79,6 @@ class Inputs:
                 replace(self.evidence, rules=replace(self.rules, evidence_metric=metric)),
                 self.matches,
                 known,
-                self.kinds.hosts,
                 self.audit,
                 days=days,
                 last=self.window.last,

@@ -36,19 +36,18 @@ def suggestions(evidence: Evidence, matches: pl.DataFrame, classes: Kinds, now: 
     `suggestions`, those that settle most first: only values with which more of the owners that somebody set
     are right, and no smaller part of them; or, where they touch none of these, that take no owner away.
     """
-    known = now.now.select("subject", "by_hand")
-    present = _outcomes(now.now.lazy(), evidence.rules)
-    rows, helping = [], []
+    by_hand = now.now.select("subject", "by_hand")
+    present, rows = _outcomes(now.now.lazy(), evidence.rules), []
     for setting, value, reason, concerned, outcomes in _tried(evidence, matches, classes):
         then = pl.concat([present.join(concerned, on="subject", how="anti"), outcomes])
-        effect = _effect(present, then, known)
+        both = present.join(then, on="subject", how="full", coalesce=True, suffix="_then")
+        effect = _effect(both.join(by_hand, on="subject", how="left"))
         rows.append({"setting": setting, "value": value, "reason": reason} | effect)
-        helping.append(_helps(present, then, known, owners_lost=effect["owners_lost"]))
-    helps = pl.Series(helping, dtype=pl.Boolean)
-    effects = ("hosts_resolved", "conflicts_removed", "owners_lost")
+    schema = polars_schema(Suggestions)
     return (
-        pl.DataFrame(rows, schema=polars_schema(Suggestions))
-        .filter(pl.any_horizontal(pl.col(effects) > 0), helps)
+        pl.DataFrame(rows, schema | {"helps": pl.Boolean})
+        .filter("helps")
+        .select(*schema)
         .sort(
             pl.sum_horizontal("hosts_resolved", "conflicts_removed"),
             "setting",
@@ -69,7 +68,7 @@ def _tried(evidence: Evidence, matches: pl.DataFrame, classes: Kinds) -> Iterato
     counted = logons.select(username.unique().cast(pl.String))
     accounts = classes.accounts.filter(pl.col("kind").is_in(NO_PEOPLE)).join(counted, on="username")
     accounts = accounts.sort("hosts", "username", descending=[True, False])
-    nobodys = classes.hosts.filter(pl.col("kind").is_in(NOBODYS), pl.col("hostname").is_not_null())
+    nobodys = classes.hosts.drop_nulls("hostname").sort("users", "hostname", descending=[True, False])
 
     def decided(led: pl.DataFrame, rules: Rules) -> pl.DataFrame:
         asked = matches.join(led, on="username", how="semi")
@@ -90,15 +89,13 @@ def _tried(evidence: Evidence, matches: pl.DataFrame, classes: Kinds) -> Iterato
             rules = replace(evidence.rules, skip_account_kinds=(*evidence.rules.skip_account_kinds, kind))
             skipping = replace(evidence, skipped=skipped, rules=rules)
             yield "rules.skip_account_kinds", kind, _members(names, "accounts"), *without(names, skipping)
-    for (kind,), members in nobodys.sort("users", "hostname", descending=[True, False]).group_by(
-        "kind", maintain_order=True
-    ):
+    for kind in NOBODYS:
+        members = nobodys.filter(kind=kind)
         if members.height > 1:
             left = evidence.subjects.join(members, on=("host_id", "hostname"), how="anti", nulls_equal=True)
-            names = members["hostname"].to_list()
             then = decided(leaders(replace(evidence, subjects=left), logons), evidence.rules)
-            hosts = evidence.subjects.select("subject")
-            yield "rules.skip_host_kinds", str(kind), _members(names, "hosts"), hosts, then
+            hosts, names = evidence.subjects.select("subject"), members["hostname"].to_list()
+            yield "rules.skip_host_kinds", kind, _members(names, "hosts"), hosts, then
     for name, reasons in accounts.head(MAX_TRIED).select("username", "reasons").iter_rows():
         yield "rules.exclude_users", name, reasons[0], *without([name])
 
@@ -114,32 +111,27 @@ def _outcomes(decided: pl.LazyFrame, rules: Rules) -> pl.DataFrame:
     return named.select("subject", "action").collect()
 
 
-def _helps(now: pl.DataFrame, then: pl.DataFrame, known: pl.DataFrame, *, owners_lost: int) -> bool:
-    """Whether it does by the owners that somebody set: more right than wrong ones come, and no worse a part.
+def _effect(hosts: pl.DataFrame) -> dict[str, Any]:
+    """Count what becomes of hosts: columns of `suggestions`, and whether it helps.
 
-    Where none of these is decided otherwise: whether no owner is lost.
+    `hosts` has action, action_then (null where nobody is named) and by_hand. It helps by the owners that
+    somebody set: more right than wrong ones come, and no worse a part; or, where none of these is decided
+    otherwise, if an owner is found or a conflict ends, and no owner is lost.
     """
-    by_hand = known.filter("by_hand")
-    before, after = (frame.join(by_hand, on="subject", how="semi")["action"] for frame in (now, then))
+    before, after, by_hand = pl.col("action"), pl.col("action_then"), pl.col("by_hand")
+    gained = before.is_null() & after.is_not_null()
+    effect = hosts.select(
+        precision=(after == "agree").filter(gained & by_hand).mean(),
+        hosts_resolved=gained.sum(),
+        conflicts_removed=((before == "conflict") & after.ne_missing("conflict")).sum(),
+        owners_lost=((before == "write") & after.ne_missing("write")).sum(),
+    ).row(0, named=True)
+    compared = hosts.filter("by_hand").select("action", "action_then")
     right, wrong, right_then, wrong_then = (
-        actions.to_list().count(action) for actions in (before, after) for action in ("agree", "conflict")
+        actions.to_list().count(action) for actions in compared for action in ("agree", "conflict")
     )
     if (right, wrong) == (right_then, wrong_then):
-        return owners_lost == 0
-    return right_then - right > wrong_then - wrong and right_then * wrong >= right * wrong_then
-
-
-def _effect(now: pl.DataFrame, then: pl.DataFrame, known: pl.DataFrame) -> dict[str, Any]:
-    """Count what becomes of the hosts, and how many of those that get an owner have it from a person."""
-    both = now.join(then, on="subject", how="full", coalesce=True, suffix="_then")
-    before, after = pl.col("action"), pl.col("action_then")
-    gained = before.is_null() & after.is_not_null()
-    compared = both.filter(gained).join(known.filter("by_hand"), on="subject", how="semi")
-    return {
-        "precision": (compared["action_then"] == "agree").mean(),
-        **both.select(
-            hosts_resolved=gained.sum(),
-            conflicts_removed=((before == "conflict") & after.ne_missing("conflict")).sum(),
-            owners_lost=((before == "write") & after.ne_missing("write")).sum(),
-        ).row(0, named=True),
-    }
+        helps = effect["owners_lost"] == 0 and effect["hosts_resolved"] + effect["conflicts_removed"] > 0
+    else:
+        helps = right_then - right > wrong_then - wrong and right_then * wrong >= right * wrong_then
+    return effect | {"helps": helps}

@@ -8,7 +8,7 @@ import sys
 from functools import partial, wraps
 from importlib import import_module
 from pathlib import Path
-from types import FunctionType, ModuleType
+from types import FunctionType
 from typing import Annotated, Any, Literal
 
 import typer
@@ -20,7 +20,7 @@ HERE = "pipelines.cli"
 
 
 class _Commands(TyperGroup):
-    """Takes -q and -v behind each command, too, and says in one line what is wrong with an option's value."""
+    """Takes -q and -v behind each command, too."""
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
@@ -28,16 +28,6 @@ class _Commands(TyperGroup):
         for command in self.commands.values():
             for each in (command, *getattr(command, "commands", {}).values()):
                 each.params += shared
-
-    def invoke(self, ctx: Any) -> Any:
-        try:
-            return super().invoke(ctx)
-        except typer.BadParameter as error:
-            from pydantic import ValidationError
-
-            if isinstance(error.__cause__, ValidationError):
-                error.message = error.__cause__.errors()[0]["msg"]
-            raise
 
 
 app = typer.Typer(
@@ -72,25 +62,12 @@ def _command(
         @group.command(called, help=text, epilog=f"Example: {' '.join(words.split())}")
         @wraps(options)
         def command(**given: Any) -> None:
-            function = getattr(_module(of or f"{HERE}.{called}"), called)
+            function = getattr(import_module(of or f"{HERE}.{called}"), called)
             raise typer.Exit(function(**given) or 0)
 
         return options
 
     return define
-
-
-def _module(name: str) -> ModuleType:
-    try:
-        return import_module(name)
-    except ImportError as error:
-        if not name.startswith("sandbox."):
-            raise
-        from resources.errors import ConfigurationError
-
-        raise ConfigurationError(
-            f"the sandbox needs the extra `sandbox` of asset-owners, which is not installed ({error})"
-        ) from error
 
 
 def _number(text: str, *, least: float = 1, most: float | None = None, default: str | bool = True) -> Any:
@@ -109,7 +86,6 @@ def _meant(given: str | None = None) -> Path:
 
 
 INSTANCE_HELP = "The instance: its file, or the name or slug of one in ASSET_OWNERS_HOME/instances."
-ONLY = "the only file there"
 InstanceFile = Annotated[
     Path,
     typer.Option(
@@ -117,7 +93,7 @@ InstanceFile = Annotated[
         metavar="FILE",
         parser=_meant,
         default_factory=_meant,
-        show_default=ONLY,
+        show_default="the only file there",
         help=INSTANCE_HELP,
     ),
 ]
@@ -187,11 +163,8 @@ def init(
 
 @_command("--instance NAME --dry-run")
 def run(
+    path: InstanceFile,
     *,
-    # Resolved by the command, which prints one object with --json whatever is wrong.
-    given: Annotated[
-        str | None, typer.Option("--instance", metavar="FILE", help=INSTANCE_HELP, show_default=ONLY)
-    ] = None,
     lookback_days: Annotated[
         int | None,
         _number("Look-back window in calendar days.", most=3660, default="scan.lookback_days"),
@@ -206,9 +179,7 @@ def run(
     force: Annotated[
         bool, typer.Option("--force", help="Write although the window ended more than scan.late_days ago.")
     ] = False,
-    limit: Annotated[
-        int | None, _number("Write at most this many hosts, to try it on a few.", least=0)
-    ] = None,
+    limit: Annotated[int | None, _number("Write at most this many hosts, to try it on a few.")] = None,
     as_json: Json = False,
 ) -> None:
     """Fetch logons and inventory, decide each host's owner, and write.
@@ -236,14 +207,15 @@ def follow_up(
     """Options of the commands that follow a run."""
 
 
-for _name, _text in {
-    "apply": "Carry out a plan that an earlier run stored; hosts that changed since are left alone.",
-    "undo": "Put back what a run wrote, field by field, where hosts still hold it.",
-}.items():
-    _follow_up = _command(
-        "--instance NAME 1a2b3c4d --dry-run", of=f"{HERE}.follow_up", name=_name, text=_text
-    )
-    _follow_up(follow_up)
+_following = partial(_command, "--instance NAME 1a2b3c4d --dry-run", of=f"{HERE}.follow_up")
+_following(
+    name="apply",
+    text="Carry out a plan that an earlier run stored; hosts that changed since are left alone.",
+)(follow_up)
+_following(
+    name="undo",
+    text="Put back what a run wrote, field by field, where hosts still hold it.",
+)(follow_up)
 
 
 @_command("--instance NAME PC-0815")
@@ -260,10 +232,7 @@ def explain(
     run_id: RunId = None,
     as_json: Json = False,
 ) -> None:
-    """Explain why a host has, or has not, an owner, and what would change that; or list a person's hosts.
-
-    Exit status: 0 found, 1 no host and no person is known by that name, 2 an argument is wrong.
-    """
+    """Explain why a host has, or has not, an owner, and what would change that; or list a person's hosts."""
 
 
 @_command("--instance NAME --out report.html")
@@ -295,14 +264,7 @@ def report(
 
 @_command("--instance NAME")
 def check(path: InstanceFile, as_json: Json = False) -> None:
-    """Try both services without writing; show what works and what to fix.
-
-    With --json: `instance`, `wrong` and `warnings` (how many), and `findings`, each with `section`, `state`
-    (ok, warning, wrong, not tried), `what` and `text`; only `error` where the exit status is 2.
-
-    Exit status: 0 all is well, 1 something is not, 2 the instance file, a secret or a setting of the
-    environment is wrong.
-    """
+    """Try both services without writing; show what works and what to fix."""
 
 
 @_command("--instance NAME --target-precision 0.95")
@@ -321,7 +283,7 @@ def tune(
     seed: Annotated[int | None, _number("Draw the same ones again.", least=0, default="by chance")] = None,
     audit_file: Annotated[
         Path | None,
-        _file("The sheet to write, as CSV; never an existing one.", default="standard output"),
+        _file("The sheet to write, CSV or .xlsx; never an existing one.", default="standard output"),
     ] = None,
     audit_answers: Annotated[
         Path | None, _file("Read this sheet, with yes or no in its last column, and then estimate.")

@@ -2,8 +2,6 @@
 
 from pathlib import Path
 
-import yaml
-
 from pipelines.cli.errors import require_file
 from pipelines.dagster_home import dagster_folder
 from resources.settings import (
@@ -24,18 +22,14 @@ def backup(out: Path) -> None:
     journal = journal_url()
     folders = {"the tables": tables_location(), "the instance files": instances_folder()}
     folders |= {"Dagster's records": dagster_folder(home())}
-    elsewhere = {what: folder for what, folder in folders.items() if home() not in folder.parents}
     files = back_up(home(), out)
     print(f"{out} is written: {files:,} files of {home()}")
     print("Not in it: secrets, dagster.yaml, and the catalogue, which `asset-owners restore` makes again.")
-    not_in_it = [f"{what} in {folder}" for what, folder in elsewhere.items()]
-    settings = dagster_folder(home()) / "dagster.yaml"
-    if settings.exists() and "storage" in (yaml.safe_load(settings.read_text("utf-8")) or {}):
-        not_in_it.append(f"Dagster's records in the storage that {settings} names, if PostgreSQL by pg_dump")
+    not_in_it = [f"{what} in {folder}" for what, folder in folders.items() if home() not in folder.parents]
     if journal:
         shown = without_password(journal)
-        dump = f"pg_dump --schema=asset_owners --file=FILE.sql {shown}"
-        not_in_it.append(f"the journal of writes in {shown}, by {dump}")
+        dump = "pg_dump --schema=asset_owners --file=FILE.sql"
+        not_in_it.append(f"the journal of writes in {shown}, by {dump} {shown}")
     for what in not_in_it:
         print(f"Not in it either, back it up as well: {what}")
 

@@ -5,7 +5,6 @@ What is tried is what a run relies on: each service's package knows it.
 
 import json
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -43,10 +42,7 @@ def check(path: Path, *, as_json: bool = False) -> int:
     analysts_group()  # these a run refuses at its start
     logs_as_json()
     dagster_folder(home())
-    in_store = not isinstance(location := tables_location(), Path)
-    if not in_store:  # of an object store it is asked once that is known to answer
-        with suppress(NotADirectoryError):  # a home that is a file is a finding
-            tables_of(instance)
+    location = tables_location()
     window = window_of(instance, today_of(instance))
     with open_source(instance) as search, open_inventory(instance) as inventory:
         sections = {
@@ -56,7 +52,7 @@ def check(path: Path, *, as_json: bool = False) -> int:
         }
         if url := journal_url():
             sections[f"Journal of writes {without_password(url)}"] = journal_findings(url)
-        if in_store:
+        if not isinstance(location, Path):
             sections[f"Tables {location}"] = store_findings(location)
         found: list[dict[str, Any]] = []
         for heading, findings in sections.items():
@@ -67,12 +63,12 @@ def check(path: Path, *, as_json: bool = False) -> int:
                 if not as_json:
                     # The words of a service may hold line breaks.
                     print(f"  {finding.state:<11}{finding.what}: {printable(' '.join(finding.text.split()))}")
-        if in_store and found[-1]["state"] == "ok":
-            tables_of(instance)
     wrong, warnings = (sum(one["state"] == state for one in found) for state in ("wrong", "warning"))
+    if not wrong:
+        tables_of(instance)  # fails where they are another instance's
     if as_json:
-        content = {"instance": instance.name, "wrong": wrong, "warnings": warnings, "findings": found}
-        print(json.dumps(content))
+        counts = {"wrong": wrong, "warnings": warnings}
+        print(json.dumps({"instance": instance.name, **counts, "findings": found}))
     else:
         fixes = f"{wrong} to fix" if wrong else "Nothing to fix" if not warnings else "No error"
         print(f"{fixes}, {warnings or 'no'} warning{'s' * (warnings != 1)}.")

@@ -3,9 +3,6 @@
 import sysconfig
 from pathlib import Path
 
-from rich.console import Console
-from rich.markdown import Markdown
-
 from resources.errors import ConfigurationError
 
 CHECKOUT = Path(__file__).parents[2] / "docs"
@@ -19,15 +16,11 @@ def docs(topic: str | None) -> None:
     """
     folder = CHECKOUT if CHECKOUT.exists() else Path(sysconfig.get_path("data"), "share/doc/asset-owners")
     guides = {path.stem: path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.md"))}
-    console = Console()
     if topic is None:
         for name, text in guides.items():
             print(f"{name:18} {text.splitlines()[0].lstrip('# ')}")
         print(f"\nOne of them: asset-owners docs {next(iter(guides), 'TOPIC')}. They lie in {folder}")
     elif topic not in guides:
         raise ConfigurationError(f"There is no guide {topic!r}; there are {', '.join(guides)}")
-    elif console.is_terminal:
-        with console.pager(styles=True):
-            console.print(Markdown(guides[topic]))
     else:
         print(guides[topic], end="")

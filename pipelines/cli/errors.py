@@ -20,6 +20,8 @@ from resources.writeback.journals import has_journal, open_journal
 
 def message_and_status(error: Exception) -> tuple[str, int]:
     """Return the message and the exit status (rules 8.1); of an error in the program print the trace."""
+    if isinstance(error, ModuleNotFoundError):
+        return f"{error}; it comes with an extra of asset-owners: sandbox, shell, celery, postgres or s3", 2
     message = operator_message(error)
     if message is None:
         print(printable_lines("".join(traceback.format_exception(error))), end="", file=sys.stderr)

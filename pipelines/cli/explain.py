@@ -7,8 +7,8 @@ from typing import Any
 
 import polars as pl
 
-from ownership.names import fits_any, normalise_hostname, normalise_name, normalise_username, printable
-from pipelines.cli.stored import note, stored_tables
+from ownership.names import normalise_hostname
+from pipelines.cli.stored import stored_tables
 from reports.explanations import host_explanation, in_words
 from reports.people import each_person, find_person, near_names, person_explanation, person_in_words
 from resources.errors import ConfigurationError
@@ -46,25 +46,8 @@ def explain(path: Path, asked: str, *, run_id: str | None = None, as_json: bool)
         hosts = tables.read("owner_decisions").select("hostname", "host_id").collect().iter_columns()
         people = users.select(pl.coalesce(pl.col("user_email").list.first(), "user_id")).iter_columns()
         story["near"] = near_names(asked, pl.concat([*hosts, *people]).drop_nulls())
-        if left_out_by := _left_out_by(instance, asked):
-            story["left_out_by"] = left_out_by
     print(_json(story) if as_json else in_words(story))
-    if found and not as_json:
-        names = ", ".join(map(printable, [*found["user_ids"], *found["usernames"]]))
-        note(f"{printable(asked)} is a person, too ({names}): ask by e-mail address or id of the user asset")
     return 0 if story["decisions"] else 1
-
-
-def _left_out_by(instance: Instance, username: str) -> str | None:
-    """The wildcard of `exclude_users` that a user name fits, so that its logons do not count."""
-    spelled = pl.lit(username)
-    names = pl.concat(
-        [pl.select(name=normalise(spelled)) for normalise in (normalise_username, normalise_name)]
-    )
-    for pattern in instance.rules.exclude_users:
-        if names.select(fits_any(pl.col("name"), [pattern]).any()).item():
-            return pattern
-    return None
 
 
 def _json(story: Any) -> str:

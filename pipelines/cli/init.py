@@ -22,8 +22,6 @@ def init(path: Path) -> None:
     try:
         with path.open("x", encoding="utf-8") as file:
             file.write(text)
-    except FileExistsError as error:
-        raise ConfigurationError(f"{path}: the file exists and is left as it is; name another one") from error
     except OSError as error:
-        raise ConfigurationError(f"{path}: the file cannot be written: {error}") from error
+        raise ConfigurationError(f"{path} cannot be written: {error.strerror}; name another one") from error
     print(f"{path} is written. Fill in names, addresses and where the secrets lie, then try it:\n    {check}")

@@ -14,7 +14,7 @@ from pipelines.cli.stored import stored_tables
 from pipelines.dagster_home import dagster_instance
 from reports.people import find_person
 from resources.errors import AssetOwnersError
-from resources.settings import Instance, command_line, home
+from resources.settings import Instance, home
 from resources.store.catalogue import refresh_catalogue
 from resources.store.forgetting import Person
 from resources.store.forgetting import forget as forget_in_tables
@@ -43,8 +43,7 @@ def forget(path: Path, asked: str, *, yes: bool) -> None:
         rows |= forget_in_tables(tables, person, really=yes)
     for table, number in rows.items():
         print(f"  {number:>9,} rows of {table}")
-    _delete_dagsters_records(instance, really=yes)
-    _delete_report(instance, really=yes)
+    _delete_beside_tables(instance, really=yes)
     print(
         "  Not here, and yours to look through: reports and exports elsewhere, backups, logs, the "
         f"instance file ({instance.file}), and both services: the next run stores again what they hold"
@@ -66,10 +65,7 @@ def remove(path: Path, *, yes: bool) -> None:
         print(
             f"{printable(instance.name)}: {tables.folder}, the journal of writes ({open_writes} of them open)"
         )
-        if open_writes and not yes:
-            print(f"  Let a run settle what is open first: {command_line(instance, 'run')}")
-        _delete_dagsters_records(instance, really=yes)
-        _delete_report(instance, really=yes)
+        _delete_beside_tables(instance, really=yes)
         if yes:
             if tables.folder.exists():
                 tables.folder.fs.rm(tables.folder.path, recursive=True)
@@ -105,16 +101,12 @@ def _forget_in_journal(tables: Tables, person: Person, *, really: bool) -> dict[
     return {"the journal of writes": found} if found else {}
 
 
-def _delete_report(instance: Instance, *, really: bool) -> None:
-    """Name the reports in the home, and, `really`, delete them: they name people."""
+def _delete_beside_tables(instance: Instance, *, really: bool) -> None:
+    """Name reports and Dagster's records of an instance, and, `really`, delete them: any may name people."""
     for file in report_file(instance, home()).parent.glob(f"{instance.slug}.*"):
         print(f"  {file}")
         if really:
             file.unlink()
-
-
-def _delete_dagsters_records(instance: Instance, *, really: bool) -> None:
-    """Tell of Dagster's records of an instance, and, `really`, delete them: any run may name people."""
     with dagster_instance(home()) as dagster:
         runs = runs_of(dagster, instance.name)
         print(f"  {len(runs):>9,} runs in Dagster's records")

@@ -3,8 +3,9 @@
 import json
 import logging
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import date, datetime
+from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -17,7 +18,7 @@ from assets_defs.specs import LOCATION
 from ownership.decisions import summary
 from ownership.names import printable, printable_lines
 from ownership.windows import Window
-from pipelines.cli.errors import how_it_ended, message_and_status, print_error
+from pipelines.cli.errors import how_it_ended, print_error
 from pipelines.cli.plans import plan_of, told_plan
 from pipelines.cli.stored import tables_of
 from pipelines.dagster_home import dagster_instance
@@ -27,21 +28,12 @@ from pipelines.repository import REPOSITORY
 from pipelines.schedules import launch_tags, run_config
 from reports.summary import decisions_in_words, writes_in_words
 from resources.errors import ConfigurationError
-from resources.settings import (
-    Instance,
-    analysts_group,
-    command_line,
-    home,
-    instance_path,
-    journal_url,
-    load_instance,
-    tables_location,
-)
-from resources.store.tables import short_run_id
+from resources.settings import Instance, command_line, home, journal_url, load_instance
+from resources.store.tables import Tables, short_run_id
 
 
 def run(
-    given: str | None,
+    path: Path,
     *,
     lookback_days: int | None,
     dry_run: bool,
@@ -51,64 +43,66 @@ def run(
     limit: int | None,
     as_json: bool,
 ) -> int:
-    """Run the job and print what came of it; return the exit status (rules 8.1).
-
-    `given` is the instance as the user names it; None: the only one. What --json prints has a `plan` only of
-    a run that planned and wrote nothing, and an `error` only of one that failed.
-    """
-    nothing = {"instance": None, "run_id": None, "window": None, "decisions": {}, "writes": {}}
-    report: dict[str, Any] = {**nothing, "conflicts": 0, "dry_run": dry_run}
-    instance, status = None, 0
-    try:
-        instance = load_instance(instance_path(given))
-        report["instance"] = instance.name
-        options = _options(dry_run=dry_run, enrich=not no_enrich, force=force, limit=limit)
-        instance.require_secrets()
-        window = chosen_window(instance, as_of, lookback_days)
-        report["window"] = {"from": f"{window.first}", "to": f"{window.last}", "days": window.days}
-        _run_scan(instance, window, options, report)
-        status = 1 if "error" in report else 0
-    except Exception as error:  # noqa: BLE001  (whatever it was, it belongs in the object that --json prints)
-        report["error"], status = message_and_status(error)
-    if as_json:
-        print(json.dumps(report))
-    elif instance and ("plan" in report or "error" not in report):
-        print(*_in_words(instance, report), sep="\n")
-    if "error" in report:
-        print_error(report["error"])
-    return status
-
-
-def _options(*, dry_run: bool, enrich: bool, force: bool, limit: int | None) -> dict[str, Any]:
-    """The options of the run that were chosen; the others are those of the instance file."""
-    if limit == 0:
-        raise ConfigurationError(
-            "--limit: 0 would write nothing; give 1 or more, or --dry-run to see what would be written"
-        )
+    """Run the job over a window and print what came of it; return the exit status (rules 8.1)."""
+    instance = load_instance(path)
+    instance.require_secrets()
+    window = chosen_window(instance, as_of, lookback_days)
     options: dict[str, Any] = {"refetch": False, "force": force, "limit": limit}
-    options |= {"dry_run": True} if dry_run else {}
-    return options | ({} if enrich else {"enrich": False})
-
-
-def _run_scan(instance: Instance, window: Window, options: Mapping[str, Any], report: dict[str, Any]) -> None:
-    """Run the job over a window and report what the tables hold afterwards."""
-    tables = tables_of(instance)
+    options |= {"dry_run": True} if dry_run else {}  # otherwise as the instance file says
+    options |= {"enrich": False} if no_enrich else {}
     config = run_config(instance, lookback_days=window.days, **options)
     tags = launch_tags(instance, window)
     result = execute(instance, instance.slug, config, tags=tags, since=window.last)
-    report["run_id"] = run_id = result.run_id
-    if not result.success:
-        ended = how_it_ended(instance, tables, run_id, "run")
-        report["error"] = "\n".join(dict.fromkeys([*errors(result), ended]))
+    tables, run_id = tables_of(instance), result.run_id
     decisions = tables.of_run("owner_decisions", run_id)
-    report["decisions"] = summary(decisions)
-    report["conflicts"] = decisions.filter(action="conflict").height
-    report["writes"] = outcomes_of(tables.run_writes(run_id))
+    found = {
+        "window": {"from": f"{window.first}", "to": f"{window.last}", "days": window.days},
+        "decisions": summary(decisions),
+        "conflicts": decisions.filter(action="conflict").height,
+    }
     planned_only = any(map(plans_only, tables.appended("runs", run_id).to_dicts()))
-    report["dry_run"] = planned_only or report["dry_run"] or instance.writes.dry_run
-    if "planned" in report["writes"] or report["dry_run"]:
-        plan = plan_of(instance, tables, run_id, succeeded=result.success)
+    dry_run = planned_only or dry_run or instance.writes.dry_run
+    report = report_of(instance, tables, result, "run", dry_run=dry_run) | found
+    words = _in_words(instance, tables, report) if "plan" in report or result.success else ()
+    return print_report(report, words, as_json=as_json)
+
+
+def report_of(
+    instance: Instance,
+    tables: Tables,
+    result: dg.ExecuteInProcessResult,
+    *again: str,
+    dry_run: bool,
+    people_of: str | None = None,
+) -> dict[str, Any]:
+    """What --json prints of any run: of one that only planned its `plan`, of one that failed its `error`.
+
+    `again` is the command that settles and writes the rest. A plan names people as the run `people_of`, where
+    it is given, knew them.
+    """
+    run_id = result.run_id
+    outcomes = outcomes_of(tables.run_writes(run_id))
+    report = {"instance": instance.name, "run_id": run_id, "dry_run": dry_run, "writes": outcomes}
+    if dry_run or "planned" in outcomes:
+        plan = plan_of(instance, tables, run_id, succeeded=result.success, people_of=people_of)
         report |= {} if plan is None else {"plan": plan}
+    if not result.success:
+        ended = how_it_ended(instance, tables, run_id, *again)
+        report["error"] = "\n".join(dict.fromkeys([*errors(result), ended]))
+    return report
+
+
+def print_report(report: Mapping[str, Any], words: Iterable[str], *, as_json: bool) -> int:
+    """Print what came of a run, as one object or in words, and why it failed; return the exit status."""
+    if as_json:
+        print(json.dumps(report))
+    else:
+        for line in words:
+            print(line)
+    if "error" not in report:
+        return 0
+    print_error(report["error"])
+    return 1
 
 
 def outcomes_of(writes: pl.DataFrame) -> dict[str, int]:
@@ -131,13 +125,7 @@ def execute(
     tables = tables_of(instance)
     tables.claim()
     journal_url()  # a wrong address ends the run before all that it does until it writes
-    definitions = build_definitions(
-        [instance],
-        home(),
-        location=tables_location(),
-        analysts=analysts_group(),
-        since=since,
-    )
+    definitions = build_definitions(instance, tables, since=since)
     with dagster_instance(home()) as recorded:
         result = definitions.resolve_job_def(job).execute_in_process(
             instance=recorded,
@@ -216,8 +204,8 @@ def _day(text: str, zone: ZoneInfo) -> date:
         raise ConfigurationError(f"--as-of: {text!r} is no day; write it as 2026-01-31") from error
 
 
-def _in_words(instance: Instance, report: Mapping[str, Any]) -> Iterator[str]:
-    window, run_id, tables = report["window"], report["run_id"], tables_of(instance)
+def _in_words(instance: Instance, tables: Tables, report: Mapping[str, Any]) -> Iterator[str]:
+    window, run_id = report["window"], report["run_id"]
     days = f"{window['from']} to {window['to']} ({window['days']} days)"
     yield f"{printable(instance.name)}: {days}, run {run_id}"
     yield from decisions_in_words(report["decisions"])

@@ -5,7 +5,6 @@ The catalogue is opened to read only; new tables go into a scratch database besi
 
 import io
 import json
-import math
 import shutil
 import signal
 import subprocess
@@ -14,7 +13,7 @@ from collections.abc import Generator
 from contextlib import contextmanager, nullcontext, redirect_stdout, suppress
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import duckdb
 import polars as pl
@@ -23,7 +22,7 @@ from upath import UPath
 
 from ownership.names import printable_lines
 from pipelines.cli.stored import tables_of, viewed
-from reports.exports import without_formulas
+from reports.exports import as_csv, without_formulas
 from resources.errors import AssetOwnersError, ConfigurationError
 from resources.failures import damaged_tables
 from resources.settings import (
@@ -60,11 +59,6 @@ def sql(query: str | None, *, instance: Path | None, form: Format, run_id: str |
     if query is None and not sys.stdin.isatty():
         query = sys.stdin.read()
     location = tables_location()
-    if query is None and not isinstance(location, Path):
-        raise ConfigurationError(
-            "The tables lie in an object store (ASSET_OWNERS_TABLES), which DuckDB's shell cannot read by "
-            "itself; give a query: asset-owners sql 'FROM conflicts'"
-        )
     with _query_errors():
         slug, run = _meant(location, instance, run_id)
         opening = opening_lines(home(), slug, run)
@@ -110,16 +104,12 @@ def _meant(location: UPath, instance: Path | None, run_id: str | None) -> tuple[
     slugs = {own[0].slug} if instance else schemas
     if missing := slugs - schemas:
         raise _no_tables(location, f" of {missing.pop()}")
-    tables = [Tables(home(), slug, location=location) for slug in sorted(slugs)]
-    if run_id is not None and len(tables) > 1:
-        tables = [each for each in tables if len(each.runs_meant(run_id)) == 1]
-        if len(tables) != 1:
-            raise ConfigurationError(
-                f"RUN_ID: {len(tables)} instances have a run {run_id}; choose one with --instance"
-            )
-    if len(tables) > 1:
-        return None, None
-    return tables[0].slug, viewed(tables[0], run_id)
+    if len(slugs) == 1:
+        tables = Tables(home(), slugs.pop(), location=location)
+        return tables.slug, viewed(tables, run_id)
+    if run_id is not None:
+        raise ConfigurationError("--run: several instances have tables; name its own with --instance")
+    return None, None
 
 
 def _require_tables(location: UPath, wanted: set[str]) -> set[str]:
@@ -138,11 +128,9 @@ def _require_tables(location: UPath, wanted: set[str]) -> set[str]:
 
 
 def _no_tables(location: UPath, of: str) -> AssetOwnersError:
-    shared = location != UPath(home() / "tables")
-    place, setting = (location, "ASSET_OWNERS_TABLES") if shared else (home(), "ASSET_OWNERS_HOME")
     return AssetOwnersError(
-        f"There are no tables{of} in {place} yet; run the instance first ({command_line(None, 'run')}), or "
-        f"set {setting} to the folder that holds them"
+        f"There are no tables{of} in {location} yet; run the instance first ({command_line(None, 'run')}), "
+        "or set ASSET_OWNERS_HOME, or ASSET_OWNERS_TABLES, to where they lie"
     )
 
 
@@ -172,13 +160,7 @@ def _query_errors() -> Generator[None]:
 
 def _shell(opening: list[str]) -> int:
     """Run DuckDB's shell; Ctrl-C is for it alone, where it ends a query."""
-    try:
-        shell = str(files("duckdb_cli") / "duckdb")  # itself: the script that starts it ends with Ctrl-C
-    except ModuleNotFoundError as error:
-        raise ConfigurationError(
-            "DuckDB's shell needs the extra `shell` of asset-owners, which is not installed; give a query: "
-            "asset-owners sql 'FROM conflicts'"
-        ) from error
+    shell = str(files("duckdb_cli") / "duckdb")  # itself: the script that starts it ends with Ctrl-C
     arguments = [argument for line in opening for argument in ("-cmd", line)]
     before = signal.signal(signal.SIGINT, lambda *_: None)
     try:
@@ -236,34 +218,24 @@ def _print(text: str) -> None:
 def _csv(relation: duckdb.DuckDBPyRelation) -> str:
     """Write rows with every text in quotes, so that no program takes `007` or `1e5` for a number."""
     unique = relation.select("*")  # which renames columns of the same name
-    kinds = {name: _kind(given) for name, given in zip(unique.columns, unique.types, strict=True)}
-    columns = [
-        column.cast("VARCHAR").alias(name) if kinds[name] == pl.String else column
-        for name, column in ((name, duckdb.ColumnExpression(name)) for name in kinds)
+    columns = [duckdb.ColumnExpression(name) for name in unique.columns]
+    shown = [
+        column if _is_number(kind) else column.cast("VARCHAR").alias(name)
+        for name, column, kind in zip(unique.columns, columns, unique.types, strict=True)
     ]
-    headings = pl.select(without_formulas(pl.lit(pl.Series([*kinds], dtype=pl.String)))).to_series()
+    headings = pl.Series(unique.columns).to_frame("name").select(without_formulas(pl.col("name"))).to_series()
     # By rows: of a relation that Polars reads as Arrow, DuckDB complains as the program ends.
-    frame = pl.DataFrame(unique.select(*columns).fetchall(), schema=kinds, orient="row")
-    frame = frame.with_columns(without_formulas(pl.col(pl.String)))
-    return frame.rename(dict(zip(kinds, headings, strict=True))).write_csv(quote_style="non_numeric")
+    rows = unique.select(*shown).fetchall()
+    return as_csv(pl.DataFrame(rows, schema=[*headings], orient="row", infer_schema_length=None))
 
 
-def _kind(kind: DuckDBPyType) -> pl.DataType:
-    """The type of a column in CSV: what is no number is text."""
-    if kind.id == "decimal":
-        digits, scale = (int(str(number)) for _, number in kind.children)
-        return pl.Decimal(digits, scale)
-    if kind.id in {"float", "double"}:
-        return pl.Float64()
-    return pl.Int128() if kind.id.endswith(("int", "integer")) else pl.String()
+def _is_number(kind: DuckDBPyType) -> bool:
+    return kind.id in {"decimal", "float", "double"} or kind.id.endswith(("int", "integer"))
 
 
 def _json(relation: duckdb.DuckDBPyRelation) -> str:
     """Write an array of objects; NaN and the infinities, for which JSON has no word, are null."""
     unique = relation.select("*")
-    rows = [dict(zip(unique.columns, map(_finite, row), strict=True)) for row in unique.fetchall()]
-    return f"{json.dumps(rows, default=str)}\n"
-
-
-def _finite(value: Any) -> Any:
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    rows = [dict(zip(unique.columns, row, strict=True)) for row in unique.fetchall()]
+    finite = json.loads(json.dumps(rows, default=str), parse_constant=lambda _: None)
+    return f"{json.dumps(finite)}\n"

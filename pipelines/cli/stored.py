@@ -2,22 +2,11 @@
 
 import logging
 import sys
-from functools import cache
 from pathlib import Path
-
-from upath import UPath
-from upath.implementations.cloud import CloudPath
 
 from pipelines.log_lines import LOGGER
 from resources.errors import AssetOwnersError, ConfigurationError
-from resources.settings import (
-    Instance,
-    analysts_group,
-    command_line,
-    home,
-    load_instance,
-    tables_location,
-)
+from resources.settings import Instance, analysts_group, command_line, home, load_instance, tables_location
 from resources.store.tables import Tables, short_run_id
 
 SNAPSHOTS = (
@@ -32,27 +21,16 @@ SNAPSHOTS = (
 
 def tables_of(instance: Instance) -> Tables:
     """The instance's tables, where the environment says that they lie; those of another one are refused."""
-    _require_bucket(location := tables_location())
     tables = Tables(
         home(),
         instance.slug,
         name=instance.name,
         target=instance.platform.place,
-        location=location,
+        location=tables_location(),
         analysts=analysts_group(),
     )
     tables.require_own()
     return tables
-
-
-@cache
-def _require_bucket(location: UPath) -> None:
-    """Refuse an object store without the bucket: it would look as if no run had been."""
-    if isinstance(location, CloudPath) and not (location.drive and location.fs.exists(location.drive)):
-        raise AssetOwnersError(
-            f"ASSET_OWNERS_TABLES: there is no bucket {location.drive!r}; create it, or correct {location}, "
-            f"which has the form {location.protocol}://BUCKET/PREFIX"
-        )
 
 
 def stored_tables(path: Path, run: str | None = None) -> tuple[Instance, Tables]:

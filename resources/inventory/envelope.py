@@ -33,7 +33,6 @@ class Envelope:
     members: Mapping[str, Any]
     refusal: ServiceError | None
 
-    @property
     def payload(self) -> Any:
         """What lies under `data`, or else beside status and message; raises the refusal."""
         if self.refusal:
@@ -44,20 +43,27 @@ class Envelope:
 
 
 def open_envelope(
-    answer: Answer, path: str, transport: Transport, *, tenant: str | None = None, setting: str | None = None
+    answer: Answer,
+    path: str,
+    transport: Transport,
+    *,
+    tenant: str | None = None,
+    setting: str | None = None,
+    raw: bool = False,
 ) -> Envelope:
     """Read an answer of the inventory service.
 
     `tenant` is that of a tenant-scoped call: how such a call is rejected for its tenant is not specified
     (rules 5.7), so every refusal names the setting. `setting` is where the path comes from, if from one.
+    A `raw` body comes without an envelope, and only its failures with one; it becomes the payload.
 
     Raises:
         TransientError: a failure with HTTP status 408, 425, 429 or 5xx.
         ProtocolError: no envelope.
     """
     members = envelope_members(answer.body)
-    if members is not None and members["status"]:
-        return Envelope(members, refusal=None)
+    if members["status"] if members else raw and answer.status < 400:
+        return Envelope({"data": answer.body} if raw else members or {}, refusal=None)
     transport.raise_if_transient(answer, path)
     unknown_path = setting if answer.status == 404 else None
     if members is None and answer.status != 401 and not unknown_path:
@@ -83,6 +89,13 @@ def envelope_members(body: bytes) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         return None
     return members if isinstance(members, dict) and isinstance(members.get("status"), bool) else None
+
+
+def inside(value: Any, path: str) -> Any:
+    """What lies at a dotted path in nested objects; None where one of them is none."""
+    for part in filter(None, path.split(".")):
+        value = value.get(part) if isinstance(value, dict) else None
+    return value
 
 
 def _refusal(answer: Answer, members: Mapping[str, Any], refused: str) -> ServiceError:

@@ -10,81 +10,68 @@ import polars as pl
 
 from ownership.matching import FIELDS
 from ownership.quality import too_many_unreadable, unreadable_assets
-from resources.findings import Finding, attempt, not_tried, reached
+from resources.findings import Finding, attempt, reached
 from resources.inventory.records import AssetRows, host_fields, host_rows, user_rows
 from resources.inventory.session import PROFILE
-from resources.settings import Instance, ListCall
+from resources.settings import Instance
 
 if TYPE_CHECKING:
-    from resources.inventory.client import AssetInventory
+    from resources.inventory.client import AssetInventory, Kind
 
 Assets = Mapping[str, Mapping[str, Any]]  # id to fields
 
-HOSTS, USERS, READ = "platform.contract.hosts", "platform.contract.users", "platform.contract.read"
+READ = "platform.contract.read"
 
 
-def inventory_findings(instance: Instance, inventory: "AssetInventory") -> Iterator[Finding]:
+def inventory_findings(inventory: "AssetInventory") -> Iterator[Finding]:
     """Try connection, log-in, both lists with their fields, and the reading of one host."""
-    yield from _reads(instance, inventory)
-    update, written = instance.platform.contract.update, ", ".join(_written_fields(instance).values())
+    yield from _reads(inventory)
+    platform, written = inventory.instance.platform, ", ".join(_written_fields(inventory.instance).values())
     yield Finding(
         "not tried",
         "platform.contract.update",
-        f"only a write can show that {update.path} is right, that {instance.platform.email} may write, and "
-        f"that {written} can be set; try asset-owners run --dry-run, then asset-owners run --limit 5",
+        f"only a write can show that {platform.contract.update.path} is right, that {platform.email} may "
+        f"write, and that {written} can be set; try asset-owners run --dry-run, then asset-owners run "
+        "--limit 5",
     )
 
 
-def _reads(instance: Instance, inventory: "AssetInventory") -> Iterator[Finding]:
-    platform, contract = instance.platform, instance.platform.contract
+def _reads(inventory: "AssetInventory") -> Iterator[Finding]:
+    instance = inventory.instance
     if not (yield from reached(inventory.transport, "GET", PROFILE)):
-        yield from not_tried("the service was not reached", "log-in", HOSTS, USERS)
         return
     # The payload is not specified and may be null; inside a tuple that is no failure.
-    if (yield from attempt("log-in", lambda: (inventory.get(PROFILE, tenant=False),))) is None:
-        yield from not_tried("there is no session", HOSTS, USERS)
+    if not (yield from attempt("log-in", lambda: (inventory.get(PROFILE, tenant=False),))):
         return
-    yield Finding("ok", "log-in", f"{platform.email} is signed in")
-    hosts = yield from _listed(HOSTS, inventory, contract.hosts, instance)
-    if hosts:
-        yield from _host_fields(instance, hosts)
-        yield from _one_host(instance, inventory, hosts)
-    else:
-        yield from not_tried("there is no host", "platform_hostname_field", READ)
-    users = yield from _listed(USERS, inventory, contract.users, instance)
-    if users:
-        yield from _user_fields(instance, users)
-    else:
-        yield from not_tried("there is no user", "platform_user_value_field")
-    if hosts and users and (same := [one for one in hosts if one in users and hosts[one] == users[one]]):
-        yield Finding(
-            "wrong",
-            f"{HOSTS}.params",
-            f"both lists hold asset {same[0]}; write into hosts and users of platform.contract the paths or "
-            "params by which the service separates them",
-        )
+    yield Finding("ok", "log-in", f"{instance.platform.email} is signed in")
+    if hosts := (yield from _listed("hosts", inventory)):
+        yield _any_carried("platform_hostname_field", "hosts", [instance.platform_hostname_field], hosts)
+        yield from _written_carried(instance, hosts)
+        yield from _one_host(inventory, hosts)
+    if users := (yield from _listed("users", inventory)):
+        fields = [instance.platform_user_value_field, *FIELDS]
+        yield _any_carried("platform_user_value_field", "users", fields, users)
+        yield from _readable("users", user_rows(instance), users)
 
 
-def _listed(
-    what: str, inventory: "AssetInventory", call: ListCall, instance: Instance
-) -> Generator[Finding, None, Assets | None]:
-    """Read the first page of a list; None when that fails."""
-    pages = yield from attempt(what, lambda: inventory.first_pages(call))
-    if pages is None:
-        return None
-    page, tenant = pages[0], instance.platform.tenant_id
-    if not page.size:
-        text = f"{call.path} lists nothing, so no host gets an owner; check {what} and platform.tenant_id"
-        yield Finding("warning", what, text)
+def _listed(kind: "Kind", inventory: "AssetInventory") -> Generator[Finding, None, Assets]:
+    """Read the first page of a list; nothing when that fails."""
+    what, platform = f"platform.contract.{kind}", inventory.instance.platform
+    pages = yield from attempt(what, lambda: inventory.first_pages(kind))
+    if not pages:
         return {}
-    held = f"its first page is number {page.number} and holds {len(page.ids):,}"
-    yield Finding("ok", what, f"{call.path} lists {page.size:,} of tenant {tenant}; {held}")
+    page, listed = pages[0], f"{getattr(platform.contract, kind).path} lists {pages[0].size:,}"
+    if page.size:
+        held = f"its first page is number {page.number} and holds {len(page.ids):,}"
+        yield Finding("ok", what, f"{listed} of tenant {platform.tenant_id}; {held}")
+    else:
+        text = f"{listed}, so no host gets an owner; check {what} and platform.tenant_id"
+        yield Finding("warning", what, text)
     return dict(zip(page.ids, page.fields, strict=True))
 
 
-def _host_fields(instance: Instance, hosts: Assets) -> Iterator[Finding]:
+def _written_carried(instance: Instance, hosts: Assets) -> Iterator[Finding]:
     first = f"the first {len(hosts):,} hosts"
-    yield _any_carried("platform_hostname_field", "hosts", [instance.platform_hostname_field], hosts)
     for setting, written in _written_fields(instance).items():
         if having := sum(isinstance(fields, dict) and written in fields for fields in hosts.values()):
             yield Finding("ok", setting, f"{written} is a field of {having:,} of {first}")
@@ -93,13 +80,12 @@ def _host_fields(instance: Instance, hosts: Assets) -> Iterator[Finding]:
             yield Finding("warning", setting, text)
 
 
-def _one_host(instance: Instance, inventory: "AssetInventory", hosts: Assets) -> Iterator[Finding]:
+def _one_host(inventory: "AssetInventory", hosts: Assets) -> Iterator[Finding]:
     """Hold the reading of one host against the list: such a reading guards every write (rules 7.1)."""
-    table = yield from _readable("hosts", host_rows(instance), hosts)
+    table = yield from _readable("hosts", host_rows(inventory.instance), hosts)
     if table.is_empty():
-        yield from not_tried("no host can be read", READ)
         return
-    if instance.platform.contract.read is None:
+    if not inventory.reads_single_hosts:
         yield Finding("ok", READ, "is null, so hosts are listed again right before the writing starts")
         return
     # A host with an owner shows more: a reading that hides owners would let them be overwritten.
@@ -115,12 +101,6 @@ def _one_host(instance: Instance, inventory: "AssetInventory", hosts: Assets) ->
             "platform.contract.fields_in"
         )
         yield Finding("wrong", READ, text)
-
-
-def _user_fields(instance: Instance, users: Assets) -> Iterator[Finding]:
-    fields = [instance.platform_user_value_field, *FIELDS]
-    yield _any_carried("platform_user_value_field", "users", fields, users)
-    yield from _readable("users", user_rows(instance), users)
 
 
 def _any_carried(setting: str, kind: str, fields: list[str], assets: Assets) -> Finding:

@@ -5,7 +5,6 @@ Threads share it. Whatever goes out through `exchange` carries a session that is
 
 import base64
 import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -15,8 +14,8 @@ from cryptography.hazmat.primitives.twofactor.totp import TOTP
 
 from resources.errors import AuthenticationError, ConfigurationError, ServiceError, SessionExpiredError
 from resources.http import Answer, Transport
-from resources.inventory.envelope import Envelope, open_envelope
-from resources.settings import MfaRequired, Platform
+from resources.inventory.envelope import Envelope, inside, open_envelope
+from resources.settings import Platform
 
 LOGIN = "/api/v1/auth/login"
 MFA = "/api/v1/auth/mfa"
@@ -32,19 +31,12 @@ class InventorySession:
     locks accounts.
     """
 
-    def __init__(
-        self,
-        platform: Platform,
-        transport: Transport,
-        *,
-        clock: Callable[[], float] = time.time,
-        sleep: Callable[[float], None] = time.sleep,
-    ) -> None:
+    def __init__(self, platform: Platform, transport: Transport, clock: Callable[[], float]) -> None:
         self._transport = transport
         self._email = platform.email
         self._password = platform.password.resolve("platform.password")
         secret = platform.mfa_secret.resolve("platform.mfa_secret") if platform.mfa_secret else None
-        self._codes = None if secret is None else Codes(secret, clock=clock, sleep=sleep)
+        self._codes = None if secret is None else Codes(secret, clock, transport.sleep)
         self._mfa_required = platform.contract.mfa_required
         self._lock = threading.RLock()
         self._session: requests.Session | None = None
@@ -67,24 +59,23 @@ class InventorySession:
             SessionExpiredError: a 401 to what is not sent again; the next call logs in.
             TransientError, ProtocolError: as from `Transport.send`.
         """
-        session = self._signed_in(path)
-        answer = self._transport.send(session, method, path, **arguments)
-        if answer.status != 401:
-            self._log_ins_in_vain = 0
-            return answer
-        with self._lock:
-            if session is self._session:
-                self._reject()
-        if not resend:
-            # The next call logs in: a failure of the log-in would hide what this one was answered.
-            raise SessionExpiredError(
-                f"The session of {self._email} had ended when {self._transport.where} was asked for "
-                f"{path} (status 401), so that nothing was done"
-            )
-        answer = self._transport.send(self._signed_in(path), method, path, **arguments)
-        if answer.status == 401:
-            raise self._refused_twice(path)
-        return answer
+        for _ in range(2):
+            session = self._signed_in(path)
+            answer = self._transport.send(session, method, path, **arguments)
+            if answer.status != 401:
+                self._log_ins_in_vain = 0
+                return answer
+            with self._lock:
+                if session is self._session:  # and not one that another thread has logged in since
+                    session.cookies.clear()
+                    self._session = None
+            if not resend:
+                # The next call logs in: a failure of the log-in would hide what this one was answered.
+                raise SessionExpiredError(
+                    f"The session of {self._email} had ended when {self._transport.where} was asked for "
+                    f"{path} (status 401), so that nothing was done"
+                )
+        raise self._refused_twice(path)
 
     def _signed_in(self, path: str) -> requests.Session:
         """The session; logs in where there is none, unless the last two log-ins gave none that works."""
@@ -105,16 +96,9 @@ class InventorySession:
             + ("" if self._codes else ", and set platform.mfa_secret if it needs a code")
         )
 
-    def _reject(self) -> None:
-        """Throw the cookies away; requests of other threads that are still on their way may end."""
-        if self._session is not None:
-            self._session.cookies.clear()
-            self._session = None
-
     def _give_up(self, reason: str) -> AuthenticationError:
-        """Never log in again, and send nothing with the present session; the first reason stays."""
+        """Send nothing more, no log-in either; the first reason stays."""
         with self._lock:
-            self._reject()
             self._given_up = self._given_up or f"{self._transport.where} {reason}"
             return AuthenticationError(self._given_up)
 
@@ -143,7 +127,7 @@ class InventorySession:
         """Send the password; true when the session is not complete without a code (rules 5.3)."""
         form = {"email": self._email, "password": self._password}
         login = self._call(session, "POST", LOGIN, secrets=(self._password,), data=form)
-        if _announces_code(login, self._mfa_required):
+        if inside(login.members, self._mfa_required.member) == self._mfa_required.equals:
             return True
         if login.refusal:
             raise self._give_up(
@@ -156,17 +140,10 @@ class InventorySession:
         return open_envelope(self._transport.send(session, method, path, **arguments), path, self._transport)
 
 
-def _announces_code(login: Envelope, required: MfaRequired) -> bool:
-    value: Any = login.members
-    for part in required.member.split("."):
-        value = value.get(part) if isinstance(value, dict) else None
-    return value == required.equals
-
-
 class Codes:
     """Verification codes (TOTP: SHA-1, six digits, 30 seconds), each given once."""
 
-    def __init__(self, secret: str, *, clock: Callable[[], float], sleep: Callable[[float], None]) -> None:
+    def __init__(self, secret: str, clock: Callable[[], float], sleep: Callable[[float], None]) -> None:
         letters = "".join(secret.split()).upper().rstrip("=")
         try:
             key = base64.b32decode(letters + "=" * (-len(letters) % 8))

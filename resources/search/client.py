@@ -10,6 +10,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
 from typing import Annotated, Any, NoReturn, Self
 from urllib.parse import quote
@@ -117,16 +118,10 @@ class SearchClient:
     Opening it resolves the secrets: ConfigurationError when one is not set, or `ca_file` cannot be read.
     """
 
-    def __init__(
-        self,
-        instance: Instance,
-        *,
-        sleep: Callable[[float], None] = time.sleep,
-    ) -> None:
-        self._instance = instance
-        self._sleep = sleep
+    def __init__(self, instance: Instance, *, sleep: Callable[[float], None] = time.sleep) -> None:
+        self.instance = instance
         self._page_size = MAX_PAGE
-        self._transport = Transport(
+        self.transport = Transport(
             service="search service",
             section="",
             url=instance.url,
@@ -134,12 +129,27 @@ class SearchClient:
             ca_file=instance.ca_file,
             connections=DAYS_AT_ONCE,
             read_timeout_seconds=300,
+            sleep=sleep,
         )
-        self._path = f"/{quote(instance.index, safe='*,-')}/_search"
+        self.path = f"/{quote(instance.index, safe='*,-')}/_search"
+        query = instance.query
+        dsl = query.lstrip().startswith("{")
+        self._query = json.loads(query) if dsl else {"query_string": {"query": query}}
+        fields = {"hostname": instance.hostname_field, "username": instance.user_field}
+        self._sources: list[dict[str, Any]] = [
+            {name: {"terms": {"field": field}}} for name, field in fields.items()
+        ]
+        if kind := instance.logon_type_field:
+            self._sources.append({"logon_type": {"terms": {"field": kind, "missing_bucket": True}}})
+        # What `_totals` reads, and the latest time: a field without times is refused there, and by no query.
+        self._carried: dict[str, Any] = {
+            name: {"filter": _not_blank(field), "aggs": {"absent": {"missing": {"field": field}}}}
+            for name, field in fields.items()
+        } | {"latest": {"max": {"field": instance.time_field}}}
         self._password = instance.password.resolve("password")
         self._auth = HTTPBasicAuth(instance.username.encode(), self._password.encode())
         self._cookies = {name: value.resolve(f"cookies.{name}") for name, value in instance.cookies.items()}
-        self._session = self._transport.new_session()
+        self._session = self.transport.new_session()
 
     def __enter__(self) -> Self:
         return self
@@ -150,11 +160,11 @@ class SearchClient:
     def probe(self) -> None:
         """Ask for no document at all: TransientError when the service does not answer within seconds."""
         nothing = {"size": 0, "track_total_hits": False, "query": {"match_none": {}}, "aggs": {}}
-        self._transport.probe("POST", self._path, sleep=self._sleep, **self._arguments(nothing))
+        self.transport.probe("POST", self.path, **self._arguments(nothing))
 
     def findings(self, window: Window) -> Iterator[Finding]:
         """Try the service, query and fields over the window, and say what works and what to fix."""
-        return search_findings(self._instance, self, self._transport, self._path, window)
+        return search_findings(self, window)
 
     def logons(self, days: Sequence[date]) -> Iterator[DayOfLogons]:
         """Count the logon events of each day, in the order given, several days at once.
@@ -170,18 +180,12 @@ class SearchClient:
 
         A field that cannot be aggregated is refused here, too.
         """
-        aggregations = {**self._carried(), "pairs": {"composite": {"size": 1, "sources": self._sources()}}}
+        aggregations = {**self._carried, "pairs": {"composite": {"size": 1, "sources": self._sources}}}
         return _totals(self._search([self._between(first, last)], aggregations))
 
-    def documents(self, first: date, last: date) -> int:
-        """Count all documents from `first` to `last`; ConfigurationError: the pattern matches no index."""
-        found = self._search([self._between(first, last)], query={"match_all": {}})
-        if not found.shards.get("total"):
-            raise ConfigurationError(
-                f"index: {self._instance.index!r} matches no index that {self._instance.username} may read "
-                f"at {self._instance.url}; correct the name, or wait for the first events"
-            )
-        return found.hits.total.value
+    def shards(self) -> int:
+        """How many shards the indexes of the pattern have: none where it matches no index."""
+        return self._search([]).shards.get("total", 0)
 
     def carrying(self, field: str, first: date, last: date) -> int:
         """Count the matching documents from `first` to `last` that have a field."""
@@ -192,7 +196,7 @@ class SearchClient:
 
         They lie on no day, so that each day looks empty.
         """
-        has_time = {"exists": {"field": self._instance.time_field}}
+        has_time = {"exists": {"field": self.instance.time_field}}
         if self._search([has_time], count_documents=1).hits.total.value:
             return 0
         return self._search([]).hits.total.value
@@ -205,7 +209,7 @@ class SearchClient:
         """
         by_name = {
             "terms": {
-                "field": self._instance.hostname_field,
+                "field": self.instance.hostname_field,
                 "size": MAX_SENDERS,
                 "order": {"hosts": "desc"},
             },
@@ -221,28 +225,6 @@ class SearchClient:
         ]
         return found.hits.total.value, pl.DataFrame(rows, SENDERS, orient="row", strict=False)
 
-    def _fields(self) -> dict[str, str]:
-        return {"hostname": self._instance.hostname_field, "username": self._instance.user_field}
-
-    def _sources(self) -> list[dict[str, Any]]:
-        sources: list[dict[str, Any]] = [
-            {name: {"terms": {"field": field}}} for name, field in self._fields().items()
-        ]
-        if field := self._instance.logon_type_field:
-            sources.append({"logon_type": {"terms": {"field": field, "missing_bucket": True}}})
-        return sources
-
-    def _carried(self) -> dict[str, Any]:
-        """Aggregations that count the documents with a host and those with a user; `_totals` reads them.
-
-        The latest time is asked for because a field without times is refused there, and by no query.
-        """
-        counted = {
-            name: {"filter": _not_blank(field), "aggs": {"absent": {"missing": {"field": field}}}}
-            for name, field in self._fields().items()
-        }
-        return {**counted, "latest": {"max": {"field": self._instance.time_field}}}
-
     def _day(self, day: date) -> DayOfLogons:
         """Read the pages of a composite aggregation; the first also counts the day's documents.
 
@@ -255,9 +237,9 @@ class SearchClient:
         totals = 0, 0, 0
         while True:
             size = self._page_size
-            composite = {"size": size, "sources": self._sources()}
+            composite = {"size": size, "sources": self._sources}
             further = {"after": msgspec.to_builtins(after)} if after else {}
-            aggregations = {"pairs": {"composite": composite | further}, **({} if after else self._carried())}
+            aggregations = {"pairs": {"composite": composite | further}, **({} if after else self._carried)}
             try:
                 page = self._search([self._between(day, day)], aggregations, count_documents=not after)
             except _TooManyBucketsError:
@@ -268,7 +250,7 @@ class SearchClient:
             pairs = page.aggregations.pairs
             if pairs is None and after:
                 raise ProtocolError(
-                    f"The last index of {self._instance.index} at {self._instance.url} was deleted while "
+                    f"The last index of {self.instance.index} at {self.instance.url} was deleted while "
                     f"{day} was counted; run again"
                 )
             totals = totals if after else _totals(page)
@@ -279,7 +261,7 @@ class SearchClient:
         counts = pl.concat(rows)
         if counts.drop("events").is_duplicated().any():
             raise ProtocolError(
-                f"{self._transport.where} gave pairs of host and user of {day} twice, which is no evidence; "
+                f"{self.transport.where} gave pairs of host and user of {day} twice, which is no evidence; "
                 "check for a proxy or cache between this machine and the service"
             )
         return DayOfLogons(day, fetched_at, *totals, counts=counts)
@@ -291,7 +273,7 @@ class SearchClient:
             "document_username": _texts([bucket.key.username for bucket in buckets]),
             "events": pl.Series([bucket.doc_count for bucket in buckets], dtype=pl.Int64),
         }
-        if self._instance.logon_type_field:
+        if self.instance.logon_type_field:
             kinds = (bucket.key.logon_type for bucket in buckets)
             columns["document_logon_type"] = _texts(
                 [None if kind is msgspec.UNSET else kind for kind in kinds]
@@ -300,15 +282,9 @@ class SearchClient:
         return pl.DataFrame(columns).filter(~pl.any_horizontal(lacking))
 
     def _between(self, first: date, last: date) -> dict[str, Any]:
-        instants = (day_start(day, self._instance.scan.timezone) for day in (first, last + timedelta(days=1)))
+        instants = (day_start(day, self.instance.scan.timezone) for day in (first, last + timedelta(days=1)))
         start, end = (round(instant.timestamp() * 1000) for instant in instants)
-        return {"range": {self._instance.time_field: {"gte": start, "lt": end, "format": "epoch_millis"}}}
-
-    def _query(self) -> dict[str, Any]:
-        query = self._instance.query
-        if query.lstrip().startswith("{"):
-            return json.loads(query)
-        return {"query_string": {"query": query}}
+        return {"range": {self.instance.time_field: {"gte": start, "lt": end, "format": "epoch_millis"}}}
 
     def _search(
         self,
@@ -316,32 +292,28 @@ class SearchClient:
         aggregations: Mapping[str, Any] | None = None,
         *,
         count_documents: bool | int = True,
-        query: dict[str, Any] | None = None,
     ) -> _Found:
-        """Aggregate the matching documents; `query` takes the place of the instance's query.
-
-        `count_documents` says whether to count the documents, or up to how many.
-        """
+        """Aggregate the matching documents; `count_documents`: whether to count them, or up to how many."""
         body = {
             "size": 0,
             "track_total_hits": count_documents,
-            "query": {"bool": {"filter": [*filters, query or self._query()]}},
+            "query": {"bool": {"filter": [*filters, self._query]}},
             "aggs": aggregations or {},
         }
-        answer: Answer = self._transport.retrying(self._sleep)(self._post, body)
+        answer: Answer = self.transport.retrying()(self._post, body)
         try:
             found = _DECODER.decode(answer.body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise self._not_a_search_service(answer) from error
         if faults := _faults(found, aggregations or {}):
             raise ProtocolError(
-                f"{self._transport.where} answered incompletely ({', '.join(faults)}), which is no evidence; "
+                f"{self.transport.where} answered incompletely ({', '.join(faults)}), which is no evidence; "
                 "repair the cluster, or a proxy in front of it, and run again"
             )
         return found
 
     def _post(self, body: dict[str, Any]) -> Answer:
-        answer = self._transport.send(self._session, "POST", self._path, **self._arguments(body))
+        answer = self.transport.send(self._session, "POST", self.path, **self._arguments(body))
         if answer.status != 200:
             self._raise_refusal(answer)
         return answer
@@ -357,7 +329,7 @@ class SearchClient:
 
     def _raise_refusal(self, answer: Answer) -> NoReturn:
         """Raise what an error answer means; the message names the setting to fix."""
-        instance, where = self._instance, f"the search service at {self._instance.url}"
+        instance, where = self.instance, f"the search service at {self.instance.url}"
         causes = _causes(answer.body)
         kinds = causes["type"]
         reason = answer.sanitised("; ".join(dict.fromkeys(causes["reason"])), 500) or answer.excerpt
@@ -389,7 +361,7 @@ class SearchClient:
         if any(map(_QUERY_ERRORS.search, kinds)):
             shown = answer.sanitised(instance.query)
             raise ConfigurationError(f"query: {shown!r} is refused by {where}: {reason}")
-        self._transport.raise_if_transient(answer, self._path)
+        self.transport.raise_if_transient(answer, self.path)
         if not kinds:
             raise self._not_a_search_service(answer)
         raise ConfigurationError(
@@ -400,7 +372,7 @@ class SearchClient:
     def _not_a_search_service(self, answer: Answer) -> ProtocolError:
         names = b'"aggregations"' in answer.body  # of hosts and users, which no message may show
         return ProtocolError(
-            f"{self._instance.url} does not answer as a search service; url must name the service itself, no "
+            f"{self.instance.url} does not answer as a search service; url must name the service itself, no "
             f"dashboard or cache. It said, with HTTP status {answer.status}: "
             f"{'...' if names else answer.excerpt}"
         )
@@ -453,19 +425,14 @@ def _texts(names: list[Name | None]) -> pl.Series:
 
 
 def _causes(body: bytes) -> dict[str, list[str]]:
-    """The texts of an error answer by their key, outermost first, without the grammar in further lines."""
+    """The texts of an error answer by their key, innermost first, without the grammar in further lines."""
     texts: dict[str, list[str]] = defaultdict(list)
-    try:
-        left = [json.loads(body)]
-    except (ValueError, RecursionError):
-        left = []
-    while left:
-        part = left.pop()
-        if isinstance(part, dict):
-            for name, text in part.items():
-                if isinstance(text, str) and text:
-                    texts[name].append(text.splitlines()[0])
-            left += reversed(part.values())
-        elif isinstance(part, list):
-            left += reversed(part)
+
+    def keep(members: list[tuple[str, Any]]) -> None:
+        for name, text in members:
+            if isinstance(text, str) and text:
+                texts[name].append(text.splitlines()[0])
+
+    with suppress(ValueError, RecursionError):
+        json.loads(body, object_pairs_hook=keep)
     return texts

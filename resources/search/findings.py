@@ -8,36 +8,29 @@ from typing import TYPE_CHECKING
 
 from ownership.quality import LACKING_LIMIT_PERCENT
 from ownership.windows import Window
-from resources.findings import Finding, attempt, not_tried, reached
-from resources.http import Transport
-from resources.settings import Instance
+from resources.findings import Finding, attempt, reached
 
 if TYPE_CHECKING:
     from resources.search.client import SearchClient
 
 
-def search_findings(
-    instance: Instance, search: "SearchClient", transport: Transport, path: str, window: Window
-) -> Iterator[Finding]:
+def search_findings(search: "SearchClient", window: Window) -> Iterator[Finding]:
     """Try connection, log-in, query and fields over the look-back window."""
-    fields = {"user_field": instance.user_field, "hostname_field": instance.hostname_field}
-    if instance.logon_type_field:
-        fields["logon_type_field"] = instance.logon_type_field
-    if not (yield from reached(transport, "POST", path)):
-        yield from not_tried("the service was not reached", "search", *fields)
+    instance = search.instance
+    if not (yield from reached(search.transport, "POST", search.path)):
         return
     totals = yield from attempt("search", lambda: search.totals(window.first, window.last))
     if totals is None:
-        yield from not_tried("the search failed", *fields)
         return
     yield Finding("ok", "search", f"{instance.username} may search {instance.index}")
     matching, *lacking = totals
     if not matching:
-        yield from _nothing_matches(instance, search, window)
-        yield from not_tried("there is no logon event to look at", *fields)
+        yield from _nothing_matches(search, window)
         return
     yield Finding("ok", "query", f"matches {matching:,} logon events from {window.first} to {window.last}")
+    fields = {"user_field": instance.user_field, "hostname_field": instance.hostname_field}
     if kind := instance.logon_type_field:
+        fields["logon_type_field"] = kind
         lacking.append(matching - search.carrying(kind, window.first, window.last))
     for (setting, field), without in zip(fields.items(), lacking, strict=True):
         if without == matching:
@@ -51,24 +44,23 @@ def search_findings(
         yield Finding("warning" if many else "ok", setting, text + others)
 
 
-def _nothing_matches(instance: Instance, search: "SearchClient", window: Window) -> Iterator[Finding]:
-    """Find out why nothing matches: no time in the documents, no index, the query, or days without events.
+def _nothing_matches(search: "SearchClient", window: Window) -> Iterator[Finding]:
+    """Find out why nothing matches: no time in the documents, no index, or the query and the days.
 
     The first two are wrong, though a run stops at documents without a time only: an index may be deleted
     when its events are stored (rules 3.4, 4.4).
     """
+    instance = search.instance
     if undated := (yield from attempt("time_field", search.undated)):
         text = f"none of the {undated:,} documents that match has {instance.time_field}; name another field"
         yield Finding("wrong", "time_field", text)
         return
-    documents = yield from attempt("index", lambda: search.documents(window.first, window.last))
-    if documents is None:
-        return
-    remedy = (
-        f"{documents:,} documents are in those days, so check query"
-        if documents
-        else f"there is no document at all in those days, so check index ({instance.index}), "
-        f"time_field ({instance.time_field}) and whether events arrive"
-    )
-    days = f"from {window.first} to {window.last}"
-    yield Finding("warning", "query", f"matches nothing {days}, so no owner is found; {remedy}")
+    shards = yield from attempt("index", search.shards)
+    if shards:
+        text = (
+            f"matches nothing from {window.first} to {window.last}, so no owner is found; check query, index"
+        )
+        yield Finding("warning", "query", f"{text} ({instance.index}) and whether events arrive")
+    elif shards == 0:
+        text = f"{instance.index!r} matches no index that {instance.username} may read; correct the name"
+        yield Finding("wrong", "index", f"{text}, or wait for the first events")

@@ -51,10 +51,9 @@ class EvidenceSource(Protocol):
 
     def totals(self, first: date, last: date) -> tuple[int, int, int]:
         """Count the documents from `first` to `last`: matching, without a user, without a host."""
-        days = [*self.logons(days_of(Window(first, last)))]
-        columns = zip(*((day.matching, day.lacking_user, day.lacking_host) for day in days), strict=True)
-        matching, lacking_user, lacking_host = map(sum, columns)
-        return matching, lacking_user, lacking_host
+        found = [*self.logons(days_of(Window(first, last)))]
+        lacking = sum(day.lacking_user for day in found), sum(day.lacking_host for day in found)
+        return sum(day.matching for day in found), *lacking
 
     def undated(self) -> int:
         """Count the matching documents of all times when none of them says when it happened; else 0."""

@@ -15,15 +15,11 @@ from resources.settings.environment import (
     tables_location,
     without_password,
 )
-from resources.settings.fields import Secret
 from resources.settings.files import BrokenInstance, load_instance, load_instances, named, slug_of_part
 from resources.settings.models import (
     MAX_LOOKBACK_DAYS,
-    Contract,
     Instance,
-    ItemCall,
     ListCall,
-    MfaRequired,
     Platform,
 )
 from resources.settings.names import is_slug, slug_of

@@ -63,12 +63,6 @@ def _service_url(value: str) -> str:
     return value.rstrip("/")
 
 
-def _without_api(value: str) -> str:
-    if "/api/v1/" in f"{value}/":
-        raise hidden_error("is the address of the service itself; write it without /api/v1")
-    return value
-
-
 def _known_timezone(value: str) -> str:
     try:
         ZoneInfo(value)
@@ -105,13 +99,13 @@ def _id_text(value: object) -> object:
 
 
 def _beside_the_file(value: Path, info: ValidationInfo) -> Path:
-    return (info.context or {}).get("folder", Path()) / value.expanduser()
+    file: Path | None = (info.context or {}).get("file")
+    return (file.parent if file else Path()) / value.expanduser()
 
 
 FilePath = Annotated[Path, AfterValidator(_beside_the_file)]
 """A path that is relative to the folder of the file that names it."""
 Url = Annotated[str, AfterValidator(_service_url)]
-BaseUrl = Annotated[Url, AfterValidator(_without_api)]
 Text = Annotated[str, Field(min_length=1, max_length=MAX_TEXT)]
 IdText = Annotated[Text, BeforeValidator(_id_text, json_schema_input_type=Text | int)]
 ApiPath = Annotated[str, Field(pattern="^/[^/]", max_length=MAX_TEXT)]
@@ -145,17 +139,11 @@ class Secret(Section):
 
     def resolve(self, setting: str) -> str:
         """Read the secret; `setting` is its key, for messages."""
-        if self.env is not None:
-            place, remedy = f"the environment variable {self.env} is not set", "export it"
-            value = os.environ.get(self.env, "")
-        else:
-            place, remedy = f"the file {self.file} is empty", "write the secret into it"
-            try:
-                value = read_text(self.file or Path())
-            except (OSError, ValueError) as error:
-                raise ConfigurationError(
-                    f"{setting}: the file {self.file} cannot be read: {error}"
-                ) from error
-        if not value.rstrip("\r\n"):
-            raise ConfigurationError(f"{setting}: {place}; {remedy}")
-        return value.rstrip("\r\n")
+        place = f"the environment variable {self.env}" if self.env else f"the file {self.file}"
+        try:
+            value = os.environ.get(self.env, "") if self.env else read_text(self.file or Path())
+        except (OSError, ValueError) as error:
+            raise ConfigurationError(f"{setting}: {place} cannot be read: {error}") from error
+        if not (secret := value.rstrip("\r\n")):
+            raise ConfigurationError(f"{setting}: {place} is not set or empty; put the secret there")
+        return secret

@@ -58,9 +58,7 @@ def load_instance(path: Path) -> Instance:
     """Read and check one instance file."""
     content = _content(path)
     try:
-        instance = Instance.model_validate(
-            content, context={"folder": path.parent.absolute(), "file": path.absolute()}
-        )
+        instance = Instance.model_validate(content, context={"file": path.absolute()})
     except ValidationError as error:
         details = error.errors(include_url=False)[:MAX_COMPLAINTS]
         lines = [f"{path}: {_complaint(detail)}" for detail in details]

@@ -11,11 +11,9 @@ from pydantic import Field, PrivateAttr
 
 from ownership.matching import FieldNames
 from ownership.rules import AccountKind, EvidenceMetric, HostKind, Rules
-from resources.errors import ConfigurationError
 from resources.settings.fields import (
     MAX_TEXT,
     ApiPath,
-    BaseUrl,
     CookieName,
     Cron,
     FilePath,
@@ -88,7 +86,7 @@ class Contract(Section):
 class Platform(Section):
     """The asset-inventory service."""
 
-    url: BaseUrl
+    url: Url
     """base URL, without /api/v1"""
     email: Text
     """account that signs in"""
@@ -261,22 +259,16 @@ class Instance(Section):
         return slug_of(self.name)
 
     def require_secrets(self) -> None:
-        """Resolve every secret once, so that all that are missing are named at once."""
+        """Resolve every secret once: ConfigurationError names the first that is missing."""
         secrets = {
             "password": self.password,
             "platform.password": self.platform.password,
             "platform.mfa_secret": self.platform.mfa_secret,
             **{f"cookies.{name}": value for name, value in self.cookies.items()},
         }
-        missing = []
         for setting, secret in secrets.items():
-            try:
-                if secret:
-                    secret.resolve(setting)
-            except ConfigurationError as error:
-                missing.append(str(error))
-        if missing:
-            raise ConfigurationError(". ".join(missing))
+            if secret:
+                secret.resolve(setting)
 
     @property
     def field_names(self) -> FieldNames:

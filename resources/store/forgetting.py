@@ -57,29 +57,23 @@ class Person:
 
     def forgotten_in(self, frame: pl.DataFrame) -> pl.DataFrame:
         """The rows of a table with stand-ins for the person."""
-        return frame.with_columns(
-            self._in_column(name, kind)
-            for name, kind in frame.schema.items()
-            if kind == pl.String or kind in (pl.List(pl.String), pl.Struct)
-        )
+        return frame.with_columns(self._in_column(name, kind) for name, kind in frame.schema.items())
 
     def _in_column(self, name: str, kind: pl.DataType) -> pl.Expr:
         values = pl.col(name)
         if isinstance(kind, pl.Struct):
             return values.struct.with_fields(owner=self._as_person(pl.field("owner")))
-        change = self._as_person if name in PERSONS else self._as_text if name in TEXTS else None
-        if change is None:
+        if name not in PERSONS | TEXTS:
             return values
+        change = self._as_person if name in PERSONS else self._as_text
         return values.list.eval(change(pl.element())) if isinstance(kind, pl.List) else change(values)
 
     def _as_person(self, value: pl.Expr) -> pl.Expr:
-        ids, names = ({one: self.stand_in(one) for one in given} for given in (self.user_ids, self.usernames))
-        found = [
-            expr.replace_strict(known, default=None, return_dtype=pl.String)
-            for expr, known in ((value, ids), (normalise_username(value), names))
-            if known
-        ]
-        return pl.coalesce(*found, self._as_text(value))
+        def known(value: pl.Expr, names: Collection[str]) -> pl.Expr:
+            return value.replace_strict(list(names), list(map(self.stand_in, names)), default=None)
+
+        names = normalise_username(value)
+        return pl.coalesce(known(value, self.user_ids), known(names, self.usernames), self._as_text(value))
 
     def _as_text(self, value: pl.Expr) -> pl.Expr:
         return value.str.replace_all(self._in_texts, "forgotten")

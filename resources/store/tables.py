@@ -9,7 +9,7 @@ import os
 import re
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, suppress
-from copy import copy
+from dataclasses import KW_ONLY, dataclass, replace
 from datetime import date
 from io import BytesIO
 from pathlib import Path
@@ -37,33 +37,29 @@ ROW_GROUP = 128 * 1024
 """Rows that Parquet keeps together; the names of twice as many took a fifth longer to write."""
 
 
+@dataclass(eq=False)
 class Tables:
     """The tables of one instance, which `location` (`tables` in the home) holds beside those of others.
 
     Whatever is to be stored is validated: an `InvalidTableError` says what is wrong, and nothing is stored.
 
     Without a `name` they may be those of any instance. `target` is the inventory that it writes to: address
-    and tenant; `analysts` is the id of a group that may read tables and catalogue.
+    and tenant; `analysts` is the id of a group that may read tables and catalogue; `viewed` the run that sees
+    them: its own snapshots and writes, where they are still kept.
     """
 
-    def __init__(
-        self,
-        home: Path,
-        slug: str,
-        *,
-        name: str | None = None,
-        target: str | None = None,
-        location: UPath | None = None,
-        analysts: int | None = None,
-    ) -> None:
-        self.home = home
-        self.slug = slug
-        self.name = name
-        self.target = target
-        self.folder = (location or UPath(home / "tables")) / slug
-        self.disk = home / "tables" / slug
-        self.viewed: str | None = None
-        self.analysts = analysts
+    home: Path
+    slug: str
+    _: KW_ONLY
+    name: str | None = None
+    target: str | None = None
+    location: UPath | None = None
+    analysts: int | None = None
+    viewed: str | None = None
+
+    def __post_init__(self) -> None:
+        self.folder = (self.location or UPath(self.home / "tables")) / self.slug
+        self.disk = self.home / "tables" / self.slug
 
     def claim(self) -> None:
         """Record whose tables these are; refuse, as `require_own` does, those of another instance."""
@@ -149,8 +145,7 @@ class Tables:
         path = self._snapshot(table, run_id)
         write_file(validated(TABLES[table], frame), path)
         if publish:
-            with replacing(self._snapshot(table), self.analysts) as copied:
-                path.fs.get_file(path.path, str(copied))
+            _copy(path, self._snapshot(table), self.analysts)
 
     def replace(self, table: str, frame: pl.DataFrame) -> None:
         """Store a snapshot that belongs to no run."""
@@ -247,10 +242,8 @@ class Tables:
         return meant[0]
 
     def view(self, run_id: str) -> "Tables":
-        """The tables as a run sees or saw them: its own snapshots and writes, where they are still kept."""
-        seen = copy(self)
-        seen.viewed = checked_run_id(run_id)
-        return seen
+        """The tables as a run sees or saw them."""
+        return replace(self, viewed=checked_run_id(run_id))
 
     def exist(self) -> bool:
         """Return whether a run has ever prepared the tables."""
@@ -290,11 +283,9 @@ class Tables:
         for file in parquet_files(folder):
             path = own / file.relative_to(folder)
             if path.name != "owner_writes.parquet" and not path.exists():
-                with replacing(path) as copied:
-                    file.fs.get_file(file.path, str(copied))
+                _copy(file, path)
                 if publish and path.parent == own:
-                    with replacing(self._snapshot(path.stem), self.analysts) as copied:
-                        file.fs.get_file(file.path, str(copied))
+                    _copy(file, self._snapshot(path.stem), self.analysts)
 
     # The journal of writes, and who may work on all this
 
@@ -359,6 +350,11 @@ def read_files(table: str, paths: Sequence[UPath]) -> pl.LazyFrame:
         extra_columns="ignore",
         glob=False,
     )
+
+
+def _copy(file: UPath, path: UPath, readers: int | None = None) -> None:
+    with replacing(path, readers) as copied:
+        file.fs.get_file(file.path, str(copied))
 
 
 def write_file(frame: pl.DataFrame, path: UPath, readers: int | None = None) -> None:

@@ -23,7 +23,7 @@ CUT_OFF = "the run was cut off"
 
 
 def settle_leftovers(
-    journal: Journal, tables: Tables, hosts: pl.DataFrame, target: str, inventory: Inventory | None = None
+    journal: Journal, tables: Tables, hosts: pl.DataFrame, target: str, inventory: Inventory
 ) -> int:
     """Settle the writes of runs that were cut off, from what the inventory holds now (rules 7.3).
 
@@ -60,9 +60,9 @@ def runs_on_target(journal: Journal, target: str) -> list[str]:
     return [run_id for run_id, other in journal.targets().items() if other == target]
 
 
-def _missing(row: Row, inventory: Inventory | None) -> Result | None:
+def _missing(row: Row, inventory: Inventory) -> Result | None:
     """What became of a write on a host that the list lacks; None where that is not known."""
-    if inventory is None or not inventory.reads_single_hosts:
+    if not inventory.reads_single_hosts:
         return None
     try:
         return _settled(row, inventory.host(row["host_id"]))

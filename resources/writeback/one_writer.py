@@ -10,7 +10,7 @@ from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from resources.locks import locked, process_in_words, wait_until
+from resources.locks import locked, wait_until
 from resources.settings import Platform
 from resources.writeback.journal import Journal
 
@@ -18,9 +18,7 @@ MOST_WAITING = 4096
 
 
 @contextmanager
-def one_writer(
-    platform: Platform, journal: Journal, *, timeout_seconds: float | None = None
-) -> Generator[None]:
+def one_writer(platform: Platform, journal: Journal) -> Generator[None]:
     """Keep other writers from the platform's tenant; a process that dies lets them in.
 
     Those of this machine are kept away, and until the journal is closed those of machines that share it.
@@ -30,11 +28,10 @@ def one_writer(
     with ExitStack() as held:
         # Everybody waits for the machine first, then for the others, so that no two wait for each other.
         if sys.platform == "linux":
-            wait_until(lambda: _claimed(name, held), lambda: _holder(name), what, timeout_seconds)
+            wait_until(lambda: _claimed(name, held), lambda: _holder(name), what)
         else:
-            path = Path(tempfile.gettempdir()) / f"{name}.lock"
-            held.enter_context(locked(path, what, timeout_seconds=timeout_seconds))
-        wait_until(lambda: journal.claim(key), lambda: journal.holder(key), what, timeout_seconds)
+            held.enter_context(locked(Path(tempfile.gettempdir()) / f"{name}.lock", what))
+        wait_until(lambda: journal.claim(key), lambda: journal.holder(key), what)
         yield
 
 
@@ -70,4 +67,4 @@ def _holder(name: str) -> str:
             )
         credentials = asking.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
     pid, uid, _ = struct.unpack("3i", credentials)
-    return process_in_words(pid, uid)
+    return f"process {pid} of user {uid}"

@@ -1,6 +1,6 @@
 """What a host holds, compared with what was planned for it or sent to it."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import polars as pl
@@ -12,6 +12,9 @@ from resources.writeback.journal import Result
 
 Row = Mapping[str, Any]
 """A row of owner_writes, or of inventory_hosts."""
+
+Decide = Callable[[Row, Values], Values | Result]
+"""Given a planned write and what its host holds, says what to send, or the result where nothing is sent."""
 
 
 def was_done(row: Row, host: Row) -> bool:
@@ -36,6 +39,19 @@ def unless_owned(row: Row, held: Values) -> Values | Result:
         message = f"has got the owner {owner} in the meantime"
         return Result(row["host_id"], "owned_meanwhile", message, held)
     return {field: value for field, value in row["new_values"].items() if value is not None}
+
+
+def unless_changed(row: Row, held: Values) -> Values | Result:
+    """As `unless_owned`, for a plan made earlier: a host whose other fields changed is left alone, too."""
+    changed = [
+        field
+        for field, value in row["new_values"].items()
+        if value is not None and held[field] != row["old_values"][field]
+    ]
+    if changed and held["owner"] is None:
+        message = f"changed since the plan was made: {', '.join(changed)}"
+        return Result(row["host_id"], "not_written", message, held)
+    return unless_owned(row, held)
 
 
 def still_held(row: Row, held: Values) -> Values | Result:

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from queue import Empty, SimpleQueue
@@ -11,20 +12,21 @@ import polars as pl
 
 from ownership.codes import SUCCESSES
 from resources.writeback.journal import Journal, Result
-from resources.writeback.outcomes import Row
+from resources.writeback.outcomes import Decide, Row
 from resources.writeback.writer import Writer, WritingEndedError
 
 GRACE_SECONDS = 5
 """How long requests that are under way may take when the run is interrupted; whoever asks a container to end
 waits ten seconds. What has no answer by then stays `intended`."""
 
+INTERRUPTED = "it was interrupted"
 _FAILURES = frozenset({"failed", "intended"})
 
 
 def write_all(
     plan: pl.DataFrame,
     writer: Writer,
-    attempt: Callable[[Writer, Row], Result],
+    decide: Decide,
     journal: Journal,
     *,
     concurrency: int,
@@ -34,16 +36,16 @@ def write_all(
     """Write the hosts of a plan, several at a time; each row and each outcome goes into the journal.
 
     The whole plan is stored as `intended` before the first request; rows that are not `planned` are only
-    kept. So many failures without a success between them end the writing, and what was not tried by then is
-    `not_written`. `on_progress` is called with how many of how many hosts are done. Returns why the writing
-    ended early, or was in vain; None when it came to its end.
+    kept. `decide` says what is sent to each host. So many failures without a success between them end the
+    writing, and what was not tried by then is `not_written`. `on_progress` is called with how many of how
+    many hosts are done. Returns why the writing ended early, or was in vain; None when it came to its end.
     """
     to_try = pl.col("outcome") == "planned"
     intended = plan.with_columns(outcome=pl.when(to_try).then(pl.lit("intended")).otherwise("outcome"))
     journal.intend(intended)
     run_id = plan["run_id"][0] if plan.height else ""
     rows = intended.filter(outcome="intended").rows(named=True)
-    workers = _Workers(writer, attempt, rows, concurrency, max_failed_writes)
+    workers = _Workers(writer, decide, rows, concurrency, max_failed_writes)
 
     def complete(result: Result) -> None:
         journal.complete(result, run_id=run_id, completed_at=datetime.now(UTC))
@@ -53,7 +55,7 @@ def write_all(
             complete(result)
             on_progress(done, len(rows))
     except BaseException:
-        workers.end("it was interrupted")
+        writer.stop(INTERRUPTED)
         try:
             workers.wait(GRACE_SECONDS)
         finally:  # also where somebody is impatient and interrupts the waiting
@@ -62,11 +64,10 @@ def write_all(
             complete(result)
         raise
     finally:
-        if workers.ended_by:
-            reason = f"the run ended before this host's turn: {workers.ended_by}"
-            journal.leave(run_id, reason, completed_at=datetime.now(UTC))
-    if workers.ended_by:
-        return workers.ended_by
+        if writer.stopped_by:
+            journal.leave(run_id, writer.before_its_turn(), completed_at=datetime.now(UTC))
+    if writer.stopped_by:
+        return writer.stopped_by
     ended_by, corrected = writer.check_effect(journal.rows(run_id))
     for result in corrected:
         complete(result)
@@ -75,17 +76,16 @@ def write_all(
 
 @dataclass
 class _Workers:
-    """Threads that try rows one after another until something ends the writing.
+    """Threads that try rows one after another until something stops the writer.
 
     Those of a ThreadPoolExecutor would keep the process from its end until the last request has its answer.
     """
 
     writer: Writer
-    attempt: Callable[[Writer, Row], Result]
+    decide: Decide
     rows: Sequence[Row]
     concurrency: int
     max_failed_writes: int
-    ended_by: str | None = None
 
     def __post_init__(self) -> None:
         self._failures_in_a_row = 0
@@ -97,28 +97,22 @@ class _Workers:
         number = min(self.concurrency, len(self.rows))
         self._threads = [Thread(target=self._work, daemon=True) for _ in range(number)]
 
-    def end(self, reason: str) -> None:
-        """Let nobody begin with another host."""
-        self.ended_by = self.ended_by or reason
-        self.writer.stop(reason)
-
     def _work(self) -> None:
-        try:
-            while not self.ended_by:
-                self._results.put(self._try(self._untried.get_nowait()))
-        except Empty:
-            pass
-        except BaseException as error:  # noqa: BLE001  (raised where the results are awaited)
-            self._results.put(error)
-        finally:
-            self._results.put(None)
+        """Find a result for each row; None: the writing has ended before."""
+        with suppress(Empty):
+            while True:
+                row = self._untried.get_nowait()
+                self._results.put(None if self.writer.stopped_by else self._try(row))
 
-    def _try(self, row: Row) -> Result:
+    def _try(self, row: Row) -> Result | BaseException:
         try:
-            result = self.attempt(self.writer, row)
+            result = self.writer.write(row, self.decide)
         except WritingEndedError as error:
-            self.end(str(error))
+            self.writer.stop(str(error))
             return error.result
+        except BaseException as error:  # noqa: BLE001  (raised where the results are awaited)
+            self.writer.stop(INTERRUPTED)
+            return error
         # Counted here: by the time the journal hears of it, others have been tried.
         with self._lock:
             if result.outcome in _FAILURES:
@@ -126,22 +120,19 @@ class _Workers:
             elif result.outcome in SUCCESSES:
                 self._failures_in_a_row = 0
             if self._failures_in_a_row >= self.max_failed_writes:
-                self.end(f"{self.max_failed_writes} writes failed one after another")
+                self.writer.stop(f"{self.max_failed_writes} writes failed one after another")
         return result
 
     def results(self) -> Iterator[Result]:
         """Let the threads begin, and give each result as it comes; raises what a thread raised."""
         for thread in self._threads:
             thread.start()
-        at_work = len(self._threads)
-        while at_work:
+        for _ in self.rows:
             result = self._results.get()
             if isinstance(result, BaseException):
                 raise result
             if result:
                 yield result
-            else:
-                at_work -= 1
 
     def wait(self, seconds: float) -> None:
         """Wait for the end of all threads that have begun, but not for longer."""

@@ -5,6 +5,7 @@ Whoever writes to the inventory does it through here. What is to be written is p
 
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from threading import Lock
 
@@ -23,11 +24,12 @@ from resources.errors import (
 from resources.inventory.adapter import Inventory, Values
 from resources.writeback.journal import Journal, Result
 from resources.writeback.outcomes import (
+    Decide,
     Row,
     has_name,
+    is_undo,
     left_alone,
     other_name_message,
-    still_held,
     unless_owned,
     values_of,
     was_done,
@@ -42,9 +44,6 @@ LOOKS = 10  # at one host, each too old when its request could go out, until the
 OWNED_HOSTS_READ = 3  # before the first write, to see that the look shows owners
 READ_BACK = 3  # of a run's writes, the first ones, although the service said yes (rules 7.4)
 READ_BACK_WAITS_SECONDS = (0.0, 0.5, 1.5)  # some services show a change a moment later
-
-Decide = Callable[[Values], Values | Result]
-"""Called with what a host holds, gives what to send to it, or the result where nothing is to be sent."""
 
 
 def seconds_since_boot() -> float:
@@ -72,6 +71,7 @@ class _Attempt:
     """
 
     row: Row
+    decide: Decide
     turn: float = 0.0
     held: Values | None = None
     sent: Values | None = None
@@ -82,6 +82,9 @@ class _Attempt:
     def was_done(self, host: Row) -> bool:
         """Return whether the host holds what was sent."""
         return bool(self.sent) and was_done({"old_values": self.held, "new_values": self.sent}, host)
+
+    def success(self, message: str | None = None) -> Result:
+        return self.result("undone" if is_undo(self.row) else "written", message)
 
     def result(self, outcome: str, message: str | None = None) -> Result:
         if outcome == "undone" and self.held:
@@ -110,13 +113,12 @@ class Writer:
         inventory: Inventory,
         journal: Journal,
         *,
-        pace: Pace | None = None,
         clock: Callable[[], float] = seconds_since_boot,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._inventory = inventory
         self._journal = journal
-        self._pace = pace or Pace(clock=clock, sleep=sleep)
+        self.pace = Pace(clock=clock, sleep=sleep)
         self._clock = clock
         self._sleep = sleep
         self._readable = inventory.reads_single_hosts
@@ -124,76 +126,28 @@ class Writer:
         self._listed_at = 0.0
         self._lock = Lock()
         self._read_back = self._denied = 0
-        self._stopped_by: str | None = None
+        self.stopped_by: str | None = None
+        """Why no further request may begin; None: they may."""
         self._abandoned = False
         self.longest_read_to_write_seconds: float | None = None
         """The longest time between the answer of a look and the write that followed it; None: none did."""
         if not self._readable:
             self._relist()
 
-    def write(self, row: Row) -> Result:
-        """Give a host its owner, unless it has one by now, in one request (rules 2.2, 2.5, 2.6)."""
-        return self._guarded(row, lambda held: unless_owned(row, held), done="written")
-
-    def apply(self, row: Row) -> Result:
-        """Carry out a plan made earlier: as `write`, and a host whose other fields changed is left alone."""
-
-        def unless_changed(held: Values) -> Values | Result:
-            changed = [
-                field
-                for field, value in row["new_values"].items()
-                if value is not None and held[field] != row["old_values"][field]
-            ]
-            if changed and held["owner"] is None:
-                message = f"changed since the plan was made: {', '.join(changed)}"
-                return Result(row["host_id"], "not_written", message, held)
-            return unless_owned(row, held)
-
-        return self._guarded(row, unless_changed, done="written")
-
-    def undo(self, row: Row) -> Result:
-        """Put back, field by field, what the host still holds of what a run wrote."""
-        return self._guarded(row, lambda held: still_held(row, held), done="undone")
-
-    def stop(self, reason: str) -> None:
-        """Let no further request begin, not even of hosts that wait for their turn."""
-        self._stopped_by = self._stopped_by or reason
-        self._pace.stop()
-
-    def abandon(self) -> None:
-        """Let nothing go out any more, not even to hosts that were looked at: nobody waits for an answer."""
-        self._abandoned = True
-
-    def shows_an_owner(self, host_ids: Iterable[str]) -> bool:
-        """Return whether the look that guards a write shows an owner on any of these hosts, listed as owned.
-
-        Where none of them can be read it counts as shown, for then no write gets past its look.
-        """
-        looks = []
-        for host_id in host_ids:
-            try:
-                looks.append(self._inventory.host(host_id))
-            except (AuthenticationError, TransientError):
-                raise
-            except ServiceError:
-                continue
-        return not looks or any(look["owner_ids"] for look in looks)
-
-    def _guarded(self, row: Row, decide: Decide, *, done: str) -> Result:
+    def write(self, row: Row, decide: Decide = unless_owned) -> Result:
         """Look at the host, let `decide` say what to send or why nothing is sent, and send it at once.
 
         Whoever had to wait (for a session, for the service, for its turn) looks again.
         """
-        attempt = _Attempt(row)
+        attempt = _Attempt(row, decide)
         while True:
-            turn = self._pace.wait()
+            turn = self.pace.wait()
             if turn is None:
-                message = f"the run ended before this host's turn: {self._stopped_by}"
-                return attempt.given_up(message, "not_written")
+                return attempt.given_up(self.before_its_turn(), "not_written")
             attempt.turn = turn
             self._journal.attempting(row["run_id"], row["host_id"])
             try:
-                return self._once(attempt, decide, done=done)
+                return self._once(attempt)
             except _LookTooOldError:
                 attempt.looks_too_old += 1
                 if attempt.looks_too_old >= LOOKS:
@@ -216,7 +170,35 @@ class Writer:
             except ServiceError as error:
                 return attempt.given_up(str(error))
 
-    def _once(self, attempt: _Attempt, decide: Decide, *, done: str) -> Result:
+    def stop(self, reason: str) -> None:
+        """Let no further request begin, not even of hosts that wait for their turn."""
+        self.stopped_by = self.stopped_by or reason
+        self.pace.stop()
+
+    def before_its_turn(self) -> str:
+        """Say of a host to which nothing was sent why its turn never came."""
+        return f"the run ended before this host's turn: {self.stopped_by}"
+
+    def abandon(self) -> None:
+        """Let nothing go out any more, not even to hosts that were looked at: nobody waits for an answer."""
+        self._abandoned = True
+
+    def shows_an_owner(self, host_ids: Iterable[str]) -> bool:
+        """Return whether the look that guards a write shows an owner on any of these hosts, listed as owned.
+
+        Where none of them can be read it counts as shown, for then no write gets past its look.
+        """
+        looks = []
+        for host_id in host_ids:
+            try:
+                looks.append(self._inventory.host(host_id))
+            except (AuthenticationError, TransientError):
+                raise
+            except ServiceError:
+                continue
+        return not looks or any(look["owner_ids"] for look in looks)
+
+    def _once(self, attempt: _Attempt) -> Result:
         """Look and send once; raises what may mean to look and send again."""
         row = attempt.row
         asked_at = self._clock()
@@ -224,9 +206,9 @@ class Writer:
         answered_at = self._clock() if self._readable else self._listed_at
         held = values_of(host)
         if attempt.was_done(host):  # what it held before the sending stays known
-            return attempt.result(done, "confirmed by looking again: the host holds what was sent")
+            return attempt.success("confirmed by looking again: the host holds what was sent")
         attempt.held = held
-        decided = decide(held)
+        decided = attempt.decide(row, held)
         if isinstance(decided, Result):
             return decided
         values = {field: value for field, value in decided.items() if field in self._inventory.takes}
@@ -250,47 +232,42 @@ class Writer:
         try:
             self._inventory.write(row["host_id"], values, right_before=right_before)
         except ServiceError as error:
-            return self._after_no(attempt, error, done=done)
-        self._pace.taken()
-        return self._after_yes(attempt, done=done)
+            return self._after_no(attempt, error)
+        self.pace.taken()
+        return self._after_yes(attempt)
 
     def _slow_down(self, attempt: _Attempt, error: TransientError, result: Result | None = None) -> None:
         """Let all writers wait as the service asks, or end the writing where that makes no sense any more."""
-        if not self._pace.refused(turn=attempt.turn, retry_after=error.retry_after):
+        if not self.pace.refused(turn=attempt.turn, retry_after=error.retry_after):
             message = f"the service asks to wait for longer than {GIVE_UP_SECONDS:g} s: {error}"
             raise WritingEndedError(message, result or attempt.given_up(message, "not_written")) from error
 
-    def _after_no(self, attempt: _Attempt, error: ServiceError, *, done: str) -> Result:
-        """Return what became of a write that was not taken; raises `error` where it may be sent again."""
+    def _after_no(self, attempt: _Attempt, error: ServiceError) -> Result:
+        """Return what became of a write that was not taken; raises `error` where it may be sent again.
+
+        Where the answer was lost the host is read back; if it holds something else, the request may still be
+        on its way, and the next run finds out.
+        """
         sent_before = attempt.turned_away_at is not None
         attempt.turned_away_at = self._clock()
-        nothing_done = isinstance(error, TransientError) and error.not_done
-        if (
-            attempt.sent is None
-            or nothing_done
-            or isinstance(error, SessionExpiredError | AuthenticationError)
-        ):
+        transient = error if isinstance(error, TransientError) else None
+        signed_out = isinstance(error, SessionExpiredError | AuthenticationError)
+        if attempt.sent is None or signed_out or (transient and transient.not_done):
             raise error
-        if not isinstance(error, TransientError) and not sent_before:
+        if not transient and not sent_before:
             return attempt.result("failed", str(error))
-        result = self._after_lost_answer(attempt, lost=str(error), done=done)
-        if isinstance(error, TransientError) and error.asks_to_wait:
-            self._slow_down(attempt, error, result)
+        result = attempt.result("intended", str(error))
+        with suppress(ServiceError):
+            if self._readable and attempt.was_done(self._look(attempt.row)):
+                self.pace.taken()
+                result = attempt.success(f"confirmed by reading back; the answer was lost: {error}")
+        if transient and transient.asks_to_wait:
+            self._slow_down(attempt, transient, result)
         return result
 
-    def _after_lost_answer(self, attempt: _Attempt, *, lost: str, done: str) -> Result:
-        """Read the host back; where it holds something else, the request may still be on its way."""
-        try:
-            if self._readable and attempt.was_done(self._look(attempt.row)):
-                self._pace.taken()
-                return attempt.result(done, f"confirmed by reading back; the answer was lost: {lost}")
-        except ServiceError:
-            pass  # the next run finds out from the list
-        return attempt.result("intended", lost)
-
-    def _after_yes(self, attempt: _Attempt, *, done: str) -> Result:
+    def _after_yes(self, attempt: _Attempt) -> Result:
         """Read the first writes back: a service may say yes and set nothing."""
-        result = attempt.result(done)
+        result = attempt.success()
         with self._lock:
             if not self._readable or (self._read_back >= READ_BACK and self._denied < self._read_back):
                 return result

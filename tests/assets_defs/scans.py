@@ -7,16 +7,17 @@ from typing import Any
 
 import pytest
 
+from assets_defs.evidence import day_tables
 from assets_defs.record import RunRecord
 from assets_defs.run import ScanRun, default_options
 from ownership.declaration import empty
-from ownership.tables import LogonCounts, LogonDays
+from ownership.tables import LogonCounts
 from ownership.windows import Window
-from resources.search.source import extraction_fingerprint
+from resources.search.source import DayOfLogons, extraction_fingerprint
 from resources.settings import Instance
 from resources.store.history import store_decisions
 from resources.store.tables import Tables
-from tests.ownership.builders import NOW, PEOPLE, RUN, WINDOW, counts, resolution, table
+from tests.ownership.builders import NOW, PEOPLE, RUN, WINDOW, counts, resolution
 
 LOG = logging.getLogger("tests")
 
@@ -33,14 +34,15 @@ def scan(tables: Tables, instance: Instance, window: Window, run_id: str = "now"
         "kind": "run",
         "only_plans": None,
         "left_out": (),
-        "own_days": None,
         "plans": True,
         "days_named": (window.last,),
         **opened,
         **changed,
     }
     record = RunRecord(tables, run_id, None, LOG)
-    return ScanRun(instance=instance, tables=tables, run_id=run_id, record=record, window=window, **parts)
+    return ScanRun(
+        instance=instance, tables=tables, run_id=run_id, record=record, log=LOG, window=window, **parts
+    )
 
 
 def decided(home: Path, instance: Instance, inventory: Any, **changed: Any) -> ScanRun:
@@ -52,16 +54,9 @@ def decided(home: Path, instance: Instance, inventory: Any, **changed: Any) -> S
     tables.prepare()
     window = Window(WINDOW.last, WINDOW.last)
     run = scan(tables, instance, window, RUN, inventory=inventory)
-    day = {
-        "day": window.last,
-        "matching": 0,
-        "counted": 0,
-        "lacking_user": 0,
-        "lacking_host": 0,
-        "fetched_at": changed.pop("fetched_at", datetime.now(UTC)),
-        "settings_fingerprint": extraction_fingerprint(instance),
-    }
-    tables.write_days([(table(LogonDays, day), empty(LogonCounts))])
+    fetched_at = changed.pop("fetched_at", datetime.now(UTC))
+    day = DayOfLogons(window.last, fetched_at, 0, 0, 0, counts=empty(LogonCounts))
+    tables.write_days([day_tables(day, extraction_fingerprint(instance))])
     known: dict[str, Any] = {"window": window, "checked_at": NOW} | changed
     run.record.begin("run", **known)
     assets = inventory.hosts()

@@ -4,8 +4,7 @@ import pytest
 
 from assets_defs.report import reporting
 from resources.errors import ServiceError
-from resources.store.tables import Tables
-from tests.assets_defs.scans import LOG, decided
+from tests.assets_defs.scans import decided
 from tests.ownership.builders import host, hosts
 from tests.pipelines.in_memory import LAST, Job, LogFile, Shelf
 from tests.resources.samples import instance
@@ -47,23 +46,13 @@ def test_a_run_that_may_write_leaves_the_report_and_its_tables_say_where(tmp_pat
 
 
 def test_a_run_that_fails_leaves_the_report_too(run, page):
-    with pytest.raises(ServiceError), reporting(run, LOG, written=True):
+    with pytest.raises(ServiceError), reporting(run):
         raise ServiceError("no answer")
     assert page.exists()
 
 
 def test_a_report_that_cannot_be_written_fails_no_run(run, page, caplog):
     page.mkdir(parents=True)
-    with reporting(run, LOG, written=True):
+    with reporting(run):
         pass
     assert "The report could not be written" in caplog.text
-
-
-def test_tables_that_cannot_be_read_for_the_report_fail_no_run(run, monkeypatch, caplog):
-    def torn(_):
-        raise OSError("torn")
-
-    monkeypatch.setattr(Tables, "shown", torn)
-    with reporting(run, LOG, written=True):
-        pass
-    assert "The report could not be written: torn" in caplog.text

@@ -1,10 +1,8 @@
 import dagster as dg
 import pytest
 
-from assets_defs.run import as_dagster_failure, failure, failure_message, resource_keys, scan_resources
-from resources.errors import AssetOwnersError, ConfigurationError, ServiceError
-from resources.store.tables import Tables
-from tests.resources.samples import instance as sample
+from assets_defs.run import as_dagster_failure, failure, failure_message
+from resources.errors import AssetOwnersError, ServiceError
 
 
 def test_a_name_in_a_failure_makes_no_line_of_its_own():
@@ -32,14 +30,3 @@ def test_a_failure_tells_its_message_as_it_was_given(message):
 def test_an_error_that_no_operator_can_mend_keeps_its_trace():
     with pytest.raises(ZeroDivisionError), as_dagster_failure():
         _ = 1 / 0
-
-
-def test_the_first_client_to_open_names_every_secret_that_is_missing(tmp_path):
-    instance = sample(password={"env": "NOT_SET"}, cookies={"sid": {"env": "NOR_THIS"}})
-    keys, resources = resource_keys(instance), scan_resources(instance, Tables(tmp_path, instance.slug))
-    for key in (keys.search, keys.inventory):
-        with (
-            dg.build_resources({"client": resources[key]}) as opened,
-            pytest.raises(ConfigurationError, match=r"^password: .* NOT_SET .*cookies.sid: .* NOR_THIS"),
-        ):
-            opened.client()

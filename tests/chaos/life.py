@@ -23,9 +23,6 @@ ZONE = ZoneInfo("Australia/Sydney")
 
 WINDOW_DAYS = 7
 MACHINES = 340
-DELIVERED = 12
-"""Machines that come into the inventory together, with the people who use them."""
-
 STORIES = (*["one user's"] * 5, "shared", "handed on", "scrapped", "bought", "scrapped")
 """Of every second machine handed on the owner is taken out of the inventory, after a week. With what is
 scrapped its user is taken out as well. What is bought has been in use for a week."""
@@ -39,7 +36,7 @@ class Life:
         hosts, users: what the inventory holds before the first day, by id.
     """
 
-    def __init__(self, last: int, *, delivery: int) -> None:
+    def __init__(self, last: int) -> None:
         self.last = last
         self.hosts: dict[str, dict[str, Any]] = {}
         self.users: dict[str, dict[str, Any]] = {}
@@ -47,11 +44,8 @@ class Life:
         self._days: dict[str, int] = {}
         self._changes: dict[int, list[Callable[[InventoryState], None]]] = defaultdict(list)
         for number, (name, story) in enumerate(self._stories.items()):
-            day = 2 + 7 * number % (last - 1)
-            if story == "bought" and number < 10 * DELIVERED:
-                day = delivery
-            self._days[name] = day
-            self._begin(name, story, day, number)
+            self._days[name] = 2 + 7 * number % (last - 1)
+            self._begin(name, story, self._days[name], number)
 
     def _begin(self, name: str, story: str, day: int, number: int) -> None:
         """Make the assets of a machine, and note what people will change of them."""

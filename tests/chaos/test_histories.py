@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
 from assets_defs.evidence import day_tables
-from assets_defs.run import INPUTS, SNAPSHOTS, default_options
+from assets_defs.run import SNAPSHOTS, default_options
 from assets_defs.writing import apply_plan, store_plan, undo_run, write_planned
 from ownership.decisions import owner_decisions
 from ownership.evidence import evidence_by_day
@@ -38,7 +38,7 @@ from resources.writeback.journal import Journal
 from resources.writeback.writer import Writer
 from sandbox.inventory import InventoryService, InventoryState
 from sandbox.inventory_api import ASSETS_LIST
-from tests.assets_defs.scans import LOG, scan
+from tests.assets_defs.scans import scan
 from tests.chaos.ledger import GOALS, Ledger, Run
 from tests.chaos.mortality import KilledError, dying_at
 from tests.chaos.surroundings import (
@@ -157,11 +157,11 @@ class Histories(RuleBasedStateMachine):
 
     def bring_to_its_end(self, home, inventory):
         where = {"home": home, "inventory": inventory}
-        dry = self.attempt("dry", CALM, write_planned, plan=True, **where)
-        real = self.attempt("write", CALM, write_planned, plan=True, **where)
+        dry = self.attempt("dry", CALM, **where)
+        real = self.attempt("write", CALM, **where)
         what = ["host_id", "hostname", "old_values", "new_values"]
         assert real.select(what).equals(dry.select(what)), "a dry run is the plan"
-        further = self.attempt("write", CALM, write_planned, plan=True, **where)
+        further = self.attempt("write", CALM, **where)
         assert further.is_empty(), "a further run writes nothing"
 
     @initialize(readable=st.booleans(), concurrency=st.sampled_from([1, 3]))
@@ -223,7 +223,7 @@ class Histories(RuleBasedStateMachine):
     )
     def run(self, kind, limit, circumstances, home, inventory, again=0):
         where = {"home": self.homes[home], "inventory": inventory}
-        self.attempt(kind, circumstances, write_planned, plan=True, limit=limit, again=again, **where)
+        self.attempt(kind, circumstances, limit=limit, again=again, **where)
 
     @rule(number=numbers, circumstances=circumstances, home=seldom, inventory=seldom)
     def apply(self, number, circumstances, home, inventory):
@@ -234,8 +234,8 @@ class Histories(RuleBasedStateMachine):
             return
         plan = runs[plans[-1 - number % len(plans)]]
 
-        def apply(scan, log):
-            apply_plan(scan, log, plan.run_id, allow_writes=None, dry_run=False)
+        def apply(scan):
+            apply_plan(scan, plan.run_id, allow_writes=None)
 
         kind = "undo" if plan.undone_id else "apply"
         self.attempt(kind, circumstances, apply, undone_id=plan.undone_id, **where)
@@ -249,26 +249,17 @@ class Histories(RuleBasedStateMachine):
             return
         undone_id = wrote[-1 - number % len(wrote)]
 
-        def undo(scan, log):
-            undo_run(scan, log, undone_id, allow_writes=None, dry_run=dry_run)
+        def undo(scan):
+            undo_run(scan, undone_id, allow_writes=None)
 
         self.attempt("dry" if dry_run else "undo", circumstances, undo, undone_id=undone_id, **where)
 
     def attempt(
-        self,
-        kind,
-        circumstances,
-        act,
-        *,
-        home,
-        inventory,
-        plan=False,
-        undone_id=None,
-        limit=None,
-        again=False,
+        self, kind, circumstances, act=None, *, home, inventory, undone_id=None, limit=None, again=False
     ):
         """One run, undisturbed or not; then the checker looks. Gives what was planned, if it came so far.
 
+        It plans and writes, unless `act` says what else it does.
         `again`: its last step is started once more under the same id, as a queue or a resumed run does.
         """
         service, other = self.services[inventory], self.services[1 - inventory]
@@ -295,11 +286,11 @@ class Histories(RuleBasedStateMachine):
             life.enter_context(dying_at(circumstances.last_instant))
             end, failure = "came to their end", None
             try:
-                if plan:
+                if not act:
                     self.decide(run_scan, home)
-                    store_plan(run_scan, LOG)
+                    store_plan(run_scan)
                 surroundings.planned = True
-                act(run_scan, LOG)
+                (act or write_planned)(run_scan)
             except KilledError:
                 end = "were killed"
             except AssetOwnersError as error:
@@ -308,11 +299,11 @@ class Histories(RuleBasedStateMachine):
                 life.close()
                 surroundings.finish()  # what the service carries out later still is not promised
                 with suppress(AssetOwnersError):
-                    act(run_scan, LOG)
+                    (act or write_planned)(run_scan)
         service.hooks.faults = service.hooks.after = None
         surroundings.finish()
         if circumstances == CALM:
-            nothing_to_do = isinstance(failure, ConfigurationError) and not plan
+            nothing_to_do = act and isinstance(failure, ConfigurationError)
             assert failure is None or nothing_to_do, "an undisturbed run fails"
         self.figures[f"runs that {end}"] += 1
         self.figures.update({f"befell writes: {name}": n for name, n in surroundings.befell.items()})
@@ -448,20 +439,6 @@ def test_two_homes_take_turns(history):
     history.run(circumstances=CALM, **RUN, **HERE)
     history.undo(circumstances=CALM, **UNDO, **SECOND_HOME)
     assert not history.services[0].state.asset("h-1")["asset_owner"]
-
-
-@pytest.mark.parametrize("table", INPUTS[1:])
-def test_a_run_that_did_not_make_a_table_itself_writes_nothing(history, table):
-    """As where some tables alone are materialized: the run may write by its options, and must not."""
-
-    def without_a_table(scan, log):
-        (scan.tables.disk / "runs" / scan.run_id / f"{table}.parquet").unlink(missing_ok=True)
-        if table == "blocking_check":
-            scan.record.add(checked_at=None)
-        with pytest.raises(AssetOwnersError, match=f"did not make {table}"):
-            write_planned(scan, log)
-
-    history.attempt("partial", CALM, without_a_table, home=history.homes[0], inventory=0, plan=True)
 
 
 # Histories that are left to chance

@@ -12,7 +12,7 @@ from typing import Self
 from pipelines.cli import main
 
 FORKS = multiprocessing.get_context("forkserver")
-OURS = ["tests.chaos.company", "tests.chaos.days", "pipelines.cli.run", "reports.charts"]
+OURS = ["tests.chaos.company", "tests.chaos.days", "pipelines.cli.run"]
 FORKS.set_forkserver_preload([*OURS, "alembic.config", "hypothesis"])
 
 
@@ -57,7 +57,7 @@ class RunningProcess:
 
 
 class Program(RunningProcess):
-    """A command of `asset-owners`, begun where the installed program begins; it draws no plots."""
+    """A command of `asset-owners`, begun where the installed program begins."""
 
     def __init__(self, *arguments: object) -> None:
         file, self._printed = tempfile.mkstemp()

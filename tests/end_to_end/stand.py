@@ -9,6 +9,7 @@ pc-4  ann 3 of 5: not more than 60 %             → nobody
 """
 
 import json
+import os
 import sys
 import time
 from collections import Counter
@@ -44,7 +45,9 @@ ASSET_OWNERS = Path(sys.executable).with_name("asset-owners")
 TENANT = "t-1"
 ADMIN = Account("integration@corp.example", "the inventory's password", roles={TENANT: "admin"})
 
-SMALL_INDEX, COMPANY_INDEX = "logs-small", "logs-company"
+# Workers of pytest share the engine: one would make an index anew while another one searches it.
+_WORKER = os.environ.get("PYTEST_XDIST_WORKER", "only")
+SMALL_INDEX, COMPANY_INDEX = f"logs-small-{_WORKER}", f"logs-company-{_WORKER}"
 SECTIONS = {"platform", "scan", "rules", "writes"}
 USERS = [
     {"id": "ann", "user_email": "ann@corp.example", "user_department": "Sales", "criticality": "high"},

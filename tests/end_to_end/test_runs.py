@@ -48,7 +48,7 @@ def test_each_kind_of_run_tells_what_came_of_it(recorded_stand):
         tags = {run.run_id: run.tags for run in recorded.get_runs()}
         last = recorded.get_latest_materialization_event(dg.AssetKey(["small", "owner_writes"]))
     assert tags[planned]["asset_owners/kind"] == "dry_run"
-    assert tags[wrote]["asset_owners/result"] == f"2 written, undone by {undone[:8]}"
+    assert tags[wrote]["asset_owners/result"] == "2 written"
     assert tags[wrote]["dagster/will_retry"] == "false", "who called the command decides, no daemon"
     assert last
     assert last.run_id == applied, "and no dry run of it"
@@ -56,7 +56,7 @@ def test_each_kind_of_run_tells_what_came_of_it(recorded_stand):
     shown = stand.call("runs", "--instance", stand.instance_file(), "--limit", "3")
     assert shown.exit_code == 0
     newest_first = [applied, would_write, undone]
-    assert [line[:8] for line in shown.stdout.splitlines()[1:]] == [run[:8] for run in newest_first]
+    assert [line.split()[0] for line in shown.stdout.splitlines()[1:]] == [run[:8] for run in newest_first]
     as_json = json.loads(stand.call("runs", "--instance", stand.instance_file(), "--json").stdout)
     assert [row["run_id"] for row in as_json["runs"][:3]] == newest_first
     assert as_json["runs"][-1]["options"] == {"dry_run": True, "enrich": False}

@@ -1,9 +1,8 @@
 from datetime import UTC, date, datetime
 
-import polars as pl
 import pytest
 
-from ownership.coverage import events_by_day, funnel, owned_percent, shares_of_leaders
+from ownership.coverage import events_by_day, funnel, owned_percent
 from ownership.rules import Rules
 from ownership.tables import LogonDays
 from tests.ownership.builders import counts, decide, host, hosts, table, user, users
@@ -57,21 +56,6 @@ def test_of_a_host_that_cannot_be_read_it_is_not_known_whether_it_is_owned():
         ("hosts known", 4, "no_logons 2, unreadable_asset 1"),
         ("with logons", 1, "unreadable_asset 1"),
     ]
-
-
-def test_hosts_are_counted_by_the_share_of_their_leader():
-    rows = [(6, 10), (601, 1000), (65, 100), (66, 100), (1, 1), (10, 10), (1, 100), (999, 1000)]
-    leaders = pl.DataFrame(rows, schema=["weight", "total_weight"], orient="row")
-    weak, strong, alone = "at or below the threshold", "above the threshold", "only user"
-    assert shares_of_leaders(leaders, threshold_percent=60).rows() == [
-        (5, weak, 1),
-        (60, weak, 1),  # exactly 60% is not more than 60%
-        (65, strong, 2),
-        (70, strong, 1),
-        (100, strong, 1),
-        (100, alone, 2),
-    ]
-    assert shares_of_leaders(leaders.clear(), threshold_percent=60).is_empty()
 
 
 def test_each_day_is_told_with_its_events_and_whether_some_are_missing():

@@ -81,13 +81,14 @@ class Job:
 
     @property
     def tables(self) -> Tables:
-        return Tables(self.home, self.instance.slug, name=self.instance.name)
+        target = self.instance.platform.place
+        return Tables(self.home, self.instance.slug, name=self.instance.name, target=target)
 
     def definitions(self) -> dg.Definitions:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("assets_defs.run.open_source", lambda *_: nullcontext(self.logons))
             patch.setattr("assets_defs.run.open_inventory", lambda *_: nullcontext(self.inventory))
-            return build_definitions([self.instance], self.home)
+            return build_definitions(self.instance, self.tables)
 
     def __call__(
         self,

@@ -3,33 +3,16 @@
 import json
 
 import pytest
-import yaml
 
 from resources.findings import Finding
 from resources.inventory.client import AssetInventory
 from resources.search.client import SearchClient
-from tests.resources.samples import instance_content
 
 
-@pytest.fixture
-def instance_file(tmp_path, monkeypatch):
-    """Writes an instance file under which all is well, with changes by dotted key."""
-    monkeypatch.setenv("ASSET_OWNERS_HOME", str(tmp_path / "home"))
+@pytest.fixture(autouse=True)
+def _environment(monkeypatch):
+    monkeypatch.setenv("NOT_NEEDED_TO_LOOK", "x")
     monkeypatch.delenv("DAGSTER_HOME", raising=False)
-    (tmp_path / "password").write_text("secret")
-
-    def write(changes=None):
-        secret = {"file": "password"}
-        settings = instance_content(name="Check", password=secret)
-        settings["platform"] |= {"password": secret}
-        for key, value in (changes or {}).items():
-            section, _, name = key.rpartition(".")
-            (settings.setdefault(section, {}) if section else settings)[name] = value
-        path = tmp_path / "instance.yaml"
-        path.write_text(yaml.safe_dump(settings))
-        return path
-
-    return write
 
 
 @pytest.fixture
@@ -44,11 +27,11 @@ def services(monkeypatch):
 @pytest.mark.parametrize("state", ["ok", "warning", "wrong"])
 def test_what_is_wrong_decides_the_exit_status(call, services, instance_file, state):
     services.append(Finding(state, "query", "x" * 300))
-    status, out, _ = call("check", "--instance", instance_file())
+    status, out, _ = call("check", "--instance", instance_file)
     assert status == (state == "wrong")
     assert f"query: {'x' * 300}" in out, "no line is folded in a pipe"
     assert "\x1b" not in out
-    status, out, _ = call("check", "--instance", instance_file(), "--json")
+    status, out, _ = call("check", "--instance", instance_file, "--json")
     told = json.loads(out)
     assert (status, told["wrong"]) == (state == "wrong", int(state == "wrong"))
     own = [finding for finding in told["findings"] if finding["section"].startswith("Search")]
@@ -58,11 +41,11 @@ def test_what_is_wrong_decides_the_exit_status(call, services, instance_file, st
 
 @pytest.mark.usefixtures("services")
 def test_the_home_is_tried_and_nothing_is_left_there(call, instance_file, monkeypatch, tmp_path):
-    assert call("check", "--instance", instance_file())[0] == 0
+    assert call("check", "--instance", instance_file)[0] == 0
     assert not (tmp_path / "home").exists()
-    for home in (tmp_path / "password", tmp_path / "password" / "below", "/proc/no-home"):
+    for home in (instance_file, instance_file / "below", "/proc/no-home"):
         monkeypatch.setenv("ASSET_OWNERS_HOME", str(home))
-        status, out, _ = call("check", "--instance", instance_file(), "--json")
+        status, out, _ = call("check", "--instance", instance_file, "--json")
         wrong = [finding["what"] for finding in json.loads(out)["findings"] if finding["state"] == "wrong"]
         assert (status, wrong) == (1, ["ASSET_OWNERS_HOME"])
 
@@ -70,9 +53,8 @@ def test_the_home_is_tried_and_nothing_is_left_there(call, instance_file, monkey
 @pytest.mark.usefixtures("services")
 def test_two_files_with_one_slug_are_wrong(call, instance_file, monkeypatch, tmp_path):
     monkeypatch.setenv("ASSET_OWNERS_INSTANCES", str(tmp_path))
-    path = instance_file()
-    (tmp_path / "other.yaml").write_text(path.read_text().replace("name: Check", "name: CHECK"))
-    assert call("check", "--instance", path)[0] == 1
+    (tmp_path / "other.yaml").write_text(instance_file.read_text().replace("Head office", "HEAD OFFICE"))
+    assert call("check", "--instance", instance_file)[0] == 1
 
 
 @pytest.mark.parametrize(
@@ -83,6 +65,6 @@ def test_a_setting_that_a_run_refuses_is_refused_with_the_same_words(
     call, instance_file, monkeypatch, setting, value
 ):
     monkeypatch.setenv(setting, value)
-    ended = [call(command, "--instance", instance_file()) for command in ("run", "check")]
+    ended = [call(command, "--instance", instance_file) for command in ("run", "check")]
     assert ended[0] == ended[1]
     assert (ended[0][0], ended[0][2].startswith(f"asset-owners: {setting}: ")) == (2, True)

@@ -29,11 +29,7 @@ def test_a_conflict_is_acknowledged_and_is_no_warning_until_its_evidence_changes
     assert (found["host_id"], found["acknowledged_at"], found["note"]) == ("h2", None, None)
     assert found["since"] == f"{NOW:%Y-%m-%d}"
     known = ("conflicts", "--instance", catalogued, "--acknowledge", "PC-2", "--note", "a loan")
-    status, told, _ = call(*known)
-    assert (status, "when what the logons say (its evidence code), or one of its owners, has" in told) == (
-        0,
-        True,
-    )
+    assert call(*known)[0] == 0
     [found] = listed()
     assert (found["acknowledged_by"], found["note"]) == ("olga", "a loan")
 

@@ -40,7 +40,7 @@ def test_a_run_deletes_dagsters_records_of_runs_that_are_older_than_the_instance
             long_ago = datetime.now(UTC) - timedelta(days=91)
             runs.execute("UPDATE runs SET update_timestamp = ? WHERE run_id = ?", (f"{long_ago:%F %T}", old))
         runs.close()
-        write_planned(replace(run, record=RunRecord(run.tables, RUN, recorded, LOG)), LOG)
+        write_planned(replace(run, record=RunRecord(run.tables, RUN, recorded, LOG)))
         assert runs_of(recorded, NAME) == [other]
         assert recorded.get_run_by_id(old) is None
     left = {path.stem for path in (tmp_path / "dagster").rglob("*-*-*")}
@@ -77,7 +77,7 @@ def test_a_run_is_executed_again_that_a_service_failed_before_the_first_write(
 
 def test_a_run_and_its_writes_say_who_started_it(job, tmp_path, monkeypatch):
     monkeypatch.setenv("SUDO_USER", "olga")
-    write_planned(decided(tmp_path, job.instance, job.inventory), LOG)
+    write_planned(decided(tmp_path, job.instance, job.inventory))
     undo = {"windows_logons__undo_run": {"config": {"run_id": RUN, "reason": "a mistake"}}}
     assert job("windows_logons__undo", ops=undo, tags={BY_TAG: "kim"}).success
     runs, writes = (table.collect() for table in (job.tables.all_runs("runs"), job.tables.writes()))

@@ -13,9 +13,7 @@ import yaml
 from dagster._core.definitions.utils import DISALLOWED_NAMES
 
 from assets_defs.run import failure_message
-from pipelines.definitions import build_definitions, build_repository
-from pipelines.jobs import run_executor
-from resources.errors import ConfigurationError
+from pipelines.definitions import build_repository, define
 from resources.settings import load_instance, load_instances, slug_of
 from tests.resources.samples import instance_content
 
@@ -28,13 +26,8 @@ def refuse(event, arguments):
         raise OSError(f"definitions must load without a network: {event} {arguments}")
 
 sys.addaudithook(refuse)
-from dagster._core.code_pointer import load_python_module
-from dagster._core.workspace.autodiscovery import loadable_targets_from_loaded_module
-from dagster._core.definitions.reconstruct import repository_def_from_target_def
-
-(target,) = loadable_targets_from_loaded_module(load_python_module("pipelines.definitions", None))
-repository = repository_def_from_target_def(target.target_definition)
-print(sorted(job.name for job in repository.get_all_jobs()))
+from pipelines.definitions import definitions
+print(definitions().job_names)
 """
 
 
@@ -50,33 +43,18 @@ def instances(tmp_path):
         for name, text in files.items():
             path = tmp_path / f"{name}.yaml"
             path.write_text(yaml.safe_dump(text) if isinstance(text, dict) else text)
-        return build_definitions(load_instances(tmp_path), tmp_path)
+        return at_once(tmp_path)
 
     return loaded
 
 
+def at_once(folder):
+    """All instances of a folder as Dagster would have them, were they not made one by one."""
+    return dg.Definitions.merge(*map(define, load_instances(folder)))
+
+
 def jobs(definitions):
     return {job.name: job for job in definitions.resolve_all_job_defs() if not job.name.startswith("__")}
-
-
-@pytest.mark.slow
-def test_the_instances_folder_is_loaded_without_the_secrets_that_its_files_name(tmp_path):
-    folder = tmp_path / "somewhere"
-    folder.mkdir()
-    (folder / "one.yaml").write_text(yaml.safe_dump(content()))
-    (folder / "two.yml").write_text(yaml.safe_dump(content(name="Zweigstelle Köln")))
-    loaded = subprocess.run(  # noqa: S603 (our own command)
-        [sys.executable, "-c", LOAD],
-        check=False,
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-        env={"ASSET_OWNERS_INSTANCES": str(folder)},
-    )
-    assert loaded.returncode == 0, loaded.stderr
-    names = loaded.stdout
-    assert "'head_office'" in names
-    assert "'zweigstelle_koln'" in names
 
 
 @pytest.fixture
@@ -92,31 +70,44 @@ def many(tmp_path, monkeypatch):
     return folder
 
 
+@pytest.mark.slow
+def test_the_instances_folder_is_loaded_without_the_secrets_that_its_files_name(many):
+    environment = {"ASSET_OWNERS_INSTANCES": str(many)}
+    loaded = subprocess.run(  # noqa: S603  (our own command)
+        [sys.executable, "-c", LOAD],
+        check=True,
+        capture_output=True,
+        text=True,
+        env=environment,
+    )
+    assert "'customer_0', 'customer_1__apply'" in loaded.stdout
+
+
 @pytest.mark.usefixtures("many")
 @pytest.mark.parametrize("name", ["customer_1", "customer_1__apply"])
 def test_a_runs_process_defines_the_instance_of_its_job_and_no_other(monkeypatch, name):
     """Dagster loads the code location again for each run."""
     defined = []
 
-    def define(instances, *arguments, **options):
-        defined.extend(instance.slug for instance in instances)
-        return build_definitions(instances, *arguments, **options)
+    def noted(instance):
+        defined.append(instance.slug)
+        return define(instance)
 
-    monkeypatch.setattr("pipelines.definitions.build_definitions", define)
+    monkeypatch.setattr("pipelines.definitions.define", noted)
     assert build_repository().get_job(name).name == name
     assert defined == ["customer_1"]
 
 
-def test_all_instances_are_served_as_they_would_be_defined_at_once(many, tmp_path):
+def test_all_instances_are_served_as_they_would_be_defined_at_once(many):
     served = build_repository()
-    at_once = build_definitions(load_instances(many), tmp_path).get_repository_def()
-    assert served.name == at_once.name, "schedules would be taken for new ones, which are off"
-    assert set(served.job_names) == set(at_once.job_names)
-    assert {one.name for one in served.schedule_defs} == {one.name for one in at_once.schedule_defs}
-    assert set(served.assets_defs_by_key) == set(at_once.assets_defs_by_key)
-    assert set(served.asset_checks_defs_by_key) == set(at_once.asset_checks_defs_by_key)
+    expected = at_once(many).get_repository_def()
+    assert served.name == expected.name, "schedules would be taken for new ones, which are off"
+    assert set(served.job_names) == set(expected.job_names)
+    assert {one.name for one in served.schedule_defs} == {one.name for one in expected.schedule_defs}
+    assert set(served.assets_defs_by_key) == set(expected.assets_defs_by_key)
+    assert set(served.asset_checks_defs_by_key) == set(expected.asset_checks_defs_by_key)
     for name in ("__ASSET_JOB", "customer_1"):
-        ours, theirs = served.get_job(name), at_once.get_job(name)
+        ours, theirs = served.get_job(name), expected.get_job(name)
         assert {node.name for node in ours.nodes} == {node.name for node in theirs.nodes}
 
 
@@ -139,19 +130,15 @@ PARTS += ["scan", "tables", "search", "inventory", "owner decisions", "owner wri
 """What the parts of an instance are called, as a person would write it in a name."""
 
 
-def load(definitions):
-    """Load all as Dagster does for its UI: whatever is called alike is an error."""
-    dg.Definitions.validate_loadable(definitions)
-    return set(jobs(definitions))
-
-
 def test_an_instance_may_be_called_like_a_part_of_another_one(instances):
     """Nor do files hide others that cannot be used, or are named by words that Dagster keeps for itself."""
     words = {word for word in DISALLOWED_NAMES if word == word.lower()}
     beside = {f"f{number}": content(name=f"demo {part}") for number, part in enumerate(PARTS)}
     refused = {f"{word}_1": content(name=word) for word in words}
     broken = dict.fromkeys([*words, *(f"demo_{part.replace(' ', '_')}__broken" for part in PARTS)], "")
-    names = load(instances(demo=content(name="demo"), **beside, **refused, **broken))
+    definitions = instances(demo=content(name="demo"), **beside, **refused, **broken)
+    dg.Definitions.validate_loadable(definitions)  # whatever is called alike is an error
+    names = set(jobs(definitions))
     slugs = {f"demo_{part.replace(' ', '_')}" for part in PARTS}
     assert {"demo", "demo__apply", "demo__undo", *slugs, *refused} <= names
     assert {f"{name}_broken" for name in (*slugs, *words)} <= names
@@ -178,8 +165,7 @@ def test_the_schedule_names_target_limits_and_how_many_owners_the_last_plan_held
     file = tmp_path / "home" / "tables" / "head_office" / "owner_decisions.parquet"
 
     def description():
-        definitions = build_definitions([load_instance(stored)], tmp_path / "home")
-        return definitions.resolve_schedule_def("head_office").description
+        return define(load_instance(stored)).resolve_schedule_def("head_office").description
 
     said = description()
     for words in ("https://inventory.invalid, tenant t-1", "more than 10,000 hosts", "UTC, held 1 owner."):
@@ -220,6 +206,7 @@ def graph(definitions: dg.Definitions) -> dict[str, Any]:
                 "ops": sorted(node.name for node in job.nodes),
                 "tags": dict(job.run_tags),
                 "resources": sorted(job.resource_defs),
+                "launchpad": yaml.safe_dump(job.run_config),  # with ids in quotes: some look like a number
             }
             for name, job in jobs(definitions).items()
         },
@@ -261,29 +248,3 @@ def test_a_launchpad_offers_its_own_switches_and_a_dry_run_once(instances):
             continue
         assert len(dry) == 1, (name, dry)
         assert dry[0][0] == ("resources" if name == slug else "ops")
-
-
-def test_the_launchpads_of_apply_and_undo_begin_with_the_run_id_in_quotes(instances):
-    """Without them YAML takes an id of eight digits for a number, and Dagster refuses that."""
-    found = jobs(instances(one=content(name="One")))
-    for name, op in (("one__apply", "one__apply_plan"), ("one__undo", "one__undo_run")):
-        config = {"run_id": "", "dry_run": False}
-        assert found[name].run_config == {"loggers": {"console": {}}, "ops": {op: {"config": config}}}
-        assert "run_id: ''" in yaml.safe_dump(found[name].run_config)
-
-
-@pytest.mark.parametrize(
-    ("executor", "missing"), [("celery", "ASSET_OWNERS_CELERY_BROKER"), ("kafka", "ASSET_OWNERS_EXECUTOR")]
-)
-def test_an_executor_that_cannot_be_had_is_refused_with_the_variable_to_set(monkeypatch, executor, missing):
-    monkeypatch.setenv("ASSET_OWNERS_EXECUTOR", executor)
-    monkeypatch.delenv("ASSET_OWNERS_CELERY_BROKER", raising=False)
-    with pytest.raises(ConfigurationError, match=missing):
-        run_executor()
-
-
-def test_celery_is_the_executor_where_its_services_are_named(monkeypatch):
-    monkeypatch.setenv("ASSET_OWNERS_EXECUTOR", "celery")
-    for service in ("BROKER", "BACKEND"):
-        monkeypatch.setenv(f"ASSET_OWNERS_CELERY_{service}", "redis://127.0.0.1:6379/0")
-    assert run_executor().name == "celery"

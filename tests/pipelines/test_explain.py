@@ -9,6 +9,9 @@ from resources.store.tables import Tables
 
 
 def test_a_host_is_found_by_any_name_or_id(call, stored):
+    told = call("explain", "--instance", stored, "pc-one")[1]
+    for said in ("Logon events on pc-1.corp.example, pc-one, 6 in all", "run run-1: ", "owner u1"):
+        assert said in told
     found = {"PC-ONE": "h1", "pc-1.corp.example": "h1", "h1": "h1", "=CMD()": "h4", "pc-5": None}
     for name, host_id in found.items():
         status, told, _ = call("explain", "--instance", stored, name, "--json")
@@ -17,19 +20,13 @@ def test_a_host_is_found_by_any_name_or_id(call, stored):
         assert (status, [decision["host_id"] for decision in decisions]) == (0, [host_id]), name
 
 
-def test_the_story_is_told_with_what_was_written_and_listed(call, stored):
-    told = call("explain", "--instance", stored, "pc-one")[1]
-    for said in ("Logon events on pc-1.corp.example, pc-one, 6 in all", "run run-1: ", "owner u1"):
-        assert said in told
-
-
 def test_an_unknown_host_has_no_decisions(call, stored):
     status, told, _ = call("explain", "--instance", stored, "nowhere", "--json")
     assert status == 1
     assert json.loads(told) == {"hostname": "nowhere", "similar": [], "near": [], "decisions": []}
 
 
-@pytest.mark.parametrize("named", ["ann", "CORP\\Ann", "ann@corp.example", "U1"])
+@pytest.mark.parametrize("named", ["CORP\\Ann", "U1"])
 def test_a_person_is_found_with_the_hosts_of_the_logons_and_of_the_inventory(call, stored, named):
     told = call("explain", "--instance", stored, named)[1]
     assert told.startswith("ann@corp.example (u1), ")
@@ -56,11 +53,3 @@ def test_a_run_that_decided_nothing_is_refused_without_a_word_on_what_others_dec
     )
     assert "undo-run" in told
     assert "owner_decisions" in said, "what is not kept of it is named"
-
-
-def test_a_user_who_is_left_out_is_known_as_such(call, stored):
-    text = stored.read_text(encoding="utf-8")
-    stored.write_text(f"{text}\nrules: {{exclude_users: ['*$', 'svc_*']}}\n", encoding="utf-8")
-    status, told, _ = call("explain", "--instance", stored, r"CORP\SVC_SQL")
-    assert status == 1
-    assert "rules.exclude_users (svc_*) leaves user names like this out: their logons do not count." in told

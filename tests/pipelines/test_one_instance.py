@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from pipelines.cli.run import errors
-from pipelines.definitions import build_definitions
+from pipelines.definitions import define
 from resources.settings import Instance
 from tests.ownership.builders import RUN
 
@@ -42,9 +42,9 @@ def test_another_name_with_the_same_slug_is_refused(call, other, tmp_path, comma
     assert everything(tmp_path / "home") == before
 
 
-def test_a_job_in_dagster_fails_with_the_same_message(other, tmp_path):
+def test_a_job_in_dagster_fails_with_the_same_message(other):
     instance = Instance.model_validate(yaml.safe_load(other.read_text(encoding="utf-8")))
-    job = build_definitions([instance], tmp_path / "home").resolve_job_def("head_office__undo")
+    job = define(instance).resolve_job_def("head_office__undo")
     config = {"ops": {"head_office__undo_run": {"config": {"run_id": RUN}}}}
     result = job.execute_in_process(raise_on_error=False, run_config=config)
     told = list(errors(result))

@@ -39,19 +39,13 @@ def test_a_table_of_the_hosts_goes_to_a_spreadsheet(call, stored, tmp_path):
     assert sheet.columns == list(rows[0])
 
 
-def test_raw_columns_are_there_for_programs(call, stored):
+def test_columns_as_they_are_and_json_go_to_programs(call, stored):
     told = call("report", "--instance", stored, "--format", "csv", "--raw", "--out", "-")[1]
-    rows = list(csv.DictReader(io.StringIO(told)))
-    assert [row["action"] for row in rows] == ["conflict", "none", "write", "none", "no_host"]
-    status, _, error = call("report", "--instance", stored, "--raw")
-    assert (status, "--raw goes with" in error) == (2, True)
-
-
-def test_json_goes_to_programs(call, stored):
+    actions = [row["action"] for row in csv.DictReader(io.StringIO(told))]
+    assert actions == ["conflict", "none", "write", "none", "no_host"]
+    assert call("report", "--instance", stored, "--raw")[0] == 2
     found = json.loads(call("report", "--instance", stored, "--format", "json", "--out", "-")[1])
-    assert found["instance"] == "Head office"
-    assert [row["host_id"] for row in found["conflicts"]] == ["h2"]
-    assert [row["hostname"] for row in found["decisions"]][:2] == ["=cmd()", "pc-1.corp.example"]
+    assert (found["instance"], [row["host_id"] for row in found["conflicts"]]) == ("Head office", ["h2"])
 
 
 @pytest.mark.parametrize("command", ["report", "explain pc-1", "tune", "runs"])
@@ -70,16 +64,6 @@ def test_a_place_that_cannot_be_written_is_refused_and_left_as_it_is(call, store
     assert not (tmp_path / "new").exists()
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("report", "--format", "pdf"),
-        ("runs", "--limit", "0"),
-        ("run", "--lookback-days", "9999"),
-        ("tune", "--target-precision", "all"),
-    ],
-)
-def test_a_wrong_value_of_an_option_ends_with_2_and_one_line(call, arguments):
-    status, _, error = call(*arguments)
-    assert (status, "For further information" in error) == (2, False)
-    assert "Invalid value for" in error
+def test_a_wrong_value_of_an_option_ends_with_2_and_its_name(call):
+    status, _, error = call("run", "--limit", "0")
+    assert (status, "Invalid value for '--limit'" in error) == (2, True)

@@ -28,7 +28,6 @@ def instance(**scan):
         ("2025-06-30", None, date(2025, 6, 1), date(2025, 6, 30)),
         ("2025-03-31", 3, date(2025, 3, 29), date(2025, 3, 31)),
         ("2020-01-03", 30, date(2020, 1, 1), date(2020, 1, 3)),
-        ("2025-06-30T23:59:59", 1, date(2025, 6, 30), date(2025, 6, 30)),
         ("2025-06-30T22:30:00Z", 1, date(2025, 7, 1), date(2025, 7, 1)),
         ("2025-07-01T00:30:00+06:00", 1, date(2025, 6, 30), date(2025, 6, 30)),
     ],
@@ -50,8 +49,7 @@ def test_without_a_day_the_window_ends_today_where_the_instance_is():
 @pytest.mark.parametrize(
     ("as_of", "words"),
     [
-        ("9999-01-01", "--as-of: 9999-01-01 is in the future; name a day up to"),
-        ((datetime.now(BERLIN) + timedelta(days=2)).date().isoformat(), "is in the future"),
+        ((datetime.now(BERLIN) + timedelta(days=2)).date().isoformat(), "is in the future; name a day up to"),
         ("2019-12-31", "2019-12-31 is before scan.first_day (2020-01-01)"),
         ("31.12.2025", "--as-of: '31.12.2025' is no day; write it as 2026-01-31"),
     ],
@@ -66,7 +64,6 @@ def test_a_day_that_cannot_be_looked_at_is_refused(as_of, words):
     ("outcomes", "again", "told"),
     [
         ([], ["run"], "Nothing was written. Next: asset-owners runs --instance small"),
-        (["planned"], ["run"], "Nothing was written. Next: asset-owners runs --instance small"),
         (
             ["written", "written", "intended", "failed", "not_written"],
             ["run"],

@@ -1,6 +1,5 @@
 """`asset-owners sql` as an analyst's shell runs it, beside DuckDB clients of other makes."""
 
-import csv
 import io
 import json
 import subprocess
@@ -12,7 +11,6 @@ import pytest
 import yaml
 
 from pipelines.cli.sql import sql as ask
-from resources.errors import ConfigurationError
 from resources.settings import tables_location
 from resources.store.tables import Tables
 from tests.ownership.builders import host, hosts
@@ -29,27 +27,11 @@ def home_of_one(tmp_path_factory):
     return home
 
 
-@pytest.fixture(scope="module")
-def home_of_two(tmp_path_factory):
-    home = tmp_path_factory.mktemp("two")
-    fill(home, "head_office", "a", "b")
-    tables = fill(home, "branch", "c")
-    tables.write("inventory_hosts", hosts(host("d")), run_id="of-branch", publish=False)
-    return home
-
-
 @pytest.fixture
 def home(home_of_one, monkeypatch):
     """A home whose one instance, Head office, has two hosts."""
     monkeypatch.setenv("ASSET_OWNERS_HOME", str(home_of_one))
     return home_of_one
-
-
-@pytest.fixture
-def two_instances(sql, home_of_two, monkeypatch):  # noqa: ARG001  (asks the other home)
-    """A home with a host of a second instance, Branch."""
-    monkeypatch.setenv("ASSET_OWNERS_HOME", str(home_of_two))
-    return home_of_two
 
 
 @pytest.fixture
@@ -81,15 +63,6 @@ def instance_file(tmp_path, name):
     file = tmp_path / f"{name}.yaml"
     file.write_text(yaml.safe_dump(instance_content(name=name)))
     return str(file)
-
-
-def test_no_text_in_csv_is_a_formula(sql, as_json):
-    query = "SELECT '=cmd()' AS name, -1 AS number, ['x'] AS list, 'pc-1' AS \"@head\""
-    assert list(csv.reader(sql(query, "--format", "csv").splitlines())) == [
-        ["name", "number", "list", "'@head"],
-        ["'=cmd()", "-1", "[x]", "pc-1"],
-    ]
-    assert as_json(query)[0]["name"] == "=cmd()", "as it is, for programs"
 
 
 def test_columns_of_the_same_name_are_all_there(sql, as_json):
@@ -128,7 +101,7 @@ def test_a_wrong_query_says_why_and_changes_nothing(sql, as_json):
 def test_before_the_first_run_it_says_what_to_do(sql, tmp_path, monkeypatch):
     monkeypatch.setenv("ASSET_OWNERS_HOME", str(tmp_path / "none"))
     said = sql("FROM conflicts", status=1)
-    assert f"no tables in {tmp_path / 'none'} yet" in said
+    assert f"no tables in {tmp_path / 'none' / 'tables'} yet" in said
     assert "ASSET_OWNERS_HOME" in said
     assert not (tmp_path / "none").exists()
 
@@ -147,7 +120,11 @@ def second_machine(home, object_store, tmp_path, monkeypatch):  # noqa: ARG001  
     return home
 
 
-def test_of_several_instances_one_is_named_or_chosen(sql, as_json, two_instances, tmp_path):
+def test_of_several_instances_one_is_named_or_chosen(sql, as_json, tmp_path, monkeypatch):
+    home = tmp_path / "two"
+    monkeypatch.setenv("ASSET_OWNERS_HOME", str(home))
+    fill(home, "head_office", "a", "b")
+    fill(home, "branch", "c")
     said = sql("SELECT host_id FROM inventory_hosts", status=2)
     assert "branch.inventory_hosts" in said, "DuckDB names tables that are near"
     assert as_json("SELECT host_id FROM branch.inventory_hosts") == [{"host_id": "c"}]
@@ -157,17 +134,10 @@ def test_of_several_instances_one_is_named_or_chosen(sql, as_json, two_instances
     chosen = ("--instance", instance_file(tmp_path, "Head office"))
     assert [row["host_id"] for row in as_json(both.format("inventory_hosts"), *chosen)] == ["a", "b", "c"]
     unknown = instance_file(tmp_path, "Elsewhere")
-    assert f"no tables of elsewhere in {two_instances} yet" in sql(
+    assert f"no tables of elsewhere in {home / 'tables'} yet" in sql(
         "SELECT 1", "--instance", unknown, status=1
     )
-    assert "no such file" in sql("SELECT 1", "--instance", "none.yaml", status=2).lower()
-
-
-@pytest.mark.usefixtures("two_instances")
-def test_a_run_tells_which_of_several_instances_is_meant(as_json):
-    for query in ("SELECT host_id FROM inventory_hosts", "SELECT host_id FROM branch.inventory_hosts"):
-        assert as_json(query, "--run", "of-branch") == [{"host_id": "d"}]
-    assert as_json("FROM conflicts", "--run", "of-branch") == []
+    assert "--run" in sql("SELECT 1", "--run", "of-branch", status=2)
 
 
 def test_the_rows_of_every_statement_are_printed(sql):
@@ -180,17 +150,17 @@ def test_the_rows_of_every_statement_are_printed(sql):
 
 def test_rows_come_as_a_box_as_csv_and_as_json(sql, as_json):
     query = (
-        "SELECT '007' AS id, 'a,\"b\"\n' AS text, '' AS empty, NULL AS nothing, 7 AS number, true AS yes, "
+        "SELECT '007' AS id, '=cmd()' AS \"@text\", '' AS empty, NULL AS nothing, 7 AS number, true AS yes, "
         "-1.50::DECIMAL(4, 2) AS exact, {'a': 1} AS struct, DATE '2026-03-31' AS day, 'nan'::DOUBLE AS share"
     )
     assert "│ number │" in sql(query)
-    assert sql(query, "--format", "csv") == (
-        '"id","text","empty","nothing","number","yes","exact","struct","day","share"\n'
-        '"007","a,""b""\n","",,7,"true",-1.50,"{\'a\': 1}","2026-03-31",NaN\n'
-    )
+    assert sql(query, "--format", "csv").splitlines() == [
+        """"id","'@text","empty","nothing","number","yes","exact","struct","day","share\"""",
+        """"007","'=cmd()","",,7,"true",-1.50,"{'a': 1}","2026-03-31",NaN""",
+    ]
     assert as_json(query) == [
         {
-            "id": "007", "text": 'a,"b"\n', "empty": "", "nothing": None, "number": 7, "yes": True,
+            "id": "007", "@text": "=cmd()", "empty": "", "nothing": None, "number": 7, "yes": True,
             "exact": "-1.50", "struct": {"a": 1}, "day": "2026-03-31", "share": None,
         }
     ]  # fmt: skip
@@ -228,9 +198,3 @@ def test_at_a_terminal_duckdbs_shell_starts_on_the_same_tables(home, monkeypatch
     command = [*started.call_args.args[0], "-csv", "-c", query]
     shell = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603  (its own)
     assert shell.stdout.endswith("2\n")
-    monkeypatch.setitem(sys.modules, "duckdb_cli", None)
-    with pytest.raises(ConfigurationError, match="extra `shell`"):
-        ask(None, **options)
-    monkeypatch.setenv("ASSET_OWNERS_TABLES", "s3://bucket/asset-owners")
-    with pytest.raises(ConfigurationError, match="ASSET_OWNERS_TABLES"):
-        ask(None, **options)

@@ -26,11 +26,11 @@ LOGONS = counts(
 
 
 def assets(by_hand):
-    """So many of the strong have the right owner; of the weak 20 have one, every other the right one."""
+    """So many of the strong have the right owner; of the weak 26 have one, every other the right one."""
     return hosts(
         *(host(f"s{n}", f"s{n}", owners=(f"s{n}",) if n < by_hand else ()) for n in range(40)),
         *(
-            host(f"w{n}", f"w{n}", owners=((f"w{n}", "s1")[n % 2],) if by_hand and n < 20 else ())
+            host(f"w{n}", f"w{n}", owners=((f"w{n}", "s1")[n % 2],) if by_hand and n < 26 else ())
             for n in range(30)
         ),
     )
@@ -66,12 +66,12 @@ def test_what_is_found_is_said_as_one_object_and_in_words_and_changes_no_decisio
     found = json.loads(told.splitlines()[-1])
     assert (status, found["instance"], found["window"]["days"]) == (0, "Head office", 30)
     now, best = found["now"], found["best"]
-    assert (now["threshold_percent"], now["to_write"], now["no_claim"]) == (60, 14, None)
-    assert now["wrong"]["estimate"] == pytest.approx(4 * 0.5 / 37 + 10 * 10.5 / 21)
+    assert (now["threshold_percent"], now["to_write"], now["no_claim"]) == (60, 8, None)
+    assert now["wrong"]["estimate"] == pytest.approx(4 * 0.5 / 37 + 4 * 13.5 / 27)
     assert (best["evidence_metric"], best["to_write"], best["wrong"]["measure"]) == ("days", 4, "people")
     assert found["tried"] == tables.read("threshold_backtest").collect().height
     told = call("tune", "--instance", instance_file, "--keep", "20")[1]
-    assert "14 owners would be written, about 5 of them wrong" in told
+    assert "8 owners would be written, about 2 of them wrong" in told
     assert 'rules:\n  evidence_metric: "days"\n' in told
     assert tables.read("owner_decisions").collect().equals(before)
     assert tables.writes().collect().is_empty()
@@ -169,4 +169,4 @@ def test_owners_that_another_instance_wrote_to_the_inventory_are_not_set_by_hand
     tables = Tables(tmp_path / "home", "head_office", name="Head office")
     assert call("tune", "--instance", instance_file)[0] == 0
     people = tables.read("accuracy").filter(measure="people", by="all").collect()
-    assert people["hosts"].to_list() == [20]
+    assert people["hosts"].to_list() == [26]

@@ -5,7 +5,7 @@ from functools import cache
 import polars as pl
 import pytest
 
-from ownership.codes import ACTION, EVIDENCE, MATCH, NOTHING_HELD, OUTCOME
+from ownership.codes import ACTION, EVIDENCE, MATCH, OUTCOME
 from ownership.declaration import polars_schema
 from ownership.matching import FieldNames
 from ownership.rules import Rules
@@ -97,7 +97,6 @@ def test_the_story_goes_from_the_counts_to_the_write_and_to_what_would_change():
         "  In the inventory, user u1: user_email alice@corp.example, user_department Sales",
         "  What would change that:",
         "  - Set another owner in asset_owner by hand: no run replaces an owner.",
-        "  Now: owner u1, department Sales, criticality none (as listed, and as written from here since).",
     ]
 
 
@@ -117,21 +116,10 @@ CASES = {
         *("alice needs 1 more logon to", "If carol is no person"),
         logons=EXACTLY_60,
     ),
-    "too few": case(NOBODY, "alice needs 2 more logons to", rules=Rules(min_events=5)),
     "on too few days": case(
         *(NOBODY, "alice needs 2 more logons on at least 2 more days"),
         logons=[("ws1", "alice", 500)],
         rules=Rules(min_active_days=3),
-    ),
-    "after an account left out with most logons": case(
-        *(NOBODY, "alice needs 2 more logons on at least 2 more days"),
-        logons=[("ws1", "svc_x", 9), ("ws1", "alice", 2)],
-        rules=Rules(skip_account_kinds=("service",)),
-    ),
-    "days asked for since": case(
-        *(NOBODY, "alice needs 1 more logon on at least 1 more day"),
-        logons=EXACTLY_60,
-        now=Rules(share_threshold_percent=50, min_active_days=2),
     ),
     "rules that changed": case(
         NOBODY, "the logons name alice: run again", rules=Rules(min_events=5), now=Rules()
@@ -140,9 +128,6 @@ CASES = {
         *(NOBODY, "alice needs 9 more logons without a weight to", "If bob is no person"),
         logons=[("ws1", "alice", 1, DAY, "2"), ("ws1", "bob", 2, DAY, "3")],
         rules=Rules(logon_type_weights={"2": 10}, share_threshold_percent=90),
-    ),
-    "no logons": case(
-        "has no owner: nobody logged on to the host in", "One user needs 1 more logon", logons=[]
     ),
     "no logons of an owned host": case(
         "belongs to u9 in the inventory; the logons give no owner: nobody logged on",
@@ -235,46 +220,20 @@ UNDONE = {
     "new_values": {"owner": "", "department": None, "criticality": None},
 }
 LEFT_ALONE = {**UNDONE, "outcome": "not_written", "message": "left alone: put back since, by run run-3"}
-MET = {"department": None, "criticality": None, "owner": "u9"}
 
 
 def test_after_an_undo_nothing_contradicts_the_present_state():
     """Also where the run that decided found the owner that was put back later."""
     lines = told(ALICE, host("h1", "ws1", owners=("u1",)), writes=[UNDONE])
     assert lines[0] == "ws1 has no owner: what asset-owners had written was put back on 2026-03-30."
-    assert "again" in lines[-2]
-    assert lines[-1].startswith("  Now: owner none, ")
-
-
-def test_an_owner_that_a_run_met_is_the_owner_by_now():
-    lines = told(ALICE, writes=[{"outcome": "owned_meanwhile", "old_values": MET, "message": "has got u9"}])
-    assert lines[0].startswith("ws1 belongs to u9 in the inventory, but the logons name alice@corp.example")
-    assert lines[-1].startswith("  Now: owner u9, ")
-
-
-@pytest.mark.parametrize(
-    "undo",
-    [
-        {"outcome": "undone", "new_values": {"owner": None, "department": None, "criticality": ""}},
-        {"outcome": "not_written", "new_values": UNDONE["new_values"], "message": NOTHING_HELD},
-    ],
-)
-def test_an_owner_that_an_undo_left_alone_is_the_owner_by_now(undo):
-    lines = told(ALICE, writes=[{"outcome": "written"}, undo | {"old_values": MET}])
-    assert lines[0].startswith("ws1 belongs to u9 in the inventory, but the logons name alice@corp.example")
-    assert lines[-1].startswith("  Now: owner u9, department none")
+    assert "again" in lines[-1]
 
 
 def test_the_history_of_a_host_shows_what_changed_and_why_the_last_run_left_it_alone():
-    written = {"outcome": "written"}
-    lines = [
-        line for line in told(ALICE, writes=[written, UNDONE, LEFT_ALONE, LEFT_ALONE]) if "run run-" in line
-    ]
+    writes = [{"outcome": "written"}, UNDONE, LEFT_ALONE, LEFT_ALONE]
+    lines = [line for line in told(ALICE, writes=writes) if "run run-" in line]
     assert [line.split("run run-")[1][0] for line in lines[1:]] == ["2", "3", "5"]
     assert "put back since" in lines[-1]
-    lines = told(ALICE, writes=[written, UNDONE] * 4)
-    assert len([line for line in lines if ", run run-" in line]) == 5
-    assert any("earlier writes: 3" in line for line in lines)
 
 
 def test_only_the_first_users_of_a_crowded_host_are_shown_and_all_are_in_the_story():
@@ -311,14 +270,10 @@ def test_hostile_names_cannot_act_on_a_terminal():
 
 def test_the_story_is_plain_values_for_programs():
     found = story(EXACTLY_60, writes=[{"outcome": "failed"}])
-    (decision,) = found["decisions"]
     json.dumps(found, default=lambda day: day.isoformat())
+    (decision,) = found["decisions"]
     assert {"window_from", "window_to", "rules", "host_asset", "user_assets", "now"} <= {*decision}
-    assert (decision["evidence"], decision["match"], decision["action"]) == ("no_majority", None, "none")
-    assert [(user["username"], user["events"], user["share"]) for user in decision["users"]] == [
-        ("alice", 6, 0.6),
-        ("carol", 4, 0.4),
-    ]
-    assert decision["users"][0]["user_assets"] == [
-        {"user_id": "u1", "matched_by": "user_email", "decisive": True, "problem": None}
-    ]
+    alice, carol = decision["users"]
+    assert (alice["username"], alice["events"], alice["share"]) == ("alice", 6, 0.6)
+    assert [asset["user_id"] for asset in alice["user_assets"]] == ["u1"]
+    assert carol["user_assets"] == []

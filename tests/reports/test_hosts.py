@@ -8,7 +8,7 @@ import pytest
 from ownership.history import with_conflict_since
 from ownership.matching import FieldNames
 from ownership.rules import Rules
-from reports.hosts import hosts_by_now, hosts_sheet, natural, owners_by_now
+from reports.hosts import hosts_by_now, hosts_sheet, natural
 from tests.ownership.builders import NOW, PEOPLE, counts, decide, host, hosts, plan
 
 LOGONS = counts(
@@ -26,7 +26,7 @@ def by_now(assets, *outcomes):
         planned.with_columns(outcome=pl.lit(outcome), completed_at=pl.lit(NOW + timedelta(minutes=minutes)))
         for minutes, outcome in enumerate(outcomes or ["not_written"])
     ).lazy()
-    return hosts_by_now(decisions, owners_by_now(assets, writes), writes)
+    return hosts_by_now(decisions, assets, writes)
 
 
 def test_people_get_a_row_for_each_host_with_owner_reason_what_would_change_it_and_since_when():

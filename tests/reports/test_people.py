@@ -1,8 +1,7 @@
-from datetime import timedelta
-
-import polars as pl
 import pytest
 
+from ownership.declaration import empty
+from ownership.tables import OwnerWrites
 from reports.people import (
     SHOWN_ELSEWHERE,
     each_person,
@@ -11,7 +10,7 @@ from reports.people import (
     person_explanation,
     person_in_words,
 )
-from tests.ownership.builders import NOW, counts, host, hosts, plan, resolution, user, users
+from tests.ownership.builders import counts, host, hosts, resolution, user, users
 
 PEOPLE = users(
     user("u1", email="Ann@corp.example", sam="akeller"),
@@ -22,24 +21,8 @@ PEOPLE = users(
 )
 
 
-def story(asked, logons, assets, outcome=None):
-    made = resolution(logons, PEOPLE, assets)
-    writes = plan(made.decisions, PEOPLE, assets).with_columns(
-        outcome=pl.lit(outcome, pl.String), completed_at=pl.lit(NOW + timedelta(minutes=5))
-    )
-    found = find_person(asked, PEOPLE, made.matches)
-    return found and person_explanation(
-        asked,
-        found,
-        decisions=made.decisions,
-        shares=made.shares,
-        hosts=assets,
-        users=PEOPLE,
-        writes=writes.drop_nulls("outcome"),
-    )
-
-
 LOGONS = counts(("ws1", "ann", 3), ("ws2", "akeller", 2), ("ws2", "kim", 3), ("ws3", "odd", 1))
+MADE = resolution(LOGONS, PEOPLE, hosts())
 
 
 @pytest.mark.parametrize(
@@ -55,15 +38,32 @@ LOGONS = counts(("ws1", "ann", 3), ("ws2", "akeller", 2), ("ws2", "kim", 3), ("w
     ],
 )
 def test_a_person_is_found_by_any_of_their_names(asked, user_ids, usernames):
-    found = story(asked, LOGONS, hosts())
-    assert [asset["user_id"] for asset in found["user_assets"]] == user_ids
-    assert found["usernames"] == usernames
+    found = find_person(asked, PEOPLE, MADE.matches)
+    assert found == {"user_ids": user_ids, "usernames": usernames}
+
+
+@pytest.mark.parametrize("asked", ["nobody", "", " ", "@", "-", "u"])
+def test_who_is_unknown_is_nobody(asked):
+    assert find_person(asked, PEOPLE, MADE.matches) is None
+
+
+def told(usernames, user_ids, logons, assets):
+    made = resolution(logons, PEOPLE, assets)
+    found = person_explanation(
+        "asked",
+        {"user_ids": user_ids, "usernames": usernames},
+        decisions=made.decisions,
+        shares=made.shares,
+        hosts=assets,
+        users=PEOPLE,
+        writes=empty(OwnerWrites),
+    )
+    return person_in_words(found)
 
 
 def test_people_who_share_a_name_are_told_of_one_by_one():
-    matches = resolution(LOGONS, PEOPLE, hosts()).matches
     by_name = {"user_ids": ["u1", "u3"], "usernames": ["ann", "kim"]}
-    assert each_person(by_name, matches) == [
+    assert each_person(by_name, MADE.matches) == [
         {"user_ids": ["u1"], "usernames": ["ann"]},
         {"user_ids": ["u3"], "usernames": []},
         {"user_ids": [], "usernames": ["kim"]},  # one of them, or somebody else
@@ -77,29 +77,18 @@ def test_who_is_not_known_is_asked_about_those_with_names_like_it():
     assert near_names("zzz", known) == []
 
 
-@pytest.mark.parametrize("asked", ["nobody", "", " ", "@", "-", "u"])
-def test_who_is_unknown_is_nobody(asked):
-    assert story(asked, LOGONS, hosts()) is None
-
-
-@pytest.mark.parametrize(
-    ("owners", "outcome", "owned"),
-    [
-        ((), None, []),
-        (("u1",), None, ["h1"]),
-        (("u2", "u1"), None, ["h1"]),
-        ((), "written", ["h1"]),
-        ((), "failed", []),
-    ],
-)
-def test_theirs_is_what_was_listed_and_what_was_written_since(owners, outcome, owned):
-    found = story("ann", counts(("ws1", "ann", 3)), hosts(host("h1", "ws1", owners=owners)), outcome)
-    assert [row["host_id"] for row in found["hosts_owned"]] == owned
+def test_of_people_who_share_a_name_each_host_says_whose_it_is():
+    lines = told(["kim"], ["u3", "u4"], LOGONS, hosts(host("h1", "ws1", owners=("u4",)))).splitlines()
+    assert lines[0] == "Several people may be meant: kim (u3) or kim (u4), in the logons kim."
+    assert "  ws1 (h1)  kim (u4)  Conflict: the host has another owner, who stays." in lines
+    assert lines[-1] == "  ws2  kim: 3 of 5 logons on 1 day  last on 2026-03-02"
 
 
 def test_of_many_hosts_the_first_are_shown_and_names_do_not_act_on_a_terminal():
     rows = [(f"ws{number}\x1b[2j", name, 1) for number in range(30) for name in ("ann", "bob")]
-    told = person_in_words(story("ann", counts(*rows), hosts()))
-    assert told.count("1 of 2 logons on 1 day") == SHOWN_ELSEWHERE
-    assert "  and 10 more; --json has all" in told
-    assert all(line.isprintable() for line in told.splitlines())
+    text = told(["ann"], ["u1"], counts(*rows), hosts(host("h1\x07", "ws1\x1b[2j", owners=("u1",))))
+    assert text.count("ann: 1 of 2 logons on 1 day") == SHOWN_ELSEWHERE
+    assert "Hosts of this person in the inventory: 1\n" in text
+    assert "Other hosts with logons: 30\n" in text
+    assert text.endswith("  and more; --json has all")
+    assert all(line.isprintable() for line in text.splitlines())

@@ -3,9 +3,9 @@
 import threading
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 from resources.inventory.client import AssetInventory
-from resources.settings import Platform
 from sandbox.inventory import Account
 from tests.resources.clock import Clock
 from tests.resources.samples import instance
@@ -13,7 +13,6 @@ from tests.resources.samples import instance
 TENANT = "t-1"
 SECRET = "JBSWY3DPEHPK3PXP"
 ADMIN = Account("admin@corp.example", "correct horse", roles={TENANT: "admin"}, unread_notifications=3)
-READER = Account("reader@corp.example", "battery staple", roles={TENANT: "reader"})
 CODED = Account("coded@corp.example", "with a code", mfa_secret=SECRET, roles={TENANT: "admin"})
 USERS = [{"id": 17, "user_email": "ann@corp.example"}, {"id": "u-1", "user_email": "jörg@corp.example"}]
 HOSTS = [
@@ -21,25 +20,16 @@ HOSTS = [
 ]
 
 
-def platform(folder: Path, url: str, account: Account = ADMIN, *, contract=None, **changes) -> Platform:
-    """The platform section of an instance file for one account; its secrets lie in files."""
-    secrets = {"password": account.password, "mfa_secret": account.mfa_secret}
-    places = {}
-    for name, value in secrets.items():
+def client(folder: Path, url: str, account: Account = ADMIN, *, clock=None, connections=8, contract=None):
+    """A client that never really sleeps; its secrets lie in files of the folder."""
+    clock = clock or Clock()
+    platform: dict[str, Any] = {"url": url, "email": account.email, "tenant_id": TENANT}
+    for name, value in (("password", account.password), ("mfa_secret", account.mfa_secret)):
         if value is not None:
             (folder / name).write_text(value)
-            places[name] = {"file": str(folder / name)}
-    section = {"url": url, "email": account.email, "tenant_id": TENANT, "contract": contract or {}, **places}
-    return Platform.model_validate({**section, **changes})
-
-
-def client(
-    folder: Path, url: str, account: Account = ADMIN, *, clock=None, connections=8, contract=None, **changes
-):
-    """A client that never really sleeps."""
-    clock = clock or Clock()
-    section = platform(folder, url, account, contract=contract, **changes)
-    settings = instance(platform=section, writes={"concurrency": connections})
+            platform[name] = {"file": str(folder / name)}
+    platform["contract"] = contract or {}
+    settings = instance(platform=platform, writes={"concurrency": connections})
     return AssetInventory(settings, clock=clock, sleep=clock.sleep)
 
 

@@ -1,5 +1,6 @@
 import contextlib
 import gzip
+import re
 import socket
 import ssl
 import time
@@ -50,12 +51,6 @@ def ca_file(authority, tmp_path_factory):
 
 
 @pytest.fixture
-def other_ca(tmp_path):
-    trustme.CA().cert_pem.write_to_path(tmp_path / "other.pem")
-    return tmp_path / "other.pem"
-
-
-@pytest.fixture
 def secure(authority):
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     authority.issue_cert("localhost").configure_cert(context)
@@ -95,12 +90,13 @@ def test_a_redirect_is_not_followed_nor_its_body_read_and_says_what_to_set():
     assert not elsewhere.requests
 
 
-@pytest.mark.parametrize("packed", [False, True], ids=["plain", "gzip"])
-def test_an_answer_over_the_limit_is_refused(monkeypatch, packed):
+@pytest.mark.parametrize(
+    "reply",
+    [Reply(bytes(200_000)), Reply(gzip.compress(bytes(200_000)), headers={"Content-Encoding": "gzip"})],
+)
+def test_an_answer_over_the_limit_is_refused(monkeypatch, reply):
     monkeypatch.setattr(http, "MAX_ANSWER_BYTES", 100_000)
-    body = gzip.compress(bytes(200_000)) if packed else bytes(200_000)
-    headers = {"Content-Encoding": "gzip"} if packed else {}
-    with Stub(lambda _: Reply(body, headers=headers)) as stub, pytest.raises(ProtocolError, match="100000"):
+    with Stub(lambda _: reply) as stub, pytest.raises(ProtocolError, match="100000"):
         send(stub.url)
 
 
@@ -123,61 +119,62 @@ def test_a_body_that_trickles_ends_with_the_total_time_out(headers):
 
 
 @pytest.mark.parametrize(
-    ("headers", "written"),
+    ("written", "headers"),
     [
-        ({"Content-Length": "10"}, b"half"),
-        ({"Transfer-Encoding": "chunked"}, b"a\r\nhalf"),
-        ({"Content-Length": "4", "Content-Encoding": "gzip"}, b"junk"),
+        (b"half", {"Content-Length": "10"}),
+        (b"a\r\nhalf", {"Transfer-Encoding": "chunked"}),
+        (b"junk", {"Content-Length": "4", "Content-Encoding": "gzip"}),
     ],
-    ids=["cut", "cut chunk", "not what it says"],
 )
-def test_a_broken_answer_may_go_well_next_time(headers, written):
+def test_a_broken_answer_may_go_well_next_time(written, headers):
     reply = Reply(headers=headers, write=lambda wfile: wfile.write(written))
     with Stub(lambda _: reply) as stub, pytest.raises(TransientError):
         send(stub.url)
 
 
+def test_an_address_where_nobody_answers_names_the_setting():
+    with pytest.raises(TransientError, match=r"127.0.0.1:1 .*refused.*platform\.url"):
+        send("http://127.0.0.1:1")
+
+
+URL = "https://inventory.example"
+
+
 @pytest.mark.parametrize(
-    ("url", "kind", "says"),
+    ("url", "proxy", "odd"),
     [
-        ("http://127.0.0.1:1", TransientError, r"127.0.0.1:1 .*refused.*platform\.url"),
-        ("http://.corp.example", ConfigurationError, r"platform\.url"),
+        ("http://.corp.example", None, {}),
+        ("http://localhost:1", None, {"cookies": {"two\nlines": "hunter2"}}),
+        ("http://localhost:1", None, {"headers": {"X-Odd": "two\nlines=hunter2"}}),
+        (URL, "socks5://u:hunter2@127.0.0.1:1080", {}),
+        (URL, "ftp://u:hunter2@127.0.0.1:1", {}),
+        (URL, "http://u:hunter2@pro xy:3128", {}),
+        (URL, "http://u:hunter2@127.0.0.1:port", {}),
+        (URL, "http://u:hunter2@[::1", {}),
+        (URL, "http://u:hunter2@..:1", {}),
     ],
 )
-def test_an_address_where_nobody_answers_names_the_setting(url, kind, says):
-    with pytest.raises(kind, match=says):
-        send(url)
-
-
-@pytest.mark.parametrize(
-    "odd", [{"cookies": {"two\nlines": "hunter2"}}, {"headers": {"X-Odd": "two\nlines=hunter2"}}]
-)
-def test_a_header_that_cannot_be_sent_is_told_without_what_it_holds(odd):
-    service = transport("http://localhost:1")
-    with service.new_session() as session, pytest.raises(ProtocolError) as raised:
+def test_what_keeps_a_request_from_being_sent_is_named_without_what_it_holds(monkeypatch, url, proxy, odd):
+    if proxy:
+        monkeypatch.setenv("HTTPS_PROXY", proxy)
+    service = transport(url)
+    with service.new_session() as session, pytest.raises(ConfigurationError) as raised:
         service.send(session, "GET", "/path", **odd)
-    shown = "".join(traceback.format_exception(raised.value))  # as Dagster keeps it
-    assert "hunter2" not in shown
+    assert re.search(r"platform\.url.*HTTPS_PROXY.*cookie", str(raised.value))
+    assert "hunter2" not in "".join(traceback.format_exception(raised.value))  # as Dagster keeps it
 
 
 # Right before a form goes out
-
-
-class TooLateError(Exception):
-    pass
 
 
 def test_a_form_is_asked_for_once_when_the_connection_stands_and_can_be_held_back(monkeypatch):
     connect, happened = HTTPConnection.connect, []
     monkeypatch.setattr(HTTPConnection, "connect", lambda one: (connect(one), happened.append("connected")))
 
-    def refuse():
-        raise TooLateError
-
     with Stub(lambda _: Reply(b"done")) as stub:
         assert send(stub.url, right_before=lambda: happened.append("asked")).body == b"done"
-        with pytest.raises(TooLateError):
-            send(stub.url, right_before=refuse)
+        with pytest.raises(ZeroDivisionError):
+            send(stub.url, right_before=lambda: 1 / 0)
     assert happened == ["connected", "asked", "connected"]
     assert [request.form for request in stub.requests if request.form] == [{"a": "ä"}]
 
@@ -185,31 +182,26 @@ def test_a_form_is_asked_for_once_when_the_connection_stands_and_can_be_held_bac
 # Certificates
 
 
-def test_a_certificate_of_the_ca_file_is_trusted_and_any_with_ignore_ssl(secure, ca_file):
-    assert send(secure.url, ca_file=ca_file).body == b"private"
-    assert send(secure.url, ignore_ssl=True).body == b"private"
-
-
-def test_no_other_certificate_is_trusted_and_the_message_names_the_settings(secure, ca_file, other_ca):
-    for url, settings in (
-        (secure.url, {}),
-        (secure.url, {"ca_file": other_ca}),
-        (secure.url.replace("localhost", "127.0.0.1"), {"ca_file": ca_file}),
-    ):
-        with pytest.raises(AuthenticationError, match=r"platform\.ca_file.*platform\.ignore_ssl"):
-            send(url, **settings)
-    assert not secure.requests
-
-
-def test_neither_the_environment_nor_requests_bring_authorities(secure, ca_file, other_ca, monkeypatch):
-    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(ca_file))
-    monkeypatch.setenv("CURL_CA_BUNDLE", str(ca_file))
-    monkeypatch.setattr("requests.adapters.DEFAULT_CA_BUNDLE_PATH", str(ca_file))
-    for settings in ({}, {"ca_file": other_ca}):
-        with pytest.raises(AuthenticationError):
-            send(secure.url, **settings)
-    monkeypatch.setenv("REQUESTS_CA_BUNDLE", "/nowhere.pem")
-    assert send(secure.url, ignore_ssl=True).body == b"private"
+def test_a_certificate_of_the_ca_file_is_trusted_and_no_other_but_with_ignore_ssl(
+    secure, ca_file, tmp_path, monkeypatch
+):
+    """Neither the environment nor requests bring authorities."""
+    other = tmp_path / "other.pem"
+    trustme.CA().cert_pem.write_to_path(other)
+    for authorities in (str(ca_file), "/nowhere.pem"):
+        monkeypatch.setenv("REQUESTS_CA_BUNDLE", authorities)
+        monkeypatch.setenv("CURL_CA_BUNDLE", authorities)
+        monkeypatch.setattr("requests.adapters.DEFAULT_CA_BUNDLE_PATH", str(ca_file))
+        assert send(secure.url, ca_file=ca_file).body == b"private"
+        assert send(secure.url, ignore_ssl=True).body == b"private"
+        for host, settings in (
+            ("localhost", {}),
+            ("localhost", {"ca_file": other}),
+            ("127.0.0.1", {"ca_file": ca_file}),
+        ):
+            with pytest.raises(AuthenticationError, match=r"platform\.ca_file.*platform\.ignore_ssl"):
+                send(secure.url.replace("localhost", host), **settings)
+    assert len(secure.requests) == 4
 
 
 @pytest.mark.parametrize("content", [None, "no certificate"])
@@ -230,46 +222,18 @@ def test_proxies_come_from_the_environment(monkeypatch):
         assert send("http://inventory.example").body == b"by proxy"
         monkeypatch.setenv("no_proxy", "localhost")
         assert send(stub.url).body == b"direct"
+    with pytest.raises(TransientError, match="HTTP_PROXY"):  # the proxy is gone
+        send("http://inventory.example")
 
 
 def test_through_a_proxy_the_same_authorities_are_trusted(monkeypatch, ca_file):
     monkeypatch.setenv("https_proxy", "http://127.0.0.1:1")
-    with transport("https://inventory.example", ca_file=ca_file).new_session() as session:
-        request = requests.Request("GET", "https://inventory.example").prepare()
+    with transport(URL, ca_file=ca_file).new_session() as session:
+        request = requests.Request("GET", URL).prepare()
         adapter: Any = session.get_adapter(request.url)
         pool = adapter.get_connection_with_tls_context(request, verify=True, proxies=session.proxies)
     assert pool.proxy.port == 1
     assert pool.conn_kw["ssl_context"].cert_store_stats()["x509_ca"] == 1, "no authority but that of the file"
-
-
-def test_a_proxy_that_is_not_there_is_named(monkeypatch):
-    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
-    with pytest.raises(TransientError, match="HTTP_PROXY"):
-        send("http://inventory.example")
-
-
-@pytest.mark.parametrize(
-    "address",
-    [
-        *("socks5://u:hunter2@127.0.0.1:1080", "ftp://u:hunter2@127.0.0.1:1", "u:hunter2@127.0.0.1"),
-        *("http://u:hunter2@pro xy:3128", "http://u:hunter2@127.0.0.1:port", "http://u:hunter2@[::1"),
-        *("http://u:hunter2@", "http://u:hunter2@..:1"),
-    ],
-)
-@pytest.mark.parametrize("variable", ["HTTPS_PROXY", "ALL_PROXY"])
-def test_a_proxy_that_cannot_be_used_names_its_variable_and_not_its_password(monkeypatch, variable, address):
-    monkeypatch.setenv(variable, address)
-    with pytest.raises(ConfigurationError, match=f"^{variable}") as raised:
-        send("https://inventory.example")
-    assert "hunter2" not in "".join(traceback.format_exception(raised.value))
-    monkeypatch.setenv("NO_PROXY", "inventory.example")
-    transport("https://inventory.example").new_session().close()
-
-
-@pytest.mark.parametrize("address", ["proxy.corp.:3128", "http://[::1]:3128", "HTTPS://u:p@proxy_1"])
-def test_any_way_of_writing_a_proxy_is_taken(monkeypatch, address):
-    monkeypatch.setenv("https_proxy", address)
-    transport("https://inventory.example").new_session().close()
 
 
 # What may be tried again
@@ -281,16 +245,13 @@ def transient(status, **headers):
     return raised.value
 
 
-@pytest.mark.parametrize("status", [408, 425, 429, 500, 502, 503, 504, 599])
-def test_overload_and_server_failures_are_transient_and_only_429_says_that_nothing_was_done(status):
-    for headers in ({}, {"Retry-After": "7"}):
-        error = transient(status, **headers)
-        assert (str(status) in str(error), "Sorry" in str(error)) == (True, True)
-        assert error.not_done == (status == 429)
-        assert error.asks_to_wait == (status == 429 or bool(headers))
-
-    for other in (200, 400, 401, 403, 404, 409, 422):
-        transport().raise_if_transient(Answer(other, http.CaseInsensitiveDict(), b""), "/path")
+@pytest.mark.parametrize("status", [408, 425, 429, 500, 599])
+@pytest.mark.parametrize("headers", [{}, {"Retry-After": "7"}])
+def test_overload_and_server_failures_are_transient_and_only_429_says_that_nothing_was_done(status, headers):
+    error = transient(status, **headers)
+    assert f"{status}: Sorry" in str(error)
+    assert error.not_done == (status == 429)
+    assert error.asks_to_wait == (status == 429 or bool(headers))
 
 
 @pytest.mark.parametrize(
@@ -310,7 +271,7 @@ def tried(times, error):
     """The waits of a call that fails so many times, and how often it was tried."""
     waits, call = [], Mock(side_effect=[error] * times + ["done"])
     with contextlib.suppress(type(error)):
-        assert transport().retrying(waits.append)(call) == "done"
+        assert transport(sleep=waits.append).retrying()(call) == "done"
     return waits, call.call_count
 
 
@@ -362,10 +323,10 @@ def hanging():
 
 def test_a_service_that_hangs_is_asked_for_as_long_as_the_patience_lasts_whichever_call_it_is(caplog):
     with hanging() as url:
-        service = transport(url, read_timeout_seconds=0.1, patience_seconds=0.15)
+        service = transport(url, read_timeout_seconds=0.1, patience_seconds=0.15, sleep=lambda _: None)
         for call in ("first", "second"):  # the second finds a service that has been silent for long
             with service.new_session() as session, pytest.raises(TransientError):
-                service.retrying(lambda _: None)(service.send, session, "POST", "/slow")
+                service.retrying()(service.send, session, "POST", "/slow")
             assert len(caplog.records) == 1, call
 
 
@@ -381,10 +342,10 @@ def test_a_long_answer_in_time_is_no_hang():
         service.raise_if_transient(answer, "/slow")
 
     with Stub(slow) as stub:
-        service = transport(stub.url, patience_seconds=0.5)
+        service = transport(stub.url, patience_seconds=0.5, sleep=lambda _: None)
         with service.new_session() as session:
-            service.retrying(lambda _: None)(call)
-    assert (len(stub.requests), service.silence.seconds) == (3, 0)
+            service.retrying()(call)
+    assert (len(stub.requests), service.silent_since) == (3, None)
 
 
 @pytest.mark.parametrize("status", [200, 401, 500])
@@ -399,5 +360,5 @@ def test_a_probe_of_a_service_that_hangs_takes_little_time_however_long_its_answ
     with hanging() as url, pytest.MonkeyPatch.context() as patch:
         patch.setattr(http, "PROBE_SECONDS", 0.1)
         with pytest.raises(TransientError):
-            transport(url, read_timeout_seconds=300).probe("GET", "/", sleep=lambda _: None)
+            transport(url, read_timeout_seconds=300, sleep=lambda _: None).probe("GET", "/")
     assert time.monotonic() - began < 3

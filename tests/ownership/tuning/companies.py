@@ -19,16 +19,14 @@ from typing import Any, Literal
 
 import polars as pl
 
-from ownership.declaration import empty
 from ownership.rules import Rules
-from ownership.tables import OwnerWrites
 from ownership.tuning.audit import audited
 from ownership.tuning.audit import drawn as drawn_of
-from ownership.tuning.backtest import KEY, Tried, usual_settings
-from ownership.tuning.inputs import Inputs
+from ownership.tuning.backtest import Tried, key_of, usual_settings
 from ownership.windows import Window
 from reports.tuning import Aim, best_line, line_of
 from tests.ownership.builders import counts, decide, host, hosts, user, users
+from tests.ownership.tuning.inputs import inputs
 
 Known = Literal["all", "own", "earlier"]
 LAST = date(2026, 3, 31)
@@ -276,12 +274,11 @@ def backtest(drawn: Drawn, decided: pl.DataFrame, tried: Sequence[Tried], *, aud
     sample = drawn_of(decided, audit, seed=0).select(
         "host_id", user_id="resolved_owner", right=owner.eq_missing(pl.col("resolved_owner"))
     )
-    inputs = Inputs(
-        counts=drawn.counts, hosts=drawn.hosts, users=drawn.users, writes=empty(OwnerWrites), rules=Rules(),
-        decisions=decided, user_value_field="user_email", window=WINDOW, stored_days=STORED_DAYS,
-        last_settled=LAST, audit=audited(decided, sample),
-    )  # fmt: skip
-    return inputs.backtest(tried)
+    stored: dict[str, Any] = {"window": WINDOW, "stored_days": STORED_DAYS, "last_settled": LAST}
+    audit_of = audited(decided, sample)
+    return inputs(drawn.counts, drawn.hosts, Rules(), users=drawn.users, audit=audit_of, **stored).backtest(
+        tried
+    )
 
 
 def measured(name: str, seed: int, known: Known, *, audit: int = 0, advice: bool = False) -> pl.DataFrame:
@@ -292,22 +289,18 @@ def measured(name: str, seed: int, known: Known, *, audit: int = 0, advice: bool
     """
     drawn, default = draw(replace(COMPANIES[name], known=known), seed), Rules()
     decided = decisions(drawn, default)
-    few = [(LOOKBACK_DAYS, replace(default, **values)) for values in SETTINGS.values()]
-    many = usual_settings(default, lookback_days=LOOKBACK_DAYS, stored_days=STORED_DAYS)
-    lines = backtest(drawn, decided, many if advice else few, audit=audit)
+    asked = {setting: (LOOKBACK_DAYS, replace(default, **values)) for setting, values in SETTINGS.items()}
+    usual = usual_settings(default, lookback_days=LOOKBACK_DAYS, stored_days=STORED_DAYS)
+    lines = backtest(drawn, decided, usual if advice else list(asked.values()), audit=audit)
+    best = best_line(lines, line_of(lines, default, window_days=LOOKBACK_DAYS), Aim()) if advice else None
+    if best and best["to_write"]:
+        advised = (each for each in usual if key_of(*each).items() <= best.items())
+        asked["advised"] = next(advised)
     found = []
-    for setting, values in SETTINGS.items():
-        rules = replace(default, **values)
-        line = line_of(lines, rules, window_days=LOOKBACK_DAYS)
-        claim = (line["wrong"], line["wrong_low"], line["wrong_high"]) if line["wrong"] is not None else ()
-        found.append((name, seed, setting, *outcome(drawn, decisions(drawn, rules)), *(claim or [None] * 3)))
-    now = line_of(lines, default, window_days=LOOKBACK_DAYS)
-    best = best_line(lines, now, Aim()) if advice else None
-    if best and best["to_write"] and any(best[key] != now[key] for key in KEY):
-        values = {key: best[key] for key in ("min_active_days", "evidence_metric", "primary_devices")}
-        rules = replace(default, share_threshold_percent=best["threshold_percent"], **values)
-        counted = outcome(drawn, decisions(drawn, rules, days=best["window_days"]))
-        found.append((name, seed, "advised", *counted, None, None, None))
+    for setting, (days, rules) in asked.items():
+        line = line_of(lines, rules, window_days=days)
+        claim = line["wrong"], line["wrong_low"], line["wrong_high"]
+        found.append((name, seed, setting, *outcome(drawn, decisions(drawn, rules, days=days)), *claim))
     schema = {"name": pl.String, "seed": pl.Int64, "setting": pl.String}
     schema |= dict.fromkeys(("written", "right", "findable"), pl.Int64)
     return pl.DataFrame(found, schema | dict.fromkeys(("estimate", "low", "high"), pl.Float64), orient="row")

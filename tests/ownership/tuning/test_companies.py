@@ -48,9 +48,9 @@ def test_what_the_guide_says_of_settings_audit_and_advice_holds_over_40_draws():
 
 @pytest.mark.nightly
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("known", ["all", "earlier"])
-def test_a_number_that_rests_on_a_sample_of_owners_set_by_hand_holds(known):
-    """Rules 9.4: at least 90 of 100 times, and it is claimed more often than not."""
+@pytest.mark.parametrize(("known", "least"), [("all", 30), ("own", 0), ("earlier", 30)])
+def test_a_number_that_rests_on_owners_set_by_hand_holds_or_is_not_claimed(known, least):
+    """Rules 9.4: whatever they were set for, it is wrong in no more than one of ten draws."""
     [default] = figures(all_measured(known), "(default)")
-    assert default["claims"] > 20
-    assert default["held"] >= 0.9 * default["claims"]
+    assert default["claims"] >= least
+    assert default["claims"] - default["held"] <= 4

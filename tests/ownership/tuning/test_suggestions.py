@@ -6,24 +6,15 @@ from datetime import timedelta
 import polars as pl
 import pytest
 
-from ownership.declaration import empty, validated
+from ownership.declaration import validated
 from ownership.rules import Rules
-from ownership.tables import OwnershipDrift, OwnerWrites, Suggestions
+from ownership.tables import OwnershipDrift, Suggestions
 from ownership.tuning.drift import last_logons, ownership_drift
-from ownership.tuning.inputs import Inputs
 from ownership.tuning.suggestions import suggestions
 from tests.ownership.builders import PEOPLE, WINDOW, counts, decide, host, hosts
+from tests.ownership.tuning.inputs import inputs
 
 RULES = Rules()
-
-
-def inputs(logons, assets, rules):
-    in_window = logons.filter(pl.col("day").is_between(WINDOW.first, WINDOW.last))
-    return Inputs(
-        counts=logons, hosts=assets, users=PEOPLE, writes=empty(OwnerWrites), rules=rules,
-        decisions=decide(in_window, PEOPLE, assets), user_value_field="user_email", window=WINDOW,
-        stored_days=WINDOW.days, last_settled=WINDOW.last,
-    )  # fmt: skip
 
 
 def suggestions_of(logons, assets, rules=RULES):
@@ -100,8 +91,15 @@ def test_what_is_left_out_already_is_not_suggested_again():
 def drift_of(logons, assets, *, stored_days=WINDOW.days, rules=RULES):
     made = inputs(logons, assets, rules)
     anywhere = last_logons(logons, PEOPLE, user_value_field="user_email")
+    in_window = logons.filter(pl.col("day").is_between(WINDOW.first, WINDOW.last))
     found = ownership_drift(
-        made.evidence, made.matches, anywhere, made.decisions, assets, window=WINDOW, stored_days=stored_days
+        made.evidence,
+        made.matches,
+        anywhere,
+        decide(in_window, PEOPLE, assets),
+        assets,
+        window=WINDOW,
+        stored_days=stored_days,
     )
     return validated(OwnershipDrift, found)
 

@@ -1,80 +1,22 @@
-from contextlib import contextmanager, nullcontext
-from functools import partial
+from contextlib import nullcontext
 from itertools import count
 
-import polars as pl
 import pytest
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
-from resources.errors import ConfigurationError, NotFoundError, ProtocolError, ServiceError, TransientError
+from resources.errors import NotFoundError, ProtocolError, ServiceError, TransientError
 from resources.inventory.client import READINGS
-from resources.settings import Contract, ListCall
-from sandbox.inventory import BrokenOff, InventoryService, InventoryState, ServiceOptions
-from tests.resources.clock import Clock
-from tests.resources.http_stub import Reply, Stub, envelope
-from tests.resources.inventory_world import ADMIN, HOSTS, READER, TENANT, USERS, Watch, client
+from sandbox.inventory import BrokenOff
+from tests.resources.http_stub import Reply, envelope
+from tests.resources.inventory_world import HOSTS, TENANT, Watch
 
 ASSETS = "/api/v1/assets/list"
-ASSET_HOSTS = ListCall(path=ASSETS, params={"type": "host"})
-ASSET_USERS = ListCall(path=ASSETS, params={"type": "user"})
-ACCOUNTS = ListCall(path="/api/v1/users/list")
 HOST_IDS = [host["id"] for host in HOSTS]
 PICTURE = {"file": ("me.png", bytes(range(256)), "image/png")}
 
 
-@pytest.fixture(scope="module")
-def running_service(tmp_path_factory):
-    path = tmp_path_factory.mktemp("inventory") / "state.sqlite"
-    with InventoryState(path) as state, InventoryService(state, ServiceOptions(page_size_cap=4)) as service:
-        yield service
-
-
-@pytest.fixture
-def service(running_service):
-    running_service.hooks.faults = running_service.hooks.after = None
-    running_service.state.reset([ADMIN, READER], HOSTS, USERS, TENANT)
-    return running_service
-
-
-@pytest.fixture
-def open_client(service, tmp_path):
-    """Opens clients of the service: changes to the platform section."""
-    return lambda url=service.url, **changes: client(tmp_path, url, **changes)
-
-
-@pytest.fixture
-def inventory(open_client):
-    with open_client() as inventory:
-        yield inventory
-
-
-@pytest.fixture
-def answered(tmp_path):
-    """Opens a client of a service that lets it in and gives the same answer to all else."""
-
-    @contextmanager
-    def answered(reply):
-        def answer(request):
-            return envelope() if request.path.endswith("login") else reply
-
-        with Stub(answer) as stub, client(tmp_path, stub.url) as inventory:
-            yield inventory
-
-    return answered
-
-
-def ids(inventory, call=ASSET_HOSTS):
-    return listed(inventory, call)["id"].to_list()
-
-
-def listed(inventory, call, *fields):
-    """Ids and some fields of a list."""
-    return inventory.list_assets(call, partial(frame_of, fields=fields))
-
-
-def frame_of(ids, assets, fields=()):
-    columns = {field: [one.get(field) for one in assets] for field in fields}
-    return pl.DataFrame({"id": list(ids), **columns}, schema_overrides={"id": pl.String})
+def ids(inventory):
+    return inventory.hosts()["host_id"].to_list()
 
 
 # General calls
@@ -98,17 +40,14 @@ def test_files_go_up_and_come_down_as_they_are(inventory):
     ],
     ids=["JSON", "HTML", "empty", "refused", "refused 404", "HTML 404", "HTML 502"],
 )
-def test_downloads_are_raw_and_their_failures_are_not(answered, reply, outcome):
+def test_downloads_are_raw_and_their_failures_are_not(served, reply, outcome):
     fails = nullcontext() if isinstance(outcome, bytes) else pytest.raises(outcome)
-    with answered(reply) as inventory, fails:
+    with served(reply) as (_, inventory), fails:
         assert inventory.download("/api/v1/reports/1") == outcome
 
 
-def test_the_tenant_goes_where_the_call_s_values_go_and_only_when_asked(tmp_path):
-    with (
-        Stub(lambda _: envelope()) as stub,
-        client(tmp_path, stub.url, contract={"tenant_param": "tenant"}) as inventory,
-    ):
+def test_the_tenant_goes_where_the_call_s_values_go_and_only_when_asked(served):
+    with served(envelope(), contract={"tenant_param": "tenant"}) as (stub, inventory):
         inventory.get("/api/v1/fields", {"a": "1"})
         inventory.post("/api/v1/fields", {"a": "ä b&c"}, repeatable=False)
         inventory.get("/api/v1/fields", tenant=False)
@@ -126,20 +65,17 @@ def test_the_tenant_goes_where_the_call_s_values_go_and_only_when_asked(tmp_path
 
 
 def answers(service, path, *replies):
-    """The service gives these answers to the first calls of a path; None is its own."""
+    """The service gives these answers to the first calls of a path."""
     waiting = iter(replies)
     return Watch(service, lambda request: next(waiting, None) if request.url.path.endswith(path) else None)
 
 
-def test_reads_are_tried_again_and_wait_as_long_as_the_service_asks(service, open_client):
-    clock = Clock()
+def test_reads_are_tried_again_and_wait_as_long_as_the_service_asks(service, inventory, clock):
     slow_down = Response("", 429, {"Retry-After": "7"})
     watch = answers(service, "assets/list", slow_down, BrokenOff(), HTMLResponse("<h1>Bad gateway</h1>", 502))
-    with open_client(clock=clock) as inventory:
-        assert ids(inventory) == HOST_IDS
+    assert ids(inventory) == HOST_IDS
     assert 7 <= clock.naps[0] <= 7.5
-    assert len(clock.naps) == 3
-    assert watch.log_ins == 1
+    assert (len(clock.naps), watch.log_ins) == (3, 1)
 
 
 def test_uploads_and_posts_that_change_something_are_tried_once(service, inventory):
@@ -155,7 +91,7 @@ def test_uploads_and_posts_that_change_something_are_tried_once(service, invento
 
 
 def listing(page_of):
-    """A service whose asset list gives size and items by page number and call number."""
+    """Answers of an asset list that gives size and items by page number and call number."""
     calls = count()
 
     def answer(request):
@@ -164,7 +100,7 @@ def listing(page_of):
         reply = page_of(int(request.form["page"]), next(calls))
         return reply if isinstance(reply, Reply) else envelope({"size": reply[0], "data": reply[1]})
 
-    return Stub(answer)
+    return answer
 
 
 def items(*numbers):
@@ -178,7 +114,7 @@ def no_such_page():
 @pytest.mark.parametrize("base", [0, 1])
 @pytest.mark.parametrize("below", ["refused", "first", "empty"])
 @pytest.mark.parametrize("cap", [1, 4, 5, 24, 25, 100])
-def test_a_list_is_whole_whatever_the_page_base_and_the_cap(tmp_path, base, below, cap):
+def test_a_list_is_whole_whatever_the_page_base_and_the_cap(served, base, below, cap):
     def page_of(number, _):
         number -= base
         if number < 0 and below == "refused":
@@ -188,36 +124,27 @@ def test_a_list_is_whole_whatever_the_page_base_and_the_cap(tmp_path, base, belo
         number = max(number, 0)
         return 25, items(*range(number * cap, min(number * cap + cap, 25)))
 
-    with listing(page_of) as stub, client(tmp_path, stub.url) as inventory:
+    with served(listing(page_of)) as (_, inventory):
         assert ids(inventory) == [f"h-{number}" for number in range(25)]
-        first = inventory.first_pages(ASSET_HOSTS)[0]
+        first = inventory.first_pages("hosts")[0]
     assert (first.size, first.ids) == (25, [f"h-{number}" for number in range(min(cap, 25))])
     assert first.number == base or (base == 1 and below == "first")
 
 
-def test_fields_lie_where_the_contract_says(service, open_client):
-    options = ServiceOptions(fields_in="attributes.current")
-    with InventoryService(service.state, options) as other:
-        with open_client(url=other.url, contract={"fields_in": "attributes.current"}) as inventory:
-            seen = listed(inventory, ASSET_USERS, "user_email").rows()
-            assert seen == [("17", "ann@corp.example"), ("u-1", "jörg@corp.example")]
-            assert inventory.host("h-3")["hostnames"] == ["PC-3"]
-        with (
-            open_client(url=other.url, contract={"fields_in": "attributes.latest"}) as inventory,
-            pytest.raises(ProtocolError, match=r"platform\.contract\.fields_in"),
-        ):
-            ids(inventory, ASSET_USERS)
+def test_fields_lie_where_the_contract_says(served):
+    asset = {"id": 7, "attributes": {"current": {"search_agent_name": "PC"}}}
+    wrong = pytest.raises(ProtocolError, match=r"platform\.contract\.fields_in")
+    for fields_in, outcome in (("attributes.current", nullcontext()), ("attributes.latest", wrong)):
+        answer = listing(lambda *_: (1, [asset]))
+        with served(answer, contract={"fields_in": fields_in}) as (_, inventory), outcome:
+            assert inventory.hosts().select("host_id", "hostnames").rows() == [("7", ["PC"])]
 
 
-def test_an_error_amid_a_list_ends_the_reading_and_few_pages_are_fetched_ahead(service, open_client):
-    def on_progress(done, _):
-        if done == 2:
-            raise ZeroDivisionError
-
-    watch = Watch(service)
-    with open_client(connections=4, contract={"page_size": 1}) as inventory, pytest.raises(ZeroDivisionError):
-        inventory.list_assets(ASSET_HOSTS, frame_of, on_progress=on_progress)
-    assert watch.calls["assets/list"] <= 2 + 4 + 1
+def test_an_error_amid_a_list_ends_the_reading_and_few_pages_are_fetched_ahead(served):
+    answer = listing(lambda page, _: (25, items(page)))
+    with served(answer, connections=4) as (stub, inventory), pytest.raises(ZeroDivisionError):
+        inventory.hosts(lambda done, _: 1 / (2 - done))
+    assert len(stub.requests) <= 1 + 2 + 4 + 1
 
 
 @pytest.mark.parametrize(
@@ -235,8 +162,8 @@ def test_an_error_amid_a_list_ends_the_reading_and_few_pages_are_fetched_ahead(s
     ],
     ids=["ends early", "changes always", "one page again and again", "empty", "too many", "cut off"],
 )
-def test_a_list_that_cannot_be_completed_is_an_error_with_its_counts(tmp_path, page_of, counts):
-    with listing(page_of) as stub, client(tmp_path, stub.url, connections=2) as inventory:
+def test_a_list_that_cannot_be_completed_is_an_error_with_its_counts(served, page_of, counts):
+    with served(listing(page_of), connections=2) as (stub, inventory):
         with pytest.raises(ProtocolError) as raised:
             ids(inventory)
         assert len(stub.requests) < 1 + READINGS * 10
@@ -253,44 +180,39 @@ def test_a_list_that_cannot_be_completed_is_an_error_with_its_counts(tmp_path, p
     ],
     ids=["healed", "uneven", "no page beyond"],
 )
-def test_a_list_is_complete_when_all_ids_were_read(tmp_path, page_of):
-    with listing(page_of) as stub, client(tmp_path, stub.url, connections=2) as inventory:
+def test_a_list_is_complete_when_all_ids_were_read(served, page_of):
+    with served(listing(page_of), connections=2) as (_, inventory):
         found = ids(inventory)
     assert found == sorted(set(found))
     assert len(found) == page_of(0, 99)[0]
 
 
-def test_an_id_that_comes_twice_is_one_row_with_what_came_last(tmp_path):
+def test_an_id_that_comes_twice_is_one_row_with_what_came_last(served):
     pages = [[("a", 1), ("b", 1)], [("a", 2), ("c", 1)]]
 
     def page_of(page, _):
-        return 3, [{"id": asset_id, "version": version} for asset_id, version in pages[page]]
+        return 3, [{"id": asset_id, "criticality": version} for asset_id, version in pages[page]]
 
-    with listing(page_of) as stub, client(tmp_path, stub.url) as inventory:
-        assert listed(inventory, ASSET_HOSTS, "version").rows() == [("a", 2), ("b", 1), ("c", 1)]
+    with served(listing(page_of)) as (_, inventory):
+        found = inventory.hosts().select("host_id", "criticality").rows()
+    assert found == [("b", "1"), ("a", "2"), ("c", "1")]
 
 
-BAD_IDS = [{}, {"id": None}, {"id": ""}, {"id": True}, {"id": ["h"]}, {"id": 1.5}]
-NO_LISTS = [
-    None,
-    [],
-    {"size": 1},
-    {"data": []},
-    {"size": "1", "data": [{"id": 1}]},
-    {"size": 1, "data": ["h-1"]},
-]
+@pytest.mark.parametrize("bad", [{}, *({"id": bad} for bad in (None, "", True, ["h"], 1.5))], ids=str)
+def test_an_item_without_a_usable_id_is_named(served, bad):
+    wrong = pytest.raises(ProtocolError, match=r"item 2 .*h-1")
+    with served(envelope({"size": 2, "data": [{"id": "h-1"}, bad]})) as (_, inventory), wrong:
+        ids(inventory)
 
 
 @pytest.mark.parametrize(
-    ("payload", "says"),
-    [
-        *[({"size": 2, "data": [{"id": "h-1"}, bad]}, r"item 2 .*h-1") for bad in BAD_IDS],
-        *[(payload, rf"{ASSETS}.*platform\.contract") for payload in NO_LISTS],
-    ],
+    "payload",
+    [None, [], {"size": 1}, {"data": []}, {"size": "1", "data": [{"id": 1}]}, {"size": 1, "data": ["h-1"]}],
     ids=str,
 )
-def test_what_is_no_list_names_the_item_or_the_contract(answered, payload, says):
-    with answered(envelope(payload)) as inventory, pytest.raises(ProtocolError, match=says):
+def test_what_is_no_list_names_the_contract(served, payload):
+    wrong = pytest.raises(ProtocolError, match=rf"{ASSETS}.*platform\.contract")
+    with served(envelope(payload)) as (_, inventory), wrong:
         ids(inventory)
 
 
@@ -309,15 +231,12 @@ def test_an_asset_is_read_and_its_fields_set_in_one_request_as_they_are(service,
     assert len({entry.request_id for entry in service.state.journal()}) == 1
 
 
-def test_paths_and_parameters_come_from_the_contract(tmp_path):
+def test_paths_and_parameters_come_from_the_contract(served):
     contract = {
         "read": {"path": "/api/v1/hosts/one", "id_param": "host"},
         "update": {"path": "/api/v1/hosts/set", "id_param": "host"},
     }
-    with (
-        Stub(lambda _: envelope({"id": 5, "search_agent_name": "PC-5"})) as stub,
-        client(tmp_path, stub.url, contract=contract) as inventory,
-    ):
+    with served(envelope({"id": 5, "search_agent_name": "PC-5"}), contract=contract) as (stub, inventory):
         assert inventory.host("5")["hostnames"] == ["PC-5"]
         inventory.write("5", {"owner": None})
     assert [(request.path, request.form) for request in stub.requests[1:]] == [
@@ -329,16 +248,8 @@ def test_paths_and_parameters_come_from_the_contract(tmp_path):
 @pytest.mark.parametrize(
     "payload", [None, [], {}, {"id": "h-4"}, {"size": 1, "data": [{"id": "h-3"}]}], ids=str
 )
-def test_another_answer_than_the_asset_is_an_error(answered, payload):
-    with answered(envelope(payload)) as inventory, pytest.raises(ProtocolError):
-        inventory.host("h-3")
-
-
-def test_without_read_in_the_contract_nothing_is_read(open_client):
-    with (
-        open_client(contract={"read": None}) as inventory,
-        pytest.raises(ConfigurationError, match=r"platform\.contract\.read"),
-    ):
+def test_another_answer_than_the_asset_is_an_error(served, payload):
+    with served(envelope(payload)) as (_, inventory), pytest.raises(ProtocolError):
         inventory.host("h-3")
 
 
@@ -346,19 +257,19 @@ def test_without_read_in_the_contract_nothing_is_read(open_client):
 @pytest.mark.parametrize(
     ("call", "setting"),
     [
-        (lambda inventory, contract: listed(inventory, contract.hosts), "hosts"),
-        (lambda inventory, contract: inventory.first_pages(contract.users), "users"),
-        (lambda inventory, _: inventory.host("h-3"), "read"),
-        (lambda inventory, _: inventory.write("h-3", {"owner": "u-1"}), "update"),
+        (lambda inventory: inventory.hosts(), "hosts"),
+        (lambda inventory: inventory.users(), "users"),
+        (lambda inventory: inventory.host("h-3"), "read"),
+        (lambda inventory: inventory.write("h-3", {"owner": "u-1"}), "update"),
     ],
     ids=["hosts", "users", "read", "update"],
 )
-def test_a_path_that_the_service_does_not_have_names_its_setting(answered, call, setting, html):
+def test_a_path_that_the_service_does_not_have_names_its_setting(served, call, setting, html):
     gone = Reply(b"<h1>Gone</h1>", 404) if html else envelope(status=False, message="Gone", http=404)
     kind = (TransientError if setting == "update" else ProtocolError) if html else NotFoundError
     refused = pytest.raises(kind, match=rf"platform\.contract\.{setting}\.path.*Gone")
-    with answered(gone) as inventory, refused:
-        call(inventory, Contract())
+    with served(gone) as (_, inventory), refused:
+        call(inventory)
 
 
 @pytest.mark.parametrize(
@@ -374,10 +285,10 @@ def test_a_path_that_the_service_does_not_have_names_its_setting(answered, call,
     ],
     ids=["broken off", "502", "404", "HTML", "redirect", "500", "429"],
 )
-def test_a_write_with_a_lost_answer_is_sent_once_and_may_have_been_applied(service, open_client, answer):
-    clock, watch = Clock(), Watch(service)
+def test_a_write_with_a_lost_answer_is_sent_once_and_may_have_been_applied(service, inventory, clock, answer):
+    watch = Watch(service)
     service.hooks.after = lambda request, usual: answer if request.url.path.endswith("update") else usual
-    with open_client(clock=clock) as inventory, pytest.raises(TransientError):
+    with pytest.raises(TransientError):
         inventory.write("h-3", {"owner": "u-1"})
     assert watch.calls["assets/update"] == 1
     assert len(service.state.journal()) == 1
@@ -391,11 +302,11 @@ def test_a_write_that_is_held_back_right_before_it_goes_out_changes_nothing(serv
     assert service.state.journal() == []
 
 
-def test_too_many_assets_that_cannot_be_read_are_an_error_of_the_contract(service, open_client):
+def test_too_many_assets_that_cannot_be_read_are_an_error_of_the_contract(served):
     """It says which, and repeats nothing of what they hold."""
     odd = [{"id": f"x-{n}", "asset_owner": {"id": "hunter2"} if n < 12 else None} for n in range(100)]
-    service.state.reset([ADMIN], odd, USERS, TENANT)
-    with open_client() as inventory, pytest.raises(ProtocolError, match="12 of the 100 hosts") as raised:
+    wrong = pytest.raises(ProtocolError, match="12 of the 100 hosts")
+    with served(envelope({"size": 100, "data": odd})) as (_, inventory), wrong as raised:
         inventory.hosts()
     told = str(raised.value)
     assert ("x-0" in told, "platform.contract" in told, "hunter2" in told) == (True, True, False)

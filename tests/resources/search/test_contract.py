@@ -1,12 +1,11 @@
 """The search client on the real engine, as the reader who has nothing but the two privileges."""
 
 import re
-from contextlib import contextmanager
 from datetime import UTC, date, datetime, timedelta
 
 import pytest
 
-from resources.errors import AuthenticationError, ConfigurationError, PermissionDeniedError, ProtocolError
+from resources.errors import AuthenticationError, ConfigurationError, PermissionDeniedError
 from resources.search import client as search
 from resources.search.client import SearchClient
 from sandbox.logons import MAPPING
@@ -36,18 +35,6 @@ def client(engine, tmp_path, index):
     return open_client
 
 
-@contextmanager
-def bucket_limit(engine, limit):
-    def put(value):
-        engine.request("PUT", "_cluster/settings", json={"transient": {"search.max_buckets": value}})
-
-    put(limit)
-    try:
-        yield
-    finally:
-        put(None)
-
-
 def test_counts_are_those_of_the_documents(engine, client, index):
     timezone, first = "America/Havana", date(2026, 10, 31)  # midnight comes twice on the next day
     days = [first + timedelta(days=number) for number in range(3)]
@@ -63,20 +50,21 @@ def test_counts_are_those_of_the_documents(engine, client, index):
 
 def test_odd_names_come_back_as_they_are(engine, client, index, monkeypatch):
     monkeypatch.setattr(search, "MAX_PAGE", 4)  # odd names are where a next page begins, too
-    odd = [
-        "a\"b'c",
-        "a\0b",
-        "line\nbreak",
-        "\u202eevil",
-        "*",
-        "a?b*",
-        "[x]",
-        "CORP\\ann",
-        "é",
-        "e\u0301",
+    odd = ["a\"b'c", "a\0b", "line\nbreak", "\u202eevil", "*", "a?b*", "[x]", "CORP\\ann", "é", "e\u0301"]
+    odd += [
         "😀",
+        ".",
+        " ",
+        " padded ",
+        "null",
+        "{}",
+        "a" * 1024,
+        "ü" * 1024,
+        "\u2028",
+        "tab\tbed",
+        "%41",
+        "${x}",
     ]
-    odd += [".", " ", " padded ", "null", "{}", "a" * 1024, "ü" * 1024, "\u2028", "tab\tbed", "%41", "${x}"]
     too_long = "x" * 10_000  # over ignore_above: the index does not hold it
     documents = [event(name, name) for name in odd] + [event("PC", too_long), event(too_long, "ann")]
     engine.load(index, MAPPING, documents)
@@ -157,17 +145,6 @@ def test_an_empty_index_and_a_pattern_without_index_give_empty_days(engine, clie
             assert (*logons.totals(DAY, DAY), logons.undated()) == (0, 0, 0, 0)
             matching, senders = logons.senders(DAY)
             assert (matching, senders.height) == (0, 0)
-
-
-def test_pages_adapt_to_the_clusters_bucket_limit_and_a_smaller_one_is_told(engine, client, index):
-    days = [DAY - timedelta(days=number) for number in range(20)]
-    engine.load(index, MAPPING, [event(f"PC-{number:03}", "ann") for number in range(400)])
-    with bucket_limit(engine, 150), client() as logons:
-        first, *others = logons.logons(days)
-    assert found(first) == (400, 0, 0, [(f"PC-{number:03}", "ann", 1) for number in range(400)])
-    assert not any(day.matching for day in others)
-    with bucket_limit(engine, 50), client() as logons, pytest.raises(ProtocolError, match="max_buckets"):
-        list(logons.logons([DAY]))
 
 
 # What the operator has to mend

@@ -92,16 +92,15 @@ def test_what_the_file_says_is_kept(write):
     ("key", "nearest"), [("hostname_feild", "hostname_field"), ("scan.lookback", "lookback_days")]
 )
 def test_an_unknown_key_names_the_nearest_known_one(write, key, nearest):
-    said = complaint(write(**{key: "x"}))
-    assert said.startswith(f"{key}: ")
-    assert repr(nearest) in said
+    assert complaint(write(**{key: "x"})).startswith(
+        f"{key}: is an unknown key; the nearest known one is '{nearest}'"
+    )
 
 
 @pytest.mark.parametrize(
     ("key", "wrong"),
     [
         ("url", "search:9200"),
-        ("platform.url", "https://inventory/p/api/v1/"),
         ("scan.timezone", "Berlin"),
         ("scan.schedule", "0 0 5 * * *"),
         ("scan.first_day", "9999-12-31"),
@@ -246,17 +245,16 @@ def test_a_secret_is_read_from_its_variable_or_its_file_beside_the_instance_file
 @pytest.mark.parametrize(
     "place", [{"env": "UNSET"}, {"env": "EMPTY"}, *({"file": file} for file in ("none", "empty", "binary"))]
 )
-def test_all_secrets_that_are_not_there_are_named(write, tmp_path, monkeypatch, place):
+def test_a_secret_that_is_not_there_is_named(write, tmp_path, monkeypatch, place):
     monkeypatch.setenv("EMPTY", "\n")
     monkeypatch.setenv("INVENTORY_PASSWORD", "there")
     (tmp_path / "empty").write_text("\n")
     (tmp_path / "binary").write_bytes(b"\xff\xfe")
-    settings = load_instance(write(password=place, **{"platform.mfa_secret": place, "cookies.a": place}))
-    with pytest.raises(ConfigurationError) as raised:
-        settings.require_secrets()
-    for part in ("password: ", "platform.mfa_secret: ", "cookies.a: ", *place.values()):
-        assert part in str(raised.value)
-    assert "platform.password" not in str(raised.value)
+    monkeypatch.setenv("SEARCH_PASSWORD", "there")
+    (name,) = place.values()
+    for key in ("password", "platform.mfa_secret", "cookies.a"):
+        with pytest.raises(ConfigurationError, match=rf"^{key}: .*{name}"):
+            load_instance(write(**{key: place})).require_secrets()
 
 
 # Paths, the query, names

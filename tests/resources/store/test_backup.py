@@ -6,12 +6,10 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from upath import UPath
 
 from resources import locks
-from resources.errors import AssetOwnersError, ConfigurationError
-from resources.store.backup import back_up, restore
-from resources.store.tables import Tables
+from resources.errors import AssetOwnersError
+from resources.store.backup import back_up
 from tests.resources.store.test_tables import DAY, logons
 
 
@@ -43,13 +41,3 @@ def test_a_day_that_is_replaced_meanwhile_is_not_half_of_one_and_half_of_another
     with tarfile.open(tmp_path / "backup.tar") as archive:
         row, counts = stored(archive, "logon_days"), stored(archive, "logon_counts")
     assert (row["counted"].item(), counts["events"].sum()) == (1, 1)
-
-
-def test_whose_tables_they_are_goes_with_them(home, tmp_path):
-    Tables(home, "corp", name="Corp").claim()
-    back_up(home, tmp_path / "backup.tar")
-    restored = tmp_path / "restored"
-    restore(tmp_path / "backup.tar", restored, UPath(restored / "tables"))
-    Tables(restored, "corp", name="Corp").claim()
-    with pytest.raises(ConfigurationError, match="CORP!"):
-        Tables(restored, "corp", name="CORP!").claim()

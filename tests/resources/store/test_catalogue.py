@@ -10,7 +10,7 @@ import pytest
 
 from ownership.codes import NOTHING_HELD
 from ownership.coverage import current_owners
-from ownership.declaration import column_descriptions, description, polars_schema
+from ownership.declaration import column_descriptions, description
 from ownership.quality import names_without_user
 from ownership.rules import Rules
 from ownership.tables import TABLES
@@ -104,32 +104,18 @@ def ask(tables, query):
 # Descriptions
 
 
-def test_tables_views_and_all_their_columns_are_described(tables):
+def test_tables_and_views_are_described_and_have_their_columns_and_no_rows_before_the_first_run(tables):
+    described = {name: (description(table), column_descriptions(table)) for name, table in TABLES.items()}
+    described |= {name: (view.comment, view.columns) for name, view in VIEWS.items()}
+    query = "SELECT column_name, comment FROM duckdb_columns() WHERE table_name = ? ORDER BY column_index"
     with session(tables.home) as connection:
         views = connection.sql("SELECT view_name, comment FROM duckdb_views() WHERE NOT internal").fetchall()
-        columns = connection.sql(
-            "SELECT table_name, column_name, comment FROM duckdb_columns() WHERE NOT internal"
-        ).fetchall()
-    assert dict(views) == {name: description(table) for name, table in TABLES.items()} | {
-        name: view.comment for name, view in VIEWS.items()
-    }
-    described = {
-        (name, column): text
-        for name, table in TABLES.items()
-        for column, text in column_descriptions(table).items()
-    } | {(name, column): text for name, view in VIEWS.items() for column, text in view.columns.items()}
-    assert {(table, column): comment for table, column, comment in columns} == described
-    assert all(described.values())
-    assert described["conflicts", "existing_owner"] == described["owner_decisions", "existing_owner"]
-
-
-def test_a_view_has_its_columns_in_their_order_and_no_rows_before_the_first_run(tables):
-    columns = {name: list(polars_schema(table)) for name, table in TABLES.items()}
-    with session(tables.home) as connection:
-        for name in (*TABLES, *VIEWS):
-            found = connection.sql(f"FROM {SLUG}.{name}")
-            assert found.columns == (columns.get(name) or list(VIEWS[name].columns))
-            assert found.fetchall() == []
+        for name, (_, columns) in described.items():
+            assert connection.execute(query, [name]).fetchall() == list(columns.items())
+            assert connection.sql(f"FROM {SLUG}.{name}").fetchall() == []
+            assert all(columns.values())
+    assert dict(views) == {name: comment for name, (comment, _) in described.items()}
+    assert VIEWS["conflicts"].columns["note"] == described["acknowledged_conflicts"][1]["note"]
 
 
 def schemas(home):
@@ -272,13 +258,6 @@ def test_the_write_history_shows_before_and_after_the_last_first(decided):
     assert found == [("run-1", "h-new", "written", *what), ("run-0", "h-new", "failed", *what)]
 
 
-def wrote(day, outcome="written", owner="u1", department="Sales"):
-    """A run wrote h-new so many days after the first run, or failed to."""
-    done = {"outcome": outcome, "intended_at": instant(day), "completed_at": instant(day, minutes=1)}
-    rows = plan("h-new", run_id=f"run-{day}", old=values(), new=values(owner, department), **done)
-    return lambda tables: tables.append("owner_writes", rows, run_id=f"run-{day}")
-
-
 def listed(day, *owners, **changes):
     """The run of a day lists the host with these owners."""
     assets = listing(day, [host("h-new", "new", owners=owners) | changes, *ASSETS[1:]])
@@ -290,6 +269,10 @@ def met(day, outcome, held, sent=None, **told):
     told |= {"outcome": outcome, "intended_at": instant(day), "completed_at": instant(day, minutes=1)}
     rows = plan("h-new", run_id=f"run-{day}", old=held, new=sent or values(""), **told)
     return lambda tables: tables.append("owner_writes", rows, run_id=f"run-{day}")
+
+
+def wrote(day, outcome="written", owner="u1", department="Sales"):
+    return met(day, outcome, values(), values(owner, department))
 
 
 THEIRS = ("inventory", instant(1, minutes=1), None)

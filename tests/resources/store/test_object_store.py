@@ -12,7 +12,6 @@ from resources.errors import ConfigurationError
 from resources.failures import operator_message
 from resources.settings import tables_location
 from resources.store.catalogue import catalogue_path, register_file_system
-from resources.store.files import replacing
 from resources.store.history import delete_outdated
 from resources.store.tables import Tables
 from tests.resources.store.test_tables import DAY, LATER, NEXT, RUN, events, hosts, logons, writes
@@ -91,22 +90,6 @@ def test_what_is_older_than_the_instance_keeps_is_deleted(tables):
     assert not tables.holds("owner_writes", RUN)
     assert tables.writes().collect().is_empty()
     assert events(tables, [DAY, NEXT]) == [1, 1]
-
-
-@pytest.mark.usefixtures("object_store")
-def test_a_write_that_fails_leaves_what_there_was():
-    path = UPath(tables_location() / "kept")
-
-    def write(content, *, fail):
-        with replacing(path) as temporary:
-            temporary.write_bytes(content)
-            if fail:
-                raise OSError("the disk is full")
-
-    write(b"old", fail=False)
-    with pytest.raises(OSError, match="disk is full"):
-        write(b"new", fail=True)
-    assert path.read_bytes() == b"old"
 
 
 @pytest.mark.usefixtures("object_store")

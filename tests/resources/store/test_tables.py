@@ -1,6 +1,5 @@
 import json
 import os
-import stat
 import subprocess
 import sys
 import threading
@@ -15,14 +14,14 @@ import duckdb
 import polars as pl
 import pytest
 
-from ownership.declaration import InvalidTableError, Layout, empty, polars_schema
-from ownership.tables import TABLES, InventoryHosts, LogonDays, OwnerDecisions, Runs
+from ownership.declaration import InvalidTableError, empty, polars_schema
+from ownership.tables import TABLES, InventoryHosts, LogonDays, OwnerDecisions
 from ownership.windows import Window, days_to_fetch
 from resources import locks
 from resources.errors import AssetOwnersError, ConfigurationError
 from resources.store import tables as module
 from resources.store.catalogue import catalogue_path
-from resources.store.history import delete_inputs, delete_outdated, store_decisions
+from resources.store.history import delete_inputs, store_decisions
 from resources.store.tables import Tables
 from tests.ownership.builders import counts as counts_of
 from tests.ownership.builders import host, table
@@ -183,9 +182,7 @@ def test_a_file_that_is_replaced_while_it_is_read_is_read_whole(tables):
     with ThreadPoolExecutor() as pool:
         pool.submit(replace_until_enough)
         found = []
-        while (
-            len(found) < 150 or len({frame.height for frame in found}) < 2
-        ):  # a busy machine replaces it late
+        while len(found) < 150 or len({frame.height for frame in found}) < 2:  # a busy machine does it late
             found.append(tables.read("inventory_hosts").collect())
         enough.set()
     assert all(frame.equals(frames[0]) or frame.equals(frames[1]) for frame in found)
@@ -316,28 +313,6 @@ def test_one_run_of_an_instance_writes_at_a_time(tables, home, monkeypatch, capl
         pass
 
 
-def test_what_is_older_than_the_instance_keeps_is_deleted(tables):
-    days = [DAY + timedelta(days=number) for number in range(4)]
-    tables.write_days([logons(day) for day in days])
-    for run_id in ("old", "new"):
-        tables.write("owner_writes", writes("a", "planned", run_id), run_id=run_id, publish=False)
-        tables.append("owner_writes", writes("a", "written", run_id), run_id=run_id)
-        row = {"kind": "run", "status": "started", "started_at": LATER, "options": "{}", "run_id": run_id}
-        tables.append("runs", table(Runs, row), run_id=run_id)
-    then = (LATER - timedelta(days=1)).timestamp()
-    runs = tables.folder / "runs"
-    for path in (runs / "old", tables.folder / "owner_writes" / "old.parquet", runs / "old.parquet"):
-        os.utime(path, (then, then))
-    os.utime(runs / "empty.parquet", (then, then))  # without it no view could be made
-    assert delete_outdated(tables, evidence_before=days[2], history_before=LATER) == 7
-    assert {path.name for path in runs.iterdir()} == {"empty.parquet", "new", "new.parquet"}
-    assert tables.all_runs("runs").collect()["run_id"].to_list() == ["new"]
-    assert tables.logon_days(days, run_id=RUN)["day"].to_list() == days[2:]
-    assert len(events(tables, days)) == 4
-    assert [tables.has_written(run_id) for run_id in ("old", "new")] == [False, True]
-    assert delete_outdated(tables, evidence_before=days[2], history_before=LATER) == 0
-
-
 def test_what_a_run_worked_on_goes_and_its_plan_stays(tables):
     for run_id in (RUN, "other"):
         tables.write_days([logons(events=5)], run_id=run_id)
@@ -352,30 +327,6 @@ def test_what_a_run_worked_on_goes_and_its_plan_stays(tables):
     assert not tables.holds("inventory_hosts", "other")
     assert [tables.of_run("owner_writes", run_id).height for run_id in (RUN, "other")] == [1, 1]
     assert tables.read("inventory_hosts", run_id=RUN).collect().height == 1
-
-
-@pytest.mark.parametrize("shared", [False, True])
-def test_tables_are_their_owners_alone_or_a_groups_to_read(tmp_path, shared):
-    home = tmp_path / "home"
-    group = (1 if os.geteuid() == 0 else os.getgid()) if shared else None
-    tables = Tables(home, "corp", name="Corp", analysts=group)
-    tables.prepare()
-    tables.write_days([logons()])
-    tables.write("inventory_hosts", hosts("a"), run_id=RUN, publish=True)
-    tables.append("owner_writes", writes("a", "written"), run_id=RUN)
-    files = [catalogue_path(home), tables.disk / ".instance", *tables.folder.glob("*.parquet")]
-    files += [
-        file
-        for table, model in TABLES.items()
-        if model.__layout__ is not Layout.SNAPSHOT
-        for file in (tables.folder / table).iterdir()
-        if file.is_file()
-    ]
-    assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o640 if shared else 0o600}
-    if shared:
-        assert {file.stat().st_gid for file in files} == {group}
-    assert stat.S_IMODE(tables.folder.stat().st_mode) == (0o750 if shared else 0o700)
-    assert stat.S_IMODE((tables.folder / "runs" / RUN).stat().st_mode) == 0o700, "plans are not for readers"
 
 
 def test_a_column_of_a_newer_version_is_left_out(tables):

@@ -33,7 +33,7 @@ MACHINES = pytest.param("machines", marks=pytest.mark.slow)
 
 
 @contextmanager
-def writing(settings=None, **options):
+def writing(settings=None):
     """Write, as nobody else may meanwhile; where machines share a journal, each time from another machine."""
     url = journal_url()
     with ExitStack() as stack:
@@ -43,7 +43,7 @@ def writing(settings=None, **options):
             folder = stack.enter_context(tempfile.TemporaryDirectory())
             journal = stack.enter_context(Journal(Path(folder) / "writes.sqlite"))
         with mock.patch.object(module, "_claimed", return_value=True) if url else nullcontext():
-            stack.enter_context(one_writer(settings or platform(), journal, **options))
+            stack.enter_context(one_writer(settings or platform(), journal))
         yield
 
 
@@ -107,38 +107,37 @@ def test_a_second_writer_goes_on_as_soon_as_the_first_one_has_ended(clock):
 )
 def test_only_writers_to_one_target_however_it_is_spelt_are_in_each_others_way(changes, in_the_way):
     refused = pytest.raises(AssetOwnersError) if in_the_way else nullcontext()
-    with writing(platform()), refused, writing(platform(**changes), timeout_seconds=0):
+    with writing(platform()), refused, writing(platform(**changes)):
         assert not in_the_way
 
 
 @pytest.mark.usefixtures("system")
 @pytest.mark.parametrize("system", ["linux", MACHINES], indirect=True)
 @pytest.mark.slow
-def test_a_killed_writer_lets_the_next_one_in():
+def test_a_killed_writer_lets_the_next_one_in(monkeypatch):
+    monkeypatch.setattr(locks, "TIMEOUT_SECONDS", 1)
     holder = subprocess.Popen([sys.executable, "-c", HOLDER], cwd=ROOT, stdout=subprocess.PIPE)  # noqa: S603 (ours)
     with holder:
         try:
             assert holder.stdout
             assert holder.stdout.readline() == b"writing\n"
-            with pytest.raises(AssetOwnersError) as told, writing(timeout_seconds=0):
+            with pytest.raises(AssetOwnersError) as told, writing():
                 pytest.fail("two at once")
             machine = f"asset-owners {holder.pid} on {socket.gethostname()}"
-            process = f"process {holder.pid} (python"
+            process = f"process {holder.pid} of user"
             assert f"held by {machine if journal_url() else process}" in str(told.value)
         finally:
             os.kill(holder.pid, signal.SIGKILL)
         holder.wait()
-        with writing(timeout_seconds=1):
+        with writing():
             pass
 
 
-def test_who_only_binds_the_name_is_no_run_of_ours(monkeypatch):
-    names = []
-    monkeypatch.setattr(module, "_claimed", lambda name, _: names.append(name))
-    with pytest.raises(AssetOwnersError), writing(timeout_seconds=0):
-        pass
-    monkeypatch.undo()
+@pytest.mark.usefixtures("clock")
+def test_who_only_binds_the_name_is_no_run_of_ours():
+    with mock.patch.object(module, "_claimed", return_value=True) as claimed, writing():
+        name = claimed.call_args.args[0]
     with socket.socket(socket.AF_UNIX) as squatter:
-        squatter.bind(f"\0{names[0]}")
-        with pytest.raises(AssetOwnersError, match="no run of this version"), writing(timeout_seconds=0):
+        squatter.bind(f"\0{name}")
+        with pytest.raises(AssetOwnersError, match="no run of this version"), writing():
             pass

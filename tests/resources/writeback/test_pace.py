@@ -34,10 +34,6 @@ def held_back(pace):
     return None
 
 
-def test_nobody_waits_before_the_first_refusal(pace):
-    assert [held_back(pace) for _ in range(100)] == [None] * 100
-
-
 def test_all_writers_wait_after_a_refusal_also_those_whose_turn_was_near(pace, clock):
     turn = pace.wait()
     assert pace.refused(turn=turn, retry_after=7)
@@ -88,9 +84,3 @@ def test_a_service_that_takes_nothing_for_long_is_given_up(pace, clock):
     assert not pace.refused(turn=clock.now, retry_after=1)
     pace.taken()
     assert pace.refused(turn=clock.now, retry_after=1)
-
-
-def test_a_stopped_pace_gives_no_turn_to_those_who_wait(clock):
-    pace = Pace(clock=clock, sleep=lambda _: pace.stop())
-    pace.refused(turn=pace.wait() or 0.0, retry_after=60)
-    assert pace.wait() is None

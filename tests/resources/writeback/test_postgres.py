@@ -10,13 +10,12 @@ from urllib.parse import quote, urlsplit
 
 import dagster as dg
 import pytest
-from upath import UPath
 
 from resources.errors import AssetOwnersError
 from resources.settings import without_password
 from resources.store.tables import Tables
 from resources.writeback.journal import Journal, Result
-from resources.writeback.journals import has_journal, journal_findings, open_journal, take_over
+from resources.writeback.journals import journal_findings, open_journal, take_over
 from resources.writeback.postgres import PostgresJournal
 from tests.resources.writeback.test_journal import LATER, outcomes, writes
 
@@ -213,21 +212,6 @@ def test_the_password_may_come_from_the_places_of_postgresql(guarded, postgres, 
 
 
 # Which journal an instance has
-
-
-def test_tables_that_machines_share_have_one_journal_and_others_another(tmp_path, url, monkeypatch):
-    location = UPath(tmp_path / "shared")
-    monkeypatch.setenv("ASSET_OWNERS_JOURNAL", url)
-    a, b = (Tables(tmp_path / name, "corp", location=location) for name in "ab")
-    other = Tables(tmp_path / "c", "corp")
-    assert not has_journal(a)
-    with open_journal(a) as journal:
-        journal.intend(writes("h"))
-    assert has_journal(b)
-    with open_journal(b) as journal:
-        assert outcomes(journal) == {"h": "intended"}
-    with open_journal(other) as journal:
-        assert list(journal.targets()) == []
 
 
 def test_what_was_open_in_the_file_moves_into_the_database(tables, url, monkeypatch):

@@ -20,7 +20,7 @@ from resources.errors import (
 )
 from resources.writeback import workers
 from resources.writeback.journal import Journal
-from resources.writeback.pace import Pace
+from resources.writeback.outcomes import still_held, unless_changed, unless_owned
 from resources.writeback.writer import LOOKS, Writer
 from tests.ownership.builders import TARGET
 from tests.resources.writeback.world import (
@@ -50,12 +50,13 @@ def journal():
         yield journal
 
 
-def raising(*errors):
-    """A hook that raises these, one a call, and then lets pass what is sent."""
+def raising(*errors, meanwhile=lambda _: None):
+    """A hook that raises these, one a call, and then lets pass what is sent; `meanwhile` others act."""
     left = list(errors)
 
-    def hook(_, sent=None):
+    def hook(host_id, sent=None):
         if left and (error := left.pop(0)):
+            meanwhile(host_id)
             raise error
         return sent
 
@@ -71,14 +72,6 @@ def undo_row():
 # One host, looked at and written
 
 
-def test_owner_and_enrichment_go_in_one_request_after_a_look(inventory, writer):
-    result = writer.write(row(new=values("u-1", "Sales", "high")))
-    assert (result.outcome, result.message, result.old_values) == ("written", None, WRITTEN["old"])
-    assert inventory.holds() == ("u-1", "Sales", "high")
-    assert inventory.asked == (2, 1), "the first writes are read back"
-    assert 0 <= writer.longest_read_to_write_seconds <= 1
-
-
 @pytest.mark.parametrize(
     ("takes", "sent"),
     [
@@ -86,11 +79,13 @@ def test_owner_and_enrichment_go_in_one_request_after_a_look(inventory, writer):
         (("owner",), {"owner": "u-1"}),
     ],
 )
-def test_what_is_not_to_be_written_is_not_sent(inventory, writer, takes, sent):
+def test_what_is_to_be_written_goes_in_one_request_after_a_look(inventory, writer, takes, sent):
     inventory.takes = takes
     result = writer.write(row(new=values("u-1", None, "high")))
-    assert (result.outcome, result.new_values) == ("written", values() | sent)
-    assert inventory.done == [("h-0", sent)]
+    assert (result.outcome, result.message) == ("written", None)
+    assert (result.old_values, result.new_values) == (WRITTEN["old"], values() | sent)
+    assert (inventory.done, inventory.asked) == ([("h-0", sent)], (2, 1)), "the first writes are read back"
+    assert 0 <= writer.longest_read_to_write_seconds <= 1
 
 
 @pytest.mark.parametrize("owner", ["u-2", "u-2,u-1", "u-1", "someone"])
@@ -148,23 +143,16 @@ class TestLostAnswers:
         assert str(answer) in result.message
         assert (inventory.holds(), inventory.asked) == (("u-1", "SALES", None), (2, 1))
 
-    @pytest.mark.parametrize("first", [None, "u-2"])
-    def test_a_write_that_was_not_done_or_came_second_stays_intended(self, inventory, writer, answer, first):
+    @pytest.mark.parametrize(
+        ("first", "trouble"), [(None, None), ("u-2", None), ("u-1", TransientError("down"))]
+    )
+    def test_a_write_whose_end_is_not_known_stays_intended(self, inventory, writer, answer, first, trouble):
         """It may be done later than we look, and who came first is not known: the next run looks."""
-
-        def lost(host_id, _):
-            inventory.set(host_id, owner=first)
-            raise answer
-
-        inventory.on_write = lost
+        inventory.on_write = raising(answer, meanwhile=lambda host_id: inventory.set(host_id, owner=first))
+        inventory.on_look = raising(None, trouble)
         result = writer.write(row())
         assert (result.outcome, result.old_values) == ("intended", WRITTEN["old"])
         assert (inventory.holds(), inventory.asked) == ((first, "Old", None), (2, 1))
-
-    def test_a_write_that_cannot_be_read_back_stays_intended(self, inventory, writer, answer):
-        inventory.after_write = forever(answer)
-        inventory.on_look = raising(None, TransientError("down"))
-        assert (writer.write(row()).outcome, inventory.asked) == ("intended", (2, 1))
 
 
 # Nobody sends a write twice: after whatever took time the host is looked at again
@@ -189,15 +177,7 @@ def test_a_session_that_ends_before_a_write_means_another_look(
     inventory, writer, clock, answer, waits, then, outcome, asked
 ):
     """So does a service that asks to wait; somebody may change the host meanwhile."""
-    answers = [answer]
-
-    def turned_away(host_id, sent):
-        if not answers:
-            return sent
-        inventory.set(host_id, **then)
-        raise answers.pop()
-
-    inventory.on_write = turned_away
+    inventory.on_write = raising(answer, meanwhile=lambda host_id: inventory.set(host_id, **then))
     assert writer.write(row()).outcome == outcome
     assert inventory.asked == asked
     assert len(inventory.done) == (asked == (3, 2))
@@ -216,15 +196,11 @@ def test_a_service_that_wrote_and_then_says_that_it_did_not_gets_it_once(invento
 def test_a_refusal_of_the_second_request_is_no_proof_that_the_first_was_not_carried_out(
     inventory, writer, answer
 ):
-    answers = [answer]
+    def late(host_id):
+        if inventory.calls["write"] == 2:
+            inventory.set(host_id, owner="u-1")
 
-    def late(host_id, _):
-        if answers:
-            raise answers.pop()
-        inventory.set(host_id, owner="u-1")
-        raise ServiceError("It has an owner.")
-
-    inventory.on_write = late
+    inventory.on_write = raising(answer, NO, meanwhile=late)
     assert writer.write(row()).outcome == "written"
 
 
@@ -280,36 +256,21 @@ def test_a_host_that_waits_for_its_turn_was_surely_sent_nothing(inventory, journ
         unsent.append(journal.unsent("run-1"))
         clock.sleep(seconds)
 
-    pace = Pace(clock=clock, sleep=sleep)
-    pace.refused(turn=0.0, retry_after=30)
-    writer = Writer(inventory, journal, pace=pace, clock=clock, sleep=sleep)
+    writer = Writer(inventory, journal, clock=clock, sleep=sleep)
+    writer.pace.refused(turn=0.0, retry_after=30)
     assert carry_out(plan("h-0"), writer, journal) is None
     assert unsent
     assert all(hosts == {"h-0"} for hosts in unsent)
 
 
-def test_whoever_waits_sends_nothing_more_when_the_run_has_ended(inventory, journal, clock):
-    """The service asks two writers to wait, and somebody interrupts the run."""
-    waiting = threading.Event()
-    both = threading.Barrier(2, action=waiting.set)
-
-    def turn_away(host_id, sent):
-        if host_id == "h-0":
-            return sent
-        both.wait(10)
-        raise SLOW
-
-    def interrupt(*_):
-        assert waiting.wait(10)
-        raise KeyboardInterrupt
-
-    inventory.on_write = turn_away
-    pace = Pace(clock=clock, sleep=lambda _: time.sleep(0.01))  # the time stands still
-    writer = Writer(inventory, journal, pace=pace, clock=clock, sleep=clock.sleep)
-    with pytest.raises(KeyboardInterrupt):
-        carry_out(plan(*numbered(4)), writer, journal, concurrency=2, progress=interrupt)
-    assert list(outcomes(journal).values()) == ["written", "intended", "intended", "not_written"]
-    assert inventory.calls["write"] == 3
+@pytest.mark.parametrize(("sent", "outcome"), [(1, "intended"), (0, "not_written")])
+def test_whoever_waits_sends_nothing_more_when_the_run_has_ended(inventory, journal, clock, sent, outcome):
+    writer = Writer(inventory, journal, clock=clock, sleep=lambda _: writer.stop("it was interrupted"))
+    inventory.on_write = forever(SLOW)
+    if not sent:
+        writer.pace.refused(turn=0.0, retry_after=30)
+    assert writer.write(row()).outcome == outcome
+    assert inventory.asked == (sent, sent)
 
 
 def test_a_look_from_before_the_machine_was_suspended_is_made_again(inventory, journal, monkeypatch):
@@ -374,14 +335,12 @@ def test_the_journal_knows_what_the_last_look_showed(inventory, writer, journal)
     inventory.set("h-0", department="New")
     stored = []
 
-    def answer(host_id, sent):
+    def changed_back(host_id):
         stored.append(journal.rows("run-1")["old_values"][0]["department"])
-        if len(stored) == 1:
-            inventory.set(host_id, department="Old")
-            raise SLOW
-        return sent
+        inventory.set(host_id, department="Old")
 
-    inventory.on_write = answer
+    inventory.on_write = raising(SLOW, meanwhile=changed_back)
+    inventory.after_write = changed_back
     assert writer.write(row()).outcome == "written"
     assert stored == ["New", "Old"]
 
@@ -396,7 +355,7 @@ def test_a_service_that_says_yes_and_sets_no_owner_ends_the_writing(inventory, w
     for host_id in numbered(10) if kind == "undo" else []:
         inventory.set(host_id, owner="u-1", department="Sales")
     inventory.on_write = lambda _, sent: {"department": sent["department"]}
-    ended_by = carry_out(planned, writer, journal, method=getattr(Writer, kind))
+    ended_by = carry_out(planned, writer, journal, decide=still_held if kind == "undo" else unless_owned)
     assert ended_by
     assert inventory.how_written in ended_by
     assert inventory.calls["write"] == 3
@@ -412,7 +371,7 @@ def test_a_single_write_in_vain_is_reported_as_well(inventory, journal, clock, k
     inventory.on_write = lambda *_: {}
     writer = Writer(inventory, journal, clock=clock, sleep=clock.sleep)
     planned = plan("h-0", **(UNDONE if kind == "undo" else WRITTEN))
-    assert carry_out(planned, writer, journal, method=getattr(Writer, kind))
+    assert carry_out(planned, writer, journal, decide=still_held if kind == "undo" else unless_owned)
     assert outcomes(journal) == {"h-0": "intended"}
 
 
@@ -523,7 +482,7 @@ def test_without_read_what_the_list_shows_in_the_end_corrects_what_the_service_s
 )
 def test_an_old_plan_leaves_hosts_alone_that_changed_since(inventory, writer, changes, outcome):
     inventory.set("h-0", **changes)
-    assert writer.apply(row()).outcome == outcome
+    assert writer.write(row(), unless_changed).outcome == outcome
     assert inventory.calls["write"] == (outcome == "written")
 
 
@@ -541,7 +500,7 @@ def test_undo_puts_back_what_the_host_still_holds(inventory, writer, changed, ou
     assert writer.write(row()).outcome == "written"
     inventory.set("h-0", **changed)
     inventory.after_write = raising(*[answer] * 9)
-    result = writer.undo(undo_row())
+    result = writer.write(undo_row(), still_held)
     assert (result.outcome, inventory.holds()) == (outcome, left)
     assert inventory.calls["write"] == 1 + (outcome == "undone")
     said = f"left alone: {', '.join(f'{name} is {value} by now' for name, value in changed.items())}"
@@ -561,16 +520,9 @@ def test_an_undo_that_was_turned_away_looks_at_what_others_have_left_of_it(
     inventory, writer, done, owner, outcome, sent
 ):
     assert writer.write(row()).outcome == "written"
-    answers = [SIGN_IN]
-
-    def somebody_was_faster(host_id, sent=None):
-        if answers:
-            inventory.set(host_id, owner=owner)
-            raise answers.pop()
-        return sent
-
+    somebody_was_faster = raising(SIGN_IN, meanwhile=lambda host_id: inventory.set(host_id, owner=owner))
     setattr(inventory, "after_write" if done else "on_write", somebody_was_faster)
-    result = writer.undo(undo_row())
+    result = writer.write(undo_row(), still_held)
     assert (result.outcome, result.new_values) == (outcome, sent)
     assert inventory.holds() == (owner, "Old", None)
 
@@ -578,7 +530,7 @@ def test_an_undo_that_was_turned_away_looks_at_what_others_have_left_of_it(
 def test_an_undo_does_not_send_a_value_that_the_write_had_not_changed(inventory, writer):
     inventory.set("h-0", owner="u-2")
     unchanged = row(old=values("u-1", "Old"), new=values("", "Old"))
-    assert (writer.undo(unchanged).outcome, inventory.calls["write"]) == ("not_written", 0)
+    assert (writer.write(unchanged, still_held).outcome, inventory.calls["write"]) == ("not_written", 0)
 
 
 # All hosts of a plan

@@ -12,6 +12,7 @@ import polars as pl
 from ownership.declaration import polars_schema
 from ownership.tables import OwnerWrites
 from resources.errors import NotFoundError, SessionExpiredError, TransientError
+from resources.writeback.outcomes import unless_owned
 from resources.writeback.workers import write_all
 from resources.writeback.writer import Writer
 from tests.ownership.builders import TARGET, hosts
@@ -152,12 +153,12 @@ def carry_out(
     writer: Writer,
     journal: Any,
     *,
-    method: Any = Writer.write,
+    decide: Any = unless_owned,
     progress: Callable[[int, int], Any] = lambda *_: None,
     **limits: int,
 ) -> str | None:
     limits = {"concurrency": 1, "max_failed_writes": 20} | limits
-    return write_all(planned, writer, method, journal, on_progress=progress, **limits)
+    return write_all(planned, writer, decide, journal, on_progress=progress, **limits)
 
 
 def outcomes(journal: Any, run_id: str = "run-1") -> dict[str, str]:

@@ -1,0 +1,73 @@
+"""How sure a share or a number of wrong owners is, and whether hosts compared are like the others."""
+
+import numpy as np
+import pytest
+
+from ownership.tuning.claims import most_unlike, wilson, wrong_among, wrong_by_audit
+
+
+@pytest.mark.parametrize(
+    ("right", "compared", "low", "high"),
+    [(0, 10, 0, 0.2775), (10, 10, 0.7225, 1), (81, 263, 0.2553, 0.3662), (15, 148, 0.0624, 0.1605)],
+)
+def test_the_interval_is_wilson_s(right, compared, low, high):
+    """The last two as in R. G. Newcombe, Statistics in Medicine 17 (1998), table I, method 3."""
+    share, lower, upper = wilson(right, compared, compared)
+    assert share == right / compared
+    assert (lower, upper) == pytest.approx((low, high), abs=5e-5)
+
+
+def bands(*hosts, each=1):
+    """So many hosts in each band, so many of them of one leader."""
+    return np.array(hosts), np.array(hosts) / each
+
+
+@pytest.mark.parametrize(("compared", "wrong"), [((100, 100), (0.04, 0.06)), ((100, 0), (1.9, 2.2))])
+def test_a_band_counts_by_what_was_compared_in_it_and_by_all_where_nothing_was(compared, wrong):
+    estimate, low, high = wrong_among(bands(*compared), np.array([20, 0]), bands(0, 10))
+    assert wrong[0] < estimate < wrong[1]
+    assert low <= estimate <= high
+
+
+def test_hosts_that_one_person_leads_tell_less():
+    def width(each):
+        _, low, high = wrong_among(bands(100, each=each), np.array([20]), bands(1000))
+        return high - low
+
+    assert width(10) > 2 * width(1)
+
+
+@pytest.mark.parametrize("planned", [60, 168, 3000])
+@pytest.mark.parametrize("answered", [30, 50])
+def test_the_interval_of_an_audit_holds_in_nineteen_of_twenty_draws(planned, answered):
+    """Over all shares of wrong owners, and never in less than 88 of 100 draws of one."""
+    chance = np.random.default_rng(7)
+    held = []
+    for part in (0.02, 0.05, 0.1, 0.2, 0.35, 0.5):
+        truth = round(part * planned)
+        drawn_wrong, times = np.unique(
+            chance.hypergeometric(truth, planned - truth, answered, 1000), return_counts=True
+        )
+        said = [
+            wrong_by_audit(answered, int(wrong), drawn_from=planned, to_write=planned)
+            for wrong in drawn_wrong
+        ]
+        within = [low <= truth <= high for _, low, high in said]
+        held.append(np.average(within, weights=times))
+    assert min(held) >= 0.88
+    assert np.mean(held) >= 0.94
+
+
+@pytest.mark.parametrize(
+    ("shift", "least", "most"), [((0, 0), 0.07, 0.13), ((0.8, 0), 0.9, 1), ((0.5, 0.5), 0.9, 1)]
+)
+def test_samples_that_differ_are_told_apart_and_one_of_ten_of_those_that_do_not(shift, least, most):
+    chance, chosen, told = np.random.default_rng(7), np.arange(200) < 40, []
+    for _ in range(1000):
+        # The third trait is always the same, and the fourth follows from others.
+        first, second = chance.normal(size=(2, 200)) + np.outer(shift, chosen)
+        traits = np.column_stack([first, second, np.ones(200), first - second])
+        told.append(most_unlike(traits, chosen, level=0.1))
+    assert least <= np.mean([trait is not None for trait in told]) <= most
+    if shift[0] > shift[1]:
+        assert max(set(told), key=told.count) == 0
