@@ -17,7 +17,7 @@ import logging
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from functools import cache
 from typing import Any, Literal, NamedTuple
 from zoneinfo import ZoneInfo
@@ -28,7 +28,7 @@ import polars as pl
 from assets_defs.record import RunRecord
 from ownership.declaration import InvalidTableError
 from ownership.names import printable
-from ownership.windows import Window, days_of, is_past, look_back_window
+from ownership.windows import Window, days_of, look_back_window
 from resources.errors import AssetOwnersError, ConfigurationError, TransientError
 from resources.failures import operator_message
 from resources.inventory.adapter import Inventory, open_inventory
@@ -200,7 +200,7 @@ def scan_run(context: Any, instance: Instance) -> ScanRun:
         left_out=left_out,
         days_named=len(days_named),
         one_of_many=_of_a_backfill(context),
-        ended=window.last if is_past(window, today, late_days=instance.scan.late_days) else None,
+        ended=window.last if window.last < today - timedelta(days=instance.scan.late_days) else None,
     )
     run = ScanRun(
         instance=instance,

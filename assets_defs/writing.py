@@ -18,7 +18,7 @@ from assets_defs.evidence import unsettled
 from assets_defs.progress import Progress
 from assets_defs.record import count_again
 from assets_defs.run import LEFT_OUT, SNAPSHOTS, InstanceRun, ScanRun, not_made_by_this_run, today_of
-from ownership.plan import limit_exceeded, plan_undo, plan_writes
+from ownership.plan import plan_undo, plan_writes
 from ownership.windows import days_of, gaps
 from resources.errors import AssetOwnersError, ConfigurationError, ServiceError
 from resources.inventory.adapter import Inventory
@@ -479,13 +479,15 @@ def _require_within_limits(run: InstanceRun, to_write: int, hosts: int, plan: _P
 def over_limits(instance: Instance, to_write: int, hosts: int, *, what: str) -> str | None:
     """Say why a plan needs a person's word before it is carried out (rules 7.10); None when it does not."""
     limits = instance.writes
-    return limit_exceeded(
-        to_write,
-        hosts,
-        what=what,
-        max_writes=limits.max_writes,
-        max_write_percent=limits.max_write_percent,
-    )
+    if to_write > limits.max_writes:
+        return f"{to_write} {what} are planned, more than writes.max_writes ({limits.max_writes})"
+    percent = limits.max_write_percent
+    if percent is not None and 100 * to_write > percent * hosts:
+        return (
+            f"{to_write} {what} are planned for {hosts} hosts, more than writes.max_write_percent "
+            f"({percent:g}%)"
+        )
+    return None
 
 
 def _delete_outdated(run: ScanRun) -> None:

@@ -12,14 +12,6 @@ from ownership.codes import NOTHING_HELD, SUCCESSES
 from ownership.rules import NAMING
 from ownership.windows import gaps
 
-BRANCHES: Mapping[str, str] = {
-    "write": "to write",
-    "agree": "agrees",
-    "conflict": "conflict",
-    "no_host": "no host asset",
-}
-"""What follows for a host whose owner is known: action and its words."""
-
 _WITH_LOGONS = pl.col("total_events") > 0
 _NAMED = _WITH_LOGONS & pl.col("evidence").is_in(NAMING)
 _MATCHED = _NAMED & pl.col("match").eq_missing("matched")
@@ -29,7 +21,10 @@ STAGES: Mapping[str, pl.Expr] = {
     "with logons": _WITH_LOGONS,
     "one winner": _NAMED,
     "one user asset": _MATCHED,
-    **{words: _MATCHED & (pl.col("action") == action) for action, words in BRANCHES.items()},
+    "to write": _MATCHED & (pl.col("action") == "write"),
+    "agrees": _MATCHED & (pl.col("action") == "agree"),
+    "conflict": _MATCHED & (pl.col("action") == "conflict"),
+    "no host asset": _MATCHED & (pl.col("action") == "no_host"),
 }
 """The way from logons to owners, and which decisions come so far: four stages, each a part of the one before,
 and the branches, which add up to the last stage."""
@@ -72,46 +67,43 @@ def owned_percent(decisions: pl.DataFrame, *, written: int = 0) -> float:
 def current_owners(hosts: pl.DataFrame, writes: pl.LazyFrame) -> pl.DataFrame:
     """Find who owns each host asset now: as listed, with what runs wrote, put back and saw since.
 
-    The columns of the view of that name, without names and addresses; a planned row that looks written
-    counts.
+    The columns of the view of that name, without names and addresses, in any order; a planned row that looks
+    written counts.
     """
-    done, fields = pl.col("outcome").is_in(SUCCESSES), ("owner", "department", "criticality")
+    copied, done = ("department", "criticality"), pl.col("outcome").is_in(SUCCESSES)
     held, sent = pl.col("old_values").struct, pl.when(done).then("new_values").struct
+    owner, *values = (pl.coalesce(sent.field(name), held.field(name)) for name in ("owner", *copied))
     met = (pl.col("outcome") == "owned_meanwhile") & held.field("owner").is_not_null()
-    gives, since = sent.field("owner").is_not_null(), pl.col("completed_at") >= pl.col("listed_at")
-    last = (
+    looks = (
         writes.filter(done | met | (pl.col("message") == NOTHING_HELD))
-        .join(hosts.lazy().select("host_id", "listed_at"), on="host_id")
-        .sort("completed_at")
-        .group_by("host_id")
-        .agg(
-            pl.col("completed_at", "run_id").filter(gives).last(),
-            sent.field("owner").filter(gives).last().alias("wrote"),
-            pl.col("completed_at").filter(since).last().alias("seen_at"),
-            *(
-                pl.coalesce(sent.field(field), held.field(field)).filter(since).last().alias(f"seen_{field}")
-                for field in fields
-            ),
-        )
-    )
-    seen, owners = pl.col("seen_at").is_not_null(), pl.col("seen_owner").str.split(",")
-    known = {field: pl.when(seen).then(f"seen_{field}").otherwise(field) for field in fields[1:]}
-    ours = pl.when(seen).then(owners).otherwise("owner_ids").list.contains(pl.col("wrote"))
-    ours = ours.fill_null(value=False)
-    return (
-        hosts.lazy()
-        .join(last, on="host_id", how="left", maintain_order="left")
         .select(
             "host_id",
-            pl.when(~seen)
-            .then("owner_ids")
-            .when(pl.col("seen_owner").fill_null("") == "")
-            .then(pl.lit([], pl.List(pl.String)))
-            .otherwise(owners)
-            .alias("owner_ids"),
-            **{field: pl.when(value != "").then(value) for field, value in known.items()},
+            pl.coalesce(owner.str.split(","), pl.lit([], pl.List(pl.String))).alias("owner_ids"),
+            *values,
+            seen_at="completed_at",
+            wrote=sent.field("owner"),
+            wrote_at="completed_at",
+            run_id="run_id",
+        )
+        .join(hosts.lazy(), on="host_id", how="semi")
+    )
+    listed = hosts.lazy().select("host_id", "owner_ids", *copied, seen_at="listed_at")
+    given = pl.col("wrote").is_not_null()
+    ours = pl.col("owner_ids").list.contains(pl.col("wrote")).fill_null(value=False)
+    return (
+        pl.concat([listed, looks], how="diagonal")
+        .sort("seen_at", maintain_order=True)
+        .group_by("host_id")
+        .agg(
+            pl.last("owner_ids", *copied, "seen_at"),
+            pl.col("wrote", "wrote_at", "run_id").filter(given).last(),
+        )
+        .select(
+            "host_id",
+            pl.col("owner_ids").list.filter(pl.element() != ""),
+            *(pl.when(pl.col(name) != "").then(name) for name in copied),
             source=pl.when(ours).then(pl.lit("asset-owners")).otherwise(pl.lit("inventory")),
-            since=pl.when(ours).then("completed_at").otherwise(pl.coalesce("seen_at", "listed_at")),
+            since=pl.when(ours).then("wrote_at").otherwise("seen_at"),
             run_id=pl.when(ours).then("run_id"),
         )
         .collect()

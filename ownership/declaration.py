@@ -12,7 +12,6 @@ from typing import Annotated, Any, ClassVar
 
 import pandera.polars as pa
 import polars as pl
-from pandera.api.polars.model_config import BaseConfig
 from pandera.errors import SchemaErrors
 
 Strings = Annotated[pl.List, pl.String]
@@ -33,13 +32,6 @@ class Layout(Enum):
     """A file for each run; runs only ever add."""
 
 
-class _Strict(BaseConfig):
-    """Exactly the columns named, in this order."""
-
-    strict = True
-    ordered = True
-
-
 class Table(pa.DataFrameModel):
     """A stored table. Its class says what the columns do not.
 
@@ -47,14 +39,11 @@ class Table(pa.DataFrameModel):
         __key__: The grain: the columns that identify a row.
         __layout__: Which files it is kept in.
         __reads__: Tables that it is made of.
-        __query__: A first question to it, in lines that the UI shows whole; `{table}` is its name.
     """
 
-    Config: type[BaseConfig] = _Strict
     __key__: ClassVar[tuple[str, ...]] = ()
     __layout__: ClassVar[Layout] = Layout.SNAPSHOT
     __reads__: ClassVar[tuple[str, ...]] = ()
-    __query__: ClassVar[str] = "FROM {table} LIMIT 20;"
 
 
 def column(
@@ -107,21 +96,24 @@ def column_descriptions(model: type[Table]) -> dict[str, str]:
     }
 
 
-def column_codes(model: type[Table]) -> dict[str, Mapping[str, str]]:
-    """The values of each column that holds codes, with their meanings."""
-    columns = model.to_schema().columns
-    return {name: column.metadata["codes"] for name, column in columns.items() if column.metadata["codes"]}
-
-
 def _meanings(codes: Mapping[str, str]) -> Iterator[str]:
     for code, meaning in codes.items():
         yield f"{code}: {meaning[0].lower()}{meaning[1:]}"
 
 
+def column_codes(model: type[Table]) -> dict[str, Mapping[str, str]]:
+    """The values of each column that holds codes, with their meanings."""
+    return _metadata(model, "codes")
+
+
 def later_columns(model: type[Table]) -> dict[str, str]:
     """The columns that files of older versions lack, and the version that brought each; they read as null."""
+    return _metadata(model, "since")
+
+
+def _metadata(model: type[Table], key: str) -> dict[str, Any]:
     columns = model.to_schema().columns
-    return {name: column.metadata["since"] for name, column in columns.items() if column.metadata["since"]}
+    return {name: column.metadata[key] for name, column in columns.items() if column.metadata[key]}
 
 
 def empty(model: type[Table]) -> pl.DataFrame:

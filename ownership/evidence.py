@@ -9,10 +9,15 @@ from dataclasses import dataclass, replace
 
 import polars as pl
 
+from ownership.declaration import empty
 from ownership.names import fits_any, normalise_hostname
 from ownership.rules import Rules
-from ownership.shares import SPELLINGS, logons_by_day, logons_by_user, normalised_names
+from ownership.shares import NOBODY, logons_by_day, logons_by_user, normalised_names
+from ownership.tables import HostProfiles
 from ownership.windows import Window
+
+NO_HOSTS = empty(HostProfiles)
+"""Leaves out no host for its kind."""
 
 
 @dataclass(frozen=True)
@@ -46,36 +51,35 @@ def evidence_by_day(
     hosts: pl.DataFrame,
     *,
     rules: Rules,
-    skipped_users: pl.Series | None = None,
-    skipped_hosts: pl.DataFrame | None = None,
+    skipped_users: pl.Series = NOBODY,
+    skipped_hosts: pl.DataFrame = NO_HOSTS,
 ) -> Evidence:
     """Count the logons by day, host and user, under the names that the rules compare (rules 1.3 to 1.8).
 
     `counts` are rows of `logon_counts`, `hosts` of `inventory_hosts`; `skipped_users` are user names and
     `skipped_hosts` rows of `host_profiles` that are left out for their kind.
     """
-    pairs = counts.select(SPELLINGS).unique().collect(engine="streaming")
-    everybody = normalised_names(pairs, rules=rules)
-    skipped = pl.Series([], dtype=pl.String) if skipped_users is None else skipped_users
-    names = everybody.without(skipped)
+    names = normalised_names(counts, rules=rules, skipped=skipped_users)
     # Host names on which only excluded users logged on are no evidence.
     with_logons = (
         names.hosts.lazy()
-        .join(names.of(pairs.lazy()), on="hostname", how="semi")
+        .join(names.of(names.pairs), on="hostname", how="semi")
         .select("document_hostname", pl.col("hostname").cast(pl.String))
     )
-    subjects = _subjects(with_logons, hosts.lazy(), rules)
-    if skipped_hosts is not None and not skipped_hosts.is_empty():
-        by_kind = skipped_hosts.select("host_id", "hostname", by=pl.format("skip_host_kinds: {}", "kind"))
-        subjects = subjects.join(by_kind, on=("host_id", "hostname"), how="left", nulls_equal=True)
-        subjects = subjects.with_columns(pl.coalesce("excluded_by", "by")).drop("by")
+    by_kind = skipped_hosts.select("host_id", "hostname", by_kind=pl.format("skip_host_kinds: {}", "kind"))
+    subjects = (
+        _subjects(with_logons, hosts.lazy(), rules)
+        .join(by_kind, on=("host_id", "hostname"), how="left", nulls_equal=True)
+        .with_columns(pl.coalesce("excluded_by", "by_kind"))
+        .drop("by_kind")
+    )
     of_subjects = subjects.lazy().select("subject", hostname="hostnames").explode("hostname")
     known = pl.col("hostname").cast(names.hosts.schema["hostname"], strict=False)
     days, left_out = (
         each.of(counts)
         .join(of_subjects.with_columns(known), on="hostname")
         .pipe(logons_by_day, "subject", "username", rules=rules)
-        for each in (names, everybody.only(skipped))
+        for each in (names, replace(names, users=names.skipped))
     )
     return Evidence(days, subjects, rules, left_out)
 
@@ -178,33 +182,23 @@ def _subjects(with_logons: pl.LazyFrame, hosts: pl.LazyFrame, rules: Rules) -> p
         with_logons.select("hostname")
         .unique(maintain_order=True)
         .join(listed, on="hostname", how="anti")
-        .select(
-            host_id=pl.lit(None, pl.String),
-            owner_ids=pl.lit([], pl.List(pl.String)),
-            problem=pl.lit(None, pl.String),
-            hostnames=pl.concat_list("hostname"),
-        )
+        .select(hostnames=pl.concat_list("hostname"))
     )
-    subjects = pl.concat([assets, without_asset]).with_row_index("subject")
+    subjects = pl.concat([assets, without_asset], how="diagonal").with_row_index("subject")
     barred = _left_out(with_logons, hosts, short=short, exclude_hosts=rules.exclude_hosts)
     of_subject = (
         subjects.select("subject", hostname="hostnames")
         .explode("hostname")
         .join(barred, on="hostname")
         .group_by("subject")
-        .agg(pl.min("pattern"), pl.any("collides"))
-    )
-    pattern = pl.col("pattern").replace_strict(
-        dict(enumerate(rules.exclude_hosts)), default=None, return_dtype=pl.String
+        .agg(pl.min("excluded_by"), pl.any("collides"))
     )
     return (
         subjects.join(of_subject, on="subject", how="left", maintain_order="left")
         .with_columns(
             pl.col("collides").fill_null(value=False),
             hostname=pl.col("hostnames").list.first(),
-            excluded_by=pl.format("exclude_hosts: {}", pattern),
         )
-        .drop("pattern")
         .collect()
     )
 
@@ -212,13 +206,11 @@ def _subjects(with_logons: pl.LazyFrame, hosts: pl.LazyFrame, rules: Rules) -> p
 def _left_out(
     with_logons: pl.LazyFrame, hosts: pl.LazyFrame, *, short: bool, exclude_hosts: Sequence[str]
 ) -> pl.LazyFrame:
-    """Find host names that must not name an owner: hostname, number of the first wildcard, collides.
+    """Find host names that must not name an owner: hostname, excluded_by, collides.
 
     Names collide when the documents, or the assets, hold two with a domain part that shorten to one; a bare
     name beside one with a domain part is no second host (rules 1.4). Whole names never collide.
     """
-    if not short and not exclude_hosts:
-        return pl.LazyFrame(schema={"hostname": pl.String, "pattern": pl.UInt32, "collides": pl.Boolean})
     assets = hosts.select(pl.lit("assets").alias("side"), full="hostnames").explode("full")
     documents = with_logons.select(pl.lit("documents").alias("side"), full="document_hostname")
     names = (
@@ -231,11 +223,11 @@ def _left_out(
     def fits(patterns: Sequence[str]) -> pl.Expr:
         return fits_any(pl.col("full"), patterns) | fits_any(pl.col("short"), patterns)
 
-    numbers = (pl.when(fits([one])).then(pl.lit(at, pl.UInt32)) for at, one in enumerate(exclude_hosts))
+    reasons = (pl.when(fits([one])).then(pl.lit(f"exclude_hosts: {one}")) for one in exclude_hosts)
     excluded = (
         names.filter(fits(exclude_hosts))
         .group_by("hostname")
-        .agg(pattern=pl.coalesce(*numbers, pl.lit(None, pl.UInt32)).min())
+        .agg(excluded_by=pl.coalesce(*reasons, pl.lit(None, pl.String)).min())
     )
     in_domain = pl.when(pl.col("full") != pl.col("short")).then("full")
     colliding = (

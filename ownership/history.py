@@ -3,6 +3,7 @@
 What is decided, and why, stands in `decisions`.
 """
 
+from collections.abc import Collection
 from datetime import datetime
 
 import polars as pl
@@ -41,21 +42,24 @@ def latest(history: pl.LazyFrame) -> pl.DataFrame:
     )
 
 
-def last_writes(hosts: pl.DataFrame, writes: pl.LazyFrame) -> pl.LazyFrame:
-    """The last success of each host in rows of `owner_writes`, and whether the inventory shows what it set.
+def last_writes(
+    hosts: pl.DataFrame, writes: pl.LazyFrame, outcomes: Collection[str] = SUCCESSES
+) -> pl.LazyFrame:
+    """The last of these outcomes of each host in rows of `owner_writes`, and the owners listed since.
 
-    `hosts` are rows of `inventory_hosts`: `holds` says whether the owner listed there is the one written.
+    `hosts` are rows of `inventory_hosts`: owner_ids is theirs, and `holds` says whether it is just the owner
+    written.
     """
     # What was written or put back after the inventory was listed says nothing of the owners in that list.
     listed, owner = pl.col("owner_ids"), pl.col("new_values").struct.field("owner")
     return (
-        writes.filter(pl.col("outcome").is_in(SUCCESSES))
+        writes.filter(pl.col("outcome").is_in(outcomes))
         .join(hosts.lazy().select("host_id", "owner_ids", "listed_at"), on="host_id")
         .filter(pl.col("completed_at") <= pl.col("listed_at"))
         .sort("completed_at")
         .unique("host_id", keep="last")
         .with_columns(holds=(listed.list.len() == 1) & (listed.list.first() == owner))
-        .drop("owner_ids", "listed_at")
+        .drop("listed_at")
     )
 
 

@@ -4,7 +4,7 @@ Rules are asked in their order: the first that holds gives the kind, and each of
 reason. They read names as administrators give them, and what accounts do.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import polars as pl
@@ -89,6 +89,8 @@ _KIOSK = (
 _WORKSTATION = r"(^|[-_])(lt|nb|pc|ws|wks|dt|lap|laptop|desk|desktop|notebook|vdi)([-_]?\d|[-_]|$)"
 
 
+_IS_USER = pl.col("kind").is_in(["person", "administrator", "unknown"])
+
 _Rule = tuple[str, pl.Expr, str | pl.Expr]
 """A kind, when something is of it, and the reason to give."""
 
@@ -159,8 +161,8 @@ def account_profiles(evidence: Evidence, matches: pl.DataFrame, users: pl.DataFr
         .group_by("subject", "username")
         .agg(pl.sum("events"))
         .group_by("subject")
-        .agg(pl.max("events"), total_events=pl.sum("events"))
-        .select("subject", led=_leads(evidence.rules))
+        .agg(weight=pl.max("events"), total_weight=pl.sum("events"))
+        .select("subject", led=exceeds_threshold(evidence.rules.share_threshold_percent))
     )
     return (
         evidence.days.join(led, on="subject", how="left")
@@ -180,11 +182,6 @@ def account_profiles(evidence: Evidence, matches: pl.DataFrame, users: pl.DataFr
         .sort("username")
         .collect()
     )
-
-
-def _leads(rules: Rules) -> pl.Expr:
-    """Whether events are more than the threshold of total_events, exact counts whatever the metric."""
-    return exceeds_threshold(rules.share_threshold_percent, part="events", whole="total_events")
 
 
 def _of_names(name: pl.Expr) -> list[_Rule]:
@@ -213,7 +210,7 @@ def _of_user_assets(matches: pl.DataFrame, users: pl.DataFrame) -> pl.LazyFrame:
         users.lazy()
         .select(surname=spelled, email=pl.col("user_email").list.first().str.to_lowercase())
         .explode("surname")
-        .with_columns(surname=pl.concat_list(_plain(surname), _plain(_spelled_out(surname))))
+        .with_columns(surname=pl.concat_list(_plain(surname, _LETTERS), _plain(surname, _SPELLED_OUT)))
         .explode("surname")
         .filter(pl.col("surname").str.len_chars() > 1)
         .unique(["surname", "email"])
@@ -259,14 +256,12 @@ def _of_user_assets(matches: pl.DataFrame, users: pl.DataFrame) -> pl.LazyFrame:
 _last_word = pl.element().str.extract(r"([\p{L}]+)\s*$")
 
 
-def _spelled_out(name: pl.Expr) -> pl.Expr:
-    umlauts = {"ä": "ae", "ö": "oe", "ü": "ue", "ø": "oe", "å": "aa"}
-    return name.str.to_lowercase().str.replace_many(umlauts)
+_LETTERS = {"ß": "ss", "ø": "o", "ł": "l", "đ": "d", "æ": "ae", "œ": "oe", "ı": "i"}  # noqa: RUF001
+_SPELLED_OUT = _LETTERS | {"ä": "ae", "ö": "oe", "ü": "ue", "ø": "oe", "å": "aa"}
 
 
-def _plain(name: pl.Expr) -> pl.Expr:
-    """Letters as logins have them: without accents, and nothing between them."""
-    letters = {"ß": "ss", "ø": "o", "ł": "l", "đ": "d", "æ": "ae", "œ": "oe", "ı": "i"}  # noqa: RUF001
+def _plain(name: pl.Expr, letters: Mapping[str, str]) -> pl.Expr:
+    """A name as logins have it: without accents, and nothing between the letters."""
     text = name.str.to_lowercase().str.replace_many(letters)
     return text.str.normalize("NFD").str.replace_all(r"[^\p{L}\p{N}]", "")
 
@@ -279,20 +274,21 @@ def host_profiles(evidence: Evidence, accounts: pl.DataFrame) -> pl.DataFrame:
     """
     of_name = pl.col("username").cast(evidence.days.collect_schema()["username"])
     kinds_of_names = accounts.lazy().select(of_name, "kind")
-    is_user = pl.col("kind").is_in(["person", "administrator", "unknown"])
     active_days = (
-        evidence.days.join(kinds_of_names.filter(is_user), on="username", how="semi")
+        evidence.days.join(kinds_of_names.filter(_IS_USER), on="username", how="semi")
         .group_by("subject")
         .agg(active_days=pl.col("day").n_unique().cast(pl.Int64))
     )
+    short = normalise_hostname(pl.col("hostname"), short=True)
+    hosts = evidence.subjects.lazy().with_columns(short=short)
     logons = (
         evidence.days.group_by("subject", "username")
         .agg(pl.sum("events"), days=pl.len().cast(pl.Int64))
         .join(kinds_of_names, on="username")
+        .join(hosts.select("subject", "short"), on="subject")
     )
-    short = normalise_hostname(pl.col("hostname"), short=True)
-    hosts = evidence.subjects.lazy().with_columns(short=short)
-    users, computers, share_led = pl.col("users"), pl.col("other_computers"), _leads(evidence.rules)
+    users, computers = pl.col("users"), pl.col("other_computers")
+    share_led = exceeds_threshold(evidence.rules.share_threshold_percent)
     alike = pl.col("entropy") >= EVEN
     often = pl.col("user_days") >= OFTEN * users * pl.col("active_days")
     led_for_days = share_led & pl.col("led_by_person") & (pl.col("leader_days") >= OWN_DAYS)
@@ -319,13 +315,9 @@ def host_profiles(evidence: Evidence, accounts: pl.DataFrame) -> pl.DataFrame:
         ("personal", (users > 1) & share_led, "One of several users has more than the threshold."),
     ]
     return (
-        hosts.join(_used_by(logons.filter(is_user)), on="subject", how="left")
+        hosts.join(_who_logs_on(logons), on="subject")
         .join(active_days, on="subject", how="left")
-        .join(_served(logons, hosts), on="subject")
-        .with_columns(
-            pl.col("users", "active_days", "leader_days", "events", "total_events", "user_days").fill_null(0),
-            pl.col("entropy").fill_null(0.0),
-        )
+        .with_columns(pl.col("active_days", "leader_days", "weight").fill_null(0))
         .with_columns(*_kind_and_reasons(rules))
         .select(*polars_schema(HostProfiles))
         .sort("hostname", "host_id", nulls_last=True)
@@ -333,35 +325,27 @@ def host_profiles(evidence: Evidence, accounts: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _used_by(logons: pl.LazyFrame) -> pl.LazyFrame:
-    """How the users of each host share it: of subject."""
-    part = pl.col("events") / pl.col("events").sum()
+def _who_logs_on(logons: pl.LazyFrame) -> pl.LazyFrame:
+    """Who logs on to each host, and how its users share it: of subject."""
+    kind, own = pl.col("kind"), pl.col("username").cast(pl.String) == pl.col("short") + "$"
+    events, days = (pl.col(name).filter(_IS_USER) for name in ("events", "days"))
+    users, part = _IS_USER.sum().cast(pl.Int64), events / events.sum()
     return (
         logons.sort("subject", "events", "username", descending=[False, True, False])
         .group_by("subject", maintain_order=True)
         .agg(
-            pl.first("events"),
-            users=pl.len().cast(pl.Int64),
-            leader_days=pl.first("days"),
-            led_by_person=pl.first("kind") != "administrator",
-            user_days=pl.sum("days"),
-            total_events=pl.sum("events"),
+            # Exact counts, whatever the metric.
+            weight=events.first(),
+            total_weight=events.sum(),
+            users=users,
+            leader_days=days.first(),
+            led_by_person=kind.filter(_IS_USER).first() != "administrator",
+            user_days=days.sum(),
             # Shannon's, divided by its maximum: 0 for one user, 1 where all have as many events.
-            entropy=pl.when(pl.len() > 1).then(-(part * part.log()).sum() / pl.len().log()).otherwise(0.0),
-        )
-    )
-
-
-def _served(logons: pl.LazyFrame, hosts: pl.LazyFrame) -> pl.LazyFrame:
-    """How many services, people, and accounts of other computers log on to each host: of subject."""
-    own = pl.col("username").cast(pl.String) == pl.col("short") + "$"
-    return (
-        logons.join(hosts.select("subject", "short"), on="subject")
-        .group_by("subject")
-        .agg(
-            services=(pl.col("kind") == "service").sum().cast(pl.Int64),
-            people=pl.col("kind").is_in(["person", "unknown"]).sum().cast(pl.Int64),
-            other_computers=((pl.col("kind") == "computer") & ~own).sum().cast(pl.Int64),
+            entropy=pl.when(users > 1).then(-(part * part.log()).sum() / users.log()).otherwise(0.0),
+            services=(kind == "service").sum(),
+            people=kind.is_in(["person", "unknown"]).sum(),
+            other_computers=((kind == "computer") & ~own).sum(),
         )
     )
 

@@ -1,4 +1,4 @@
-"""What would be written or put back: one row for each host, and whether it is too much for one run.
+"""What would be written or put back: one row for each host.
 
 Writing itself, and reading the host once more before, is done elsewhere.
 """
@@ -9,7 +9,7 @@ from datetime import datetime
 import polars as pl
 
 from ownership.codes import SUCCESSES
-from ownership.declaration import polars_schema
+from ownership.declaration import empty
 from ownership.tables import OwnerWrites
 
 
@@ -31,36 +31,29 @@ def plan_writes(
     """
     copied = {"department": _copied("user_department"), "criticality": _copied("criticality")}
     owners = users.lazy().select(
-        owner="user_id",
+        resolved_owner="user_id",
         **{
             f"new_{field}": value if enrich and field in takes else pl.lit(None, pl.String)
             for field, value in copied.items()
         },
     )
-    return (
+    planned = (
         decisions.lazy()
-        .filter(pl.col("action") == "write")
-        .select("host_id", "hostname", owner="resolved_owner")
+        .filter(action="write")
         .join(hosts.lazy().select("host_id", "department", "criticality"), on="host_id", how="left")
-        .join(owners, on="owner", how="left")
+        .join(owners, on="resolved_owner", how="left")
         .sort("hostname", "host_id")
         .select(
             "host_id",
             "hostname",
-            run_id=pl.lit(run_id),
             outcome=pl.lit("planned"),
             old_values=pl.struct(pl.lit(None, pl.String).alias("owner"), "department", "criticality"),
-            new_values=pl.struct("owner", department="new_department", criticality="new_criticality"),
-            message=pl.lit(None, pl.String),
-            intended_at=pl.lit(intended_at, pl.Datetime("us", "UTC")),
-            completed_at=pl.lit(None, pl.Datetime("us", "UTC")),
-            target=pl.lit(target),
-            undoes=pl.lit(None, pl.String),
-            by=pl.lit(None, pl.String),
+            new_values=pl.struct(
+                owner="resolved_owner", department="new_department", criticality="new_criticality"
+            ),
         )
-        .select(*polars_schema(OwnerWrites))
-        .collect()
     )
+    return _rows(planned.collect(), run_id=run_id, target=target, intended_at=intended_at)
 
 
 def plan_undo(
@@ -78,68 +71,40 @@ def plan_undo(
         before = pl.col("old_values").struct.field(field)
         return pl.when(written.is_not_null()).then(before.fill_null("")).alias(field)
 
-    now = pl.lit(intended_at, pl.Datetime("us", "UTC"))
+    changes = history.filter(pl.col("outcome").is_in(SUCCESSES)).sort("completed_at")
+    last_change = changes.group_by("host_id").agg(last_run=pl.last("run_id"), last_outcome=pl.last("outcome"))
+    # By the clocks the write itself may be the last change although it was put back.
+    undone = changes.filter(outcome="undone").group_by("host_id", "undoes").agg(put_back_by=pl.last("run_id"))
     changed_since = pl.col("last_run") != pl.col("run_id")
     written_again = changed_since & (pl.col("last_outcome") == "written")
-    what = pl.when(written_again).then(pl.lit("written again")).otherwise(pl.lit("put back"))
     overtaken = pl.col("overtaken_by").is_not_null()
-    return (
+    planned = (
         writes.filter(outcome="written")
-        .with_columns(undoes="run_id")
-        .join(_last_changes(history), on="host_id", how="left", maintain_order="left")
-        .join(_put_back(history), on=["host_id", "undoes"], how="left", maintain_order="left")
-        # By the clocks the write itself may be the last change although it was put back.
+        .select("host_id", "hostname", "run_id", "old_values", "new_values", undoes="run_id")
+        .join(last_change, on="host_id", how="left", maintain_order="left")
+        .join(undone, on=["host_id", "undoes"], how="left", maintain_order="left")
         .with_columns(
-            overtaken_by=pl.when(changed_since).then("last_run").otherwise("put_back_by"), what=what
+            overtaken_by=pl.when(changed_since).then("last_run").otherwise("put_back_by"),
+            what=pl.when(written_again).then(pl.lit("written again")).otherwise(pl.lit("put back")),
         )
-        .with_columns(
-            run_id=pl.lit(run_id),
+        .select(
+            "host_id",
+            "hostname",
+            "undoes",
             outcome=pl.when(overtaken).then(pl.lit("not_written")).otherwise(pl.lit("planned")),
             old_values="new_values",
             new_values=pl.struct(put_back(field) for field in ("owner", "department", "criticality")),
             message=pl.format("left alone: {} since, by run {}", "what", "overtaken_by"),
-            intended_at=now,
-            completed_at=pl.when(overtaken).then(now),
-            target=pl.lit(target),
-            by=pl.lit(None, pl.String),
+            completed_at=pl.when(overtaken).then(pl.lit(intended_at, pl.Datetime("us", "UTC"))),
         )
-        .select(*polars_schema(OwnerWrites))
     )
+    return _rows(planned, run_id=run_id, target=target, intended_at=intended_at)
 
 
-def _put_back(history: pl.DataFrame) -> pl.DataFrame:
-    """Which run put back what another wrote, whatever the clocks say: host_id, undoes, put_back_by."""
-    return (
-        history.filter(outcome="undone")
-        .drop_nulls("undoes")
-        .sort("completed_at")
-        .group_by("host_id", "undoes")
-        .agg(put_back_by=pl.last("run_id"))
-    )
-
-
-def _last_changes(history: pl.DataFrame) -> pl.DataFrame:
-    """The last change of each host that runs made: host_id, last_run, last_outcome."""
-    return (
-        history.filter(pl.col("outcome").is_in(SUCCESSES))
-        .sort("completed_at")
-        .group_by("host_id")
-        .agg(last_run=pl.last("run_id"), last_outcome=pl.last("outcome"))
-    )
-
-
-def limit_exceeded(
-    planned: int, hosts: int, *, what: str, max_writes: int, max_write_percent: float | None
-) -> str | None:
-    """Say why a plan is too large for a run to carry out unseen, naming the setting; None when it is not."""
-    if planned > max_writes:
-        return f"{planned} {what} are planned, more than writes.max_writes ({max_writes})"
-    if max_write_percent is not None and 100 * planned > max_write_percent * hosts:
-        return (
-            f"{planned} {what} are planned for {hosts} hosts, more than writes.max_write_percent "
-            f"({max_write_percent:g}%)"
-        )
-    return None
+def _rows(planned: pl.DataFrame, **of_all: str | datetime) -> pl.DataFrame:
+    """Rows of `owner_writes`, with values that all of them have; what is not planned is null."""
+    rows = planned.with_columns(pl.lit(value).alias(name) for name, value in of_all.items())
+    return pl.concat([empty(OwnerWrites), rows], how="diagonal")
 
 
 def _copied(field: str) -> pl.Expr:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import polars as pl
 
 from ownership.codes import SUCCESSES
+from ownership.history import last_writes
 from ownership.matching import FIELDS
 from ownership.names import fits_any, normalise_hostname, normalise_name, normalise_username
 
@@ -150,27 +151,18 @@ def lost_owners(writes: pl.LazyFrame, hosts: pl.DataFrame, *, target: str) -> pl
     that are not listed any more, or whose owner cannot be read, are left out. host_id, written_owner,
     present_owner (several joined with commas; null: none), written_at.
     """
-    listed_at = pl.lit(hosts["listed_at"].min(), hosts.schema["listed_at"])
-    last_known = (
-        writes.filter(pl.col("outcome").is_in([*SUCCESSES, "owned_meanwhile"]))
-        .filter(pl.col("target") == target, pl.col("completed_at") < listed_at)
-        .group_by("host_id")
-        .agg(
-            pl.col("outcome").max_by("completed_at"),
-            written_owner=pl.col("new_values").struct.field("owner").max_by("completed_at"),
-            written_at=pl.max("completed_at"),
-        )
-        .filter(outcome="written")
-        .collect()
-    )
-    present = pl.col("owner_ids")
+    written, present = pl.col("new_values").struct.field("owner"), pl.col("owner_ids")
     return (
-        hosts.drop_nulls("owner_ids")
-        .join(last_known, on="host_id")
-        .filter(~present.list.contains(pl.col("written_owner")))
-        .with_columns(present_owner=pl.when(present.list.len() > 0).then(present.list.join(",")))
-        .select("host_id", "written_owner", "present_owner", "written_at")
+        last_writes(hosts, writes.filter(target=target), [*SUCCESSES, "owned_meanwhile"])
+        .filter(~present.list.contains(written), outcome="written")
+        .select(
+            "host_id",
+            written_owner=written,
+            present_owner=pl.when(present.list.len() > 0).then(present.list.join(",")),
+            written_at="completed_at",
+        )
         .sort("host_id")
+        .collect()
     )
 
 

@@ -44,8 +44,7 @@ class Rules:
     def from_json(cls, text: str) -> Self:
         """The settings that `as_json` wrote."""
         values: dict[str, Any] = json.loads(text)
-        for name, value in values.items():
-            values[name] = tuple(value) if isinstance(value, list) else value
+        values |= {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
         return cls(**values)
 
 
@@ -74,9 +73,9 @@ def evidence_of_host(rules: Rules) -> dict[str, pl.Expr]:
         "excluded_host": pl.col("excluded_by").is_not_null(),
         "hostname_collision": pl.col("collides"),
         "no_logons": pl.col("total_events") == 0,
-        "too_few_events": pl.any_horizontal(*too_few(rules).values()),
+        "too_few_events": (pl.col("total_events") < rules.min_events) | (days_needed(rules) > 0),
         "no_majority": several & ~exceeds_threshold(rules.share_threshold_percent),
-        "not_primary_device": pl.col("primary_rank") > (rules.primary_devices or MAX_PRIMARY_DEVICES),
+        "not_primary_device": pl.col("primary_rank") > pl.lit(rules.primary_devices, pl.Int64),
         "single_user": ~several,
         "majority": several,
     }
@@ -90,29 +89,13 @@ def names_owner(rules: Rules) -> pl.Expr:
     )
 
 
-def too_few(rules: Rules) -> dict[str, pl.Expr]:
-    """Whether each of these settings asks for more than the logons of a host and its leader."""
-    asks = {
-        "min_events": pl.col("total_events") < rules.min_events,
-        "min_active_days": days_needed(replace(rules, skip_account_kinds=())) > 0,
-    }
-    if rules.skip_account_kinds:
-        asks["skip_account_kinds"] = pl.col("skipped_username").is_not_null() & (days_needed(rules) > 0)
-    return asks
-
-
-def exceeds_threshold(
-    threshold_percent: int, *, part: str = "weight", whole: str = "total_weight"
-) -> pl.Expr:
-    """Whether a part is more than the threshold of the whole.
+def exceeds_threshold(threshold_percent: int) -> pl.Expr:
+    """Whether weight is more than the threshold of total_weight.
 
     Whole numbers are compared, so that a share of exactly the threshold is no majority on any machine.
     """
-    return 100 * pl.col(part) > threshold_percent * pl.col(whole)
+    return 100 * pl.col("weight") > threshold_percent * pl.col("total_weight")
 
-
-MAX_PRIMARY_DEVICES = 1_000_000_000
-"""More hosts than any user has: so many are asked for where `primary_devices` is null."""
 
 MAX_EVENTS_A_DAY = 10_000_000_000
 """Most logon events of a day: 3,660 such days, with weights of 1,000 and times 100, fit in 64 bits."""

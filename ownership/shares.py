@@ -3,7 +3,7 @@
 Who owns the host is not decided here.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import polars as pl
 
@@ -12,50 +12,45 @@ from ownership.names import fits_any, normalise_hostname, normalise_name, normal
 from ownership.rules import Rules, day_weights
 from ownership.tables import HostUserShares
 
-SPELLINGS = ("document_hostname", "document_username")
+NOBODY = pl.Series([], dtype=pl.String)
+"""Leaves out no user for the kind of the account."""
 
 
 @dataclass(frozen=True)
 class Names:
     """The spellings that count, each with its normalised name (rules 1.3, 1.4, 1.6, 1.8).
 
-    `hosts` has document_hostname and hostname, `users` document_username and username.
+    `pairs` has each document_hostname with each document_username there, counted or not; `hosts`
+    document_hostname and hostname, `users` document_username and username, and so `skipped`: the users that
+    are left out for their kind.
     """
 
+    pairs: pl.LazyFrame
     hosts: pl.DataFrame
     users: pl.DataFrame
-
-    def without(self, usernames: pl.Series) -> "Names":
-        """Leave out user names that are skipped for their kind."""
-        return replace(self, users=self.users.filter(~self._among(usernames)))
-
-    def only(self, usernames: pl.Series) -> "Names":
-        """Those that `without` leaves out."""
-        return replace(self, users=self.users.filter(self._among(usernames)))
-
-    def _among(self, usernames: pl.Series) -> pl.Expr:
-        return pl.col("username").cast(pl.String).is_in(usernames.implode())
+    skipped: pl.DataFrame
 
     def of(self, rows: pl.LazyFrame) -> pl.LazyFrame:
-        """Add hostname and username to rows with `SPELLINGS`, and leave out those that do not count."""
+        """Add hostname and username to rows with both spellings, and leave out those that do not count."""
         return rows.join(self.hosts.lazy(), on="document_hostname").join(
             self.users.lazy(), on="document_username"
         )
 
 
-def normalised_names(pairs: pl.DataFrame, *, rules: Rules) -> Names:
-    r"""Normalise each spelling of `pairs` once.
+def normalised_names(counts: pl.LazyFrame, *, rules: Rules, skipped: pl.Series) -> Names:
+    r"""Normalise each spelling in rows of `logon_counts` once.
 
     `exclude_users` fits names (`svc_*`) or spellings (`corp\adm*`).
     """
     host, user, username = pl.col("document_hostname"), pl.col("document_username"), pl.col("username")
+    pairs = counts.select(host, user).unique().collect(engine="streaming")
+    hosts = _with_names(pairs, host, hostname=normalise_hostname(host, short=rules.short_hostnames))
     users = _with_names(pairs, user, username=normalise_username(user)).filter(
         ~fits_any(username.cast(pl.String), rules.exclude_users),
         ~fits_any(normalise_name(user), rules.exclude_users),
     )
-    return Names(
-        _with_names(pairs, host, hostname=normalise_hostname(host, short=rules.short_hostnames)), users
-    )
+    left_out = username.cast(pl.String).is_in(skipped.implode())
+    return Names(pairs.lazy(), hosts, users.filter(~left_out), users.filter(left_out))
 
 
 def _with_names(pairs: pl.DataFrame, spelling: pl.Expr, **name: pl.Expr) -> pl.DataFrame:
@@ -81,18 +76,16 @@ def logons_by_user(days: pl.LazyFrame, *by: str, rules: Rules) -> pl.LazyFrame:
     )
 
 
-def host_user_shares(counts: pl.LazyFrame, *, rules: Rules, skipped: pl.Series | None = None) -> pl.DataFrame:
+def host_user_shares(counts: pl.LazyFrame, *, rules: Rules, skipped: pl.Series = NOBODY) -> pl.DataFrame:
     """Compute each user's share of each host's logons (rules 1.1 to 1.4, 1.6 to 1.8).
 
     `skipped` are user names that are left out for their kind. Rows of `host_user_shares`, sorted by hostname
     and rank.
     """
-    pairs = counts.select(SPELLINGS).unique().collect(engine="streaming")
-    names = normalised_names(pairs, rules=rules)
-    names = names if skipped is None else names.without(skipped)
+    names = normalised_names(counts, rules=rules, skipped=skipped)
     host_and_user = ("hostname", "username")
     username_spellings = (
-        names.of(pairs.lazy())
+        names.of(names.pairs)
         .select(*host_and_user, username_spellings="document_username")
         .unique()
         .sort("username_spellings")

@@ -32,12 +32,6 @@ class LogonCounts(Table):
 
     __key__ = ("day", "document_hostname", "document_username", "document_logon_type")
     __layout__ = Layout.BY_DAY
-    __query__ = """\
-SELECT day, sum(events) AS events,
-       count(DISTINCT document_hostname) AS hosts,
-       count(DISTINCT document_username) AS users
-FROM {table}
-GROUP BY day ORDER BY day DESC LIMIT 30;"""
 
     day: pl.Date = column("Calendar day in the instance's time zone.")
     document_hostname: pl.String = column("Host name as the documents spell it.")
@@ -79,12 +73,6 @@ class InventoryHosts(Table):
     """A host asset as the inventory listed it."""
 
     __key__ = ("host_id",)
-    __query__ = """\
-SELECT department, count(*) AS hosts,
-       count(*) FILTER (len(owner_ids) > 0) AS owned,
-       count(problem) AS unreadable
-FROM {table}
-GROUP BY department ORDER BY hosts DESC;"""
 
     host_id: pl.String = column("Id of the host asset.", unique=True, str_length=_NOT_EMPTY)
     hostnames: Strings = column("Values of the platform hostname field; null: cannot be read.", nullable=True)
@@ -122,11 +110,6 @@ class HostUserShares(Table):
 
     __key__ = ("hostname", "username")
     __reads__ = ("logon_counts", "logon_days")
-    __query__ = """\
-SELECT hostname, username, events,
-       total_events, round(share, 2) AS share
-FROM {table}
-WHERE rank = 1 ORDER BY share LIMIT 20;"""
 
     hostname: pl.String = column("Normalised host name.", str_length=_NOT_EMPTY)
     username: pl.String = column("Normalised user name.", str_length=_NOT_EMPTY)
@@ -179,10 +162,6 @@ class OwnerDecisions(Table):
 
     __key__ = ("hostname", "host_id")
     __reads__ = ("host_user_shares", "username_matches", "inventory_hosts")
-    __query__ = """\
-SELECT evidence, match, action, count(*) AS hosts
-FROM {table}
-GROUP BY ALL ORDER BY hosts DESC;"""
 
     hostname: pl.String = column("First of hostnames, to show; null: the asset has none.", nullable=True)
     host_id: pl.String = column("Id of the host asset; null: no asset has the name.", nullable=True)
@@ -298,11 +277,6 @@ class OwnerWrites(Table):
     __key__ = ("run_id", "host_id")
     __layout__ = Layout.BY_RUN
     __reads__ = ("owner_decisions", "inventory_hosts", "inventory_users")
-    __query__ = """\
-SELECT completed_at, hostname, outcome,
-       new_values.owner AS owner, message
-FROM {table}
-ORDER BY completed_at DESC LIMIT 20;"""
 
     run_id: pl.String = column("Id of the run that planned the write.", str_length=_NOT_EMPTY)
     host_id: pl.String = column("Id of the host asset.", str_length=_NOT_EMPTY)
@@ -316,6 +290,39 @@ ORDER BY completed_at DESC LIMIT 20;"""
     target: pl.String = column("URL, tenant and fingerprint of the inventory; null: unknown.", nullable=True)
     undoes: pl.String = column("Id of the run whose write this puts back; null: none.", nullable=True)
     by: pl.String = column("User or schedule that started the run; null: not known.", since="1.0.0")
+
+
+class Runs(Table):
+    """A run and what came of it, dry runs among them; it writes its row when it begins and when it ends."""
+
+    __key__ = ("run_id",)
+    __layout__ = Layout.BY_RUN
+
+    run_id: pl.String = column("Id of the run.", str_length=_NOT_EMPTY)
+    kind: pl.String = column("What the run does.", codes=codes.KIND)
+    status: pl.String = column("How far the run came.", codes=codes.STATUS)
+    started_at: Instant = column("When its first step began (UTC).")
+    ended_at: Instant = column("When it ended (UTC).", nullable=True)
+    window_from: pl.Date = column("First day of the window, or of the backfill; null: none.", nullable=True)
+    window_to: pl.Date = column("Last of these days.", nullable=True)
+    rules: pl.String = column("Settings below rules, as JSON; null: it decided nothing.", since="1.0.0")
+    options: pl.String = column("Options that differ from the instance file, as JSON.", str_length=_NOT_EMPTY)
+    of_run: pl.String = column("Id of the run that was applied or undone; null: none.", nullable=True)
+    hosts: pl.Int64 = column("Host assets.", ge=0, nullable=True)
+    to_write: pl.Int64 = column("Hosts that the run planned to write or to put back.", ge=0, nullable=True)
+    written: pl.Int64 = column("Hosts written, or put back by an undo.", ge=0, nullable=True)
+    failed: pl.Int64 = column("Hosts whose write the service refused.", ge=0, nullable=True)
+    left_alone: pl.Int64 = column("Hosts not written, or not known to be.", ge=0, nullable=True)
+    conflicts: pl.Int64 = column("Hosts with another owner than the logons name.", ge=0, nullable=True)
+    new_conflicts: pl.Int64 = column("Those of them that were not published before.", ge=0, nullable=True)
+    owned_before: pl.Int64 = column("Host assets with an owner before the run.", ge=0, nullable=True)
+    owned_after: pl.Int64 = column("Host assets with an owner after the run.", ge=0, nullable=True)
+    message: pl.String = column("Why the run failed, or only planned.", nullable=True)
+    seconds_by_step: pl.String = column("Seconds that each step took, as JSON.", nullable=True)
+    settings_fingerprint: pl.String = column("Hash of the settings; null: it decided nothing.", since="1.0.0")
+    checked_at: Instant = column("When the blocking check passed (UTC); null: it did not.", since="1.0.0")
+    by: pl.String = column("User or schedule that started it; null: not known.", since="1.0.0")
+    in_part: pl.Int64 = column("Of written: hosts that an undo put back in part.", ge=0, since="1.0.0")
 
 
 def _fraction(description: str, since: str | None = None) -> Any:
@@ -419,10 +426,6 @@ class AccountProfiles(Table):
 
     __key__ = ("username",)
     __reads__ = ("logon_counts", "inventory_hosts", "inventory_users", "owner_decisions")
-    __query__ = """\
-SELECT username, kind, hosts, active_days, reasons[1] AS reason
-FROM {table}
-WHERE kind <> 'person' ORDER BY hosts DESC LIMIT 20;"""
 
     username: pl.String = column("Normalised user name.", unique=True, str_length=_NOT_EMPTY)
     kind: pl.String = column("What kind of account.", codes=codes.ACCOUNT_KIND)
@@ -476,66 +479,9 @@ class ClosestUsers(Table):
     reason: pl.String = column("In what the names differ, so that it was no match.")
 
 
-class Runs(Table):
-    """A run and what came of it, dry runs among them; it writes its row when it begins and when it ends."""
-
-    __key__ = ("run_id",)
-    __layout__ = Layout.BY_RUN
-    __query__ = """\
-SELECT started_at, kind, status,
-       written, failed, conflicts, new_conflicts
-FROM {table}
-ORDER BY started_at DESC LIMIT 20;"""
-
-    run_id: pl.String = column("Id of the run.", str_length=_NOT_EMPTY)
-    kind: pl.String = column("What the run does.", codes=codes.KIND)
-    status: pl.String = column("How far the run came.", codes=codes.STATUS)
-    started_at: Instant = column("When its first step began (UTC).")
-    ended_at: Instant = column("When it ended (UTC).", nullable=True)
-    window_from: pl.Date = column("First day of the window, or of the backfill; null: none.", nullable=True)
-    window_to: pl.Date = column("Last of these days.", nullable=True)
-    rules: pl.String = column("Settings below rules, as JSON; null: it decided nothing.", since="1.0.0")
-    options: pl.String = column("Options that differ from the instance file, as JSON.", str_length=_NOT_EMPTY)
-    of_run: pl.String = column("Id of the run that was applied or undone; null: none.", nullable=True)
-    hosts: pl.Int64 = column("Host assets.", ge=0, nullable=True)
-    to_write: pl.Int64 = column("Hosts that the run planned to write or to put back.", ge=0, nullable=True)
-    written: pl.Int64 = column("Hosts written, or put back by an undo.", ge=0, nullable=True)
-    failed: pl.Int64 = column("Hosts whose write the service refused.", ge=0, nullable=True)
-    left_alone: pl.Int64 = column("Hosts not written, or not known to be.", ge=0, nullable=True)
-    conflicts: pl.Int64 = column("Hosts with another owner than the logons name.", ge=0, nullable=True)
-    new_conflicts: pl.Int64 = column("Those of them that were not published before.", ge=0, nullable=True)
-    owned_before: pl.Int64 = column("Host assets with an owner before the run.", ge=0, nullable=True)
-    owned_after: pl.Int64 = column("Host assets with an owner after the run.", ge=0, nullable=True)
-    message: pl.String = column("Why the run failed, or only planned.", nullable=True)
-    seconds_by_step: pl.String = column("Seconds that each step took, as JSON.", nullable=True)
-    settings_fingerprint: pl.String = column("Hash of the settings; null: it decided nothing.", since="1.0.0")
-    checked_at: Instant = column("When the blocking check passed (UTC); null: it did not.", since="1.0.0")
-    by: pl.String = column("User or schedule that started it; null: not known.", since="1.0.0")
-    in_part: pl.Int64 = column("Of written: hosts that an undo put back in part.", ge=0, since="1.0.0")
-
-
 TABLES: Mapping[str, type[Table]] = {
     table_name(model): model
-    for model in (
-        LogonCounts,
-        LogonDays,
-        InventoryHosts,
-        InventoryUsers,
-        HostUserShares,
-        UsernameMatches,
-        OwnerDecisions,
-        OwnerDecisionsHistory,
-        AcknowledgedConflicts,
-        OwnerWrites,
-        Runs,
-        Accuracy,
-        ThresholdBacktest,
-        AuditSample,
-        HostProfiles,
-        AccountProfiles,
-        Suggestions,
-        OwnershipDrift,
-        ClosestUsers,
-    )
+    for model in tuple(globals().values())
+    if isinstance(model, type) and issubclass(model, Table) and model is not Table
 }
-"""The stored tables by name, in the order in which a run fills them."""
+"""The stored tables by name, in the order in which a run fills them: that of their declarations."""

@@ -63,22 +63,10 @@ def gaps(days: pl.DataFrame, *, timezone: str) -> list[date]:
     A day without events, or with fewer than a tenth of the median. A day that was not over when it was
     fetched is none: its events are still coming.
     """
-    over = days.filter(
-        pl.Series(
-            [
-                fetched_at >= day_start(day + timedelta(days=1), timezone)
-                for day, fetched_at in days.select("day", "fetched_at").iter_rows()
-            ],
-            dtype=pl.Boolean,
-        )
-    )
+    ends = [day_start(day + timedelta(days=1), timezone) for day in days["day"]]
+    over = days.filter(pl.col("fetched_at") >= pl.Series(ends, dtype=pl.Datetime("us", "UTC")))
     few = (pl.col("counted") == 0) | (10 * pl.col("counted") < pl.col("counted").median())
     return over.filter(few & (pl.col("counted").sum() > 0)).sort("day")["day"].to_list()
-
-
-def is_past(window: Window, today: date, *, late_days: int) -> bool:
-    """Whether a window ended more than `late_days` ago: for looking, not for writing (rules 4.2)."""
-    return window.last < today - timedelta(days=late_days)
 
 
 def days_to_fetch(

@@ -69,7 +69,8 @@ def delete_outdated(tables: Tables, *, evidence_before: date, history_before: da
 
     def given(writes: pl.LazyFrame) -> pl.DataFrame:
         hosts = tables.read("inventory_hosts").collect()
-        return last_writes(hosts, writes).filter("holds", outcome="written").drop("holds").collect()
+        held = last_writes(hosts, writes).filter("holds", outcome="written")
+        return held.drop("holds", "owner_ids").collect()
 
     with tables.changing():
         deleted = _carry_over(tables, HISTORY, history_before, latest)

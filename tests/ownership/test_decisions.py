@@ -6,21 +6,6 @@ from ownership.rules import Rules
 from tests.ownership.builders import PEOPLE, counts, decide, host, hosts
 
 
-@pytest.mark.parametrize(
-    ("anns", "bobs", "evidence"),
-    [
-        (1, 0, "single_user"),
-        (61, 39, "majority"),
-        (6, 4, "no_majority"),
-        (600_000_001, 400_000_000, "majority"),
-    ],
-)
-def test_the_only_user_wins_or_the_one_with_more_than_60_percent_of_the_events(anns, bobs, evidence):
-    """Rules 1.2."""
-    logons = counts(*(row for row in (("ws1", "ann", anns), ("ws1", "bob", bobs)) if row[2]))
-    assert decide(logons, PEOPLE, hosts(host("h1", "ws1")))["evidence"].item() == evidence
-
-
 @pytest.mark.parametrize("short", [False, True])
 def test_an_asset_whose_name_cannot_be_read_comes_before_one_without_a_name(short):
     odd = {"hostnames": None, "owner_ids": None, "problem": "its field x holds a dict"}

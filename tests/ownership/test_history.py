@@ -55,7 +55,6 @@ CHANGES: dict[str, tuple[dict[str, Any], list[tuple[str, str]]]] = {
         {"assets": hosts(WS1 | {"owner_ids": None, "problem": "a dict"}, WS2)},
         [("ws1", "none")],
     ),
-    "an owner meanwhile": ({"assets": hosts(host("h1", "ws1", owners=("u1",)), WS2)}, [("ws1", "agree")]),
     "another owner": ({"assets": hosts(WS1, host("h2", "ws2", owners=("u1",)))}, [("ws2", "keep")]),
     "no logons any more": ({"logons": counts(("ws1", "alice", 5), ("ws3", "kim", 4))}, [("ws2", "keep")]),
     "no user asset any more": ({"people": users(user("u2", surname="Kim"))}, [("ws1", "none")]),
@@ -63,10 +62,6 @@ CHANGES: dict[str, tuple[dict[str, Any], list[tuple[str, str]]]] = {
     "another asset of the name": (
         {"assets": hosts(host("h5", "ws1"), WS2)},
         [("ws1", "gone"), ("ws1", "write")],
-    ),
-    "an asset for a name without": (
-        {"assets": hosts(WS1, WS2, host("h3", "ws3"))},
-        [("ws3", "gone"), ("ws3", "write")],
     ),
     "host and logons are gone": (
         {"logons": counts(("ws1", "alice", 5)), "assets": hosts(WS1)},

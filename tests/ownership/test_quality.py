@@ -52,6 +52,7 @@ def test_host_names_that_several_assets_have(short, shared):
 
 
 def test_account_names_that_several_user_assets_have():
+    """Surnames must be unique only where they are matched first."""
     people = users(
         user("u1", "Alice@corp.example", sam="alice", surname="smith"),
         user("u2", "alice@lab.example", sam="alice2", surname="smith"),
@@ -64,9 +65,6 @@ def test_account_names_that_several_user_assets_have():
         ("directory_user_sam_account_name", "alice2", ["u2", "u3"]),
         ("user_email", "alice", ["u1", "u2"]),
     ]
-
-
-def test_surnames_must_be_unique_only_where_they_are_matched_first():
     people = users(*({"user_id": name, "user_value": ["Smith"]} for name in ("u1", "u2")))
     found = quality.shared_identities(people, user_value_field="directory_user_surname")
     assert found.select("field", "username").rows() == [("directory_user_surname", "smith")]
@@ -153,7 +151,6 @@ WRITES: dict[str, tuple[list[dict[str, Any]], tuple[str, ...] | None, tuple[str,
         (),
         None,
     ),
-    "nothing written": ([], (), None),
 }
 
 
@@ -165,12 +162,6 @@ def test_an_owner_is_lost_that_a_run_wrote_and_the_host_does_not_show(writes, ow
     found = quality.lost_owners(table(OwnerWrites, *writes).lazy(), assets, target=TARGET)
     at = LISTED - timedelta(days=2)
     assert found.rows() == ([("h1", *lost, at)] if lost else [])
-
-
-def test_an_inventory_without_hosts_has_lost_no_owner():
-    assert quality.lost_owners(
-        table(OwnerWrites, wrote("h1", "u1")).lazy(), hosts(), target=TARGET
-    ).is_empty()
 
 
 def test_a_forwarder_is_a_name_under_which_several_hosts_send():

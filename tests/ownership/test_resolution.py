@@ -10,8 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ownership.declaration import validated
 from ownership.matching import FIELDS
 from ownership.rules import Rules
+from ownership.tables import HostUserShares, UsernameMatches
 from tests import examples
 from tests.ownership.builders import DAY, counts, host, hosts, resolution, user, users
 
@@ -191,7 +193,8 @@ def check(logons, people, held, rules):
         key=lambda row: [(row[name] is None, row[name] or "") for name in ("hostname", "host_id")],
     )
     shares = sorted(expected_shares(logons, rules), key=lambda row: (row["hostname"], row["rank"]))
-    for found, told in ((made.decisions, rows), (made.shares, shares)):
+    validated(UsernameMatches, made.matches)
+    for found, told in ((made.decisions, rows), (validated(HostUserShares, made.shares), shares)):
         assert found.height == len(told)
         if told:
             assert found.select(told[0].keys()).rows(named=True) == told

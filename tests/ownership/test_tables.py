@@ -3,10 +3,10 @@ from typing import Any
 
 import polars as pl
 import pytest
-from pandera.errors import SchemaError
 
 from ownership.declaration import InvalidTableError, empty, polars_schema, validated
 from ownership.history import changed_decisions
+from ownership.rules import MAX_EVENTS_A_DAY
 from ownership.tables import TABLES, LogonCounts, LogonDays, OwnerDecisionsHistory
 from tests.ownership.builders import DAY, NOW, RUN, counts, host, hosts, resolution, table, user, users
 
@@ -39,6 +39,8 @@ def test_a_table_without_rows_is_valid(table):
 
 
 BAD: list[tuple[str, dict[str, Any], str]] = [
+    ("logon_counts", {"events": MAX_EVENTS_A_DAY + 1}, "events: less_than_or_equal_to(10000000000)"),
+    ("logon_days", {"counted": MAX_EVENTS_A_DAY + 1}, "counted is at most 10,000,000,000"),
     ("logon_days", {"lacking_user": 10}, "lacking_user and lacking_host are at most matching"),
     ("inventory_hosts", {"host_id": ""}, "host_id: str_length(1, None)"),
     ("inventory_hosts", {"owner_ids": None}, "hostnames, owner_ids are null only where problem says why"),
@@ -73,13 +75,10 @@ def test_a_bad_value_is_refused_with_its_row(table, values, rule):
         assert f"{name}={value!r}" in message or f"{name}={value}" in message
 
 
-@pytest.mark.parametrize(
-    ("table", "key"), [("logon_days", "day"), ("inventory_hosts", "host_id"), ("inventory_users", "user_id")]
-)
-def test_two_rows_for_one_thing_are_refused(table, key):
-    frame = VALID[table]
-    with pytest.raises(InvalidTableError, match=f"{key}: field_uniqueness, broken by"):
-        validated(TABLES[table], pl.concat([frame, frame]))
+def test_two_rows_for_one_thing_are_refused():
+    frame = VALID["inventory_hosts"]
+    with pytest.raises(InvalidTableError, match="host_id: field_uniqueness, broken by"):
+        validated(TABLES["inventory_hosts"], pl.concat([frame, frame]))
 
 
 @pytest.mark.parametrize(
@@ -97,11 +96,6 @@ def test_two_rows_for_one_thing_are_refused(table, key):
 def test_columns_must_be_exactly_those_of_the_table(change, problem):
     with pytest.raises(InvalidTableError, match=problem):
         validated(LogonCounts, change(VALID["logon_counts"]))
-
-
-def test_the_models_are_strict_by_themselves():
-    with pytest.raises(SchemaError, match="extra"):
-        LogonCounts.validate(VALID["logon_counts"].with_columns(extra=1))
 
 
 def test_all_problems_are_told_at_once_with_the_first_rows_and_long_values_cut():

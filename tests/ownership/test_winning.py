@@ -1,12 +1,14 @@
 """The winning rule and its inverse say the same, whatever counts."""
 
 import polars as pl
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ownership.rules import Rules, events_needed, names_owner
+from ownership.rules import MAX_EVENTS_A_DAY, Rules, events_needed, names_owner
+from resources.settings import MAX_LOOKBACK_DAYS
 from tests import examples
-from tests.ownership.builders import PEOPLE, counts, decide, host, hosts
+from tests.ownership.builders import DAY, PEOPLE, counts, decide, host, hosts
 
 THRESHOLDS = st.integers(50, 99)
 
@@ -63,7 +65,25 @@ def test_large_counts_are_exact_too(events, others, threshold):
     assert lacking == 0 or not others or not one_less
 
 
-def test_what_a_decision_says_is_lacking_would_do():
-    logons = counts(("even", "ann", 6), ("even", "bob", 4), ("clear", "ann", 7), ("clear", "bob", 3))
-    decisions = decide(logons, PEOPLE, hosts(host("h1", "even"), host("h2", "clear"), host("h3", "idle")))
-    assert dict(decisions.select("host_id", "events_needed").iter_rows()) == {"h1": 1, "h2": 0, "h3": None}
+@pytest.mark.parametrize(("more", "named"), [(0, False), (1, True)])
+def test_shares_are_exact_where_days_hold_as_many_events_as_are_taken(more, named):
+    """Rules 1.7: the longest window, the greatest weight."""
+    weights = [1000 * MAX_LOOKBACK_DAYS * events for events in (MAX_EVENTS_A_DAY * 6 // 10, MAX_EVENTS_A_DAY)]
+    evidence = on_host([1], [[1]], Rules()).with_columns(
+        weight=pl.lit(weights[0] + 1000 * more), total_weight=pl.lit(weights[1])
+    )
+    assert evidence.select(names_owner(Rules())).item() is named
+
+
+def test_what_is_lacking_is_told_in_logons_without_a_weight():
+    logons = counts(("ws1", "ann", 3, DAY, "2"), ("ws1", "ann", 3), ("ws1", "bob", 14))
+    rules = Rules(logon_type_weights={"2": 10}, share_threshold_percent=75)
+
+    def told(more):
+        rows = decide(pl.concat([logons, *more]), PEOPLE, hosts(host("h1", "ws1"), host("h2", "idle")), rules)
+        return dict(rows.select("hostname", pl.struct("evidence", "events_needed")).iter_rows())
+
+    lacking = told([])["ws1"]["events_needed"]
+    assert told([])["idle"] == {"evidence": "no_logons", "events_needed": None}
+    for further, evidence in ((lacking - 1, "no_majority"), (lacking, "majority")):
+        assert told([counts(("ws1", "ann", further, DAY, "other"))])["ws1"]["evidence"] == evidence
