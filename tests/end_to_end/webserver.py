@@ -39,6 +39,12 @@ class Webserver:
         except requests.ConnectionError:
             return False
 
+    def run(self, run_id):
+        """Status and tags of a run."""
+        query = """query($id: ID!) { runOrError(runId: $id) {
+                     ... on Run { status tags { key value } } } }"""
+        return self.ask(query, id=run_id)
+
     def start(self, job, location, tags, run_config):
         """Start a job as the launchpad does; return the id of the run."""
         place = {"repositoryName": REPOSITORY, "repositoryLocationName": location}
