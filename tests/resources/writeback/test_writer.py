@@ -352,14 +352,20 @@ def test_the_journal_knows_what_the_last_look_showed(inventory, writer, journal)
 # "Yes" is checked
 
 
-@pytest.mark.parametrize("kind", ["write", "undo"])
-def test_a_service_that_says_yes_and_sets_no_owner_ends_the_writing(inventory, writer, journal, kind):
+WRITE_AND_UNDO = pytest.mark.parametrize(
+    ("change", "decide"), [(WRITTEN, unless_owned), (UNDONE, still_held)], ids=["write", "undo"]
+)
+
+
+@WRITE_AND_UNDO
+def test_a_service_that_says_yes_and_sets_no_owner_ends_the_writing(
+    inventory, writer, journal, change, decide
+):
     """It may set the other fields all the same."""
-    planned = plan(*numbered(10), **(UNDONE if kind == "undo" else WRITTEN))
-    for host_id in numbered(10) if kind == "undo" else []:
-        inventory.set(host_id, owner="u-1", department="Sales")
+    for host_id in numbered(10):
+        inventory.set(host_id, **change["old"])
     inventory.on_write = lambda _, sent: {"department": sent["department"]}
-    ended_by = carry_out(planned, writer, journal, decide=still_held if kind == "undo" else unless_owned)
+    ended_by = carry_out(plan(*numbered(10), **change), writer, journal, decide=decide)
     assert ended_by
     assert inventory.how_written in ended_by
     assert inventory.calls["write"] == 3
@@ -367,15 +373,13 @@ def test_a_service_that_says_yes_and_sets_no_owner_ends_the_writing(inventory, w
 
 
 @pytest.mark.parametrize("readable", [True, False])
-@pytest.mark.parametrize("kind", ["write", "undo"])
-def test_a_single_write_in_vain_is_reported_as_well(inventory, journal, clock, kind, readable):
+@WRITE_AND_UNDO
+def test_a_single_write_in_vain_is_reported_as_well(inventory, journal, clock, change, decide, readable):
     inventory.reads_single_hosts = readable
-    if kind == "undo":
-        inventory.set("h-0", owner="u-1", department="Sales")
+    inventory.set("h-0", **change["old"])
     inventory.on_write = lambda *_: {}
     writer = Writer(inventory, journal, clock=clock, sleep=clock.sleep)
-    planned = plan("h-0", **(UNDONE if kind == "undo" else WRITTEN))
-    assert carry_out(planned, writer, journal, decide=still_held if kind == "undo" else unless_owned)
+    assert carry_out(plan("h-0", **change), writer, journal, decide=decide)
     assert outcomes(journal) == {"h-0": "intended"}
 
 
