@@ -151,7 +151,7 @@ def test_owners_that_another_instance_wrote_to_the_inventory_are_not_set_by_hand
     call, instance_file, home_with, tmp_path
 ):
     listed = assets(by_hand=36)
-    home_with(listed)
+    tables = home_with(listed)
     instance = load_instance(instance_file)
     other = Tables(tmp_path / "home", "branch", name="Branch")
     other.prepare()
@@ -162,7 +162,6 @@ def test_owners_that_another_instance_wrote_to_the_inventory_are_not_set_by_hand
         for host_id, owners in owned.select("host_id", "owner_ids").iter_rows()
     ]
     other.append("owner_writes", pl.concat(rows), run_id=RUN)
-    tables = Tables(tmp_path / "home", "head_office", name="Head office")
     assert call("tune", "--instance", instance_file)[0] == 0
     people = tables.read("accuracy").filter(measure="people", by="all").collect()
     assert people["hosts"].to_list() == [26]
