@@ -6,7 +6,7 @@ from assets_defs.report import reporting
 from resources.errors import ServiceError
 from tests.assets_defs.scans import decided
 from tests.ownership.builders import host, hosts
-from tests.pipelines.in_memory import LAST, Job, LogFile, Shelf
+from tests.pipelines.in_memory import Job, Shelf
 from tests.resources.samples import instance
 
 pytestmark = pytest.mark.usefixtures("no_catalogue")
@@ -31,7 +31,7 @@ def shown(result, table):
 
 
 def test_a_run_that_may_write_leaves_the_report_and_its_tables_say_where(tmp_path, page):
-    job = Job(instance(), tmp_path, LogFile((LAST, "pc-1", "ann")), Shelf(INVENTORY))
+    job = Job(tmp_path, instance(), inventory=Shelf(INVENTORY))
     planned = job(options={"dry_run": True})
     assert (page.exists(), job.inventory.written) == (False, {})
     assert shown(planned, "owner_writes").endswith(f"--run {planned.run_id[:8]}")

@@ -1,4 +1,4 @@
-"""Runs as Dagster starts them: from a schedule, over a range of days, as a backfill from its UI."""
+"""Runs as Dagster starts them: of all tables without a day that it names, and again from failure."""
 
 from datetime import timedelta
 from pathlib import Path

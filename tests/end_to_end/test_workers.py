@@ -6,7 +6,6 @@ served.
 """
 
 import os
-import socket
 from contextlib import ExitStack
 from dataclasses import replace
 
@@ -16,7 +15,7 @@ import yaml
 from resources.settings import tables_location
 from resources.store.tables import Tables
 from tests.end_to_end.stand import ADMIN, HOSTS, TODAY, USERS, WRITTEN
-from tests.end_to_end.webserver import Webserver, eventually, free_port, kill, started
+from tests.end_to_end.webserver import Webserver, answers, eventually, free_port, kill, started
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(1800)]
 
@@ -53,11 +52,6 @@ def told(tables):
     named = ("hostname", "evidence", "match", "username", "share", "total_events", "active_days")
     decisions = tables.read("owner_decisions").select(named).collect()
     return decisions.rows(), tables.read("host_user_shares").collect().rows()
-
-
-def answers(port):
-    with socket.socket() as caller:
-        return caller.connect_ex(("127.0.0.1", port)) == 0
 
 
 class Deployment:
@@ -105,7 +99,7 @@ class Deployment:
                 DAGSTER_HOME=str(self._settings),
             )
         )
-        eventually(lambda: answers(self.ports[part]))
+        eventually(lambda: answers(("127.0.0.1", self.ports[part])))
         return machine
 
     def start_dagster(self):

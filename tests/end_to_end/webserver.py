@@ -39,6 +39,12 @@ class Webserver:
         except requests.ConnectionError:
             return False
 
+    def run(self, run_id):
+        """Status and tags of a run."""
+        query = """query($id: ID!) { runOrError(runId: $id) {
+                     ... on Run { status tags { key value } } } }"""
+        return self.ask(query, id=run_id)
+
     def start(self, job, location, tags, run_config):
         """Start a job as the launchpad does; return the id of the run."""
         place = {"repositoryName": REPOSITORY, "repositoryLocationName": location}
@@ -88,6 +94,15 @@ def free_port():
 
 def free_url():
     return f"http://127.0.0.1:{free_port()}"
+
+
+def answers(address):
+    """Whether somebody listens there."""
+    try:
+        with socket.create_connection(address):
+            return True
+    except ConnectionRefusedError:
+        return False
 
 
 @contextmanager

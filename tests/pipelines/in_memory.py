@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,8 @@ from resources.inventory.client import no_progress
 from resources.search.source import DayOfLogons, EvidenceSource
 from resources.settings import Instance
 from resources.store.tables import Tables
-from tests.ownership.builders import PEOPLE, hosts
+from tests.ownership.builders import PEOPLE, host, hosts
+from tests.resources import samples
 
 LAST = datetime.now(UTC).date()
 
@@ -72,12 +73,12 @@ class Shelf:
 
 @dataclass
 class Job:
-    """The job of an instance whose services are these."""
+    """The job of an instance whose services are these; by default ann's logon to pc-1 makes her its owner."""
 
-    instance: Instance
     home: Path
-    logons: LogFile
-    inventory: Shelf
+    instance: Instance = field(default_factory=lambda: samples.instance(scan={"lookback_days": 3}))
+    logons: LogFile = field(default_factory=lambda: LogFile((LAST, "pc-1", "ann")))
+    inventory: Shelf = field(default_factory=lambda: Shelf(hosts(host("h1", "pc-1"))))
 
     @property
     def tables(self) -> Tables:

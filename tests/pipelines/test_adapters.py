@@ -4,14 +4,13 @@ from datetime import timedelta
 
 import pytest
 
-from assets_defs.run import failure_message
 from ownership import quality
+from pipelines.cli.run import errors
 from resources.errors import TransientError
 from resources.store.tables import Tables
 from resources.writeback.journals import open_journal
 from tests.ownership.builders import host, hosts
 from tests.pipelines.in_memory import LAST, Job, LogFile, Shelf
-from tests.resources.samples import instance
 
 pytestmark = pytest.mark.usefixtures("no_catalogue", "no_report")
 
@@ -23,8 +22,7 @@ def test_owners_come_from_another_source_into_another_inventory_and_odd_assets_s
     inventory = Shelf(
         hosts(host("h1", "pc-1"), host("h2", "pc-2", owners=("u1",)), host("h3", "pc-3") | unreadable)
     )
-    settings = instance(scan={"lookback_days": 3, "timezone": "UTC"})
-    job = Job(settings, tmp_path, LogFile(*used, (yesterday, "pc-1", "bob")), inventory)
+    job = Job(tmp_path, logons=LogFile(*used, (yesterday, "pc-1", "bob")), inventory=inventory)
     assert job().success
     assert inventory.written == {"h1": {"owner": "u1"}}
     decisions = job.tables.read("owner_decisions").collect()
@@ -45,7 +43,7 @@ def test_a_look_that_shows_no_owners_keeps_a_run_from_writing(tmp_path):
 
     inventory = Deeper(hosts(host("h1", "pc-1"), host("h2", "pc-2", owners=("u1",))))
     inventory.how_read = "the labels of the shelf"
-    job = Job(instance(scan={"lookback_days": 3}), tmp_path, LogFile((LAST, "pc-1", "ann")), inventory)
+    job = Job(tmp_path, inventory=inventory)
     assert not job().success
     (row,) = job.tables.all_runs("runs").collect().to_dicts()
     assert (row["to_write"], row["written"], inventory.written) == (1, 0, {})
@@ -57,10 +55,9 @@ def test_an_error_in_a_check_is_told_with_what_was_written(tmp_path, monkeypatch
         raise ZeroDivisionError("wrong")
 
     monkeypatch.setattr(quality, "missing_owners", fails)
-    inventory = Shelf(hosts(host("h1", "pc-1")))
-    job = Job(instance(scan={"lookback_days": 3}), tmp_path, LogFile((LAST, "pc-1", "ann")), inventory)
+    job = Job(tmp_path)
     assert not job().success
-    assert len(inventory.written) == 1
+    assert len(job.inventory.written) == 1
     (row,) = job.tables.all_runs("runs").collect().to_dicts()
     assert (row["status"], row["to_write"], row["written"], row["owned_after"]) == ("failed", 1, 1, 1)
     assert "wrong" in row["message"]
@@ -68,17 +65,14 @@ def test_an_error_in_a_check_is_told_with_what_was_written(tmp_path, monkeypatch
 
 @pytest.mark.parametrize("made", [Tables.claim, lambda tables: open_journal(tables).__enter__()])
 def test_a_run_of_a_program_older_than_what_it_finds_asks_nobody(tmp_path, monkeypatch, newer_program, made):
-    job = Job(instance(), tmp_path, LogFile(), Shelf(hosts()))
+    job = Job(tmp_path)
     job.tables.prepare()
     with newer_program():
         made(job.tables)
     for service in (LogFile, Shelf):
         for method in ("logons", "hosts", "users"):
             monkeypatch.setattr(service, method, pytest.fail, raising=False)
-    result = job()
-    assert not result.success
-    told = [failure_message(one.step_failure_data.error) for one in result.get_step_failure_events()]
-    assert "asset-owners 99.0 (format" in told[0]
+    assert "asset-owners 99.0 (format" in next(errors(job()))
 
 
 @pytest.mark.parametrize("hanging", ["logons", "hosts", "users"])
@@ -94,9 +88,8 @@ def test_the_first_step_that_fails_ends_the_others(tmp_path, monkeypatch, hangin
 
         return call
 
-    job = Job(instance(scan={"lookback_days": 3}), tmp_path, LogFile(), Shelf(hosts()))
+    job = Job(tmp_path)
     for service, name in ((job.logons, "logons"), (job.inventory, "hosts"), (job.inventory, "users")):
         monkeypatch.setattr(service, name, asks(name, getattr(service, name)))
-    result = job()
-    told = {failure_message(one.step_failure_data.error) for one in result.get_step_failure_events()}
-    assert (told, asked[-1]) == ({f"no answer for {hanging}"}, hanging)
+    assert set(errors(job())) == {f"no answer for {hanging}"}
+    assert asked[-1] == hanging

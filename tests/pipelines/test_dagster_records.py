@@ -18,8 +18,8 @@ from pipelines.dagster_home import dagster_instance
 from resources.errors import TransientError
 from tests.assets_defs.scans import LOG, decided
 from tests.deploy.machine import DEPLOY
-from tests.ownership.builders import RUN, host, hosts
-from tests.pipelines.in_memory import LAST, Job, LogFile, Shelf
+from tests.ownership.builders import RUN
+from tests.pipelines.in_memory import Job
 from tests.resources.samples import instance
 
 NAME = instance().name
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.usefixtures("no_catalogue", "no_report")
 @pytest.fixture
 def job(tmp_path, monkeypatch):
     monkeypatch.delenv("DAGSTER_HOME", raising=False)
-    return Job(instance(), tmp_path, LogFile((LAST, "pc-1", "ann")), Shelf(hosts(host("h1", "pc-1"))))
+    return Job(tmp_path, instance())
 
 
 def test_a_run_deletes_dagsters_records_of_runs_that_are_older_than_the_instance_keeps_them(job, tmp_path):

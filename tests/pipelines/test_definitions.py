@@ -12,7 +12,7 @@ import pytest
 import yaml
 from dagster._core.definitions.utils import DISALLOWED_NAMES
 
-from assets_defs.run import failure_message
+from pipelines.cli.run import errors
 from pipelines.definitions import build_repository, define
 from resources.settings import load_instance, load_instances, slug_of
 from tests.resources.samples import instance_content
@@ -116,8 +116,8 @@ def test_a_broken_file_and_two_of_one_name_fail_with_their_message_in_a_run_too(
     repository = build_repository()
     for name, words in {"broken": "broken.yaml", "same": "'customer_2'"}.items():
         result = repository.get_job(slug_of(name)).execute_in_process(raise_on_error=False)
-        (failure,) = result.get_step_failure_events()
-        assert words in failure_message(failure.step_failure_data.error)
+        (told,) = errors(result)
+        assert words in told
     with pytest.raises(
         dg.DagsterInvariantViolationError, match=r"no job customer_2;.*reload the code location"
     ):

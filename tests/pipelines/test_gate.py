@@ -20,10 +20,10 @@ from assets_defs.run import (
     RANGE_START,
     SNAPSHOTS,
     as_dagster_failure,
-    failure_message,
     window_of,
 )
 from assets_defs.writing import write_planned
+from pipelines.cli.run import errors
 from pipelines.schedules import launch_tags
 from resources.errors import AssetOwnersError, ServiceError
 from resources.settings import named
@@ -39,20 +39,15 @@ WRITTEN = {"h1": {"owner": "u1"}}
 TABLES = ["logon_counts", "logon_days", *SNAPSHOTS, "owner_writes"]
 
 
-def in_home(home):
-    settings = instance(scan={"lookback_days": 3, "timezone": "UTC"})
-    return Job(settings, home, LogFile((LAST, "pc-1", "ann")), Shelf(hosts(host("h1", "pc-1"))))
-
-
 @pytest.fixture
 def job(tmp_path):
-    return in_home(tmp_path)
+    return Job(tmp_path)
 
 
 @pytest.fixture(scope="module")
 def home_after_a_run(tmp_path_factory):
     home = tmp_path_factory.mktemp("earlier")
-    assert in_home(home)().success
+    assert Job(home)().success
     return home
 
 
@@ -148,9 +143,7 @@ def test_a_backfill_only_plans(job, tags, days):
 
 
 def test_a_run_that_ends_on_a_day_to_come_fetches_and_writes_nothing(job):
-    result = job(tags={PARTITION: str(LAST + timedelta(days=2))})
-    (failed, *_) = result.get_step_failure_events()
-    assert "is in the future" in failure_message(failed.step_failure_data.error)
+    assert "is in the future" in next(errors(job(tags={PARTITION: str(LAST + timedelta(days=2))})))
     assert job.inventory.written == {}
 
 
@@ -179,7 +172,7 @@ def test_a_run_goes_on_by_no_other_settings_than_it_began_by(job):
 
 def of_the_past(**settings):
     first_day = LAST - timedelta(days=90)
-    return instance(scan={"lookback_days": 3, "timezone": "UTC", "first_day": first_day}, **settings)
+    return instance(scan={"lookback_days": 3, "first_day": first_day}, **settings)
 
 
 def test_a_backfill_of_the_past_writes_with_force(job):
@@ -214,7 +207,7 @@ def test_runs_that_only_plan_whatever_a_launchpad_says_change_nothing_that_analy
 def test_a_run_that_works_past_midnight_writes_what_it_began_to(job, monkeypatch):
     """Its first step decides which day is today, and with it whether the window is one of the past."""
     monkeypatch.setattr("assets_defs.writing.MAX_RUN_TIME", timedelta(days=2))
-    job.instance = instance(scan={"lookback_days": 3, "timezone": "UTC", "late_days": 0})
+    job.instance = instance(scan={"lookback_days": 3, "late_days": 0})
     listed, now = job.inventory.hosts, datetime.now(UTC)
 
     def midnight_passes(*given):

@@ -77,11 +77,8 @@ def home_with_a_plan(home_after_a_run, tmp_path_factory):
     home = tmp_path_factory.mktemp("planned") / "home"
     shutil.copytree(home_after_a_run, home)
     tables = Tables(home, "head_office")
-    assets, logons = (
-        ASSETS.filter(host_id="h3"),
-        LOGONS.filter(document_hostname="pc-3", document_username="ann"),
-    )
-    store_plan(tables, PLANNED, logons, assets)
+    logons = LOGONS.filter(document_hostname="pc-3", document_username="ann")
+    store_plan(tables, PLANNED, logons, ASSETS.filter(host_id="h3"))
     day = tables.logon_days([WINDOW.last], run_id=None).with_columns(matching=pl.lit(99, pl.Int64))
     tables.write_days([(day, empty(LogonCounts))], run_id=PLANNED)
     for like in ("aaaaaaaa-1", "aaaaaaaa-2"):

@@ -1,8 +1,6 @@
 """`asset-owners metrics` where there is little to tell; what it tells of runs is in `tests/end_to_end`."""
 
 import socket
-import subprocess
-import sys
 import time
 from contextlib import ExitStack
 from pathlib import Path
@@ -12,6 +10,7 @@ import requests
 from prometheus_client import CollectorRegistry
 
 from pipelines.cli.metrics import Metrics
+from tests.end_to_end.webserver import answers, eventually, free_port, started
 
 
 @pytest.fixture
@@ -59,19 +58,12 @@ def test_an_address_that_is_none_is_refused(call, wrong):
 @pytest.mark.slow
 @pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="this machine has no [::1]")
 @pytest.mark.usefixtures("folder")
-def test_requests_that_never_end_keep_nobody_from_the_metrics():
-    with socket.create_server(("::1", 0), family=socket.AF_INET6) as free:
-        port = free.getsockname()[1]
+def test_requests_that_never_end_keep_nobody_from_the_metrics(tmp_path):
+    port = free_port()
     address = f"[::1]:{port}"
-    program = Path(sys.executable).with_name("asset-owners")
-    with subprocess.Popen([program, "metrics", "--listen", address]) as process, ExitStack() as held:  # noqa: S603
-        held.callback(process.terminate)
-        while True:
-            try:
-                requests.get(f"http://{address}/metrics", timeout=30)
-                break
-            except requests.ConnectionError:
-                time.sleep(0.2)
+    command = ("asset-owners", "metrics", "--listen", address)
+    with started(*command, log=tmp_path / "log") as process, ExitStack() as held:
+        eventually(lambda: answers(("::1", port)))
         for _ in range(60):
             held.enter_context(socket.create_connection(("::1", port))).sendall(b"GET /metrics HTTP/1.1\r\n")
         time.sleep(1)

@@ -62,8 +62,3 @@ def test_a_place_that_cannot_be_written_is_refused_and_left_as_it_is(call, store
         assert (status, "--out: " in error) == (2, True), out
     assert pipe.is_fifo()
     assert not (tmp_path / "new").exists()
-
-
-def test_a_wrong_value_of_an_option_ends_with_2_and_its_name(call):
-    status, _, error = call("run", "--limit", "0")
-    assert (status, "Invalid value for '--limit'" in error) == (2, True)

@@ -3,17 +3,17 @@
 from datetime import date, datetime, timedelta
 from zoneinfo import ZoneInfo
 
+import polars as pl
 import pytest
 
-from ownership.codes import OUTCOME
-from ownership.tables import OwnerWrites
 from pipelines.cli.errors import how_it_ended
 from pipelines.cli.run import chosen_window
 from resources.errors import ConfigurationError
 from resources.store.tables import Tables
 from resources.writeback.journals import open_journal
-from tests.ownership.builders import NOW, RUN, table
+from tests.ownership.builders import RUN
 from tests.resources import samples
+from tests.resources.writeback.world import NOON, plan
 
 BERLIN = ZoneInfo("Europe/Berlin")
 
@@ -82,17 +82,11 @@ def test_a_run_that_failed_ends_with_what_it_wrote_and_the_next_command(
 ):
     """The table may be out of reach when the writing ends."""
     tables = Tables(tmp_path, "small")
-    values = {"owner": "u1", "department": None, "criticality": None}
-    row = {"run_id": RUN, "hostname": "pc", "old_values": values, "new_values": values, "intended_at": NOW}
-    row |= {"target": "https://inventory, tenant t"}
-    completed = {outcome: NOW for outcome in OUTCOME if outcome not in {"planned", "intended"}}
-    rows = table(
-        OwnerWrites,
-        *(
-            row | {"host_id": f"h{number}", "outcome": outcome, "completed_at": completed.get(outcome)}
-            for number, outcome in enumerate(outcomes)
-        ),
-    )
+    writes = [
+        plan(f"h-{number}", outcome=outcome, completed_at=None if outcome == "intended" else NOON)
+        for number, outcome in enumerate(outcomes)
+    ]
+    rows = pl.concat([plan(), *writes])
     if stored_in == "the table":
         tables.append("owner_writes", rows, run_id=RUN)
     else:

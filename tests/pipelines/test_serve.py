@@ -4,8 +4,6 @@ import json
 import os
 import signal
 import socket
-import subprocess
-import sys
 import time
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,10 +20,8 @@ from pipelines.dagster_home import DAGSTER_YAML, dagster_home, dagster_instance
 from pipelines.jobs import LOGGERS
 from pipelines.launcher import PROCESS_TAG, WatchfulRunLauncher, process_tag
 from resources.locks import wait_until
-from tests.end_to_end.webserver import Webserver, eventually
+from tests.end_to_end.webserver import Webserver, eventually, free_url, started
 from tests.resources.samples import instance_content
-
-ASSET_OWNERS = Path(sys.executable).with_name("asset-owners")
 
 
 def test_what_the_daemon_starts_waits_for_its_turn_and_what_died_holds_nobody_up_for_ever(
@@ -64,30 +60,24 @@ def test_what_a_run_waits_for_is_a_line_of_its_log(tmp_path, monkeypatch, capsys
 @contextmanager
 def serving(home):
     """The process of `serve` on a home, the services that it started, and the address of the UI."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        url = f"http://127.0.0.1:{free.getsockname()[1]}"
-    environment = {**os.environ, "ASSET_OWNERS_HOME": str(home)}
-    environment.pop("DAGSTER_HOME", None)
-    command = [ASSET_OWNERS, "serve", "--port", url.rpartition(":")[2]]
-    log = home / "log"
-    with (
-        log.open("w") as said,
-        subprocess.Popen(command, env=environment, stdout=said, stderr=said) as process,  # noqa: S603  (our own)
-    ):
+    url, log = free_url(), home / "log"
+    command = ("asset-owners", "serve", "--port", url.rpartition(":")[2])
+    with started(*command, log=log, ASSET_OWNERS_HOME=str(home)) as process:
         try:
-            while f"The Dagster UI is at {url}" not in log.read_text():
-                assert process.poll() is None, log.read_text()
-                time.sleep(0.2)
+            ready = f"The Dagster UI is at {url}"
+            eventually(lambda: ready in log.read_text() or process.poll() is not None)
             services = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
             yield process, [int(pid) for pid in services], url
         finally:
             process.terminate()
+            process.wait(30)
 
 
 @pytest.mark.slow
 def test_a_run_that_died_with_the_machine_gives_its_place_back_once_the_service_is_there_again(
     tmp_path, monkeypatch
 ):
+    monkeypatch.delenv("DAGSTER_HOME", raising=False)
     for secret in ("SEARCH_PASSWORD", "INVENTORY_PASSWORD"):
         monkeypatch.setenv(secret, "secret")
     (tmp_path / "dagster").mkdir()
@@ -95,21 +85,17 @@ def test_a_run_that_died_with_the_machine_gives_its_place_back_once_the_service_
     (tmp_path / "dagster" / "dagster.yaml").write_text(quick)
     (tmp_path / "instances").mkdir()
 
-    def status(url):
-        query = "query($id: ID!) { runOrError(runId: $id) { ... on Run { status } } }"
-        return Webserver(url).ask(query, id=run_id)["status"]
-
     with socket.create_server(("127.0.0.1", 0)) as hanging:
         settings = instance_content(url=f"http://127.0.0.1:{hanging.getsockname()[1]}")
         (tmp_path / "instances" / "one.yaml").write_text(yaml.safe_dump(settings))
         with serving(tmp_path) as (process, services, url):
             run_id = Webserver(url).start("windows_logons", LOCATION, [], {})
-            eventually(lambda: status(url) == "STARTED")
+            eventually(lambda: Webserver(url).run(run_id)["status"] == "STARTED")
             process.kill()
             for pid in services:
                 os.killpg(pid, signal.SIGKILL)
         with serving(tmp_path) as (process, services, url):
-            eventually(lambda: status(url) == "FAILURE")
+            eventually(lambda: Webserver(url).run(run_id)["status"] == "FAILURE")
             stopped = time.monotonic()
             process.terminate()
             assert process.wait(30) == 0

@@ -109,9 +109,7 @@ def test_before_the_first_run_it_says_what_to_do(sql, tmp_path, monkeypatch):
 @pytest.fixture
 def second_machine(home, object_store, tmp_path, monkeypatch):  # noqa: ARG001  (where the tables lie)
     """A home with the instance file alone; on another machine it has run, and has two hosts in the store."""
-    tables = Tables(tmp_path / "first", "head_office", location=tables_location())
-    tables.prepare()
-    tables.write("inventory_hosts", hosts(host("a"), host("b")), run_id="0644f428-first", publish=True)
+    tables = fill(tmp_path / "first", "head_office", "a", "b", location=tables_location())
     tables.write("inventory_hosts", hosts(host("c")), run_id="0644f428-later", publish=False)
     home = tmp_path / "second"
     (home / "instances").mkdir(parents=True)

@@ -8,12 +8,13 @@ from datetime import timedelta
 import polars as pl
 import pytest
 
-from ownership.tables import LogonDays, OwnerWrites
+from ownership.tables import LogonDays
 from ownership.windows import days_of, window_before
 from resources.settings import load_instance
 from resources.store.tables import Tables
 from sandbox.stored_run import store_run
 from tests.ownership.builders import NOW, RUN, WINDOW, counts, host, hosts, resolution, table, user, users
+from tests.resources.writeback.world import plan, values
 
 pytestmark = pytest.mark.slow  # runs jobs
 
@@ -150,23 +151,17 @@ def test_owners_that_another_instance_wrote_to_the_inventory_are_not_set_by_hand
     call, instance_file, home_with, tmp_path
 ):
     listed = assets(by_hand=36)
-    home_with(listed)
+    tables = home_with(listed)
     instance = load_instance(instance_file)
     other = Tables(tmp_path / "home", "branch", name="Branch")
     other.prepare()
     owned = listed.filter(pl.col("owner_ids").list.len() > 0).head(36)
-    values = {"department": None, "criticality": None}
-    rows = table(
-        OwnerWrites,
-        *(
-            {"run_id": RUN, "host_id": host_id, "hostname": host_id, "target": instance.target}
-            | {"old_values": {"owner": None} | values, "new_values": {"owner": owners[0]} | values}
-            | {"outcome": "written", "intended_at": NOW, "completed_at": NOW}
-            for host_id, owners in owned.select("host_id", "owner_ids").iter_rows()
-        ),
-    )
-    other.append("owner_writes", rows, run_id=RUN)
-    tables = Tables(tmp_path / "home", "head_office", name="Head office")
+    told = {"outcome": "written", "intended_at": NOW, "completed_at": NOW, "target": instance.target}
+    rows = [
+        plan(host_id, new=values(owners[0]), **told)
+        for host_id, owners in owned.select("host_id", "owner_ids").iter_rows()
+    ]
+    other.append("owner_writes", pl.concat(rows), run_id=RUN)
     assert call("tune", "--instance", instance_file)[0] == 0
     people = tables.read("accuracy").filter(measure="people", by="all").collect()
     assert people["hosts"].to_list() == [26]

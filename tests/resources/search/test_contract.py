@@ -51,20 +51,8 @@ def test_counts_are_those_of_the_documents(engine, client, index):
 def test_odd_names_come_back_as_they_are(engine, client, index, monkeypatch):
     monkeypatch.setattr(search, "MAX_PAGE", 4)  # odd names are where a next page begins, too
     odd = ["a\"b'c", "a\0b", "line\nbreak", "\u202eevil", "*", "a?b*", "[x]", "CORP\\ann", "é", "e\u0301"]
-    odd += [
-        "😀",
-        ".",
-        " ",
-        " padded ",
-        "null",
-        "{}",
-        "a" * 1024,
-        "ü" * 1024,
-        "\u2028",
-        "tab\tbed",
-        "%41",
-        "${x}",
-    ]
+    odd += ["😀", ".", " ", " padded ", "null", "{}", "\u2028", "tab\tbed", "%41", "${x}"]
+    odd += ["a" * 1024, "ü" * 1024]
     too_long = "x" * 10_000  # over ignore_above: the index does not hold it
     documents = [event(name, name) for name in odd] + [event("PC", too_long), event(too_long, "ann")]
     engine.load(index, MAPPING, documents)

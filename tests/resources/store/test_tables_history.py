@@ -4,31 +4,22 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 import pytest
 
-from ownership.tables import OwnerDecisions
 from resources.failures import damaged_tables
 from resources.store.files import replacing
 from resources.store.history import delete_inputs, delete_outdated, store_decisions
-from tests.ownership.builders import table
+from tests.ownership import builders
+from tests.ownership.builders import counts, hosts, users
 from tests.resources.store.test_tables import DAY, LATER, seen
 
 
 def decisions(run_id, at, **winners):
     """A run's decisions about hosts that `winners` alone log on to; nobody is in the inventory."""
-    same: dict[str, Any] = {
-        "evidence": "single_user",
-        "match": "no_user_asset",
-        "action": "no_host",
-        "candidate_ids": [],
-    }
-    same |= dict.fromkeys(("events", "total_events", "user_count", "weight", "total_weight"), 1)
-    same |= {"share": 1.0, "new_conflict": False, "decided_at": at, "run_id": run_id}
-    rows = ({"hostname": name, "hostnames": [name], "username": who} for name, who in winners.items())
-    return table(OwnerDecisions, *(same | row for row in rows))
+    logons = counts(*((name, who, 1) for name, who in winners.items()))
+    return builders.decide(logons, users(), hosts()).with_columns(run_id=pl.lit(run_id), decided_at=at)
 
 
 def test_a_new_conflict_is_one_that_was_not_published_before_the_run(tables):
