@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 from datetime import date
 from pathlib import Path
 from typing import Any, Literal
@@ -105,11 +106,11 @@ class Platform(Section):
 
     @property
     def address(self) -> str:
-        """The URL in one spelling: scheme and host in lower case, without the scheme's own port."""
+        """The URL in one spelling: scheme and host in lower case, no final dot, no default port."""
         parts = urlsplit(self.url)
-        port = {"http": 80, "https": 443}[parts.scheme]
-        host = parts.netloc.lower().removesuffix(f":{port}")
-        return f"{parts.scheme}://{host}{parts.path}"
+        host = re.sub(r"\.?(:\d*)?$", "", parts.netloc.lower())
+        port = "" if parts.port in {None, {"http": 80, "https": 443}[parts.scheme]} else f":{parts.port}"
+        return f"{parts.scheme}://{host}{port}{parts.path}"
 
     @property
     def place(self) -> str:

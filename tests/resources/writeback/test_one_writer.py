@@ -103,6 +103,8 @@ def test_a_second_writer_goes_on_as_soon_as_the_first_one_has_ended(clock):
         ({"url": "https://inventory.example:8443"}, False),
         ({"url": "https://other.example"}, False),
         ({"url": "HTTPS://Inventory.Example:443/", "email": "another@corp.example"}, True),
+        ({"url": "https://inventory.example.:0443"}, True),
+        ({"url": "https://inventory.example:"}, True),
     ],
 )
 def test_only_writers_to_one_target_however_it_is_spelt_are_in_each_others_way(changes, in_the_way):
