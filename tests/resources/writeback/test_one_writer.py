@@ -48,7 +48,8 @@ def writing(settings=None):
 
 
 def platform(**changes):
-    return instance(platform={**instance_content()["platform"], **changes}).platform
+    """A tenant to which no test beside these writes: all processes of a machine share the lock."""
+    return instance(platform={**instance_content()["platform"], "tenant_id": "own", **changes}).platform
 
 
 @pytest.fixture
@@ -73,7 +74,7 @@ def system(request, monkeypatch, tmp_path):
 def test_a_second_writer_to_the_target_gives_up_with_a_message(clock):
     with (
         writing(),
-        pytest.raises(AssetOwnersError, match=r"inventory\.example.*, tenant t-1: held by .* waited for 600"),
+        pytest.raises(AssetOwnersError, match=r"inventory\.example.*, tenant own: held by .* waited for 600"),
         writing(),
     ):
         pytest.fail("two at once")
