@@ -35,7 +35,7 @@ from resources.inventory.adapter import Inventory, open_inventory
 from resources.search import open_source
 from resources.search.source import EvidenceSource, extraction_fingerprint
 from resources.settings import MAX_LOOKBACK_DAYS, Instance, command_line, journal_url, named
-from resources.store.tables import Tables, short_run_id
+from resources.store.tables import SNAPSHOTS, Tables, short_run_id
 from resources.writeback.journal import Journal
 from resources.writeback.journals import try_journal
 from resources.writeback.writer import Writer
@@ -46,7 +46,6 @@ RANGE_END = "dagster/asset_partition_range_end"
 BACKFILL = "dagster/backfill"
 WINDOW_TAG = "asset_owners/window"
 
-SNAPSHOTS = ("inventory_hosts", "inventory_users", "host_user_shares", "username_matches", "owner_decisions")
 INPUTS = ("logons", *SNAPSHOTS, "blocking_check")
 """The steps that a plan rests on: a run that writes has all of them."""
 SINK = "owner_writes"

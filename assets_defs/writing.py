@@ -17,14 +17,14 @@ from assets_defs.dagster_records import MAX_AT_ONCE, delete_runs, runs_of
 from assets_defs.evidence import unsettled
 from assets_defs.progress import Progress
 from assets_defs.record import count_again
-from assets_defs.run import LEFT_OUT, SNAPSHOTS, InstanceRun, ScanRun, not_made_by_this_run, today_of
+from assets_defs.run import LEFT_OUT, InstanceRun, ScanRun, not_made_by_this_run, today_of
 from ownership.plan import plan_undo, plan_writes
 from ownership.windows import days_of, gaps
 from resources.errors import AssetOwnersError, ConfigurationError, ServiceError
 from resources.inventory.adapter import Inventory
 from resources.settings import Instance, command_line, journal_url
 from resources.store.history import delete_inputs, delete_outdated
-from resources.store.tables import short_run_id
+from resources.store.tables import SNAPSHOTS, short_run_id
 from resources.writeback.journal import Journal
 from resources.writeback.journals import has_shared_one, open_journal, take_over
 from resources.writeback.leftovers import runs_on_target, settle_leftovers, without_changed_hosts

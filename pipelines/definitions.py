@@ -16,17 +16,8 @@ from assets_defs.tuning import tuning_specs
 from pipelines.jobs import LOGGERS, broken_job, other_jobs, run_executor, scan_job
 from pipelines.repository import REPOSITORY, Instances
 from pipelines.schedules import schedules
-from resources.settings import (
-    BrokenInstance,
-    Instance,
-    analysts_group,
-    home,
-    instances_folder,
-    load_instances,
-    logs_as_json,
-    tables_location,
-)
-from resources.store.tables import Tables
+from resources.settings import BrokenInstance, Instance, instances_folder, load_instances, logs_as_json
+from resources.store.tables import Tables, tables_of
 
 
 @dg.definitions
@@ -53,15 +44,7 @@ def define(instance: Instance | BrokenInstance) -> dg.Definitions:
     """Define what an instance file holds; of one that cannot be used a job that fails with its message."""
     if isinstance(instance, BrokenInstance):
         return dg.Definitions(jobs=[broken_job(instance)], executor=run_executor(), loggers=LOGGERS)
-    tables = Tables(
-        home(),
-        instance.slug,
-        name=instance.name,
-        target=instance.platform.place,
-        location=tables_location(),
-        analysts=analysts_group(),
-    )
-    return build_definitions(instance, tables)
+    return build_definitions(instance, tables_of(instance))
 
 
 def build_definitions(instance: Instance, tables: Tables, *, since: date | None = None) -> dg.Definitions:

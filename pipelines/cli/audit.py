@@ -10,7 +10,7 @@ import polars as pl
 
 from ownership.tuning.audit import drawn
 from pipelines.cli.errors import require_file, write_file
-from pipelines.cli.stored import note, tables_of
+from pipelines.cli.stored import note, own_tables
 from reports.audit import SheetError, answered, as_sample, audit_in_words, sheet
 from reports.exports import BOM, as_csv, as_xlsx
 from resources.errors import AssetOwnersError, ConfigurationError
@@ -23,7 +23,7 @@ MAX_SEED = 1_000_000
 def draw(path: Path, number: int, *, seed: int | None, out: Path | None, as_json: bool) -> None:
     """Draw planned owners of the last run by chance, store them, and write the sheet."""
     instance = load_instance(path)
-    tables = tables_of(instance)
+    tables = own_tables(instance)
     if out and out.exists():  # it may hold answers
         raise ConfigurationError(f"--audit-file: {out} exists and is left as it is; name another one")
     run_id, decisions = _last_plan(instance, tables)
@@ -55,7 +55,7 @@ def draw(path: Path, number: int, *, seed: int | None, out: Path | None, as_json
 def read_answers(path: Path, answers: Path) -> list[str]:
     """Store the answers of a sheet; tell what they say of the plan that it was drawn from."""
     instance = load_instance(path)
-    tables = tables_of(instance)
+    tables = own_tables(instance)
     require_file("--audit-answers", answers)
     with tables.changing():
         sample = tables.read("audit_sample").collect()

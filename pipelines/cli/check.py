@@ -11,7 +11,7 @@ from typing import Any
 
 from assets_defs.run import today_of, window_of
 from ownership.names import printable
-from pipelines.cli.stored import tables_of
+from pipelines.cli.stored import own_tables
 from pipelines.dagster_home import dagster_folder
 from resources.findings import Finding, folder_findings, store_findings
 from resources.inventory.adapter import open_inventory
@@ -65,7 +65,7 @@ def check(path: Path, *, as_json: bool = False) -> int:
                     print(f"  {finding.state:<11}{finding.what}: {printable(' '.join(finding.text.split()))}")
     wrong, warnings = (sum(one["state"] == state for one in found) for state in ("wrong", "warning"))
     if not wrong:
-        tables_of(instance)  # fails where they are another instance's
+        own_tables(instance)  # fails where they are another instance's
     if as_json:
         counts = {"wrong": wrong, "warnings": warnings}
         print(json.dumps({"instance": instance.name, **counts, "findings": found}))

@@ -12,7 +12,7 @@ from ownership.codes import LEFT_ALONE, OUTCOME, SUCCESSES
 from ownership.names import printable
 from pipelines.cli.plans import told_plan
 from pipelines.cli.run import execute, outcomes_of, print_report, report_of
-from pipelines.cli.stored import tables_of
+from pipelines.cli.stored import own_tables
 from reports.summary import writes_in_words
 from resources.errors import ConfigurationError
 from resources.settings import Instance, command_line, load_instance, named
@@ -37,7 +37,7 @@ def _follow_up(
     """Carry out the plan of an earlier run, or put back what it wrote; return the exit status."""
     instance = load_instance(path)
     instance.require_secrets()
-    tables = tables_of(instance)
+    tables = own_tables(instance)
     about = tables.run_id(run_id)
     if not tables.holds("owner_writes", about) and not tables.has_written(about):
         raise ConfigurationError(f"RUN_ID: run {about} of {instance.name} planned and wrote nothing")

@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry, generate_latest, make_asgi_app
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from pipelines.cli.stored import tables_of
+from pipelines.cli.stored import own_tables
 from resources.errors import ConfigurationError
 from resources.failures import operator_message
 from resources.settings import BrokenInstance, Instance, instances_folder, load_instance, load_instances
@@ -91,7 +91,7 @@ def _runs(instance: Instance | BrokenInstance) -> pl.DataFrame | None:
     if isinstance(instance, BrokenInstance):
         return None
     try:
-        return tables_of(instance).all_runs("runs").collect().sort("started_at")
+        return own_tables(instance).all_runs("runs").collect().sort("started_at")
     except Exception as error:
         if operator_message(error) is None:
             raise

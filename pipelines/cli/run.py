@@ -20,7 +20,7 @@ from ownership.names import printable, printable_lines
 from ownership.windows import Window
 from pipelines.cli.errors import how_it_ended, print_error
 from pipelines.cli.plans import plan_of, told_plan
-from pipelines.cli.stored import tables_of
+from pipelines.cli.stored import own_tables
 from pipelines.dagster_home import dagster_instance
 from pipelines.definitions import build_definitions
 from pipelines.launcher import process_tag
@@ -53,7 +53,7 @@ def run(
     config = run_config(instance, lookback_days=window.days, **options)
     tags = launch_tags(instance, window)
     result = execute(instance, instance.slug, config, tags=tags, since=window.last)
-    tables, run_id = tables_of(instance), result.run_id
+    tables, run_id = own_tables(instance), result.run_id
     decisions = tables.of_run("owner_decisions", run_id)
     found = {
         "window": {"from": f"{window.first}", "to": f"{window.last}", "days": window.days},
@@ -122,7 +122,7 @@ def execute(
 
     `since` is a day of the past that it is to look at, where the UI shows later ones only.
     """
-    tables = tables_of(instance)
+    tables = own_tables(instance)
     tables.claim()
     journal_url()  # a wrong address ends the run before all that it does until it writes
     definitions = build_definitions(instance, tables, since=since)

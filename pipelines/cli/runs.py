@@ -10,7 +10,7 @@ import polars as pl
 
 from assets_defs.record import result_in_words, undone_in_words
 from ownership.names import printable
-from pipelines.cli.stored import tables_of
+from pipelines.cli.stored import own_tables
 from reports.sentences import in_columns
 from resources.errors import AssetOwnersError
 from resources.settings import load_instance
@@ -23,7 +23,7 @@ LONGEST = 100
 def runs(path: Path, *, limit: int, as_json: bool) -> None:
     """List the runs of an instance."""
     instance = load_instance(path)
-    tables = tables_of(instance)
+    tables = own_tables(instance)
     all_runs = tables.all_runs("runs").collect()
     undone = all_runs.filter(pl.col("written") > 0, kind="undo").sort("started_at").group_by("of_run")
     undos = undone.agg(pl.last("run_id"), pl.sum("written", "in_part"))

@@ -6,29 +6,13 @@ from pathlib import Path
 
 from pipelines.log_lines import LOGGER
 from resources.errors import AssetOwnersError, ConfigurationError
-from resources.settings import Instance, analysts_group, command_line, home, load_instance, tables_location
-from resources.store.tables import Tables, short_run_id
-
-SNAPSHOTS = (
-    "owner_decisions",
-    "inventory_hosts",
-    "inventory_users",
-    "host_user_shares",
-    "username_matches",
-)
-"""What a run works on and decides; of a run that published, only its decisions are kept."""
+from resources.settings import Instance, command_line, load_instance
+from resources.store.tables import SNAPSHOTS, Tables, short_run_id, tables_of
 
 
-def tables_of(instance: Instance) -> Tables:
-    """The instance's tables, where the environment says that they lie; those of another one are refused."""
-    tables = Tables(
-        home(),
-        instance.slug,
-        name=instance.name,
-        target=instance.platform.place,
-        location=tables_location(),
-        analysts=analysts_group(),
-    )
+def own_tables(instance: Instance) -> Tables:
+    """The instance's tables; those of another one are refused."""
+    tables = tables_of(instance)
     tables.require_own()
     return tables
 
@@ -39,7 +23,7 @@ def stored_tables(path: Path, run: str | None = None) -> tuple[Instance, Tables]
     Where no run was allowed to write yet, they are those of the last dry run, and standard error says so.
     """
     instance = load_instance(path)
-    tables = tables_of(instance)
+    tables = own_tables(instance)
     if not tables.exist():
         raise AssetOwnersError(
             f"{instance.name} has no tables yet; run it first: {command_line(instance, 'run')}"

@@ -23,6 +23,7 @@ from ownership.tables import TABLES, LogonCounts, LogonDays
 from ownership.windows import Window, days_of
 from resources.errors import AssetOwnersError, ConfigurationError
 from resources.locks import locked
+from resources.settings import Instance, analysts_group, home, tables_location
 from resources.store.catalogue import catalogue_path, refresh_catalogue
 from resources.store.claim import CLAIM, claim, require_own
 from resources.store.files import allow, parquet_files, remove_leftovers, replacing
@@ -30,6 +31,8 @@ from resources.store.files import allow, parquet_files, remove_leftovers, replac
 EMPTY = "empty.parquet"
 CARRIED_OVER = "carried-over.parquet"
 RUN_ID = re.compile("[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
+SNAPSHOTS = ("inventory_hosts", "inventory_users", "host_user_shares", "username_matches", "owner_decisions")
+"""What a run works on and decides, in this order; of a run that published, only its decisions are kept."""
 SHORT_RUN_ID = 8
 """Characters at the beginning of a run id that are enough to name the run."""
 NO_RUNS = {Path(EMPTY).stem, Path(CARRIED_OVER).stem}  # files beside those that runs name
@@ -304,6 +307,18 @@ class Tables:
         for needed in (self.disk, folder):
             needed.mkdir(parents=True, exist_ok=True, mode=0o700)
         return locked(folder / ".changing.lock", f"The tables in {folder}")
+
+
+def tables_of(instance: Instance) -> Tables:
+    """The instance's tables, where the environment says that they lie."""
+    return Tables(
+        home(),
+        instance.slug,
+        name=instance.name,
+        target=instance.platform.place,
+        location=tables_location(),
+        analysts=analysts_group(),
+    )
 
 
 def checked_run_id(run_id: str) -> str:
