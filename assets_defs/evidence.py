@@ -266,11 +266,7 @@ def skipped_kinds(run: ScanRun) -> Kinds:
 
 
 def require_evidence(run: ScanRun) -> None:
-    """Refuse a window that was not fetched or is torn, or whose documents never carry one of the fields.
-
-    Raises:
-        ConfigurationError: naming the days to fetch, or the setting to fix (rules 3.4).
-    """
+    """Refuse a window that was not fetched or is torn, or whose documents never carry a field (rules 3.4)."""
     instance, window = run.instance, run.window
     days, missing = _days_and_missing(run)
     if missing:  # or another run is replacing them just now

@@ -109,11 +109,7 @@ class RunRecord:
                 _store(self._tables, row, found)
 
     def require_none_failed(self) -> None:
-        """End a step that needs no other one where one of the run has failed: all of it would be in vain.
-
-        Raises:
-            AssetOwnersError: with the message of that step.
-        """
+        """End a step that needs no other one with the message of one that failed: all would be in vain."""
         if "FAILURE" in _states(self._steps()):
             raise AssetOwnersError(self.get("message") or "Not begun: another step of the run has failed")
 

@@ -303,8 +303,7 @@ def _begin(context: Any, run: ScanRun) -> None:
 def _require_as_begun(run: ScanRun) -> None:
     """Refuse to go on by other settings than the run began by: each process of a run reads the file anew.
 
-    Raises:
-        AssetOwnersError: what the run said of itself, or what it made, would not be true any more.
+    What the run said of itself, or what it made, would not be true any more.
     """
     row = run.tables.appended("runs", run.run_id).row(0, named=True)
     if row["settings_fingerprint"] and not _is_like(row, run):
@@ -411,11 +410,7 @@ def today_of(instance: Instance, at: datetime | None = None) -> date:
 
 
 def window_of(instance: Instance, last: date, *, lookback_days: int | None = None) -> Window:
-    """The look-back window that ends with a day (rules 4.2).
-
-    Raises:
-        ConfigurationError: the day is before scan.first_day.
-    """
+    """The look-back window that ends with a day, none before scan.first_day (rules 4.2)."""
     try:
         return look_back_window(last, lookback_days or instance.scan.lookback_days, instance.scan.first_day)
     except ValueError as error:

@@ -67,11 +67,7 @@ def tuning_op(instance: Instance) -> dg.OpDefinition:
 
 
 def tuned(instance: Instance, tables: Tables) -> dict[str, pl.DataFrame]:
-    """Make the tables of tuning, by name, from the published ones; before any are, from the last dry run's.
-
-    Raises:
-        AssetOwnersError: no run has decided anything yet.
-    """
+    """Make the tables of tuning, by name, from the published ones; before any are, of the last dry run."""
     tables = tables.shown()
     inputs = stored_inputs(instance, tables)
     kept = window_before(inputs.window.last, instance.keep.evidence_days)

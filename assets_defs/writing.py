@@ -129,12 +129,10 @@ def write_planned(run: ScanRun) -> pl.DataFrame:
 
 
 def _written_before(run: InstanceRun) -> pl.DataFrame | None:
-    """What this very run wrote when it was started before; hosts with a row are not planned again under it.
+    """What this very run wrote when it was started before, unless it failed then.
 
-    A run may be resumed under its own id, and a queue may deliver a step twice.
-
-    Raises:
-        AssetOwnersError: it failed then.
+    A run may be resumed under its own id, and a queue may deliver a step twice; hosts with a row are not
+    planned again under it.
     """
     if not run.tables.has_written(run.run_id):
         return None
@@ -150,9 +148,6 @@ def _require_own_inputs(run: ScanRun) -> None:
     """Refuse to write from what other runs made: hosts and people may have changed since (rules 7.11).
 
     What a run made that this one executes again is its own, too, for as long as a run may take.
-
-    Raises:
-        AssetOwnersError: naming what is missing or old, and how to go on.
     """
     missing = [table for table in SNAPSHOTS if not run.tables.holds(table, run.run_id)]
     if not run.record.get("checked_at"):

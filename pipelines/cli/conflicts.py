@@ -34,11 +34,7 @@ def conflicts(
 
 
 def _acknowledge(path: Path, host: str, note: str | None) -> None:
-    """Store that the conflict of a host, by id or name, is known and may stay as it is.
-
-    Raises:
-        ConfigurationError: no conflict of the last run is meant, or several are.
-    """
+    """Store that the conflict of a host, by id or name, is known and may stay as it is."""
     instance, tables = stored_tables(path)
     name = normalise_hostname(pl.lit(host), short=instance.rules.as_rules().short_hostnames)
     by_name = pl.col("hostnames").list.contains(name).fill_null(value=False)

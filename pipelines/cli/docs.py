@@ -9,11 +9,7 @@ CHECKOUT = Path(__file__).parents[2] / "docs"
 
 
 def docs(topic: str | None) -> None:
-    """Print a guide, or which there are.
-
-    Raises:
-        ConfigurationError: there is no guide of that name.
-    """
+    """Print a guide, or which there are."""
     folder = CHECKOUT if CHECKOUT.exists() else Path(sysconfig.get_path("data"), "share/doc/asset-owners")
     guides = {path.stem: path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.md"))}
     if topic is None:
