@@ -306,7 +306,7 @@ class AssetInventory:
         if envelope.refusal:
             return Page(number, refusal=envelope.refusal)
         match envelope.payload():
-            case {"size": int() as size, "data": list() as items} if all(
+            case {"size": int() as size, "data": list() as items} if type(size) is int and all(
                 isinstance(item, dict) for item in items
             ):
                 ids = self._ids_of(items, call.path)

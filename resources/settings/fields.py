@@ -8,6 +8,7 @@ from typing import Annotated, Any, LiteralString
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+import requests
 from pydantic import (
     AfterValidator,
     BaseModel,
@@ -53,6 +54,7 @@ def _service_url(value: str) -> str:
         parts = urlsplit(value)
         plain = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
         extra = parts.username or parts.password or parts.query or parts.fragment
+        requests.Request("GET", value).prepare()
     except ValueError:
         plain, extra = False, None
     if extra or not plain:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
+import requests
 from pydantic import Field, PrivateAttr
 
 from ownership.matching import FieldNames
@@ -106,11 +107,11 @@ class Platform(Section):
 
     @property
     def address(self) -> str:
-        """The URL in one spelling: scheme and host in lower case, no final dot, no default port."""
-        parts = urlsplit(self.url)
+        """The URL in one spelling: as it is asked for, without a final dot of the host and a default port."""
+        parts = urlsplit(requests.Request("GET", self.url).prepare().url or "")
         host = re.sub(r"\.?(:\d*)?$", "", parts.netloc.lower())
         port = "" if parts.port in {None, {"http": 80, "https": 443}[parts.scheme]} else f":{parts.port}"
-        return f"{parts.scheme}://{host}{port}{parts.path}"
+        return f"{parts.scheme}://{host}{port}{parts.path.rstrip('/')}"
 
     @property
     def place(self) -> str:

@@ -207,7 +207,15 @@ def test_an_item_without_a_usable_id_is_named(served, bad):
 
 @pytest.mark.parametrize(
     "payload",
-    [None, [], {"size": 1}, {"data": []}, {"size": "1", "data": [{"id": 1}]}, {"size": 1, "data": ["h-1"]}],
+    [
+        None,
+        [],
+        {"size": 1},
+        {"data": []},
+        {"size": "1", "data": [{"id": 1}]},
+        {"size": True, "data": [{"id": 1}]},
+        {"size": 1, "data": ["h-1"]},
+    ],
     ids=str,
 )
 def test_what_is_no_list_names_the_contract(served, payload):

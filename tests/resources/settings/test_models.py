@@ -103,6 +103,7 @@ def test_an_unknown_key_names_the_nearest_known_one(write, key, nearest):
     ("key", "wrong"),
     [
         ("url", "search:9200"),
+        ("url", "https://*.example"),
         ("scan.timezone", "Berlin"),
         ("scan.schedule", "0 0 5 * * *"),
         ("scan.first_day", "9999-12-31"),

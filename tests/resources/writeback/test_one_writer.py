@@ -101,16 +101,17 @@ def test_a_second_writer_goes_on_as_soon_as_the_first_one_has_ended(clock):
     ("changes", "in_the_way"),
     [
         ({"tenant_id": "t-2"}, False),
-        ({"url": "https://inventory.example:8443"}, False),
-        ({"url": "https://other.example"}, False),
-        ({"url": "HTTPS://Inventory.Example:443/", "email": "another@corp.example"}, True),
-        ({"url": "https://inventory.example.:0443"}, True),
-        ({"url": "https://inventory.example:"}, True),
+        ({"url": "https://büro.example:8443/~a"}, False),
+        ({"url": "https://other.example/~a"}, False),
+        ({"url": "HTTPS://Büro.Example:443/~a/", "email": "another@corp.example"}, True),
+        ({"url": "https://büro.example.:0443/%7Ea"}, True),
+        ({"url": "https://xn--bro-hoa.example:/~a"}, True),
     ],
 )
 def test_only_writers_to_one_target_however_it_is_spelt_are_in_each_others_way(changes, in_the_way):
     refused = pytest.raises(AssetOwnersError) if in_the_way else nullcontext()
-    with writing(platform()), refused, writing(platform(**changes)):
+    here = {"url": "https://büro.example/~a"}
+    with writing(platform(**here)), refused, writing(platform(**here | changes)):
         assert not in_the_way
 
 
