@@ -35,45 +35,6 @@ def _from(table: str, columns: str) -> Iterable[tuple[str, str]]:
     return ((column, table) for column in columns.split())
 
 
-COVERAGE = View(
-    comment="How far owners are known: a row for each day with a run that may write, an apply or an undo, as "
-    "things stood after the last one.",
-    meanings={
-        "day": "Day on which the runs began (UTC).",
-        "host_assets": "Host assets that the last one listed.",
-        "to_write": "Hosts that the day's runs planned to write.",
-        "written": "Of to_write: hosts written.",
-        "put_back": "Hosts whose owner an undo of the day put back.",
-        "conflicts": "Host assets with another owner than the logons name.",
-        "owned": "Of host_assets: had an owner before the day's last run.",
-        "owned_percent": "owned / host_assets (percent).",
-        "owned_after": "Of host_assets: have an owner after what that run wrote, or put back.",
-        "owned_after_percent": "owned_after / host_assets (percent).",
-    },
-    sql="""\
-WITH cleared AS (
-    SELECT run_id, count(*) AS owners FROM owner_writes
-    WHERE outcome = 'undone' AND new_values.owner IS NOT NULL GROUP BY run_id
-), done AS (
-    SELECT *, CAST(started_at AT TIME ZONE 'UTC' AS DATE) AS day, kind = 'undo' AS undoes
-    FROM runs LEFT JOIN cleared USING (run_id)
-    WHERE kind IN ('run', 'apply', 'undo') AND owned_after IS NOT NULL
-), days AS (
-    SELECT day, arg_max(hosts, started_at) AS host_assets,
-           CAST(coalesce(sum(to_write) FILTER (NOT undoes), 0) AS BIGINT) AS to_write,
-           CAST(coalesce(sum(written) FILTER (NOT undoes), 0) AS BIGINT) AS written,
-           CAST(coalesce(sum(owners) FILTER (undoes), 0) AS BIGINT) AS put_back,
-           arg_max(conflicts, started_at) AS conflicts,
-           arg_max(owned_before, started_at) AS owned,
-           arg_max(owned_after, started_at) AS owned_after
-    FROM done GROUP BY day
-)
-SELECT day, host_assets, to_write, written, put_back, conflicts,
-       owned, round(100 * owned / nullif(host_assets, 0), 1) AS owned_percent,
-       owned_after, round(100 * owned_after / nullif(host_assets, 0), 1) AS owned_after_percent
-FROM days ORDER BY day""",
-)
-
 CURRENT_OWNERS = View(
     comment="Each host asset and its owner now: as listed, with what runs wrote, put back and saw since.",
     meanings=dict(
@@ -242,7 +203,6 @@ ORDER BY coalesce(completed_at, intended_at) DESC, hostname, host_id""",
 )
 
 VIEWS: Mapping[str, View] = {
-    "coverage": COVERAGE,
     "current_owners": CURRENT_OWNERS,
     "conflicts": CONFLICTS,
     "unmatched_users": UNMATCHED_USERS,

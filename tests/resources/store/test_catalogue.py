@@ -183,35 +183,6 @@ def test_folders_that_no_instance_has_are_left_alone(tables):
 # Views
 
 
-def test_coverage_has_a_row_for_each_day_as_its_last_run_left_it(tables):
-    run(tables, 0, assets=ASSETS[1:])
-    run(tables, 0.2)
-    run(tables, 1, assets=[host("h-new", "new", owners=("u1",)), *ASSETS[1:]])
-    columns = "day, host_assets, to_write, conflicts, owned, owned_after_percent"
-    assert ask(tables, f"FROM coverage SELECT {columns}") == [
-        (instant(0).date(), 12, 1, 2, 5, 41.7),
-        (instant(1).date(), 12, 0, 2, 6, 50.0),
-    ]
-
-
-def test_coverage_counts_what_follows_a_run_and_no_dry_run(decided):
-    counted = decided.appended("runs", "run-0").with_columns(hosts=pl.lit(12, pl.Int64))
-    for day, kind, after in ((1, "apply", 8), (2, "undo", 5), (3, "dry_run", 9), (4, "backfill", 9)):
-        row = counted.with_columns(
-            run_id=pl.lit(kind), kind=pl.lit(kind), started_at=pl.lit(instant(day), pl.Datetime("us", "UTC")),
-            written=pl.lit(3, pl.Int64), owned_after=pl.lit(after, pl.Int64),
-        )  # fmt: skip
-        decided.append("runs", row, run_id=kind)
-    in_part = plan("h-1", run_id="undo", outcome="undone", new=IN_PART)
-    whole = plan("h-2", "h-3", run_id="undo", outcome="undone", new=values("", "Store"))
-    decided.append("owner_writes", pl.concat([in_part, whole]), run_id="undo")
-    assert ask(decided, "SELECT day, written, put_back, owned_after FROM coverage") == [
-        (instant(0).date(), 0, 0, 5),
-        (instant(1).date(), 3, 0, 8),
-        (instant(2).date(), 0, 2, 5),
-    ]
-
-
 def test_a_name_of_an_unreadable_user_asset_is_among_the_unmatched(tables):
     people = users(user("u1", "ann@corp.example") | {"problem": "its field user_department holds a dict"})
     run(tables, 0, logons=counts(("ws1", "ann", 3)), assets=[host("h1", "ws1")], people=people)
@@ -334,6 +305,6 @@ def test_views_work_attached_under_any_name_beside_a_scratch_file(decided, tmp_p
         with pytest.raises(duckdb.Error, match="read-only"):
             analyst.execute("DROP VIEW any_name.corp.conflicts")
     assert rows == {
-        "mine": 2, "coverage": 1, "current_owners": 12, "conflicts": 2, "unmatched_users": 2,
+        "mine": 2, "current_owners": 12, "conflicts": 2, "unmatched_users": 2,
         "write_history": 0,
     }  # fmt: skip
