@@ -116,7 +116,9 @@ def with_words(hosts: pl.DataFrame) -> pl.DataFrame:
         .then(pl.lit("none")),
         last_seen=pl.col("last_seen").cast(pl.String),
     )
-    return _with_logons(names).with_columns(pl.col("owner_ids").fill_null(_NO_LIST)).with_row_index("row")
+    rows = names.select("events", "total_events", "active_days").iter_rows(named=True)
+    texts = pl.Series("logons", [logons(row) if row["total_events"] else None for row in rows], pl.String)
+    return names.with_columns(texts, pl.col("owner_ids").fill_null(_NO_LIST)).with_row_index("row")
 
 
 def hosts_table(hosts: pl.DataFrame, people: pl.DataFrame) -> PageTable:
@@ -291,12 +293,6 @@ def _sentence(column: str, sentences: Mapping[str, str]) -> pl.Expr:
 def _account() -> pl.Expr:
     """A user name that is not one user asset's, marked so that it is no user asset's id."""
     return pl.format("{} (account)", "username")
-
-
-def _with_logons(frame: pl.DataFrame) -> pl.DataFrame:
-    rows = frame.select("events", "total_events", "active_days").iter_rows(named=True)
-    texts = [logons(row) if row["total_events"] else None for row in rows]
-    return frame.with_columns(pl.Series("logons", texts, pl.String))
 
 
 def _with_names(frame: pl.DataFrame) -> pl.DataFrame:

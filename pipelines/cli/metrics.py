@@ -5,7 +5,6 @@ import socket
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 import uvicorn
@@ -110,8 +109,10 @@ def _of_runs(runs: Sequence[tuple[str, pl.DataFrame]]) -> Iterator[Metric]:
         ends = rows.filter(status="succeeded").group_by("kind").agg(pl.max("ended_at")).sort("kind")
         for kind, end in ends.iter_rows():
             succeeded.add_metric([slug, kind], end.timestamp())
-        if (row := _last_run(rows)) is None:
+        ended = rows.filter(pl.col("kind").is_in(["run", "dry_run"]), pl.col("ended_at").is_not_null())
+        if ended.is_empty():
             continue
+        row = ended.row(-1, named=True)
         well.add_metric([slug], row["status"] == "succeeded")
         took.add_metric([slug], (row["ended_at"] - row["started_at"]).total_seconds())
         for step, seconds in json.loads(row["seconds_by_step"] or "{}").items():
@@ -120,11 +121,6 @@ def _of_runs(runs: Sequence[tuple[str, pl.DataFrame]]) -> Iterator[Metric]:
             if row[column] is not None:
                 gauge.add_metric([slug], row[column])
     yield from (succeeded, well, took, steps, *counts.values())
-
-
-def _last_run(rows: pl.DataFrame) -> dict[str, Any] | None:
-    ended = rows.filter(pl.col("kind").is_in(["run", "dry_run"]), pl.col("ended_at").is_not_null())
-    return ended.row(-1, named=True) if ended.height else None
 
 
 def _gauge(name: str, meaning: str, *labels: str) -> GaugeMetricFamily:

@@ -75,8 +75,7 @@ def _versions(catalogue: Path) -> dict[str, str]:
         with duckdb.connect(catalogue, read_only=True) as connection:
             query = "SELECT schema_name, macro_definition FROM duckdb_functions() WHERE function_name = ?"
             found = connection.execute(query, [_VERSION]).fetchall()
-            versions = {schema: version.strip("'") for schema, version in found}
-            return {} if "main" in versions else versions  # once there was one version for all of them
+            return {schema: version.strip("'") for schema, version in found}
     except duckdb.Error:
         return {}
 

@@ -5,7 +5,6 @@ import re
 import shlex
 from datetime import UTC, datetime, timedelta
 
-import polars as pl
 import pytest
 
 from tests.end_to_end.stand import TODAY, USERS, at_noon, logons
@@ -178,17 +177,6 @@ def test_undo_puts_back_each_field_that_a_host_still_holds_and_names_what_it_lea
     assert "3 put back, 2 put back in part, 1 left alone" in listed
 
 
-@pytest.mark.parametrize("what", ["apply", "undo"])
-def test_an_undo_is_neither_applied_nor_undone_and_the_right_command_is_named(six, what):
-    """Nor is its dry run."""
-    run_id = six.run().report["run_id"]
-    planned = six.follow_up("undo", run_id, "--dry-run").report["run_id"]
-    assert pasted(six, UNDO, refused(six, what, planned)).exit_code == 0
-    assert owners(six) == dict.fromkeys(owners(six))
-    undone = six.tables.all_runs("runs").sort("started_at").last().collect()["run_id"].item()
-    assert "asset-owners run --instance" in refused(six, what, undone)
-
-
 def test_a_run_is_undone_once(six):
     """Neither a person's owner nor another run's is taken for what the first run wrote."""
     first = six.run().report["run_id"]
@@ -203,38 +191,6 @@ def test_a_run_is_undone_once(six):
     reasons = {row["host_id"]: row["message"] for row in again.report["left_alone"]}
     assert undo in reasons.pop("t-1")
     assert all(second["run_id"] in reason for reason in reasons.values())
-
-
-# A plan is for its target, and for a few days
-
-ELSEWHERE = {"platform": {"tenant_id": "t-2"}}
-"""Another tenant of the same service, with hosts under the same ids."""
-
-
-@pytest.mark.parametrize(("what", "options"), [("apply", ["--dry-run"]), ("undo", [])])
-def test_what_was_planned_or_written_elsewhere_is_refused_here_and_both_targets_are_named(six, what, options):
-    said = refused(six, what, six.run({}, *options).report["run_id"], **ELSEWHERE)
-    assert "tenant t-1 " in said
-    assert "tenant t-2 " in said
-
-
-def test_a_plan_is_good_for_some_days(six):
-    plan = six.run({}, "--dry-run").report["run_id"]
-    file = six.tables.folder / "runs" / plan / "owner_writes.parquet"
-    pl.read_parquet(file).with_columns(pl.col("intended_at") - timedelta(days=3)).write_parquet(file)
-    said = refused(six, "apply", plan, writes={"plan_days": 2})
-    assert "writes.plan_days" in said
-    assert re.search(r"asset-owners run --instance \S+ --dry-run", said)
-    assert six.follow_up("apply", plan, writes={"plan_days": 4}).report["writes"] == {"written": 6}
-
-
-def test_who_is_no_user_asset_any_more_becomes_no_owner(six):
-    plan = six.run({}, "--dry-run").report["run_id"]
-    six.begin(six.inventory.state.assets("host"), [user for user in USERS if user["id"] != "ann"])
-    applied = six.follow_up("apply", plan)
-    assert (applied.status, applied.report["writes"]) == (0, {"not_written": 6}), applied.stderr
-    assert all("ann" in row["message"] for row in applied.report["left_alone"])
-    assert six.inventory.state.journal() == []
 
 
 # Gaps in the evidence

@@ -1,0 +1,122 @@
+"""What a plan writes, and why one is refused: runs, `apply` and `undo` below Dagster."""
+
+import logging
+from dataclasses import replace
+from datetime import timedelta
+
+import polars as pl
+import pytest
+
+from assets_defs.record import RunRecord
+from assets_defs.run import InstanceRun
+from assets_defs.writing import apply_plan, undo_run, write_planned
+from resources.errors import AssetOwnersError, ConfigurationError
+from resources.writeback.journals import KEY
+from tests.assets_defs.scans import LOG, decided
+from tests.ownership.builders import PEOPLE, RUN, host, hosts
+from tests.pipelines.in_memory import Shelf
+from tests.resources.samples import instance, instance_content
+
+WRITTEN = {"h1": {"owner": "u1"}}
+ACTS = {"apply": apply_plan, "undo": undo_run}
+
+
+@pytest.fixture
+def shelf():
+    return Shelf(hosts(host("h1", "pc-1")))
+
+
+@pytest.fixture
+def planned(tmp_path, shelf):
+    """A run that has planned an owner for its only host, and no more."""
+    run = decided(tmp_path, instance(), shelf)
+    write_planned(replace(run, only_plans="Dry run"))
+    return run
+
+
+def follow(run, what, about, *, run_id="next", dry_run=False, allow=None, **settings):
+    """Apply or undo a run, by other settings where these are given; return hosts with their outcomes."""
+    record = RunRecord(run.tables, run_id, None, LOG)
+    record.begin(f"dry_run_of_{what}" if dry_run else what, of_run=about)
+    following = InstanceRun(
+        instance=instance(**settings),
+        run_id=run_id,
+        tables=run.tables,
+        inventory=run.inventory,
+        record=record,
+        log=LOG,
+        only_plans="Dry run" if dry_run else None,
+    )
+    written = ACTS[what](following, about, allow)
+    record.succeed()
+    return dict(written.select("host_id", "outcome").iter_rows())
+
+
+def refused(shelf, *names):
+    """A refusal that names these, before anything is sent."""
+    assert not shelf.written
+    return pytest.raises(AssetOwnersError, match="(?s)" + ".*".join(names))
+
+
+def test_a_plan_is_good_for_some_days(planned, shelf):
+    file = planned.tables.folder / "runs" / RUN / "owner_writes.parquet"
+    pl.read_parquet(file).with_columns(pl.col("intended_at") - timedelta(days=3)).write_parquet(file)
+    with refused(shelf, r"writes\.plan_days \(2\)", "run .*--dry-run"):
+        follow(planned, "apply", RUN, writes={"plan_days": 2})
+    assert follow(planned, "apply", RUN, run_id="later", writes={"plan_days": 4}) == {"h1": "written"}
+    assert shelf.written == WRITTEN
+
+
+@pytest.mark.parametrize("what", ACTS)
+def test_what_was_planned_or_written_elsewhere_is_refused_and_both_targets_are_named(planned, shelf, what):
+    elsewhere = {"platform": {**instance_content()["platform"], "tenant_id": "t-2"}}
+    if what == "undo":
+        write_planned(planned)
+        shelf.written.clear()
+    with refused(shelf, "tenant t-1 ", "tenant t-2 "):
+        follow(planned, what, RUN, **elsewhere)
+    assert not shelf.written
+
+
+def test_a_plan_over_the_limit_is_carried_out_at_a_persons_word(planned, shelf):
+    few = {"writes": {"max_writes": 0}}
+    with refused(shelf, r"writes\.max_writes \(0\)", "apply .*--allow-writes 1"):
+        follow(planned, "apply", RUN, **few)
+    assert follow(planned, "apply", RUN, run_id="later", allow=1, **few) == {"h1": "written"}
+
+
+def test_who_is_no_user_asset_any_more_becomes_no_owner(planned, shelf, monkeypatch):
+    monkeypatch.setattr(shelf, "users", lambda: PEOPLE.filter(pl.col("user_id") != "u1"))
+    assert follow(planned, "apply", RUN) == {"h1": "not_written"}
+    assert "u1" in planned.tables.run_writes("next")["message"].item()
+    assert not shelf.written
+
+
+@pytest.mark.parametrize("what", ACTS)
+def test_an_undo_is_neither_applied_nor_undone_and_the_right_command_is_named(planned, shelf, what):
+    """Nor is its dry run."""
+    write_planned(planned)
+    assert follow(planned, "undo", RUN, run_id="tried", dry_run=True) == {"h1": "planned"}
+    with pytest.raises(ConfigurationError, match=rf"asset-owners undo .*{RUN}$"):
+        follow(planned, what, "tried")
+    assert shelf.written == WRITTEN
+    assert follow(planned, "undo", RUN, run_id="undone") == {"h1": "undone"}
+    with pytest.raises(ConfigurationError, match="asset-owners run "):
+        follow(planned, what, "undone", run_id="further")
+    assert shelf.written == {"h1": {"owner": ""}}
+
+
+def test_to_undo_a_plan_names_the_run_that_carried_it_out(planned, shelf):
+    with refused(shelf, "wrote nothing that could be undone$"):
+        follow(planned, "undo", RUN)
+    assert follow(planned, "apply", RUN, run_id="applied") == {"h1": "written"}
+    with pytest.raises(ConfigurationError, match=r"asset-owners undo .*applied$"):
+        follow(planned, "undo", RUN, run_id="further")
+
+
+def test_a_run_without_the_journal_that_others_share_says_what_that_means(planned, shelf, caplog):
+    (planned.tables.folder / KEY).write_text("a key of the database", encoding="utf-8")
+    with caplog.at_level(logging.WARNING):
+        write_planned(planned)
+    assert "ASSET_OWNERS_JOURNAL is not set" in caplog.text
+    assert shelf.written == WRITTEN
