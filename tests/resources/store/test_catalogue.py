@@ -133,20 +133,16 @@ def test_the_first_run_of_an_instance_leaves_the_views_of_others_alone(tables):
         assert connection.sql("FROM new.owner_decisions").fetchall() == []
 
 
-def stored_in(schema):
-    def older_views(catalogue):
-        with closing(duckdb.connect(catalogue)) as older:
-            older.execute(f"CREATE OR REPLACE MACRO {schema}.views_version() AS 'older'")
-            older.execute(f"COMMENT ON COLUMN {SLUG}.owner_writes.message IS NULL")
-
-    return older_views
+def of_another_version(catalogue):
+    with closing(duckdb.connect(catalogue)) as older:
+        older.execute(f"CREATE OR REPLACE MACRO {SLUG}.views_version() AS 'older'")
+        older.execute(f"COMMENT ON COLUMN {SLUG}.owner_writes.message IS NULL")
 
 
 @pytest.mark.parametrize(
     "spoil",
     [
-        stored_in(SLUG),
-        stored_in("main"),  # there was one version for all instances once
+        of_another_version,
         lambda catalogue: catalogue.write_bytes(catalogue.read_bytes()[:10_000]),
         lambda catalogue: catalogue.unlink(),
         lambda _: None,  # the home lies elsewhere now
