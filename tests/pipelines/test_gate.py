@@ -179,8 +179,10 @@ def test_a_backfill_of_the_past_writes_with_force(job):
     job.instance, past = of_the_past(), LAST - timedelta(days=60)
     job.logons = LogFile((past, "pc-1", "ann"))
     tags = {RANGE_START: str(past - timedelta(days=1)), RANGE_END: str(past)}
-    row = record(job, job(tags=tags, options={"force": True}))
+    options = {"force": True, "lookback_days": 2}
+    row = record(job, job(tags=tags, options=options))
     assert (row["kind"], row["message"], job.inventory.written) == ("run", None, WRITTEN)
+    assert json.loads(row["options"]) == options
 
 
 @pytest.mark.parametrize(
