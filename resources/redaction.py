@@ -38,9 +38,7 @@ def redacted_start(text: str, secrets: Sequence[str], length: int) -> str:
 def _any_writing(letter: str) -> str:
     """A regular expression for all ways of writing a letter."""
     code = ord(letter)
-    octets = letter.encode(
-        "utf-8", "surrogateescape"
-    )  # what is no UTF-8 in the environment is kept like that
+    octets = letter.encode("utf-8", "surrogateescape")  # which keeps what is no UTF-8 in the environment
     ways = {
         letter,
         "".join(f"%{octet:02x}" for octet in octets),

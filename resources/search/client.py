@@ -208,11 +208,7 @@ class SearchClient:
         `MAX_SENDERS` names.
         """
         by_name = {
-            "terms": {
-                "field": self.instance.hostname_field,
-                "size": MAX_SENDERS,
-                "order": {"hosts": "desc"},
-            },
+            "terms": {"field": self.instance.hostname_field, "size": MAX_SENDERS, "order": {"hosts": "desc"}},
             "aggs": {
                 "hosts": {"cardinality": {"field": "host.name", "precision_threshold": 100}},
                 "names": {"terms": {"field": "host.name", "size": HOSTS_PER_SENDER}},

@@ -190,13 +190,8 @@ def duckdb_type(kind: Any) -> str:
         return f"STRUCT({', '.join(f'{field.name} {duckdb_type(field.dtype)}' for field in kind.fields)})"
     if isinstance(kind, pl.Datetime):
         return "TIMESTAMPTZ"
-    names = {
-        pl.String: "VARCHAR",
-        pl.Int64: "BIGINT",
-        pl.Float64: "DOUBLE",
-        pl.Date: "DATE",
-        pl.Boolean: "BOOLEAN",
-    }
+    names: dict[Any, str] = {pl.String: "VARCHAR", pl.Int64: "BIGINT", pl.Float64: "DOUBLE"}
+    names |= {pl.Date: "DATE", pl.Boolean: "BOOLEAN"}
     return names[kind.base_type()]
 
 

@@ -46,10 +46,7 @@ CURRENT_OWNERS = View(
             ("department", "Department of the host."),
             ("criticality", "Criticality of the host."),
             ("source", "`asset-owners` where the last owner it sent is what holds, otherwise `inventory`."),
-            (
-                "since",
-                "When that was written, or else the inventory listed or the host seen (UTC).",
-            ),
+            ("since", "When that was written, or else the inventory listed or the host seen (UTC)."),
             ("run_id", "Id of the run that wrote it; null: none of ours."),
         ]
     ),
