@@ -88,6 +88,8 @@ def backtest_sentence(line: Mapping[str, Any], *, done: bool = False) -> str:
         asked.append(f"at least {line['min_active_days']} active days")
     if line["primary_devices"]:
         asked.append(f"the leader's {line['primary_devices']} main devices only")
+    if not line["to_write"]:
+        return f"At {', '.join(asked)}, no owner {'was to' if done else 'would'} be written."
     owners, past = ("1 owner", "was") if line["to_write"] == 1 else (f"{line['to_write']:,} owners", "were")
     verb = f"{past} to be" if done else "would be"
     return f"At {', '.join(asked)}, {owners} {verb} written, {_wrong(line, done=done)}."

@@ -52,6 +52,12 @@ def test_the_best_settings_have_fewest_wrong_owners_among_those_that_are_good_en
     assert best_line(lines, LINE | {"wrong": None}, Aim()) is None
 
 
+@pytest.mark.parametrize("wrong", [None, 0.0])
+def test_of_no_owners_none_is_wrong(wrong):
+    nothing = as_lines(LINE | {"to_write": 0, "wrong": wrong, "wrong_low": wrong, "wrong_high": wrong})
+    assert in_words(nothing, Rules(), window_days=30, aim=Aim())[1].endswith(", no owner would be written.")
+
+
 @pytest.mark.parametrize(("measure", "said"), [("people", True), ("audit", False)])
 def test_a_number_that_rests_on_owners_set_by_hand_says_when_it_is_too_low(measure, said):
     audited = {"audit_hosts": 40, "audit_precision": 0.9, "audit_low": 0.8, "audit_high": 0.95}
