@@ -5,7 +5,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from assets_defs.record import RunRecord, result_in_words, undone_in_words
+from assets_defs.record import RunRecord, count_again, result_in_words, undone_in_words
 from resources.store.tables import Tables
 from tests.assets_defs.scans import LOG
 from tests.resources.writeback.world import plan
@@ -90,3 +90,17 @@ def test_an_undo_says_how_many_hosts_it_put_back_whole_and_in_part(tables):
     assert undone_in_words(3, back=row["written"], in_part=row["in_part"]) == "1 of 3 put back and 1 in part"
     assert undone_in_words(2, back=2, in_part=0) == "undone"
     assert undone_in_words(3, back=2, in_part=0) == "2 of 3 put back"
+
+
+@pytest.mark.parametrize("reason", [None, "disk full"])
+def test_a_run_that_was_cut_off_has_failed_once_its_writes_are_settled_and_keeps_its_own_reason(
+    tables, reason
+):
+    record = RunRecord(tables, "run-1", None, LOG)
+    record.begin("run")
+    if reason:
+        record.fail(reason)
+    tables.append("owner_writes", plan("h-0", outcome="written"), run_id="run-1")
+    count_again(tables, "run-1")
+    assert (record.get("status"), record.get("written")) == ("failed", 1)
+    assert record.get("message").startswith(reason or "cut off")

@@ -17,6 +17,8 @@ from tests.ownership.builders import PEOPLE, RUN, host, hosts
 from tests.pipelines.in_memory import Shelf
 from tests.resources.samples import instance, instance_content
 
+pytestmark = pytest.mark.usefixtures("no_catalogue")
+
 WRITTEN = {"h1": {"owner": "u1"}}
 ACTS = {"apply": apply_plan, "undo": undo_run}
 

@@ -59,6 +59,13 @@ def test_counts_are_those_of_the_documents(client, timezone, first):
     assert totals[0] > 200
 
 
+def test_a_probe_asks_the_service_once_and_for_no_document(client):
+    with client([event("PC", "ann")]) as logons:
+        logons.probe()
+    (asked,) = logons.service.requests
+    assert json.loads(asked.body)["query"] == {"match_none": {}}
+
+
 @pytest.mark.parametrize("size", [1, 2, 3, 100])
 def test_kinds_of_logon_are_counted_apart_and_documents_without_one_too(client, monkeypatch, size):
     monkeypatch.setattr(search, "MAX_PAGE", size)  # the kind, or none, is where a next page begins

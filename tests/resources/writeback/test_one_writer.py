@@ -115,6 +115,11 @@ def test_only_writers_to_one_target_however_it_is_spelt_are_in_each_others_way(c
         assert not in_the_way
 
 
+def test_a_name_that_nobody_can_take_is_an_error_and_no_reason_to_wait():
+    with pytest.raises(OSError, match="too long"), ExitStack() as held:
+        module._claimed("x" * 200, held)
+
+
 @pytest.mark.usefixtures("system")
 @pytest.mark.parametrize("system", ["linux", MACHINES], indirect=True)
 @pytest.mark.slow
