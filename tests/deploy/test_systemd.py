@@ -62,7 +62,7 @@ def test_the_command_line_runs_as_the_service_does():
     asked = (DEPLOY / "systemd/asset-owners").read_text()
     for name, value in environment.items():
         assert f"--setenv={name}={value}" in asked
-    for name in ("EnvironmentFile", "UMask"):
+    for name in ("EnvironmentFile", "StateDirectory", "StateDirectoryMode", "UMask"):
         assert f"--property={name}={unit[name]}" in asked
     program, _, _ = unit["ExecStart"].partition(" ")
     assert f'-- {program} "$@"' in asked
