@@ -10,11 +10,11 @@ from assets_defs.report import report_file
 from assets_defs.specs import asset_key
 from ownership.names import printable
 from ownership.tables import TABLES
-from pipelines.cli.stored import stored_tables
+from pipelines.cli.stored import stored_tables, tables_of
 from pipelines.dagster_home import dagster_instance
 from reports.people import find_person
 from resources.errors import AssetOwnersError
-from resources.settings import Instance, home
+from resources.settings import Instance, home, load_instance
 from resources.store.catalogue import refresh_catalogue
 from resources.store.forgetting import Person
 from resources.store.forgetting import forget as forget_in_tables
@@ -53,7 +53,10 @@ def forget(path: Path, asked: str, *, yes: bool) -> None:
 
 def remove(path: Path, *, yes: bool) -> None:
     """Delete all that is stored of an instance; say first what that is."""
-    instance, tables = stored_tables(path)
+    instance = load_instance(path)
+    tables = tables_of(instance)
+    if not tables.folder.exists():
+        raise AssetOwnersError(f"Nothing is stored of {instance.name}")
     with tables.writing():
         open_writes = 0
         if has_journal(tables):

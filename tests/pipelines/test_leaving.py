@@ -79,3 +79,11 @@ def test_a_customer_is_removed_once_that_is_confirmed(home, catalogued, call):
     with dagster_instance(home) as recorded:
         assert list(recorded.get_runs()) == []
     assert call("remove", catalogued)[0] == 1
+
+
+def test_a_customer_none_of_whose_runs_succeeded_is_removed_too(home, stored, call):
+    folder = home / "tables" / "head_office"
+    for file in folder.rglob("*.parquet"):
+        file.unlink()
+    assert (folder / ".instance").exists()
+    assert (call("remove", stored, "--yes")[0], folder.exists()) == (0, False)
