@@ -4,6 +4,9 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 PICTURES := lineage owner_decisions launchpad report jobs_200 lineage_200
 
+# Where it is set, each of pytest's workers would compile every module, and rewrite every test, again each time.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: setup lock check lint unit lowest test bench chaos soak demo ui docs site images clean
 
 setup: $(INSTALLED)

@@ -5,6 +5,7 @@ What takes long to import is imported where it is needed: pytest reads this file
 
 import fcntl
 import logging
+import re
 import shutil
 import sqlite3
 import tempfile
@@ -56,6 +57,16 @@ def _quick_records() -> Iterator[None]:
         patch.setattr("os.fsync", lambda _: None)
         patch.setattr(ScriptDirectory, "from_config", cache(ScriptDirectory.from_config))
         yield
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Do not even import a file all of whose tests `-m "not slow"` leaves out: that takes seconds."""
+    if config.option.markexpr != "not slow" or collection_path.suffix != ".py":
+        return None
+    text = collection_path.read_text(encoding="utf-8")
+    return (
+        True if re.search(r"^pytestmark = \[?\s*pytest\.mark\.(slow|nightly)\b", text, re.MULTILINE) else None
+    )
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -146,11 +146,14 @@ def test_a_window_without_any_event(stored):
 
 
 def test_documents_that_lack_a_field(stored):
-    days = stored().days(d2={"lacking_host": 11}, d3={"lacking_user": 10})
+    nothing = {"matching": 0, "counted": 0}
+    days = stored().days(
+        d2={"lacking_host": 11}, d3={"lacking_user": 10}, d4={"lacking_user": 11}, d5=nothing
+    )
     verdict = days.look(checks.documents_carry_both_fields)
-    assert warns(verdict, "| 2026-03-02 | 100 | 0 | 11 |")
+    assert warns(verdict, "| 2026-03-02 | 100 | 0 | 11 |", "| 2026-03-04 | 100 | 11 | 0 |")
     assert "user.name or agent.name" in verdict.description
-    assert verdict.metadata["lacking_user"].value == 10
+    assert verdict.metadata["lacking_user"].value == 21
 
 
 @pytest.mark.parametrize(

@@ -72,11 +72,8 @@ def test_decisions_show_the_way_from_events_to_owners():
     assert [found[name] for name in numbers] == [26, 40.0, 1, 1, 1]
 
 
-def test_shares_are_counted():
+def test_shares_are_counted_and_an_index_without_logons_is_shown_as_well():
     assert shares_metadata(shares_of(counts(*LOGONS), Rules())) == {"events": 26, "hosts": 4, "users": 3}
-
-
-def test_an_index_without_logons_is_shown_as_well():
     assert shares_metadata(shares_of(counts(), Rules()))["hosts"] == 0
     found = decisions_metadata(decide(counts(), PEOPLE, hosts()), events=0)
     assert (found["hosts_owned_percent"], "first_new_conflicts" in found) == (0, False)

@@ -7,9 +7,9 @@ from resources.store.tables import Tables
 from tests.resources.samples import instance as sample
 
 
-@pytest.fixture
-def specs(tmp_path):
-    definitions = build_definitions(sample(), Tables(tmp_path, sample().slug))
+@pytest.fixture(scope="module")
+def specs(tmp_path_factory):
+    definitions = build_definitions(sample(), Tables(tmp_path_factory.mktemp("home"), sample().slug))
     return {spec.key.path[-1]: spec for spec in definitions.resolve_all_asset_specs()}
 
 

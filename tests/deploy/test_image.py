@@ -57,11 +57,6 @@ def image(tmp_path_factory):
     return prefix
 
 
-def environment():
-    (line,) = [argument for name, argument in stage(1) if name == "ENV"]
-    return dict(word.split("=", 1) for word in shlex.split(line))
-
-
 def test_the_image_holds_no_more_than_the_program_needs(image):
     assert sum(file.lstat().st_size for file in image.rglob("*")) < MAX_BYTES
 

@@ -2,8 +2,14 @@ from datetime import date
 
 import pytest
 
+from ownership.declaration import validated
 from ownership.rules import Rules
+from ownership.tables import OwnerDecisions
 from tests.ownership.builders import PEOPLE, counts, decide, host, hosts
+
+
+def decided(*given):
+    return validated(OwnerDecisions, decide(*given))
 
 
 @pytest.mark.parametrize("short", [False, True])
@@ -11,7 +17,7 @@ def test_an_asset_whose_name_cannot_be_read_comes_before_one_without_a_name(shor
     odd = {"hostnames": None, "owner_ids": None, "problem": "its field x holds a dict"}
     assets = hosts(host("h1") | odd, host("h2"), host("h3", "ws3.corp"))
     rules = Rules(hostname_match="short" if short else "exact", exclude_hosts=("kiosk*",))
-    found = decide(counts(("ws3.corp", "ann", 5)), PEOPLE, assets, rules)
+    found = decided(counts(("ws3.corp", "ann", 5)), PEOPLE, assets, rules)
     assert dict(found.select("host_id", "evidence").rows()) == {
         "h1": "unreadable_asset",
         "h2": "no_hostname",
@@ -30,7 +36,7 @@ def test_kinds_of_accounts_do_not_count_and_kinds_of_hosts_get_no_owner():
     assets = hosts(host("h1", "pc-1"), host("h2", "kiosk-1"), host("h3", "ts-01"))
 
     def told(**rules):
-        rows = decide(logons, PEOPLE, assets, Rules(**rules))
+        rows = decided(logons, PEOPLE, assets, Rules(**rules))
         columns = ("username", "evidence", "excluded_by")
         return {row["hostname"]: tuple(row[name] for name in columns) for row in rows.iter_rows(named=True)}
 
@@ -57,7 +63,7 @@ def test_kinds_of_accounts_do_not_count_and_kinds_of_hosts_get_no_owner():
 )
 def test_a_host_is_only_a_users_if_it_is_among_the_best_of_them(logons, best):
     """Rules 1.9."""
-    found = decide(
+    found = decided(
         counts(*((name, "ann", events, date(2026, 3, day)) for name, events, day in logons)),
         PEOPLE,
         hosts(*(host(name, name) for name in {name for name, *_ in logons})),
@@ -79,7 +85,7 @@ def test_after_a_left_out_account_with_most_logons_the_next_user_needs_three_act
 ):
     """Rules 1.8: what stays once the account is gone may be a technician's visit."""
     logons = [("pc-1", "svc_x", service), *(("pc-1", "ann", 2, date(2026, 3, 2 + n)) for n in range(days))]
-    [row] = decide(
+    [row] = decided(
         counts(*logons), PEOPLE, hosts(host("h1", "pc-1")), Rules(skip_account_kinds=("service",))
     ).iter_rows(named=True)
     assert (row["username"], row["evidence"]) == ("ann", evidence)

@@ -1,4 +1,4 @@
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import polars as pl
@@ -7,32 +7,11 @@ import pytest
 from ownership import quality
 from ownership.matching import username_matches
 from ownership.rules import Rules
-from ownership.tables import LogonDays, OwnerWrites
+from ownership.tables import OwnerWrites
 from tests.ownership.builders import counts, host, hosts, shares_of, table, user, users
 
 NOW = datetime(2026, 3, 10, 12, tzinfo=UTC)
 ODD = {"problem": "its field x holds a dict"}
-
-
-def test_days_with_too_many_documents_that_lack_a_field():
-    row = {"counted": 0, "fetched_at": NOW, "settings_fingerprint": "now"}
-    days = table(
-        LogonDays,
-        *(
-            row
-            | {"day": date(2026, 3, day), "matching": matching, "lacking_user": user, "lacking_host": host}
-            for day, matching, user, host in (
-                (4, 100, 11, 0),
-                (1, 100, 10, 10),
-                (2, 100, 0, 11),
-                (3, 0, 0, 0),
-            )
-        ),
-    )
-    assert quality.days_lacking_fields(days).rows() == [
-        (date(2026, 3, 2), 100, 0, 11),
-        (date(2026, 3, 4), 100, 11, 0),
-    ]
 
 
 @pytest.mark.parametrize(("short", "shared"), [(False, ["ws1"]), (True, ["ws1", "ws2"])])
@@ -106,11 +85,6 @@ def test_names_that_stand_for_nobody_for_several_or_for_one_that_cannot_be_read(
         ("yan", 1, 3, 0),
         ("odd", 1, 1, 1),
     ]
-
-
-def test_assets_that_cannot_be_read_are_named_by_id():
-    assets = hosts(host("h2", "ws2") | ODD, host("h1", "ws1") | ODD, host("h3", "ws3"))
-    assert quality.unreadable_assets(assets).rows() == [("h1", ODD["problem"]), ("h2", ODD["problem"])]
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from ownership.declaration import validated
 from ownership.matching import FIELDS
 from ownership.rules import Rules
-from ownership.tables import HostUserShares, UsernameMatches
+from ownership.tables import HostUserShares, OwnerDecisions, UsernameMatches
 from tests import examples
 from tests.ownership.builders import DAY, counts, host, hosts, resolution, user, users
 
@@ -193,8 +193,13 @@ def check(logons, people, held, rules):
         key=lambda row: [(row[name] is None, row[name] or "") for name in ("hostname", "host_id")],
     )
     shares = sorted(expected_shares(logons, rules), key=lambda row: (row["hostname"], row["rank"]))
-    validated(UsernameMatches, made.matches)
-    for found, told in ((made.decisions, rows), (validated(HostUserShares, made.shares), shares)):
+    tables = (
+        (OwnerDecisions, made.decisions),
+        (HostUserShares, made.shares),
+        (UsernameMatches, made.matches),
+    )
+    decisions, found_shares, _ = (validated(*one) for one in tables)
+    for found, told in ((decisions, rows), (found_shares, shares)):
         assert found.height == len(told)
         if told:
             assert found.select(told[0].keys()).rows(named=True) == told

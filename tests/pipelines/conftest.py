@@ -60,10 +60,12 @@ def instance_file(tmp_path, monkeypatch):
 
 @pytest.fixture(scope="session")
 def home_after_a_run(tmp_path_factory):
-    """A home to copy: its run wrote ann to h1."""
+    """A home to copy, without the catalogue: its run wrote ann to h1."""
     home = tmp_path_factory.mktemp("stored") / "home"
     tables = Tables(home, "head_office", name="Head office")
-    tables.prepare()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("resources.store.tables.refresh_catalogue", lambda *_, **__: None)
+        tables.prepare()
     fetched = {"matching": 31, "counted": 31, "lacking_user": 0, "lacking_host": 0, "fetched_at": NOW}
     fetched["settings_fingerprint"] = "x"
     rows = table(LogonDays, *(fetched | {"day": day} for day in days_of(WINDOW)))
@@ -78,7 +80,7 @@ def home_after_a_run(tmp_path_factory):
 @pytest.fixture
 def stored(instance_file, home_after_a_run, tmp_path):
     """The same instance after a run, which wrote ann to h1; without the catalogue, which few tests ask."""
-    shutil.copytree(home_after_a_run, tmp_path / "home", ignore=shutil.ignore_patterns("warehouse.duckdb"))
+    shutil.copytree(home_after_a_run, tmp_path / "home")
     return instance_file
 
 

@@ -11,6 +11,7 @@ from resources.settings import tables_location
 from resources.store.files import create
 from resources.store.tables import Tables
 
+pytestmark = pytest.mark.usefixtures("no_catalogue")
 WAYS = (Tables.claim, Tables.prepare, Tables.require_own)
 HERE, THERE = "https://inventory.example, tenant t-1", "https://inventory.example, tenant t-2"
 
