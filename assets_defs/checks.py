@@ -30,7 +30,6 @@ MATCHED_LIMIT_PERCENT = 50
 MAX_DAYS_NAMED = 10
 WARN, ERROR = dg.AssetCheckSeverity.WARN, dg.AssetCheckSeverity.ERROR
 
-
 STEPS: dict[str, dict[FunctionType, str]] = {}
 """The checks by step, each with its table; the UI shows name and docstring. A step costs more than a check:
 checks of tables that are made together share one."""

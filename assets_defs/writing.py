@@ -39,7 +39,6 @@ CLOCK_SKEW = timedelta(minutes=5)
 MAX_RUN_TIME = timedelta(hours=12)
 """How long ago the oldest input of a plan may have been made; `run_monitoring` ends a run after as long."""
 
-
 DECIDE = {"run": unless_owned, "apply": unless_changed, "undo": still_held}
 
 

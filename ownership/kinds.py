@@ -88,7 +88,6 @@ _KIOSK = (
 )
 _WORKSTATION = r"(^|[-_])(lt|nb|pc|ws|wks|dt|lap|laptop|desk|desktop|notebook|vdi)([-_]?\d|[-_]|$)"
 
-
 _IS_USER = pl.col("kind").is_in(["person", "administrator", "unknown"])
 
 _Rule = tuple[str, pl.Expr, str | pl.Expr]
@@ -254,8 +253,6 @@ def _of_user_assets(matches: pl.DataFrame, users: pl.DataFrame) -> pl.LazyFrame:
 
 
 _last_word = pl.element().str.extract(r"([\p{L}]+)\s*$")
-
-
 _LETTERS = {"ß": "ss", "ø": "o", "ł": "l", "đ": "d", "æ": "ae", "œ": "oe", "ı": "i"}  # noqa: RUF001
 _SPELLED_OUT = _LETTERS | {"ä": "ae", "ö": "oe", "ü": "ue", "ø": "oe", "å": "aa"}
 

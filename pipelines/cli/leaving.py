@@ -10,7 +10,7 @@ from assets_defs.report import report_file
 from assets_defs.specs import asset_key
 from ownership.names import printable
 from ownership.tables import TABLES
-from pipelines.cli.stored import stored_tables, tables_of
+from pipelines.cli.stored import own_tables, stored_tables
 from pipelines.dagster_home import dagster_instance
 from reports.people import find_person
 from resources.errors import AssetOwnersError
@@ -54,7 +54,7 @@ def forget(path: Path, asked: str, *, yes: bool) -> None:
 def remove(path: Path, *, yes: bool) -> None:
     """Delete all that is stored of an instance; say first what that is."""
     instance = load_instance(path)
-    tables = tables_of(instance)
+    tables = own_tables(instance)
     if not tables.folder.exists():
         raise AssetOwnersError(f"Nothing is stored of {instance.name}")
     with tables.writing():

@@ -17,7 +17,7 @@ import yaml
 from assets_defs.specs import LOCATION
 from pipelines.dagster_home import dagster_home
 from resources.errors import AssetOwnersError
-from resources.settings import home, instances_folder
+from resources.settings import home, instances_folder, logs_as_json
 
 SECONDS_TO_STOP = 6  # of the ten in which `serve` ends, on a machine that is busy, too
 """After which services that were asked to stop are killed; the next run settles what theirs leave open."""
@@ -46,10 +46,11 @@ def serve(host: str, port: int) -> None:
         server = {"socket": str(socket), "location_name": LOCATION}
         workspace.write_text(yaml.safe_dump({"load_from": [{"grpc_server": server}]}), encoding="utf-8")
         module = ("--module-name", "pipelines.definitions", "--location-name", LOCATION)
-        services.start("dagster", "code-server", "start", "--socket", socket, *module)
+        style = ("--log-format", "json") if logs_as_json() else ()
+        services.start("dagster", "code-server", "start", "--socket", socket, *module, *style)
         services.wait_until(socket.exists)
-        services.start("dagster-webserver", "--host", host, "--port", port, "--workspace", workspace)
-        services.start("dagster-daemon", "run", "--workspace", workspace)
+        services.start("dagster-webserver", "--host", host, "--port", port, "--workspace", workspace, *style)
+        services.start("dagster-daemon", "run", "--workspace", workspace, *style)
         services.wait_until(lambda: _answers(address))
         print(f"The Dagster UI is at {address} (Ctrl-C stops it)", flush=True)
         services.wait_until(lambda: False)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import socket
 import time
@@ -62,7 +63,7 @@ def serving(home):
     """The process of `serve` on a home, the services that it started, and the address of the UI."""
     url, log = free_url(), home / "log"
     command = ("asset-owners", "serve", "--port", url.rpartition(":")[2])
-    with started(*command, log=log, ASSET_OWNERS_HOME=str(home)) as process:
+    with started(*command, log=log, ASSET_OWNERS_HOME=str(home), ASSET_OWNERS_LOG="json") as process:
         try:
             ready = f"The Dagster UI is at {url}"
             eventually(lambda: ready in log.read_text() or process.poll() is not None)
@@ -100,6 +101,9 @@ def test_a_run_that_died_with_the_machine_gives_its_place_back_once_the_service_
             process.terminate()
             assert process.wait(30) == 0
     assert time.monotonic() - stopped < 10
+    assert {"dagster.daemon", "dagster-webserver"} <= set(
+        re.findall('^{.*"logger": "([^"]*)"', (tmp_path / "log").read_text(), re.MULTILINE)
+    )
     assert not [pid for pid in services if Path(f"/proc/{pid}").exists()], "no process is left behind"
 
 
