@@ -253,7 +253,7 @@ def _of_user_assets(matches: pl.DataFrame, users: pl.DataFrame) -> pl.LazyFrame:
 
 
 _last_word = pl.element().str.extract(r"([\p{L}]+)\s*$")
-_LETTERS = {"ß": "ss", "ø": "o", "ł": "l", "đ": "d", "æ": "ae", "œ": "oe", "ı": "i"}  # noqa: RUF001
+_LETTERS = {"ß": "ss", "ø": "o", "ł": "l", "đ": "d", "æ": "ae", "œ": "oe", "ı": "i"}  # noqa: RUF001  (the letter is meant)
 _SPELLED_OUT = _LETTERS | {"ä": "ae", "ö": "oe", "ü": "ue", "ø": "oe", "å": "aa"}
 
 
