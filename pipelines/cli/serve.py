@@ -86,7 +86,7 @@ class _Services(dict[str, subprocess.Popen[bytes]]):
 
     def __exit__(self, *error: object) -> None:
         for process in self.values():
-            process.send_signal(signal.SIGINT)
+            process.terminate()  # SIGINT makes what still starts print a trace
         deadline = time.monotonic() + SECONDS_TO_STOP
         for process in self.values():
             with suppress(subprocess.TimeoutExpired):

@@ -17,6 +17,7 @@ from dagster._core.launcher import WorkerStatus
 from dagster._core.storage.tags import GRPC_INFO_TAG
 
 from assets_defs.specs import LOCATION
+from pipelines.cli.serve import _Services
 from pipelines.dagster_home import DAGSTER_YAML, dagster_home, dagster_instance
 from pipelines.jobs import LOGGERS
 from pipelines.launcher import PROCESS_TAG, WatchfulRunLauncher, process_tag
@@ -56,6 +57,15 @@ def test_what_a_run_waits_for_is_a_line_of_its_log(tmp_path, monkeypatch, capsys
     (line,) = map(json.loads, capsys.readouterr().err.splitlines())
     assert (line["level"], line["step"]) == ("warning", "wait")
     assert line["message"].startswith("The disk: waiting for somebody")
+
+
+def test_services_that_are_still_starting_end_without_a_trace(tmp_path, capfd):
+    starting = tmp_path / "starting"
+    with _Services() as services:
+        code = f"import pathlib, time; pathlib.Path({str(starting)!r}).touch(); time.sleep(60)"
+        services.start("python", "-c", code)
+        services.wait_until(starting.exists)
+    assert "Traceback" not in capfd.readouterr().err
 
 
 @contextmanager
