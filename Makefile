@@ -63,8 +63,7 @@ NEWEST ?= python3.13
 # What takes too long for `make test`, and much more at random: a night on two cores. Then the tests that need no
 # service on the newest Python that the packages support, where the machine has it.
 chaos: setup
-	$(PYTEST) -m nightly --ignore tests/chaos --ignore tests/end_to_end/test_workers.py
-	INSTANCES=20 $(BIN)/pytest -m nightly tests/end_to_end/test_workers.py
+	$(PYTEST) -m nightly --ignore tests/chaos
 	$(BIN)/pytest -m "nightly or not nightly" tests/chaos tests/ownership --chaos 100 --hypothesis-profile thorough --timeout 7200
 	! command -v $(NEWEST) || $(MAKE) unit PYTHON=$(NEWEST) VENV=.venv-newest
 
