@@ -106,6 +106,7 @@ def test_an_undo_is_neither_applied_nor_undone_and_the_right_command_is_named(pl
     with pytest.raises(ConfigurationError, match="asset-owners run "):
         follow(planned, what, "undone", run_id="further")
     assert shelf.written == {"h1": {"owner": ""}}
+    assert follow(planned, "undo", RUN, run_id="again") == {"h1": "not_written"}
 
 
 def test_to_undo_a_plan_names_the_run_that_carried_it_out(planned, shelf):

@@ -1,6 +1,5 @@
-"""Runs as Dagster starts them: of all tables without a day that it names, and again from failure."""
+"""A run that Dagster executes again from failure."""
 
-from datetime import timedelta
 from pathlib import Path
 
 import dagster as dg
@@ -14,26 +13,7 @@ from tests.end_to_end.stand import TODAY, WRITTEN
 
 pytestmark = pytest.mark.slow
 
-DAYS = [TODAY - timedelta(days=age) for age in (3, 2, 1, 0)]
-LOGONS = dg.AssetKey(["small", "logon_counts"])
 LATEST = {PARTITION: TODAY.isoformat()}
-
-
-def test_the_first_run_of_all_tables_fetches_its_window_and_shows_each_day(recorded_stand):
-    """On an empty home, without a day that it names; then once more."""
-    instance = load_instance(recorded_stand.instance_file())
-    fetched = []
-    with dagster_instance(recorded_stand.home) as recorded:
-        for _ in range(2):
-            job = define(instance).resolve_job_def(instance.slug)
-            assert job.execute_in_process(instance=recorded).success
-            days = recorded_stand.tables.logon_days(DAYS, run_id="none")
-            fetched.append(dict(days.select("day", "fetched_at").iter_rows()))
-        assert recorded.get_materialized_partitions(LOGONS) == {str(day) for day in DAYS}
-    assert recorded_stand.written() == WRITTEN
-    first, second = fetched
-    assert set(first) == set(DAYS)
-    assert {day for day in DAYS if second[day] > first[day]} == set(DAYS[1:])
 
 
 def build_job(instance_file):

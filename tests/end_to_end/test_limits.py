@@ -1,13 +1,11 @@
 """A run writes what its plan says and no more than it may; it can be tried, applied later, undone."""
 
-import os
 import re
 import shlex
-from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tests.end_to_end.stand import TODAY, USERS, at_noon, logons
+from tests.end_to_end.stand import USERS
 
 pytestmark = pytest.mark.slow
 
@@ -175,72 +173,3 @@ def test_undo_puts_back_each_field_that_a_host_still_holds_and_names_what_it_lea
     listed = six.call("runs", "--instance", six.instance_file()).stdout
     assert f"6 written, 3 of 6 put back and 2 in part by run {undone.report['run_id'][:8]}" in listed
     assert "3 put back, 2 put back in part, 1 left alone" in listed
-
-
-def test_a_run_is_undone_once(six):
-    """Neither a person's owner nor another run's is taken for what the first run wrote."""
-    first = six.run().report["run_id"]
-    undo = six.follow_up("undo", first).report["run_id"]
-    six.inventory.state.set_field("t-1", "asset_owner", "ann")
-    second = six.run().report
-    assert second["writes"] == {"written": 5}
-    before = owners(six)
-    again = six.follow_up("undo", first)
-    assert (again.status, again.report["writes"]) == (0, {"not_written": 6}), again.stderr
-    assert owners(six) == before == dict.fromkeys(before, "ann")
-    reasons = {row["host_id"]: row["message"] for row in again.report["left_alone"]}
-    assert undo in reasons.pop("t-1")
-    assert all(second["run_id"] in reason for reason in reasons.values())
-
-
-# Gaps in the evidence
-
-LOST, FEW = (TODAY - timedelta(days=age) for age in (2, 4))
-
-
-def test_days_without_usual_events_are_named_once_and_stop_the_writing_where_that_is_asked_for(six):
-    events = {TODAY - timedelta(days=age): 20 for age in range(7)} | {LOST: 0, FEW: 1}
-    index = six.load(
-        [event for day, count in events.items() for event in logons("pc-1", "ann", count, at=at_noon(day))],
-        "logs-gaps",
-    )
-    settings = {"index": index, "scan": {"lookback_days": 7, "require_complete_window": True}}
-    stopped = six.run(settings)
-    assert (stopped.status, stopped.report["writes"]) == (1, {"planned": 6})
-    assert f"({FEW}, {LOST})" in stopped.report["error"]
-    assert "scan.require_complete_window" in stopped.report["error"]
-    assert six.inventory.state.journal() == []
-    assert pasted(six, APPLY, stopped.report["error"]).exit_code == 0
-    assert len(six.written()) == 6, "who has looked at the plan may carry it out"
-
-    six.begin(same_name(1, 2, 3, 4, 5, 6), USERS)
-    settings["scan"]["require_complete_window"] = False
-    ran = six.run(settings)
-    assert (ran.status, ran.report["writes"]) == (0, {"written": 6}), "a warning otherwise"
-    assert len([line for line in ran.stderr.splitlines() if str(LOST) in line]) == 1
-
-
-# What is kept
-
-
-def test_a_run_deletes_evidence_and_history_that_are_older_than_the_instance_keeps_them(stand):
-    folder = stand.tables.folder
-
-    def stored():
-        runs = {path.name for path in (folder / "runs").iterdir() if path.is_dir()}
-        return len(list((folder / "logon_counts").glob("2*.parquet"))), runs
-
-    first = stand.run().report["run_id"]
-    long_ago = (datetime.now(UTC) - timedelta(days=6)).timestamp()
-    for path in [folder / "runs", *folder.glob("runs/**/*"), *folder.glob("owner_writes/*")]:
-        os.utime(path, (long_ago, long_ago))
-    second = stand.run({"keep": {"history_days": 7}}).report["run_id"]
-    assert stored() == (4, {first, second})
-
-    keep = {"keep": {"history_days": 5, "evidence_days": 1}}
-    tried = stand.run(keep, "--dry-run", "--lookback-days", "2").report["run_id"]
-    assert stored() == (4, {first, second, tried}), "a dry run deletes nothing"
-    ran = stand.run(keep, "--lookback-days", "2")
-    assert ran.status == 0, ran.stderr
-    assert stored() == (2, {second, tried, ran.report["run_id"]})
-    assert not (folder / "owner_writes" / f"{first}.parquet").exists()

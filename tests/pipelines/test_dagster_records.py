@@ -1,10 +1,11 @@
 """What is kept of runs: by whom, how long in Dagster's records, and which of them it executes again."""
 
 import json
+import os
 import shutil
 import sqlite3
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 from assets_defs.dagster_records import runs_of
 from assets_defs.record import BY_TAG, NAMED_TAG, RunRecord
 from assets_defs.writing import write_planned
+from ownership.windows import days_of
 from pipelines.dagster_home import dagster_instance
 from resources.errors import TransientError
 from tests.assets_defs.scans import LOG, decided
@@ -21,6 +23,8 @@ from tests.deploy.machine import DEPLOY
 from tests.ownership.builders import RUN
 from tests.pipelines.in_memory import Job
 from tests.resources.samples import instance
+from tests.resources.store.test_tables import logons
+from tests.resources.writeback.world import plan
 
 NAME = instance().name
 pytestmark = pytest.mark.usefixtures("no_catalogue", "no_report")
@@ -32,16 +36,30 @@ def job(tmp_path, monkeypatch):
     return Job(tmp_path, instance())
 
 
-def test_a_run_deletes_dagsters_records_of_runs_that_are_older_than_the_instance_keeps_them(job, tmp_path):
-    run = decided(tmp_path, job.instance, job.inventory)
+def test_a_run_deletes_what_is_older_than_the_instance_keeps_it_and_a_dry_run_nothing(job, tmp_path):
+    run, long_ago = decided(tmp_path, job.instance, job.inventory), date(2020, 1, 1)
+    run.tables.write_days([logons(long_ago)])
+    for run_id in ("old", "other"):
+        run.tables.write("owner_writes", plan("h-9"), run_id=run_id, publish=False)
+    folder = run.tables.folder / "runs" / "old"
+    for path in (folder, *folder.iterdir()):
+        os.utime(path, (0, 0))
+
+    def kept():
+        days = run.tables.logon_days([long_ago, *days_of(run.window)], run_id=RUN)
+        return days.height, [run.tables.holds("owner_writes", run_id) for run_id in ("old", "other")]
+
     with dagster_instance(tmp_path) as recorded:
         old, other = (recorded_run(recorded) for _ in range(2))
         with sqlite3.connect(tmp_path / "dagster" / "history" / "runs.db") as runs:
-            long_ago = datetime.now(UTC) - timedelta(days=91)
-            runs.execute("UPDATE runs SET update_timestamp = ? WHERE run_id = ?", (f"{long_ago:%F %T}", old))
+            before = datetime.now(UTC) - timedelta(days=91)
+            runs.execute("UPDATE runs SET update_timestamp = ? WHERE run_id = ?", (f"{before:%F %T}", old))
         runs.close()
-        write_planned(replace(run, record=RunRecord(run.tables, RUN, recorded, LOG)))
-        assert runs_of(recorded, NAME) == [other]
+        run = replace(run, record=RunRecord(run.tables, RUN, recorded, LOG))
+        write_planned(replace(run, only_plans="Dry run"))
+        assert (kept(), set(runs_of(recorded, NAME))) == ((2, [True, True]), {old, other})
+        write_planned(run)
+        assert (kept(), runs_of(recorded, NAME)) == ((1, [False, True]), [other])
         assert recorded.get_run_by_id(old) is None
     left = {path.stem for path in (tmp_path / "dagster").rglob("*-*-*")}
     assert left & {old, other} == {other}

@@ -109,7 +109,7 @@ def test_what_a_dead_run_left_open_is_settled_by_a_run_and_not_by_a_dry_undo(ran
     op = named(ran.instance, "undo_run")
     dry = ran(named(ran.instance, "undo"), ops={op: {"config": {"run_id": run_id, "dry_run": True}}})
     with open_journal(ran.tables) as journal:
-        assert dry.success
+        assert (dry.success, dry.get_asset_materialization_events()) == (True, [])
         assert journal.rows("dead-run")["outcome"].to_list() == ["intended"]
     assert ran().success
     with open_journal(ran.tables) as journal:
@@ -140,6 +140,21 @@ def test_a_backfill_only_plans(job, tags, days):
     assert row["kind"] == told["asset_owners/kind"] == "backfill"
     assert (row["to_write"], job.inventory.written) == (1, {})
     assert f"Backfill {days}" in row["message"]
+
+
+def test_a_run_of_all_tables_needs_no_day_that_it_names(job):
+    job.instance = instance(scan={"lookback_days": 3, "require_complete_window": True})
+    assert job(tags={"dagster/run": "by hand"}).success
+    assert job.inventory.written == WRITTEN
+
+
+def test_days_without_usual_events_stop_the_writing_where_that_is_asked_for(job):
+    job.instance = instance(scan={"lookback_days": 3, "require_complete_window": True})
+    job.logons = LogFile(*((LAST - timedelta(days=age), "pc-1", "ann") for age in (0, 2)))
+    row = record(job, job())
+    assert (row["status"], row["to_write"], job.inventory.written) == ("failed", 1, {})
+    for words in (f"({LAST - timedelta(days=1)})", "scan.require_complete_window", "apply"):
+        assert words in row["message"]
 
 
 def test_a_run_that_ends_on_a_day_to_come_fetches_and_writes_nothing(job):

@@ -36,26 +36,6 @@ def test_the_code_is_the_one_of_the_standard():
     assert [totp_code(secret, at) for at in (59, 1111111109, 20000000000)] == ["287082", "081804", "353130"]
 
 
-@pytest.mark.parametrize(
-    ("asset_id", "form", "expected"),
-    [
-        ("h-1", {"asset_owner": "17"}, {"asset_owner": 17}),
-        ("h-2", {"asset_owner": ""}, {"asset_owner": None}),
-        ("h-1", {"asset_owner": ["u-1", "17"]}, {"asset_owner": ["u-1", 17]}),
-        ("h-1", {"department": "Förderung & Co"}, {"department": "Förderung & Co"}),
-        ("17", {"user_department": "", "criticality": "x"}, {"user_department": None, "criticality": "x"}),
-        ("h-1", {"asset_owner": "h-2"}, {}),
-        ("h-1", {"colour": "red"}, {}),
-        ("h-1", {}, {}),
-    ],
-)
-def test_an_update_sets_what_was_sent_and_leaves_the_rest(call, state, asset_id, form, expected):
-    before = state.asset(asset_id)
-    envelope = call("assets/update", tenant_id=TENANT, id=asset_id, **form)
-    assert envelope["status"] == bool(expected)
-    assert state.asset(asset_id) == before | expected
-
-
 def test_the_journal_holds_every_change_and_nothing_else(call, state):
     for owner in ("u-1", "u-1", "nobody"):
         call("assets/update", tenant_id=TENANT, id="h-1", asset_owner=owner, department="Sales")
