@@ -173,10 +173,6 @@ def test_a_certificate_that_is_not_checked(stored, settings, setting):
     assert inventory.look(checks.search_certificate_is_verified).passed
 
 
-def test_a_service_on_this_machine_needs_no_certificate(stored):
-    assert stored(url="http://127.0.0.1:9200").look(checks.search_certificate_is_verified).passed
-
-
 def test_faults_of_the_inventory(stored):
     assets = hosts(
         host("h1", "ws1", owners=("u9", "u1")),

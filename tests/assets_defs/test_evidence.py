@@ -220,26 +220,6 @@ def test_a_day_that_is_no_valid_table_is_refused_with_the_rows_that_break_it(fet
     assert stored(tables) == dict.fromkeys(DAYS, 2)
 
 
-def test_each_day_is_one_event_with_its_numbers_and_all_days_together_another(fetch, tables):
-    found = fetch(Search({DAYS[0]: {("pc", "ann"): 5, ("pc", "bob"): 1}, DAYS[4]: {("pc", "ann"): 7}}))
-    told = {
-        (event.asset_key.path[-1], event.partition): {
-            name: value.value for name, value in event.materialization.metadata.items()
-        }
-        for event in found.get_asset_materialization_events()
-    }
-    assert told.keys() == {("logon_days", None), *(("logon_counts", str(day)) for day in DAYS)}
-    nothing = {"matching": 0, "lacking_user": 0, "lacking_host": 0, "events": 0}
-    assert told["logon_counts", "2025-06-01"] == {
-        "dagster/partition_row_count": 2, **nothing, "events": 6, "matching": 6
-    }  # fmt: skip
-    assert told["logon_counts", "2025-06-02"] == {"dagster/partition_row_count": 0, **nothing}
-    assert told["logon_days", None]["events_fetched"] == 13
-    assert "| 2025-06-02 | gap | 0 |" in told["logon_days", None]["days_lacking_events"]
-    rows = tables.logon_days(DAYS, run_id="none")
-    assert rows.select("day", "matching").rows() == list(zip(DAYS, (6, 0, 0, 0, 7), strict=True))
-
-
 @pytest.mark.parametrize(
     ("settings", "days"),
     [

@@ -7,16 +7,13 @@ from assets_defs.metadata import (
     MAX_ROWS,
     days_metadata,
     decisions_metadata,
-    owners_metadata,
-    shares_metadata,
     writes_metadata,
 )
 from ownership.declaration import empty
 from ownership.history import with_new_conflicts
 from ownership.plan import plan_writes
-from ownership.rules import Rules
 from ownership.tables import AcknowledgedConflicts
-from tests.ownership.builders import NOW, RUN, counts, decide, host, hosts, shares_of, user, users
+from tests.ownership.builders import NOW, RUN, counts, decide, host, hosts, user, users
 
 PEOPLE = users(user("u1", "alice@corp.example", user_department="Sales"), user("u2", "bob@corp.example"))
 ASSETS = hosts(
@@ -72,13 +69,6 @@ def test_decisions_show_the_way_from_events_to_owners():
     assert [found[name] for name in numbers] == [26, 40.0, 1, 1, 1]
 
 
-def test_shares_are_counted_and_an_index_without_logons_is_shown_as_well():
-    assert shares_metadata(shares_of(counts(*LOGONS), Rules())) == {"events": 26, "hosts": 4, "users": 3}
-    assert shares_metadata(shares_of(counts(), Rules()))["hosts"] == 0
-    found = decisions_metadata(decide(counts(), PEOPLE, hosts()), events=0)
-    assert (found["hosts_owned_percent"], "first_new_conflicts" in found) == (0, False)
-
-
 def test_days_are_listed_that_lack_events():
     days = pl.DataFrame(
         {
@@ -118,13 +108,3 @@ def test_a_plan_can_be_judged_by_its_first_hosts_with_owner_and_evidence():
     assert found["more_hosts"].endswith("list them")
     assert (hosts[2]["host"], hosts[2]["owner"]) == ("ws1", "alice@corp.example (u1)")
     assert hosts[2]["department"] == "Sales"
-
-
-def test_decisions_show_the_hosts_that_have_an_owner_or_are_to_get_one():
-    hosts = records(owners_metadata(DECISIONS, PEOPLE, see_all="")["hosts"])
-    assert {row["host id"]: (row["owner"], row["department"]) for row in hosts} == {
-        "h1": ("alice@corp.example (u1)", "Sales"),
-        "h3": ("alice@corp.example (u1)", "Sales"),
-        "h4": ("u9|<b>", ""),
-    }
-    assert hosts[0]["why"] == "6 of 6 logons on 1 day"

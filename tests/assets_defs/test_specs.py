@@ -20,17 +20,6 @@ def test_every_asset_says_what_it_is_and_whose_it_is(specs):
         assert all(column.description for column in spec.metadata["dagster/column_schema"].columns)
 
 
-def test_columns_say_what_they_refuse(specs):
-    columns = {
-        column.name: column for column in specs["owner_decisions"].metadata["dagster/column_schema"].columns
-    }
-    assert (columns["existing_owner"].type, columns["decided_at"].type) == ("VARCHAR", "TIMESTAMPTZ")
-    assert columns["existing_owner"].constraints.nullable
-    assert not columns["evidence"].constraints.nullable
-    hosts = specs["inventory_hosts"].metadata["dagster/column_schema"].columns
-    assert [column.name for column in hosts if column.constraints.unique] == ["host_id"]
-
-
 @pytest.mark.parametrize("name", ["Windows logons", "2nd office", "Table"])
 def test_every_asset_has_a_query_that_duckdb_runs_on_the_catalogue(specs, tmp_path, name):
     instance = sample(name=name)

@@ -41,7 +41,7 @@ def test_a_run_deletes_what_is_older_than_the_instance_keeps_it_and_a_dry_run_no
     run.tables.write_days([logons(long_ago)])
     for run_id in ("old", "other"):
         run.tables.write("owner_writes", plan("h-9"), run_id=run_id, publish=False)
-    folder = run.tables.folder / "runs" / "old"
+    folder = tmp_path / "tables" / job.instance.slug / "runs" / "old"
     for path in (folder, *folder.iterdir()):
         os.utime(path, (0, 0))
 

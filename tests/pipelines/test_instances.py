@@ -161,13 +161,3 @@ def test_queries_are_answered_from_a_plan_with_and_without_its_schema(call):
     assert len(asked(call, "--run", PLANNED[:8], "FROM warehouse.head_office.owner_decisions")) > 1
     (written,) = asked(call, "--run", RUN, "FROM write_history")
     assert written["outcome"] == "written"
-
-
-@pytest.mark.usefixtures("planned")
-def test_days_that_a_dry_run_fetched_stand_in_the_place_of_the_published_ones(call):
-    query = "SELECT matching, count(*) AS days FROM logon_days GROUP BY ALL ORDER BY ALL"
-    assert asked(call, "--run", PLANNED, query) == [
-        {"matching": 31, "days": 29},
-        {"matching": 99, "days": 1},
-    ]
-    assert asked(call, query) == [{"matching": 31, "days": 30}]

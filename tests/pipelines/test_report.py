@@ -2,7 +2,6 @@
 
 import csv
 import io
-import json
 import os
 import stat
 from pathlib import Path
@@ -37,15 +36,6 @@ def test_a_table_of_the_hosts_goes_to_a_spreadsheet(call, stored, tmp_path):
     sheet = pl.read_excel(tmp_path / "home" / "reports" / "head_office.xlsx")
     assert sheet["Host"][0] == "=cmd()"
     assert sheet.columns == list(rows[0])
-
-
-def test_columns_as_they_are_and_json_go_to_programs(call, stored):
-    told = call("report", "--instance", stored, "--format", "csv", "--raw", "--out", "-")[1]
-    actions = [row["action"] for row in csv.DictReader(io.StringIO(told))]
-    assert actions == ["conflict", "none", "write", "none", "no_host"]
-    assert call("report", "--instance", stored, "--raw")[0] == 2
-    found = json.loads(call("report", "--instance", stored, "--format", "json", "--out", "-")[1])
-    assert (found["instance"], [row["host_id"] for row in found["conflicts"]]) == ("Head office", ["h2"])
 
 
 @pytest.mark.parametrize("command", ["report", "explain pc-1", "tune", "runs"])

@@ -2,15 +2,12 @@
 
 import io
 import json
-import subprocess
 import sys
 from pathlib import Path
-from unittest.mock import Mock
 
 import pytest
 import yaml
 
-from pipelines.cli.sql import sql as ask
 from resources.settings import tables_location
 from resources.store.tables import Tables
 from tests.ownership.builders import host, hosts
@@ -63,21 +60,6 @@ def instance_file(tmp_path, name):
     file = tmp_path / f"{name}.yaml"
     file.write_text(yaml.safe_dump(instance_content(name=name)))
     return str(file)
-
-
-def test_columns_of_the_same_name_are_all_there(sql, as_json):
-    query = "SELECT 1 AS run_id, 2 AS run_id, 3 AS Run_ID ORDER BY ALL"
-    for end in ("", ";", "; -- done"):
-        assert "│ run_id │ run_id │ Run_ID │" in sql(query + end)
-    assert as_json(query) == [{"run_id": 1, "run_id_1": 2, "Run_ID_2": 3}]
-    assert sql(query, "--format", "csv") == '"run_id","run_id_1","Run_ID_2"\n1,2,3\n'
-
-
-def test_what_is_not_for_a_screen_is_whole(sql, as_json):
-    query = "SELECT range AS number, repeat('x', 300) AS text FROM range(2500) ORDER BY number DESC"
-    assert sql(query).count("x" * 300) == 2500
-    assert len(sql(query, "--format", "csv").splitlines()) == 2501
-    assert [row["number"] for row in as_json(query)] == [*range(2499, -1, -1)]
 
 
 def test_new_tables_are_the_sessions_own(sql, as_json):
@@ -184,15 +166,3 @@ def test_on_a_machine_where_no_run_has_been_the_tables_of_the_store_are_asked(se
         assert as_json(count, *arguments) == [{"number": 2}]
     assert as_json("SELECT host_id FROM inventory_hosts", "--run", "0644f428-later") == [{"host_id": "c"}]
     assert (second_machine / "warehouse.duckdb").exists()
-
-
-def test_at_a_terminal_duckdbs_shell_starts_on_the_same_tables(home, monkeypatch):  # noqa: ARG001
-    monkeypatch.setattr(sys, "stdin", Mock(isatty=lambda: True))
-    with monkeypatch.context() as patched:
-        patched.setattr(subprocess, "run", started := Mock(return_value=Mock(returncode=3)))
-        options = {"instance": None, "form": "table"}
-        assert ask(None, **options) == 3
-    query = "CREATE TABLE mine AS FROM inventory_hosts; SELECT count(*) AS n FROM mine"
-    command = [*started.call_args.args[0], "-csv", "-c", query]
-    shell = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603  (its own)
-    assert shell.stdout.endswith("2\n")

@@ -1,4 +1,3 @@
-import json
 from datetime import timedelta
 from functools import cache
 
@@ -199,12 +198,6 @@ def test_each_decision_is_put_into_words_with_what_would_change_it(first, change
         assert f"  - {told}" in lines
 
 
-def test_an_earlier_field_is_named_only_where_there_is_one():
-    fields = FieldNames(user_value="directory_user_surname")
-    miller = story([("ws1", "miller", 3)], fields=fields)["decisions"][0]["what_would_change"]
-    assert miller == ["Remove the name miller in directory_user_surname from all but one of u3 or u4."]
-
-
 @pytest.mark.parametrize("outcome", OUTCOME)
 def test_each_outcome_is_put_into_words_with_what_the_service_said_and_what_follows(outcome):
     found = story(ALICE, writes=[{"outcome": outcome, "message": "no such\x1b[2J field"}])
@@ -236,23 +229,6 @@ def test_the_history_of_a_host_shows_what_changed_and_why_the_last_run_left_it_a
     assert "put back since" in lines[-1]
 
 
-def test_only_the_first_users_of_a_crowded_host_are_shown_and_all_are_in_the_story():
-    found = story([("ws1", f"user{number:02}", 1) for number in range(30)])
-    text = in_words(found)
-    assert "user09" in text
-    assert "user10" not in text
-    assert "20 more users" in text
-    assert len(found["decisions"][0]["users"]) == 30
-
-
-def test_an_asset_s_names_are_counted_together_and_a_table_is_shown_once():
-    logons = [("ws1", "alice", 6), ("old", "alice", 1), ("old", "bob", 4)]
-    text = "\n".join(told(logons, host("h1", "ws1", "old"), host("h2", "ws1", "old"), host("h3", "ws1")))
-    assert text.count("Logon events on ws1, old, 11 in all") == 1
-    assert text.count("Logon events on ws1, 6 in all") == 1
-    assert text.count("Host asset h") == 3
-
-
 def test_an_unknown_host_is_said_to_be_unknown_with_names_that_are_like_it():
     assert in_words(story([], host("h1", "pc"), hostname="ws9")).startswith("ws9: neither")
     found = story([("ws1.lab", "bob", 1), ("ws11", "bob", 1)], host("h1", "WS1.corp", "pc"))
@@ -266,14 +242,3 @@ def test_hostile_names_cannot_act_on_a_terminal():
     lines = told([(name, "al\nice\x07", 3)], asset, hostname=name)
     assert "ws1\\x1b[2j\\u202e" in lines[0]
     assert all(line.isprintable() for line in lines)
-
-
-def test_the_story_is_plain_values_for_programs():
-    found = story(EXACTLY_60, writes=[{"outcome": "failed"}])
-    json.dumps(found, default=lambda day: day.isoformat())
-    (decision,) = found["decisions"]
-    assert {"window_from", "window_to", "rules", "host_asset", "user_assets", "now"} <= {*decision}
-    alice, carol = decision["users"]
-    assert (alice["username"], alice["events"], alice["share"]) == ("alice", 6, 0.6)
-    assert [asset["user_id"] for asset in alice["user_assets"]] == ["u1"]
-    assert carol["user_assets"] == []

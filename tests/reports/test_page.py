@@ -196,13 +196,6 @@ def hostile_report(*names):
     return report(counts(*logons), users(*people), hosts(*assets), instance=text, message=text)
 
 
-def many_hosts(number):
-    """So many hosts, one user each, with numbers in their names."""
-    names = [f"pc-{each}" for each in range(number)]
-    logons = counts(*((name, "ann", 1 + place) for place, name in enumerate(names)))
-    return report(logons, PEOPLE, hosts(*(host(f"h-{name}", name) for name in names)))
-
-
 def test_a_page_of_too_many_hosts_holds_the_first_and_says_so(monkeypatch):
     monkeypatch.setattr(page_tables, "MAX_ROWS", 3)
     html = report()
@@ -299,23 +292,6 @@ def test_tables_are_sorted_and_searched(opened):
     assert page.answered == [page.url]
 
 
-def test_a_long_table_is_shown_in_parts_and_sorted_and_searched_as_one(opened):
-    page = opened(many_hosts(250))
-    more = page.locator("#hosts .more")
-    for shown in (100, 200, 250):
-        expect(column(page, "hosts", 1).last).to_have_text(re.compile(f"^pc-{shown - 1}\\b"))
-        if shown < 250:
-            assert f"{shown} of 250" in more.inner_text()
-            more.click()
-    expect(more).not_to_be_visible()
-    head = page.locator("#hosts th", has_text="Host").get_by_role("button")
-    head.dblclick()
-    expect(column(page, "hosts", 1).nth(0)).to_have_text(re.compile(r"^pc-249\b"))
-    expect(column(page, "hosts", 1).nth(1)).to_have_text(re.compile(r"^pc-248\b"))
-    page.get_by_label("Search: Hosts").fill("pc-24")
-    expect(column(page, "hosts", 1)).to_have_count(11)
-
-
 def test_each_number_opens_its_rows(opened):
     page = opened(report())
     links = page.locator("#funnel a, a[href='#hosts=host-assets']")
@@ -397,29 +373,6 @@ def test_the_browser_refuses_what_is_not_the_page_s_own(opened):
     assert len(page.complaints) >= 3
     assert all("Content Security Policy" in text for text in page.complaints), page.complaints
     page.complaints.clear()
-
-
-def test_the_page_fits_a_phone_where_the_search_comes_first(opened):
-    page = opened(report(), viewport={"width": 390, "height": 844}, is_mobile=True, has_touch=True)
-    assert page.evaluate("document.documentElement.scrollWidth") == 390
-    assert page.get_by_label("Search: Hosts").bounding_box()["y"] < 300
-    assert page.locator("#hosts .rows").evaluate("rows => rows.scrollWidth - rows.clientWidth") == 0
-    page.keyboard.press("Tab")
-    page.keyboard.press("Enter")
-    expect(page.get_by_label("Search: Hosts")).to_be_focused()
-
-
-def test_on_paper_there_is_a_summary_of_two_pages_and_then_the_hosts(opened):
-    page = opened(many_hosts(250), viewport={"width": 703, "height": 1032})  # A4 without its margins
-    page.emulate_media(media="print")
-    page.evaluate("dispatchEvent(new Event('beforeprint'))")
-    parts = ("summary", "funnel", "conflicts", "hosts")
-    tops = [page.locator(f"#{part}").bounding_box()["y"] for part in parts]
-    assert tops == sorted(tops)
-    assert tops[-1] < 2 * 1032
-    expect(column(page, "hosts", 1)).to_have_count(250)
-    for hidden in ("people", "unmatched", "writes"):
-        expect(page.locator(f"#{hidden}")).not_to_be_visible()
 
 
 @pytest.mark.parametrize(

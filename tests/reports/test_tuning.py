@@ -3,10 +3,10 @@
 import polars as pl
 import pytest
 
-from ownership.declaration import empty, polars_schema
+from ownership.declaration import polars_schema
 from ownership.rules import Rules
-from ownership.tables import ClosestUsers, OwnershipDrift, Suggestions, ThresholdBacktest
-from reports.tuning import Aim, best_line, closest_in_words, drift_in_words, in_words, suggestions_in_words
+from ownership.tables import Suggestions, ThresholdBacktest
+from reports.tuning import Aim, best_line, in_words, suggestions_in_words
 from tests.ownership.builders import table
 
 LINE = dict.fromkeys(polars_schema(ThresholdBacktest)) | {
@@ -66,12 +66,6 @@ def test_a_number_that_rests_on_owners_set_by_hand_says_when_it_is_too_low(measu
     assert ("their own machines only" in " ".join(words)) == said
 
 
-def test_where_nothing_is_good_enough_the_nearest_tries_are_shown():
-    lines = as_lines(*(LINE | {"min_active_days": n} for n in range(1, 10)))
-    words = in_words(lines, Rules(), window_days=30, aim=Aim())
-    assert sum(word.startswith("  At more than") for word in words) == 6
-
-
 def test_a_suggestion_comes_with_its_effect_and_the_line_for_the_instance_file():
     effects = {"hosts_resolved": 41, "conflicts_removed": 7, "owners_lost": 0}
     kinds = {"setting": "rules.skip_account_kinds", "value": "service", "reason": "3 accounts: a, b, c"}
@@ -83,25 +77,3 @@ def test_a_suggestion_comes_with_its_effect_and_the_line_for_the_instance_file()
         '  Leave out j."admin (The name is one): 41 more hosts get an owner, 7 conflicts end.',
         '    rules: {exclude_users: ["*$", "j.\\"admin"]}',
     ]
-
-
-def test_names_that_may_be_somebodys_are_listed_the_closest_first():
-    scores = {"u1": 0.8, "u2": 0.95}
-    rows = [
-        {"username": "kim", "user_id": user_id, "score": score, "reason": "Spelled alike."}
-        for user_id, score in scores.items()
-    ]
-    head, first, second = closest_in_words(table(ClosestUsers, *rows), {"u2": "kim@corp.example"})
-    assert "1 (table closest_users)" in head
-    assert first.split() == ["kim", "kim@corp.example", "(u2)", "Spelled", "alike."]
-    assert second.split() == ["kim", "u1", "Spelled", "alike."]
-
-
-def test_owners_without_support_are_counted_by_the_reason():
-    row = {"hostname": "pc", "owner": "u1", "leader": None, "since": None, "days": None}
-    reasons = enumerate(("left", "moved", "left"))
-    drift = [row | {"host_id": f"h{number}", "reason": reason} for number, reason in reasons]
-    assert drift_in_words(table(OwnershipDrift, *drift)) == [
-        "The evidence no longer supports 3 owners: 2 left, 1 moved (table ownership_drift)."
-    ]
-    assert drift_in_words(empty(OwnershipDrift)) == []
