@@ -1,6 +1,10 @@
 """The report that runs leave in the home."""
 
+from urllib.parse import unquote
+
+import dagster as dg
 import pytest
+import yaml
 
 from assets_defs.report import reporting
 from resources.errors import ServiceError
@@ -23,11 +27,11 @@ def run(tmp_path):
     return decided(tmp_path, instance(), Shelf(INVENTORY))
 
 
-def shown(result, table):
-    """Where the page of a table says that the report is."""
+def shown(result, table, name="report"):
+    """What the page of a table says: by default, where the report is."""
     events = result.get_asset_materialization_events()
     (event,) = [event for event in events if event.asset_key.path[-1] == table]
-    return event.materialization.metadata["report"].value
+    return event.materialization.metadata[name].value
 
 
 def test_a_run_that_may_write_leaves_the_report_and_its_tables_say_where(tmp_path, page):
@@ -35,6 +39,11 @@ def test_a_run_that_may_write_leaves_the_report_and_its_tables_say_where(tmp_pat
     planned = job(options={"dry_run": True})
     assert (page.exists(), job.inventory.written) == (False, {})
     assert shown(planned, "owner_writes").endswith(f"--run {planned.run_id[:8]}")
+    launchpad = unquote(shown(planned, "owner_writes", "to_apply_here")).partition("?config=")[2].strip(")")
+    assert dg.validate_run_config(
+        job.definitions().resolve_job_def("windows_logons__apply"), yaml.safe_load(launchpad)
+    )
+    assert planned.run_id in launchpad
     result = job()
     written = page.read_text()
     assert "ann@corp.example" in written
