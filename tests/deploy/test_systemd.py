@@ -54,18 +54,3 @@ def test_systemd_understands_the_units_and_finds_little_that_they_could_harm(tmp
         "systemd-analyze", "security", "--offline=true", "--threshold=25", *units, state=tmp_path
     )
     assert said.count("OK") >= len(UNITS)
-
-
-def test_the_command_line_runs_as_the_service_does():
-    """`systemd-run` is not here: what it would be asked for is what the unit has."""
-    unit, environment = settings((DEPLOY / "systemd/asset-owners.service").read_text())
-    asked = (DEPLOY / "systemd/asset-owners").read_text()
-    for name, value in environment.items():
-        assert f"--setenv={name}={value}" in asked
-    for name in ("EnvironmentFile", "StateDirectory", "StateDirectoryMode", "UMask"):
-        assert f"--property={name}={unit[name]}" in asked
-    program, _, _ = unit["ExecStart"].partition(" ")
-    assert f'-- {program} "$@"' in asked
-    assert (
-        f"--uid={unit['User']} --gid={unit['Group']} --working-directory={unit['WorkingDirectory']}" in asked
-    )

@@ -11,17 +11,12 @@ import polars as pl
 import pytest
 
 from assets_defs.evidence import day_tables
-from ownership.declaration import polars_schema
-from ownership.kinds import kinds
-from ownership.rules import Rules
-from ownership.tables import LogonCounts
 from resources.search.client import SearchClient
 from resources.settings import load_instance
 from tests.ownership import builders
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
 LOGONS = DATA / "windows_logons_ecs.jsonl.gz"
-BUILT_IN = {"system", "local service", "network service", "anonymous logon", "iusr"}
 LEADERS = {
     "workstation6.theshire.local": ("pgustavo", 4, 6),
     "testcomputer": ("user", 8, 10),
@@ -94,21 +89,3 @@ def test_counts_and_owners_are_those_of_the_file(engine_stand, documents):
     assert {host: led[host] for host in LEADERS} == {
         host: [(f"person-{name}", *logons)] for host, (name, *logons) in LEADERS.items()
     }
-
-
-def test_domain_controllers_and_accounts_of_windows_are_known_as_such(documents):
-    rows = Counter((event.day, event.host, event.user) for event in map(event_of, documents))
-    logons = pl.DataFrame([(*row, number, None) for row, number in rows.items()],
-                          schema=polars_schema(LogonCounts), orient="row")  # fmt: skip
-    found = kinds(
-        logons.lazy(), builders.hosts(), builders.users(), rules=Rules(), user_value_field="user_email"
-    )
-    by_name = dict(found.accounts.select("username", "kind").iter_rows())
-    computers = {name for name in by_name if name.endswith("$") and name != "svc_adfs$"}
-    assert {by_name[name] for name in computers} == {"computer"}
-    prefixes = ("dwm-", "umfd-", "healthmailbox", "msol_")
-    built_in = {name for name in by_name if name.startswith(prefixes) or name in BUILT_IN}
-    assert {by_name[name] for name in built_in} == {"built_in"}
-    controllers = found.hosts.filter(pl.col("hostname").str.contains(r"dc(\d*\.|-\d)"))
-    assert controllers.height >= 9
-    assert set(controllers["kind"]) == {"server"}
