@@ -179,11 +179,7 @@ MACHINES = {
     "DC-0002": ("server", "The name", used("adm-kim")),
     "LAB-PC-02": ("kiosk", "The name", [("ann", 5), ("bob", 5)]),
     "DC-0003": ("server", "The name", [(name, 2) for name in CROWD]),
-    "in-turn": (
-        "kiosk",
-        "60 users",
-        [(name, 2, DAY + timedelta(days=n % 3)) for n, name in enumerate(CROWD)],
-    ),
+    "in-turn": ("kiosk", "60 users", IN_TURN),
 }
 
 
