@@ -60,13 +60,12 @@ def _quick_records() -> Iterator[None]:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Do not even import a file all of whose tests `-m "not slow"` leaves out: that takes seconds."""
-    if config.option.markexpr != "not slow" or collection_path.suffix != ".py":
+    """Do not even import what holds nothing but tests that `-m "not slow"` leaves out: that takes seconds."""
+    if config.option.markexpr != "not slow":
         return None
-    text = collection_path.read_text(encoding="utf-8")
-    return (
-        True if re.search(r"^pytestmark = \[?\s*pytest\.mark\.(slow|nightly)\b", text, re.MULTILINE) else None
-    )
+    files = [collection_path] if collection_path.suffix == ".py" else [*collection_path.rglob("test_*.py")]
+    slow = re.compile(r"^pytestmark = \[?\s*pytest\.mark\.(slow|nightly)\b", re.MULTILINE)
+    return True if files and all(slow.search(file.read_text(encoding="utf-8")) for file in files) else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -20,7 +20,7 @@ from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
 from itertools import count
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import dagster as dg
 import pytest
@@ -33,10 +33,12 @@ from resources.search.client import SearchClient
 from resources.settings import Instance
 from resources.store.tables import Tables
 from sandbox.company import MAPPING
-from sandbox.engine import Engine
 from sandbox.inventory import Account, InventoryService
 from sandbox.logons import Logon, document
 from tests.pipelines.in_memory import LogFile
+
+if TYPE_CHECKING:
+    from sandbox.engine import Engine
 
 TODAY = datetime.now(UTC).date()
 """Last day of the documents; runs name it, so that midnight may pass while the tests run."""
@@ -132,7 +134,7 @@ class Stand:
     """A home folder, the two services, and the command line on them."""
 
     home: Path
-    engine: Engine | None
+    engine: "Engine | None"
     inventory: InventoryService
     environment: pytest.MonkeyPatch
     clock: Clock = field(default_factory=Clock)

@@ -18,7 +18,7 @@ from pipelines.dagster_home import dagster_home
 from pipelines.repository import REPOSITORY
 from sandbox.company import DEMO_RULES
 from tests.end_to_end.stand import COMPANY_INDEX, TODAY, Stand
-from tests.end_to_end.webserver import SECONDS, Webserver, eventually, free_url, opened, serving, shows
+from tests.end_to_end.webserver import SECONDS, Webserver, eventually, free_url, serving
 from tests.resources.samples import instance_content
 
 WINDOW = [TODAY - timedelta(days=age) for age in range(29, -1, -1)]
@@ -68,6 +68,22 @@ def dagster(company, engine, open_stand, tmp_path_factory):
             (home / "instances" / f"{name.lower()}.yaml").write_text(yaml.safe_dump(instance))
         with serving(Dagster(free_url(), stand), home, "dagster", "dev") as started:
             yield started
+
+
+def opened(browser, webserver):
+    """A browser's window on the UI."""
+    expect.set_options(timeout=SECONDS * 1000)
+    context = browser.new_context(
+        viewport={"width": 1400, "height": 900}, base_url=webserver.url, timezone_id="UTC", locale="en-GB"
+    )
+    context.add_init_script("localStorage.setItem('dagster-nav-collapsed', 'true')")
+    context.set_default_timeout(SECONDS * 1000)
+    return context
+
+
+def shows(place, *texts):
+    for text in texts:
+        expect(place.get_by_text(text).first).to_be_visible()
 
 
 def to_write(company):

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import requests
-from playwright.sync_api import expect
 
 from pipelines.repository import REPOSITORY
 from tests.end_to_end.stand import ASSET_OWNERS
@@ -69,22 +68,6 @@ def eventually(look):
         assert time.monotonic() < deadline
         time.sleep(0.2)
     return found
-
-
-def opened(browser, webserver):
-    """A browser's window on the UI."""
-    expect.set_options(timeout=SECONDS * 1000)
-    context = browser.new_context(
-        viewport={"width": 1400, "height": 900}, base_url=webserver.url, timezone_id="UTC", locale="en-GB"
-    )
-    context.add_init_script("localStorage.setItem('dagster-nav-collapsed', 'true')")
-    context.set_default_timeout(SECONDS * 1000)
-    return context
-
-
-def shows(place, *texts):
-    for text in texts:
-        expect(place.get_by_text(text).first).to_be_visible()
 
 
 def free_port():

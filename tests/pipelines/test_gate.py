@@ -29,9 +29,9 @@ from resources.errors import AssetOwnersError, ServiceError
 from resources.settings import named
 from resources.writeback.journals import open_journal
 from tests.assets_defs.scans import decided
-from tests.chaos.days import set_clock
 from tests.ownership.builders import NOW, RUN, host, hosts
 from tests.pipelines.in_memory import LAST, Job, LogFile, Shelf, rebuildable
+from tests.resources.clock import set_clock
 from tests.resources.samples import instance
 
 pytestmark = pytest.mark.usefixtures("no_catalogue", "no_report")

@@ -1,4 +1,20 @@
-"""A clock that tests turn."""
+"""Clocks that tests turn: one to hand over, and the program's own time of day.
+
+The program takes the time of day from `datetime.now`, and nothing else of it is set: whatever measures how
+long something takes (time limits, Retry-After, the age of a look or a session) goes on by the true clock.
+"""
+
+from datetime import datetime, tzinfo
+from importlib import import_module
+from pkgutil import walk_packages
+from typing import Any
+
+import pytest
+
+import assets_defs
+import pipelines.cli
+import reports
+import resources
 
 
 class Clock:
@@ -16,3 +32,27 @@ class Clock:
     def sleep(self, seconds: float) -> None:
         self.naps.append(seconds)
         self.now += seconds
+
+
+def set_clock(patch: pytest.MonkeyPatch, now: datetime) -> None:
+    """Let it be `now` for the program; its clock goes on from there."""
+    # A module that is imported later would have the true clock.
+    program = [
+        import_module(found.name)
+        for package in (assets_defs, pipelines.cli, reports, resources)
+        for found in walk_packages(package.__path__, f"{package.__name__}.")
+    ]
+    ahead = now - datetime.now(now.tzinfo)
+
+    class AnyTime(type):
+        def __instancecheck__(cls, instance: Any) -> bool:
+            return isinstance(instance, datetime)
+
+    class Simulated(datetime, metaclass=AnyTime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> Any:
+            return datetime.now(tz) + ahead
+
+    for module in program:
+        if getattr(module, "datetime", None) is datetime:
+            patch.setattr(module, "datetime", Simulated)
