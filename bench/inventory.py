@@ -27,7 +27,7 @@ from resources.writeback.journal import Journal
 from resources.writeback.outcomes import unless_owned
 from resources.writeback.workers import write_all
 from resources.writeback.writer import Writer
-from sandbox.inventory import Account, InventoryService, InventoryState, ServiceOptions
+from sandbox.inventory import Account, InventoryService, InventoryState
 
 CONNECTIONS = 8
 TENANT = "t-1"
@@ -106,11 +106,10 @@ def fill(state: InventoryState, assets: int) -> None:
 
 @contextmanager
 def _service(page_size: int) -> Generator[InventoryService]:
-    options = ServiceOptions(page_size_cap=page_size)
     with (
         TemporaryDirectory() as folder,
         InventoryState(Path(folder, "state.json")) as state,
-        InventoryService(state, options) as service,
+        InventoryService(state, page_size_cap=page_size) as service,
     ):
         yield service
 

@@ -10,11 +10,10 @@ from typing import Self
 
 import uvicorn
 
-from sandbox.inventory_api import BrokenOff, Hooks, ServiceOptions, create_app
+from sandbox.inventory_api import BrokenOff, Hooks, create_app
 from sandbox.inventory_state import Account, InventoryState, JournalEntry, totp_code
 
-__all__ = ["Account", "BrokenOff", "InventoryService", "InventoryState", "JournalEntry", "ServiceOptions"]
-__all__ += ["totp_code"]
+__all__ = ["Account", "BrokenOff", "InventoryService", "InventoryState", "JournalEntry", "totp_code"]
 
 
 class InventoryService:
@@ -23,22 +22,14 @@ class InventoryService:
     `hooks` may be changed while it runs. Stopping it leaves the state open.
     """
 
-    def __init__(
-        self,
-        state: InventoryState,
-        options: ServiceOptions | None = None,
-        *,
-        hooks: Hooks | None = None,
-        port: int = 0,
-    ) -> None:
+    def __init__(self, state: InventoryState, *, page_size_cap: int = 100, port: int = 0) -> None:
         self.state = state
-        self.options = options or ServiceOptions()
-        self.hooks = hooks or Hooks()
+        self.hooks = Hooks()
         self._socket = socket.create_server(("127.0.0.1", port))
         self.port: int = self._socket.getsockname()[1]
         self._server = uvicorn.Server(
             uvicorn.Config(
-                create_app(state, self.options, self.hooks),
+                create_app(state, page_size_cap, self.hooks),
                 lifespan="off",
                 log_config=None,
                 log_level="error",

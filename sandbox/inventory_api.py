@@ -1,7 +1,7 @@
 """The endpoints of the sandbox inventory service, after the specification.
 
-Some of what the specification does not show is a setting: `ServiceOptions`. Every handled failure is sent
-with HTTP status 200. Paths and parameters are those of the default contract (rules 5.5).
+Every handled failure is sent with HTTP status 200. Paths and parameters are those of the default contract
+(rules 5.5).
 """
 
 import re
@@ -23,24 +23,8 @@ from sandbox.inventory_state import AssetType, InventoryState, Origin, Session
 
 API = "/api/v1"
 ASSETS_LIST = f"{API}/assets/list"
-USERS_LIST = f"{API}/users/list"
 COOKIE = "session"
-PAGE_BASE = {ASSETS_LIST: 0, USERS_LIST: 1}
 DEFAULT_PAGE_SIZE = 25
-
-
-@dataclass(frozen=True)
-class ServiceOptions:
-    """What the specification leaves open.
-
-    `fields_in` is the dotted path inside an item to its fields, empty when they lie beside the id. Without
-    `announce_mfa` a log-in that needs a code looks like any other, but its session is refused until the code
-    was sent.
-    """
-
-    page_size_cap: int = 100
-    fields_in: str = ""
-    announce_mfa: bool = True
 
 
 @dataclass
@@ -127,9 +111,9 @@ def envelope(
 class _Api:
     """The endpoints; each returns the payload for the envelope's `data`, or a whole response."""
 
-    def __init__(self, state: InventoryState, options: ServiceOptions, hooks: Hooks) -> None:
+    def __init__(self, state: InventoryState, page_size_cap: int, hooks: Hooks) -> None:
         self.state = state
-        self.options = options
+        self.page_size_cap = page_size_cap
         self.hooks = hooks
 
     def routes(self) -> list[Route]:
@@ -139,8 +123,6 @@ class _Api:
             ("GET", "/profile/me", self.profile),
             ("GET", "/profile/avatar", self.avatar),
             ("POST", "/profile/avatar", self.upload_avatar),
-            ("GET", "/notifications/unread", self.unread),
-            ("POST", "/users/list", self.list_accounts),
             ("POST", "/assets/list", self.list_assets),
             ("POST", "/assets/get", self.get_asset),
             ("POST", "/assets/update", self.update_asset),
@@ -199,9 +181,7 @@ class _Api:
         if opened is None:
             raise RefusedError("The e-mail address or the password is wrong.")
         token, session = opened
-        response = JSONResponse(
-            envelope({"mfa_required": not session.verified} if self.options.announce_mfa else None)
-        )
+        response = JSONResponse(envelope({"mfa_required": not session.verified}))
         response.set_cookie(COOKIE, token, httponly=True, samesite="lax")
         return response
 
@@ -215,7 +195,7 @@ class _Api:
     def profile(self, call: Call) -> dict[str, Any]:
         account = self._session(call).account
         tenants = [{"id": tenant, "role": role} for tenant, role in account.roles.items()]
-        return {"id": self.state.accounts.ids()[account.email], "email": account.email, "tenants": tenants}
+        return {"email": account.email, "tenants": tenants}
 
     def avatar(self, call: Call) -> Response:
         avatar = self.state.accounts.avatars.get(self._session(call).account.email)
@@ -234,28 +214,15 @@ class _Api:
         picture = upload.file.read(), str(upload.content_type)
         self.state.accounts.avatars[session.account.email] = picture
 
-    def unread(self, call: Call) -> Response:
-        count = self._session(call).account.unread_notifications
-        return JSONResponse({"status": True, "message": None, "count": count})
-
     def _page(self, call: Call) -> tuple[int, int]:
         size = call.whole_number("size", DEFAULT_PAGE_SIZE)
         if size < 1:
             raise invalid("size", "This field must be 1 or more.")
-        size = min(size, self.options.page_size_cap)
-        base = PAGE_BASE[call.path]
-        page = call.whole_number("page", base) - base
+        size = min(size, self.page_size_cap)
+        page = call.whole_number("page", 0)
         if page < 0:
-            raise invalid("page", f"This field must be {base} or more.")
+            raise invalid("page", "This field must be 0 or more.")
         return page * size, size
-
-    def list_accounts(self, call: Call) -> dict[str, Any]:
-        self._session(call)
-        first, size = self._page(call)
-        query = call.text("query", "").casefold()
-        ids = self.state.accounts.ids().items()
-        found = [{"id": account, "email": email} for email, account in ids if query in email.casefold()]
-        return {"size": len(found), "data": found[first : first + size]}
 
     def list_assets(self, call: Call) -> dict[str, Any]:
         _, tenant = self._tenant(call)
@@ -264,12 +231,12 @@ class _Api:
         if asset_type not in ("host", "user"):
             raise invalid("type", "This field must be host or user.")
         total, items = self.state.page(tenant, asset_type, first=first, size=size)
-        return {"size": total, "data": [self._shaped(item) for item in items]}
+        return {"size": total, "data": items}
 
     def get_asset(self, call: Call) -> dict[str, Any]:
         _, tenant = self._tenant(call)
         _, item = self._find(tenant, call.text("id"))
-        return self._shaped(item)
+        return item
 
     def update_asset(self, call: Call) -> dict[str, Any]:
         session, tenant = self._tenant(call, write=True)
@@ -284,7 +251,7 @@ class _Api:
                 "The request is not valid.", {name: ["There is no such field."] for name in unknown}
             )
         changes = {name: self._value(tenant, name, call.parameters.getlist(name)) for name in sorted(names)}
-        return self._shaped(self.state.update_asset(asset_id, changes, call.origin(session)))
+        return self.state.update_asset(asset_id, changes, call.origin(session))
 
     def _find(self, tenant: str, asset_id: str) -> tuple[AssetType, dict[str, Any]]:
         found = self.state.find(tenant, asset_id)
@@ -305,12 +272,6 @@ class _Api:
             raise invalid("asset_owner", "This field must be the id of a user asset.")
         return found[1]["id"]
 
-    def _shaped(self, item: Mapping[str, Any]) -> dict[str, Any]:
-        fields = {name: value for name, value in item.items() if name != "id"}
-        for part in reversed(self.options.fields_in.split(".") if self.options.fields_in else []):
-            fields = {part: fields}
-        return {"id": item["id"], **fields}
-
 
 async def _http_error(_: Request, error: Exception) -> Response:
     if isinstance(error, HTTPException):
@@ -318,7 +279,7 @@ async def _http_error(_: Request, error: Exception) -> Response:
     return JSONResponse(envelope(status=False, message="The service failed."), 500)
 
 
-def create_app(state: InventoryState, options: ServiceOptions, hooks: Hooks) -> Starlette:
+def create_app(state: InventoryState, page_size_cap: int, hooks: Hooks) -> Starlette:
     """The service as an ASGI application on an open state, which stays the caller's to close."""
     handlers = {HTTPException: _http_error, Exception: _http_error}
-    return Starlette(routes=_Api(state, options, hooks).routes(), exception_handlers=handlers)
+    return Starlette(routes=_Api(state, page_size_cap, hooks).routes(), exception_handlers=handlers)

@@ -46,7 +46,6 @@ class Account:
     password: str = field(repr=False)
     mfa_secret: str | None = field(default=None, repr=False)
     roles: Mapping[str, Role] = field(default_factory=dict)
-    unread_notifications: int = 0
 
 
 @dataclass
@@ -98,10 +97,6 @@ class Accounts:
             self.known = {account.email: account for account in accounts}
             self._last_steps, self.avatars = {}, {}
             self._sessions.clear()
-
-    def ids(self) -> dict[str, str]:
-        """The ids of all accounts, by address: `a-1`, `a-2` and so on."""
-        return {email: f"a-{number}" for number, email in enumerate(self.known, 1)}
 
     def log_in(self, email: str, password: str) -> tuple[str, Session] | None:
         """Open a session when the password is right; return its token, the cookie's value, with it."""

@@ -12,7 +12,7 @@ from tests.resources.samples import instance
 
 TENANT = "t-1"
 SECRET = "JBSWY3DPEHPK3PXP"
-ADMIN = Account("admin@corp.example", "correct horse", roles={TENANT: "admin"}, unread_notifications=3)
+ADMIN = Account("admin@corp.example", "correct horse", roles={TENANT: "admin"})
 CODED = Account("coded@corp.example", "with a code", mfa_secret=SECRET, roles={TENANT: "admin"})
 USERS = [{"id": 17, "user_email": "ann@corp.example"}, {"id": "u-1", "user_email": "jörg@corp.example"}]
 HOSTS = [

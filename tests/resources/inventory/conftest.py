@@ -2,7 +2,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from sandbox.inventory import InventoryService, InventoryState, ServiceOptions
+from sandbox.inventory import InventoryService, InventoryState
 from tests.resources.clock import Clock
 from tests.resources.http_stub import Stub, envelope
 from tests.resources.inventory_world import ADMIN, CODED, HOSTS, TENANT, USERS, client
@@ -13,7 +13,7 @@ def running_service(tmp_path_factory):
     clock, path = Clock(), tmp_path_factory.mktemp("inventory") / "state.sqlite"
     with (
         InventoryState(path, clock=clock) as state,
-        InventoryService(state, ServiceOptions(page_size_cap=4)) as service,
+        InventoryService(state, page_size_cap=4) as service,
     ):
         yield clock, service
 
