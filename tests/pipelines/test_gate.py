@@ -66,12 +66,6 @@ def assets(job, *tables):
     return [dg.AssetKey([job.instance.slug, table]) for table in tables]
 
 
-def test_some_tables_alone_are_no_reason_to_write(ran):
-    """Owners, hosts and people may have changed since the other tables were made."""
-    ran(asset_selection=assets(ran, "owner_writes"))
-    assert ran.inventory.written == {}
-
-
 def test_a_run_of_some_tables_says_that_it_only_plans_and_its_plan_is_not_carried_out(ran):
     chosen = assets(ran, "inventory_hosts", "owner_decisions", "owner_writes")
     with dg.DagsterInstance.ephemeral() as recorded:
@@ -140,12 +134,6 @@ def test_a_backfill_only_plans(job, tags, days):
     assert row["kind"] == told["asset_owners/kind"] == "backfill"
     assert (row["to_write"], job.inventory.written) == (1, {})
     assert f"Backfill {days}" in row["message"]
-
-
-def test_a_run_of_all_tables_needs_no_day_that_it_names(job):
-    job.instance = instance(scan={"lookback_days": 3, "require_complete_window": True})
-    assert job(tags={"dagster/run": "by hand"}).success
-    assert job.inventory.written == WRITTEN
 
 
 def test_days_without_usual_events_stop_the_writing_where_that_is_asked_for(job):

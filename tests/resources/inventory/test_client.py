@@ -113,7 +113,7 @@ def no_such_page():
 
 @pytest.mark.parametrize("base", [0, 1])
 @pytest.mark.parametrize("below", ["refused", "first", "empty"])
-@pytest.mark.parametrize("cap", [1, 4, 5, 24, 25, 100])
+@pytest.mark.parametrize("cap", [1, 4, 25, 100])
 def test_a_list_is_whole_whatever_the_page_base_and_the_cap(served, base, below, cap):
     def page_of(number, _):
         number -= base
