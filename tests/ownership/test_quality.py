@@ -5,7 +5,6 @@ import polars as pl
 import pytest
 
 from ownership import quality
-from ownership.matching import username_matches
 from ownership.rules import Rules
 from ownership.tables import OwnerWrites
 from tests.ownership.builders import counts, host, hosts, shares_of, table, user, users
@@ -65,26 +64,6 @@ def test_users_of_domains_that_are_not_plainly_one(spellings, domains):
         (host, user, list(names)) for host, user, names in quality.users_of_unlike_domains(shares).rows()
     ]
     assert found == ([("ws1", "alice", domains)] if domains else [])
-
-
-def test_names_that_stand_for_nobody_for_several_or_for_one_that_cannot_be_read():
-    logons = counts(
-        ("ws1", "alice", 5), ("ws1", "zoe", 2), ("ws2", "zoe", 2), ("ws2", "sam", 3), ("ws3", "yan", 3),
-        ("ws3", "odd", 1),
-    )  # fmt: skip
-    shares = shares_of(logons, Rules())
-    people = users(
-        user("u1", "alice@corp.example", surname="zoë"),
-        *(user(user_id, sam="sam") for user_id in ("u2", "u3")),
-        user("u4", sam="odd") | ODD,
-    )
-    matches = username_matches(shares, people, user_value_field="user_email")
-    assert quality.names_without_user(shares, matches).rows() == [
-        ("zoe", 2, 4, 0),
-        ("sam", 1, 3, 2),
-        ("yan", 1, 3, 0),
-        ("odd", 1, 1, 1),
-    ]
 
 
 @pytest.mark.parametrize(

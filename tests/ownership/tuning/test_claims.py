@@ -29,14 +29,6 @@ def test_a_band_counts_by_what_was_compared_in_it_and_by_all_where_nothing_was(c
     assert low <= estimate <= high
 
 
-def test_hosts_that_one_person_leads_tell_less():
-    def width(each):
-        _, low, high = wrong_among(bands(100, each=each), np.array([20]), bands(1000))
-        return high - low
-
-    assert width(10) > 2 * width(1)
-
-
 @pytest.mark.parametrize("planned", [60, 168, 3000])
 @pytest.mark.parametrize("answered", [30, 50])
 def test_the_interval_of_an_audit_holds_in_nineteen_of_twenty_draws(planned, answered):

@@ -185,6 +185,8 @@ def test_a_name_of_an_unreadable_user_asset_is_among_the_unmatched(tables):
     assert ask(tables, "SELECT username, user_assets, candidate_ids, hosts_waiting FROM unmatched_users") == [
         ("ann", 1, ["u1"], 1)
     ]
+    shares, matches = (tables.read(table).collect() for table in ("host_user_shares", "username_matches"))
+    assert names_without_user(shares, matches).rows() == [("ann", 1, 3, 1)]
 
 
 def test_conflicts_name_both_sides_and_the_strength_of_the_evidence(decided):

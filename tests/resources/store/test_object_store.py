@@ -123,14 +123,3 @@ def test_a_url_where_nothing_can_be_stored_is_told(monkeypatch, url, says):
     monkeypatch.setenv("ASSET_OWNERS_TABLES", url)
     with pytest.raises(ConfigurationError, match=f"ASSET_OWNERS_TABLES: .*{says}"):
         tables_location()
-
-
-@pytest.mark.parametrize("named", ["elsewhere", "file://{}/elsewhere"])
-def test_a_folder_may_be_named_as_well(monkeypatch, tmp_path, named):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("ASSET_OWNERS_TABLES", named.format(tmp_path))
-    tables = Tables(tmp_path / "home", "corp", location=tables_location())
-    tables.prepare()
-    tables.write_days([logons(DAY, events=4)])
-    assert (tmp_path / "elsewhere" / "corp" / "logon_counts" / f"{DAY}.parquet").exists()
-    assert events(tables) == [4, 4]
