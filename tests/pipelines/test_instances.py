@@ -159,5 +159,8 @@ def test_queries_are_answered_from_a_plan_with_and_without_its_schema(call):
         {"hostname": "pc-3", "owner": "u1", "owner_email": "ann@corp.example"}
     ]
     assert len(asked(call, "--run", PLANNED[:8], "FROM warehouse.head_office.owner_decisions")) > 1
+    days = "SELECT matching, count(*) AS days FROM logon_days GROUP BY ALL ORDER BY ALL"
+    own = {"matching": 99, "days": 1}
+    assert asked(call, "--run", PLANNED, days) == [{"matching": 31, "days": 29}, own]
     (written,) = asked(call, "--run", RUN, "FROM write_history")
     assert written["outcome"] == "written"

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import json
 import os
 import stat
 from pathlib import Path
@@ -36,6 +37,11 @@ def test_a_table_of_the_hosts_goes_to_a_spreadsheet(call, stored, tmp_path):
     sheet = pl.read_excel(tmp_path / "home" / "reports" / "head_office.xlsx")
     assert sheet["Host"][0] == "=cmd()"
     assert sheet.columns == list(rows[0])
+    raw = call("report", "--instance", stored, "--format", "csv", "--raw", "--out", "-")[1]
+    assert [row["action"] for row in csv.DictReader(io.StringIO(raw))][:3] == ["conflict", "none", "write"]
+    assert call("report", "--instance", stored, "--raw")[0] == 2
+    found = json.loads(call("report", "--instance", stored, "--format", "json", "--out", "-")[1])
+    assert (found["instance"], len(found["conflicts"])) == ("Head office", 1)
 
 
 @pytest.mark.parametrize("command", ["report", "explain pc-1", "tune", "runs"])

@@ -2,12 +2,15 @@
 
 import io
 import json
+import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import yaml
 
+from pipelines.cli.sql import sql as ask
 from resources.settings import tables_location
 from resources.store.tables import Tables
 from tests.ownership.builders import host, hosts
@@ -144,6 +147,8 @@ def test_rows_come_as_a_box_as_csv_and_as_json(sql, as_json):
             "exact": "-1.50", "struct": {"a": 1}, "day": "2026-03-31", "share": None,
         }
     ]  # fmt: skip
+    assert as_json("SELECT 1 AS n, 2 AS n, 3 AS N") == [{"n": 1, "n_1": 2, "N_2": 3}]
+    assert sql("SELECT 'whole' AS text FROM range(50)").count("whole") == 50, "this is no screen"
     empty = "SELECT host_id FROM inventory_hosts WHERE false"
     assert (sql(empty, "--format", "csv"), as_json(empty)) == ('"host_id"\n', [])
 
@@ -166,3 +171,15 @@ def test_on_a_machine_where_no_run_has_been_the_tables_of_the_store_are_asked(se
         assert as_json(count, *arguments) == [{"number": 2}]
     assert as_json("SELECT host_id FROM inventory_hosts", "--run", "0644f428-later") == [{"host_id": "c"}]
     assert (second_machine / "warehouse.duckdb").exists()
+
+
+def test_at_a_terminal_duckdbs_shell_starts_on_the_same_tables(home, monkeypatch):  # noqa: ARG001
+    monkeypatch.setattr(sys, "stdin", Mock(isatty=lambda: True))
+    with monkeypatch.context() as patched:
+        patched.setattr(subprocess, "run", started := Mock(return_value=Mock(returncode=3)))
+        options = {"instance": None, "form": "table"}
+        assert ask(None, **options) == 3
+    query = "CREATE TABLE mine AS FROM inventory_hosts; SELECT count(*) AS n FROM mine"
+    command = [*started.call_args.args[0], "-csv", "-c", query]
+    shell = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603  (its own)
+    assert shell.stdout.endswith("2\n")

@@ -6,6 +6,7 @@ from reports.people import (
     SHOWN_ELSEWHERE,
     each_person,
     find_person,
+    near_names,
     person_explanation,
     person_in_words,
 )
@@ -67,6 +68,13 @@ def test_people_who_share_a_name_are_told_of_one_by_one():
         {"user_ids": ["u3"], "usernames": []},
         {"user_ids": [], "usernames": ["kim"]},  # one of them, or somebody else
     ]
+
+
+def test_who_is_not_known_is_asked_about_those_with_names_like_it():
+    known = ["pc-1", "srv", "anna.jones@corp.example", "tom@corp.example"]
+    assert near_names("pc-11", known) == ["pc-1"]
+    assert near_names("Jones, Anna", known) == ["anna.jones@corp.example"]
+    assert near_names("zzz", known) == []
 
 
 def test_of_people_who_share_a_name_each_host_says_whose_it_is():
