@@ -323,7 +323,7 @@ def hanging():
 
 def test_a_service_that_hangs_is_asked_for_as_long_as_the_patience_lasts_whichever_call_it_is(caplog):
     with hanging() as url:
-        service = transport(url, read_timeout_seconds=0.1, patience_seconds=0.15, sleep=lambda _: None)
+        service = transport(url, read_timeout_seconds=0.2, patience_seconds=0.35, sleep=lambda _: None)
         for call in ("first", "second"):  # the second finds a service that has been silent for long
             with service.new_session() as session, pytest.raises(TransientError):
                 service.retrying()(service.send, session, "POST", "/slow")

@@ -7,10 +7,11 @@ from ownership.kinds import kinds
 from ownership.rules import Rules
 from tests.ownership.tuning.companies import COMPANIES, all_measured, by_setting, draw, measured
 
+pytestmark = pytest.mark.slow
+
 RECOMMENDED = "both, `primary_devices: 1`"
 
 
-@pytest.mark.slow
 def test_the_recommended_block_writes_fewer_wrong_owners():
     default, recommended = figures(measured("IT service", 0, "own"), "(default)", RECOMMENDED)
     assert recommended["gain"] > 10
