@@ -27,8 +27,7 @@ def changes(before: pl.DataFrame, decisions: pl.DataFrame, *, days: int = 0) -> 
     decisions = decisions.with_columns(
         decided_at=pl.lit(at, pl.Datetime("us", "UTC")), run_id=pl.lit(str(days))
     )
-    found = changed_decisions(before, decisions, decided_at=at, run_id=str(days))
-    return validated(OwnerDecisionsHistory, found)
+    return changed_decisions(before, decisions, decided_at=at, run_id=str(days))
 
 
 def hosts_of(history: pl.DataFrame) -> list[tuple[str, str]]:
@@ -75,7 +74,7 @@ def test_only_what_a_reader_would_call_another_decision_makes_a_row(story):
     now, expected = CHANGES[story]
     first = changes(NOTHING, DECISIONS)
     then = decide(now.get("logons", LOGONS), now.get("people", PEOPLE), now.get("assets", ASSETS))
-    second = changes(latest(first.lazy()), then, days=1)
+    second = validated(OwnerDecisionsHistory, changes(latest(first.lazy()), then, days=1))
     assert sorted(hosts_of(second)) == expected
     assert set(second.select("run_id", "decided_at").rows()) <= {("1", NOW + timedelta(days=1))}
     assert changes(latest(pl.concat([first, second]).lazy()), then, days=2).is_empty()
