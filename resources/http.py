@@ -167,7 +167,9 @@ class Transport:
                 if response.status_code < 500:  # else it may be a proxy's, in place of the service's
                     self.silent_since = None
                 return Answer(response.status_code, response.headers, body, secrets)
-        except ValueError:  # it quotes a header or a proxy's password, and a run's log keeps causes
+        except ValueError as error:  # it quotes a header or a proxy's password, and a run's log keeps causes
+            if isinstance(_root_cause(error), urllib3.exceptions.InvalidHeader):  # the answer's
+                raise self._failure(error, f"{method} {path}") from None
             raise ConfigurationError(
                 f"{self.section}url: {self.url} was not asked for {path}: the address, a proxy of the "
                 f"environment ({_PROXIES}) or a header such as a cookie's cannot be used; write a proxy as "
