@@ -1,6 +1,7 @@
 import base64
 import html
 import json
+import unicodedata
 from datetime import date
 from urllib.parse import quote, quote_plus, urlencode
 
@@ -31,6 +32,11 @@ SECRET = "pä\"ss\\wörd <tag> & 100%41 +/'🦊"
         html.escape(SECRET, quote=False),
         "".join(f"&#{ord(letter)};" for letter in SECRET),
         "".join(f"&#x{ord(letter):X};" for letter in SECRET),
+        html.escape(SECRET).replace("&#x27;", "&#039;"),
+        unicodedata.normalize("NFD", SECRET),
+        SECRET.encode().decode("latin-1"),
+        SECRET.encode("latin-1", "replace").decode("utf-8", "replace"),
+        str(SECRET.encode())[2:-1],
         json.dumps(SECRET),
         json.dumps(SECRET, ensure_ascii=False),
         json.dumps(SECRET).replace("/", "\\/"),
