@@ -185,6 +185,8 @@ def scan_run(context: Any, instance: Instance) -> ScanRun:
             date.fromisoformat(tags.get(end) or tags.get(PARTITION) or today.isoformat())
             for end in (RANGE_START, RANGE_END)
         )
+        if first > last:
+            raise ConfigurationError(f"{first} is later than {last}; name the first day first")
         if last > today:
             raise ConfigurationError(f"{last} is in the future; choose days up to {today}")
         window = window_of(instance, last, lookback_days=options.lookback_days)

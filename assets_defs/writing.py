@@ -86,7 +86,7 @@ def store_plan(run: ScanRun) -> pl.DataFrame:
         target=run.instance.target,
         intended_at=run.record.evidence_since(),
     )
-    planned = whole.limit(whole.height if run.options.limit is None else run.options.limit)
+    planned = whole[: run.options.limit]
     run.tables.write("owner_writes", planned, run_id=run.run_id, publish=False)
     left = whole.height - planned.height
     more = f" and {left:,} more for later runs, because of `limit`" if left else ""

@@ -142,9 +142,21 @@ def test_a_backfill_only_plans(job, tags, days):
     assert f"Backfill {days}" in row["message"]
 
 
-def test_a_run_that_ends_on_a_day_to_come_fetches_and_writes_nothing(job):
-    assert "is in the future" in next(errors(job(tags={PARTITION: str(LAST + timedelta(days=2))})))
+@pytest.mark.parametrize(
+    ("tags", "says"),
+    [
+        ({PARTITION: str(LAST + timedelta(days=2))}, "is in the future"),
+        ({RANGE_START: str(LAST), RANGE_END: str(LAST - timedelta(days=1))}, "is later than"),
+    ],
+)
+def test_a_run_of_days_to_come_or_of_none_fetches_and_writes_nothing(job, tags, says):
+    assert says in next(errors(job(tags=tags)))
     assert job.inventory.written == {}
+
+
+def test_a_limit_may_be_any_number(job):
+    assert job(options={"limit": 2**70}).success
+    assert job.inventory.written == WRITTEN
 
 
 @pytest.mark.slow
