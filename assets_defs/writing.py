@@ -290,7 +290,10 @@ def _without_other_owners(run: InstanceRun, plan: _Plan) -> pl.DataFrame:
     given = ((pl.col("outcome") == "planned") & (owner != "")).fill_null(value=False)
     if plan.rows.filter(given).is_empty():
         return plan.rows
-    decided = run.tables.of_run("owner_decisions", plan.about).select("host_id", "username")
+    about: str | None = plan.about
+    while about and not run.tables.holds("owner_decisions", about):  # it looked at another one's plan
+        about = next(iter(run.tables.appended("runs", about)["of_run"]), None)
+    decided = run.tables.of_run("owner_decisions", about or plan.about).select("host_id", "username")
     value_field = run.instance.platform_user_value_field
     matches = username_matches(decided, run.inventory().users(), user_value_field=value_field)
     owners = candidates(matches.lazy()).select("username", "resolved_owner").collect()

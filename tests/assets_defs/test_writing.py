@@ -80,6 +80,12 @@ def test_what_was_planned_or_written_elsewhere_is_refused_and_both_targets_are_n
     assert not shelf.written
 
 
+def test_a_plan_that_was_only_looked_at_again_is_carried_out_under_either_id(planned, shelf):
+    assert follow(planned, "apply", RUN, run_id="tried", dry_run=True) == {"h1": "planned"}
+    assert follow(planned, "apply", "tried") == {"h1": "written"}
+    assert shelf.written == WRITTEN
+
+
 def test_a_plan_over_the_limit_is_carried_out_at_a_persons_word(planned, shelf):
     few = {"writes": {"max_writes": 0}}
     with refused(shelf, r"writes\.max_writes \(0\)", "apply .*--allow-writes 1"):
