@@ -141,6 +141,13 @@ def test_what_the_search_service_repeats_of_a_request_is_not_told(monkeypatch, p
         )
 
 
+@pytest.mark.parametrize("status", [200, 502])
+def test_a_session_that_an_answer_tells_beside_its_cookie_is_not_told(tmp_path, status):
+    answer = Reply(f'{{"token": "{COOKIE}"}}'.encode(), status, {"Set-Cookie": f"session={COOKIE}; Path=/"})
+    with Stub(lambda _: answer) as stub, inventory_world.client(tmp_path, stub.url) as inventory:
+        told_of(lambda: inventory.get("/api/v1/x"), [COOKIE])
+
+
 def test_a_short_cookie_takes_no_letters_out_of_messages(tmp_path):
     def service(request):
         if request.path == LOGIN:
