@@ -185,6 +185,8 @@ def scan_run(context: Any, instance: Instance) -> ScanRun:
             date.fromisoformat(tags.get(end) or tags.get(PARTITION) or today.isoformat())
             for end in (RANGE_START, RANGE_END)
         )
+        if first > last:
+            raise ConfigurationError(f"{first} is later than {last}; name the first day first")
         if last > today:
             raise ConfigurationError(f"{last} is in the future; choose days up to {today}")
         window = window_of(instance, last, lookback_days=options.lookback_days)
@@ -326,14 +328,16 @@ def _adopted(context: Any, run: ScanRun) -> dict[str, Any]:
     What that one made as another kind of run, for another window, by other settings, or of what other runs
     had made, is left where it is; the plan then lacks it.
     """
-    parent = context.run.parent_run_id
-    if not parent or not context.run.step_keys_to_execute:
+    parent, again = context.run.parent_run_id, context.run.step_keys_to_execute
+    if not parent or not again:
         return {}
     row = next(run.tables.appended("runs", parent).iter_rows(named=True), None)
     if not row or not _is_like(row, run) or LEFT_OUT in json.loads(row["options"]):
         return {}
     run.tables.adopt(parent, run_id=run.run_id, publish=run.may_write)
-    return {"of_run": parent, "checked_at": row["checked_at"]}
+    # What the check let through is not what comes of steps that are done again.
+    checked = {named(run.instance, step) for step in INPUTS}.isdisjoint(again)
+    return {"of_run": parent, "checked_at": row["checked_at"] if checked else None}
 
 
 def _settings_fingerprint(instance: Instance) -> str:

@@ -18,10 +18,10 @@ from assets_defs.evidence import unsettled
 from assets_defs.progress import Progress
 from assets_defs.record import count_again
 from assets_defs.run import LEFT_OUT, InstanceRun, ScanRun, not_made_by_this_run, today_of
+from ownership.matching import candidates, username_matches
 from ownership.plan import plan_undo, plan_writes
 from ownership.windows import days_of, gaps
 from resources.errors import AssetOwnersError, ConfigurationError, ServiceError
-from resources.inventory.adapter import Inventory
 from resources.settings import Instance, command_line, journal_url
 from resources.store.history import delete_inputs, delete_outdated
 from resources.store.tables import SNAPSHOTS, short_run_id
@@ -86,7 +86,7 @@ def store_plan(run: ScanRun) -> pl.DataFrame:
         target=run.instance.target,
         intended_at=run.record.evidence_since(),
     )
-    planned = whole.limit(whole.height if run.options.limit is None else run.options.limit)
+    planned = whole[: run.options.limit]
     run.tables.write("owner_writes", planned, run_id=run.run_id, publish=False)
     left = whole.height - planned.height
     more = f" and {left:,} more for later runs, because of `limit`" if left else ""
@@ -281,20 +281,35 @@ def _require_recent(run: InstanceRun, plan: _Plan) -> None:
         )
 
 
-def _without_vanished_owners(planned: pl.DataFrame, inventory: Inventory) -> pl.DataFrame:
-    """Leave hosts alone whose planned owner is no user asset any more."""
+def _without_other_owners(run: InstanceRun, plan: _Plan) -> pl.DataFrame:
+    """Leave hosts alone whose user name stands for another user asset by now than the planned owner, or none.
+
+    The id may belong to somebody else, as where a directory was imported anew.
+    """
     owner = pl.col("new_values").struct.field("owner")
     given = ((pl.col("outcome") == "planned") & (owner != "")).fill_null(value=False)
-    if planned.filter(given).is_empty():
-        return planned
-    vanished = given & ~owner.is_in(inventory.users()["user_id"].implode())
+    if plan.rows.filter(given).is_empty():
+        return plan.rows
+    about: str | None = plan.about
+    while about and not run.tables.holds("owner_decisions", about):  # it looked at another one's plan
+        about = next(iter(run.tables.appended("runs", about)["of_run"]), None)
+    decided = run.tables.of_run("owner_decisions", about or plan.about).select("host_id", "username")
+    value_field = run.instance.platform_user_value_field
+    matches = username_matches(decided, run.inventory().users(), user_value_field=value_field)
+    owners = candidates(matches.lazy()).select("username", "resolved_owner").collect()
+    now = decided.join(owners, on="username").drop("username")
     changes = {
         "outcome": pl.lit("not_written"),
-        "message": pl.format("left alone: {} is no user asset any more", owner),
+        "message": pl.format("left alone: {} is not the one user asset of the user's name any more", owner),
         "completed_at": pl.lit(datetime.now(UTC), pl.Datetime("us", "UTC")),
     }
-    return planned.with_columns(
-        pl.when(vanished).then(value).otherwise(column).alias(column) for column, value in changes.items()
+    vanished = given & owner.ne_missing(pl.col("resolved_owner"))
+    return (
+        plan.rows.join(now, on="host_id", how="left", maintain_order="left")
+        .with_columns(
+            pl.when(vanished).then(value).otherwise(column).alias(column) for column, value in changes.items()
+        )
+        .drop("resolved_owner")
     )
 
 
@@ -359,7 +374,7 @@ def _carry_out(run: InstanceRun, plan_of: Callable[[Journal], _Plan]) -> pl.Data
         _require_recent(run, plan)
         planned, hosts = plan.rows, plan.hosts
         if hosts is None:
-            planned = _without_vanished_owners(planned, run.inventory())
+            planned = _without_other_owners(run, plan)
             planned = without_changed_hosts(planned, hosts := run.inventory().hosts())
             to_write = planned.filter(outcome="planned").height
             run.log.info(f"Plan: {to_write:,} of {planned.height:,} {plan.what}")

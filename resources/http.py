@@ -7,7 +7,7 @@ import logging
 import random
 import ssl
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -157,6 +157,7 @@ class Transport:
             timeouts = (min(CONNECT_TIMEOUT_SECONDS, self.read_timeout_seconds), self.read_timeout_seconds)
             # Credentials go nowhere but to the configured address.
             with session.send(request, timeout=timeouts, allow_redirects=False, stream=True) as response:
+                secrets += tuple(_session_values(response.cookies.values()))  # it may repeat them beside
                 if 300 <= response.status_code < 400:
                     elsewhere = redacted_start(response.headers.get("Location", ""), secrets, 200)
                     raise ProtocolError(
@@ -167,7 +168,9 @@ class Transport:
                 if response.status_code < 500:  # else it may be a proxy's, in place of the service's
                     self.silent_since = None
                 return Answer(response.status_code, response.headers, body, secrets)
-        except ValueError:  # it quotes a header or a proxy's password, and a run's log keeps causes
+        except ValueError as error:  # it quotes a header or a proxy's password, and a run's log keeps causes
+            if isinstance(_root_cause(error), urllib3.exceptions.InvalidHeader):  # the answer's
+                raise self._failure(error, f"{method} {path}") from None
             raise ConfigurationError(
                 f"{self.section}url: {self.url} was not asked for {path}: the address, a proxy of the "
                 f"environment ({_PROXIES}) or a header such as a cookie's cannot be used; write a proxy as "
@@ -272,10 +275,11 @@ def _retry_after_seconds(header: str | None) -> float | None:
 def _secrets_of(headers: Mapping[str, str]) -> Iterator[str]:
     """Credentials and the values of cookies."""
     yield headers.get("Authorization", "").rpartition(" ")[2]
-    for cookie in headers.get("Cookie", "").split("; "):
-        value = cookie.partition("=")[2]
-        if len(value) >= MIN_SESSION:
-            yield value
+    yield from _session_values(cookie.partition("=")[2] for cookie in headers.get("Cookie", "").split("; "))
+
+
+def _session_values(cookies: Iterable[str | None]) -> Iterator[str]:
+    return (value for value in cookies if value and len(value) >= MIN_SESSION)
 
 
 def _root_cause(error: BaseException) -> BaseException:

@@ -4,6 +4,7 @@ import functools
 import html
 import json
 import re
+import unicodedata
 from collections.abc import Iterable, Sequence
 
 MAX_LETTER = 12
@@ -15,8 +16,8 @@ def redacted(text: str, secrets: Iterable[str]) -> str:
 
     Escaped as in addresses and forms, in HTML, in JSON, or after a backslash; upper and lower case alike.
     """
-    # A service may cut off the blanks around a secret before it repeats it.
-    for secret in sorted({one.strip() for one in secrets} - {""}, key=len, reverse=True):
+    spelt = {spelling.strip() for one in secrets for spelling in _spellings(one)}  # blanks may be cut off
+    for secret in sorted(spelt - {""}, key=len, reverse=True):
         text = re.sub("".join(map(_any_writing, secret)), "***", text, flags=re.IGNORECASE)
     return text
 
@@ -35,6 +36,17 @@ def redacted_start(text: str, secrets: Sequence[str], length: int) -> str:
 
 
 @functools.cache
+def _spellings(secret: str) -> frozenset[str]:
+    """A secret, and what becomes of it where letters are taken apart, or read in another character set."""
+    if secret.isascii():
+        return frozenset({secret})
+    apart = [unicodedata.normalize(form, secret) for form in ("NFC", "NFD")]
+    sets = (("utf-8", "latin-1"), ("utf-8", "cp1252"), ("latin-1", "utf-8"), ("ascii", "ascii"))
+    read = [secret.encode(sent, "replace").decode(taken, "replace") for sent, taken in sets]
+    return frozenset({secret, *apart, *read})
+
+
+@functools.cache
 def _any_writing(letter: str) -> str:
     """A regular expression for all ways of writing a letter."""
     code = ord(letter)
@@ -43,12 +55,12 @@ def _any_writing(letter: str) -> str:
         letter,
         "".join(f"%{octet:02x}" for octet in octets),
         html.escape(letter),
-        f"&#{code};",
-        f"&#x{code:x};",
+        "".join(f"\\x{octet:02x}" for octet in octets),
         json.dumps(letter)[1:-1],
         f"\\u{code:04x}",
         f"\\{letter}",
     }
     if letter == " ":
         ways.add("+")
-    return f"(?:{'|'.join(map(re.escape, sorted(ways, key=len, reverse=True)))})"
+    written = "|".join(map(re.escape, sorted(ways, key=len, reverse=True)))
+    return f"(?:&#0*{code};|&#x0*{code:x};|{written})"

@@ -1,6 +1,7 @@
 """`asset-owners forget` and `asset-owners remove`: a person, or a customer, leaves."""
 
 import shutil
+from dataclasses import fields
 from pathlib import Path
 
 import polars as pl
@@ -19,6 +20,7 @@ from resources.store.catalogue import refresh_catalogue
 from resources.store.forgetting import Person
 from resources.store.forgetting import forget as forget_in_tables
 from resources.store.tables import Tables
+from resources.writeback.journal import Result
 from resources.writeback.journals import has_journal, open_journal
 
 NOTHING_CHANGED = "Nothing has been changed; --yes does it."
@@ -98,9 +100,9 @@ def _forget_in_journal(tables: Tables, person: Person, *, really: bool) -> dict[
                     "settle it, then try again"
                 )
             found += before.filter(changed).height
-            if really and changed.any():
-                journal.delete(run)
-                journal.intend(after, sent=True)
+            for row in after.filter(changed & really).iter_rows(named=True):
+                result = Result(*(row[field.name] for field in fields(Result)))
+                journal.complete(result, run_id=run, completed_at=row["completed_at"])
     return {"the journal of writes": found} if found else {}
 
 

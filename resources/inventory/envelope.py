@@ -82,8 +82,9 @@ def open_envelope(
 def envelope_members(body: bytes) -> dict[str, Any] | None:
     """The members of an envelope; None when the body is no JSON object with a boolean `status`."""
     try:
-        members = json.loads(body)
-        if re.search(rb"\\u[dD][89a-fA-F]", body):
+        text = body.decode(json.detect_encoding(body))  # `loads` lets halves of surrogate pairs pass in bytes
+        members = json.loads(text)
+        if re.search(r"\\u[dD][89a-fA-F]", text):
             # Half of a surrogate pair is no text: nothing could store it or send it back.
             members = json.loads(json.dumps(members, ensure_ascii=False).encode(errors="replace"))
     except (ValueError, RecursionError):

@@ -255,6 +255,14 @@ class SearchClient:
                 break
             after = pairs.after_key
         counts = pl.concat(rows)
+        matching, lacking_user, lacking_host = totals
+        missing = matching - lacking_user - lacking_host - counts["events"].sum()
+        if missing > 0 and after is None:  # what is counted while pages follow each other may be deleted
+            raise ProtocolError(
+                f"{self.transport.where} counted {matching} events of {day} and gave the hosts and users of "
+                f"{missing} too few, which is no evidence; check for a proxy between this machine and the "
+                "service that shortens answers"
+            )
         if counts.drop("events").is_duplicated().any():
             raise ProtocolError(
                 f"{self.transport.where} gave pairs of host and user of {day} twice, which is no evidence; "

@@ -2,14 +2,15 @@
 
 import hashlib
 import json
-import re
+from contextlib import suppress
 from datetime import date
 from pathlib import Path
-from typing import Any, Literal
+from socket import AI_NUMERICHOST, getaddrinfo
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 import requests
-from pydantic import Field, PrivateAttr
+from pydantic import Field, PrivateAttr, StringConstraints
 
 from ownership.matching import FieldNames
 from ownership.rules import AccountKind, EvidenceMetric, HostKind, Rules
@@ -96,7 +97,7 @@ class Platform(Section):
     """its password"""
     mfa_secret: Secret | None = None
     """its TOTP secret (base32), where MFA applies"""
-    tenant_id: IdText
+    tenant_id: Annotated[IdText, StringConstraints(strip_whitespace=True)]
     """tenant that holds the assets"""
     ignore_ssl: bool = False
     """skip certificate checks; prefer ca_file"""
@@ -109,7 +110,11 @@ class Platform(Section):
     def address(self) -> str:
         """The URL in one spelling: as it is asked for, without a final dot of the host and a default port."""
         parts = urlsplit(requests.Request("GET", self.url).prepare().url or "")
-        host = re.sub(r"\.?(:\d*)?$", "", parts.netloc.lower())
+        host = (parts.hostname or "").removesuffix(".")
+        with suppress(OSError, ValueError):  # a number has many spellings, and no name is asked for
+            numeric = getaddrinfo(host, None, flags=AI_NUMERICHOST)[0][4][0]
+            host = str(numeric).removeprefix("::ffff:")
+        host = f"[{host}]" if ":" in host else host
         port = "" if parts.port in {None, {"http": 80, "https": 443}[parts.scheme]} else f":{parts.port}"
         return f"{parts.scheme}://{host}{port}{parts.path.rstrip('/')}"
 

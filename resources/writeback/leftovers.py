@@ -15,7 +15,6 @@ from resources.writeback.outcomes import (
     other_name_message,
     still_held,
     unless_owned,
-    values_of,
     was_done,
 )
 
@@ -115,5 +114,5 @@ def _left_alone(row: Row, host: Row | None) -> Result | None:
         return None  # the look right before the write decides
     if not has_name(host, row["hostname"]):
         return Result(row["host_id"], "failed", other_name_message(row["host_id"]))
-    left = (still_held if is_undo(row) else unless_owned)(row, values_of(host))
+    left = (still_held if is_undo(row) else unless_owned)(row, host)
     return left if isinstance(left, Result) else None

@@ -23,7 +23,8 @@ def one_writer(platform: Platform, journal: Journal) -> Generator[None]:
 
     Those of this machine are kept away, and until the journal is closed those of machines that share it.
     """
-    key = hashlib.sha256(f"{platform.address} {platform.tenant_id}".encode()).hexdigest()[:32]
+    place = f"{platform.address} {platform.tenant_id}".lower()  # to many services a UUID or path has no case
+    key = hashlib.sha256(place.encode()).hexdigest()[:32]
     name, what = f"asset-owners-{key}", f"The writing to {platform.place}"
     with ExitStack() as held:
         # Everybody waits for the machine first, then for the others, so that no two wait for each other.

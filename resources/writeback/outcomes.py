@@ -13,8 +13,8 @@ from resources.writeback.journal import Result
 Row = Mapping[str, Any]
 """A row of owner_writes, or of inventory_hosts."""
 
-Decide = Callable[[Row, Values], Values | Result]
-"""Given a planned write and what its host holds, says what to send, or the result where nothing is sent."""
+Decide = Callable[[Row, Row], Values | Result]
+"""Given a planned write and its host, says what to send, or the result where nothing is sent."""
 
 
 def was_done(row: Row, host: Row) -> bool:
@@ -32,17 +32,18 @@ def was_done(row: Row, host: Row) -> bool:
     return bool(put_back) and not any(held[field] == row["old_values"][field] for field in changed)
 
 
-def unless_owned(row: Row, held: Values) -> Values | Result:
+def unless_owned(row: Row, host: Row) -> Values | Result:
     """What to send to give a host its owner, unless it has one."""
-    owner = held["owner"]
-    if owner is not None:
+    held = values_of(host)
+    if (owner := held["owner"]) is not None:
         message = f"has got the owner {owner} in the meantime"
         return Result(row["host_id"], "owned_meanwhile", message, held)
     return {field: value for field, value in row["new_values"].items() if value is not None}
 
 
-def unless_changed(row: Row, held: Values) -> Values | Result:
+def unless_changed(row: Row, host: Row) -> Values | Result:
     """As `unless_owned`, for a plan made earlier: a host whose other fields changed is left alone, too."""
+    held = values_of(host)
     changed = [
         field
         for field, value in row["new_values"].items()
@@ -51,20 +52,23 @@ def unless_changed(row: Row, held: Values) -> Values | Result:
     if changed and held["owner"] is None:
         message = f"changed since the plan was made: {', '.join(changed)}"
         return Result(row["host_id"], "not_written", message, held)
-    return unless_owned(row, held)
+    return unless_owned(row, host)
 
 
-def still_held(row: Row, held: Values) -> Values | Result:
+def still_held(row: Row, host: Row) -> Values | Result:
     """What to send to put back, field by field, what a host still holds of what was written."""
+    held = values_of(host)
     kept = {field for field in changed_fields(row) if held[field] == row["old_values"][field]}
+    if len(host["owner_ids"]) > 1:  # never what was written, also where one id reads like several
+        kept -= {"owner"}
     if not kept:
         return Result(row["host_id"], "not_written", NOTHING_HELD, held)
     return {field: row["new_values"][field] for field in kept}
 
 
-def left_alone(row: Row, held: Values) -> str | None:
-    """Say what an undo leaves as it is of a host that held this; None: it puts everything back."""
-    fields = [field for field in changed_fields(row) if held[field] != row["old_values"][field]]
+def left_alone(row: Row, held: Values, sent: Values) -> str | None:
+    """Say what an undo left as it is of a host that held this; None: it put everything back."""
+    fields = [field for field in changed_fields(row) if sent[field] is None]
     named = ", ".join(f"{field} is {held[field] or 'none'} by now" for field in fields)
     return f"{LEFT_ALONE}{named}" if fields else None
 

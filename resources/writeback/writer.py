@@ -87,8 +87,9 @@ class _Attempt:
         return self.result("undone" if is_undo(self.row) else "written", message)
 
     def result(self, outcome: str, message: str | None = None) -> Result:
-        if outcome == "undone" and self.held:
-            message = "; ".join(filter(None, [message, left_alone(self.row, self.held)])) or None
+        if outcome == "undone" and self.held and self.sent:
+            left = left_alone(self.row, self.held, self.sent)
+            message = "; ".join(filter(None, [message, left])) or None
         return Result(self.row["host_id"], outcome, message, self.held, self.sent)
 
     def given_up(self, message: str, outcome: str = "failed") -> Result:
@@ -208,7 +209,7 @@ class Writer:
         if attempt.was_done(host):  # what it held before the sending stays known
             return attempt.success("confirmed by looking again: the host holds what was sent")
         attempt.held = held
-        decided = attempt.decide(row, held)
+        decided = attempt.decide(row, host)
         if isinstance(decided, Result):
             return decided
         values = {field: value for field, value in decided.items() if field in self._inventory.takes}

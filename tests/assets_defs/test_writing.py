@@ -13,7 +13,7 @@ from assets_defs.writing import apply_plan, undo_run, write_planned
 from resources.errors import AssetOwnersError, ConfigurationError
 from resources.writeback.journals import KEY
 from tests.assets_defs.scans import LOG, decided
-from tests.ownership.builders import PEOPLE, RUN, host, hosts
+from tests.ownership.builders import PEOPLE, RUN, host, hosts, user, users
 from tests.pipelines.in_memory import Shelf
 from tests.resources.samples import instance, instance_content
 
@@ -80,6 +80,12 @@ def test_what_was_planned_or_written_elsewhere_is_refused_and_both_targets_are_n
     assert not shelf.written
 
 
+def test_a_plan_that_was_only_looked_at_again_is_carried_out_under_either_id(planned, shelf):
+    assert follow(planned, "apply", RUN, run_id="tried", dry_run=True) == {"h1": "planned"}
+    assert follow(planned, "apply", "tried") == {"h1": "written"}
+    assert shelf.written == WRITTEN
+
+
 def test_a_plan_over_the_limit_is_carried_out_at_a_persons_word(planned, shelf):
     few = {"writes": {"max_writes": 0}}
     with refused(shelf, r"writes\.max_writes \(0\)", "apply .*--allow-writes 1"):
@@ -87,8 +93,17 @@ def test_a_plan_over_the_limit_is_carried_out_at_a_persons_word(planned, shelf):
     assert follow(planned, "apply", RUN, run_id="later", allow=1, **few) == {"h1": "written"}
 
 
-def test_who_is_no_user_asset_any_more_becomes_no_owner(planned, shelf, monkeypatch):
-    monkeypatch.setattr(shelf, "users", lambda: PEOPLE.filter(pl.col("user_id") != "u1"))
+EVE, OTHER_ANN = user("u1", email="eve@corp.example"), user("u9", email="Ann@other.example")
+
+
+@pytest.mark.parametrize(
+    "now",
+    [PEOPLE[1:], pl.concat([users(EVE), PEOPLE[1:]]), pl.concat([PEOPLE, users(OTHER_ANN)])],
+    ids=["gone", "another person has the id", "several have the name"],
+)
+def test_who_is_not_the_one_user_asset_any_more_becomes_no_owner(planned, shelf, monkeypatch, now):
+    """As after a directory was imported anew; a host is its id and its name, and so is a user."""
+    monkeypatch.setattr(shelf, "users", lambda: now)
     assert follow(planned, "apply", RUN) == {"h1": "not_written"}
     assert "u1" in planned.tables.run_writes("next")["message"].item()
     assert not shelf.written

@@ -147,9 +147,21 @@ def test_days_without_usual_events_stop_the_writing_where_that_is_asked_for(job)
         assert words in row["message"]
 
 
-def test_a_run_that_ends_on_a_day_to_come_fetches_and_writes_nothing(job):
-    assert "is in the future" in next(errors(job(tags={PARTITION: str(LAST + timedelta(days=2))})))
+@pytest.mark.parametrize(
+    ("tags", "says"),
+    [
+        ({PARTITION: str(LAST + timedelta(days=2))}, "is in the future"),
+        ({RANGE_START: str(LAST), RANGE_END: str(LAST - timedelta(days=1))}, "is later than"),
+    ],
+)
+def test_a_run_of_days_to_come_or_of_none_fetches_and_writes_nothing(job, tags, says):
+    assert says in next(errors(job(tags=tags)))
     assert job.inventory.written == {}
+
+
+def test_a_limit_may_be_any_number(job):
+    assert job(options={"limit": 2**70}).success
+    assert job.inventory.written == WRITTEN
 
 
 @pytest.mark.slow
@@ -271,11 +283,12 @@ def lacked_a_step(job):
         ({}, becomes, ["username_matches"], "host_user_shares"),
         (COLLECTED, becomes, ["owner_writes"], "blocking_check"),
         (FAILING, partial(becomes, **COLLECTED), ["blocking_check", "owner_writes"], "blocking_check"),
+        (FAILING, partial(becomes, **COLLECTED), ["logons owner_decisions owner_writes"], "blocking_check"),
         (FAILING, lacked_a_step, ["owner_writes"], "inventory_hosts"),
         (ONLY_PLANS, partial(becomes, **WRITES), ["owner_writes"], "inventory_hosts"),
         (WRITES, partial(becomes, **OTHER_RULES), ["owner_writes"], "inventory_hosts"),
     ],
-    ids=["a table", "check stopped it", "check stops it now", "some tables", "dry run", "other rules"],
+    ids=["table", "check stopped it", "check stops it now", "unchecked", "some tables", "dry", "other rules"],
 )
 def test_a_step_that_is_done_again_alone_goes_on_from_nothing_that_another_run_made(
     job, first, between, chosen, lacks
@@ -288,8 +301,9 @@ def test_a_step_that_is_done_again_alone_goes_on_from_nothing_that_another_run_m
             pass
         between(job)
         job.inventory = Shelf(ONE_HOST)
-        for step in chosen:
-            options = dg.ReexecutionOptions(result.run_id, step_selection=[named(job.instance, step)])
+        for steps in chosen:
+            named_steps = [named(job.instance, step) for step in steps.split()]
+            options = dg.ReexecutionOptions(result.run_id, step_selection=named_steps)
             with dg.execute_job(rebuildable(job), recorded, tags=tags, reexecution_options=options) as result:
                 pass
     assert not result.success

@@ -60,11 +60,16 @@ def test_nobody_is_forgotten_of_whom_a_write_is_open(home, stored, call):
     assert naming_ann(texts(home))
     with open_journal(tables) as journal:
         journal.delete(RUN)
-        journal.intend(tables.writes().collect())
+        written = tables.writes().collect()
+        for_carol = pl.col("new_values").struct.with_fields(owner=pl.lit("u9"))
+        others = {"host_id": pl.lit("h9"), "outcome": pl.lit("intended"), "new_values": for_carol}
+        journal.intend(pl.concat([written, written.with_columns(**others)]))
     assert call("forget", "ann", "--instance", stored, "--yes")[0] == 0
     with open_journal(tables) as journal:
-        (row,) = journal.rows(RUN).to_dicts()
+        row, other = journal.rows(RUN).to_dicts()
+        assert journal.unsent(RUN) == {"h1", "h9"}, "what is known of other writes stays"
     assert row["new_values"]["owner"].startswith(HASH)
+    assert other["outcome"] == "intended"
 
 
 def test_a_customer_is_removed_once_that_is_confirmed(home, catalogued, call):

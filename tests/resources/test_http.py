@@ -122,6 +122,7 @@ def test_a_body_that_trickles_ends_with_the_total_time_out(headers):
     ("written", "headers"),
     [
         (b"half", {"Content-Length": "10"}),
+        (b"half", {"Content-Length": "4, 10"}),
         (b"a\r\nhalf", {"Transfer-Encoding": "chunked"}),
         (b"junk", {"Content-Length": "4", "Content-Encoding": "gzip"}),
     ],

@@ -1,6 +1,7 @@
 import base64
 import html
 import json
+import unicodedata
 from datetime import date
 from urllib.parse import quote, quote_plus, urlencode
 
@@ -31,6 +32,11 @@ SECRET = "pä\"ss\\wörd <tag> & 100%41 +/'🦊"
         html.escape(SECRET, quote=False),
         "".join(f"&#{ord(letter)};" for letter in SECRET),
         "".join(f"&#x{ord(letter):X};" for letter in SECRET),
+        html.escape(SECRET).replace("&#x27;", "&#039;"),
+        unicodedata.normalize("NFD", SECRET),
+        SECRET.encode().decode("latin-1"),
+        SECRET.encode("latin-1", "replace").decode("utf-8", "replace"),
+        str(SECRET.encode())[2:-1],
         json.dumps(SECRET),
         json.dumps(SECRET, ensure_ascii=False),
         json.dumps(SECRET).replace("/", "\\/"),
@@ -133,6 +139,13 @@ def test_what_the_search_service_repeats_of_a_request_is_not_told(monkeypatch, p
         told_of(
             lambda: search.totals(date(2026, 3, 1), date(2026, 3, 2)), [token, SECRET, COOKIE, quote(SECRET)]
         )
+
+
+@pytest.mark.parametrize("status", [200, 502])
+def test_a_session_that_an_answer_tells_beside_its_cookie_is_not_told(tmp_path, status):
+    answer = Reply(f'{{"token": "{COOKIE}"}}'.encode(), status, {"Set-Cookie": f"session={COOKIE}; Path=/"})
+    with Stub(lambda _: answer) as stub, inventory_world.client(tmp_path, stub.url) as inventory:
+        told_of(lambda: inventory.get("/api/v1/x"), [COOKIE])
 
 
 def test_a_short_cookie_takes_no_letters_out_of_messages(tmp_path):

@@ -147,5 +147,8 @@ def test_words_without_end_cost_little_and_are_cut(errors):
 
 
 def test_half_a_surrogate_pair_becomes_text_and_whole_ones_stay():
-    body = rb'{"status": true, "message": null, "data": ["\ud83d\ude00", "a\ud800b"]}'
-    assert opened(body).payload() == ["\N{GRINNING FACE}", "a?b"]
+    text = r'{"status": true, "message": null, "data": ["\ud83d\ude00", "a\ud800b"]}'
+    for body in (text.encode(), text.encode("utf-16")):
+        assert opened(body).payload() == ["\N{GRINNING FACE}", "a?b"]
+    with pytest.raises(ProtocolError):
+        opened(text.replace("\\ud800", "\ud800").encode(errors="surrogatepass"))

@@ -188,8 +188,9 @@ def test_answers_of_all_supported_versions_are_read():
         assert found(day) == (4, 1, 0, [("PC", "ann", 3)])
         kinds = {"document_hostname": pl.String, "document_username": pl.String, "events": pl.Int64}
         assert day.counts.schema == kinds
-    (day,) = Script(PAGE | {"aggregations": pairs()}).logons()
-    assert found(day) == (4, 1, 0, [])
+    blank = {name: {"doc_count": 0, "absent": {"doc_count": 0}} for name in ("hostname", "username")}
+    (day,) = Script(PAGE | {"aggregations": pairs() | blank}).logons()
+    assert found(day) == (4, 4, 4, [])
 
 
 PAIR, USER, HITS = ("aggregations", "pairs", "buckets", 0), ("aggregations", "username"), ("hits", "total")
@@ -206,6 +207,7 @@ PAIR, USER, HITS = ("aggregations", "pairs", "buckets", 0), ("aggregations", "us
         ((), "_clusters", CLUSTERS | {"successful": 0, "partial": 2}),
         ((), "_clusters", CLUSTERS | {"failed": 1}),
         ((), "aggregations", {}),
+        (("aggregations", "pairs"), "buckets", []),
     ],
 )
 def test_an_incomplete_answer_or_a_count_that_cannot_be_is_no_evidence(place, name, fault):

@@ -155,6 +155,11 @@ def test_a_number_that_yaml_reads_as_another_one_stays_text(write, number):
     assert load_instance(write(text)).platform.tenant_id == number
 
 
+@pytest.mark.parametrize("number", ["127.1", "0x7F000001", "[::ffff:7f00:1]", "[0:0::FFFF:127.0.0.1]:080"])
+def test_a_number_is_one_address_however_it_is_written(number):
+    assert instance(**nested({"platform.url": f"http://{number}/a"})).platform.address == "http://127.0.0.1/a"
+
+
 NINEFOLD = {name: ",".join([f"*{before}"] * 9) for before, name in pairwise("abcdefghi")}
 
 

@@ -105,7 +105,7 @@ def test_a_second_writer_goes_on_as_soon_as_the_first_one_has_ended(clock):
         ({"url": "https://other.example/~a"}, False),
         ({"url": "HTTPS://Büro.Example:443/~a/", "email": "another@corp.example"}, True),
         ({"url": "https://büro.example.:0443/%7Ea"}, True),
-        ({"url": "https://xn--bro-hoa.example:/~a"}, True),
+        ({"url": "https://xn--bro-hoa.example:/~A", "tenant_id": " OWN\n"}, True),
     ],
 )
 def test_only_writers_to_one_target_however_it_is_spelt_are_in_each_others_way(changes, in_the_way):

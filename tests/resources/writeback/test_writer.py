@@ -532,6 +532,14 @@ def test_an_undo_does_not_send_a_value_that_the_write_had_not_changed(inventory,
     assert (writer.write(unchanged, still_held).outcome, inventory.calls["write"]) == ("not_written", 0)
 
 
+def test_an_undo_leaves_several_owners_alone_whose_ids_read_like_the_one_that_was_written(inventory, writer):
+    inventory.set("h-0", owner="a,b", department="Sales")
+    undo = row(old=values("a,b", "Sales"), new=values("", "Old"))
+    result = writer.write(undo, still_held)
+    assert (result.outcome, result.message) == ("undone", "left alone: owner is a,b by now")
+    assert inventory.holds() == ("a,b", "Old", None)
+
+
 # All hosts of a plan
 
 
