@@ -5,8 +5,11 @@ import logging
 import dagster as dg
 import pytest
 
+from assets_defs.run import as_dagster_failure
 from pipelines.console import console
+from pipelines.launcher import process_tag
 from pipelines.log_lines import LOGGER
+from resources.errors import AssetOwnersError
 
 
 @pytest.mark.parametrize(
@@ -23,3 +26,21 @@ def test_quiet_and_verbose_go_before_and_behind_each_command(call, monkeypatch, 
         monkeypatch.setattr(command, lambda **_: found.append(console(dg.build_init_logger_context()).level))
     assert call(*words)[0] == 0
     assert (found, logging.getLogger(LOGGER).level) == ([level], logging.NOTSET)
+
+
+@pytest.mark.parametrize("by_command", [True, False])
+def test_why_a_run_failed_stands_in_the_log_where_no_command_says_it(capfd, by_command):
+    @dg.op
+    def hosts():
+        with as_dagster_failure():
+            raise AssetOwnersError("the service is away")
+
+    @dg.job(logger_defs={"console": console}, config={"loggers": {"console": {}}})
+    def small():
+        hosts()
+
+    ran = small.execute_in_process(raise_on_error=False, tags=process_tag() if by_command else {})
+    said = [line[9:] for line in capfd.readouterr().err.splitlines() if line.endswith("is away")]
+    assert said == (
+        [] if by_command else [f"error: Run {ran.run_id[:8]} of small failed: the service is away"]
+    )
