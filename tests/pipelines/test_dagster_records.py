@@ -32,7 +32,10 @@ def job(tmp_path, monkeypatch):
     return Job(tmp_path, instance())
 
 
-def test_a_run_deletes_dagsters_records_of_runs_that_are_older_than_the_instance_keeps_them(job, tmp_path):
+@pytest.mark.parametrize("only_plans", [None, "Dry run"])
+def test_a_run_deletes_dagsters_records_of_runs_that_are_older_than_the_instance_keeps_them(
+    job, tmp_path, only_plans
+):
     run = decided(tmp_path, job.instance, job.inventory)
     with dagster_instance(tmp_path) as recorded:
         old, other = (recorded_run(recorded) for _ in range(2))
@@ -40,7 +43,8 @@ def test_a_run_deletes_dagsters_records_of_runs_that_are_older_than_the_instance
             long_ago = datetime.now(UTC) - timedelta(days=91)
             runs.execute("UPDATE runs SET update_timestamp = ? WHERE run_id = ?", (f"{long_ago:%F %T}", old))
         runs.close()
-        write_planned(replace(run, record=RunRecord(run.tables, RUN, recorded, LOG)))
+        record = RunRecord(run.tables, RUN, recorded, LOG)
+        write_planned(replace(run, record=record, only_plans=only_plans))
         assert runs_of(recorded, NAME) == [other]
         assert recorded.get_run_by_id(old) is None
     left = {path.stem for path in (tmp_path / "dagster").rglob("*-*-*")}
