@@ -32,6 +32,9 @@ def backup(out: Path) -> None:
         shown = without_password(journal)
         dump = "pg_dump --schema=asset_owners --file=FILE.sql"
         not_in_it.append(f"the journal of writes in {shown}, by {dump} {shown}")
+    settings = dagster_folder(home()) / "dagster.yaml"
+    if settings.exists() and b"\nstorage:" in b"\n" + settings.read_bytes():
+        not_in_it.append(f"Dagster's records in the storage that {settings} names, PostgreSQL by pg_dump")
     for what in not_in_it:
         print(f"Not in it either, back it up as well: {what}")
 

@@ -97,6 +97,15 @@ def test_a_restored_home_is_the_same(call, home, made, tmp_path):
     assert left_behind(other) == []
 
 
+def test_a_database_that_dagster_stores_its_records_in_is_left_to_the_operator(call, home, tmp_path):
+    settings = home / "dagster" / "dagster.yaml"
+    settings.parent.mkdir()
+    for content, told in (("", 0), ("telemetry: {}", 0), ("storage: {postgres: {}}", 1)):
+        settings.write_text(content)
+        status, said, _ = call("backup", "--out", tmp_path / f"{told}{len(content)}.tar")
+        assert (status, said.count(f"storage that {settings} names")) == (0, told)
+
+
 def test_a_run_at_work_when_the_backup_was_made_holds_no_place_in_the_restored_home(
     call, tmp_path, monkeypatch
 ):
