@@ -112,6 +112,7 @@ def write_planned(run: ScanRun) -> pl.DataFrame:
     delete_inputs(run.tables, before=datetime.now(UTC) - timedelta(days=run.instance.writes.plan_days))
     if run.only_plans:
         run.log.info(run.only_plans)
+        _delete_old_records(run)
         return planned
 
     def own_plan(_: Journal) -> _Plan:
@@ -124,6 +125,7 @@ def write_planned(run: ScanRun) -> pl.DataFrame:
 
     written = _carry_out(run, own_plan)
     _delete_outdated(run)
+    _delete_old_records(run)
     return written
 
 
@@ -510,8 +512,12 @@ def _delete_outdated(run: ScanRun) -> None:
     )
     if deleted:
         run.log.info(f"Deleted {deleted} files and folders that are older than keep allows")
+
+
+def _delete_old_records(run: ScanRun) -> None:
+    """Delete what Dagster knows of runs that are older than the instance keeps them: it may name people."""
     if dagster := run.record.recorded:
-        oldest = now - timedelta(days=keep.runs_days)
+        oldest = datetime.now(UTC) - timedelta(days=run.instance.keep.runs_days)
         if runs := runs_of(dagster, run.instance.name, before=oldest, limit=MAX_AT_ONCE):
             delete_runs(dagster, runs)
             run.log.info(f"Deleted Dagster's records of {len(runs)} runs that are older than keep.runs_days")

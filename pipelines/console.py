@@ -6,10 +6,14 @@ The event log keeps everything; this is for the person at the terminal and for t
 import logging
 import re
 import sys
+from collections.abc import Mapping
+from typing import Any
 
 import dagster as dg
 
+from assets_defs.run import failure_message
 from ownership.names import printable
+from pipelines.launcher import process_tag
 from pipelines.log_lines import LOGGER, json_line
 from resources.settings import logs_as_json
 
@@ -25,20 +29,31 @@ def console(_: dg.InitLoggerContext) -> logging.Logger:
     """
     logger = logging.Logger(LOGGER, level=logging.getLogger(LOGGER).level or logging.INFO)
     handler = logging.StreamHandler(sys.stderr)
-    handler.addFilter(_is_our_own)
+    handler.addFilter(_is_told)
     handler.setFormatter(_JsonLine() if logs_as_json() else _Line(datefmt="%H:%M:%S"))
     logger.addHandler(handler)
     return logger
 
 
-def _is_our_own(record: logging.LogRecord) -> bool:
-    meta = record.dagster_meta  # ty: ignore[missing-attribute]  (Dagster adds it)
-    return meta["dagster_event"] is None and not _OF_DAGSTER.fullmatch(meta["orig_message"])
+def _is_told(record: logging.LogRecord) -> bool:
+    return _told(record.dagster_meta) is not None  # ty: ignore[missing-attribute]  (Dagster adds it)
+
+
+def _told(meta: Mapping[str, Any]) -> str | None:
+    """What is printed of a record: our own words, and why a run failed; a command says that itself."""
+    event = meta["dagster_event"]
+    if event is None:
+        return None if _OF_DAGSTER.fullmatch(meta["orig_message"]) else meta["orig_message"]
+    if event.event_type_value != "PIPELINE_FAILURE" or process_tag().items() <= meta["job_tags"].items():
+        return None
+    error = event.job_failure_data.error
+    why = failure_message(error) or (error and (error.cause or error).message.strip())
+    return f"Run {meta['run_id'][:8]} of {meta['job_name']} failed: {why or meta['orig_message']}"
 
 
 class _Line(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
-        message = record.dagster_meta["orig_message"]  # ty: ignore[missing-attribute]  (Dagster adds it)
+        message = _told(record.dagster_meta) or ""  # ty: ignore[missing-attribute]  (Dagster adds it)
         level = "" if record.levelno == logging.INFO else f"{record.levelname.lower()}: "
         begin = f"{self.formatTime(record, self.datefmt)} {level}"
         return "\n".join(f"{begin}{line}" for line in map(printable, message.split("\n")))
@@ -48,7 +63,7 @@ class _JsonLine(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         meta = record.dagster_meta  # ty: ignore[missing-attribute]  (Dagster adds it)
         return json_line(
-            meta["orig_message"],
+            _told(meta) or "",
             level=record.levelname.lower(),
             at=record.created,
             run_id=meta["run_id"],

@@ -69,9 +69,9 @@ class Transport:
 
     `service` is its name in messages, `section` the prefix of its settings ("" or "platform."). `ca_file`
     holds the only authorities to trust; None = those of the operating system. The read time-out is for each
-    silence, the total one for an answer; headers that trickle are bounded by the former alone. No call is
-    repeated once the service has been silent for `patience_seconds`, through all calls; `silent_since` is on
-    the monotonic clock, None while the service answers.
+    silence, the total one for an answer; headers that trickle are bounded by the former alone. Once the
+    service has been silent for `patience_seconds`, through all calls, no call is repeated, and a further one
+    gets no longer than a probe; `silent_since` is on the monotonic clock, None while the service answers.
     """
 
     service: str
@@ -154,7 +154,10 @@ class Transport:
             if right_before is not None:
                 guarded: Any = _asking_first(request.body, right_before)
                 request.body = guarded
-            timeouts = (min(CONNECT_TIMEOUT_SECONDS, self.read_timeout_seconds), self.read_timeout_seconds)
+            # Who has been silent for too long holds up a run with what waits beside a failed call, too.
+            given_up = begun - self.silent_since >= self.patience_seconds
+            seconds = min(self.read_timeout_seconds, PROBE_SECONDS if given_up else self.read_timeout_seconds)
+            timeouts = (min(CONNECT_TIMEOUT_SECONDS, seconds), seconds)
             # Credentials go nowhere but to the configured address.
             with session.send(request, timeout=timeouts, allow_redirects=False, stream=True) as response:
                 secrets += tuple(_session_values(response.cookies.values()))  # it may repeat them beside

@@ -10,3 +10,5 @@ task_acks_late = True
 task_reject_on_worker_lost = True
 worker_prefetch_multiplier = 1
 broker_transport_options = {"visibility_timeout": 3600}
+# What a step tells its run lists the hosts and the owners that it shows.
+result_expires = 3600

@@ -22,9 +22,11 @@ def tell(run: dg.DagsterRun, what: str | None) -> None:
 def failed_runs(context: dg.RunFailureSensorContext) -> None:
     """Tell why a run failed."""
     errors = [event.step_failure_data.error for event in context.get_step_failure_events()]
-    # Dagster puts the error's class before its message.
+    # Dagster puts the error's class before its message, which steps share that the first failure ended.
     reasons = [error.message.partition(": ")[2].strip() for error in errors if error]
-    tell(context.dagster_run, "; ".join(filter(None, reasons)) or context.failure_event.message)
+    tell(
+        context.dagster_run, "; ".join(dict.fromkeys(filter(None, reasons))) or context.failure_event.message
+    )
 
 
 @dg.run_status_sensor(

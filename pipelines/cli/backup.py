@@ -2,8 +2,10 @@
 
 from pathlib import Path
 
+import dagster as dg
+
 from pipelines.cli.errors import require_file
-from pipelines.dagster_home import dagster_folder
+from pipelines.dagster_home import dagster_folder, dagster_instance
 from resources.settings import (
     analysts_group,
     home,
@@ -30,6 +32,9 @@ def backup(out: Path) -> None:
         shown = without_password(journal)
         dump = "pg_dump --schema=asset_owners --file=FILE.sql"
         not_in_it.append(f"the journal of writes in {shown}, by {dump} {shown}")
+    settings = dagster_folder(home()) / "dagster.yaml"
+    if settings.exists() and b"\nstorage:" in b"\n" + settings.read_bytes():
+        not_in_it.append(f"Dagster's records in the storage that {settings} names, PostgreSQL by pg_dump")
     for what in not_in_it:
         print(f"Not in it either, back it up as well: {what}")
 
@@ -37,4 +42,10 @@ def backup(out: Path) -> None:
 def restore(archive: Path) -> None:
     """Make the home from a backup."""
     files, version = restored(archive, home(), tables_location(), analysts=analysts_group())
+    if (home() / "dagster").absolute() == dagster_folder(home()) and (home() / "dagster").is_dir():
+        # What was at work then is not any more; on another machine it would hold its place for half a day.
+        at_work = [dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING]
+        with dagster_instance(home()) as recorded:
+            for run in recorded.get_runs(dg.RunsFilter(statuses=at_work)):
+                recorded.report_run_failed(run, "It had not ended when the backup was made")
     print(f"{home()} is restored: {files:,} files of {archive}, which version {version} made")

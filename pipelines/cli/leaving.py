@@ -1,6 +1,7 @@
 """`asset-owners forget` and `asset-owners remove`: a person, or a customer, leaves."""
 
 import shutil
+from contextlib import nullcontext
 from dataclasses import fields
 from pathlib import Path
 
@@ -57,9 +58,11 @@ def remove(path: Path, *, yes: bool) -> None:
     """Delete all that is stored of an instance; say first what that is."""
     instance = load_instance(path)
     tables = own_tables(instance)
-    if not tables.folder.exists():
+    with dagster_instance(home()) as dagster:
+        beside = [*_reports(instance), *runs_of(dagster, instance.name, limit=1)]
+    if not (tables.folder.exists() or tables.disk.exists() or beside):
         raise AssetOwnersError(f"Nothing is stored of {instance.name}")
-    with tables.writing():
+    with tables.writing() if tables.disk.exists() else nullcontext():
         open_writes = 0
         if has_journal(tables):
             with open_journal(tables) as journal:
@@ -108,7 +111,7 @@ def _forget_in_journal(tables: Tables, person: Person, *, really: bool) -> dict[
 
 def _delete_beside_tables(instance: Instance, *, really: bool) -> None:
     """Name reports and Dagster's records of an instance, and, `really`, delete them: any may name people."""
-    for file in report_file(instance, home()).parent.glob(f"{instance.slug}.*"):
+    for file in _reports(instance):
         print(f"  {file}")
         if really:
             file.unlink()
@@ -118,3 +121,7 @@ def _delete_beside_tables(instance: Instance, *, really: bool) -> None:
         if really:
             delete_runs(dagster, runs)
             dagster.wipe_assets([asset_key(instance, table) for table in TABLES])
+
+
+def _reports(instance: Instance) -> list[Path]:
+    return sorted(report_file(instance, home()).parent.glob(f"{instance.slug}.*"))

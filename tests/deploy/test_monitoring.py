@@ -1,12 +1,16 @@
 """The alerts and the dashboard ask for what `asset-owners metrics` serves, and the alerts are raised."""
 
 import re
+import runpy
 import shutil
 import subprocess
 
+import dagster as dg
 import pytest
 
+from assets_defs.run import as_dagster_failure
 from pipelines.cli.metrics import Metrics
+from resources.errors import AssetOwnersError
 from tests.deploy.machine import DEPLOY
 
 RULES = DEPLOY / "prometheus" / "asset-owners.rules.yml"
@@ -29,3 +33,26 @@ def test_alerts_are_raised_when_they_should_and_not_before():
     command = [PROMTOOL or "", "test", "rules", str(RULES.with_suffix(".test.yml"))]
     tried = subprocess.run(command, check=False, capture_output=True)  # noqa: S603  (our own rules)
     assert tried.returncode == 0, tried.stdout
+
+
+def test_a_chat_is_told_once_why_a_run_failed(monkeypatch):
+    told, alerts = [], runpy.run_path(str(DEPLOY / "dagster" / "alerts.py"))
+    monkeypatch.setattr("requests.post", lambda *_, json, **__: told.append(json["text"]))
+
+    @dg.op
+    def step():
+        with as_dagster_failure():
+            raise AssetOwnersError("the service is away")
+
+    @dg.job(tags={"asset_owners/instance": "Small"})
+    def small():
+        step.alias("hosts")()
+        step.alias("users")()
+
+    with dg.DagsterInstance.ephemeral() as recorded:
+        ran = small.execute_in_process(raise_on_error=False, instance=recorded)
+        context = dg.build_run_status_sensor_context(
+            "failed_runs", ran.get_run_failure_event(), recorded, ran.dagster_run
+        )
+        alerts["failed_runs"](context.for_run_failure())
+    assert told == [f"Small: run {ran.run_id}: the service is away"]

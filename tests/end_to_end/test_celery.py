@@ -6,6 +6,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+import redis
 import yaml
 
 from pipelines.dagster_home import dagster_home
@@ -60,7 +61,7 @@ def stand(recorded_stand, queue, tmp_path):
 
 
 def test_the_steps_of_a_run_go_through_the_queue_and_one_that_is_delivered_again_writes_nothing_twice(
-    stand, tmp_path
+    stand, queue, tmp_path
 ):
     log, killed = tmp_path / "log", []
     day = f'{{"dagster/partition": "{TODAY}"}}'
@@ -83,4 +84,7 @@ def test_the_steps_of_a_run_go_through_the_queue_and_one_that_is_delivered_again
     assert killed
     rows = dict(stand.tables.writes().collect().select("host_id", "outcome").iter_rows())
     assert rows.keys() == WRITTEN.keys()
+    with redis.from_url(queue) as results:
+        names_stay = {0 < results.ttl(key) <= 3600 for key in results.keys("celery-task-meta-*")}
+    assert names_stay == {True}, "seconds"
     assert stand.written() == {host: WRITTEN[host] for host, outcome in rows.items() if outcome == "written"}

@@ -9,8 +9,10 @@ import tarfile
 from contextlib import closing
 from urllib.parse import urlsplit
 
+import dagster as dg
 import pytest
 
+from pipelines.dagster_home import dagster_instance
 from resources.settings import without_password
 from resources.store.backup import back_up
 from resources.store.tables import Tables
@@ -93,6 +95,29 @@ def test_a_restored_home_is_the_same(call, home, made, tmp_path):
         assert int(copy.stat().st_mtime) == int(path.stat().st_mtime), "what is kept goes by it"
     assert {path.stat().st_mode & 0o077 for path in other.rglob("*")} == {0}
     assert left_behind(other) == []
+
+
+def test_a_database_that_dagster_stores_its_records_in_is_left_to_the_operator(call, home, tmp_path):
+    settings = home / "dagster" / "dagster.yaml"
+    settings.parent.mkdir()
+    for content, told in (("", 0), ("telemetry: {}", 0), ("storage: {postgres: {}}", 1)):
+        settings.write_text(content)
+        status, said, _ = call("backup", "--out", tmp_path / f"{told}{len(content)}.tar")
+        assert (status, said.count(f"storage that {settings} names")) == (0, told)
+
+
+def test_a_run_at_work_when_the_backup_was_made_holds_no_place_in_the_restored_home(
+    call, tmp_path, monkeypatch
+):
+    with dagster_instance(tmp_path / "old") as recorded:
+        for status in (dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.SUCCESS):
+            recorded.add_run(dg.DagsterRun("small", status=status))
+    out, other = tmp_path / "made.tar", tmp_path / "other"
+    back_up(tmp_path / "old", out)
+    monkeypatch.setenv("ASSET_OWNERS_HOME", str(other))
+    assert call("restore", out)[0] == 0
+    with dagster_instance(other) as recorded:
+        assert [run.status.value for run in recorded.get_runs()] == ["SUCCESS", "FAILURE"]
 
 
 def test_a_backup_of_a_newer_version_is_refused_by_its_name(call, home, tmp_path, newer_program):  # noqa: ARG001

@@ -1,5 +1,7 @@
 """A person, or a customer, leaves: `forget` and `remove`."""
 
+import shutil
+
 import duckdb
 import polars as pl
 import pytest
@@ -93,3 +95,14 @@ def test_a_customer_none_of_whose_runs_succeeded_is_removed_too(home, stored, ca
         file.unlink()
     assert (folder / ".instance").exists()
     assert (call("remove", stored, "--yes")[0], folder.exists()) == (0, False)
+
+
+def test_what_is_left_of_a_customer_whose_tables_somebody_deleted_is_removed_too(home, catalogued, call):
+    (home / "reports").mkdir()
+    (home / "reports" / "head_office.html").touch()
+    shutil.rmtree(home / "tables" / "head_office")
+    assert call("remove", catalogued, "--yes")[0] == 0
+    assert list((home / "reports").iterdir()) == []
+    with duckdb.connect(home / "warehouse.duckdb", read_only=True) as catalogue:
+        assert catalogue.execute("SELECT * FROM duckdb_views() WHERE NOT internal").fetchall() == []
+    assert call("remove", catalogued)[0] == 1

@@ -331,6 +331,18 @@ def test_a_service_that_hangs_is_asked_for_as_long_as_the_patience_lasts_whichev
             assert len(caplog.records) == 1, call
 
 
+def test_a_call_that_waited_beside_one_that_was_given_up_takes_little_time(monkeypatch):
+    monkeypatch.setattr(http, "PROBE_SECONDS", 0.05)
+    with hanging() as url:
+        service = transport(url, read_timeout_seconds=1, patience_seconds=1, sleep=lambda _: None)
+        with service.new_session() as session:
+            for longest in (1.5, 0.5):
+                began = time.monotonic()
+                with pytest.raises(TransientError):
+                    service.send(session, "POST", "/slow")
+                assert time.monotonic() - began < longest
+
+
 def test_a_long_answer_in_time_is_no_hang():
     replies = iter([503, 503, 200])
 

@@ -12,6 +12,7 @@ from resources.errors import ConfigurationError
 from resources.failures import operator_message
 from resources.settings import tables_location
 from resources.store.catalogue import catalogue_path, register_file_system
+from resources.store.files import parquet_files
 from resources.store.history import delete_outdated
 from resources.store.tables import Tables
 from tests.resources.store.test_tables import DAY, LATER, NEXT, RUN, events, hosts, logons, writes
@@ -90,6 +91,19 @@ def test_what_is_older_than_the_instance_keeps_is_deleted(tables):
     assert not tables.holds("owner_writes", RUN)
     assert tables.writes().collect().is_empty()
     assert events(tables, [DAY, NEXT]) == [1, 1]
+
+
+def test_what_another_machine_deletes_meanwhile_is_no_failure(tables, monkeypatch):
+    tables.write("owner_writes", writes("a", "planned"), run_id=RUN, publish=False)
+
+    def listed(folder):
+        found = parquet_files(folder)
+        for file in found:
+            file.unlink()
+        return found
+
+    monkeypatch.setattr("resources.store.history.parquet_files", listed)
+    assert delete_outdated(tables, evidence_before=DAY, history_before=datetime.now(UTC)) == 0
 
 
 @pytest.mark.usefixtures("object_store")

@@ -1,0 +1,27 @@
+"""What the log of a service says of a run."""
+
+import dagster as dg
+import pytest
+
+from assets_defs.run import as_dagster_failure
+from pipelines.console import console
+from pipelines.launcher import process_tag
+from resources.errors import AssetOwnersError
+
+
+@pytest.mark.parametrize("by_command", [True, False])
+def test_why_a_run_failed_stands_in_the_log_where_no_command_says_it(capfd, by_command):
+    @dg.op
+    def hosts():
+        with as_dagster_failure():
+            raise AssetOwnersError("the service is away")
+
+    @dg.job(logger_defs={"console": console}, config={"loggers": {"console": {}}})
+    def small():
+        hosts()
+
+    ran = small.execute_in_process(raise_on_error=False, tags=process_tag() if by_command else {})
+    said = [line[9:] for line in capfd.readouterr().err.splitlines() if line.endswith("is away")]
+    assert said == (
+        [] if by_command else [f"error: Run {ran.run_id[:8]} of small failed: the service is away"]
+    )
