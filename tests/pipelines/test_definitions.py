@@ -248,3 +248,9 @@ def test_a_launchpad_offers_its_own_switches_and_a_dry_run_once(instances):
             continue
         assert len(dry) == 1, (name, dry)
         assert dry[0][0] == ("resources" if name == slug else "ops")
+
+
+def test_the_pages_of_jobs_show_a_schedule_and_whether_runs_write_where_these_are_theirs(instances):
+    shown = {name: {*job.metadata} for name, job in jobs(instances(one=content())).items()}
+    assert [name for name, facts in shown.items() if {"schedule", "runs"} & facts] == ["head_office"]
+    assert all("inventory service" in facts for facts in shown.values())
