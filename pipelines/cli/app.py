@@ -29,6 +29,25 @@ class _Commands(TyperGroup):
             for each in (command, *getattr(command, "commands", {}).values()):
                 each.params += shared
 
+    def invoke(self, ctx: Any) -> Any:
+        """Say what is wrong with an option in words of ours; typer repeats those of pydantic."""
+        try:
+            return super().invoke(ctx)
+        except typer.BadParameter as error:
+            for wrong in getattr(error.__cause__, "errors", list)():
+                if words := _WRONG.get(wrong["type"]):
+                    error.message = words.format(given=wrong["input"], **wrong.get("ctx", {}))
+            raise
+
+
+_WRONG = {
+    "int_parsing": "{given!r} is no whole number",
+    "float_parsing": "{given!r} is no number",
+    "greater_than_equal": "{given} is too small: at least {ge:g}",
+    "less_than_equal": "{given} is too large: at most {le:g}",
+    "value_error": "{error}",
+}
+
 
 app = typer.Typer(
     cls=_Commands,

@@ -49,11 +49,10 @@ def test_what_is_unknown_or_ambiguous_ends_with_2_and_the_names_that_there_are(c
     (folder / "broken.yaml").write_text("name: [", encoding="utf-8")
     status, out, told = call("explain", "pc-2")
     assert (status, out) == (2, "")
-    assert f"--instance: it is not given, and {folder} has 3 instance files" in told
-    assert "branch, broken.yaml, head_office" in told
+    assert f"--instance: it is not given, and {folder} has branch, broken.yaml, head_office; name" in told
     status, _, told = call("explain", "--instance", "brunch", "pc-2")
     assert status == 2
-    assert "--instance: 'brunch' is the name of 0 instances" in told
+    assert "--instance: 'brunch' is the name of no instances" in told
     assert "branch, broken.yaml, head_office" in told
     add(folder, "head-office.yaml", "Elsewhere")
     status, _, told = call("explain", "--instance", "head_office", "pc-2")
@@ -171,3 +170,20 @@ def test_days_that_a_dry_run_fetched_stand_in_the_place_of_the_published_ones(ca
         {"matching": 99, "days": 1},
     ]
     assert asked(call, query) == [{"matching": 31, "days": 30}]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (("run", "--limit", "0"), "'--limit': 0 is too small: at least 1"),
+        (("run", "--limit", "five"), "'--limit': 'five' is no whole number"),
+        (("run", "--lookback-days", "4000"), "'--lookback-days': 4000 is too large: at most 3660"),
+        (("tune", "--keep", "all"), "'--keep': 'all' is no number"),
+        (("report", "--format", "pdf"), "'--format': 'pdf' is not one of 'html'"),
+        (("sandbox", "up", "--port", "0"), "'--port': 0 is too small: at least 1"),
+    ],
+)
+def test_a_value_that_an_option_does_not_take_is_told_in_plain_words(call, given, said):
+    status, _, told = call(*given)
+    assert status == 2
+    assert f"Invalid value for {said}" in " ".join(told.split())
