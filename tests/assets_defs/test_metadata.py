@@ -11,6 +11,7 @@ from assets_defs.metadata import (
     shares_metadata,
     writes_metadata,
 )
+from ownership.codes import ACTION
 from ownership.declaration import empty
 from ownership.history import with_new_conflicts
 from ownership.plan import plan_writes
@@ -121,10 +122,18 @@ def test_a_plan_can_be_judged_by_its_first_hosts_with_owner_and_evidence():
 
 
 def test_decisions_show_the_hosts_that_have_an_owner_or_are_to_get_one():
-    hosts = records(owners_metadata(DECISIONS, PEOPLE, see_all="")["hosts"])
-    assert {row["host id"]: (row["owner"], row["department"]) for row in hosts} == {
+    assets = pl.concat([ASSETS, hosts(host("h6", owners=("u1",)))])
+    decisions = decide(counts(*LOGONS), PEOPLE, assets)
+    rows = records(owners_metadata(decisions, PEOPLE, see_all="")["hosts"])
+    assert {row["host id"]: (row["owner"], row["department"]) for row in rows} == {
         "h1": ("alice@corp.example (u1)", "Sales"),
         "h3": ("alice@corp.example (u1)", "Sales"),
         "h4": ("u9|<b>", ""),
+        "h6": ("alice@corp.example (u1)", "Sales"),
     }
-    assert hosts[0]["why"] == "6 of 6 logons on 1 day"
+    assert [row["why"] for row in rows] == [
+        "has none and gets this one: 6 of 6 logons on 1 day",
+        "9 of 9 logons on 1 day",
+        ACTION["conflict"],
+        ACTION["keep"],
+    ]
