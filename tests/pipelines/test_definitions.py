@@ -168,10 +168,15 @@ def test_the_schedule_names_target_limits_and_how_many_owners_the_last_plan_held
         return define(load_instance(stored)).resolve_schedule_def("head_office").description
 
     said = description()
-    for words in ("https://inventory.invalid, tenant t-1", "more than 10,000 hosts", "UTC, held 1 owner."):
+    assert "When this was loaded," in said, "it stays as it is until the next reload"
+    for words in (
+        "https://inventory.invalid, tenant t-1",
+        "more than 10,000 hosts",
+        "UTC, had found 1 owner to write.",
+    ):
         assert words in said
     file.write_bytes(b"torn")
-    assert "last plan" not in description()
+    assert "last run" not in description()
 
 
 def test_the_workspace_and_the_project_name_the_same_definitions():
