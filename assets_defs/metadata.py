@@ -76,7 +76,7 @@ def owners_metadata(decisions: pl.DataFrame, users: pl.DataFrame, *, see_all: st
 
 def _owners(hosts: pl.DataFrame, users: pl.DataFrame, see_all: str) -> dict[str, Any]:
     """The first hosts as a table, and where all of them are; nothing where there are none."""
-    rows = shown_owners(hosts.sort("hostname", "host_id").head(MAX_ROWS), users)
+    rows = shown_owners(hosts.sort("hostname", "host_id", nulls_last=True).head(MAX_ROWS), users)
     if not rows:
         return {}
     columns = dict.fromkeys(column for row in rows for column in row)

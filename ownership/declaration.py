@@ -98,7 +98,8 @@ def column_descriptions(model: type[Table]) -> dict[str, str]:
 
 def _meanings(codes: Mapping[str, str]) -> Iterator[str]:
     for code, meaning in codes.items():
-        yield f"{code}: {meaning[0].lower()}{meaning[1:]}"
+        said = meaning.removeprefix(f"{code.capitalize()}: ")
+        yield f"{code}: {said[0].lower()}{said[1:]}"
 
 
 def column_codes(model: type[Table]) -> dict[str, Mapping[str, str]]:

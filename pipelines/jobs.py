@@ -109,7 +109,7 @@ def _job_of(
         description=description,
         tags=run_tags(instance),
         run_tags=run_tags(instance),
-        metadata=_facts(instance),
+        metadata=_inventory(instance),
         resource_defs={key: resources[key] for key in op.required_resource_keys},
         executor_def=run_executor(),
         logger_defs=LOGGERS,
@@ -125,14 +125,18 @@ terminal: `asset-owners {command} --instance FILE RUN_ID`.
 """
 
 
+def _inventory(instance: Instance) -> dict[str, str]:
+    """Where the owners are; no secret is among it."""
+    return {"inventory service": instance.platform.url, "tenant": instance.platform.tenant_id}
+
+
 def _facts(instance: Instance) -> dict[str, str]:
-    """What an operator wants to know of an instance; no secret is among it."""
-    platform, scan = instance.platform, instance.scan
+    """What an operator wants to know of the scan of an instance."""
+    scan = instance.scan
     return {
         "search service": instance.url,
         "index": instance.index,
-        "inventory service": platform.url,
-        "tenant": platform.tenant_id,
+        **_inventory(instance),
         "sensor": instance.sensor,
         "window": f"{scan.lookback_days} days, the running one included ({scan.timezone})",
         "schedule": f"{scan.schedule} ({scan.timezone})" if scan.schedule else "none",

@@ -65,7 +65,7 @@ def _description(instance: Instance, tables: Tables) -> str:
 
 
 def _last_plan(tables: Tables) -> str:
-    """How many owners the last plan held when the UI loaded this; where an object store has it, nothing.
+    """How many owners were to be written when the UI loaded this; where an object store has it, nothing.
 
     The code location loads without a network, and whatever state a table is in.
     """
@@ -78,7 +78,10 @@ def _last_plan(tables: Tables) -> str:
     if decisions.is_empty():
         return ""
     at, number = decisions["decided_at"][0], decisions.filter(action="write").height
-    return f" The last plan, of {at:%Y-%m-%d %H:%M} UTC, held {number:,} owner{'s' * (number != 1)}."
+    found = f"{number:,} owner{'s' * (number != 1)} to write"
+    return (
+        f" When this was loaded, the last run that may write, of {at:%Y-%m-%d %H:%M} UTC, had found {found}."
+    )
 
 
 def launch_tags(instance: Instance, window: Window) -> dict[str, str]:

@@ -197,7 +197,8 @@ def _decision(decision: Mapping[str, Any]) -> Iterator[str]:
         by = f" ({either(owners)}, by {decision['matched_by']})" if owners else ""
         yield f"  {MATCH[decision['match']]}{by}"
     existing = f" ({_shown(decision['existing_owner'])})" if decision["existing_owner"] else ""
-    yield f"  {ACTION[decision['action']]}{existing}"
+    since = f" Since {decision['conflict_since']:%Y-%m-%d}." if decision["conflict_since"] else ""
+    yield f"  {ACTION[decision['action']]}{existing}{since}"
     yield from _writes(decision["writes"])
     yield from _inventory(decision)
     yield "  What would change that:"

@@ -137,10 +137,14 @@ class TableView {
 
   // The rows found, for a spreadsheet: see `as_csv` in reports/exports.py.
   download() {
-    const text = (parts, row) => parts.map(([style, field]) => textOf(style, this.fields[field][row]));
+    const names = this.columns.flatMap(([, ...parts], column) => [
+      this.names[column],
+      ...parts.map(([, field]) => field.replaceAll("_", " ")),
+    ]);
     const quoted = (cell) => `"${cell.replace(FORMULA, "$1'$2").replaceAll('"', '""')}"`;
-    const rows = this.found.map((row) => this.columns.map((parts) => text(parts, row).filter(Boolean).join(", ")));
-    const lines = [this.names, ...rows].map((cells) => cells.map(quoted).join(","));
+    const cells = this.columns.flat();
+    const rows = this.found.map((row) => cells.map(([style, field]) => textOf(style, this.fields[field][row])));
+    const lines = [names, ...rows].map((cells) => cells.map(quoted).join(","));
     const link = element("a");
     link.href = URL.createObjectURL(new Blob(["\ufeff", lines.join("\r\n")], { type: "text/csv" }));
     link.download = `${this.name}.csv`;
@@ -162,7 +166,8 @@ function follow() {
   const view = views.get(name);
   if (view && target === "person") {
     const { people } = view.fields;
-    view.narrow(`machines of ${labels.get(wanted) ?? wanted}`, (row) => (people[row] ?? []).includes(wanted));
+    const meant = (key) => key === wanted || folded(labels.get(key) ?? key) === folded(wanted); // or the e-mail
+    view.narrow(`machines of ${labels.get(wanted) ?? wanted}`, (row) => (people[row] ?? []).some(meant));
   } else if (view && target === "host") {
     const { host, asset } = view.fields;
     view.narrow(wanted, (row) => [host[row], asset[row]].some((known) => folded(known) === folded(wanted)));

@@ -18,6 +18,11 @@ from reports.sentences import in_columns, logons, names_of, person
 SHOWN_ELSEWHERE = 20
 MAX_SUGGESTED = 5
 _FIELDS = ("user_value", *FIELDS)
+_CHANGED = {
+    ("write", True): "The host has got this owner since.",
+    ("agree", False): "The host had this owner, and has not any more.",
+}
+"""What follows by now, where it is not what was decided: by action, and whether the person owns the host."""
 
 
 def find_person(asked: str, users: pl.DataFrame, matches: pl.DataFrame) -> dict[str, list[str]] | None:
@@ -119,6 +124,12 @@ def person_in_words(story: Mapping[str, Any]) -> str:
     named, elsewhere, owned = (story[f"hosts_{part}"] for part in ("named", "elsewhere", "owned"))
     names = names_of(story["user_assets"])
 
+    by_now = {row["host_id"] for row in owned}
+
+    def follows(row: Mapping[str, Any]) -> str:
+        changed = _CHANGED.get((row["action"], row["host_id"] in by_now))
+        return changed or ACTION.get(row["action"], "")
+
     def owners(row: Mapping[str, Any]) -> str:
         return ", ".join(person(owner, names) for owner in row["owner_ids"])
 
@@ -127,9 +138,9 @@ def person_in_words(story: Mapping[str, Any]) -> str:
         [
             f"{_who(story)}.",
             f"\nHosts for which the logons name this person: {len(named):,}",
-            *in_columns([(_name(row), *_last(row), ACTION[row["action"]]) for row in named]),
+            *in_columns([(_name(row), *_last(row), follows(row)) for row in named]),
             f"\nHosts of this person in the inventory: {len(owned):,}",
-            *in_columns([(_name(row), owners(row), ACTION.get(row["action"], "")) for row in owned]),
+            *in_columns([(_name(row), owners(row), follows(row)) for row in owned]),
             f"\nOther hosts with logons: {len(elsewhere):,}",
             *in_columns([(_name(row), *_last(row)) for row in elsewhere[:SHOWN_ELSEWHERE]]),
             *more,

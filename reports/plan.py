@@ -48,7 +48,8 @@ def shown_owners(hosts: pl.DataFrame, users: pl.DataFrame) -> list[dict[str, str
         yield "owner", person(row["owner"], name_of) if row["owner"] else ""
         yield "department", departments.get(row["owner"]) or ""
         if row["action"] is not None:
-            yield "why", logons(row) if row["action"] in {"write", "agree"} else ACTION[row["action"]]
+            gets = "has none and gets this one: " if row["action"] == "write" and "outcome" not in row else ""
+            yield "why", gets + logons(row) if row["action"] in {"write", "agree"} else ACTION[row["action"]]
         if row.get("outcome", "planned") != "planned":
             yield "outcome", row["message"] or OUTCOME[row["outcome"]]
 

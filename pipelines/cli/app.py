@@ -154,9 +154,13 @@ def program(
 @_command("head-office.yaml")
 def init(
     path: Annotated[
-        Path,
-        typer.Argument(metavar="FILE", help="To be written, - for standard output; never an existing one."),
-    ] = Path("instance.yaml"),
+        Path | None,
+        typer.Argument(
+            metavar="FILE",
+            help="To be written, - for standard output; never an existing one.",
+            show_default="instances/instance.yaml in ASSET_OWNERS_HOME",
+        ),
+    ] = None,
 ) -> None:
     """Write an instance file to fill in, with every setting explained."""
 

@@ -16,8 +16,8 @@ from resources.errors import ConfigurationError
 
 LISTED = """\
 SELECT hostname, host_id, coalesce(existing_owner_email, existing_owner) AS owner,
-       coalesce(resolved_owner_email, resolved_owner) AS named_by_logons, share, CAST(since AS DATE) AS since,
-       acknowledged_by, CAST(acknowledged_at AS DATE) AS acknowledged_at, note
+       coalesce(resolved_owner_email, resolved_owner) AS named_by_logons, round(share, 3) AS share,
+       CAST(since AS DATE) AS since, acknowledged_by, CAST(acknowledged_at AS DATE) AS acknowledged_at, note
 FROM conflicts ORDER BY conflicts.acknowledged_at NULLS FIRST, share DESC, events DESC, hostname, host_id
 """
 

@@ -4,13 +4,16 @@ from pathlib import Path
 
 from pipelines.cli.errors import require_file
 from resources.errors import ConfigurationError
-from resources.settings import command_line
+from resources.settings import command_line, instances_folder
 
 SETTINGS = Path(__file__).parents[2] / "resources" / "settings"
 
 
-def init(path: Path) -> None:
-    """Write the file, `-` for standard output; never over an existing one."""
+def init(path: Path | None) -> None:
+    """Write the file, by default where commands look for it, `-` to standard output; never over one."""
+    if path is None:
+        path = instances_folder() / "instance.yaml"
+        path.parent.mkdir(parents=True, exist_ok=True)
     require_file("FILE", path)
     check = command_line(None, "check", "--instance", "FILE" if path == Path("-") else str(path))
     schema = (SETTINGS / "instance.schema.json").as_uri()

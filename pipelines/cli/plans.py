@@ -29,14 +29,13 @@ def told_plan(
 ) -> str:
     """Put a plan into words, with the command, `apply` or `undo` of the run `about`, that carries it out."""
     allow = ["--allow-writes", str(len(hosts))] if too_large(instance, tables, run_id, hosts) else []
-    see_all = command_line(instance, "sql", "--run", short_run_id(run_id), "FROM write_history")
     own = hosts and command == "apply" and tables.holds("owner_decisions", run_id)
     return plan_in_words(
         hosts,
         sure=how_sure(instance, tables.view(run_id)) if own else [],
         puts_back=command == "undo",
         carry_out=command_line(instance, command, short_run_id(about), *allow),
-        see_all=f"{see_all} (or --json)",
+        see_all=command_line(instance, "sql", "--run", short_run_id(run_id), "FROM write_history"),
     )
 
 

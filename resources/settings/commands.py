@@ -32,15 +32,14 @@ def instance_path(given: str | None = None) -> Path:
         return Path(given)  # reading it says what is wrong
     known = [file.name if isinstance(found, str) else found.slug for file, found in files.items()]
     if not files:
-        file = folder / "instance.yaml"
         raise ConfigurationError(
             f"--instance: there is no instance file in {folder}; write one, and fill it in: "
-            f"{command_line(None, 'init', str(file))}"
+            f"{command_line(None, 'init')}"
         )
-    what = "it is not given" if given is None else f"{given!r} is the name of {len(meant)} instances"
+    what = "it is not given" if given is None else f"{given!r} is the name of {len(meant) or 'no'} instances"
     raise ConfigurationError(
-        f"--instance: {what}, and {folder} has {len(files)} instance files"
-        f"{': ' if known else ''}{', '.join(known)}; name the one that is meant, by its file, name or slug"
+        f"--instance: {what}, and {folder} has {', '.join(known)}; name the one that is meant, by its file, "
+        "name or slug"
     )
 
 

@@ -7,8 +7,10 @@ from assets_defs.metadata import (
     MAX_ROWS,
     days_metadata,
     decisions_metadata,
+    owners_metadata,
     writes_metadata,
 )
+from ownership.codes import ACTION
 from ownership.declaration import empty
 from ownership.history import with_new_conflicts
 from ownership.plan import plan_writes
@@ -108,3 +110,21 @@ def test_a_plan_can_be_judged_by_its_first_hosts_with_owner_and_evidence():
     assert found["more_hosts"].endswith("list them")
     assert (hosts[2]["host"], hosts[2]["owner"]) == ("ws1", "alice@corp.example (u1)")
     assert hosts[2]["department"] == "Sales"
+
+
+def test_decisions_show_the_hosts_that_have_an_owner_or_are_to_get_one():
+    assets = pl.concat([ASSETS, hosts(host("h6", owners=("u1",)))])
+    decisions = decide(counts(*LOGONS), PEOPLE, assets)
+    rows = records(owners_metadata(decisions, PEOPLE, see_all="")["hosts"])
+    assert {row["host id"]: (row["owner"], row["department"]) for row in rows} == {
+        "h1": ("alice@corp.example (u1)", "Sales"),
+        "h3": ("alice@corp.example (u1)", "Sales"),
+        "h4": ("u9|<b>", ""),
+        "h6": ("alice@corp.example (u1)", "Sales"),
+    }
+    assert [row["why"] for row in rows] == [
+        "has none and gets this one: 6 of 6 logons on 1 day",
+        "9 of 9 logons on 1 day",
+        ACTION["conflict"],
+        ACTION["keep"],
+    ]

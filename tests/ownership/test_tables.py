@@ -4,7 +4,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from ownership.declaration import InvalidTableError, empty, polars_schema, validated
+from ownership.declaration import InvalidTableError, column_descriptions, empty, polars_schema, validated
 from ownership.history import changed_decisions
 from ownership.rules import MAX_EVENTS_A_DAY
 from ownership.tables import TABLES, LogonCounts, LogonDays, OwnerDecisionsHistory
@@ -31,6 +31,11 @@ VALID: dict[str, pl.DataFrame] = {
         empty(OwnerDecisionsHistory), MADE.decisions, decided_at=NOW, run_id=RUN
     ),
 }  # fmt: skip
+
+
+def test_a_column_says_the_meaning_of_each_code_once():
+    said = column_descriptions(TABLES["owner_decisions"])["action"]
+    assert " already. conflict: the host has another owner, who stays. keep: " in said
 
 
 @pytest.mark.parametrize("table", TABLES)

@@ -168,10 +168,15 @@ def test_the_schedule_names_target_limits_and_how_many_owners_the_last_plan_held
         return define(load_instance(stored)).resolve_schedule_def("head_office").description
 
     said = description()
-    for words in ("https://inventory.invalid, tenant t-1", "more than 10,000 hosts", "UTC, held 1 owner."):
+    assert "When this was loaded," in said, "it stays as it is until the next reload"
+    for words in (
+        "https://inventory.invalid, tenant t-1",
+        "more than 10,000 hosts",
+        "UTC, had found 1 owner to write.",
+    ):
         assert words in said
     file.write_bytes(b"torn")
-    assert "last plan" not in description()
+    assert "last run" not in description()
 
 
 def test_the_workspace_and_the_project_name_the_same_definitions():
@@ -248,3 +253,9 @@ def test_a_launchpad_offers_its_own_switches_and_a_dry_run_once(instances):
             continue
         assert len(dry) == 1, (name, dry)
         assert dry[0][0] == ("resources" if name == slug else "ops")
+
+
+def test_the_pages_of_jobs_show_a_schedule_and_whether_runs_write_where_these_are_theirs(instances):
+    shown = {name: {*job.metadata} for name, job in jobs(instances(one=content())).items()}
+    assert [name for name, facts in shown.items() if {"schedule", "runs"} & facts] == ["head_office"]
+    assert all("inventory service" in facts for facts in shown.values())

@@ -5,7 +5,9 @@ import json
 import polars as pl
 import pytest
 
+from ownership.codes import ACTION
 from resources.store.tables import Tables
+from tests.ownership.builders import NOW
 
 
 def test_a_host_is_found_by_any_name_or_id(call, stored):
@@ -18,6 +20,11 @@ def test_a_host_is_found_by_any_name_or_id(call, stored):
         (line,) = told.splitlines()
         decisions = json.loads(line)["decisions"]
         assert (status, [decision["host_id"] for decision in decisions]) == (0, [host_id]), name
+
+
+def test_a_conflict_is_told_with_its_first_day(call, stored):
+    told = call("explain", "--instance", stored, "pc-2")[1]
+    assert f"{ACTION['conflict']} (u2) Since {NOW:%Y-%m-%d}." in told
 
 
 def test_an_unknown_host_has_no_decisions(call, stored):

@@ -4,14 +4,21 @@ import polars as pl
 import pytest
 
 from ownership.names import fits_any, normalise_username
-from resources.settings import load_instance
+from resources.settings import instance_path, load_instance
 
 
 @pytest.fixture
 def file(call, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert call("init")[0] == 0
+    assert call("init", "instance.yaml")[0] == 0
     return Path("instance.yaml")
+
+
+def test_without_a_name_it_is_written_where_commands_look_for_it(call, tmp_path, monkeypatch):
+    monkeypatch.setenv("ASSET_OWNERS_HOME", str(tmp_path / "new"))
+    assert call("init")[0] == 0
+    assert load_instance(instance_path()).file == tmp_path / "new/instances/instance.yaml"
+    assert call("init")[0] == 2, "it is never written over"
 
 
 NO_PEOPLE = (

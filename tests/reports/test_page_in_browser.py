@@ -131,6 +131,7 @@ def test_hosts_and_people_have_addresses(opened):
     for address, shown in {
         "person=kim%20(account)": 1,
         "person=u9": 1,
+        "person=Ann@corp.example": 4,
         "person=constructor": 0,
         "host=PC-1": 1,
         "host=h4": 1,
@@ -152,11 +153,13 @@ def test_the_rows_found_are_downloaded_for_a_spreadsheet(opened):
     text = download.value.path().read_text(encoding="utf-8")
     assert text.startswith("\ufeff")
     head, *rows = csv.reader(io.StringIO(text.removeprefix("\ufeff")))
-    assert head[:3] == ["Host", "Owner", "Why"]
-    assert [row[:2] for row in rows] == [
-        ["'=cmd(), h-0", "ann@corp.example u1"],
-        ["pc;'=1+1, h-1", "ann@corp.example u1"],
+    assert head[:5] == ["Host", "asset", "Owner", "no owner", "Why"]
+    assert head[-3:] == ["Share", "logons", "Last seen"]
+    assert [row[:4] for row in rows] == [
+        ["'=cmd()", "h-0", "ann@corp.example u1", ""],
+        ["pc;'=1+1", "h-1", "ann@corp.example u1", ""],
     ]
+    assert {row[-3] for row in rows} == {"1"}, "a number"
 
 
 def test_hostile_names_run_nothing(opened):

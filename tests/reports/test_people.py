@@ -10,7 +10,7 @@ from reports.people import (
     person_explanation,
     person_in_words,
 )
-from tests.ownership.builders import counts, host, hosts, resolution, user, users
+from tests.ownership.builders import NOW, counts, decide, host, hosts, plan, resolution, table, user, users
 
 PEOPLE = users(
     user("u1", email="Ann@corp.example", sam="akeller"),
@@ -47,7 +47,7 @@ def test_who_is_unknown_is_nobody(asked):
     assert find_person(asked, PEOPLE, MADE.matches) is None
 
 
-def told(usernames, user_ids, logons, assets):
+def told(usernames, user_ids, logons, assets, *writes):
     made = resolution(logons, PEOPLE, assets)
     found = person_explanation(
         "asked",
@@ -56,7 +56,7 @@ def told(usernames, user_ids, logons, assets):
         shares=made.shares,
         hosts=assets,
         users=PEOPLE,
-        writes=empty(OwnerWrites),
+        writes=table(OwnerWrites, *writes) if writes else empty(OwnerWrites),
     )
     return person_in_words(found)
 
@@ -92,3 +92,19 @@ def test_of_many_hosts_the_first_are_shown_and_names_do_not_act_on_a_terminal():
     assert "Other hosts with logons: 30\n" in text
     assert text.endswith("  and more; --json has all")
     assert all(line.isprintable() for line in text.splitlines())
+
+
+def test_what_was_written_or_put_back_since_the_decision_is_told_and_not_what_was_decided():
+    logons, free, owned = (
+        counts(("ws1", "ann", 3)),
+        hosts(host("h1", "ws1")),
+        hosts(host("h1", "ws1", owners=("u1",))),
+    )
+    write = plan(decide(logons, PEOPLE, free), PEOPLE, free).row(0, named=True) | {"completed_at": NOW}
+    text = told(["ann"], ["u1"], logons, free, write | {"outcome": "written"})
+    assert text.count("The host has got this owner since.") == 2
+    nobody = {"owner": "", "department": None, "criticality": None}
+    back = write | {"outcome": "undone", "old_values": write["new_values"], "new_values": nobody}
+    text = told(["ann"], ["u1"], logons, owned, back)
+    assert "The host had this owner, and has not any more." in text
+    assert "Hosts of this person in the inventory: 0\n" in text
