@@ -36,9 +36,7 @@ def job(tmp_path, monkeypatch):
     return Job(tmp_path, instance())
 
 
-def test_a_run_deletes_what_is_older_than_the_instance_keeps_it_and_a_dry_run_dagsters_records_alone(
-    job, tmp_path
-):
+def test_a_run_deletes_what_is_older_than_the_instance_keeps_it_and_a_dry_run_no_table(job, tmp_path):
     run, long_ago = decided(tmp_path, job.instance, job.inventory), date(2020, 1, 1)
     run.tables.write_days([logons(long_ago)])
     for run_id in ("old", "other"):
