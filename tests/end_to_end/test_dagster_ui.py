@@ -3,6 +3,7 @@
 `SCREENSHOTS=DIR` keeps what the browser saw there; else the pictures end with the tests' other files.
 """
 
+import json
 import os
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -170,10 +171,65 @@ def test_the_report_shows_funnel_conflicts_and_writes(dagster, page, picture, tm
 
 
 @pytest.mark.nightly
+def test_a_failed_run_of_the_command_line_is_red_on_the_timeline_and_a_click_executes_it_again(dagster, page):
+    stand = dagster.stand
+    refused = yaml.safe_load((stand.home / "instances" / "demo.yaml").read_text())
+    refused["platform"]["email"] = "nobody@corp.example"
+    file = stand.home / "refused.yaml"
+    file.write_text(yaml.safe_dump(refused))
+    ran = stand.call("run", "--instance", file, "--as-of", TODAY, "--dry-run", "--json")
+    assert ran.exit_code == 1
+    failed = json.loads(ran.stdout.splitlines()[-1])["run_id"]
+    page.goto("/timeline")
+    expect(page.locator("a[href$='/jobs/demo']")).to_be_visible()
+    page.goto(f"/runs/{failed}")
+    page.get_by_role("button", name="Re-execute").first.click()
+    page.wait_for_url(lambda url: "/runs/" in url and failed not in url)
+    dagster.ended(page.url.rpartition("/")[2])
+
+
+@pytest.mark.nightly
+def test_a_plan_is_looked_at_carried_out_and_put_back_by_clicks(dagster, company, page, picture):
+    dagster.stand.begin(company.hosts, company.users)
+    before = filled(dagster)
+    latest = [{"key": "dagster/partition", "value": str(TODAY)}]
+    dry_run = {"resources": {"demo__scan": {"config": {"dry_run": True}}}}
+    planned = dagster.start("demo", LOCATION, latest, dry_run)
+    dagster.ended(planned)
+    page.goto("/assets/demo/owner_writes?view=events")
+    shows(page, planned, "julia.pereira@corp.example (user-0001)")
+    picture(page, "plan")
+    page.goto(page.get_by_role("link", name="Open the launchpad of demo__apply").first.get_attribute("href"))
+    shows(page, planned)
+    page.get_by_role("button", name="Launch Run").click()
+    (applied,) = dagster.runs("demo__apply")
+    assert dagster.ended(applied)["asset_owners/result"] == "168 written"
+    page.goto("/assets/demo/owner_writes?view=events")
+    shows(page, "168 hosts written")
+    page.goto("/locations/asset-owners/jobs/demo__undo/playground")
+    page.get_by_text("run_id").click()
+    page.keyboard.press("End")
+    page.keyboard.press("ArrowLeft")  # between the quotes
+    page.keyboard.type(applied[:8])
+    page.get_by_role("button", name="Launch Run").click()
+    (undone,) = dagster.runs("demo__undo")
+    assert dagster.ended(undone)["asset_owners/result"] == "168 put back"
+    assert filled(dagster) == before
+    page.goto("/assets/demo/owner_writes?view=events")
+    shows(page, "168 hosts put back")
+
+
+def filled(dagster):
+    """The hosts with those of their fields that hold something."""
+    hosts = dagster.stand.inventory.state.assets("host")
+    return [{name: value for name, value in host.items() if value} for host in hosts]
+
+
+@pytest.mark.nightly
 def test_pages_of_tables_and_the_launchpad_answer_without_a_query(page, picture):
     found = {
         "owner_decisions": {"funnel": "with logons 313", "hosts_to_write": "168", "conflicts": "5"},
-        "owner_writes": {"result": "168 hosts written", "report": "demo.html"},
+        "owner_writes": {"result": "168 hosts put back", "report": "demo.html"},
     }
     for table, values in found.items():
         page.goto(f"/assets/demo/{table}?view=events")
