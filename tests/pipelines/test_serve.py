@@ -1,5 +1,6 @@
 """`asset-owners serve` and `prepare`: Dagster's home and its services."""
 
+import asyncio
 import json
 import os
 import re
@@ -9,18 +10,22 @@ import time
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import dagster as dg
 import pytest
+import requests
 import yaml
 from dagster._core.launcher import WorkerStatus
 from dagster._core.storage.tags import GRPC_INFO_TAG
+from starlette.responses import PlainTextResponse
 
 from assets_defs.specs import LOCATION
 from pipelines.cli.serve import _Services
 from pipelines.dagster_home import DAGSTER_YAML, dagster_home, dagster_instance
 from pipelines.jobs import LOGGERS
 from pipelines.launcher import PROCESS_TAG, WatchfulRunLauncher, process_tag
+from pipelines.webserver import OwnPages
 from resources.locks import wait_until
 from tests.end_to_end.webserver import Webserver, eventually, free_url, started
 from tests.resources.samples import instance_content
@@ -68,6 +73,36 @@ def test_services_that_are_still_starting_end_without_a_trace(tmp_path, capfd):
     assert "Traceback" not in capfd.readouterr().err
 
 
+OWN, FOREIGN = "http://127.0.0.1:3000", "https://evil.example"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "headers", "status"),
+    [
+        ("POST", "/graphql", {}, 200),  # a program
+        ("POST", "/graphql", {"Origin": OWN}, 200),
+        ("POST", "/graphql", {"Origin": OWN, "Sec-Fetch-Site": "same-origin"}, 200),
+        ("POST", "/graphql", {"Origin": "https://ui.corp.example", "Sec-Fetch-Site": "same-origin"}, 200),
+        ("POST", "/graphql", {"Origin": FOREIGN}, 403),
+        ("POST", "/graphql", {"Origin": OWN, "Sec-Fetch-Site": "same-site"}, 403),  # of another port
+        ("POST", "/prefix/report_asset_check/a", {"Origin": "null"}, 403),
+        ("GET", "/graphql", {}, 403),
+        ("GET", "/runs", {"Sec-Fetch-Site": "cross-site"}, 200),  # a link in a mail
+    ],
+)
+def test_no_page_of_another_site_changes_anything(method, path, headers, status):
+    sent = []
+
+    async def send(message):
+        sent.append(message)
+
+    named = {"Host": "127.0.0.1:3000"} | headers
+    raw = [(name.lower().encode(), value.encode()) for name, value in named.items()]
+    scope = {"type": "http", "method": method, "path": path, "headers": raw}
+    asyncio.run(OwnPages(PlainTextResponse("done"))(scope, Mock(), send))
+    assert sent[0]["status"] == status
+
+
 @contextmanager
 def serving(home):
     """The process of `serve` on a home, the services that it started, and the address of the UI."""
@@ -100,6 +135,8 @@ def test_a_run_that_died_with_the_machine_gives_its_place_back_once_the_service_
         settings = instance_content(url=f"http://127.0.0.1:{hanging.getsockname()[1]}")
         (tmp_path / "instances" / "one.yaml").write_text(yaml.safe_dump(settings))
         with serving(tmp_path) as (process, services, url):
+            mutation = f"{url}/graphql?query=mutation{{reloadWorkspace{{__typename}}}}"
+            assert requests.get(mutation, timeout=10).status_code == 403
             run_id = Webserver(url).start("windows_logons", LOCATION, [], {})
             eventually(lambda: Webserver(url).run(run_id)["status"] == "STARTED")
             process.kill()
