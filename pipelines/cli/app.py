@@ -304,7 +304,7 @@ def tune(
 @_command("--instance NAME --limit 5")
 def runs(
     path: InstanceFile,
-    limit: Annotated[int, _number("How many runs to show.")] = 20,
+    limit: Annotated[int, _number("How many runs to show.", most=1_000_000)] = 20,
     as_json: Json = False,
 ) -> None:
     """List the runs, the newest first: what each of them did, and what came of it."""
