@@ -46,7 +46,9 @@ def _told(meta: Mapping[str, Any]) -> str | None:
         return None if _OF_DAGSTER.fullmatch(meta["orig_message"]) else meta["orig_message"]
     if event.event_type_value != "PIPELINE_FAILURE" or process_tag().items() <= meta["job_tags"].items():
         return None
-    error = event.job_failure_data.error
+    data = event.job_failure_data
+    step = data.first_step_failure_event
+    error = step.step_failure_data.error if step else data.error
     why = failure_message(error) or (error and (error.cause or error).message.strip())
     return f"Run {meta['run_id'][:8]} of {meta['job_name']} failed: {why or meta['orig_message']}"
 

@@ -153,9 +153,8 @@ UNMATCHED_USERS = View(
     sql="""\
 WITH names AS (
     SELECT username, count(*) FILTER (decisive) AS user_assets,
-           coalesce(list(user_id ORDER BY user_id) FILTER (decisive), []) AS candidate_ids,
-           count(problem) AS unreadable
-    FROM username_matches GROUP BY username
+           coalesce(list(user_id ORDER BY user_id) FILTER (decisive), []) AS candidate_ids
+    FROM username_matches GROUP BY username HAVING user_assets <> 1 OR count(problem) > 0
 ), named AS (
     SELECT username, count(*) AS hosts_named,
            count(*) FILTER (host_id IS NOT NULL AND existing_owner IS NULL) AS hosts_waiting
@@ -168,7 +167,6 @@ WITH names AS (
 SELECT username, user_assets, candidate_ids, hosts, coalesce(hosts_named, 0) AS hosts_named,
        coalesce(hosts_waiting, 0) AS hosts_waiting, events, first_seen, last_seen
 FROM names JOIN seen USING (username) LEFT JOIN named USING (username)
-WHERE user_assets <> 1 OR unreadable > 0
 ORDER BY hosts_waiting DESC, hosts_named DESC, events DESC, username""",
 )
 
