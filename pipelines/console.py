@@ -36,7 +36,10 @@ def console(_: dg.InitLoggerContext) -> logging.Logger:
 
 
 def _is_told(record: logging.LogRecord) -> bool:
-    return _told(record.dagster_meta) is not None  # ty: ignore[missing-attribute]  (Dagster adds it)
+    """Keep with a record what the formatters print of it; of most of Dagster's records that is nothing."""
+    told = _told(record.dagster_meta)  # ty: ignore[missing-attribute]  (Dagster adds it)
+    record.told = told
+    return told is not None
 
 
 def _told(meta: Mapping[str, Any]) -> str | None:
@@ -55,7 +58,7 @@ def _told(meta: Mapping[str, Any]) -> str | None:
 
 class _Line(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
-        message = _told(record.dagster_meta) or ""  # ty: ignore[missing-attribute]  (Dagster adds it)
+        message = record.told  # ty: ignore[missing-attribute]  (`_is_told` adds it)
         level = "" if record.levelno == logging.INFO else f"{record.levelname.lower()}: "
         begin = f"{self.formatTime(record, self.datefmt)} {level}"
         return "\n".join(f"{begin}{line}" for line in map(printable, message.split("\n")))
@@ -65,7 +68,7 @@ class _JsonLine(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         meta = record.dagster_meta  # ty: ignore[missing-attribute]  (Dagster adds it)
         return json_line(
-            _told(meta) or "",
+            record.told,  # ty: ignore[missing-attribute]  (`_is_told` adds it)
             level=record.levelname.lower(),
             at=record.created,
             run_id=meta["run_id"],
