@@ -11,6 +11,7 @@ from pipelines.cli.stored import stored_tables
 from reports.exports import BOM, as_csv, as_xlsx, decisions_json, raw_decisions
 from resources.errors import ConfigurationError
 from resources.settings import home
+from resources.store.tables import short_run_id
 
 Format = Literal["html", "xlsx", "csv", "json"]
 
@@ -35,7 +36,8 @@ def report(path: Path, out: Path | None, kind: Format, *, raw: bool = False, run
         sys.stdout.buffer.write(content)
         return
     if out is None:
-        out = report_file(instance, home()).with_suffix(f".{kind}")
+        of_run = f"_{short_run_id(tables.run_id(run))}" if run else ""
+        out = report_file(instance, home()).with_name(f"{instance.slug}{of_run}.{kind}")
         out.parent.mkdir(exist_ok=True, mode=0o700)
     write_file("--out", out, content)
     print(f"{out} is written: {decisions.height:,} decisions of {printable(instance.name)}")

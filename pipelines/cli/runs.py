@@ -36,7 +36,7 @@ def runs(path: Path, *, limit: int, as_json: bool) -> None:
     if as_json:
         rows = [
             row
-            | {"options": json.loads(row["options"])}
+            | {name: json.loads(row[name] or "null") for name in ("options", "rules", "seconds_by_step")}
             | {"undone_by": undone_by.get(row["run_id"], {}).get("run_id")}
             for row in listed.iter_rows(named=True)
         ]

@@ -26,6 +26,7 @@ def test_each_kind_of_run_is_listed_with_what_came_of_it(stand):
         (planned, "dry_run", None, None),
     ]
     assert rows[-1]["options"] == {"dry_run": True, "enrich": False}
+    assert (rows[-1]["rules"]["min_events"], len(rows[-1]["seconds_by_step"]) > 5) == (1, True)
     counts = [tuple(row[name] for name in COUNTS) for row in rows[1:]]
     assert counts == [(4, 2, 2, 3, 1, None), (4, 2, 2, 1, 3, 1), (4, 2, 0, 1, 1, 1)]
     shown = stand.call(*of_it, "--limit", "3").stdout

@@ -3,6 +3,7 @@
 import json
 import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import polars as pl
 import pytest
@@ -107,8 +108,9 @@ def test_a_plan_is_shown_as_a_run_is(call):
     for run_id in (PLANNED, PLANNED[:8], PLANNED[:20]):
         status, told, noted = call("explain", "--run", run_id, "pc-3")
         assert (status, noted, "(u1)" in told) == (0, "", True)
-    status, told, _ = call("report", "--out", "-", "--run", PLANNED)
-    assert (status, "pc-3" in told, "pc-2" in told) == (0, True, False)
+    file, _, told = call("report", "--run", PLANNED)[1].partition(" is written")
+    page = Path(file).read_text(encoding="utf-8")
+    assert (Path(file).stem, "pc-3" in page, "pc-2" in page) == (f"head_office_{PLANNED[:8]}", True, False)
 
 
 @pytest.mark.usefixtures("planned")
