@@ -13,46 +13,7 @@ from resources.locks import locked
 from resources.settings import plain_folder
 from resources.store.files import replacing
 
-# No telemetry, and no sign-up dialog over the first page. What the daemon starts waits for its turn (so many
-# runs at once, and one of each instance), and for a code server that is away. A run that does not
-# start within minutes counts as failed, and so does one that died with its code server or, at last, unseen:
-# others would wait for it for ever. A run is executed again where its tags say so, which is after a service
-# did not answer.
-DAGSTER_YAML = """\
-telemetry:
-  enabled: false
-nux:
-  enabled: false
-python_logs:
-  managed_python_loggers: [resources]
-concurrency:
-  runs:
-    max_concurrent_runs: 4
-    tag_concurrency_limits:
-      - key: asset_owners/instance
-        value: {applyLimitPerUniqueValue: true}
-        limit: 1
-run_queue:
-  max_user_code_failure_retries: 10
-  user_code_failure_retry_delay: 60
-run_launcher:
-  module: pipelines.launcher
-  class: WatchfulRunLauncher
-run_monitoring:
-  enabled: true
-  poll_interval_seconds: 60
-  start_timeout_seconds: 180
-  cancel_timeout_seconds: 60
-  max_runtime_seconds: 43200
-run_retries:
-  enabled: true
-  max_retries: 0
-retention:
-  schedule:
-    purge_after_days: {skipped: 7, failure: 30, success: 90}
-  sensor:
-    purge_after_days: {skipped: 7, failure: 30, success: 90}
-"""
+DAGSTER_YAML = Path(__file__).with_name("dagster.yaml").read_text(encoding="utf-8")
 
 
 def dagster_folder(home: Path) -> Path:

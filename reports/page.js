@@ -126,7 +126,6 @@ class TableView {
 
   cell(parts, row, column) {
     const made = element("td");
-    made.dataset.head = this.names[column];
     for (const [style, field] of parts) {
       const value = this.fields[field][row];
       made.append(...(value === null ? [] : SHOWN[style](value)), " ");

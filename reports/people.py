@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import polars as pl
-from rapidfuzz import fuzz, process, utils
+from rapidfuzz import process, utils
 
 from ownership.codes import ACTION
 from ownership.coverage import current_owners
@@ -66,14 +66,8 @@ def each_person(found: Mapping[str, Sequence[str]], matches: pl.DataFrame) -> li
 
 def near_names(asked: str, known: Iterable[str]) -> list[str]:
     """The names of hosts and people that look most like one that is not known, the nearest first."""
-    near = process.extract(
-        asked,
-        [*dict.fromkeys(known)],
-        scorer=fuzz.WRatio,
-        processor=utils.default_process,
-        limit=MAX_SUGGESTED,
-        score_cutoff=85,
-    )
+    choices, folded = [*dict.fromkeys(known)], utils.default_process
+    near = process.extract(asked, choices, processor=folded, limit=MAX_SUGGESTED, score_cutoff=85)
     return [name for name, *_ in near]
 
 

@@ -246,7 +246,7 @@ def report(
         Path | None,
         _file(
             "The file to write or replace, - for standard output.",
-            default="reports/NAME.FORMAT in ASSET_OWNERS_HOME, NAME_RUN.FORMAT with --run",
+            default="reports/NAME.FORMAT in ASSET_OWNERS_HOME, NAME.RUN.FORMAT with --run",
         ),
     ] = None,
     kind: Annotated[

@@ -36,7 +36,7 @@ def report(path: Path, out: Path | None, kind: Format, *, raw: bool = False, run
         sys.stdout.buffer.write(content)
         return
     if out is None:
-        of_run = f"_{short_run_id(tables.run_id(run))}" if run else ""
+        of_run = f".{short_run_id(tables.run_id(run))}" if run else ""
         out = report_file(instance, home()).with_name(f"{instance.slug}{of_run}.{kind}")
         out.parent.mkdir(exist_ok=True, mode=0o700)
     write_file("--out", out, content)

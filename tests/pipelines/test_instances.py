@@ -110,7 +110,7 @@ def test_a_plan_is_shown_as_a_run_is(call):
         assert (status, noted, "(u1)" in told) == (0, "", True)
     file, _, told = call("report", "--run", PLANNED)[1].partition(" is written")
     page = Path(file).read_text(encoding="utf-8")
-    assert (Path(file).stem, "pc-3" in page, "pc-2" in page) == (f"head_office_{PLANNED[:8]}", True, False)
+    assert (Path(file).stem, "pc-3" in page, "pc-2" in page) == (f"head_office.{PLANNED[:8]}", True, False)
 
 
 @pytest.mark.usefixtures("planned")
