@@ -3,8 +3,6 @@
 Every message says what happened, where, and what to fix, and holds no secret.
 """
 
-from collections.abc import Mapping
-
 
 class AssetOwnersError(Exception):
     """The root: whatever this project reports to the person who can fix it."""
@@ -27,14 +25,7 @@ class PermissionDeniedError(ServiceError):
 
 
 class ValidationError(ServiceError):
-    """The service refused the values sent.
-
-    `fields` holds the field-level detail found in the answer: field name to texts.
-    """
-
-    def __init__(self, message: str, fields: Mapping[str, list[str]] | None = None) -> None:
-        super().__init__(message)
-        self.fields = dict(fields or {})
+    """The service refused the values sent; its message shows field-level detail, up to a length."""
 
 
 class NotFoundError(ServiceError):

@@ -112,7 +112,7 @@ def _refusal(answer: Answer, members: Mapping[str, Any], refused: str) -> Servic
         return ProtocolError(text)  # a proxy may say so, after the service has done what it was asked
     if answer.status in _KINDS:
         return _KINDS[answer.status](text)
-    return ValidationError(text, fields) if fields or answer.status in {400, 422} else ServiceError(text)
+    return ValidationError(text) if fields or answer.status in {400, 422} else ServiceError(text)
 
 
 def _field_detail(answer: Answer, members: Mapping[str, Any]) -> dict[str, list[str]]:

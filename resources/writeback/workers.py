@@ -1,12 +1,13 @@
 """All writes of a run: several hosts at a time, each row and each outcome in the journal."""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from queue import Empty, SimpleQueue
-from threading import Lock, Thread
+from multiprocessing import TimeoutError as NoResultError
+from multiprocessing.pool import ThreadPool
+from threading import Lock
 
 import polars as pl
 
@@ -45,27 +46,35 @@ def write_all(
     journal.intend(intended)
     run_id = plan["run_id"][0] if plan.height else ""
     rows = intended.filter(outcome="intended").rows(named=True)
-    workers = _Workers(writer, decide, rows, concurrency, max_failed_writes)
+    workers = _Workers(writer, decide, max_failed_writes)
 
     def complete(result: Result) -> None:
         journal.complete(result, run_id=run_id, completed_at=datetime.now(UTC))
 
-    try:
-        for done, result in enumerate(workers.results(), start=1):
-            complete(result)
-            on_progress(done, len(rows))
-    except BaseException:
-        writer.stop(INTERRUPTED)
+    # Its threads end with the process: those of a ThreadPoolExecutor would keep it until the last answer.
+    with ThreadPool(max(min(concurrency, len(rows)), 1)) as threads:
+        results = threads.imap_unordered(workers.try_row, rows)
         try:
-            workers.wait(GRACE_SECONDS)
-        finally:  # also where somebody is impatient and interrupts the waiting
-            writer.abandon()
-        for result in workers.finished():
-            complete(result)
-        raise
-    finally:
-        if writer.stopped_by:
-            journal.leave(run_id, writer.before_its_turn(), completed_at=datetime.now(UTC))
+            for done, result in enumerate(filter(None, results), start=1):
+                if isinstance(result, BaseException):
+                    raise result  # noqa: TRY301  (a thread's, and interrupts as any other)
+                complete(result)
+                on_progress(done, len(rows))
+        except BaseException:
+            writer.stop(INTERRUPTED)
+            deadline = time.monotonic() + GRACE_SECONDS
+            try:
+                with suppress(StopIteration, NoResultError):
+                    while True:
+                        result = results.next(max(deadline - time.monotonic(), 0))
+                        if isinstance(result, Result):
+                            complete(result)
+            finally:  # also where somebody is impatient and interrupts the waiting
+                writer.abandon()
+            raise
+        finally:
+            if writer.stopped_by:
+                journal.leave(run_id, writer.before_its_turn(), completed_at=datetime.now(UTC))
     if writer.stopped_by:
         return writer.stopped_by
     ended_by, corrected = writer.check_effect(journal.rows(run_id))
@@ -76,35 +85,20 @@ def write_all(
 
 @dataclass
 class _Workers:
-    """Threads that try rows one after another until something stops the writer.
-
-    Those of a ThreadPoolExecutor would keep the process from its end until the last request has its answer.
-    """
+    """What several threads do: try rows until something stops the writer."""
 
     writer: Writer
     decide: Decide
-    rows: Sequence[Row]
-    concurrency: int
     max_failed_writes: int
 
     def __post_init__(self) -> None:
         self._failures_in_a_row = 0
         self._lock = Lock()
-        self._untried: SimpleQueue[Row] = SimpleQueue()
-        for row in self.rows:
-            self._untried.put(row)
-        self._results: SimpleQueue[Result | BaseException | None] = SimpleQueue()
-        number = min(self.concurrency, len(self.rows))
-        self._threads = [Thread(target=self._work, daemon=True) for _ in range(number)]
 
-    def _work(self) -> None:
-        """Find a result for each row; None: the writing has ended before."""
-        with suppress(Empty):
-            while True:
-                row = self._untried.get_nowait()
-                self._results.put(None if self.writer.stopped_by else self._try(row))
-
-    def _try(self, row: Row) -> Result | BaseException:
+    def try_row(self, row: Row) -> Result | BaseException | None:
+        """Find a result for a row, or what was raised; None: the writing has ended before."""
+        if self.writer.stopped_by:
+            return None
         try:
             result = self.writer.write(row, self.decide)
         except WritingEndedError as error:
@@ -122,27 +116,3 @@ class _Workers:
             if self._failures_in_a_row >= self.max_failed_writes:
                 self.writer.stop(f"{self.max_failed_writes} writes failed one after another")
         return result
-
-    def results(self) -> Iterator[Result]:
-        """Let the threads begin, and give each result as it comes; raises what a thread raised."""
-        for thread in self._threads:
-            thread.start()
-        for _ in self.rows:
-            result = self._results.get()
-            if isinstance(result, BaseException):
-                raise result
-            if result:
-                yield result
-
-    def wait(self, seconds: float) -> None:
-        """Wait for the end of all threads that have begun, but not for longer."""
-        deadline = time.monotonic() + seconds
-        for thread in self._threads:
-            if thread.is_alive():
-                thread.join(max(deadline - time.monotonic(), 0))
-
-    def finished(self) -> Iterator[Result]:
-        """Give the results that are here and were not given yet."""
-        while not self._results.empty():
-            if isinstance(result := self._results.get(), Result):
-                yield result

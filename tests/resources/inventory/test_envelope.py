@@ -84,8 +84,7 @@ def test_overload_and_server_failures_are_transient_with_and_without_envelope(ht
 def test_field_detail_is_found_in_any_member(member, detail, fields):
     error = refusal(**{member: detail})
     assert isinstance(error, ValidationError)
-    assert error.fields == fields
-    assert all(text in str(error) for texts in fields.values() for text in texts)
+    assert all(word in str(error) for name, texts in fields.items() for word in (name, *texts))
 
 
 @pytest.mark.parametrize(
@@ -141,9 +140,8 @@ def test_words_without_end_cost_little_and_are_cut(errors):
     error = opened(body, 422, secrets=("hunter2", "p" * 100)).refusal
     assert time.process_time() - started < 3
     assert isinstance(error, ValidationError)
-    assert "hunter2" not in f"{error} {error.fields}"
+    assert "hunter2" not in str(error)
     assert len(str(error)) < 600
-    assert len(str(error.fields)) < 100_000
 
 
 def test_half_a_surrogate_pair_becomes_text_and_whole_ones_stay():
