@@ -8,12 +8,13 @@ import polars as pl
 import pytest
 
 from assets_defs.record import RunRecord
-from assets_defs.run import InstanceRun
+from assets_defs.run import LEFT_OUT, InstanceRun
 from assets_defs.writing import apply_plan, undo_run, write_planned
+from ownership.windows import Window
 from resources.errors import AssetOwnersError, ConfigurationError
-from resources.writeback.journals import KEY
+from resources.writeback.journals import KEY, open_journal
 from tests.assets_defs.scans import LOG, decided
-from tests.ownership.builders import PEOPLE, RUN, host, hosts, user, users
+from tests.ownership.builders import PEOPLE, RUN, counts, host, hosts, user, users
 from tests.pipelines.in_memory import Shelf
 from tests.resources.samples import instance, instance_content
 
@@ -123,6 +124,46 @@ def test_an_undo_is_neither_applied_nor_undone_and_the_right_command_is_named(pl
             follow(planned, what, "undone", run_id=f"{what}-2")
     assert shelf.written == {"h1": {"owner": ""}}
     assert follow(planned, "undo", RUN, run_id="again") == {"h1": "not_written"}
+
+
+def test_what_a_dead_run_left_open_is_settled_by_a_run_and_not_by_a_dry_undo(planned, shelf):
+    written = write_planned(planned)
+    shelf.assets["h1"]["owner_ids"] = []
+    with open_journal(planned.tables) as journal:
+        journal.intend(written.with_columns(run_id=pl.lit("dead"), outcome=pl.lit("intended")))
+    follow(planned, "undo", RUN, run_id="tried", dry_run=True)
+    with open_journal(planned.tables) as journal:
+        assert journal.rows("dead")["outcome"].to_list() == ["intended"]
+    write_planned(planned)
+    with open_journal(planned.tables) as journal:
+        assert journal.targets() == {}
+    assert planned.tables.appended("owner_writes", "dead")["outcome"].to_list() == ["not_written"]
+
+
+def test_a_plan_that_rests_on_what_other_runs_made_is_not_carried_out(tmp_path, shelf):
+    run = decided(tmp_path, instance(), shelf, options={LEFT_OUT: ["logons", "inventory_users"]})
+    write_planned(replace(run, only_plans="It lacks steps"))
+    with refused(shelf, "lacked the steps logons, inventory_users"):
+        follow(run, "apply", RUN)
+
+
+def test_a_look_that_shows_no_owners_keeps_a_run_from_writing(tmp_path):
+    """Where owners lie deeper in what one asset is read as than in the list, the guard would see none."""
+    inventory = Shelf(hosts(host("h1", "pc-1"), host("h2", "pc-2", owners=("u2",))))
+    inventory.host = lambda host_id: inventory.assets[host_id] | {"owner_ids": []}
+    inventory.how_read = "the labels of the shelf"
+    with refused(inventory, "Check the labels of the shelf"):
+        write_planned(decided(tmp_path, instance(), inventory))
+
+
+def test_days_without_usual_events_stop_the_writing_where_that_is_asked_for(tmp_path, shelf):
+    run = decided(tmp_path, instance(scan={"require_complete_window": True}), shelf)
+    day_before = run.window.last - timedelta(days=1)
+    some = {name: pl.lit(1, pl.Int64) for name in ("matching", "counted")}
+    row = run.days(run.window).with_columns(day=pl.lit(day_before), **some)
+    run.tables.write_days([(row, counts(("pc-1", "ann", 1, day_before)).collect())])
+    with refused(shelf, rf"\({run.window.last}\)", r"scan\.require_complete_window", f"apply .*{RUN}"):
+        write_planned(replace(run, window=Window(day_before, run.window.last)))
 
 
 def test_to_undo_a_plan_names_the_run_that_carried_it_out(planned, shelf):

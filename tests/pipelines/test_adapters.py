@@ -7,8 +7,6 @@ import pytest
 from ownership import quality
 from pipelines.cli.run import errors
 from resources.errors import TransientError
-from resources.store.tables import Tables
-from resources.writeback.journals import open_journal
 from tests.ownership.builders import host, hosts
 from tests.pipelines.in_memory import LAST, Job, LogFile, Shelf
 
@@ -34,22 +32,6 @@ def test_owners_come_from_another_source_into_another_inventory_and_odd_assets_s
     assert (write["outcome"], write["new_values"]) == ("written", sent)
 
 
-def test_a_look_that_shows_no_owners_keeps_a_run_from_writing(tmp_path):
-    """Where owners lie deeper in what one asset is read as than in the list, the guard would see none."""
-
-    class Deeper(Shelf):
-        def host(self, host_id):
-            return self.assets[host_id] | {"owner_ids": []}
-
-    inventory = Deeper(hosts(host("h1", "pc-1"), host("h2", "pc-2", owners=("u1",))))
-    inventory.how_read = "the labels of the shelf"
-    job = Job(tmp_path, inventory=inventory)
-    assert not job().success
-    (row,) = job.tables.all_runs("runs").collect().to_dicts()
-    assert (row["to_write"], row["written"], inventory.written) == (1, 0, {})
-    assert "Check the labels of the shelf" in row["message"]
-
-
 def test_an_error_in_a_check_is_told_with_what_was_written(tmp_path, monkeypatch):
     def fails(*_, **__):
         raise ZeroDivisionError("wrong")
@@ -61,18 +43,6 @@ def test_an_error_in_a_check_is_told_with_what_was_written(tmp_path, monkeypatch
     (row,) = job.tables.all_runs("runs").collect().to_dicts()
     assert (row["status"], row["to_write"], row["written"], row["owned_after"]) == ("failed", 1, 1, 1)
     assert "wrong" in row["message"]
-
-
-@pytest.mark.parametrize("made", [Tables.claim, lambda tables: open_journal(tables).__enter__()])
-def test_a_run_of_a_program_older_than_what_it_finds_asks_nobody(tmp_path, monkeypatch, newer_program, made):
-    job = Job(tmp_path)
-    job.tables.prepare()
-    with newer_program():
-        made(job.tables)
-    for service in (LogFile, Shelf):
-        for method in ("logons", "hosts", "users"):
-            monkeypatch.setattr(service, method, pytest.fail, raising=False)
-    assert "asset-owners 99.0 (format" in next(errors(job()))
 
 
 @pytest.mark.parametrize("hanging", ["logons", "users"])
