@@ -1,20 +1,22 @@
 """What a plan writes, and why one is refused: runs, `apply` and `undo` below Dagster."""
 
 import logging
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
+import dagster as dg
 import polars as pl
 import pytest
 
 from assets_defs.record import RunRecord
-from assets_defs.run import LEFT_OUT, InstanceRun
+from assets_defs.run import LEFT_OUT, InstanceRun, as_dagster_failure
 from assets_defs.writing import apply_plan, undo_run, write_planned
 from ownership.windows import Window
-from resources.errors import AssetOwnersError, ConfigurationError
+from resources.errors import AssetOwnersError, ConfigurationError, ServiceError
 from resources.writeback.journals import KEY, open_journal
 from tests.assets_defs.scans import LOG, decided
-from tests.ownership.builders import PEOPLE, RUN, counts, host, hosts, user, users
+from tests.ownership.builders import NOW, PEOPLE, RUN, counts, host, hosts, user, users
 from tests.pipelines.in_memory import Shelf
 from tests.resources.samples import instance, instance_content
 
@@ -180,3 +182,69 @@ def test_a_run_without_the_journal_that_others_share_says_what_that_means(planne
         write_planned(planned)
     assert "ASSET_OWNERS_JOURNAL is not set" in caplog.text
     assert shelf.written == WRITTEN
+
+
+class Refusing(Shelf):
+    """Refuses each write."""
+
+    def write(self, host_id, values, *, right_before):  # noqa: ARG002
+        right_before()
+        raise ServiceError("The inventory refuses it")
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        ({"started_at": datetime.now(UTC) - timedelta(hours=13)}, "12 hours ago"),
+        ({"checked_at": None}, "did not make blocking_check"),
+        ({"fetched_at": NOW}, r"did not make logon_counts \(1 days"),
+    ],
+    ids=["old", "not checked", "days fetched before they were settled"],
+)
+def test_what_is_old_or_was_not_checked_is_not_written(tmp_path, shelf, changed, says):
+    """Whatever lets a run go so far: the sink looks at what is stored."""
+    with refused(shelf, says):
+        write_planned(decided(tmp_path, instance(), shelf, **changed))
+    assert shelf.written == {}
+
+
+@pytest.mark.parametrize(("owners", "written"), [((), ["h1"]), (("u1",), [])])
+def test_a_sink_that_is_started_again_under_its_id_writes_nothing_more_and_loses_no_row(
+    tmp_path, shelf, owners, written
+):
+    """As a queue delivers a step twice, or a run is resumed; also where there is nothing to write."""
+    first = decided(tmp_path, instance(), Shelf(hosts(host("h1", "pc-1", owners=owners))))
+    write_planned(first)
+    rows = first.tables.run_writes(RUN)
+    write_planned(decided(tmp_path, instance(), shelf))
+    assert shelf.written == {}
+    assert first.tables.run_writes(RUN).equals(rows)
+    assert rows.filter(outcome="written")["host_id"].to_list() == written
+
+
+def test_a_run_that_is_delivered_again_while_it_writes_sends_nothing_more(tmp_path):
+    sent, again = [], []
+
+    class Redelivering(Shelf):
+        def write(self, host_id, values, *, right_before):
+            super().write(host_id, values, right_before=right_before)
+            sent.append(host_id)
+            again.append(pool.submit(write_planned, run))
+            wait(again, timeout=0.5)
+
+    run = decided(tmp_path, instance(), Redelivering(hosts(host("h1", "pc-1"))))
+    with ThreadPoolExecutor(1) as pool:
+        write_planned(run)
+    (rows,) = (one.result() for one in again)
+    assert (sent, rows["outcome"].to_list()) == (["h1"], ["written"])
+
+
+def test_a_sink_that_is_started_again_after_too_many_failures_fails_as_its_row_says(tmp_path, shelf):
+    settings = instance(writes={"max_failed_writes": 1})
+    for inventory in (Refusing(hosts(host("h1", "pc-1"))), shelf):
+        run = decided(tmp_path, settings, inventory)
+        with pytest.raises(dg.DagsterUserCodeExecutionError), as_dagster_failure(run, last=True):
+            write_planned(run)
+        assert run.record.get("status") == "failed"
+        assert "the rest is left for the next run" in run.record.get("message")
+    assert shelf.written == {}
