@@ -89,9 +89,10 @@ def test_a_plan_that_was_only_looked_at_again_is_carried_out_under_either_id(pla
     assert shelf.written == WRITTEN
 
 
-def test_a_plan_over_the_limit_is_carried_out_at_a_persons_word(planned, shelf):
-    few = {"writes": {"max_writes": 0}}
-    with refused(shelf, r"writes\.max_writes \(0\)", "apply .*--allow-writes 1"):
+@pytest.mark.parametrize(("limit", "value"), [("max_writes", 0), ("max_write_percent", 99)])
+def test_a_plan_over_the_limit_is_carried_out_at_a_persons_word(planned, shelf, limit, value):
+    few = {"writes": {limit: value}}
+    with refused(shelf, rf"writes\.{limit} \({value}", "apply .*--allow-writes 1"):
         follow(planned, "apply", RUN, **few)
     assert follow(planned, "apply", RUN, run_id="later", allow=1, **few) == {"h1": "written"}
 
