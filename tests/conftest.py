@@ -5,6 +5,7 @@ What takes long to import is imported where it is needed: pytest reads this file
 
 import fcntl
 import logging
+import os
 import re
 import shutil
 import sqlite3
@@ -57,6 +58,12 @@ def _quick_records() -> Iterator[None]:
         patch.setattr("os.fsync", lambda _: None)
         patch.setattr(ScriptDirectory, "from_config", cache(ScriptDirectory.from_config))
         yield
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Let the quick tests' workers compute in one thread each; whoever runs all tests tries several."""
+    if config.option.markexpr == "not slow":
+        os.environ.setdefault("POLARS_MAX_THREADS", "1")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

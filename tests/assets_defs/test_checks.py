@@ -22,7 +22,7 @@ from tests.ownership.builders import NOW, counts, decide, host, hosts, plan, tab
 from tests.resources.samples import instance as sample
 
 pytestmark = pytest.mark.usefixtures("no_catalogue")
-DAYS = Window(date(2026, 3, 1), date(2026, 3, 10))
+DAYS = Window(date(2026, 3, 1), date(2026, 3, 5))
 SETTLED = datetime(2026, 3, 20, tzinfo=UTC)
 WARN, ERROR = dg.AssetCheckSeverity.WARN, dg.AssetCheckSeverity.ERROR
 ODD = {"problem": "its field x holds a dict"}
@@ -47,7 +47,7 @@ class Senders:
 
 
 class Stored:
-    """The tables of an instance, whose window is the first ten days of March, and its checks."""
+    """The tables of an instance, whose window is the first days of March, and its checks."""
 
     def __init__(self, home, **settings):
         self.instance = sample(**settings)
@@ -141,7 +141,7 @@ def test_days_without_events(stored, strict, severity):
 
 
 def test_a_window_without_any_event(stored):
-    nothing = {f"d{day}": {"matching": 0, "counted": 0} for day in range(1, 11)}
+    nothing = {f"d{day}": {"matching": 0, "counted": 0} for day in range(1, 6)}
     assert warns(stored().days(**nothing).look(checks.no_gaps))
 
 

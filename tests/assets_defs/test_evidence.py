@@ -13,35 +13,32 @@ from assets_defs.evidence import logon_assets, require_evidence, shares_asset
 from assets_defs.run import RANGE_END, RANGE_START, failure_message, resource_keys, scan_resources, today_of
 from ownership.windows import Window
 from resources.errors import ServiceError
-from resources.search.source import DayOfLogons
 from resources.store.tables import Tables, write_file
 from tests.assets_defs.scans import scan
+from tests.pipelines.in_memory import LogFile
 from tests.resources.samples import instance
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_catalogue")]
 
-COUNTS = pl.Schema({"document_hostname": pl.String(), "document_username": pl.String(), "events": pl.Int64()})
 DAYS = [date(2025, 6, number) for number in range(1, 6)]
 
 
-class Search:
+class Search(LogFile):
     """Holds events of (host, user) by day, or some without a time; fails at the day `fails_at`."""
 
     def __init__(self, events, fails_at=None, without_time=0):
-        self.events = dict(events)
-        self.fails_at = fails_at
-        self.without_time = without_time
-        self.asked = []
+        self.events, self.fails_at, self.without_time, self.asked = dict(events), fails_at, without_time, []
+
+    @property
+    def logons_of(self):
+        return {(day, *who): n for day, events in self.events.items() for who, n in events.items()}
 
     def logons(self, days):
         for day in days:
             if day == self.fails_at:
                 raise ServiceError("The search service is gone")
             self.asked.append(day)
-            rows = [(host, user, number) for (host, user), number in self.events.get(day, {}).items()]
-            counts = pl.DataFrame(rows, COUNTS, orient="row")
-            total = sum(number for *_, number in rows)
-            yield DayOfLogons(day, datetime.now(UTC), total, 0, 0, counts)
+            yield from super().logons([day])
 
     def undated(self):
         return self.without_time

@@ -1,8 +1,166 @@
+"""What a run may do, as its steps read it off Dagster, and how it fails."""
+
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import Mock
+
 import dagster as dg
 import pytest
 
-from assets_defs.run import as_dagster_failure, failure, failure_message
+from assets_defs.run import (
+    BACKFILL,
+    PARTITION,
+    RANGE_END,
+    RANGE_START,
+    as_dagster_failure,
+    default_options,
+    failure,
+    failure_message,
+    resource_keys,
+    scan_run,
+)
 from resources.errors import AssetOwnersError, ServiceError
+from resources.settings import named
+from resources.store.tables import Tables
+from resources.writeback.journals import open_journal
+from tests.assets_defs.scans import LOG
+from tests.assets_defs.test_record import Recorded
+from tests.ownership.builders import NOW, hosts
+from tests.resources.clock import set_clock
+from tests.resources.samples import instance
+
+pytestmark = pytest.mark.usefixtures("no_catalogue")
+
+TODAY = datetime.now(UTC).date()
+LONG_AGO = TODAY - timedelta(days=60)
+
+
+@pytest.fixture
+def begin(tmp_path):
+    """Reads a run off what Dagster tells its first step."""
+
+    def begun(*, without=(), again=(), tags=(), first_tags=(), run_id="run-1", service=None, **settings):
+        """It lacks the steps `without`, or executes `again` some of run-1, whose tags were `first_tags`."""
+        small = instance(**{"scan": {"lookback_days": 3}, **settings})
+        recorded = Recorded()
+        recorded.tags = dict(first_tags)
+        opened = service or Mock()
+        parts = default_options(small), Tables(tmp_path, small.slug, name=small.name), opened, opened
+        lacking = {named(small, step) for step in without}
+        executed: Any = SimpleNamespace(
+            run_id=run_id,
+            tags=dict(tags),
+            root_run_id="run-1",
+            parent_run_id="run-1",
+            step_keys_to_execute=[named(small, step) for step in again],
+        )
+        context = SimpleNamespace(
+            resources=SimpleNamespace(**dict(zip(resource_keys(small), parts, strict=True))),
+            run=executed,
+            instance=recorded,
+            log=LOG,
+            job_def=SimpleNamespace(has_node_named=lambda node: node not in lacking),
+        )
+        return scan_run(context, small)
+
+    return begun
+
+
+@pytest.mark.parametrize(
+    ("told", "kind", "says"),
+    [
+        ({}, "run", None),
+        ({"without": ["logons", "inventory_users"]}, "dry_run", "lacks the steps logons, inventory_users"),
+        ({"without": ["blocking_check"]}, "dry_run", "lacks the steps blocking_check"),
+        ({"without": ["owner_writes"]}, "backfill", "lacks the steps owner_writes"),
+        ({"tags": {RANGE_START: str(TODAY - timedelta(days=1))}}, "backfill", "Backfill of 2 days"),
+        ({"tags": {BACKFILL: "abc"}}, "backfill", "Backfill with a run for each day"),
+        # Once the backfill has ended, Dagster leaves its tag out of what executes its runs again.
+        ({"first_tags": {BACKFILL: "abc"}}, "backfill", "Backfill with a run for each day"),
+        ({"tags": {PARTITION: str(LONG_AGO)}}, "dry_run", f"the window ended on {LONG_AGO}"),
+        ({"writes": {"dry_run": True}}, "dry_run", "writes.dry_run is on"),
+    ],
+    ids=str,
+)
+def test_a_run_only_plans_and_says_why_that_lacks_steps_or_names_many_days_or_old_ones(
+    begin, told, kind, says
+):
+    run = begin(scan={"lookback_days": 3, "first_day": LONG_AGO - timedelta(days=9)}, **told)
+    assert (run.kind, run.may_write) == (kind, says is None)
+    assert run.record.get("message") == run.only_plans
+    assert (says or "") in (run.only_plans or "")
+
+
+def refused(says):
+    return pytest.raises(dg.DagsterUserCodeExecutionError, match=says)
+
+
+@pytest.mark.parametrize(
+    ("last", "first", "says"), [(2, 2, "is in the future"), (-1, 0, "is later than")], ids=["to come", "none"]
+)
+def test_a_run_of_days_to_come_or_of_none_is_refused(begin, last, first, says):
+    ends = {RANGE_START: first, RANGE_END: last}
+    with refused(says):
+        begin(tags={tag: str(TODAY + timedelta(days=days)) for tag, days in ends.items()})
+
+
+def test_a_run_goes_on_by_no_other_settings_than_it_began_by(begin):
+    """Each step may read the instance file anew: in a process of its own, or when it is delivered again."""
+    begin(writes={"dry_run": True})
+    with refused("was changed while this run worked"):
+        begin()
+
+
+def test_a_run_that_works_past_midnight_goes_on_as_it_began(begin, monkeypatch):
+    """Its first step decides which day is today, and with it whether the window is one of the past."""
+    scan = {"lookback_days": 3, "late_days": 0}
+    for tags in ({}, {PARTITION: str(TODAY)}):
+        first = begin(run_id=f"run-{len(tags)}", tags=tags, scan=scan)
+        with monkeypatch.context() as patch:
+            set_clock(patch, datetime.now(UTC) + timedelta(days=1))
+            again = begin(run_id=f"run-{len(tags)}", tags=tags, scan=scan)
+        assert (again.window, again.only_plans) == (first.window, None)
+
+
+@pytest.mark.parametrize("made", [Tables.claim, lambda tables: open_journal(tables).__enter__()])
+def test_a_run_of_a_program_older_than_what_it_finds_asks_nobody(begin, tmp_path, newer_program, made):
+    tables = Tables(tmp_path, instance().slug, name=instance().name)
+    tables.prepare()
+    with newer_program():
+        made(tables)
+    with refused(r"asset-owners 99\.0 \(format"):
+        begin(service=pytest.fail)
+
+
+ONLY_PLANS = {"writes": {"dry_run": True}}
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "again", "adopted", "checked"),
+    [
+        ({}, {}, ["owner_writes"], True, True),
+        ({}, {}, ["logons", "owner_decisions", "owner_writes"], True, False),
+        ({}, {}, ["blocking_check", "owner_writes"], True, False),
+        (ONLY_PLANS, {}, ["owner_writes"], False, False),
+        ({}, {"rules": {"exclude_users": ["ann"]}}, ["owner_writes"], False, False),
+        ({"without": ["logons"], **ONLY_PLANS}, ONLY_PLANS, ["owner_writes"], False, False),
+    ],
+    ids=["as it was", "unchecked", "checked again", "dry", "other rules", "some tables"],
+)
+def test_steps_that_are_done_again_go_on_from_what_a_like_run_made_and_from_the_check_of_just_that(
+    begin, first, then, again, adopted, checked
+):
+    """As "Re-execute selected" does it: what a step made would pass for that of the run that writes."""
+    made = begin(**first)
+    made.record.add(checked_at=NOW)
+    made.store("inventory_hosts", hosts())
+    run = begin(run_id="run-2", again=again, **then)
+    assert run.tables.holds("inventory_hosts", "run-2") == adopted
+    assert bool(run.record.get("checked_at")) == checked
+    if not adopted:
+        with pytest.raises(AssetOwnersError, match="did not make inventory_hosts"):
+            run.made("inventory_hosts")
 
 
 def test_a_name_in_a_failure_makes_no_line_of_its_own():

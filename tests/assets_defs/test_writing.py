@@ -1,19 +1,22 @@
 """What a plan writes, and why one is refused: runs, `apply` and `undo` below Dagster."""
 
 import logging
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
+import dagster as dg
 import polars as pl
 import pytest
 
 from assets_defs.record import RunRecord
-from assets_defs.run import InstanceRun
+from assets_defs.run import LEFT_OUT, InstanceRun, as_dagster_failure
 from assets_defs.writing import apply_plan, undo_run, write_planned
-from resources.errors import AssetOwnersError, ConfigurationError
-from resources.writeback.journals import KEY
+from ownership.windows import Window
+from resources.errors import AssetOwnersError, ConfigurationError, ServiceError
+from resources.writeback.journals import KEY, open_journal
 from tests.assets_defs.scans import LOG, decided
-from tests.ownership.builders import PEOPLE, RUN, host, hosts, user, users
+from tests.ownership.builders import NOW, PEOPLE, RUN, counts, host, hosts, user, users
 from tests.pipelines.in_memory import Shelf
 from tests.resources.samples import instance, instance_content
 
@@ -86,9 +89,10 @@ def test_a_plan_that_was_only_looked_at_again_is_carried_out_under_either_id(pla
     assert shelf.written == WRITTEN
 
 
-def test_a_plan_over_the_limit_is_carried_out_at_a_persons_word(planned, shelf):
-    few = {"writes": {"max_writes": 0}}
-    with refused(shelf, r"writes\.max_writes \(0\)", "apply .*--allow-writes 1"):
+@pytest.mark.parametrize(("limit", "value"), [("max_writes", 0), ("max_write_percent", 99)])
+def test_a_plan_over_the_limit_is_carried_out_at_a_persons_word(planned, shelf, limit, value):
+    few = {"writes": {limit: value}}
+    with refused(shelf, rf"writes\.{limit} \({value}", "apply .*--allow-writes 1"):
         follow(planned, "apply", RUN, **few)
     assert follow(planned, "apply", RUN, run_id="later", allow=1, **few) == {"h1": "written"}
 
@@ -125,6 +129,46 @@ def test_an_undo_is_neither_applied_nor_undone_and_the_right_command_is_named(pl
     assert follow(planned, "undo", RUN, run_id="again") == {"h1": "not_written"}
 
 
+def test_what_a_dead_run_left_open_is_settled_by_a_run_and_not_by_a_dry_undo(planned, shelf):
+    written = write_planned(planned)
+    shelf.assets["h1"]["owner_ids"] = []
+    with open_journal(planned.tables) as journal:
+        journal.intend(written.with_columns(run_id=pl.lit("dead"), outcome=pl.lit("intended")))
+    follow(planned, "undo", RUN, run_id="tried", dry_run=True)
+    with open_journal(planned.tables) as journal:
+        assert journal.rows("dead")["outcome"].to_list() == ["intended"]
+    write_planned(planned)
+    with open_journal(planned.tables) as journal:
+        assert journal.targets() == {}
+    assert planned.tables.appended("owner_writes", "dead")["outcome"].to_list() == ["not_written"]
+
+
+def test_a_plan_that_rests_on_what_other_runs_made_is_not_carried_out(tmp_path, shelf):
+    run = decided(tmp_path, instance(), shelf, options={LEFT_OUT: ["logons", "inventory_users"]})
+    write_planned(replace(run, only_plans="It lacks steps"))
+    with refused(shelf, "lacked the steps logons, inventory_users"):
+        follow(run, "apply", RUN)
+
+
+def test_a_look_that_shows_no_owners_keeps_a_run_from_writing(tmp_path):
+    """Where owners lie deeper in what one asset is read as than in the list, the guard would see none."""
+    inventory = Shelf(hosts(host("h1", "pc-1"), host("h2", "pc-2", owners=("u2",))))
+    inventory.host = lambda host_id: inventory.assets[host_id] | {"owner_ids": []}
+    inventory.how_read = "the labels of the shelf"
+    with refused(inventory, "Check the labels of the shelf"):
+        write_planned(decided(tmp_path, instance(), inventory))
+
+
+def test_days_without_usual_events_stop_the_writing_where_that_is_asked_for(tmp_path, shelf):
+    run = decided(tmp_path, instance(scan={"require_complete_window": True}), shelf)
+    day_before = run.window.last - timedelta(days=1)
+    some = {name: pl.lit(1, pl.Int64) for name in ("matching", "counted")}
+    row = run.days(run.window).with_columns(day=pl.lit(day_before), **some)
+    run.tables.write_days([(row, counts(("pc-1", "ann", 1, day_before)).collect())])
+    with refused(shelf, rf"\({run.window.last}\)", r"scan\.require_complete_window", f"apply .*{RUN}"):
+        write_planned(replace(run, window=Window(day_before, run.window.last)))
+
+
 def test_to_undo_a_plan_names_the_run_that_carried_it_out(planned, shelf):
     with refused(shelf, "wrote nothing that could be undone$"):
         follow(planned, "undo", RUN)
@@ -139,3 +183,69 @@ def test_a_run_without_the_journal_that_others_share_says_what_that_means(planne
         write_planned(planned)
     assert "ASSET_OWNERS_JOURNAL is not set" in caplog.text
     assert shelf.written == WRITTEN
+
+
+class Refusing(Shelf):
+    """Refuses each write."""
+
+    def write(self, host_id, values, *, right_before):  # noqa: ARG002
+        right_before()
+        raise ServiceError("The inventory refuses it")
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        ({"started_at": datetime.now(UTC) - timedelta(hours=13)}, "12 hours ago"),
+        ({"checked_at": None}, "did not make blocking_check"),
+        ({"fetched_at": NOW}, r"did not make logon_counts \(1 days"),
+    ],
+    ids=["old", "not checked", "days fetched before they were settled"],
+)
+def test_what_is_old_or_was_not_checked_is_not_written(tmp_path, shelf, changed, says):
+    """Whatever lets a run go so far: the sink looks at what is stored."""
+    with refused(shelf, says):
+        write_planned(decided(tmp_path, instance(), shelf, **changed))
+    assert shelf.written == {}
+
+
+@pytest.mark.parametrize(("owners", "written"), [((), ["h1"]), (("u1",), [])])
+def test_a_sink_that_is_started_again_under_its_id_writes_nothing_more_and_loses_no_row(
+    tmp_path, shelf, owners, written
+):
+    """As a queue delivers a step twice, or a run is resumed; also where there is nothing to write."""
+    first = decided(tmp_path, instance(), Shelf(hosts(host("h1", "pc-1", owners=owners))))
+    write_planned(first)
+    rows = first.tables.run_writes(RUN)
+    write_planned(decided(tmp_path, instance(), shelf))
+    assert shelf.written == {}
+    assert first.tables.run_writes(RUN).equals(rows)
+    assert rows.filter(outcome="written")["host_id"].to_list() == written
+
+
+def test_a_run_that_is_delivered_again_while_it_writes_sends_nothing_more(tmp_path):
+    sent, again = [], []
+
+    class Redelivering(Shelf):
+        def write(self, host_id, values, *, right_before):
+            super().write(host_id, values, right_before=right_before)
+            sent.append(host_id)
+            again.append(pool.submit(write_planned, run))
+            wait(again, timeout=0.5)
+
+    run = decided(tmp_path, instance(), Redelivering(hosts(host("h1", "pc-1"))))
+    with ThreadPoolExecutor(1) as pool:
+        write_planned(run)
+    (rows,) = (one.result() for one in again)
+    assert (sent, rows["outcome"].to_list()) == (["h1"], ["written"])
+
+
+def test_a_sink_that_is_started_again_after_too_many_failures_fails_as_its_row_says(tmp_path, shelf):
+    settings = instance(writes={"max_failed_writes": 1})
+    for inventory in (Refusing(hosts(host("h1", "pc-1"))), shelf):
+        run = decided(tmp_path, settings, inventory)
+        with pytest.raises(dg.DagsterUserCodeExecutionError), as_dagster_failure(run, last=True):
+            write_planned(run)
+        assert run.record.get("status") == "failed"
+        assert "the rest is left for the next run" in run.record.get("message")
+    assert shelf.written == {}

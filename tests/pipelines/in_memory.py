@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from functools import cache
 from pathlib import Path
@@ -123,17 +123,3 @@ class Job:
 def records() -> dg.DagsterInstance:
     """Where runs are recorded that no test looks for: to make one takes a tenth of a run."""
     return dg.DagsterInstance.ephemeral()
-
-
-JOBS: list[Job] = []
-
-
-def rebuildable(job: Job) -> Any:
-    """What Dagster makes the job from as it is now: for a run that executes another one again."""
-    JOBS.append(replace(job))
-    return dg.build_reconstructable_job(__name__, "rebuilt", (len(JOBS) - 1,))
-
-
-def rebuilt(number: int) -> dg.JobDefinition:
-    job = JOBS[number]
-    return job.definitions().resolve_job_def(job.instance.slug)

@@ -1,16 +1,18 @@
 """A run on another source of logons and another inventory: the two protocols name all that it needs."""
 
+import json
 from datetime import timedelta
 
+import dagster as dg
 import pytest
 
+from assets_defs.run import RANGE_END, RANGE_START, SNAPSHOTS
 from ownership import quality
 from pipelines.cli.run import errors
 from resources.errors import TransientError
-from resources.store.tables import Tables
-from resources.writeback.journals import open_journal
 from tests.ownership.builders import host, hosts
 from tests.pipelines.in_memory import LAST, Job, LogFile, Shelf
+from tests.resources.samples import instance
 
 pytestmark = pytest.mark.usefixtures("no_catalogue", "no_report")
 
@@ -34,22 +36,6 @@ def test_owners_come_from_another_source_into_another_inventory_and_odd_assets_s
     assert (write["outcome"], write["new_values"]) == ("written", sent)
 
 
-def test_a_look_that_shows_no_owners_keeps_a_run_from_writing(tmp_path):
-    """Where owners lie deeper in what one asset is read as than in the list, the guard would see none."""
-
-    class Deeper(Shelf):
-        def host(self, host_id):
-            return self.assets[host_id] | {"owner_ids": []}
-
-    inventory = Deeper(hosts(host("h1", "pc-1"), host("h2", "pc-2", owners=("u1",))))
-    inventory.how_read = "the labels of the shelf"
-    job = Job(tmp_path, inventory=inventory)
-    assert not job().success
-    (row,) = job.tables.all_runs("runs").collect().to_dicts()
-    assert (row["to_write"], row["written"], inventory.written) == (1, 0, {})
-    assert "Check the labels of the shelf" in row["message"]
-
-
 def test_an_error_in_a_check_is_told_with_what_was_written(tmp_path, monkeypatch):
     def fails(*_, **__):
         raise ZeroDivisionError("wrong")
@@ -61,18 +47,6 @@ def test_an_error_in_a_check_is_told_with_what_was_written(tmp_path, monkeypatch
     (row,) = job.tables.all_runs("runs").collect().to_dicts()
     assert (row["status"], row["to_write"], row["written"], row["owned_after"]) == ("failed", 1, 1, 1)
     assert "wrong" in row["message"]
-
-
-@pytest.mark.parametrize("made", [Tables.claim, lambda tables: open_journal(tables).__enter__()])
-def test_a_run_of_a_program_older_than_what_it_finds_asks_nobody(tmp_path, monkeypatch, newer_program, made):
-    job = Job(tmp_path)
-    job.tables.prepare()
-    with newer_program():
-        made(job.tables)
-    for service in (LogFile, Shelf):
-        for method in ("logons", "hosts", "users"):
-            monkeypatch.setattr(service, method, pytest.fail, raising=False)
-    assert "asset-owners 99.0 (format" in next(errors(job()))
 
 
 @pytest.mark.parametrize("hanging", ["logons", "users"])
@@ -93,3 +67,38 @@ def test_the_first_step_that_fails_ends_the_others(tmp_path, monkeypatch, hangin
         monkeypatch.setattr(service, name, asks(name, getattr(service, name)))
     assert set(errors(job())) == {f"no answer for {hanging}"}
     assert asked[-1] == hanging
+
+
+def record(job, result):
+    return job.tables.appended("runs", result.run_id).row(0, named=True)
+
+
+def test_what_a_run_makes_that_may_not_write_is_kept_from_analysts(tmp_path):
+    """They see the last run that was allowed to, in all tables; none without the sink, no dry run."""
+    job = Job(tmp_path)
+    assert job().success
+    published = {table: job.tables.read(table).collect() for table in (*SNAPSHOTS, "owner_writes")}
+    job.instance = instance(scan={"lookback_days": 3}, writes={"dry_run": True})
+    job.inventory = Shelf(hosts(host("h1", "pc-1"), host("h2", "pc-2")))
+    lists = job(asset_selection=[dg.AssetKey([job.instance.slug, "inventory_hosts"])])
+    row = record(job, lists)
+    assert (row["kind"], row["status"]) == ("backfill", "succeeded")
+    assert job.tables.holds("inventory_hosts", lists.run_id)
+    plans = job(options={"dry_run": False})
+    row = record(job, plans)
+    assert (row["kind"], row["to_write"], job.inventory.written) == ("dry_run", 1, {})
+    assert "writes.dry_run is on" in row["message"], "whatever the launchpad says"
+    plan = job.tables.of_run("owner_writes", plans.run_id)
+    assert plan.select("host_id", "outcome").rows() == [("h1", "planned")]
+    assert all(job.tables.read(table).collect().equals(frame) for table, frame in published.items())
+
+
+def test_a_backfill_of_the_past_writes_with_force(tmp_path):
+    past = LAST - timedelta(days=60)
+    settings = instance(scan={"lookback_days": 3, "first_day": past - timedelta(days=9)})
+    job = Job(tmp_path, settings, LogFile((past, "pc-1", "ann")))
+    tags = {RANGE_START: str(past - timedelta(days=1)), RANGE_END: str(past)}
+    options = {"force": True, "limit": 2**70, "lookback_days": 2}
+    row = record(job, job(tags=tags, options=options))
+    assert (row["kind"], row["message"], job.inventory.written) == ("run", None, {"h1": {"owner": "u1"}})
+    assert json.loads(row["options"]) == options

@@ -95,7 +95,7 @@ def test_a_run_is_executed_again_that_a_service_failed_before_the_first_write(
 
 def test_a_run_and_its_writes_say_who_started_it(job, tmp_path, monkeypatch):
     monkeypatch.setenv("SUDO_USER", "olga")
-    write_planned(decided(tmp_path, job.instance, job.inventory))
+    write_planned(decided(tmp_path, job.instance, job.inventory, by="olga"))
     undo = {"windows_logons__undo_run": {"config": {"run_id": RUN, "reason": "a mistake"}}}
     assert job("windows_logons__undo", ops=undo, tags={BY_TAG: "kim"}).success
     runs, writes = (table.collect() for table in (job.tables.all_runs("runs"), job.tables.writes()))

@@ -74,35 +74,32 @@ def test_nobody_is_forgotten_of_whom_a_write_is_open(home, stored, call):
     assert other["outcome"] == "intended"
 
 
-def test_a_customer_is_removed_once_that_is_confirmed(home, catalogued, call):
-    (home / "reports").mkdir()
-    (home / "reports" / "head_office.html").touch()
-    assert call("remove", catalogued)[0] == 0
-    assert (home / "tables" / "head_office" / "owner_decisions.parquet").exists()
-    assert call("remove", catalogued, "--yes")[0] == 0
-    assert not (home / "tables" / "head_office").exists()
-    assert list((home / "reports").iterdir()) == []
-    with duckdb.connect(home / "warehouse.duckdb", read_only=True) as catalogue:
-        assert catalogue.execute("SELECT * FROM duckdb_views() WHERE NOT internal").fetchall() == []
-    with dagster_instance(home) as recorded:
-        assert list(recorded.get_runs()) == []
-    assert call("remove", catalogued)[0] == 1
+def lose_tables(folder):
+    shutil.rmtree(folder)
 
 
-def test_a_customer_none_of_whose_runs_succeeded_is_removed_too(home, stored, call):
-    folder = home / "tables" / "head_office"
+def lose_rows(folder):
+    """None of the customer's runs has succeeded."""
     for file in folder.rglob("*.parquet"):
         file.unlink()
     assert (folder / ".instance").exists()
-    assert (call("remove", stored, "--yes")[0], folder.exists()) == (0, False)
 
 
-def test_what_is_left_of_a_customer_whose_tables_somebody_deleted_is_removed_too(home, catalogued, call):
-    (home / "reports").mkdir()
-    (home / "reports" / "head_office.html").touch()
-    shutil.rmtree(home / "tables" / "head_office")
+@pytest.mark.parametrize("lost", [None, lose_tables, lose_rows])
+def test_a_customer_is_removed_once_that_is_confirmed_whatever_is_left_of_it(home, catalogued, call, lost):
+    tables, page = home / "tables" / "head_office", home / "reports" / "head_office.html"
+    page.parent.mkdir()
+    page.touch()
+    if lost:
+        lost(tables)
+    else:
+        assert call("remove", catalogued)[0] == 0
+        assert (tables / "owner_decisions.parquet").exists()
     assert call("remove", catalogued, "--yes")[0] == 0
-    assert list((home / "reports").iterdir()) == []
+    assert (tables.exists(), page.exists()) == (False, False)
     with duckdb.connect(home / "warehouse.duckdb", read_only=True) as catalogue:
         assert catalogue.execute("SELECT * FROM duckdb_views() WHERE NOT internal").fetchall() == []
+    if not lost:
+        with dagster_instance(home) as recorded:
+            assert list(recorded.get_runs()) == []
     assert call("remove", catalogued)[0] == 1

@@ -144,7 +144,6 @@ def of_another_version(catalogue):
     [
         of_another_version,
         lambda catalogue: catalogue.write_bytes(catalogue.read_bytes()[:10_000]),
-        lambda catalogue: catalogue.unlink(),
         lambda _: None,  # the home lies elsewhere now
     ],
 )
