@@ -32,7 +32,7 @@ lock: setup
 
 PYTEST := $(BIN)/pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
-# What one runs before each commit, two or three minutes: no search engine, no browser, no run in a process of its own.
+# What one runs before each commit, under a minute: no search engine, no browser, no run in a process of its own.
 check: lint unit
 
 lint: setup site
