@@ -36,6 +36,7 @@ def serve(host: str, port: int) -> None:
     Both share one code server: a new instance file counts for both after *Reload* in the UI.
     """
     os.environ["DAGSTER_HOME"] = str(dagster_home(home()))
+    os.environ["ASSET_OWNERS_UI_HOSTS"] = f"{os.environ.get('ASSET_OWNERS_UI_HOSTS', '')} {host}"
     address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
     with (
         suppress(KeyboardInterrupt),

@@ -87,6 +87,12 @@ OWN, FOREIGN = "http://127.0.0.1:3000", "https://evil.example"
         ("POST", "/prefix/report_asset_check/a", {"Origin": "null"}, 403),
         ("GET", "/graphql", {}, 403),
         ("GET", "/runs", {"Sec-Fetch-Site": "cross-site"}, 200),  # a link in a mail
+        ("POST", "/graphql", {"Origin": "http://evil.example:3000", "Host": "evil.example:3000"}, 421),
+        ("GET", "/runs", {"Host": "evil.example", "X-Forwarded-Host": "localhost"}, 421),
+        ("POST", "/graphql", {"Origin": "https://ui.corp.example", "Host": "UI.corp.example"}, 403),
+        ("POST", "/graphql", {"Origin": "https://ui.corp.example", "Host": "ui.corp.example"}, 200),
+        ("POST", "/graphql", {"Host": "[::1]:3000"}, 200),
+        ("POST", "/graphql", {"Host": "["}, 421),
     ],
 )
 def test_no_page_of_another_site_changes_anything(method, path, headers, status):
@@ -100,7 +106,8 @@ def test_no_page_of_another_site_changes_anything(method, path, headers, status)
     named = {"Host": "127.0.0.1:3000"} | headers
     raw = [(name.lower().encode(), value.encode()) for name, value in named.items()]
     scope = {"type": "http", "method": method, "path": path, "headers": raw}
-    asyncio.run(OwnPages(PlainTextResponse("done"))(scope, Mock(), send))
+    app = OwnPages(PlainTextResponse("done"), names=["ui.corp.example"])
+    asyncio.run(app(scope, Mock(), send))
     assert sent[0]["status"] == status
 
 
