@@ -200,12 +200,12 @@ def conflicts_table(hosts: pl.DataFrame, acknowledged: pl.DataFrame) -> PageTabl
 def unmatched_table(
     decisions: pl.DataFrame, shares: pl.DataFrame, matches: pl.DataFrame, closest: pl.DataFrame
 ) -> PageTable:
-    """The names that stand for no one user asset, with the hosts that stay without an owner for it.
+    """The names that stand for no one user asset, with the host assets that stay without an owner for it.
 
     `closest` are rows of `closest_users`, of the last time that settings were tried.
     """
     waiting = (
-        decisions.filter(pl.col("match").is_in(["no_user_asset", "ambiguous_user"]))
+        decisions.filter(pl.col("match").is_in(["no_user_asset", "ambiguous_user"]), action="none")
         .group_by("username")
         .agg(waiting=pl.len())
     )

@@ -43,12 +43,15 @@ def _acknowledge(path: Path, host: str, note: str | None) -> None:
     if found.height != 1:
         which = f"{found.height} conflicts; name one by the host's id" if found.height else "no conflict"
         raise ConfigurationError(f"--acknowledge: {printable(host)} has {which}. `conflicts` lists them")
-    row = found.select("hostname", *ACKNOWLEDGED).with_columns(
-        note=pl.lit(note, pl.String), by=pl.lit(system_user()), acknowledged_at=pl.lit(datetime.now(UTC))
-    )
     with tables.changing():
-        others = tables.read("acknowledged_conflicts").filter(pl.col("host_id") != row["host_id"].item())
-        rows = [others.collect(), row.select(polars_schema(AcknowledgedConflicts).names())]
+        before = tables.read("acknowledged_conflicts").collect()
+        row = found.join(before, on=ACKNOWLEDGED, how="left").with_columns(
+            note=pl.coalesce(pl.lit(note, pl.String), "note"),
+            by=pl.lit(system_user()),
+            acknowledged_at=pl.lit(datetime.now(UTC)),
+        )
+        others = before.filter(pl.col("host_id") != row["host_id"].item())
+        rows = [others, row.select(polars_schema(AcknowledgedConflicts).names())]
         tables.replace("acknowledged_conflicts", pl.concat(rows))
     print(
         f"The conflict of {printable(host)} is acknowledged: runs warn of it again when what the logons say "

@@ -131,6 +131,8 @@ def test_the_tables_hold_what_the_run_found():
         ["kim (account)", "1", "1", "12", "kim u3 kim u4", ""],
         ["ext.moore (account)", "1", "1", "8", "", ""],
     ]
+    without_pc_6 = dict(row[:2] for row in rows_of(report(assets=ASSETS[:5]), "unmatched"))
+    assert without_pc_6["kim (account)"] == "0", "what is no host asset waits for no owner"
     alone, several = EVIDENCE["single_user"], EVIDENCE["majority"]
     to_write, conflict = (f"{MATCH['matched']} {ACTION[action]}" for action in ("write", "conflict"))
     assert rows_of(html, "writes") == [
