@@ -7,7 +7,7 @@ PICTURES := lineage owner_decisions launchpad report jobs_200 lineage_200
 # Where it is set, each of pytest's workers would compile every module, and rewrite every test, again each time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup lock check lint unit lowest test bench chaos soak demo ui docs site images clean
+.PHONY: setup lock check lint ruff types imports unit lowest test bench chaos soak demo ui docs site images clean
 
 setup: $(INSTALLED)
 
@@ -35,10 +35,18 @@ PYTEST := $(BIN)/pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 # What one runs before each commit, under a minute: no search engine, no browser, no run in a process of its own.
 check: lint unit
 
-lint: setup site
+# What uses one core goes beside what uses the other.
+lint: setup
+	$(MAKE) --jobs 2 --output-sync --no-print-directory ruff imports types site
+
+ruff:
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
+
+types:
 	$(BIN)/ty check
+
+imports:
 	$(BIN)/lint-imports
 
 unit: setup
