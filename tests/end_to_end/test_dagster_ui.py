@@ -3,6 +3,7 @@
 `SCREENSHOTS=DIR` keeps what the browser saw there; else the pictures end with the tests' other files.
 """
 
+import json
 import os
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -169,7 +170,23 @@ def test_the_report_shows_funnel_conflicts_and_writes(dagster, page, picture, tm
     picture(page, "report")
 
 
-@pytest.mark.nightly
+def test_a_failed_run_of_the_command_line_is_red_on_the_timeline_and_a_click_executes_it_again(dagster, page):
+    stand = dagster.stand
+    refused = yaml.safe_load((stand.home / "instances" / "demo.yaml").read_text())
+    refused["platform"]["email"] = "nobody@corp.example"
+    file = stand.home / "refused.yaml"
+    file.write_text(yaml.safe_dump(refused))
+    ran = stand.call("run", "--instance", file, "--as-of", TODAY, "--dry-run", "--json")
+    assert ran.exit_code == 1
+    failed = json.loads(ran.stdout.splitlines()[-1])["run_id"]
+    page.goto("/timeline")
+    expect(page.locator("a[href$='/jobs/demo']")).to_be_visible()
+    page.goto(f"/runs/{failed}")
+    page.get_by_role("button", name="Re-execute").first.click()
+    page.wait_for_url(lambda url: "/runs/" in url and failed not in url)
+    dagster.ended(page.url.rpartition("/")[2])
+
+
 def test_a_plan_is_looked_at_carried_out_and_put_back_by_clicks(dagster, company, page, picture):
     dagster.stand.begin(company.hosts, company.users)
     before = filled(dagster)
