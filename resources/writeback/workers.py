@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from multiprocessing import TimeoutError as NoResultError
@@ -75,17 +75,15 @@ def write_all(
         finally:
             if writer.stopped_by:
                 journal.leave(run_id, writer.before_its_turn(), completed_at=datetime.now(UTC))
-    if writer.stopped_by:
-        return writer.stopped_by
-    ended_by, corrected = writer.check_effect(journal.rows(run_id))
-    for result in corrected:
-        complete(result)
-    return ended_by
+    return writer.stopped_by or writer.in_vain()
 
 
 @dataclass
 class _Workers:
-    """What several threads do: try rows until something stops the writer."""
+    """What several threads do: try rows until something stops the writer.
+
+    One at a time until a write is confirmed: a look that hides owners would let each of them be overwritten.
+    """
 
     writer: Writer
     decide: Decide
@@ -93,12 +91,14 @@ class _Workers:
 
     def __post_init__(self) -> None:
         self._failures_in_a_row = 0
-        self._lock = Lock()
+        self._lock, self._alone = Lock(), Lock()
 
     def try_row(self, row: Row) -> Result | BaseException | None:
         """Find a result for a row, or what was raised; None: the writing has ended before."""
-        if self.writer.stopped_by:
-            return None
+        with nullcontext() if self.writer.confirmed else self._alone:
+            return None if self.writer.stopped_by else self._tried(row)
+
+    def _tried(self, row: Row) -> Result | BaseException:
         try:
             result = self.writer.write(row, self.decide)
         except WritingEndedError as error:

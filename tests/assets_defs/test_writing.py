@@ -22,6 +22,7 @@ from tests.resources.samples import instance, instance_content
 
 pytestmark = pytest.mark.usefixtures("no_catalogue")
 
+PLATFORM = instance_content()["platform"]
 WRITTEN = {"h1": {"owner": "u1"}}
 ACTS = {"apply": apply_plan, "undo": undo_run}
 
@@ -74,7 +75,7 @@ def test_a_plan_is_good_for_some_days(planned, shelf):
 
 @pytest.mark.parametrize("what", ACTS)
 def test_what_was_planned_or_written_elsewhere_is_refused_and_both_targets_are_named(planned, shelf, what):
-    elsewhere = {"platform": {**instance_content()["platform"], "tenant_id": "t-2"}}
+    elsewhere = {"platform": {**PLATFORM, "tenant_id": "t-2"}}
     if what == "undo":
         write_planned(planned)
         shelf.written.clear()
@@ -127,6 +128,18 @@ def test_an_undo_is_neither_applied_nor_undone_and_the_right_command_is_named(pl
             follow(planned, what, "undone", run_id=f"{what}-2")
     assert shelf.written == {"h1": {"owner": ""}}
     assert follow(planned, "undo", RUN, run_id="again") == {"h1": "not_written"}
+
+
+def test_a_host_that_was_written_since_by_another_contract_is_not_put_back(planned, shelf):
+    """It is the same inventory, whichever way it was asked."""
+    later = write_planned(planned).with_columns(
+        run_id=pl.lit("later"),
+        target=pl.lit(instance(platform={**PLATFORM, "contract": {"read": None}}).target),
+        completed_at=pl.lit(datetime.now(UTC)),
+    )
+    planned.tables.append_writes(later, run_id="later")
+    assert follow(planned, "undo", RUN) == {"h1": "not_written"}
+    assert shelf.written == WRITTEN
 
 
 def test_what_a_dead_run_left_open_is_settled_by_a_run_and_not_by_a_dry_undo(planned, shelf):
