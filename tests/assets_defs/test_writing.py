@@ -8,12 +8,14 @@ from datetime import UTC, datetime, timedelta
 import dagster as dg
 import polars as pl
 import pytest
+import yaml
 
 from assets_defs.record import RunRecord
 from assets_defs.run import LEFT_OUT, InstanceRun, as_dagster_failure
 from assets_defs.writing import apply_plan, undo_run, write_planned
 from ownership.windows import Window
 from resources.errors import AssetOwnersError, ConfigurationError, ServiceError
+from resources.settings import load_instance
 from resources.writeback.journals import KEY, open_journal
 from tests.assets_defs.scans import LOG, decided
 from tests.ownership.builders import NOW, PEOPLE, RUN, counts, host, hosts, user, users
@@ -114,6 +116,18 @@ def test_who_is_not_the_one_user_asset_any_more_becomes_no_owner(planned, shelf,
     assert not shelf.written
 
 
+def test_a_plan_copies_no_department_that_its_owner_has_left(tmp_path, monkeypatch):
+    shelf = Shelf(hosts(host("h1", "pc-1")))
+    shelf.takes = ("owner", "department")
+    planned = decided(tmp_path, instance(), shelf)
+    write_planned(replace(planned, only_plans="Dry run"))
+    monkeypatch.setattr(shelf, "users", lambda: PEOPLE.with_columns(user_department=pl.lit("Legal")))
+    assert follow(planned, "apply", RUN) == {"h1": "not_written"}
+    monkeypatch.undo()
+    assert follow(planned, "apply", RUN, run_id="later") == {"h1": "written"}
+    assert shelf.written == {"h1": {"owner": "u1", "department": "Sales"}}
+
+
 def test_an_undo_is_neither_applied_nor_undone_and_the_right_command_is_named(planned, shelf):
     """Nor is its dry run."""
     write_planned(planned)
@@ -170,6 +184,19 @@ def test_a_look_that_shows_no_owners_keeps_a_run_from_writing(tmp_path):
     inventory.how_read = "the labels of the shelf"
     with refused(inventory, "Check the labels of the shelf"):
         write_planned(decided(tmp_path, instance(), inventory))
+
+
+def test_a_file_that_was_changed_while_the_run_worked_stops_the_writing(tmp_path, shelf):
+    file = tmp_path / "instance.yaml"
+    file.write_text(yaml.safe_dump(instance_content()))
+    run = decided(tmp_path, load_instance(file), shelf)
+    file.write_text(yaml.safe_dump(instance_content(writes={"dry_run": True})))
+    with refused(shelf, "was changed while this run worked"):
+        write_planned(run)
+    assert not shelf.written
+    file.write_text("# A comment\n" + yaml.safe_dump(instance_content()))
+    write_planned(run)
+    assert shelf.written == WRITTEN
 
 
 def test_days_without_usual_events_stop_the_writing_where_that_is_asked_for(tmp_path, shelf):
