@@ -33,9 +33,9 @@ from resources.settings import Instance, command_line, journal_url
 from resources.store.history import delete_inputs, delete_outdated
 from resources.store.tables import SNAPSHOTS, short_run_id
 from resources.writeback.journal import Journal
-from resources.writeback.journals import has_shared_one, open_journal, take_over
+from resources.writeback.journals import has_shared_one, take_over
 from resources.writeback.leftovers import runs_on_target, settle_leftovers, without_changed_hosts
-from resources.writeback.one_writer import one_writer
+from resources.writeback.one_writer import only_writer
 from resources.writeback.outcomes import Decide, is_undo, still_held, unless_changed, unless_owned
 from resources.writeback.workers import write_all
 from resources.writeback.writer import OWNED_HOSTS_READ, Writer
@@ -339,12 +339,7 @@ def _writing(run: InstanceRun) -> Generator[Journal]:
 
     A dry run settles nothing: it changes no table that analysts look at.
     """
-    # Everybody waits for the instance first, then for the target, so that no two wait for each other.
-    with (
-        run.tables.writing(run.run_id),
-        open_journal(run.tables) as journal,
-        one_writer(run.instance.platform, journal),
-    ):
+    with only_writer(run.tables, run.instance.platform, run.run_id) as journal:
         if not journal_url() and has_shared_one(run.tables):
             run.log.warning(
                 "ASSET_OWNERS_JOURNAL is not set, and earlier runs of this instance kept their journal in a "

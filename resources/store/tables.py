@@ -303,6 +303,7 @@ class Tables:
 
     def writing(self, run_id: str | None = None) -> AbstractContextManager[None]:
         """Let one run of the instance write at a time; entering fails where another one does not end."""
+        self.disk.mkdir(parents=True, exist_ok=True, mode=0o700)
         return locked(self.disk / ".writing.lock", f"The writing of {self.slug}", run_id=run_id)
 
     def changing(self) -> AbstractContextManager[None]:

@@ -7,8 +7,11 @@ import polars as pl
 import pytest
 
 from pipelines.dagster_home import dagster_instance
+from resources import locks
+from resources.settings import load_instance
 from resources.store.tables import Tables
 from resources.writeback.journals import open_journal
+from resources.writeback.one_writer import only_writer
 from tests.ownership.builders import RUN
 
 HASH = "forgotten-"
@@ -72,6 +75,26 @@ def test_nobody_is_forgotten_of_whom_a_write_is_open(home, stored, call):
         assert journal.unsent(RUN) == {"h1", "h9"}, "what is known of other writes stays"
     assert row["new_values"]["owner"].startswith(HASH)
     assert other["outcome"] == "intended"
+
+
+@pytest.mark.parametrize("command", ["remove {} --yes", "forget ann --instance {} --yes"])
+def test_nothing_is_deleted_while_anybody_writes_to_the_inventory(home, stored, call, monkeypatch, command):
+    """From another home, too, as on another machine: its journal would go, and what it sends have no row."""
+    monkeypatch.setattr(locks, "TIMEOUT_SECONDS", 0.1)
+    before = texts(home)
+    with only_writer(Tables(home / "other", "head_office"), load_instance(stored).platform):
+        status, _, said = call(*command.format(stored).split())
+    assert (status, "The writing to https://inventory.invalid" in said, texts(home)) == (1, True, before)
+
+
+def test_a_person_is_forgotten_in_a_home_that_never_ran_the_instance(
+    home, stored, call, monkeypatch, tmp_path
+):
+    """As by a machine that shares the tables."""
+    monkeypatch.setenv("ASSET_OWNERS_TABLES", str(home / "tables"))
+    monkeypatch.setenv("ASSET_OWNERS_HOME", str(tmp_path / "elsewhere"))
+    assert call("forget", "ann", "--instance", stored, "--yes")[0] == 0
+    assert naming_ann(texts(home)) == []
 
 
 def lose_tables(folder):
