@@ -14,6 +14,7 @@ from ownership.names import printable
 from ownership.tables import TABLES
 from pipelines.cli.stored import own_tables, stored_tables
 from pipelines.dagster_home import dagster_instance
+from pipelines.launcher import fail_dead_runs
 from reports.people import find_person
 from resources.errors import AssetOwnersError
 from resources.settings import Instance, home, load_instance
@@ -112,6 +113,8 @@ def _delete_beside_tables(instance: Instance, *, really: bool) -> None:
         if really:
             file.unlink()
     with dagster_instance(home()) as dagster:
+        if really:
+            fail_dead_runs(dagster, instance.name)
         runs = runs_of(dagster, instance.name)
         print(f"  {len(runs):>9,} runs in Dagster's records")
         if really:

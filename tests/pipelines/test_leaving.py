@@ -1,12 +1,16 @@
 """A person, or a customer, leaves: `forget` and `remove`."""
 
+import json
 import shutil
+import socket
 
+import dagster as dg
 import duckdb
 import polars as pl
 import pytest
 
 from pipelines.dagster_home import dagster_instance
+from pipelines.launcher import PROCESS_TAG
 from resources import locks
 from resources.settings import load_instance
 from resources.store.tables import Tables
@@ -46,6 +50,12 @@ def test_a_person_is_forgotten_everywhere_once_that_is_confirmed(home, stored, c
     assert str(report) in said
     assert report.exists()
     assert "owner_decisions" in said
+    tags = {
+        "asset_owners/instance": "Head office",
+        PROCESS_TAG: json.dumps([socket.gethostname(), 1, "dead"]),
+    }
+    with dagster_instance(home) as recorded:
+        recorded.add_run(dg.DagsterRun("job", tags=tags, status=dg.DagsterRunStatus.STARTED))
     status, _, _ = call("forget", "ANN@corp.example", "--instance", stored, "--yes")
     after = texts(home)
     assert (status, naming_ann(after), report.exists()) == (0, [], False)
@@ -53,6 +63,8 @@ def test_a_person_is_forgotten_everywhere_once_that_is_confirmed(home, stored, c
     assert (write["host_id"], write["outcome"]) == ("h1", "written")
     assert write["new_values"]["owner"].startswith(HASH)
     assert any('"carol"' in text for text in after.values())
+    with dagster_instance(home) as recorded:
+        assert list(recorded.get_runs()) == [], "also what was killed, and nobody has noticed"
     assert call("forget", "ANN@corp.example", "--instance", stored)[0] == 1
 
 
