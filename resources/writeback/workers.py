@@ -20,6 +20,9 @@ GRACE_SECONDS = 5
 """How long requests that are under way may take when the run is interrupted; whoever asks a container to end
 waits ten seconds. What has no answer by then stays `intended`."""
 
+PROGRESS_SECONDS = 10
+"""After so long without an outcome the progress is told, too: a service that hangs is no silence in the log."""
+
 INTERRUPTED = "it was interrupted"
 _FAILURES = frozenset({"failed", "intended"})
 
@@ -55,11 +58,18 @@ def write_all(
     with ThreadPool(max(min(concurrency, len(rows)), 1)) as threads:
         results = threads.imap_unordered(workers.try_row, rows)
         try:
-            for done, result in enumerate(filter(None, results), start=1):
-                if isinstance(result, BaseException):
-                    raise result  # noqa: TRY301  (a thread's, and interrupts as any other)
-                complete(result)
+            done = 0
+            while True:
+                with suppress(NoResultError):  # then it is told all the same how far it is
+                    result = results.next(PROGRESS_SECONDS)
+                    if isinstance(result, BaseException):
+                        raise result  # noqa: TRY301  (a thread's, and interrupts as any other)
+                    if result:
+                        complete(result)
+                        done += 1
                 on_progress(done, len(rows))
+        except StopIteration:
+            pass
         except BaseException:
             writer.stop(INTERRUPTED)
             deadline = time.monotonic() + GRACE_SECONDS

@@ -637,6 +637,19 @@ def test_failures_count_in_the_order_of_completion(inventory, writer, journal):
     assert Counter(outcomes(journal).values())["not_written"] > 25
 
 
+def test_while_the_service_hangs_it_is_told_how_far_the_writing_is(inventory, writer, journal, monkeypatch):
+    monkeypatch.setattr(workers, "PROGRESS_SECONDS", 0.01)
+    told, seen = threading.Event(), []
+
+    def progress(done, _):
+        seen.append(done)
+        if seen.count(1) > 2:
+            told.set()
+
+    inventory.on_write = lambda host_id, sent: sent if host_id == "h-0" or told.wait(10) else None
+    assert carry_out(plan("h-0", "h-1"), writer, journal, progress=progress) is None
+
+
 def test_an_interrupted_run_sends_nothing_more(inventory, writer, journal):
     def interrupt(done, _):
         if done == 2:
