@@ -21,7 +21,7 @@ GRACE_SECONDS = 5
 waits ten seconds. What has no answer by then stays `intended`."""
 
 PROGRESS_SECONDS = 10
-"""After so long without an outcome the progress is told, too: a service that hangs is no silence in the log."""
+"""After so long without an outcome the progress is told, too: the log is not silent while a service hangs."""
 
 INTERRUPTED = "it was interrupted"
 _FAILURES = frozenset({"failed", "intended"})
