@@ -113,6 +113,7 @@ def test_who_is_not_the_one_user_asset_any_more_becomes_no_owner(planned, shelf,
     monkeypatch.setattr(shelf, "users", lambda: now)
     assert follow(planned, "apply", RUN) == {"h1": "not_written"}
     assert "u1" in planned.tables.run_writes("next")["message"].item()
+    assert planned.tables.appended("runs", "next")["to_write"].item() == 0
     assert not shelf.written
 
 
