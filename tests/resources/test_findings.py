@@ -22,6 +22,7 @@ NOTHING = dict.fromkeys(FIELDS) | REACHED
         (SOUND, {}, REACHED | FIELDS | {"query": "ok"}),
         (SOUND, {"logon_type_field": "winlog.type"}, {"logon_type_field": "ok"}),
         (SOUND, {"logon_type_field": "nowhere"}, {"logon_type_field": "wrong"}),
+        ([*SOUND, event("PC", None)], {}, {"user_field": "ok"}),
         ([*SOUND, *[event("PC", None)] * 2], {}, {"user_field": "warning"}),
         ([event("PC", None)] * 9, {}, {"user_field": "wrong", "hostname_field": "ok"}),
         ([event(None, "ann")] * 9, {}, {"user_field": "ok", "hostname_field": "wrong"}),

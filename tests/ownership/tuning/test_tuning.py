@@ -56,6 +56,7 @@ def test_owners_set_by_hand_are_the_truth_and_a_list_is_right_that_contains_the_
     assert counted(rows, "people") == {"all": (2, 3)}
     assert counted(rows, "people", "department") == {"Sales": (2, 3)}
     assert counted(rows, "people", "share_band") == {"only user": (2, 3)}
+    assert counted(rows, "people", "active_days") == {"1": (2, 3)}
 
 
 @pytest.mark.parametrize(
