@@ -1,7 +1,6 @@
 """`asset-owners metrics`: how each instance fares, in the form that Prometheus reads."""
 
 import json
-import socket
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -12,6 +11,7 @@ from prometheus_client import CollectorRegistry, generate_latest, make_asgi_app
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from pipelines.cli.listening import listen_at
 from pipelines.cli.stored import own_tables
 from resources.errors import ConfigurationError
 from resources.failures import operator_message
@@ -70,15 +70,9 @@ def metrics(path: Path | None, *, listen: str | None) -> None:
 
 def _serve(registry: CollectorRegistry, listen: str) -> None:
     host, _, port = listen.rpartition(":")
-    host = host.strip("[]") or "127.0.0.1"
-    try:
-        (family, *_), *_ = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        listening = socket.create_server((host, int(port)), family=family)
-    except (ValueError, OverflowError, OSError) as error:
-        raise ConfigurationError(
-            f"--listen: cannot serve at {listen!r}: {error}; write it as HOST:PORT with a free port, such as "
-            "127.0.0.1:9188"
-        ) from error
+    if not port.isdecimal() or int(port) > 65535:
+        raise ConfigurationError(f"--listen: {listen!r} has no port; write HOST:PORT, such as 127.0.0.1:9188")
+    listening = listen_at("--listen", host.strip("[]") or "127.0.0.1", int(port))
     # Without threads: requests that never end hold no more than their connection.
     server = uvicorn.Server(uvicorn.Config(make_asgi_app(registry), log_level="warning", lifespan="off"))
     with suppress(KeyboardInterrupt):
