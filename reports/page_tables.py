@@ -129,7 +129,7 @@ def hosts_table(hosts: pl.DataFrame, people: pl.DataFrame) -> PageTable:
         "Host": _HOST,
         "Owner": (("people", "owner_ids"), ("small", "no_owner")),
         "Why": (("text", "why"), *(("small", name) for name in besides)),
-        "Leading user": (("text", "username"),),
+        "Leading user": (("text", "username"), ("people", "resolved")),
         "Share": _SHARE,
         "Last seen": (("text", "last_seen"),),
     }

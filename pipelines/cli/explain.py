@@ -7,6 +7,7 @@ from typing import Any
 
 import polars as pl
 
+from ownership.history import ACKNOWLEDGED
 from ownership.names import normalise_hostname
 from pipelines.cli.stored import stored_tables
 from reports.explanations import host_explanation, in_words
@@ -66,6 +67,8 @@ def _host(instance: Instance, tables: Tables, host: str) -> dict[str, Any]:
     all_decisions = tables.read("owner_decisions").collect()
     is_asset = pl.col("host_id").is_in(meant["host_id"].implode())
     decisions = all_decisions.filter(is_asset | (pl.col("hostname") == named) & pl.col("host_id").is_null())
+    known = tables.read("acknowledged_conflicts").drop("hostname").rename({"by": "acknowledged_by"}).collect()
+    decisions = decisions.join(known, on=ACKNOWLEDGED, how="left", maintain_order="left")
     asked = pl.concat([pl.Series([host]), meant["hostnames"].explode(empty_as_null=True)])
     short_names = asked.to_frame("name").select(shortened(pl.col("name")))["name"]
     window, decided_by = decided_with(tables, all_decisions["run_id"].item(0), rules)
