@@ -33,7 +33,7 @@ def forget(path: Path, asked: str, *, yes: bool) -> None:
     users, matches = tables.read("inventory_users").collect(), tables.read("username_matches").collect()
     found = find_person(asked, users, matches)
     if not found:
-        raise AssetOwnersError(f"Nobody is known as {asked} to {instance.name}")
+        raise AssetOwnersError(f"{instance.name} knows no person '{asked}'")
     person = Person.known(
         tables.slug, found["usernames"], users.filter(pl.col("user_id").is_in(found["user_ids"]))
     )

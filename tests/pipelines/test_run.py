@@ -63,7 +63,7 @@ def test_a_day_that_cannot_be_looked_at_is_refused(as_of, words):
 @pytest.mark.parametrize(
     ("outcomes", "again", "told"),
     [
-        ([], ["run"], "Nothing was written. Next: asset-owners runs --instance small"),
+        ([], ["run"], "Nothing was written. Next: asset-owners check --instance small"),
         (
             ["written", "written", "intended", "failed", "not_written"],
             ["run"],
@@ -92,4 +92,11 @@ def test_a_run_that_failed_ends_with_what_it_wrote_and_the_next_command(
     else:
         with open_journal(tables) as journal:
             journal.intend(rows)
-    assert how_it_ended(instance(), tables, RUN, *again).startswith(f"Run {RUN[:8]} failed. {told}")
+    ended = how_it_ended(instance(), tables, RUN, *again, said=["the service gave no answer"])
+    assert ended.startswith(f"Run {RUN[:8]} failed. {told}")
+
+
+def test_where_an_error_names_the_next_command_no_other_follows(tmp_path):
+    said = ["too many: look, then asset-owners apply --instance small run-0 --allow-writes 9"]
+    ended = how_it_ended(instance(), Tables(tmp_path, "small"), RUN, "run", said=said)
+    assert ended == f"Run {RUN[:8]} failed. Nothing was written."

@@ -36,7 +36,7 @@ def test_people_get_a_row_for_each_host_with_owner_reason_what_would_change_it_a
         (
             *("pc-1", "ann@corp.example", "ann@corp.example", "Sales", "ann@corp.example"),
             "Only one user logged on to the host (ann, 9 of 9 logons on 1 day).",
-            "Set another owner in asset_owner by hand: no run replaces an owner.",
+            "To change the owner, set it in the inventory (asset_owner): no run replaces an owner.",
             *(None, day, "h2"),
         ),
         (
@@ -48,7 +48,7 @@ def test_people_get_a_row_for_each_host_with_owner_reason_what_would_change_it_a
         (
             *("kiosk", "", "", "", ""),
             f"None of several users {several} (ann, 1 of 2 logons on 1 day).",
-            "ann needs 1 more logon to be named by the logons.",
+            "ann would be named as the owner with 1 more logon.",
             *(None, day, "h1"),
         ),
     ]
