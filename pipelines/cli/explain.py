@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 
 from ownership.history import ACKNOWLEDGED
-from ownership.names import normalise_hostname
+from ownership.names import normalise_hostname, printable
 from pipelines.cli.stored import stored_tables
 from reports.explanations import host_explanation, in_words
 from reports.people import each_person, find_person, near_names, person_explanation, person_in_words
@@ -27,7 +27,9 @@ def explain(path: Path, asked: str, *, run_id: str | None = None, as_json: bool)
     instance, tables = stored_tables(path, run_id)
     story = _host(instance, tables, asked)
     users, matches = tables.read("inventory_users").collect(), tables.read("username_matches").collect()
-    found = find_person(asked, users, matches)
+    hosts, found = tables.read("inventory_hosts").collect(), find_person(asked, users, matches)
+    if hosts["owner_ids"].explode().eq(asked).any():
+        found = found or {"user_ids": [asked], "usernames": []}
     if found and not story["decisions"]:
         persons = [
             person_explanation(
@@ -35,13 +37,17 @@ def explain(path: Path, asked: str, *, run_id: str | None = None, as_json: bool)
                 one,
                 decisions=tables.read("owner_decisions").collect(),
                 shares=tables.read("host_user_shares").collect(),
-                hosts=tables.read("inventory_hosts").collect(),
+                hosts=hosts,
                 users=users,
+                matches=matches,
                 writes=tables.writes().collect(),
             )
             for one in ([found] if as_json else each_person(found, matches))
         ]
-        print(_json({"person": persons[0]}) if as_json else "\n\n".join(map(person_in_words, persons)))
+        number = len(found["user_ids"])
+        heads = [f"{number} people fit '{printable(asked)}':"] if number > 1 else []
+        words = "\n\n".join([*heads, *map(person_in_words, persons)])
+        print(_json({"person": persons[0]}) if as_json else words)
         return 0
     if not story["decisions"]:
         hosts = tables.read("owner_decisions").select("hostname", "host_id").collect().iter_columns()

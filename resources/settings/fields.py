@@ -134,9 +134,7 @@ class Secret(Section):
     @classmethod
     def _refuse_clear_text(cls, value: object) -> object:
         if not isinstance(value, Mapping) or set(value) not in ({"env"}, {"file"}) or None in value.values():
-            raise hidden_error(
-                "is not a secret's place; write {env: VARIABLE} or {file: PATH}, never the secret"
-            )
+            raise hidden_error("do not write the secret here; write {env: VARIABLE} or {file: PATH}")
         return value
 
     def resolve(self, setting: str) -> str:

@@ -26,6 +26,17 @@ _PLAIN = {
     "model_type": "must hold keys of its own, each with its value, indented below it",
     "dict_type": "must hold keys of its own, each with its value, indented below it",
 }
+_OF_PYDANTIC = {
+    "be a valid integer.*": "is not a whole number",
+    "be a valid number.*": "is not a number",
+    "be a valid boolean.*": "is neither true nor false",
+    "be a valid tuple": "must be a list, such as [admin]",
+    "be greater than or equal to": "must be at least",
+    "be less than or equal to": "must be at most",
+    "be greater than": "must be more than",
+    "": "must ",
+}
+"""What follows its "should", and our words."""
 
 
 @dataclass(frozen=True)
@@ -189,6 +200,8 @@ def _complaint(detail: Any) -> str:
         near = difflib.get_close_matches(location[-1], _keys_of(location[:-1]), n=1, cutoff=0)
         return f"{key}: is an unknown key; the nearest known one is {near[0]!r}"
     message = _PLAIN.get(kind) or re.sub("^(Value error, |Input |String )", "", detail["msg"])
+    for theirs, ours in _OF_PYDANTIC.items():
+        message = re.sub(f"^should {theirs}", ours, message)
     if location[0] == "cookies":  # a wrong name may hold the value
         return f"cookies: {message}"
     # What should not be there at all may be a secret in the wrong place.

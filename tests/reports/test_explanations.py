@@ -130,7 +130,7 @@ CASES = {
     ),
     "no logons of an owned host": case(
         "belongs to u9 in the inventory; the logons give no owner: nobody logged on",
-        *("One user would be named as the owner with 1 more logon.", "Clear owned_by of host h1: no run"),
+        *("One user would be named as the owner with 1 more logon on", "Clear owned_by of host h1: no run"),
         logons=[],
         assets=[OWNED],
     ),
