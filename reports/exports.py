@@ -11,8 +11,6 @@ BOM = "\ufeff"
 FORMULA = r"""(^|[;\t\r\n])([[\s\p{C}"]--[\t\r\n]]*[=+\-@＝＋－＠]|')"""  # noqa: RUF001  (wide signs are formulas, too)
 """The beginning of a formula, for the page's script as well."""
 _MAX_CELL = 32_767
-_LONG, _PIXELS = 60, 420
-"""Characters of a text from which on its column is so wide, and wraps."""
 _AS_THEY_ARE = {
     "in_memory": True,
     "remove_timezone": True,
@@ -37,7 +35,7 @@ def as_csv(table: pl.DataFrame) -> str:
 def as_xlsx(table: pl.DataFrame, *, title: str) -> bytes:
     """A table as a workbook of one sheet, in which every text is what it is: no formula and no link."""
     box = io.BytesIO()
-    long = [text.name for text in table.select(pl.col(pl.String)) if text.str.len_chars().gt(_LONG).any()]
+    long = [text.name for text in table.select(pl.col(pl.String)) if text.str.len_chars().gt(60).any()]
     with Workbook(box, _AS_THEY_ARE) as workbook:
         table.with_columns(pl.col(pl.String).str.slice(0, _MAX_CELL)).write_excel(
             workbook,
@@ -45,7 +43,7 @@ def as_xlsx(table: pl.DataFrame, *, title: str) -> bytes:
             freeze_panes=(1, 0),
             autofit=True,
             dtype_formats={pl.Date: "yyyy-mm-dd"},
-            column_widths=dict.fromkeys(long, _PIXELS),
+            column_widths=dict.fromkeys(long, 420),
             column_formats=dict.fromkeys(long, workbook.add_format({"text_wrap": True})),
         )
     return box.getvalue()

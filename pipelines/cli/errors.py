@@ -3,7 +3,6 @@
 import os
 import sys
 import traceback
-from collections.abc import Iterable
 from importlib.metadata import metadata
 from pathlib import Path
 
@@ -39,11 +38,8 @@ def print_error(message: str) -> None:
     print(line, file=sys.stderr)
 
 
-def how_it_ended(instance: Instance, tables: Tables, run_id: str, *again: str, said: Iterable[str]) -> str:
-    """Say what a run that failed wrote, and the next command, unless the errors named one already.
-
-    `again` is the command that settles what is not known and does the rest.
-    """
+def how_it_ended(instance: Instance, tables: Tables, run_id: str, *again: str, said: str = "") -> str:
+    """Say what a run that failed wrote, and which command goes on, unless what was `said` names one."""
     failed = f"Run {short_run_id(run_id)} failed."
     try:
         outcomes = _writes(tables, run_id)["outcome"].to_list()
@@ -52,10 +48,8 @@ def how_it_ended(instance: Instance, tables: Tables, run_id: str, *again: str, s
         return f"{failed} What it wrote cannot be read: {message}. Next: {command_line(instance, *again)}"
     done, unknown = sum(map(outcomes.count, SUCCESSES)), outcomes.count("intended")
     if not done and not unknown:
-        next_one = f" Next: {command_line(instance, 'check')}"
-        return (
-            f"{failed} Nothing was written.{'' if any('--instance' in text for text in said) else next_one}"
-        )
+        go_on = "" if "--instance" in said else f" Next: {command_line(instance, 'check')}"
+        return f"{failed} Nothing was written.{go_on}"
     what = "Put back" if again[0] == "undo" else "Written"
     return (
         f"{failed} {what}: {done:,}; not known yet: {unknown:,}; "

@@ -1,6 +1,8 @@
 """`asset-owners metrics`: how each instance fares, in the form that Prometheus reads."""
 
+import errno
 import json
+import socket
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -11,7 +13,6 @@ from prometheus_client import CollectorRegistry, generate_latest, make_asgi_app
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from pipelines.cli.listening import listen_at
 from pipelines.cli.stored import own_tables
 from resources.errors import ConfigurationError
 from resources.failures import operator_message
@@ -66,6 +67,17 @@ def metrics(path: Path | None, *, listen: str | None) -> None:
             "ASSET_OWNERS_INSTANCES, to where the instance files lie"
         )
     print(generate_latest(registry).decode(), end="")
+
+
+def listen_at(option: str, host: str, port: int) -> socket.socket:
+    """Listen at a port; where that cannot be, say which option names it, and why."""
+    try:
+        (family, *_), *_ = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        return socket.create_server((host, port), family=family)
+    except OSError as error:
+        why = "the port is taken" if error.errno == errno.EADDRINUSE else error.strerror
+        said = f"{option}: cannot serve at {host}:{port}: {why}; choose another one"
+        raise ConfigurationError(said) from error
 
 
 def _serve(registry: CollectorRegistry, listen: str) -> None:

@@ -15,7 +15,7 @@ import requests
 import yaml
 
 from assets_defs.specs import LOCATION
-from pipelines.cli.listening import listen_at
+from pipelines.cli.metrics import listen_at
 from pipelines.dagster_home import dagster_home
 from resources.errors import AssetOwnersError
 from resources.settings import home, instances_folder, logs_as_json

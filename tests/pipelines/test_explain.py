@@ -49,8 +49,8 @@ def test_a_person_is_found_with_the_hosts_of_the_logons_and_of_the_inventory(cal
 
 def test_an_owner_without_a_user_asset_is_found_by_id(call, tmp_path, stored):
     tables = Tables(tmp_path / "home", "head_office")
-    hosts = tables.read("inventory_hosts").with_columns(owner_ids=pl.lit(["u9"])).collect()
-    tables.replace("inventory_hosts", hosts)
+    hosts = tables.read("inventory_hosts").with_columns(owner_ids=["u9"])
+    tables.replace("inventory_hosts", hosts.collect())
     assert "Hosts of this person in the inventory: 3\n" in call("explain", "--instance", stored, "u9")[1]
 
 

@@ -92,11 +92,6 @@ def test_a_run_that_failed_ends_with_what_it_wrote_and_the_next_command(
     else:
         with open_journal(tables) as journal:
             journal.intend(rows)
-    ended = how_it_ended(instance(), tables, RUN, *again, said=["the service gave no answer"])
-    assert ended.startswith(f"Run {RUN[:8]} failed. {told}")
-
-
-def test_where_an_error_names_the_next_command_no_other_follows(tmp_path):
-    said = ["too many: look, then asset-owners apply --instance small run-0 --allow-writes 9"]
-    ended = how_it_ended(instance(), Tables(tmp_path, "small"), RUN, "run", said=said)
-    assert ended == f"Run {RUN[:8]} failed. Nothing was written."
+    assert how_it_ended(instance(), tables, RUN, *again).startswith(f"Run {RUN[:8]} failed. {told}")
+    named_already = how_it_ended(instance(), tables, RUN, *again, said="apply --instance small run-0")
+    assert ("Next: " in named_already) == bool(outcomes)
