@@ -133,13 +133,8 @@ def hosts_table(hosts: pl.DataFrame, people: pl.DataFrame) -> PageTable:
         "Share": _SHARE,
         "Last seen": (("text", "last_seen"),),
     }
-    return PageTable(
-        "Hosts",
-        hosts.join(everybody, on="row", how="left", maintain_order="left"),
-        columns,
-        _host_filters(hosts),
-        ("people",),
-    )
+    rows = hosts.join(everybody, on="row", how="left", maintain_order="left")
+    return PageTable("Hosts", rows, columns, _host_filters(hosts), ("people",))
 
 
 def people_on(hosts: pl.DataFrame, shares: pl.DataFrame, matches: pl.DataFrame) -> pl.DataFrame:

@@ -86,9 +86,8 @@ def backtest_sentence(line: Mapping[str, Any], *, done: bool = False) -> str:
         asked.append("days with a logon counted")
     if line["min_active_days"] > 1:
         asked.append(f"at least {line['min_active_days']} active days")
-    if line["primary_devices"]:
-        number = line["primary_devices"]
-        asked.append(f"the leader's {'main device' if number == 1 else f'{number} main devices'} only")
+    if number := line["primary_devices"]:
+        asked.append(f"the leader's {number} main device{'s' * (number != 1)} only")
     if not line["to_write"]:
         return f"At {', '.join(asked)}, no owner {'was to' if done else 'would'} be written."
     owners, past = ("1 owner", "was") if line["to_write"] == 1 else (f"{line['to_write']:,} owners", "were")
@@ -117,11 +116,10 @@ def in_words(lines: pl.DataFrame, rules: Rules, *, window_days: int, aim: Aim) -
     best = best_line(lines, now, aim)
     words = ["Now", f"  {backtest_sentence(now)}", f"  {reason(now)}", ""]
     if best is None:
-        right, kept = f"{aim.precision:.0%}", f"{aim.keep_percent:g}%"
-        none = f"No setting tried is right for {right} and keeps {kept} of these owners, as far as is known."
+        none = f"No setting tried is right for {aim.precision:.0%} and keeps {aim.keep_percent:g}%"
         least = lines.sort("wrong_low", "to_write", descending=[False, True], nulls_last=True).head(MAX_TRIES)
         tries = [f"  {backtest_sentence(line)}" for line in least.iter_rows(named=True)]
-        return [*words, f"{none} The nearest:", *tries]
+        return [*words, f"{none} of these owners, as far as is known. The nearest:", *tries]
     words += [
         f"Best of {lines.height:,} tried, right for at least {aim.precision:.0%}",
         f"  {_OF_BEST}",
@@ -150,9 +148,7 @@ def suggestions_in_words(rows: pl.DataFrame, rules: Rules) -> list[str]:
         )
         changes = ", ".join(f"{number:,} {what}" for number, what in effects if number)
         if row["precision"] is not None:
-            changes += (
-                f"; of those that get one and whose owner somebody set {row['precision']:.0%} are right"
-            )
+            changes += f"; of those whose owner somebody set {row['precision']:.0%} are right"
         values = json.dumps([*getattr(rules, setting), printable(row["value"])], ensure_ascii=False)
         lines += [
             f"  Leave out {printable(row['value'])} ({printable(row['reason']).rstrip('.')}): {changes}.",

@@ -97,6 +97,10 @@ InstanceFile = Annotated[
         help=INSTANCE_HELP,
     ),
 ]
+OneOrAll = Annotated[
+    Path | None,
+    typer.Option("--instance", metavar="FILE", parser=_meant, help="Only this one.", show_default="all"),
+]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Plan only; write nothing.")]
 RunId = Annotated[
     str | None,
@@ -332,12 +336,7 @@ def conflicts(
 
 @_command("--listen 127.0.0.1:9464")
 def metrics(
-    path: Annotated[
-        Path | None,
-        typer.Option(
-            "--instance", metavar="FILE", parser=_meant, help="Only this instance.", show_default="all"
-        ),
-    ] = None,
+    path: OneOrAll = None,
     listen: Annotated[
         str | None,
         typer.Option(
@@ -353,14 +352,7 @@ def sql(
     query: Annotated[
         str | None, typer.Argument(help="The query.", show_default="standard input, or DuckDB's shell")
     ] = None,
-    instance: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            parser=_meant,
-            help="The instance whose tables are meant by names without a schema.",
-        ),
-    ] = None,
+    instance: OneOrAll = None,
     form: RowsAs = "table",
     run_id: RunId = None,
 ) -> None:

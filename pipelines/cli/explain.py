@@ -21,9 +21,7 @@ from resources.store.tables import Tables
 def explain(path: Path, asked: str, *, run_id: str | None = None, as_json: bool) -> int:
     """Print why a host has, or has not, an owner, and what would change that; or the hosts of a person."""
     if not asked.strip():
-        raise ConfigurationError(
-            "HOST_OR_PERSON: it is empty; name a host, or a person by user name, e-mail address or id"
-        )
+        raise ConfigurationError("HOST_OR_PERSON: it is empty; name a host or a person")
     instance, tables = stored_tables(path, run_id)
     story = _host(instance, tables, asked)
     users, matches = tables.read("inventory_users").collect(), tables.read("username_matches").collect()

@@ -41,9 +41,7 @@ class Metrics(Collector):
         """Give each metric with its values for all instances."""
         instances = load_instances(self._path or instances_folder())
         # Where the folder is gone, no other series is left to raise an alarm.
-        yield GaugeMetricFamily(
-            "asset_owners_instances", "Instance files that were found.", value=len(instances)
-        )
+        yield GaugeMetricFamily("asset_owners_instances", "Instance files found.", value=len(instances))
         found = {instance.slug: _runs(instance) for instance in instances}
         readable = _gauge("instance_readable", "Whether instance file and tables can be read: 1, or 0.")
         for slug, rows in found.items():

@@ -58,10 +58,7 @@ def _service_url(value: str) -> str:
     except ValueError:
         plain, extra = False, None
     if extra or not plain:
-        raise hidden_error(
-            "is not an address; write https://HOST:PORT and, if need be, a path; user and password have keys "
-            "of their own"
-        )
+        raise hidden_error("is not an address; write https://HOST:PORT/PATH, without user and password")
     return value.rstrip("/")
 
 

@@ -28,12 +28,10 @@ _PLAIN = {
 }
 _OF_PYDANTIC = {
     "be a valid integer.*": "is not a whole number",
-    "be a valid number.*": "is not a number",
     "be a valid boolean.*": "is neither true nor false",
     "be a valid tuple": "must be a list, such as [admin]",
     "be greater than or equal to": "must be at least",
     "be less than or equal to": "must be at most",
-    "be greater than": "must be more than",
     "": "must ",
 }
 """What follows its "should", and our words."""
@@ -102,9 +100,8 @@ def _require_separate_fields(path: Path, instance: Instance) -> None:
     named_by: dict[str, str] = {}
     for setting, name in names.items():
         if name and named_by.setdefault(name, setting) != setting:
-            raise ConfigurationError(
-                f"{path}: {setting}: {name!r} is named by {named_by[name]}, too; a write needs each by itself"
-            )
+            other = named_by[name]
+            raise ConfigurationError(f"{path}: {setting}: {name!r} is {other}, too; name another field")
 
 
 def load_instances(place: Path) -> list[Instance | BrokenInstance]:

@@ -66,7 +66,7 @@ def test_without_any_file_it_says_where_it_looked(call, folder):
     (folder / "hq.yaml").unlink()
     status, out, _ = call("run", "--json")
     assert status == 2
-    assert json.loads(out)["error"].endswith(f"in {folder}; write one, and fill it in: asset-owners init")
+    assert json.loads(out)["error"].endswith(f"in {folder}; write one: asset-owners init")
     assert "none.yaml: the file cannot be read" in call("report", "--instance", "none.yaml")[2]
     assert call("--version")[1].startswith("asset-owners ")
 
