@@ -11,17 +11,7 @@ from ownership.rules import Rules
 from ownership.tables import AcknowledgedConflicts, ClosestUsers
 from reports import page_tables
 from reports.page import report_page
-from tests.ownership.builders import (
-    NOW,
-    PEOPLE,
-    WINDOW,
-    counts,
-    host,
-    hosts,
-    plan,
-    resolution,
-    table,
-)
+from tests.ownership.builders import NOW, PEOPLE, WINDOW, counts, host, hosts, plan, resolution, table
 
 DAYS = pl.DataFrame(
     {
