@@ -99,7 +99,7 @@ InstanceFile = Annotated[
 ]
 OneOrAll = Annotated[
     Path | None,
-    typer.Option("--instance", metavar="FILE", parser=_meant, help="Only this one.", show_default="all"),
+    typer.Option("--instance", metavar="FILE", parser=_meant, help="Only this instance.", show_default="all"),
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Plan only; write nothing.")]
 RunId = Annotated[
@@ -334,7 +334,7 @@ def conflicts(
     """
 
 
-@_command("--listen 127.0.0.1:9464")
+@_command("--listen 127.0.0.1:9188")
 def metrics(
     path: OneOrAll = None,
     listen: Annotated[
