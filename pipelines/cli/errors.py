@@ -23,10 +23,7 @@ def message_and_status(error: Exception) -> tuple[str, int]:
     """Return the message and the exit status (rules 8.1); of an error in the program print the trace."""
     if isinstance(error, ModuleNotFoundError):
         extras = ", ".join(metadata("asset-owners").get_all("Provides-Extra", []))
-        return (
-            f"{error}. Install the extra that has it, one of {extras}: pip install 'asset-owners[EXTRA]'",
-            2,
-        )
+        return f"{error}. It comes with an extra ({extras}): pip install 'asset-owners[EXTRA]'", 2
     message = operator_message(error)
     if message is None:
         print(printable_lines("".join(traceback.format_exception(error))), end="", file=sys.stderr)
