@@ -207,16 +207,6 @@ def owners_exist(run: ScanRun) -> dg.AssetCheckResult:
     )
 
 
-@check("inventory_checks", "inventory_users")
-def identities_are_unique(run: ScanRun) -> dg.AssetCheckResult:
-    """No two user assets have one account name or address; where they do, none is chosen."""
-    shared = quality.shared_identities(
-        run.table("inventory_users"), user_value_field=run.instance.platform_user_value_field
-    )
-    stand = "account names or addresses stand for several user assets; none is chosen"
-    return _none(shared, f"{shared.height} {stand}")
-
-
 @check("owner_checks", "host_user_shares")
 def users_are_of_one_domain(run: ScanRun) -> dg.AssetCheckResult:
     """On no host does one user name come from several domains; where it does, it counts as one user."""

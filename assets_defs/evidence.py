@@ -1,7 +1,8 @@
 """The evidence: logon events by day, and each user's share on each host over the look-back window."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
@@ -28,7 +29,7 @@ from ownership.tables import LogonCounts, LogonDays
 from ownership.windows import Window, days_of, days_to_fetch, torn_days
 from resources.errors import AssetOwnersError, ConfigurationError
 from resources.search.source import DayOfLogons, extraction_fingerprint
-from resources.settings import Instance, named
+from resources.settings import Instance, command_line, named
 
 SECONDS_TOGETHER = 0.5
 """Days that arrive within so long are stored together."""
@@ -240,11 +241,11 @@ def shares_asset(instance: Instance) -> dg.AssetsDefinition:
 def _share(run: ScanRun) -> dict[str, Any]:
     """Add up each user's part of the logons of each host."""
     rules = run.instance.rules
-    require_evidence(run)
-    skipped = skipped_kinds(run) if rules.skip_account_kinds else NONE_SKIPPED
-    shares = host_user_shares(
-        run.counts(run.window), rules=rules.as_rules(), skipped=skipped.accounts["username"]
-    )
+    with steady_days(run):
+        skipped = skipped_kinds(run) if rules.skip_account_kinds else NONE_SKIPPED
+        shares = host_user_shares(
+            run.counts(run.window), rules=rules.as_rules(), skipped=skipped.accounts["username"]
+        )
     run.store("host_user_shares", shares)
     found = shares_metadata(shares)
     run.log.info(
@@ -265,8 +266,23 @@ def skipped_kinds(run: ScanRun) -> Kinds:
     )
 
 
-def require_evidence(run: ScanRun) -> None:
-    """Refuse a window that was not fetched or is torn, or whose documents never carry a field (rules 3.4)."""
+@contextmanager
+def steady_days(run: ScanRun) -> Generator[None]:
+    """Refuse what is counted of days that another run replaces meanwhile: its settings may be others."""
+    before = require_evidence(run)
+    yield
+    if not run.days(run.window).equals(before):
+        raise AssetOwnersError(
+            "Another run has replaced days of the window while this one counted them. Run again: "
+            f"{command_line(run.instance, 'run')}"
+        )
+
+
+def require_evidence(run: ScanRun) -> pl.DataFrame:
+    """Return the rows of logon_days for the window.
+
+    Refuse one that was not fetched or is torn, or whose documents never carry a field (rules 3.4).
+    """
     instance, window = run.instance, run.window
     days, missing = _days_and_missing(run)
     if missing:  # or another run is replacing them just now
@@ -289,6 +305,7 @@ def require_evidence(run: ScanRun) -> None:
                 f"to {window.last} carries the field {instance.logon_type_field!r}; name the field that "
                 "does, or take logon_type_field and rules.logon_type_weights out"
             )
+    return days
 
 
 def _days_and_missing(run: ScanRun) -> tuple[pl.DataFrame, list[date]]:

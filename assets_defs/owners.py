@@ -7,7 +7,7 @@ from typing import Any
 import dagster as dg
 import polars as pl
 
-from assets_defs.evidence import skipped_kinds
+from assets_defs.evidence import skipped_kinds, steady_days
 from assets_defs.metadata import decisions_metadata, owners_metadata
 from assets_defs.report import where_reported
 from assets_defs.run import ScanRun, listed
@@ -51,16 +51,17 @@ def _decide(run: ScanRun) -> dict[str, Any]:
     """Decide about each host, publish and keep the decisions, and warn of new conflicts."""
     decided_at = datetime.now(UTC)
     shares = run.made("host_user_shares")
-    skipped = skipped_kinds(run)
-    evidence = evidence_by_day(
-        run.counts(run.window),
-        run.made("inventory_hosts").collect(),
-        rules=run.instance.rules.as_rules(),
-        skipped_users=skipped.accounts["username"],
-        skipped_hosts=skipped.hosts,
-    )
     matches = run.made("username_matches").collect()
-    frame = owner_decisions(evidence, matches, decided_at=decided_at, run_id=run.run_id)
+    with steady_days(run):
+        skipped = skipped_kinds(run)
+        evidence = evidence_by_day(
+            run.counts(run.window),
+            run.made("inventory_hosts").collect(),
+            rules=run.instance.rules.as_rules(),
+            skipped_users=skipped.accounts["username"],
+            skipped_hosts=skipped.hosts,
+        )
+        frame = owner_decisions(evidence, matches, decided_at=decided_at, run_id=run.run_id)
     frame = store_decisions(
         run.tables, frame, decided_at=decided_at, run_id=run.run_id, publish=run.may_write
     )

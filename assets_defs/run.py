@@ -34,7 +34,7 @@ from resources.failures import operator_message
 from resources.inventory.adapter import Inventory, open_inventory
 from resources.search import open_source
 from resources.search.source import EvidenceSource, extraction_fingerprint
-from resources.settings import MAX_LOOKBACK_DAYS, Instance, command_line, journal_url, named
+from resources.settings import MAX_LOOKBACK_DAYS, Instance, command_line, journal_url, load_instance, named
 from resources.store.tables import SNAPSHOTS, Tables, short_run_id
 from resources.writeback.journal import Journal
 from resources.writeback.journals import try_journal
@@ -309,10 +309,21 @@ def _require_as_begun(run: ScanRun) -> None:
     """
     row = run.tables.appended("runs", run.run_id).row(0, named=True)
     if row["settings_fingerprint"] and not _is_like(row, run):
-        raise AssetOwnersError(
-            f"The instance file of {run.instance.name} was changed while this run worked; nothing more is "
-            f"done. Run again: {command_line(run.instance, 'run')}"
-        )
+        raise _changed_meanwhile(run.instance)
+
+
+def require_as_filed(run: InstanceRun) -> None:
+    """Refuse to write by an instance file that says something else by now, such as `dry_run`."""
+    file = run.instance.file
+    if file and load_instance(file) != run.instance:
+        raise _changed_meanwhile(run.instance)
+
+
+def _changed_meanwhile(instance: Instance) -> AssetOwnersError:
+    return AssetOwnersError(
+        f"The instance file of {instance.name} was changed while this run worked; nothing more is done. Run "
+        f"again: {command_line(instance, 'run')}"
+    )
 
 
 def _is_like(row: Mapping[str, Any], run: ScanRun) -> bool:

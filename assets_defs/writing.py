@@ -17,7 +17,14 @@ from assets_defs.dagster_records import MAX_AT_ONCE, delete_runs, runs_of
 from assets_defs.evidence import unsettled
 from assets_defs.progress import Progress
 from assets_defs.record import count_again
-from assets_defs.run import LEFT_OUT, InstanceRun, ScanRun, not_made_by_this_run, today_of
+from assets_defs.run import (
+    LEFT_OUT,
+    InstanceRun,
+    ScanRun,
+    not_made_by_this_run,
+    require_as_filed,
+    today_of,
+)
 from ownership.matching import candidates, username_matches
 from ownership.plan import plan_undo, plan_writes
 from ownership.windows import days_of, gaps
@@ -26,9 +33,9 @@ from resources.settings import Instance, command_line, journal_url
 from resources.store.history import delete_inputs, delete_outdated
 from resources.store.tables import SNAPSHOTS, short_run_id
 from resources.writeback.journal import Journal
-from resources.writeback.journals import has_shared_one, open_journal, take_over
+from resources.writeback.journals import has_shared_one, take_over
 from resources.writeback.leftovers import runs_on_target, settle_leftovers, without_changed_hosts
-from resources.writeback.one_writer import one_writer
+from resources.writeback.one_writer import only_writer
 from resources.writeback.outcomes import Decide, is_undo, still_held, unless_changed, unless_owned
 from resources.writeback.workers import write_all
 from resources.writeback.writer import OWNED_HOSTS_READ, Writer
@@ -286,9 +293,11 @@ def _require_recent(run: InstanceRun, plan: _Plan) -> None:
 def _without_other_owners(run: InstanceRun, plan: _Plan) -> pl.DataFrame:
     """Leave hosts alone whose user name stands for another user asset by now than the planned owner, or none.
 
-    The id may belong to somebody else, as where a directory was imported anew.
+    The id may belong to somebody else, as where a directory was imported anew. So are hosts whose owner has
+    another department or criticality than is to be copied.
     """
-    owner = pl.col("new_values").struct.field("owner")
+    new = pl.col("new_values").struct
+    owner = new.field("owner")
     given = ((pl.col("outcome") == "planned") & (owner != "")).fill_null(value=False)
     if plan.rows.filter(given).is_empty():
         return plan.rows
@@ -296,22 +305,31 @@ def _without_other_owners(run: InstanceRun, plan: _Plan) -> pl.DataFrame:
     while about and not run.tables.holds("owner_decisions", about):  # it looked at another one's plan
         about = next(iter(run.tables.appended("runs", about)["of_run"]), None)
     decided = run.tables.of_run("owner_decisions", about or plan.about).select("host_id", "username")
-    value_field = run.instance.platform_user_value_field
-    matches = username_matches(decided, run.inventory().users(), user_value_field=value_field)
-    owners = candidates(matches.lazy()).select("username", "resolved_owner").collect()
-    now = decided.join(owners, on="username").drop("username")
+    users = run.inventory().users()
+    matches = username_matches(decided, users, user_value_field=run.instance.platform_user_value_field)
+    now = (
+        decided.join(candidates(matches.lazy()).collect(), on="username")
+        .join(users, left_on="resolved_owner", right_on="user_id", how="left")
+        .select("host_id", "resolved_owner", department="user_department", criticality="criticality")
+    )
+    vanished = owner.ne_missing(pl.col("resolved_owner"))
+    differs = pl.any_horizontal(
+        new.field(name).is_not_null() & new.field(name).ne_missing(pl.col(name))
+        for name in ("department", "criticality")
+    )
+    why = pl.when(vanished).then(pl.lit("is not the one user asset of the user's name any more"))
     changes = {
         "outcome": pl.lit("not_written"),
-        "message": pl.format("left alone: {} is not the one user asset of the user's name any more", owner),
+        "message": pl.format("left alone: {} {}", owner, why.otherwise(pl.lit("has other values by now"))),
         "completed_at": pl.lit(datetime.now(UTC), pl.Datetime("us", "UTC")),
     }
-    vanished = given & owner.ne_missing(pl.col("resolved_owner"))
     return (
         plan.rows.join(now, on="host_id", how="left", maintain_order="left")
         .with_columns(
-            pl.when(vanished).then(value).otherwise(column).alias(column) for column, value in changes.items()
+            pl.when(given & (vanished | differs)).then(value).otherwise(column).alias(column)
+            for column, value in changes.items()
         )
-        .drop("resolved_owner")
+        .select(plan.rows.columns)
     )
 
 
@@ -321,12 +339,7 @@ def _writing(run: InstanceRun) -> Generator[Journal]:
 
     A dry run settles nothing: it changes no table that analysts look at.
     """
-    # Everybody waits for the instance first, then for the target, so that no two wait for each other.
-    with (
-        run.tables.writing(run.run_id),
-        open_journal(run.tables) as journal,
-        one_writer(run.instance.platform, journal),
-    ):
+    with only_writer(run.tables, run.instance.platform, run.run_id) as journal:
         if not journal_url() and has_shared_one(run.tables):
             run.log.warning(
                 "ASSET_OWNERS_JOURNAL is not set, and earlier runs of this instance kept their journal in a "
@@ -386,6 +399,7 @@ def _carry_out(run: InstanceRun, plan_of: Callable[[Journal], _Plan]) -> pl.Data
         run.record.add(hosts=hosts.height, owned_before=owned, to_write=to_write)
         if not run.may_write:
             return planned
+        require_as_filed(run)
         _require_within_limits(run, to_write, hosts.height, plan)
         writer = run.writer(run.inventory(), journal)
         if to_write:

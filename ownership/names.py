@@ -3,6 +3,7 @@
 Who logged on where, and what follows from it, is not decided here.
 """
 
+import re
 import unicodedata
 from collections.abc import Sequence
 
@@ -60,4 +61,6 @@ _TOGETHER = 1_000
 def _any_of(patterns: Sequence[str]) -> str:
     normalised = (unicodedata.normalize("NFC", pattern.lower()).strip() for pattern in patterns)
     literal = (pl.escape_regex(pattern).replace(r"\*", ".*").replace(r"\?", ".") for pattern in normalised)
+    # A sigma is another letter at the end of a word, and a wildcard goes on with it.
+    literal = (re.sub("[σς]", "[σς]", pattern) for pattern in literal)
     return f"(?s)^(?:{'|'.join(literal)})$"

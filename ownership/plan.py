@@ -61,9 +61,9 @@ def plan_undo(
 ) -> pl.DataFrame:
     """Plan to put back what a run wrote: its new values become the old ones, and the other way round.
 
-    A run is undone once: a host that was put back since, or written by a later run, is left alone:
-    `not_written` with the reason. `history` has the rows of all runs on the same target. In `new_values` an
-    empty text clears the field, and null stands for a field that was not written.
+    A run is undone once: a host that was put back since, or written by a later run, as far as is known, is
+    left alone: `not_written` with the reason. `history` has the rows of all runs on the same inventory. In
+    `new_values` an empty text clears the field, and null stands for a field that was not written.
     """
 
     def put_back(field: str) -> pl.Expr:
@@ -71,12 +71,14 @@ def plan_undo(
         before = pl.col("old_values").struct.field(field)
         return pl.when(written.is_not_null()).then(before.fill_null("")).alias(field)
 
-    changes = history.filter(pl.col("outcome").is_in(SUCCESSES)).sort("completed_at")
+    changes = history.filter(pl.col("outcome").is_in([*SUCCESSES, "intended"])).sort(
+        pl.coalesce("completed_at", "intended_at")
+    )
     last_change = changes.group_by("host_id").agg(last_run=pl.last("run_id"), last_outcome=pl.last("outcome"))
     # By the clocks the write itself may be the last change although it was put back.
     undone = changes.filter(outcome="undone").group_by("host_id", "undoes").agg(put_back_by=pl.last("run_id"))
     changed_since = pl.col("last_run") != pl.col("run_id")
-    written_again = changed_since & (pl.col("last_outcome") == "written")
+    written_again = changed_since & (pl.col("last_outcome") != "undone")
     overtaken = pl.col("overtaken_by").is_not_null()
     planned = (
         writes.filter(outcome="written")

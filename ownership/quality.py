@@ -9,8 +9,7 @@ import polars as pl
 
 from ownership.codes import SUCCESSES
 from ownership.history import last_writes
-from ownership.matching import FIELDS
-from ownership.names import fits_any, normalise_hostname, normalise_name, normalise_username
+from ownership.names import fits_any, normalise_hostname, normalise_name
 
 UNREADABLE_LIMIT = 10
 """So many assets of a list may be odd, whatever their share."""
@@ -47,42 +46,15 @@ def too_many_unreadable(unreadable: int, assets: int) -> bool:
 
 def shared_hostnames(hosts: pl.DataFrame, *, short: bool) -> pl.DataFrame:
     """Find host names that several host assets have (rules 1.5): hostname (as compared), host_ids."""
-    return _shared(
+    return (
         hosts.lazy()
         .explode("hostnames")
-        .select(hostname=normalise_hostname(pl.col("hostnames"), short=short), asset="host_id"),
-        "hostname",
-        ids="host_ids",
-    )
-
-
-def shared_identities(users: pl.DataFrame, *, user_value_field: str) -> pl.DataFrame:
-    """Find account names and addresses that several user assets have (rules 2.1): field, username, user_ids.
-
-    Surnames are left out, for people do share them, unless they are what the instance matches first.
-    """
-    columns = {name: name for name in FIELDS if name != "directory_user_surname"}
-    columns[user_value_field] = "user_value"
-    return _shared(
-        pl.concat(
-            users.lazy()
-            .explode(column)
-            .select(field=pl.lit(field), username=normalise_username(pl.col(column)), asset="user_id")
-            for field, column in columns.items()
-        ),
-        "field",
-        "username",
-        ids="user_ids",
-    )
-
-
-def _shared(named: pl.LazyFrame, *by: str, ids: str) -> pl.DataFrame:
-    return (
-        named.drop_nulls(by)
-        .group_by(by)
-        .agg(pl.col("asset").unique().sort().alias(ids))
-        .filter(pl.col(ids).list.len() > 1)
-        .sort(by)
+        .select("host_id", hostname=normalise_hostname(pl.col("hostnames"), short=short))
+        .drop_nulls("hostname")
+        .group_by("hostname")
+        .agg(host_ids=pl.col("host_id").unique().sort())
+        .filter(pl.col("host_ids").list.len() > 1)
+        .sort("hostname")
         .collect()
     )
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from dagster import DagsterRun, DefaultRunLauncher
+from dagster import DagsterInstance, DagsterRun, DagsterRunStatus, DefaultRunLauncher, RunsFilter
 from dagster._core.launcher import CheckRunHealthResult, WorkerStatus
 from dagster._core.storage.tags import GRPC_INFO_TAG
 from dagster._serdes import ConfigurableClassData
@@ -61,6 +61,14 @@ class WatchfulRunLauncher(DefaultRunLauncher):
             return False
         now = time.monotonic()
         return now - self._silent_since.setdefault(run_id, now) < MAX_SILENCE
+
+
+def fail_dead_runs(dagster: DagsterInstance, name: str) -> None:
+    """Record as failed the runs of an instance that died: where no daemon works, nobody else does."""
+    launcher, at_work = WatchfulRunLauncher(), [DagsterRunStatus.STARTED]
+    for run in dagster.get_runs(RunsFilter(tags={"asset_owners/instance": name}, statuses=at_work)):
+        if launcher.check_run_worker_health(run).status == WorkerStatus.FAILED:
+            dagster.report_run_failed(run)
 
 
 def _listens(code_server: Mapping[str, Any]) -> bool:

@@ -14,15 +14,16 @@ from ownership.names import printable
 from ownership.tables import TABLES
 from pipelines.cli.stored import own_tables, stored_tables
 from pipelines.dagster_home import dagster_instance
+from pipelines.launcher import fail_dead_runs
 from reports.people import find_person
 from resources.errors import AssetOwnersError
 from resources.settings import Instance, home, load_instance
 from resources.store.catalogue import refresh_catalogue
 from resources.store.forgetting import Person
 from resources.store.forgetting import forget as forget_in_tables
-from resources.store.tables import Tables
-from resources.writeback.journal import Result
-from resources.writeback.journals import has_journal, open_journal
+from resources.writeback.journal import Journal, Result
+from resources.writeback.journals import has_journal
+from resources.writeback.one_writer import only_writer
 
 NOTHING_CHANGED = "Nothing has been changed; --yes does it."
 
@@ -38,10 +39,10 @@ def forget(path: Path, asked: str, *, yes: bool) -> None:
     person = Person.known(tables.slug, found["usernames"], assets)
     names = ", ".join(map(printable, sorted({*person.user_ids, *person.usernames})))
     print(f"{printable(instance.name)}: {printable(asked)} is {names}")
-    with tables.writing(), tables.changing():
-        rows = _forget_in_journal(tables, person, really=False)
+    with only_writer(tables, instance.platform) as journal, tables.changing():
+        rows = _forget_in_journal(journal, person, really=False)
         if yes:
-            _forget_in_journal(tables, person, really=True)
+            _forget_in_journal(journal, person, really=True)
         rows |= forget_in_tables(tables, person, really=yes)
     for table, number in rows.items():
         print(f"  {number:>9,} rows of {table}")
@@ -61,14 +62,13 @@ def remove(path: Path, *, yes: bool) -> None:
         beside = [*_reports(instance), *runs_of(dagster, instance.name, limit=1)]
     if not (tables.folder.exists() or tables.disk.exists() or beside):
         raise AssetOwnersError(f"Nothing is stored of {instance.name}")
-    with tables.writing() if tables.disk.exists() else nullcontext():
+    with only_writer(tables, instance.platform) if yes or has_journal(tables) else nullcontext() as journal:
         open_writes = 0
-        if has_journal(tables):
-            with open_journal(tables) as journal:
-                runs = list(journal.targets())
-                open_writes = sum(journal.rows(run)["outcome"].eq("intended").sum() for run in runs)
-                for run in runs if yes else ():
-                    journal.delete(run)
+        if journal:
+            runs = list(journal.targets())
+            open_writes = sum(journal.rows(run)["outcome"].eq("intended").sum() for run in runs)
+            for run in runs if yes else ():
+                journal.delete(run)
         print(f"{printable(instance.name)}: {tables.folder}, the journal of writes ({open_writes} open)")
         _delete_beside_tables(instance, really=yes)
         if yes:
@@ -80,26 +80,23 @@ def remove(path: Path, *, yes: bool) -> None:
     print("Done." if yes else NOTHING_CHANGED)
 
 
-def _forget_in_journal(tables: Tables, person: Person, *, really: bool) -> dict[str, int]:
+def _forget_in_journal(journal: Journal, person: Person, *, really: bool) -> dict[str, int]:
     """Count the rows of the journal with a person, and, `really`, store them with stand-ins.
 
     Raises:
         AssetOwnersError: what became of such a write is not known yet.
     """
     found = 0
-    if not has_journal(tables):
-        return {}
-    with open_journal(tables) as journal:
-        for run in journal.targets():
-            before = journal.rows(run)
-            after = person.forgotten_in(before)
-            changed = before.hash_rows() != after.hash_rows()
-            if before.filter(changed, outcome="intended").height:
-                raise AssetOwnersError(f"A write of run {run} for this person is open; a run settles it")
-            found += before.filter(changed).height
-            for row in after.filter(changed & really).iter_rows(named=True):
-                result = Result(*(row[field.name] for field in fields(Result)))
-                journal.complete(result, run_id=run, completed_at=row["completed_at"])
+    for run in journal.targets():
+        before = journal.rows(run)
+        after = person.forgotten_in(before)
+        changed = before.hash_rows() != after.hash_rows()
+        if before.filter(changed, outcome="intended").height:
+            raise AssetOwnersError(f"A write of run {run} for this person is open; a run settles it")
+        found += before.filter(changed).height
+        for row in after.filter(changed & really).iter_rows(named=True):
+            result = Result(*(row[field.name] for field in fields(Result)))
+            journal.complete(result, run_id=run, completed_at=row["completed_at"])
     return {"the journal of writes": found} if found else {}
 
 
@@ -110,6 +107,8 @@ def _delete_beside_tables(instance: Instance, *, really: bool) -> None:
         if really:
             file.unlink()
     with dagster_instance(home()) as dagster:
+        if really:
+            fail_dead_runs(dagster, instance.name)
         runs = runs_of(dagster, instance.name)
         print(f"  {len(runs):>9,} runs in Dagster's records")
         if really:

@@ -5,6 +5,7 @@ What goes into it is chosen by name, so that a secret that lies in the home does
 The catalogue is not among it: it names files by their whole path, and is made anew.
 """
 
+import hashlib
 import json
 import re
 import sqlite3
@@ -25,6 +26,8 @@ from resources.store.tables import Tables
 
 _CONTENTS = "contents.json"
 """The last file of a backup: what has it is whole."""
+_HASH = "ASSET_OWNERS.sha256"
+"""Header of each other file, by which a damaged one is noticed."""
 
 _NAMES = re.compile(
     r"tables/[a-z0-9_]{1,200}((/\w[\w.-]{0,254}){1,9}|/\.(instance|journal))"
@@ -115,6 +118,10 @@ def _expected(stored: tarfile.TarFile) -> tuple[list[tarfile.TarInfo], str | Non
         if not member.isreg() or not _NAMES.fullmatch(member.name) or member.name in names:
             raise ValueError(f"it holds {member.name[:MAX_SHOWN]!r}, which no backup does")
         names.add(member.name)
+    for member in members:
+        file = stored.extractfile(member)
+        if not file or hashlib.sha256(file.read()).hexdigest() != member.pax_headers.get(_HASH):
+            raise ValueError(f"{member.name} is damaged")
     return members, contents.get("version")
 
 
@@ -151,4 +158,7 @@ def _add_database(archive: tarfile.TarFile, name: Path, path: Path, copy: Path) 
 def _add(archive: tarfile.TarFile, name: Path, path: Path) -> None:
     with path.open("rb") as content:  # before it is measured: a run may replace it
         member = archive.gettarinfo(arcname=name.as_posix(), fileobj=content)
-        archive.addfile(member.replace(mode=0o600, uid=0, gid=0, uname="", gname="", deep=False), content)
+        member = member.replace(mode=0o600, uid=0, gid=0, uname="", gname="", deep=False)
+        member.pax_headers = {_HASH: hashlib.file_digest(content, "sha256").hexdigest()}
+        content.seek(0)
+        archive.addfile(member, content)

@@ -215,10 +215,14 @@ class Tables:
         return rows if self.viewed is None else pl.concat([rows, self.run_writes(self.viewed).lazy()])
 
     def writes_to(self, target: str) -> pl.LazyFrame:
-        """Rows of owner_writes of all runs on a target, also of other instances that lie beside this one."""
+        """Rows of owner_writes of all runs on the inventory of a target, whichever way they asked it.
+
+        Also those of other instances that lie beside this one.
+        """
+        inventory = pl.col("target").str.replace(" [^ ]*$", "") == target.rpartition(" ")[0]
         slugs = {folder.parent.name for folder in self.folder.parent.glob("*/owner_writes")} - {self.slug}
         others = [Tables(self.home, slug, location=self.folder.parent) for slug in sorted(slugs)]
-        return pl.concat([tables.writes().filter(target=target) for tables in (self, *others)])
+        return pl.concat([tables.writes().filter(inventory) for tables in (self, *others)])
 
     def _appended_file(self, table: str, run_id: str) -> UPath:
         return self.folder / table / f"{checked_run_id(run_id)}.parquet"
@@ -299,6 +303,7 @@ class Tables:
 
     def writing(self, run_id: str | None = None) -> AbstractContextManager[None]:
         """Let one run of the instance write at a time; entering fails where another one does not end."""
+        self.disk.mkdir(parents=True, exist_ok=True, mode=0o700)
         return locked(self.disk / ".writing.lock", f"The writing of {self.slug}", run_id=run_id)
 
     def changing(self) -> AbstractContextManager[None]:

@@ -1,5 +1,6 @@
 """Writes that another run left open, and plans that the inventory has overtaken."""
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 
 import polars as pl
@@ -34,11 +35,15 @@ def settle_leftovers(
     listed = {row["host_id"]: row for row in hosts.iter_rows(named=True)}
     settled = 0
     for run_id in runs_on_target(journal, target):
-        unsent = journal.unsent(run_id)
-        for row in journal.rows(run_id).filter(outcome="intended").iter_rows(named=True):
+        unsent, open_writes = journal.unsent(run_id), journal.rows(run_id).filter(outcome="intended")
+        others = _written_since(tables, target, open_writes)
+        for row in open_writes.iter_rows(named=True):
             host = listed.get(row["host_id"])
             if row["host_id"] in unsent:
                 result = Result(row["host_id"], "not_written", f"{CUT_OFF} before this host's turn")
+            elif (other := others.get(row["host_id"])) and not is_undo(row):
+                message = f"{row['message'] or CUT_OFF}; run {other} has written the host since"
+                result = Result(row["host_id"], "not_written", message)
             elif host and host.get("problem"):
                 continue  # its owner cannot be read
             else:
@@ -52,6 +57,16 @@ def settle_leftovers(
         if "intended" not in rows["outcome"]:
             journal.delete(run_id)
     return settled
+
+
+def _written_since(tables: Tables, target: str, open_writes: pl.DataFrame) -> Mapping[str, str]:
+    """The run that last wrote each host after the plan of another run: it looked, and saw nothing of that."""
+    written = tables.writes_to(target).filter(
+        ~pl.col("run_id").is_in(open_writes["run_id"].implode()),
+        pl.col("completed_at") >= pl.lit(open_writes["intended_at"].min(), pl.Datetime("us", "UTC")),
+        outcome="written",
+    )
+    return dict(written.sort("completed_at").select("host_id", "run_id").collect().iter_rows())
 
 
 def runs_on_target(journal: Journal, target: str) -> list[str]:

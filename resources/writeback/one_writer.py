@@ -12,9 +12,19 @@ from pathlib import Path
 
 from resources.locks import locked, wait_until
 from resources.settings import Platform
+from resources.store.tables import Tables
 from resources.writeback.journal import Journal
+from resources.writeback.journals import open_journal
 
 MOST_WAITING = 4096
+
+
+@contextmanager
+def only_writer(tables: Tables, platform: Platform, run_id: str | None = None) -> Generator[Journal]:
+    """Open the journal while nobody else writes for the instance, or to its inventory, on any machine."""
+    # Everybody waits for the instance first, then for the target, so that no two wait for each other.
+    with tables.writing(run_id), open_journal(tables) as journal, one_writer(platform, journal):
+        yield journal
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from multiprocessing import TimeoutError as NoResultError
@@ -19,6 +19,9 @@ from resources.writeback.writer import Writer, WritingEndedError
 GRACE_SECONDS = 5
 """How long requests that are under way may take when the run is interrupted; whoever asks a container to end
 waits ten seconds. What has no answer by then stays `intended`."""
+
+PROGRESS_SECONDS = 10
+"""After so long without an outcome the progress is told, too: the log is not silent while a service hangs."""
 
 INTERRUPTED = "it was interrupted"
 _FAILURES = frozenset({"failed", "intended"})
@@ -55,11 +58,18 @@ def write_all(
     with ThreadPool(max(min(concurrency, len(rows)), 1)) as threads:
         results = threads.imap_unordered(workers.try_row, rows)
         try:
-            for done, result in enumerate(filter(None, results), start=1):
-                if isinstance(result, BaseException):
-                    raise result  # noqa: TRY301  (a thread's, and interrupts as any other)
-                complete(result)
+            done = 0
+            while True:
+                with suppress(NoResultError):  # then it is told all the same how far it is
+                    result = results.next(PROGRESS_SECONDS)
+                    if isinstance(result, BaseException):
+                        raise result  # noqa: TRY301  (a thread's, and interrupts as any other)
+                    if result:
+                        complete(result)
+                        done += 1
                 on_progress(done, len(rows))
+        except StopIteration:
+            pass
         except BaseException:
             writer.stop(INTERRUPTED)
             deadline = time.monotonic() + GRACE_SECONDS
@@ -75,17 +85,15 @@ def write_all(
         finally:
             if writer.stopped_by:
                 journal.leave(run_id, writer.before_its_turn(), completed_at=datetime.now(UTC))
-    if writer.stopped_by:
-        return writer.stopped_by
-    ended_by, corrected = writer.check_effect(journal.rows(run_id))
-    for result in corrected:
-        complete(result)
-    return ended_by
+    return writer.stopped_by or writer.in_vain()
 
 
 @dataclass
 class _Workers:
-    """What several threads do: try rows until something stops the writer."""
+    """What several threads do: try rows until something stops the writer.
+
+    One at a time until a write is confirmed: a look that hides owners would let each of them be overwritten.
+    """
 
     writer: Writer
     decide: Decide
@@ -93,12 +101,14 @@ class _Workers:
 
     def __post_init__(self) -> None:
         self._failures_in_a_row = 0
-        self._lock = Lock()
+        self._lock, self._alone = Lock(), Lock()
 
     def try_row(self, row: Row) -> Result | BaseException | None:
         """Find a result for a row, or what was raised; None: the writing has ended before."""
-        if self.writer.stopped_by:
-            return None
+        with nullcontext() if self.writer.confirmed else self._alone:
+            return None if self.writer.stopped_by else self._tried(row)
+
+    def _tried(self, row: Row) -> Result | BaseException:
         try:
             result = self.writer.write(row, self.decide)
         except WritingEndedError as error:

@@ -9,9 +9,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from threading import Lock
 
-import polars as pl
-
-from ownership.codes import SUCCESSES
 from resources.errors import (
     AssetOwnersError,
     AuthenticationError,
@@ -267,17 +264,19 @@ class Writer:
         return result
 
     def _after_yes(self, attempt: _Attempt) -> Result:
-        """Read the first writes back: a service may say yes and set nothing."""
+        """Read the first writes back: a service may say yes and set nothing.
+
+        Where it cannot read one asset, hosts are listed again for it, until one write is confirmed.
+        """
         result = attempt.success()
-        with self._lock:
-            if not self._readable or (self._read_back >= READ_BACK and self._denied < self._read_back):
-                return result
+        if self.confirmed and (self._read_back >= READ_BACK or not self._readable):
+            return result
         host: Row = {}
         try:
             for seconds in READ_BACK_WAITS_SECONDS:
                 if seconds:
                     self._sleep(seconds)
-                host = self._look(attempt.row)
+                host = self._look(attempt.row, not_before=self._clock())
                 if attempt.was_done(host):
                     break
         except AuthenticationError as error:
@@ -294,7 +293,7 @@ class Writer:
         with self._lock:
             self._read_back += 1
             self._denied += denied
-            ineffective = self._denied == self._read_back >= READ_BACK
+            ineffective = self._read_back >= READ_BACK and not self.confirmed
         if not denied:
             return result
         result = attempt.result(
@@ -304,31 +303,14 @@ class Writer:
             raise WritingEndedError(self._ineffective(self._denied), result)
         return result
 
-    def check_effect(self, written: pl.DataFrame) -> tuple[str | None, list[Result]]:
-        """Find out at the end, from the run's rows, whether the service said yes and set nothing.
+    @property
+    def confirmed(self) -> bool:
+        """Whether a host was seen to hold what the service said that it had set."""
+        return self._denied < self._read_back
 
-        Gives the reason to end the run as failed, if there is one, and results that correct those of rows
-        whose value is not there. Without `contract.read` the first writes are looked for in a list made now.
-        """
-        successes = written.filter(pl.col("outcome").is_in(SUCCESSES)).sort("completed_at")
-        if self._readable or successes.is_empty():
-            all_denied = self._read_back and self._denied == self._read_back
-            return (self._ineffective(self._denied) if all_denied else None), []
-        try:
-            self._relist()
-        except ServiceError:
-            return None, []  # the service said yes, and nothing says no
-        denied = [
-            row["host_id"]
-            for row in successes.iter_rows(named=True)
-            if (host := self._listed.get(row["host_id"]))
-            and not host.get("problem")
-            and not was_done(row, host)
-        ]
-        if not set(successes["host_id"][:READ_BACK]) <= set(denied):
-            return None, []
-        message = "the service said that it was done, and the list does not show it"
-        return self._ineffective(len(denied)), [Result(host_id, "intended", message) for host_id in denied]
+    def in_vain(self) -> str | None:
+        """Say at the end that the service said yes and set nothing; None where that is not known."""
+        return self._ineffective(self._denied) if self._denied and not self.confirmed else None
 
     def _ineffective(self, writes: int) -> str:
         return (

@@ -185,6 +185,13 @@ def test_a_failure_tells_its_message_as_it_was_given(message):
     assert 'File "' not in shown, "Dagster's UI shows the stack of an error, and of its cause"
 
 
+def test_a_run_that_is_interrupted_has_failed(begin):
+    run = begin()
+    with pytest.raises(dg.DagsterExecutionInterruptedError), as_dagster_failure(run):
+        raise dg.DagsterExecutionInterruptedError
+    assert (run.record.get("status"), run.record.get("message")[:11]) == ("failed", "interrupted")
+
+
 def test_an_error_that_no_operator_can_mend_keeps_its_trace():
     with pytest.raises(ZeroDivisionError), as_dagster_failure():
         _ = 1 / 0

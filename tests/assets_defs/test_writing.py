@@ -8,12 +8,14 @@ from datetime import UTC, datetime, timedelta
 import dagster as dg
 import polars as pl
 import pytest
+import yaml
 
 from assets_defs.record import RunRecord
 from assets_defs.run import LEFT_OUT, InstanceRun, as_dagster_failure
 from assets_defs.writing import apply_plan, undo_run, write_planned
 from ownership.windows import Window
 from resources.errors import AssetOwnersError, ConfigurationError, ServiceError
+from resources.settings import load_instance
 from resources.writeback.journals import KEY, open_journal
 from tests.assets_defs.scans import LOG, decided
 from tests.ownership.builders import NOW, PEOPLE, RUN, counts, host, hosts, user, users
@@ -22,6 +24,7 @@ from tests.resources.samples import instance, instance_content
 
 pytestmark = pytest.mark.usefixtures("no_catalogue")
 
+PLATFORM = instance_content()["platform"]
 WRITTEN = {"h1": {"owner": "u1"}}
 ACTS = {"apply": apply_plan, "undo": undo_run}
 
@@ -74,7 +77,7 @@ def test_a_plan_is_good_for_some_days(planned, shelf):
 
 @pytest.mark.parametrize("what", ACTS)
 def test_what_was_planned_or_written_elsewhere_is_refused_and_both_targets_are_named(planned, shelf, what):
-    elsewhere = {"platform": {**instance_content()["platform"], "tenant_id": "t-2"}}
+    elsewhere = {"platform": {**PLATFORM, "tenant_id": "t-2"}}
     if what == "undo":
         write_planned(planned)
         shelf.written.clear()
@@ -110,7 +113,20 @@ def test_who_is_not_the_one_user_asset_any_more_becomes_no_owner(planned, shelf,
     monkeypatch.setattr(shelf, "users", lambda: now)
     assert follow(planned, "apply", RUN) == {"h1": "not_written"}
     assert "u1" in planned.tables.run_writes("next")["message"].item()
+    assert planned.tables.appended("runs", "next")["to_write"].item() == 0
     assert not shelf.written
+
+
+def test_a_plan_copies_no_department_that_its_owner_has_left(tmp_path, monkeypatch):
+    shelf = Shelf(hosts(host("h1", "pc-1")))
+    shelf.takes = ("owner", "department")
+    planned = decided(tmp_path, instance(), shelf)
+    write_planned(replace(planned, only_plans="Dry run"))
+    monkeypatch.setattr(shelf, "users", lambda: PEOPLE.with_columns(user_department=pl.lit("Legal")))
+    assert follow(planned, "apply", RUN) == {"h1": "not_written"}
+    monkeypatch.undo()
+    assert follow(planned, "apply", RUN, run_id="later") == {"h1": "written"}
+    assert shelf.written == {"h1": {"owner": "u1", "department": "Sales"}}
 
 
 def test_an_undo_is_neither_applied_nor_undone_and_the_right_command_is_named(planned, shelf):
@@ -127,6 +143,18 @@ def test_an_undo_is_neither_applied_nor_undone_and_the_right_command_is_named(pl
             follow(planned, what, "undone", run_id=f"{what}-2")
     assert shelf.written == {"h1": {"owner": ""}}
     assert follow(planned, "undo", RUN, run_id="again") == {"h1": "not_written"}
+
+
+def test_a_host_that_was_written_since_by_another_contract_is_not_put_back(planned, shelf):
+    """It is the same inventory, whichever way it was asked."""
+    later = write_planned(planned).with_columns(
+        run_id=pl.lit("later"),
+        target=pl.lit(instance(platform={**PLATFORM, "contract": {"read": None}}).target),
+        completed_at=pl.lit(datetime.now(UTC)),
+    )
+    planned.tables.append_writes(later, run_id="later")
+    assert follow(planned, "undo", RUN) == {"h1": "not_written"}
+    assert shelf.written == WRITTEN
 
 
 def test_what_a_dead_run_left_open_is_settled_by_a_run_and_not_by_a_dry_undo(planned, shelf):
@@ -157,6 +185,19 @@ def test_a_look_that_shows_no_owners_keeps_a_run_from_writing(tmp_path):
     inventory.how_read = "the labels of the shelf"
     with refused(inventory, "Check the labels of the shelf"):
         write_planned(decided(tmp_path, instance(), inventory))
+
+
+def test_a_file_that_was_changed_while_the_run_worked_stops_the_writing(tmp_path, shelf):
+    file = tmp_path / "instance.yaml"
+    file.write_text(yaml.safe_dump(instance_content()))
+    run = decided(tmp_path, load_instance(file), shelf)
+    file.write_text(yaml.safe_dump(instance_content(writes={"dry_run": True})))
+    with refused(shelf, "was changed while this run worked"):
+        write_planned(run)
+    assert not shelf.written
+    file.write_text("# A comment\n" + yaml.safe_dump(instance_content()))
+    write_planned(run)
+    assert shelf.written == WRITTEN
 
 
 def test_days_without_usual_events_stop_the_writing_where_that_is_asked_for(tmp_path, shelf):

@@ -68,6 +68,7 @@ def test_a_normalised_name_stays_as_it_is(texts):
         ("[ab]", "a", False),
         ("JOSE\N{COMBINING ACUTE ACCENT}", "josé", True),
         ("a*", "a\nb", True),
+        ("a\N{GREEK CAPITAL LETTER SIGMA}*", "a\N{GREEK SMALL LETTER SIGMA}1", True),
     ],
 )
 def test_wildcards_are_star_and_question_mark_only(pattern, name, fits):

@@ -7,7 +7,7 @@ import pytest
 from ownership import quality
 from ownership.rules import Rules
 from ownership.tables import OwnerWrites
-from tests.ownership.builders import counts, host, hosts, shares_of, table, user, users
+from tests.ownership.builders import counts, host, hosts, shares_of, table
 
 NOW = datetime(2026, 3, 10, 12, tzinfo=UTC)
 ODD = {"problem": "its field x holds a dict"}
@@ -27,25 +27,6 @@ def test_host_names_that_several_assets_have(short, shared):
     found = quality.shared_hostnames(assets, short=short)
     assert found["hostname"].to_list() == shared
     assert found["host_ids"][0].to_list() == ["h1", "h2"]
-
-
-def test_account_names_that_several_user_assets_have():
-    """Surnames must be unique only where they are matched first."""
-    people = users(
-        user("u1", "Alice@corp.example", sam="alice", surname="smith"),
-        user("u2", "alice@lab.example", sam="alice2", surname="smith"),
-        user("u3", sam=r"CORP\ALICE2"),
-        user("u4"),
-        user("u5"),
-    )
-    found = quality.shared_identities(people, user_value_field="user_email")
-    assert [(*row[:2], list(row[2])) for row in found.rows()] == [
-        ("directory_user_sam_account_name", "alice2", ["u2", "u3"]),
-        ("user_email", "alice", ["u1", "u2"]),
-    ]
-    people = users(*({"user_id": name, "user_value": ["Smith"]} for name in ("u1", "u2")))
-    found = quality.shared_identities(people, user_value_field="directory_user_surname")
-    assert found.select("field", "username").rows() == [("directory_user_surname", "smith")]
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,7 @@ class Shelf:
 
     where, how_read, how_written = "The shelf", "nothing", "nothing"
     reads_single_hosts = True
-    takes = ("owner",)
+    takes: Sequence[str] = ("owner",)
 
     def __init__(self, assets):
         self.assets = {row["host_id"]: row for row in assets.to_dicts()}

@@ -1,7 +1,8 @@
 """A run on another source of logons and another inventory: the two protocols name all that it needs."""
 
 import json
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from importlib import import_module
 
 import dagster as dg
 import pytest
@@ -67,6 +68,26 @@ def test_the_first_step_that_fails_ends_the_others(tmp_path, monkeypatch, hangin
         monkeypatch.setattr(service, name, asks(name, getattr(service, name)))
     assert set(errors(job())) == {f"no answer for {hanging}"}
     assert asked[-1] == hanging
+
+
+@pytest.mark.parametrize("counting", ["evidence.host_user_shares", "owners.owner_decisions"])
+def test_days_that_another_run_replaces_while_they_are_counted_are_no_evidence(
+    tmp_path, monkeypatch, counting
+):
+    """That run may count by another index or query, and put the days back in the end."""
+    job = Job(tmp_path)
+    module, name = f"assets_defs.{counting}".rsplit(".", 1)
+    usual = getattr(import_module(module), name)
+
+    def meanwhile(*given, **named):
+        day = job.tables.logon_days([LAST], run_id=None).with_columns(fetched_at=datetime.now(UTC))
+        job.tables.write_days([(day, job.tables.logon_counts([LAST], run_id=None).collect())])
+        return usual(*given, **named)
+
+    monkeypatch.setattr(f"{module}.{name}", meanwhile)
+    (told,) = errors(job())
+    assert "Another run has replaced days" in told
+    assert job.inventory.written == {}
 
 
 def record(job, result):

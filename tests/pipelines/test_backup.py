@@ -213,6 +213,7 @@ def test_a_file_with_anything_that_no_backup_holds_is_refused(call, made, tmp_pa
     [
         lambda made: made.write_bytes(b"no tar at all" * 1000),
         lambda made: made.write_bytes(made.read_bytes()[: made.stat().st_size // 2]),
+        lambda made: made.write_bytes(made.read_bytes().replace(b"PAR1", b"PAR2", 1)),
         lambda made: changed(made, lambda files: files[:-1]),
         lambda made: changed(made, lambda files: files[1:]),
         lambda made: changed(made, lambda files: [*files[:-1], (files[-1][0], b"[]")]),

@@ -1,14 +1,21 @@
 """A person, or a customer, leaves: `forget` and `remove`."""
 
+import json
 import shutil
+import socket
 
+import dagster as dg
 import duckdb
 import polars as pl
 import pytest
 
 from pipelines.dagster_home import dagster_instance
+from pipelines.launcher import PROCESS_TAG
+from resources import locks
+from resources.settings import load_instance
 from resources.store.tables import Tables
 from resources.writeback.journals import open_journal
+from resources.writeback.one_writer import only_writer
 from tests.ownership.builders import RUN
 
 HASH = "forgotten-"
@@ -43,6 +50,12 @@ def test_a_person_is_forgotten_everywhere_once_that_is_confirmed(home, stored, c
     assert str(report) in said
     assert report.exists()
     assert "owner_decisions" in said
+    tags = {
+        "asset_owners/instance": "Head office",
+        PROCESS_TAG: json.dumps([socket.gethostname(), 1, "dead"]),
+    }
+    with dagster_instance(home) as recorded:
+        recorded.add_run(dg.DagsterRun("job", tags=tags, status=dg.DagsterRunStatus.STARTED))
     status, _, _ = call("forget", "ANN@corp.example", "--instance", stored, "--yes")
     after = texts(home)
     assert (status, naming_ann(after), report.exists()) == (0, [], False)
@@ -50,6 +63,8 @@ def test_a_person_is_forgotten_everywhere_once_that_is_confirmed(home, stored, c
     assert (write["host_id"], write["outcome"]) == ("h1", "written")
     assert write["new_values"]["owner"].startswith(HASH)
     assert any('"carol"' in text for text in after.values())
+    with dagster_instance(home) as recorded:
+        assert list(recorded.get_runs()) == [], "also what was killed, and nobody has noticed"
     assert call("forget", "ANN@corp.example", "--instance", stored)[0] == 1
 
 
@@ -72,6 +87,26 @@ def test_nobody_is_forgotten_of_whom_a_write_is_open(home, stored, call):
         assert journal.unsent(RUN) == {"h1", "h9"}, "what is known of other writes stays"
     assert row["new_values"]["owner"].startswith(HASH)
     assert other["outcome"] == "intended"
+
+
+@pytest.mark.parametrize("command", ["remove {} --yes", "forget ann --instance {} --yes"])
+def test_nothing_is_deleted_while_anybody_writes_to_the_inventory(home, stored, call, monkeypatch, command):
+    """From another home, too, as on another machine: its journal would go, and what it sends have no row."""
+    monkeypatch.setattr(locks, "TIMEOUT_SECONDS", 0.1)
+    before = texts(home)
+    with only_writer(Tables(home / "other", "head_office"), load_instance(stored).platform):
+        status, _, said = call(*command.format(stored).split())
+    assert (status, "The writing to https://inventory.invalid" in said, texts(home)) == (1, True, before)
+
+
+def test_a_person_is_forgotten_in_a_home_that_never_ran_the_instance(
+    home, stored, call, monkeypatch, tmp_path
+):
+    """As by a machine that shares the tables."""
+    monkeypatch.setenv("ASSET_OWNERS_TABLES", str(home / "tables"))
+    monkeypatch.setenv("ASSET_OWNERS_HOME", str(tmp_path / "elsewhere"))
+    assert call("forget", "ann", "--instance", stored, "--yes")[0] == 0
+    assert naming_ann(texts(home)) == []
 
 
 def lose_tables(folder):

@@ -2,9 +2,11 @@
 
 import sqlite3
 from contextlib import closing
+from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
 
+import polars as pl
 import pytest
 
 from ownership.declaration import validated
@@ -36,7 +38,11 @@ DEPARTMENT_UNDONE = {"old": values("u-2", "Sales"), "new": values(None, "Old")}
 def tables():
     """Where owner_writes lies, in memory: the rows of each run."""
     rows = {}
-    return SimpleNamespace(rows=rows, append_writes=lambda new, *, run_id: rows.update({run_id: new}))
+    return SimpleNamespace(
+        rows=rows,
+        append_writes=lambda new, *, run_id: rows.update({run_id: new}),
+        writes_to=lambda _: pl.concat([plan(), *rows.values()]).lazy(),
+    )
 
 
 def intend(journal, *host_ids, sent=True, **changes):
@@ -160,6 +166,17 @@ def test_a_host_that_was_sent_nothing_was_not_written_whoever_gave_it_the_owner(
     number, rows = settled(journal, tables, holding("h-0", "u-1"), holding("h-1"))
     expected = ["written" if power_lost else "not_written", "not_written"]
     assert (number, [row["outcome"] for row in rows.values()]) == (2, expected)
+
+
+@pytest.mark.parametrize(("hours", "outcome"), [(1, "not_written"), (-1, "written")], ids=["since", "before"])
+def test_what_another_run_has_written_since_is_not_taken_for_the_lost_write(journal, tables, hours, outcome):
+    """That one looked, and saw nothing of it; an undo of this run would take the other's owner away."""
+    tables.rows["run-2"] = plan(
+        "h-0", run_id="run-2", outcome="written", completed_at=NOON + timedelta(hours=hours)
+    )
+    intend(journal, "h-0")
+    _, rows = settled(journal, tables, holding("h-0", "u-1"))
+    assert (rows["h-0"]["outcome"], "run-2" in rows["h-0"]["message"]) == (outcome, hours > 0)
 
 
 def test_leftovers_of_all_runs_on_the_target_are_settled_and_keep_what_was_known(journal, tables):

@@ -357,15 +357,18 @@ WRITE_AND_UNDO = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.parametrize("readable", [True, False])
 @WRITE_AND_UNDO
 def test_a_service_that_says_yes_and_sets_no_owner_ends_the_writing(
-    inventory, writer, journal, change, decide
+    inventory, journal, clock, change, decide, readable
 ):
-    """It may set the other fields all the same."""
+    """It may set the other fields all the same. Nor may it hide owners, who would all be overwritten."""
+    inventory.reads_single_hosts = readable
     for host_id in numbered(10):
         inventory.set(host_id, **change["old"])
     inventory.on_write = lambda _, sent: {"department": sent["department"]}
-    ended_by = carry_out(plan(*numbered(10), **change), writer, journal, decide=decide)
+    writer = Writer(inventory, journal, clock=clock, sleep=clock.sleep)
+    ended_by = carry_out(plan(*numbered(10), **change), writer, journal, decide=decide, concurrency=8)
     assert ended_by
     assert inventory.how_written in ended_by
     assert inventory.calls["write"] == 3
@@ -444,7 +447,7 @@ def test_without_read_the_list_made_just_before_is_looked_at(inventory, unreadab
     inventory.after_write = forever(CUT)
     told.append(unreadable.write(row("h-2")).outcome)
     assert told == ["written", "owned_meanwhile", "failed", "intended"]
-    assert (inventory.calls["list"], inventory.asked) == (1, (0, 2))
+    assert (inventory.calls["list"], inventory.asked) == (2, (0, 2)), "again after the first write"
 
 
 def test_without_read_a_host_turned_away_needs_a_list_made_since(inventory, unreadable, clock):
@@ -458,12 +461,11 @@ def test_without_read_a_host_turned_away_needs_a_list_made_since(inventory, unre
     assert unreadable.write(row("h-3")).outcome == "owned_meanwhile"
 
 
-def test_without_read_what_the_list_shows_in_the_end_corrects_what_the_service_said(
-    inventory, unreadable, journal
-):
-    inventory.on_write = lambda host_id, sent: sent if host_id == "h-5" else {}
-    assert carry_out(plan("h-0", "h-2", "h-3", "h-4", "h-5"), unreadable, journal)
-    assert list(outcomes(journal).values()) == [*["intended"] * 4, "written"]
+def test_without_read_hosts_are_listed_again_until_a_write_is_confirmed(inventory, unreadable, journal):
+    inventory.on_write = lambda host_id, sent: {} if host_id == "h-0" else sent
+    assert carry_out(plan("h-0", "h-2", "h-3", "h-4"), unreadable, journal) is None
+    assert list(outcomes(journal).values()) == ["intended", *["written"] * 3]
+    assert inventory.calls["list"] == 1 + 3 + 1
 
 
 # Plans carried out later, and put back
@@ -619,20 +621,33 @@ def test_failures_count_in_the_order_of_completion(inventory, writer, journal):
     released = threading.Event()
 
     def answer(host_id, sent):
-        if host_id != "h-0":
+        if host_id not in ("h-0", "h-1"):  # of which the first is confirmed before others begin
             raise NO
-        assert released.wait(10)
+        assert host_id == "h-0" or released.wait(10)
         return sent
 
     inventory.on_write = answer
 
     def progress(done, _):
-        if done == 3:
+        if done == 4:
             released.set()
 
     limits = {"concurrency": 2, "max_failed_writes": 3}
     assert carry_out(plan(*numbered(40)), writer, journal, progress=progress, **limits)
     assert Counter(outcomes(journal).values())["not_written"] > 25
+
+
+def test_while_the_service_hangs_it_is_told_how_far_the_writing_is(inventory, writer, journal, monkeypatch):
+    monkeypatch.setattr(workers, "PROGRESS_SECONDS", 0.01)
+    told, seen = threading.Event(), []
+
+    def progress(done, _):
+        seen.append(done)
+        if seen.count(1) > 2:
+            told.set()
+
+    inventory.on_write = lambda host_id, sent: sent if host_id == "h-0" or told.wait(10) else None
+    assert carry_out(plan("h-0", "h-1"), writer, journal, progress=progress) is None
 
 
 def test_an_interrupted_run_sends_nothing_more(inventory, writer, journal):
