@@ -82,9 +82,7 @@ def answered(content: bytes, sample: pl.DataFrame) -> pl.DataFrame:
             continue
         if values["seed"] != seed:
             other = printable(values["seed"])
-            raise SheetError(
-                f"line {line}: it is of another draw, with seed {other}; the last one has {seed}"
-            )
+            raise SheetError(f"line {line}: it is of another draw, with seed {other} and not {seed}")
         number = known.get(values["host_id"], known.get(values["hostname"]))
         person = values["person"]
         if number is None or not (
@@ -124,9 +122,7 @@ def audit_in_words(sample: pl.DataFrame, planned: int) -> list[str]:
     if planned and known:
         found = wrong_by_audit(known, known - right, drawn_from=planned, to_write=planned)
         estimate, low, high = map(round, found)
-        words.append(
-            f"Of the {planned:,} owners of that plan about {estimate:,} are wrong ({low:,} to {high:,})."
-        )
+        words.append(f"Of the {planned:,} planned owners about {estimate:,} are wrong ({low:,} to {high:,}).")
     return words
 
 

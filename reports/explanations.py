@@ -199,6 +199,10 @@ def _decision(decision: Mapping[str, Any]) -> Iterator[str]:
     existing = f" ({_shown(decision['existing_owner'])})" if decision["existing_owner"] else ""
     since = f" Since {decision['conflict_since']:%Y-%m-%d}." if decision["conflict_since"] else ""
     yield f"  {ACTION[decision['action']]}{existing}{since}"
+    if decision.get("acknowledged_at"):
+        note = f": {_shown(decision['note'])}" if decision["note"] else ""
+        by = _shown(decision["acknowledged_by"])
+        yield f"  Acknowledged on {decision['acknowledged_at']:%Y-%m-%d} by {by}{note}"
     yield from _writes(decision["writes"])
     yield from _inventory(decision)
     yield "  What would change that:"

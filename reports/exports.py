@@ -35,9 +35,16 @@ def as_csv(table: pl.DataFrame) -> str:
 def as_xlsx(table: pl.DataFrame, *, title: str) -> bytes:
     """A table as a workbook of one sheet, in which every text is what it is: no formula and no link."""
     box = io.BytesIO()
+    long = [text.name for text in table.select(pl.col(pl.String)) if text.str.len_chars().gt(60).any()]
     with Workbook(box, _AS_THEY_ARE) as workbook:
         table.with_columns(pl.col(pl.String).str.slice(0, _MAX_CELL)).write_excel(
-            workbook, title, freeze_panes=(1, 0), autofit=True, dtype_formats={pl.Date: "yyyy-mm-dd"}
+            workbook,
+            title,
+            freeze_panes=(1, 0),
+            autofit=True,
+            dtype_formats={pl.Date: "yyyy-mm-dd"},
+            column_widths=dict.fromkeys(long, 420),
+            column_formats=dict.fromkeys(long, workbook.add_format({"text_wrap": True})),
         )
     return box.getvalue()
 

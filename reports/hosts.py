@@ -49,11 +49,11 @@ def hosts_by_now(decisions: pl.DataFrame, hosts: pl.DataFrame, writes: pl.LazyFr
 def hosts_sheet(hosts: pl.DataFrame, users: pl.DataFrame, rules: Rules, fields: FieldNames) -> pl.DataFrame:
     """The rows of `hosts_by_now` as a table for people; what would change a host is said by these rules."""
     email, *others = NAMES
-    emails, accounts = (names_of(users.to_dicts(), fields) for fields in ([email], others))
+    emails, accounts, names = (names_of(users.to_dicts(), asked) for asked in ([email], others, NAMES))
     problems = problems_of(users)
 
     def row(host: Mapping[str, Any]) -> dict[str, Any]:
-        owners, outcome = host["owner_ids"], host["outcome"]
+        owners, named, outcome = host["owner_ids"], host["resolved_owner"] or "", host["outcome"]
         changes = remedies(host, owners, problems=problems, outcome=outcome, rules=rules, fields=fields)
         why = reason(host)
         return {
@@ -61,6 +61,7 @@ def hosts_sheet(hosts: pl.DataFrame, users: pl.DataFrame, rules: Rules, fields: 
             "Owner": ", ".join(printable(accounts.get(owner, owner)) for owner in owners or ()),
             "E-mail": ", ".join(printable(emails[owner]) for owner in owners or () if owner in emails),
             "Department": printable(host["department_now"] or ""),
+            "Owner by the logons": printable(names.get(named, named)),
             "Why": f"{why[:1].upper()}{why[1:]}.",
             "What would change that": next(changes, ""),
             "Conflict since": host["conflict_since"],
@@ -68,7 +69,7 @@ def hosts_sheet(hosts: pl.DataFrame, users: pl.DataFrame, rules: Rules, fields: 
             "Asset": printable(host["host_id"] or ""),
         }
 
-    texts = ("Host", "Owner", "E-mail", "Department", "Why", "What would change that")
+    texts = ("Host", "Owner", "E-mail", "Department", "Owner by the logons", "Why", "What would change that")
     schema = dict.fromkeys(texts, pl.String) | {"Conflict since": pl.Date, "Last logon": pl.Date}
     days = with_needs(hosts, rules).with_columns(pl.col("conflict_since").dt.date())
     rows = [row(host) for host in days.iter_rows(named=True)]

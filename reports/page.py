@@ -63,39 +63,36 @@ def report_page(
         "writes": page_tables.writes_table(writes),
     }
     own, style = _text("page.js"), _text("page.css")
-    return (
-        _environment()
-        .get_template("page.html")
-        .render(
-            instance=instance,
-            run=decisions.row(0, named=True) if decisions.height else None,
-            window=window,
-            threshold_percent=rules.share_threshold_percent,
-            made_at=made_at,
-            how_sure=how_sure,
-            policy=f"default-src 'none'; script-src {_source(own)}; style-src {_source(style)}",
-            own=own,
-            style=style,
-            tables=tables,
-            packed=Markup(as_json(tables, labels)),  # noqa: S704  (nothing in it ends a script)
-            most_rows=page_tables.MAX_ROWS,
-            decisions=decisions.height,
-            host_assets=decisions["host_id"].count(),
-            owned_percent=owned_percent(decisions),
-            owned_after_percent=owned_percent(
-                by_now.with_columns(existing_owner=pl.col("owner_ids").list.first())
-            ),
-            conflicts=decisions.filter(action="conflict").height,
-            planned=writes.filter(outcome="planned").height,
-            written=writes.filter(outcome="written").height,
-            events=days["events"].sum(),
-            counted=shares["events"].sum(),
-            stages=funnel(decisions).to_dicts(),
-            left_behind=left_behind(decisions).to_dicts(),
-            reasons={**EVIDENCE, **MATCH},
-            days=days.height,
-            lacking_days=days.filter(pl.col("state") != "ok").to_dicts(),
-        )
+    page = _environment().get_template("page.html")
+    return page.render(
+        instance=instance,
+        run=decisions.row(0, named=True) if decisions.height else None,
+        window=window,
+        threshold_percent=rules.share_threshold_percent,
+        made_at=made_at,
+        how_sure=how_sure,
+        policy=f"default-src 'none'; script-src {_source(own)}; style-src {_source(style)}",
+        own=own,
+        style=style,
+        tables=tables,
+        packed=Markup(as_json(tables, labels)),  # noqa: S704  (nothing in it ends a script)
+        most_rows=page_tables.MAX_ROWS,
+        decisions=decisions.height,
+        host_assets=decisions["host_id"].count(),
+        owned_percent=owned_percent(decisions),
+        owned_after_percent=owned_percent(
+            by_now.with_columns(existing_owner=pl.col("owner_ids").list.first())
+        ),
+        conflicts=decisions.filter(action="conflict").height,
+        planned=writes.filter(outcome="planned").height,
+        written=writes.filter(outcome="written").height,
+        events=days["events"].sum(),
+        counted=shares["events"].sum(),
+        stages=funnel(decisions).to_dicts(),
+        left_behind=left_behind(decisions).to_dicts(),
+        reasons={**EVIDENCE, **MATCH},
+        days=days.height,
+        lacking_days=days.filter(pl.col("state") != "ok").to_dicts(),
     )
 
 

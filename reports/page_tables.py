@@ -129,17 +129,12 @@ def hosts_table(hosts: pl.DataFrame, people: pl.DataFrame) -> PageTable:
         "Host": _HOST,
         "Owner": (("people", "owner_ids"), ("small", "no_owner")),
         "Why": (("text", "why"), *(("small", name) for name in besides)),
-        "Leading user": (("text", "username"),),
+        "Leading user": (("text", "username"), ("people", "resolved")),
         "Share": _SHARE,
         "Last seen": (("text", "last_seen"),),
     }
-    return PageTable(
-        "Hosts",
-        hosts.join(everybody, on="row", how="left", maintain_order="left"),
-        columns,
-        _host_filters(hosts),
-        ("people",),
-    )
+    rows = hosts.join(everybody, on="row", how="left", maintain_order="left")
+    return PageTable("Hosts", rows, columns, _host_filters(hosts), ("people",))
 
 
 def people_on(hosts: pl.DataFrame, shares: pl.DataFrame, matches: pl.DataFrame) -> pl.DataFrame:

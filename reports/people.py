@@ -13,7 +13,7 @@ from ownership.codes import ACTION
 from ownership.coverage import current_owners
 from ownership.matching import FIELDS
 from ownership.names import normalise_username, printable
-from reports.sentences import in_columns, logons, names_of, person
+from reports.sentences import either, in_columns, logons, names_of, person
 
 SHOWN_ELSEWHERE = 20
 MAX_SUGGESTED = 5
@@ -79,12 +79,13 @@ def person_explanation(
     shares: pl.DataFrame,
     hosts: pl.DataFrame,
     users: pl.DataFrame,
+    matches: pl.DataFrame,
     writes: pl.DataFrame,
 ) -> dict[str, Any]:
     """Gather the hosts of a person that `find_person` found.
 
-    The values are asked, usernames, user_assets, hosts_named (the logons name the person), hosts_elsewhere
-    (other hosts with logons) and hosts_owned (theirs in the inventory, by now).
+    The values are asked, usernames, candidate_ids (user assets that the names fit), user_assets, hosts_named
+    (the logons name the person), hosts_elsewhere (other ones with logons) and hosts_owned (theirs by now).
     """
     ids, usernames = list(found["user_ids"]), list(found["usernames"])
     logon_columns = ["username", "events", "total_events", "share", "active_days", "first_seen", "last_seen"]
@@ -104,6 +105,7 @@ def person_explanation(
     return {
         "asked": asked,
         "usernames": usernames,
+        "candidate_ids": matches.filter("decisive", theirs)["user_id"].drop_nulls().unique().sort().to_list(),
         "user_assets": users.filter(pl.col("user_id").is_in(ids)).select(fields).to_dicts(),
         "hosts_named": named.sort("hostname", "host_id").to_dicts(),
         "hosts_elsewhere": elsewhere.select("hostname", *logon_columns, "rank")
@@ -148,7 +150,10 @@ def _who(story: Mapping[str, Any]) -> str:
     assets = several + " or ".join(person(asset["user_id"], names) for asset in story["user_assets"])
     usernames = ", ".join(map(printable, story["usernames"]))
     if not assets:
-        return f"{usernames} (no user asset, or several)"
+        several = (
+            f"several user assets: {either(ids)}" if (ids := story["candidate_ids"]) else "no user asset"
+        )
+        return f"{usernames or printable(story['asked'])} ({several})"
     return f"{assets}, in the logons {usernames}" if usernames else f"{assets}, not in the logons"
 
 

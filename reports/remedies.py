@@ -97,7 +97,7 @@ def _to_win(decision: Mapping[str, Any], rules: Rules) -> Iterator[str]:
     who, second = printable(decision["username"] or "One user"), decision["runner_up_username"]
     if decision["needed_events"]:
         needed = _logons(decision["needed_events"], decision["needed_days"], rules)
-        yield f"{who} needs {needed} to be named by the logons."
+        yield f"{who} would be named as the owner with {needed}."
     else:
         yield f"By the present rules the logons name {who}: run again."
     if second and decision["wins_without_runner_up"]:
@@ -134,7 +134,7 @@ def _to_be_written(
     host, named = printable(decision["host_id"] or ""), decision["resolved_owner"]
     owner = printable(named or "")
     if owners and named in owners:
-        yield f"Set another owner in {fields.owner} by hand: no run replaces an owner."
+        yield f"To change the owner, set it in the inventory ({fields.owner}): no run replaces an owner."
     elif owners:
         then = f"the next run would write {owner}" if named else "no run replaces an owner"
         yield f"Clear {fields.owner} of host {host}: {then}."

@@ -86,8 +86,8 @@ def backtest_sentence(line: Mapping[str, Any], *, done: bool = False) -> str:
         asked.append("days with a logon counted")
     if line["min_active_days"] > 1:
         asked.append(f"at least {line['min_active_days']} active days")
-    if line["primary_devices"]:
-        asked.append(f"the leader's {line['primary_devices']} main devices only")
+    if number := line["primary_devices"]:
+        asked.append(f"the leader's {number} main device{'s' * (number != 1)} only")
     if not line["to_write"]:
         return f"At {', '.join(asked)}, no owner {'was to' if done else 'would'} be written."
     owners, past = ("1 owner", "was") if line["to_write"] == 1 else (f"{line['to_write']:,} owners", "were")
@@ -106,7 +106,7 @@ def reason(line: Mapping[str, Any]) -> str:
     if line["wrong_measure"] == "people":
         said.append(_OF_PEOPLE)
     if line["no_claim"]:
-        said.insert(0, f"Nothing more is claimed: {line['no_claim']}.")
+        said.insert(0, f"We cannot say more: {line['no_claim']}.")
     return " ".join(said) or "Nothing could be compared."
 
 
@@ -116,10 +116,10 @@ def in_words(lines: pl.DataFrame, rules: Rules, *, window_days: int, aim: Aim) -
     best = best_line(lines, now, aim)
     words = ["Now", f"  {backtest_sentence(now)}", f"  {reason(now)}", ""]
     if best is None:
-        none = f"None of {lines.height:,} settings tried is known to be right for {aim.precision:.0%}"
+        none = f"No setting tried is right for {aim.precision:.0%} and keeps {aim.keep_percent:g}%"
         least = lines.sort("wrong_low", "to_write", descending=[False, True], nulls_last=True).head(MAX_TRIES)
         tries = [f"  {backtest_sentence(line)}" for line in least.iter_rows(named=True)]
-        return [*words, f"{none} and to keep {aim.keep_percent:g}% of these owners. The nearest:", *tries]
+        return [*words, f"{none} of these owners, as far as is known. The nearest:", *tries]
     words += [
         f"Best of {lines.height:,} tried, right for at least {aim.precision:.0%}",
         f"  {_OF_BEST}",
@@ -148,9 +148,7 @@ def suggestions_in_words(rows: pl.DataFrame, rules: Rules) -> list[str]:
         )
         changes = ", ".join(f"{number:,} {what}" for number, what in effects if number)
         if row["precision"] is not None:
-            changes += (
-                f"; of those that get one and whose owner somebody set {row['precision']:.0%} are right"
-            )
+            changes += f"; of those whose owner somebody set {row['precision']:.0%} are right"
         values = json.dumps([*getattr(rules, setting), printable(row["value"])], ensure_ascii=False)
         lines += [
             f"  Leave out {printable(row['value'])} ({printable(row['reason']).rstrip('.')}): {changes}.",

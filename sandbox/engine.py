@@ -124,9 +124,8 @@ class Engine:
         try:
             self._lock.acquire(timeout=0)
         except Timeout as error:
-            raise EngineError(
-                f"Another engine is running on {self._data}: stop it, or use another folder."
-            ) from error
+            running = f"The sandbox is already running on {self._data}. Stop it (Ctrl-C) first."
+            raise EngineError(running) from error
         try:
             self._make_node(files)
             self._start(files)

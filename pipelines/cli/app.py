@@ -97,6 +97,10 @@ InstanceFile = Annotated[
         help=INSTANCE_HELP,
     ),
 ]
+OneOrAll = Annotated[
+    Path | None,
+    typer.Option("--instance", metavar="FILE", parser=_meant, help="Only this instance.", show_default="all"),
+]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Plan only; write nothing.")]
 RunId = Annotated[
     str | None,
@@ -109,7 +113,7 @@ RunId = Annotated[
 ]
 RowsAs = Annotated[
     Literal["table", "csv", "json"],
-    typer.Option("--format", help="How rows are printed; as JSON those of the last statement."),
+    typer.Option("--format", help="How rows are printed."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object as the last line.")]
 Yes = Annotated[
@@ -276,7 +280,8 @@ def tune(
     path: InstanceFile,
     *,
     target_precision: Annotated[
-        float, _number("Share of right owners that proposed settings must reach.", least=0.5, most=1)
+        float,
+        _number("Share of right owners that proposed settings must reach, such as 0.95.", least=0.5, most=1),
     ] = 0.90,
     keep: Annotated[
         float, _number("Percent of the present writes that they must keep.", least=0, most=100)
@@ -329,14 +334,9 @@ def conflicts(
     """
 
 
-@_command("--listen 127.0.0.1:9464")
+@_command("--listen 127.0.0.1:9188")
 def metrics(
-    path: Annotated[
-        Path | None,
-        typer.Option(
-            "--instance", metavar="FILE", parser=_meant, help="Only this instance.", show_default="all"
-        ),
-    ] = None,
+    path: OneOrAll = None,
     listen: Annotated[
         str | None,
         typer.Option(
@@ -352,21 +352,14 @@ def sql(
     query: Annotated[
         str | None, typer.Argument(help="The query.", show_default="standard input, or DuckDB's shell")
     ] = None,
-    instance: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            parser=_meant,
-            help="The instance whose tables are meant by names without a schema.",
-        ),
-    ] = None,
+    instance: OneOrAll = None,
     form: RowsAs = "table",
     run_id: RunId = None,
 ) -> None:
     """Query the tables in SQL, for instance: FROM conflicts.
 
-    They are read-only, and can be read while a run writes them; new tables are kept in memory. Without a
-    query DuckDB's shell starts.
+    They are read-only, and can be read while a run writes them; new tables are kept in memory. Of several
+    statements --format json prints the last one's rows. Without a query DuckDB's shell starts.
     """
 
 
@@ -442,6 +435,7 @@ def docs(
 sandbox = typer.Typer(
     name="sandbox",
     help="A real search engine and a small inventory service, for trying and testing.",
+    epilog="Example: asset-owners sandbox demo",
     no_args_is_help=True,
 )
 app.add_typer(sandbox)
@@ -467,7 +461,7 @@ def up(
 
 @_sandbox("")
 def demo() -> None:
-    """Fill in the owners of a made-up company, twice, and show the decisions with their reasons."""
+    """Fill in the owners of a made-up company, twice, and say how many are right."""
 
 
 @_sandbox("--port 3001")

@@ -65,9 +65,8 @@ def read_answers(path: Path, answers: Path) -> list[str]:
         try:
             sample = answered(answers.read_bytes(), sample)
         except UnicodeDecodeError as error:
-            raise ConfigurationError(
-                f"--audit-answers: {answers} is no UTF-8; save it as `CSV UTF-8`"
-            ) from error
+            what = f"--audit-answers: {answers} is no UTF-8; save it as `CSV UTF-8`"
+            raise ConfigurationError(what) from error
         except (OSError, SheetError) as error:
             raise ConfigurationError(f"--audit-answers: {answers} cannot be read: {error}") from error
         run_id = sample["run_id"].item(0)

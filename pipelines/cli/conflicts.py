@@ -53,7 +53,4 @@ def _acknowledge(path: Path, host: str, note: str | None) -> None:
         others = before.filter(pl.col("host_id") != row["host_id"].item())
         rows = [others, row.select(polars_schema(AcknowledgedConflicts).names())]
         tables.replace("acknowledged_conflicts", pl.concat(rows))
-    print(
-        f"The conflict of {printable(host)} is acknowledged: runs warn of it again when what the logons say "
-        "(its evidence code), or one of its owners, has changed"
-    )
+    print(f"The conflict of {printable(host)} is acknowledged until its evidence or an owner changes")

@@ -3,6 +3,7 @@
 import os
 import sys
 import traceback
+from importlib.metadata import metadata
 from pathlib import Path
 
 import polars as pl
@@ -21,7 +22,8 @@ from resources.writeback.journals import has_journal, open_journal
 def message_and_status(error: Exception) -> tuple[str, int]:
     """Return the message and the exit status (rules 8.1); of an error in the program print the trace."""
     if isinstance(error, ModuleNotFoundError):
-        return f"{error}; it comes with an extra of asset-owners: sandbox, shell, celery, postgres or s3", 2
+        extras = ", ".join(metadata("asset-owners").get_all("Provides-Extra", []))
+        return f"{error}. It comes with an extra ({extras}): pip install 'asset-owners[EXTRA]'", 2
     message = operator_message(error)
     if message is None:
         print(printable_lines("".join(traceback.format_exception(error))), end="", file=sys.stderr)
@@ -36,8 +38,8 @@ def print_error(message: str) -> None:
     print(line, file=sys.stderr)
 
 
-def how_it_ended(instance: Instance, tables: Tables, run_id: str, *again: str) -> str:
-    """Say what a run that failed wrote, and which command settles what is not known and does the rest."""
+def how_it_ended(instance: Instance, tables: Tables, run_id: str, *again: str, said: str = "") -> str:
+    """Say what a run that failed wrote, and which command goes on, unless what was `said` names one."""
     failed = f"Run {short_run_id(run_id)} failed."
     try:
         outcomes = _writes(tables, run_id)["outcome"].to_list()
@@ -46,7 +48,8 @@ def how_it_ended(instance: Instance, tables: Tables, run_id: str, *again: str) -
         return f"{failed} What it wrote cannot be read: {message}. Next: {command_line(instance, *again)}"
     done, unknown = sum(map(outcomes.count, SUCCESSES)), outcomes.count("intended")
     if not done and not unknown:
-        return f"{failed} Nothing was written. Next: {command_line(instance, 'runs')}"
+        go_on = "" if "--instance" in said else f" Next: {command_line(instance, 'check')}"
+        return f"{failed} Nothing was written.{go_on}"
     what = "Put back" if again[0] == "undo" else "Written"
     return (
         f"{failed} {what}: {done:,}; not known yet: {unknown:,}; "

@@ -7,7 +7,8 @@ from typing import Any
 
 import polars as pl
 
-from ownership.names import normalise_hostname
+from ownership.history import ACKNOWLEDGED
+from ownership.names import normalise_hostname, printable
 from pipelines.cli.stored import stored_tables
 from reports.explanations import host_explanation, in_words
 from reports.people import each_person, find_person, near_names, person_explanation, person_in_words
@@ -20,13 +21,13 @@ from resources.store.tables import Tables
 def explain(path: Path, asked: str, *, run_id: str | None = None, as_json: bool) -> int:
     """Print why a host has, or has not, an owner, and what would change that; or the hosts of a person."""
     if not asked.strip():
-        raise ConfigurationError(
-            "HOST_OR_PERSON: it is empty; name a host, or a person by user name, e-mail address or id"
-        )
+        raise ConfigurationError("HOST_OR_PERSON: it is empty; name a host or a person")
     instance, tables = stored_tables(path, run_id)
     story = _host(instance, tables, asked)
     users, matches = tables.read("inventory_users").collect(), tables.read("username_matches").collect()
-    found = find_person(asked, users, matches)
+    hosts, found = tables.read("inventory_hosts").collect(), find_person(asked, users, matches)
+    if hosts["owner_ids"].explode().eq(asked).any():
+        found = found or {"user_ids": [asked], "usernames": []}
     if found and not story["decisions"]:
         persons = [
             person_explanation(
@@ -34,13 +35,17 @@ def explain(path: Path, asked: str, *, run_id: str | None = None, as_json: bool)
                 one,
                 decisions=tables.read("owner_decisions").collect(),
                 shares=tables.read("host_user_shares").collect(),
-                hosts=tables.read("inventory_hosts").collect(),
+                hosts=hosts,
                 users=users,
+                matches=matches,
                 writes=tables.writes().collect(),
             )
             for one in ([found] if as_json else each_person(found, matches))
         ]
-        print(_json({"person": persons[0]}) if as_json else "\n\n".join(map(person_in_words, persons)))
+        number = len(found["user_ids"])
+        heads = [f"{number} people fit '{printable(asked)}':"] if number > 1 else []
+        words = "\n\n".join([*heads, *map(person_in_words, persons)])
+        print(_json({"person": persons[0]}) if as_json else words)
         return 0
     if not story["decisions"]:
         hosts = tables.read("owner_decisions").select("hostname", "host_id").collect().iter_columns()
@@ -66,6 +71,8 @@ def _host(instance: Instance, tables: Tables, host: str) -> dict[str, Any]:
     all_decisions = tables.read("owner_decisions").collect()
     is_asset = pl.col("host_id").is_in(meant["host_id"].implode())
     decisions = all_decisions.filter(is_asset | (pl.col("hostname") == named) & pl.col("host_id").is_null())
+    known = tables.read("acknowledged_conflicts").drop("hostname").rename({"by": "acknowledged_by"}).collect()
+    decisions = decisions.join(known, on=ACKNOWLEDGED, how="left", maintain_order="left")
     asked = pl.concat([pl.Series([host]), meant["hostnames"].explode(empty_as_null=True)])
     short_names = asked.to_frame("name").select(shortened(pl.col("name")))["name"]
     window, decided_by = decided_with(tables, all_decisions["run_id"].item(0), rules)

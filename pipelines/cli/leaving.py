@@ -34,10 +34,9 @@ def forget(path: Path, asked: str, *, yes: bool) -> None:
     users, matches = tables.read("inventory_users").collect(), tables.read("username_matches").collect()
     found = find_person(asked, users, matches)
     if not found:
-        raise AssetOwnersError(f"Nobody is known as {asked} to {instance.name}")
-    person = Person.known(
-        tables.slug, found["usernames"], users.filter(pl.col("user_id").is_in(found["user_ids"]))
-    )
+        raise AssetOwnersError(f"{instance.name} knows no person '{asked}'")
+    assets = users.filter(pl.col("user_id").is_in(found["user_ids"]))
+    person = Person.known(tables.slug, found["usernames"], assets)
     names = ", ".join(map(printable, sorted({*person.user_ids, *person.usernames})))
     print(f"{printable(instance.name)}: {printable(asked)} is {names}")
     with only_writer(tables, instance.platform) as journal, tables.changing():
@@ -70,9 +69,7 @@ def remove(path: Path, *, yes: bool) -> None:
             open_writes = sum(journal.rows(run)["outcome"].eq("intended").sum() for run in runs)
             for run in runs if yes else ():
                 journal.delete(run)
-        print(
-            f"{printable(instance.name)}: {tables.folder}, the journal of writes ({open_writes} of them open)"
-        )
+        print(f"{printable(instance.name)}: {tables.folder}, the journal of writes ({open_writes} open)")
         _delete_beside_tables(instance, really=yes)
         if yes:
             if tables.folder.exists():
@@ -95,10 +92,7 @@ def _forget_in_journal(journal: Journal, person: Person, *, really: bool) -> dic
         after = person.forgotten_in(before)
         changed = before.hash_rows() != after.hash_rows()
         if before.filter(changed, outcome="intended").height:
-            raise AssetOwnersError(
-                f"What became of a write of run {run} that names the person is not known yet: let a run "
-                "settle it, then try again"
-            )
+            raise AssetOwnersError(f"A write of run {run} for this person is open; a run settles it")
         found += before.filter(changed).height
         for row in after.filter(changed & really).iter_rows(named=True):
             result = Result(*(row[field.name] for field in fields(Result)))

@@ -1,5 +1,6 @@
 """`asset-owners metrics`: how each instance fares, in the form that Prometheus reads."""
 
+import errno
 import json
 import socket
 from collections.abc import Iterator, Sequence
@@ -40,9 +41,7 @@ class Metrics(Collector):
         """Give each metric with its values for all instances."""
         instances = load_instances(self._path or instances_folder())
         # Where the folder is gone, no other series is left to raise an alarm.
-        yield GaugeMetricFamily(
-            "asset_owners_instances", "Instance files that were found.", value=len(instances)
-        )
+        yield GaugeMetricFamily("asset_owners_instances", "Instance files found.", value=len(instances))
         found = {instance.slug: _runs(instance) for instance in instances}
         readable = _gauge("instance_readable", "Whether instance file and tables can be read: 1, or 0.")
         for slug, rows in found.items():
@@ -68,17 +67,22 @@ def metrics(path: Path | None, *, listen: str | None) -> None:
     print(generate_latest(registry).decode(), end="")
 
 
-def _serve(registry: CollectorRegistry, listen: str) -> None:
-    host, _, port = listen.rpartition(":")
-    host = host.strip("[]") or "127.0.0.1"
+def listen_at(option: str, host: str, port: int) -> socket.socket:
+    """Listen at a port; where that cannot be, say which option names it, and why."""
     try:
         (family, *_), *_ = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        listening = socket.create_server((host, int(port)), family=family)
-    except (ValueError, OverflowError, OSError) as error:
-        raise ConfigurationError(
-            f"--listen: cannot serve at {listen!r}: {error}; write it as HOST:PORT with a free port, such as "
-            "127.0.0.1:9188"
-        ) from error
+        return socket.create_server((host, port), family=family)
+    except OSError as error:
+        why = "the port is taken" if error.errno == errno.EADDRINUSE else error.strerror
+        said = f"{option}: cannot serve at {host}:{port}: {why}; choose another one"
+        raise ConfigurationError(said) from error
+
+
+def _serve(registry: CollectorRegistry, listen: str) -> None:
+    host, _, port = listen.rpartition(":")
+    if not port.isdecimal() or int(port) > 65535:
+        raise ConfigurationError(f"--listen: {listen!r} has no port; write HOST:PORT, such as 127.0.0.1:9188")
+    listening = listen_at("--listen", host.strip("[]") or "127.0.0.1", int(port))
     # Without threads: requests that never end hold no more than their connection.
     server = uvicorn.Server(uvicorn.Config(make_asgi_app(registry), log_level="warning", lifespan="off"))
     with suppress(KeyboardInterrupt):

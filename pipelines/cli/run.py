@@ -87,8 +87,8 @@ def report_of(
         plan = plan_of(instance, tables, run_id, succeeded=result.success, people_of=people_of)
         report |= {} if plan is None else {"plan": plan}
     if not result.success:
-        ended = how_it_ended(instance, tables, run_id, *again)
-        report["error"] = "\n".join(dict.fromkeys([*errors(result), ended]))
+        said = "\n".join(dict.fromkeys(errors(result)))
+        report["error"] = f"{said}\n{how_it_ended(instance, tables, run_id, *again, said=said)}".lstrip()
     return report
 
 

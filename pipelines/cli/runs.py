@@ -13,7 +13,7 @@ from ownership.names import printable
 from pipelines.cli.stored import own_tables
 from reports.sentences import in_columns
 from resources.errors import AssetOwnersError
-from resources.settings import load_instance
+from resources.settings import command_line, load_instance
 from resources.store.tables import short_run_id
 
 LONGEST = 100
@@ -30,9 +30,7 @@ def runs(path: Path, *, limit: int, as_json: bool) -> None:
     undone_by = {undo["of_run"]: undo for undo in undos.iter_rows(named=True)}
     listed = all_runs.sort("started_at", descending=True).head(limit)
     if listed.is_empty():
-        raise AssetOwnersError(
-            f"{instance.name} has no runs yet; run it first: asset-owners run --instance {path}"
-        )
+        raise AssetOwnersError(f"{instance.name} has no runs yet; begin with {command_line(instance, 'run')}")
     if as_json:
         rows = [
             row

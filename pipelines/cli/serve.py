@@ -15,6 +15,7 @@ import requests
 import yaml
 
 from assets_defs.specs import LOCATION
+from pipelines.cli.metrics import listen_at
 from pipelines.dagster_home import dagster_home
 from resources.errors import AssetOwnersError
 from resources.settings import home, instances_folder, logs_as_json
@@ -35,6 +36,7 @@ def serve(host: str, port: int) -> None:
 
     Both share one code server: a new instance file counts for both after *Reload* in the UI.
     """
+    listen_at("--port", host, port).close()
     os.environ["DAGSTER_HOME"] = str(dagster_home(home()))
     os.environ["ASSET_OWNERS_UI_HOSTS"] = f"{os.environ.get('ASSET_OWNERS_UI_HOSTS', '')} {host}"
     address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
@@ -80,10 +82,8 @@ class _Services(dict[str, subprocess.Popen[bytes]]):
         while not reached():
             for program, process in self.items():
                 if process.poll() is not None:
-                    raise AssetOwnersError(
-                        f"{program} has ended with status {process.returncode}; what it said stands above. "
-                        "Another program may use the port: choose one with --port"
-                    )
+                    ended = f"{program} has ended with status {process.returncode}"
+                    raise AssetOwnersError(f"{ended}; what it said stands above")
             time.sleep(0.5)
 
     def __exit__(self, *error: object) -> None:

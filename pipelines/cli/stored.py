@@ -25,9 +25,7 @@ def stored_tables(path: Path, run: str | None = None) -> tuple[Instance, Tables]
     instance = load_instance(path)
     tables = own_tables(instance)
     if not tables.exist():
-        raise AssetOwnersError(
-            f"{instance.name} has no tables yet; run it first: {command_line(instance, 'run')}"
-        )
+        raise AssetOwnersError(f"{instance.name} has no tables; begin with {command_line(instance, 'run')}")
     if run and not tables.holds("owner_decisions", run_id := tables.run_id(run)):
         raise ConfigurationError(
             f"RUN_ID: run {run_id} decided nothing, such as an undo, or its decisions are no longer kept. "

@@ -13,7 +13,7 @@ from ownership.quality import too_many_unreadable, unreadable_assets
 from resources.findings import Finding, attempt, reached
 from resources.inventory.records import AssetRows, host_fields, host_rows, user_rows
 from resources.inventory.session import PROFILE
-from resources.settings import Instance
+from resources.settings import Instance, command_line
 
 if TYPE_CHECKING:
     from resources.inventory.client import AssetInventory, Kind
@@ -26,13 +26,14 @@ READ = "platform.contract.read"
 def inventory_findings(inventory: "AssetInventory") -> Iterator[Finding]:
     """Try connection, log-in, both lists with their fields, and the reading of one host."""
     yield from _reads(inventory)
-    platform, written = inventory.instance.platform, ", ".join(_written_fields(inventory.instance).values())
+    instance, platform = inventory.instance, inventory.instance.platform
+    written = ", ".join(_written_fields(instance).values())
     yield Finding(
         "not tried",
         "platform.contract.update",
         f"only a write can show that {platform.contract.update.path} is right, that {platform.email} may "
-        f"write, and that {written} can be set; try asset-owners run --dry-run, then asset-owners run "
-        "--limit 5",
+        f"write, and that {written} can be set; try {command_line(instance, 'run', '--dry-run')}, then "
+        f"{command_line(instance, 'run', '--limit', '5')}",
     )
 
 

@@ -16,10 +16,5 @@ from resources.settings.environment import (
     without_password,
 )
 from resources.settings.files import BrokenInstance, load_instance, load_instances, named, slug_of_part
-from resources.settings.models import (
-    MAX_LOOKBACK_DAYS,
-    Instance,
-    ListCall,
-    Platform,
-)
+from resources.settings.models import MAX_LOOKBACK_DAYS, Instance, ListCall, Platform
 from resources.settings.names import is_slug, slug_of

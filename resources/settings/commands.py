@@ -32,15 +32,12 @@ def instance_path(given: str | None = None) -> Path:
         return Path(given)  # reading it says what is wrong
     known = [file.name if isinstance(found, str) else found.slug for file, found in files.items()]
     if not files:
-        raise ConfigurationError(
-            f"--instance: there is no instance file in {folder}; write one, and fill it in: "
-            f"{command_line(None, 'init')}"
-        )
-    what = "it is not given" if given is None else f"{given!r} is the name of {len(meant) or 'no'} instances"
-    raise ConfigurationError(
-        f"--instance: {what}, and {folder} has {', '.join(known)}; name the one that is meant, by its file, "
-        "name or slug"
-    )
+        init = command_line(None, "init")
+        raise ConfigurationError(f"--instance: there is no instance file in {folder}; write one: {init}")
+    what = "say which instance is meant" if given is None else f"there is no instance {given!r}"
+    if meant and given is not None:
+        known, what = [file.name for file in meant], f"{given!r} may mean several; say which, by its file"
+    raise ConfigurationError(f"--instance: {what}. {folder} has {', '.join(known)}")
 
 
 def _names(file: Path, found: Instance | str) -> set[str]:

@@ -25,9 +25,8 @@ def home() -> Path:
 def plain_folder(setting: str, folder: Path) -> Path:
     """Return the absolute path of a folder for databases."""
     if found := _MISREAD.search(str(folder.absolute())):
-        raise ConfigurationError(
-            f"{setting}: {folder.absolute()} holds {found[0]!r}, which databases misread; name another folder"
-        )
+        wrong = f"{setting}: {folder.absolute()} holds {found[0]!r}, which databases misread"
+        raise ConfigurationError(f"{wrong}; name another folder")
     return folder.absolute()
 
 
@@ -78,9 +77,7 @@ def analysts_group() -> int | None:
     except KeyError as error:
         raise ConfigurationError(f"ASSET_OWNERS_ANALYSTS: there is no group {name!r} here") from error
     if os.geteuid() != 0 and group not in os.getgroups():
-        raise ConfigurationError(
-            f"ASSET_OWNERS_ANALYSTS: this user is no member of the group {name!r}, so it cannot share with it"
-        )
+        raise ConfigurationError(f"ASSET_OWNERS_ANALYSTS: this user is no member of the group {name!r}")
     return group
 
 

@@ -58,10 +58,7 @@ def _service_url(value: str) -> str:
     except ValueError:
         plain, extra = False, None
     if extra or not plain:
-        raise hidden_error(
-            "is not an address; write https://HOST:PORT and, if need be, a path; user and password have keys "
-            "of their own"
-        )
+        raise hidden_error("is not an address; write https://HOST:PORT/PATH, without user and password")
     return value.rstrip("/")
 
 
@@ -134,9 +131,7 @@ class Secret(Section):
     @classmethod
     def _refuse_clear_text(cls, value: object) -> object:
         if not isinstance(value, Mapping) or set(value) not in ({"env"}, {"file"}) or None in value.values():
-            raise hidden_error(
-                "is not a secret's place; write {env: VARIABLE} or {file: PATH}, never the secret"
-            )
+            raise hidden_error("do not write the secret here; write {env: VARIABLE} or {file: PATH}")
         return value
 
     def resolve(self, setting: str) -> str:

@@ -26,6 +26,15 @@ _PLAIN = {
     "model_type": "must hold keys of its own, each with its value, indented below it",
     "dict_type": "must hold keys of its own, each with its value, indented below it",
 }
+_OF_PYDANTIC = {
+    "be a valid integer.*": "is not a whole number",
+    "be a valid boolean.*": "is neither true nor false",
+    "be a valid tuple": "must be a list, such as [admin]",
+    "be greater than or equal to": "must be at least",
+    "be less than or equal to": "must be at most",
+    "": "must ",
+}
+"""What follows its "should", and our words."""
 
 
 @dataclass(frozen=True)
@@ -91,9 +100,8 @@ def _require_separate_fields(path: Path, instance: Instance) -> None:
     named_by: dict[str, str] = {}
     for setting, name in names.items():
         if name and named_by.setdefault(name, setting) != setting:
-            raise ConfigurationError(
-                f"{path}: {setting}: {name!r} is named by {named_by[name]}, too; a write needs each by itself"
-            )
+            other = named_by[name]
+            raise ConfigurationError(f"{path}: {setting}: {name!r} is {other}, too; name another field")
 
 
 def load_instances(place: Path) -> list[Instance | BrokenInstance]:
@@ -189,6 +197,8 @@ def _complaint(detail: Any) -> str:
         near = difflib.get_close_matches(location[-1], _keys_of(location[:-1]), n=1, cutoff=0)
         return f"{key}: is an unknown key; the nearest known one is {near[0]!r}"
     message = _PLAIN.get(kind) or re.sub("^(Value error, |Input |String )", "", detail["msg"])
+    for theirs, ours in _OF_PYDANTIC.items():
+        message = re.sub(f"^should {theirs}", ours, message)
     if location[0] == "cookies":  # a wrong name may hold the value
         return f"cookies: {message}"
     # What should not be there at all may be a secret in the wrong place.

@@ -15,18 +15,7 @@ from pipelines.cli import main
 from resources.store.catalogue import refresh_catalogue
 from resources.store.tables import Tables
 from sandbox.stored_run import store_run
-from tests.ownership.builders import (
-    NOW,
-    PEOPLE,
-    RUN,
-    WINDOW,
-    counts,
-    host,
-    hosts,
-    plan,
-    resolution,
-    table,
-)
+from tests.ownership.builders import NOW, PEOPLE, RUN, WINDOW, counts, host, hosts, plan, resolution, table
 from tests.resources.samples import instance_content
 
 ASSETS = hosts(

@@ -33,6 +33,7 @@ def test_a_conflict_is_acknowledged_and_is_no_warning_until_its_evidence_changes
         assert call(*again)[0] == 0
     [found] = listed()
     assert (found["acknowledged_by"], found["note"]) == ("olga", "a loan")
+    assert " by olga: a loan\n" in call("explain", "--instance", catalogued, "pc-2")[1]
 
     tables = Tables(tmp_path / "home", "head_office")
     decisions = tables.read("owner_decisions").filter(action="conflict").collect()

@@ -63,7 +63,7 @@ def test_a_day_that_cannot_be_looked_at_is_refused(as_of, words):
 @pytest.mark.parametrize(
     ("outcomes", "again", "told"),
     [
-        ([], ["run"], "Nothing was written. Next: asset-owners runs --instance small"),
+        ([], ["run"], "Nothing was written. Next: asset-owners check --instance small"),
         (
             ["written", "written", "intended", "failed", "not_written"],
             ["run"],
@@ -93,3 +93,5 @@ def test_a_run_that_failed_ends_with_what_it_wrote_and_the_next_command(
         with open_journal(tables) as journal:
             journal.intend(rows)
     assert how_it_ended(instance(), tables, RUN, *again).startswith(f"Run {RUN[:8]} failed. {told}")
+    named_already = how_it_ended(instance(), tables, RUN, *again, said="apply --instance small run-0")
+    assert ("Next: " in named_already) == bool(outcomes)

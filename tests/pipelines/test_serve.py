@@ -72,6 +72,15 @@ def test_services_that_are_still_starting_end_without_a_trace(tmp_path, capfd):
     assert "Traceback" not in capfd.readouterr().err
 
 
+def test_a_port_that_another_program_uses_is_refused_before_anything_is_started(call, tmp_path, monkeypatch):
+    monkeypatch.setenv("ASSET_OWNERS_HOME", str(tmp_path / "home"))
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = str(other.getsockname()[1])
+        status, _, said = call("serve", "--port", port)
+    assert (status, f"--port: cannot serve at 127.0.0.1:{port}: the port is taken" in said) == (2, True)
+    assert not (tmp_path / "home").exists()
+
+
 OWN, FOREIGN = "http://127.0.0.1:3000", "https://evil.example"
 
 

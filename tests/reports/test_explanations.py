@@ -95,7 +95,7 @@ def test_the_story_goes_from_the_counts_to_the_write_and_to_what_would_change():
         ),
         "  In the inventory, user u1: user_email alice@corp.example, user_department Sales",
         "  What would change that:",
-        "  - Set another owner in asset_owner by hand: no run replaces an owner.",
+        "  - To change the owner, set it in the inventory (asset_owner): no run replaces an owner.",
     ]
 
 
@@ -112,11 +112,11 @@ CASES = {
     ),
     "exactly the threshold": case(
         "has no owner: none of several users has more than the threshold",
-        *("alice needs 1 more logon to", "If carol is no person"),
+        *("with 1 more logon.", "If carol is no person"),
         logons=EXACTLY_60,
     ),
     "on too few days": case(
-        *(NOBODY, "alice needs 2 more logons on at least 2 more days"),
+        *(NOBODY, "with 2 more logons on at least 2 more days"),
         logons=[("ws1", "alice", 500)],
         rules=Rules(min_active_days=3),
     ),
@@ -124,13 +124,13 @@ CASES = {
         NOBODY, "the logons name alice: run again", rules=Rules(min_events=5), now=Rules()
     ),
     "kinds of logon that count more": case(
-        *(NOBODY, "alice needs 9 more logons without a weight to", "If bob is no person"),
+        *(NOBODY, "with 9 more logons without a weight.", "If bob is no person"),
         logons=[("ws1", "alice", 1, DAY, "2"), ("ws1", "bob", 2, DAY, "3")],
         rules=Rules(logon_type_weights={"2": 10}, share_threshold_percent=90),
     ),
     "no logons of an owned host": case(
         "belongs to u9 in the inventory; the logons give no owner: nobody logged on",
-        *("One user needs 1 more logon", "Clear owned_by of host h1: no run"),
+        *("One user would be named as the owner", "Clear owned_by of host h1: no run"),
         logons=[],
         assets=[OWNED],
     ),
@@ -173,7 +173,7 @@ CASES = {
         assets=[OWNED],
     ),
     "agreement": case(
-        *("belongs to alice@corp.example (u1), miller", "Set another owner in owned_by by hand"),
+        *("belongs to alice@corp.example (u1), miller", "set it in the inventory (owned_by)"),
         assets=[host("h1", "ws1", owners=("u1", "u3"))],
     ),
     "no asset": case(

@@ -41,7 +41,7 @@ NAMES = [
     *("pc-0815", r"CORP\alice", "o'brien", "名前"),
     *('=cmd|"/c calc"!a1', "+1", "-1+2", "@sum(a1)", "\t=1", "\r=1", "\n=1", " =1", "\x00=1", "\u200b=1"),
     *("\N{FULLWIDTH EQUALS SIGN}1", "'=1", '",=1', "a;=1\n=2", 'bob;=HYPERLINK("x")', 'bob;"=1'),
-    *('bob;" "";=1', "bob\t =1", "bob;\t=1;'=2", ";'", "https://evil.example"),
+    *('bob;" "";=1', "x" * 99, "bob\t =1", "bob;\t=1;'=2", ";'", "https://evil.example"),
 ]
 
 
@@ -67,6 +67,7 @@ def test_a_workbook_holds_every_name_as_a_text_and_days_as_days():
     assert "<f>" not in sheet
     assert "hyperlink" not in sheet
     found = pl.read_excel(io.BytesIO(workbook), sheet_name="Hosts")
+    assert '<col min="1" max="1" width="60"' in sheet, "long texts are wrapped"
     assert found["Last logon"].to_list() == days
     unprintable = re.compile(r"[\x00\r\n\t]")
     assert [unprintable.sub("", name) for name in found["Host"]] == [unprintable.sub("", n) for n in NAMES]

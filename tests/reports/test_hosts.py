@@ -34,21 +34,21 @@ def test_people_get_a_row_for_each_host_with_owner_reason_what_would_change_it_a
     day = date(2026, 3, 2)
     assert hosts_sheet(by_now(ASSETS, "written"), PEOPLE, Rules(), FieldNames()).rows() == [
         (
-            *("pc-1", "ann@corp.example", "ann@corp.example", "Sales"),
+            *("pc-1", "ann@corp.example", "ann@corp.example", "Sales", "ann@corp.example"),
             "Only one user logged on to the host (ann, 9 of 9 logons on 1 day).",
-            "Set another owner in asset_owner by hand: no run replaces an owner.",
+            "To change the owner, set it in the inventory (asset_owner): no run replaces an owner.",
             *(None, day, "h2"),
         ),
         (
-            *("pc-2", "bob@corp.example, u9", "bob@corp.example", ""),
+            *("pc-2", "bob@corp.example, u9", "bob@corp.example", "", "ann@corp.example"),
             f"One of several users {several} (ann, 7 of 10 logons on 1 day).",
             "Clear asset_owner of host h3: the next run would write u1.",
             *(NOW.date(), day, "h3"),
         ),
         (
-            *("kiosk", "", "", ""),
+            *("kiosk", "", "", "", ""),
             f"None of several users {several} (ann, 1 of 2 logons on 1 day).",
-            "ann needs 1 more logon to be named by the logons.",
+            "ann would be named as the owner with 1 more logon.",
             *(None, day, "h1"),
         ),
     ]

@@ -11,17 +11,7 @@ from ownership.rules import Rules
 from ownership.tables import AcknowledgedConflicts, ClosestUsers
 from reports import page_tables
 from reports.page import report_page
-from tests.ownership.builders import (
-    NOW,
-    PEOPLE,
-    WINDOW,
-    counts,
-    host,
-    hosts,
-    plan,
-    resolution,
-    table,
-)
+from tests.ownership.builders import NOW, PEOPLE, WINDOW, counts, host, hosts, plan, resolution, table
 
 DAYS = pl.DataFrame(
     {
@@ -138,10 +128,10 @@ def test_the_tables_hold_what_the_run_found():
     assert rows_of(html, "writes") == [
         ["pc-1 h1", f"written {OUTCOME['written']}", "", ann, "Support → Sales", "", "2026-03-30 12:00"]
     ]
-    logons = ("ann", "70.0% 7 of 10 logons on 1 day", "2026-03-02")
+    logons = (f"ann {ann}", "70.0% 7 of 10 logons on 1 day", "2026-03-02")
     wrote = f"{alone} {to_write} {OUTCOME['written']} asset-owners wrote this owner on 2026-03-30."
     assert rows_of(html, "hosts")[:2] == [
-        ["pc-1 h1", ann, wrote, "ann", "100.0% 9 of 9 logons on 1 day", "2026-03-02"],
+        ["pc-1 h1", ann, wrote, f"ann {ann}", "100.0% 9 of 9 logons on 1 day", "2026-03-02"],
         ["pc-2 h2", "bob@corp.example u2", f"{several} {conflict} Conflict since 2026-03-30.", *logons],
     ]
     assert rows_of(html, "hosts")[3][2].endswith(ACTION["none"]), "no sentence is cut"

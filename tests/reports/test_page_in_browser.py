@@ -197,5 +197,7 @@ def test_the_browser_refuses_what_is_not_the_page_s_own(opened):
     ids=["light", "dark", "phone", "high contrast"],
 )
 def test_a_check_of_accessibility_finds_nothing(opened, options):
-    found = Axe().run(opened(report(), **options))
+    page = opened(report(), **options)
+    found = Axe().run(page)
     assert not found.violations_count, found.generate_report()
+    assert page.get_by_label("Search: Hosts").bounding_box()["y"] < 500

@@ -56,6 +56,7 @@ def told(usernames, user_ids, logons, assets, *writes):
         shares=made.shares,
         hosts=assets,
         users=PEOPLE,
+        matches=made.matches,
         writes=table(OwnerWrites, *writes) if writes else empty(OwnerWrites),
     )
     return person_in_words(found)
@@ -68,6 +69,8 @@ def test_people_who_share_a_name_are_told_of_one_by_one():
         {"user_ids": ["u3"], "usernames": []},
         {"user_ids": [], "usernames": ["kim"]},  # one of them, or somebody else
     ]
+    assert told(["kim"], [], LOGONS, hosts()).startswith("kim (several user assets: u3 or u4).")
+    assert told(["x"], ["u9"], LOGONS, hosts()).startswith("x (no user asset).")
 
 
 def test_who_is_not_known_is_asked_about_those_with_names_like_it():

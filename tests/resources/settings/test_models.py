@@ -127,11 +127,14 @@ def test_a_wrong_value_is_refused_by_its_key(write, key, wrong):
 
 
 def test_all_that_is_wrong_or_missing_is_named_at_once(write):
-    content = nested({"indx": "logs-*", "scan.lookback_days": 0, "password": "hunter2"})
+    wrong = {"indx": "x", "scan.lookback_days": 0, "scan.late_days": "2d", "rules.exclude_users": "admin"}
+    content = nested({"password": "hunter2", **wrong})
     del content["sensor"], content["platform"]["url"]
     said = complaint(write(yaml.safe_dump(content)))
-    keys = ["indx", "password", "platform.url", "scan.lookback_days", "sensor"]
-    assert sorted(line.partition(":")[0] for line in said.splitlines()) == keys
+    keys = {*wrong, "password", "platform.url", "sensor"}
+    assert {line.partition(":")[0] for line in said.splitlines()} == keys
+    for words in ("must be a list, such as [admin]", "'2d' is not a whole number", "'0' must be at least 1"):
+        assert words in said
 
 
 @pytest.mark.parametrize(
