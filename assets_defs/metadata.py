@@ -107,15 +107,15 @@ def outcomes_metadata(
 
 
 def writes_metadata(
-    rows: pl.DataFrame, decisions: pl.DataFrame, users: pl.DataFrame, *, may_write: bool, see_all: str
+    rows: pl.DataFrame, decisions: pl.DataFrame, users: pl.DataFrame, *, see_all: str
 ) -> dict[str, Any]:
     """Whether a run sent anything, and what became of its plan."""
     counts = dict(rows["outcome"].value_counts().iter_rows())
-    done, planned = counts.get("written", 0), f"Dry run: nothing is sent, {rows.height:,} hosts to write"
+    done, planned = counts.get("written", 0), f"Nothing is sent: {rows.height:,} hosts to write"
     unsent = rows.filter(pl.col("outcome").is_in(["failed", "not_written", "intended"]))
     failures = unsent.select("host_id", "outcome", "message")
     return {
-        "result": f"{done:,} hosts written" if may_write else planned,
+        "result": planned if "planned" in counts else f"{done:,} hosts written",
         **outcomes_metadata(rows, decisions, users, see_all=see_all),
         "hosts_written": done,
         "hosts_failed": counts.get("failed", 0),

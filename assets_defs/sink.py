@@ -4,6 +4,7 @@
 what a run wrote is put back by that of `undo`. How each of them goes about it is in `writing`.
 """
 
+from collections.abc import Iterator
 from typing import Any, Literal
 from urllib.parse import quote
 
@@ -26,6 +27,7 @@ from assets_defs.run import (
 )
 from assets_defs.specs import LOCATION, asset_arguments, asset_key
 from assets_defs.writing import apply_plan, over_limits, undo_run, write_planned
+from resources.errors import AssetOwnersError
 from resources.settings import Instance, command_line, named, slug_of
 from resources.store.tables import short_run_id
 
@@ -41,24 +43,33 @@ def sink_asset(instance: Instance) -> dg.AssetsDefinition:
         required_resource_keys={*resource_keys(instance)},
         pool=write_pool(instance),
     )
-    def owner_writes(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
+    def owner_writes(context: dg.AssetExecutionContext) -> Iterator[Any]:
         run = scan_run(context, instance)
         with reporting(run), as_dagster_failure(run, last=True):
-            written = write_planned(run)
-            decisions = run.tables.of_run("owner_decisions", run.run_id)
-            users = run.tables.read("inventory_users", run_id=run.run_id).collect()
-            see_all = listed(run, "FROM write_history")
-            metadata = {
-                "run": run.run_id,
-                "report": where_reported(run),
-                **_to_apply(run, written, decisions),
-                **writes_metadata(written, decisions, users, may_write=run.may_write, see_all=see_all),
-            }
+            try:
+                metadata = _run_metadata(run, write_planned(run))
+            except AssetOwnersError:
+                plan = run.tables.of_run("owner_writes", run.run_id)
+                if plan.height and not run.tables.has_written(run.run_id):  # the page shows it nevertheless
+                    yield dg.AssetObservation(context.asset_key, metadata=_run_metadata(run, plan))
+                raise
             if run.may_write:
                 metadata["dagster/row_count"] = _rows_stored(run)
-        return dg.MaterializeResult(metadata=metadata)
+        yield dg.MaterializeResult(metadata=metadata)
 
     return owner_writes
+
+
+def _run_metadata(run: ScanRun, rows: pl.DataFrame) -> dict[str, Any]:
+    """What became of the plan of a run, or what it is where nothing was sent."""
+    decisions = run.tables.of_run("owner_decisions", run.run_id)
+    users = run.tables.read("inventory_users", run_id=run.run_id).collect()
+    return {
+        "run": run.run_id,
+        "report": where_reported(run),
+        **_to_apply(run, rows, decisions),
+        **writes_metadata(rows, decisions, users, see_all=listed(run, "FROM write_history")),
+    }
 
 
 def _rows_stored(run: InstanceRun) -> int:

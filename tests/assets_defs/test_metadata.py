@@ -31,7 +31,7 @@ DECISIONS = with_new_conflicts(
 )
 
 
-def of_writes(*outcomes, may_write=True):
+def of_writes(*outcomes):
     """What is shown of a plan whose writes had these outcomes."""
     planned = plan_writes(
         DECISIONS, ASSETS, PEOPLE, enrich=False, takes=["owner"], run_id=RUN, target="t", intended_at=NOW
@@ -43,7 +43,7 @@ def of_writes(*outcomes, may_write=True):
         for number, outcome in enumerate(outcomes)
     ]
     rows = pl.concat([planned.clear(), *rows])
-    return writes_metadata(rows, DECISIONS, PEOPLE, may_write=may_write, see_all="list them")
+    return writes_metadata(rows, DECISIONS, PEOPLE, see_all="list them")
 
 
 def md(value):
@@ -104,7 +104,7 @@ def test_writes_are_counted_by_outcome_and_the_first_failures_shown_whatever_the
 
 
 def test_a_plan_can_be_judged_by_its_first_hosts_with_owner_and_evidence():
-    found = of_writes(*["planned"] * (MAX_ROWS + 2), may_write=False)
+    found = of_writes(*["planned"] * (MAX_ROWS + 2))
     hosts = records(found["hosts"])
     assert len(hosts) == MAX_ROWS
     assert found["more_hosts"].endswith("list them")
