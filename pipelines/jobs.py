@@ -101,11 +101,11 @@ def _job_of(
     instance: Instance, part: str, op: dg.OpDefinition, description: str, resources: Mapping[str, Any]
 ) -> dg.JobDefinition:
     """A job of one op, not of assets: its launchpad offers its own options, and not those of a scan."""
-    config: dict[str, Any] = {"loggers": {"console": {}}}
-    if part != "tuning":  # in quotes no beginning of an id is taken for a number
-        config["ops"] = {op.name: {"config": {"run_id": "", "dry_run": False}}}
+    # No default of the whole: it would have to name a run, and an empty one would pass.
+    loggers = dg.Field({"console": dict}, default_value={"console": {}})
+    schema = {"loggers": loggers, "ops": {op.name: {"config": op.config_schema.as_field()}}}
     return dg.GraphDefinition(named(instance, part), node_defs=[op]).to_job(
-        config=config,
+        config=dg.ConfigMapping(lambda chosen: chosen, schema),
         description=description,
         tags=run_tags(instance),
         run_tags=run_tags(instance),
@@ -119,9 +119,9 @@ def _job_of(
 def _how_to_follow_up(command: str) -> str:
     return f"""
 
-*Launchpad*: write the id of that run, or its first 8 characters, between the quotes of `run_id` (*Runs* in
-the menu lists them), and `dry_run: true` to look first. It writes also where `writes.dry_run` is on. On a
-terminal: `asset-owners {command} --instance FILE RUN_ID`.
+*Launchpad*: above `dry_run` add the line `run_id: "ID"`, with the id of that run, or its first 8 characters
+(*Runs* in the menu lists them); `dry_run: true` looks first. It writes also where `writes.dry_run` is on. On
+a terminal: `asset-owners {command} --instance FILE RUN_ID`.
 """
 
 

@@ -211,7 +211,6 @@ def graph(definitions: dg.Definitions) -> dict[str, Any]:
                 "ops": sorted(node.name for node in job.nodes),
                 "tags": dict(job.run_tags),
                 "resources": sorted(job.resource_defs),
-                "launchpad": yaml.safe_dump(job.run_config),  # with ids in quotes: some look like a number
             }
             for name, job in jobs(definitions).items()
         },
@@ -253,6 +252,15 @@ def test_a_launchpad_offers_its_own_switches_and_a_dry_run_once(instances):
             continue
         assert len(dry) == 1, (name, dry)
         assert dry[0][0] == ("resources" if name == slug else "ops")
+
+
+@pytest.mark.parametrize("op", ["apply_plan", "undo_run"])
+def test_a_launchpad_asks_which_run_is_meant(instances, op):
+    job = jobs(instances(one=content()))[f"head_office__{op.partition('_')[0]}"]
+    with pytest.raises(dg.DagsterInvalidConfigError, match="'run_id': '...'"):
+        dg.validate_run_config(job, {})
+    chosen = dg.validate_run_config(job, {"ops": {f"head_office__{op}": {"config": {"run_id": "r"}}}})
+    assert "console" in chosen["loggers"]
 
 
 def test_the_pages_of_jobs_show_a_schedule_and_whether_runs_write_where_these_are_theirs(instances):
