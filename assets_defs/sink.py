@@ -126,7 +126,6 @@ def follow_up_op(instance: Instance, command: Literal["apply", "undo"]) -> dg.Op
         if config.dry_run:
             context.add_output_metadata(metadata)
         else:
-            metadata["report"] = where_reported(run)
             context.log_event(dg.AssetMaterialization(asset_key(instance, "owner_writes"), metadata=metadata))
 
     return follow_up
@@ -140,12 +139,17 @@ def _followed(run: InstanceRun, written: pl.DataFrame) -> dict[str, Any]:
     did = [f"{number:,} hosts {word}" for number, word in zip(hosts, done.values(), strict=True) if number]
     if in_part := put_back_in_part(written):
         did.append(f"{in_part:,} of them in part")
-    users = tables.read("inventory_users", run_id=about).collect()
+    decided_by = about
+    while decided_by and not tables.holds("owner_decisions", decided_by):  # it followed another one, too
+        decided_by = next(iter(tables.appended("runs", decided_by)["of_run"]), None)
+    decisions = tables.of_run("owner_decisions", decided_by or about)
+    users = tables.read("inventory_users", run_id=decided_by).collect()
     see_all = listed(run, "FROM write_history")
     return {
-        "result": f"{', '.join(did) or 'nothing written'}; this run followed run {short_run_id(about)}",
         "run": run.run_id,
-        **outcomes_metadata(written, tables.of_run("owner_decisions", about), users, see_all=see_all),
+        **({"report": where_reported(run)} if run.may_write else {}),
+        "result": f"{', '.join(did) or 'nothing written'}; this run followed run {short_run_id(about)}",
+        **outcomes_metadata(written, decisions, users, see_all=see_all),
         "dagster/row_count": _rows_stored(run),
     }
 

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import dagster as dg
 import pytest
 
 from tests.pipelines.in_memory import Job
@@ -20,3 +21,22 @@ def test_a_plan_that_the_brake_stops_is_shown_as_that_of_a_dry_run_is(tmp_path):
     assert "allow_writes" in shown["to_apply_here"].value
     assert shown["hosts"].records[0].data["owner"] == "ann@corp.example (u1)"
     assert shown["result"].value == "Nothing is sent: 1 hosts to write"
+
+
+def test_an_undo_of_an_apply_shows_why_the_hosts_had_the_owners_that_it_took_back(tmp_path):
+    job = Job(tmp_path, instance())
+    runs = [job(options={"dry_run": True})]
+    with dg.DagsterInstance.ephemeral() as recorded:
+        for follow_up in ("apply_plan", "undo_run"):
+            ops = {f"windows_logons__{follow_up}": {"config": {"run_id": runs[-1].run_id}}}
+            runs.append(job(f"windows_logons__{follow_up.partition('_')[0]}", ops=ops, recorded=recorded))
+    (event,) = runs[2].get_asset_materialization_events()
+    shown: Any = event.materialization.metadata
+    assert list(shown)[:3] == ["run", "report", "result"]
+    assert shown["hosts"].records[0].data == {
+        "host": "pc-1",
+        "host id": "h1",
+        "owner before": "ann@corp.example (u1)",
+        "owner": "none",
+        "why": "1 of 1 logons on 1 day",
+    }
