@@ -23,13 +23,15 @@ def test_a_plan_that_the_brake_stops_is_shown_as_that_of_a_dry_run_is(tmp_path):
     assert shown["result"].value == "Nothing is sent: 1 hosts to write"
 
 
-def test_an_undo_of_an_apply_shows_why_the_hosts_had_the_owners_that_it_took_back(tmp_path):
+def test_an_undo_marks_the_apply_that_it_took_back_and_shows_why_the_hosts_had_their_owners(tmp_path):
     job = Job(tmp_path, instance())
     runs = [job(options={"dry_run": True})]
     with dg.DagsterInstance.ephemeral() as recorded:
         for follow_up in ("apply_plan", "undo_run"):
             ops = {f"windows_logons__{follow_up}": {"config": {"run_id": runs[-1].run_id}}}
             runs.append(job(f"windows_logons__{follow_up.partition('_')[0]}", ops=ops, recorded=recorded))
+        results = [run.tags["asset_owners/result"] for run in recorded.get_runs()]
+    assert results == ["1 put back", "1 written, undone"]
     (event,) = runs[2].get_asset_materialization_events()
     shown: Any = event.materialization.metadata
     assert list(shown)[:3] == ["run", "report", "result"]
