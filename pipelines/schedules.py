@@ -12,6 +12,7 @@ import polars as pl
 
 from assets_defs.run import PARTITION, resource_keys, scan_tags, window_of
 from ownership.windows import Window
+from reports.sentences import instant
 from resources.settings import Instance, named
 from resources.store.tables import Tables
 
@@ -60,7 +61,8 @@ def _description(instance: Instance, tables: Tables) -> str:
     return (
         "Fetches the days that are missing or not settled, decides, and writes the owners of hosts that have "
         f"none to {platform.address}, tenant {platform.tenant_id}: none at all where they would be more than "
-        f"{limits.max_writes:,} hosts{f' or {percent}% of them' if percent else ''}.{last}"
+        f"{limits.max_writes:,} hosts{f' or {percent}% of them' if percent else ''}, and none after "
+        f"{limits.max_failed_writes:,} failures in a row (`writes.max_failed_writes`).{last}"
     )
 
 
@@ -72,16 +74,15 @@ def _last_plan(tables: Tables) -> str:
     if not isinstance(tables.folder, Path):
         return ""
     try:
-        decisions = tables.shown().read("owner_decisions").select("action", "decided_at").collect()
+        decided = tables.read("owner_decisions", run_id=tables.last_run_that_decided())
+        decisions = decided.select("action", "decided_at").collect()
     except (OSError, pl.exceptions.PolarsError):
         return ""
     if decisions.is_empty():
         return ""
     at, number = decisions["decided_at"][0], decisions.filter(action="write").height
-    found = f"{number:,} owner{'s' * (number != 1)} to write"
-    return (
-        f" When this was loaded, the last run that may write, of {at:%Y-%m-%d %H:%M} UTC, had found {found}."
-    )
+    owners = f"{number:,} owner{'s' * (number != 1)}"
+    return f" The last run that decided, on {instant(at)}, found {owners} to write (as of the last reload)."
 
 
 def launch_tags(instance: Instance, window: Window) -> dict[str, str]:
