@@ -55,8 +55,7 @@ hosts that have none. A host that has an owner keeps it.{only_plans}
 
 1. On a terminal: `asset-owners check --instance FILE` tries both services and writes nothing.
 2. Here: the arrow beside *Materialize all…*, *Open launchpad*: choose the last day, set `dry_run: true`, \
-*Materialize*. The *Events* of the asset `owner_writes` then show the first owners that would be \
-written; on a terminal, `asset-owners runs` names the run, and `asset-owners report --run` shows all.
+*Materialize*. The *Events* of the asset `owner_writes` then show the plan, and a link carries it out.
 3. *Materialize all…*, *Latest*, *Launch 1 run*. The run fetches the days of its window itself.
 4. *Automation* in the menu switches the schedule on.
 
