@@ -179,7 +179,7 @@ def _tag_undone(tables: Tables, run_id: str, recorded: dg.DagsterInstance) -> No
     """Add to the result of a run how much of it was put back, where Dagster still has the run."""
     undos = tables.all_runs("runs").filter(kind="undo", of_run=run_id)
     back, in_part = undos.select(pl.sum("written", "in_part")).collect().row(0)
-    for row in tables.appended("runs", run_id).iter_rows(named=True):
+    for row in tables.appended("runs", run_id).filter(pl.col("written") > 0).iter_rows(named=True):
         undone = undone_in_words(row["written"], back=back, in_part=in_part)
         if recorded.has_run(run_id):
             recorded.add_run_tags(run_id, {RESULT_TAG: ", ".join([*_counts_in_words(row), undone])})
