@@ -14,7 +14,7 @@ import yaml
 from pydantic import Field
 
 from assets_defs.metadata import outcomes_metadata, writes_metadata
-from assets_defs.record import put_back_in_part
+from assets_defs.record import result_in_words
 from assets_defs.report import reporting, where_reported
 from assets_defs.run import (
     InstanceRun,
@@ -54,7 +54,7 @@ def sink_asset(instance: Instance) -> dg.AssetsDefinition:
                     yield dg.AssetObservation(context.asset_key, metadata=_run_metadata(run, plan))
                 raise
             if run.may_write:
-                metadata["dagster/row_count"] = _rows_stored(run)
+                metadata["dagster/row_count"] = run.tables.writes().select(pl.len()).collect().item()
         yield dg.MaterializeResult(metadata=metadata)
 
     return owner_writes
@@ -72,10 +72,6 @@ def _run_metadata(run: ScanRun, rows: pl.DataFrame) -> dict[str, Any]:
     }
 
 
-def _rows_stored(run: InstanceRun) -> int:
-    return run.tables.writes().select(pl.len()).collect().item()
-
-
 def _to_apply(run: ScanRun, planned: pl.DataFrame, decisions: pl.DataFrame) -> dict[str, Any]:
     """How the plan of a run is carried out: the command, and the launchpad filled in."""
     if run.left_out or "planned" not in planned["outcome"]:
@@ -85,9 +81,8 @@ def _to_apply(run: ScanRun, planned: pl.DataFrame, decisions: pl.DataFrame) -> d
     allow = ("--allow-writes", str(number)) if too_large else ()
     chosen = {"run_id": run.run_id, "dry_run": False} | ({"allow_writes": number} if too_large else {})
     ops = {named(run.instance, apply_plan.__name__): {"config": chosen}}
-    config = {"loggers": {"console": {}}, "ops": ops}
-    job = named(run.instance, "apply")
-    address = f"/locations/{LOCATION}/jobs/{job}/playground/setup?config={quote(yaml.safe_dump(config))}"
+    config, job = quote(yaml.safe_dump({"ops": ops})), named(run.instance, "apply")
+    address = f"/locations/{LOCATION}/jobs/{job}/playground/setup?config={config}"
     return {
         "to_apply": command_line(run.instance, "apply", short_run_id(run.run_id), *allow),
         "to_apply_here": dg.MetadataValue.md(f"[Open the launchpad of {job}]({address})"),
@@ -122,24 +117,16 @@ def follow_up_op(instance: Instance, command: Literal["apply", "undo"]) -> dg.Op
         run = follow_up_run(context, instance, command, config.run_id, options)
         with reporting(run), as_dagster_failure(run, last=True):
             written = act(run, config.run_id, config.allow_writes)
-            metadata = _followed(run, written)
-        if config.dry_run:
-            context.add_output_metadata(metadata)
-        else:
-            context.log_event(dg.AssetMaterialization(asset_key(instance, "owner_writes"), metadata=metadata))
+        event = dg.AssetObservation if config.dry_run else dg.AssetMaterialization
+        context.log_event(event(asset_key(instance, "owner_writes"), metadata=_followed(run, written)))
 
     return follow_up
 
 
 def _followed(run: InstanceRun, written: pl.DataFrame) -> dict[str, Any]:
     """What became of each host of a run that followed another one."""
-    tables, about = run.tables, run.record.get("of_run")
-    done = {"written": "written", "undone": "put back", "planned": "planned, and nothing is sent"}
-    hosts = ((written["outcome"] == outcome).sum() for outcome in done)
-    did = [f"{number:,} hosts {word}" for number, word in zip(hosts, done.values(), strict=True) if number]
-    if in_part := put_back_in_part(written):
-        did.append(f"{in_part:,} of them in part")
-    decided_by = about
+    tables, row = run.tables, run.tables.appended("runs", run.run_id).row(0, named=True)
+    about = decided_by = row["of_run"]
     while decided_by and not tables.holds("owner_decisions", decided_by):  # it followed another one, too
         decided_by = next(iter(tables.appended("runs", decided_by)["of_run"]), None)
     decisions = tables.of_run("owner_decisions", decided_by or about)
@@ -148,9 +135,9 @@ def _followed(run: InstanceRun, written: pl.DataFrame) -> dict[str, Any]:
     return {
         "run": run.run_id,
         **({"report": where_reported(run)} if run.may_write else {}),
-        "result": f"{', '.join(did) or 'nothing written'}; this run followed run {short_run_id(about)}",
+        "result": f"{result_in_words(row)}; this run followed run {short_run_id(about)}",
         **outcomes_metadata(written, decisions, users, see_all=see_all),
-        "dagster/row_count": _rows_stored(run),
+        "dagster/row_count": tables.writes().select(pl.len()).collect().item(),
     }
 
 

@@ -50,19 +50,16 @@ def schedules(instance: Instance, tables: Tables) -> list[dg.ScheduleDefinition]
 
 def _description(instance: Instance, tables: Tables) -> str:
     """What a run of the schedule does, where to, how much of it, and how much it was last."""
-    last = _last_plan(tables)
+    does, last = "Fetches the days that are missing or not settled, decides, and", _last_plan(tables)
     if instance.writes.dry_run:
-        return (
-            "Fetches the days that are missing or not settled, decides, and plans; `writes.dry_run` is on."
-            f"{last}"
-        )
+        return f"{does} plans; `writes.dry_run` is on.{last}"
     limits, platform = instance.writes, instance.platform
     percent = limits.max_write_percent
     return (
-        "Fetches the days that are missing or not settled, decides, and writes the owners of hosts that have "
-        f"none to {platform.address}, tenant {platform.tenant_id}: none at all where they would be more than "
-        f"{limits.max_writes:,} hosts{f' or {percent}% of them' if percent else ''}, and none after "
-        f"{limits.max_failed_writes:,} failures in a row (`writes.max_failed_writes`).{last}"
+        f"{does} writes the owners of hosts that have none to {platform.address}, tenant "
+        f"{platform.tenant_id}: none at all where they would be more than {limits.max_writes:,} hosts"
+        f"{f' or {percent}% of them' if percent else ''}, and no more after {limits.max_failed_writes:,} "
+        f"failed writes in a row (`writes.max_failed_writes`).{last}"
     )
 
 

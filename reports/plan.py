@@ -35,8 +35,7 @@ def shown_owners(hosts: pl.DataFrame, users: pl.DataFrame) -> list[dict[str, str
     """Hosts with their owners in names, and why, as rows of a table that a person looks at.
 
     `hosts` has host_id, hostname, owner and of the decision action, events, total_events and active_days
-    (null: not known); what `planned_hosts` gives of the fields, outcome and message, if there; `users` are
-    inventory_users.
+    (null: not known); of writes all values, outcome and message, too. `users` are inventory_users.
     """
     name_of = names_of(users.iter_rows(named=True))
     departments = dict(users.select("user_id", "user_department").iter_rows())

@@ -35,10 +35,5 @@ def test_an_undo_marks_the_apply_that_it_took_back_and_shows_why_the_hosts_had_t
     (event,) = runs[2].get_asset_materialization_events()
     shown: Any = event.materialization.metadata
     assert list(shown)[:3] == ["run", "report", "result"]
-    assert shown["hosts"].records[0].data == {
-        "host": "pc-1",
-        "host id": "h1",
-        "owner before": "ann@corp.example (u1)",
-        "owner": "none",
-        "why": "1 of 1 logons on 1 day",
-    }
+    host = shown["hosts"].records[0].data
+    assert (host["owner"], host["why"], "outcome" in host) == ("none", "1 of 1 logons on 1 day", False)

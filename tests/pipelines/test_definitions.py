@@ -172,7 +172,7 @@ def test_the_schedule_names_target_limits_and_how_many_owners_the_last_plan_held
     for words in (
         "https://inventory.invalid, tenant t-1",
         "more than 10,000 hosts",
-        "20 failures in a row",
+        "20 failed writes in a row",
         "UTC, found 1 owner to write (as of the last reload).",
     ):
         assert words in said
