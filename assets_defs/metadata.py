@@ -117,7 +117,7 @@ def writes_metadata(
     unsent = rows.filter(pl.col("outcome").is_in(["failed", "not_written", "intended"]))
     failures = unsent.select("host_id", "outcome", "message")
     return {
-        "result": planned if "planned" in counts else f"{done:,} hosts written",
+        "result": planned if counts.keys() <= {"planned"} else f"{done:,} hosts written",
         **outcomes_metadata(rows, decisions, users, see_all=see_all),
         "hosts_written": done,
         "hosts_failed": counts.get("failed", 0),

@@ -45,8 +45,8 @@ def shown_owners(hosts: pl.DataFrame, users: pl.DataFrame) -> list[dict[str, str
         yield "host id", row["host_id"] or ""
         yield "owner before", person(row["owner_before"], name_of) if row.get("owner_before") else ""
         yield "owner", "" if row["owner"] is None else person(row["owner"] or "none", name_of)
-        yield "department", _change(row, "department") or departments.get(row["owner"]) or ""
-        yield "criticality", _change(row, "criticality")
+        yield "department", _change(row, "department", "→") or departments.get(row["owner"]) or ""
+        yield "criticality", _change(row, "criticality", "→")
         gets = "has none and gets this one: " if row["action"] == "write" and "outcome" not in row else ""
         decided = gets + logons(row) if row["action"] in {"write", "agree"} else ACTION.get(row["action"])
         yield "why", decided or ""
@@ -93,10 +93,10 @@ def _host(host: Mapping[str, str | None]) -> Iterator[str]:
         yield f"{name} {change}" if change else ""
 
 
-def _change(host: Mapping[str, str | None], name: str) -> str:
+def _change(host: Mapping[str, str | None], name: str, arrow: str = "->") -> str:
     """What a field had and gets; nothing where it stays."""
     before, after = host.get(f"{name}_before") or "none", host.get(name)
-    return "" if after is None or (after or "none") == before else f"{before} -> {after or 'none'}"
+    return "" if after is None or (after or "none") == before else f"{before} {arrow} {after or 'none'}"
 
 
 def _person(user_id: str | None, email: str | None) -> str:

@@ -109,7 +109,7 @@ def test_a_plan_can_be_judged_by_its_first_hosts_with_owner_and_evidence():
     assert len(hosts) == MAX_ROWS
     assert found["more_hosts"].endswith("list them")
     assert (hosts[2]["host"], hosts[2]["owner"]) == ("ws1", "alice@corp.example (u1)")
-    assert (hosts[2]["department"], hosts[2]["criticality"]) == ("Legal -> Sales", "high -> low")
+    assert (hosts[2]["department"], hosts[2]["criticality"]) == ("Legal → Sales", "high → low")
 
 
 def test_decisions_show_the_hosts_that_have_an_owner_or_are_to_get_one():
