@@ -118,9 +118,9 @@ def _job_of(
 def _how_to_follow_up(command: str) -> str:
     return f"""
 
-*Launchpad*: above `dry_run` add the line `run_id: "ID"`, with the id of that run, or its first 8 characters
-(*Runs* in the menu lists them); `dry_run: true` looks first. It writes also where `writes.dry_run` is on. On
-a terminal: `asset-owners {command} --instance FILE RUN_ID`.
+*Launchpad*: *Scaffold missing config* adds `run_id`; write the id of that run, or its first 8 characters,
+between its quotes (*Runs* in the menu lists them), and `dry_run: true` to look first. It writes also where
+`writes.dry_run` is on. On a terminal: `asset-owners {command} --instance FILE RUN_ID`.
 """
 
 
