@@ -1,5 +1,3 @@
-"""What Dagster's page of owner_writes shows of each kind of run."""
-
 from typing import Any
 
 import dagster as dg
