@@ -17,6 +17,7 @@ from reports.plan import shown_owners
 CONFLICT = ("hostname", "host_id", "existing_owner", "resolved_owner")
 """Columns of decisions that show a conflict."""
 
+_SHOWN_FIRST = ("conflict", "write")
 _EVIDENCE = ("action", "events", "total_events", "active_days")
 MAX_EXAMPLES = 8
 MAX_ROWS = 200
@@ -67,25 +68,24 @@ def decisions_metadata(decisions: pl.DataFrame, *, events: int) -> dict[str, Any
 
 
 def owners_metadata(decisions: pl.DataFrame, users: pl.DataFrame, *, see_all: str) -> dict[str, Any]:
-    """The first hosts that have an owner or are to get one, by name; `see_all` lists all."""
+    """The first hosts that have an owner or are to get one; `see_all` lists all."""
     owner = pl.when(action="write").then("resolved_owner").otherwise("existing_owner")
-    hosts = decisions.filter(pl.col("host_id").is_not_null()).with_columns(owner=owner)
-    owned = hosts.filter(pl.col("owner").is_not_null())
+    owned = decisions.with_columns(owner=owner).drop_nulls(["host_id", "owner"])
     return _owners(owned.select("host_id", "hostname", "owner", *_EVIDENCE), users, see_all)
 
 
 def _owners(hosts: pl.DataFrame, users: pl.DataFrame, see_all: str) -> dict[str, Any]:
     """The first hosts as a table, and where all of them are; nothing where there are none."""
-    rows = shown_owners(hosts.sort("hostname", "host_id", nulls_last=True).head(MAX_ROWS), users)
+    later = (pl.col("action") != action for action in _SHOWN_FIRST)
+    first = hosts.sort(*later, "hostname", "host_id", nulls_last=True).head(MAX_ROWS)
+    rows = shown_owners(first, users)
     if not rows:
         return {}
-    columns = dict.fromkeys(column for row in rows for column in row)
-    table = dg.MetadataValue.table(
-        [dg.TableRecord({column: row.get(column, "") for column in columns}) for row in rows],
-        dg.TableSchema([dg.TableColumn(column) for column in columns]),
-    )
+    columns = [column for column in rows[0] if any(row[column] for row in rows)]
+    records = [dg.TableRecord({column: row[column] for column in columns}) for row in rows]
     more = hosts.height - len(rows)
-    return {"hosts": table} | ({"more_hosts": f"{more:,} more; all of them: {see_all}"} if more else {})
+    told = {"more_hosts": f"{more:,} more; all of them: {see_all}"} if more else {}
+    return {"hosts": dg.MetadataValue.table(records), **told}
 
 
 def outcomes_metadata(
@@ -97,8 +97,10 @@ def outcomes_metadata(
     the command that lists all hosts.
     """
     outcomes = rows["outcome"].value_counts(name="hosts").sort("hosts", "outcome", descending=[True, False])
-    before, after = (pl.col(values).struct.field("owner") for values in ("old_values", "new_values"))
-    hosts = rows.select("host_id", "hostname", "outcome", "message", owner_before=before, owner=after)
+    outcome = pl.when(pl.n_unique("outcome") > 1).then("outcome")  # one that all share stands above
+    before = pl.col("old_values").name.suffix_fields("_before").struct.unnest()
+    after = pl.col("new_values").struct.unnest()
+    hosts = rows.select("host_id", "hostname", before, after, "message", outcome=outcome)
     hosts = hosts.join(decisions.select("host_id", *_EVIDENCE), on="host_id", how="left")
     return {
         "outcomes": "nothing to write" if rows.is_empty() else examples(outcomes, own_words=("outcome",)),
@@ -107,15 +109,15 @@ def outcomes_metadata(
 
 
 def writes_metadata(
-    rows: pl.DataFrame, decisions: pl.DataFrame, users: pl.DataFrame, *, may_write: bool, see_all: str
+    rows: pl.DataFrame, decisions: pl.DataFrame, users: pl.DataFrame, *, see_all: str
 ) -> dict[str, Any]:
     """Whether a run sent anything, and what became of its plan."""
     counts = dict(rows["outcome"].value_counts().iter_rows())
-    done, planned = counts.get("written", 0), f"Dry run: nothing is sent, {rows.height:,} hosts to write"
+    done, planned = counts.get("written", 0), f"Nothing is sent: {rows.height:,} hosts to write"
     unsent = rows.filter(pl.col("outcome").is_in(["failed", "not_written", "intended"]))
     failures = unsent.select("host_id", "outcome", "message")
     return {
-        "result": f"{done:,} hosts written" if may_write else planned,
+        "result": planned if counts.keys() <= {"planned"} else f"{done:,} hosts written",
         **outcomes_metadata(rows, decisions, users, see_all=see_all),
         "hosts_written": done,
         "hosts_failed": counts.get("failed", 0),

@@ -147,9 +147,11 @@ class RunRecord:
                 found |= {"status": status, "message": message or row["message"].item()}
             elif status == "succeeded" and _all_done_again(steps):
                 found |= {"status": status, "message": None}
-            row = _store(self._tables, row, found)
+            ended = _store(self._tables, row, found).row(0, named=True)
         # Short: the list of runs cuts long tags off.
-        self._tag({RESULT_TAG: ", ".join(_counts_in_words(row.row(0, named=True)))})
+        self._tag({RESULT_TAG: ", ".join(_counts_in_words(ended))})
+        if self.recorded and ended["kind"] == "undo" and ended["written"]:
+            _tag_undone(self._tables, ended["of_run"], self.recorded)
 
     def _steps(self) -> Sequence[Any]:
         """What Dagster has recorded of the steps of the run."""
@@ -171,6 +173,16 @@ class RunRecord:
 
     def _row(self) -> pl.DataFrame:
         return self._tables.appended("runs", self._run_id)
+
+
+def _tag_undone(tables: Tables, run_id: str, recorded: dg.DagsterInstance) -> None:
+    """Add to the result of a run how much of it was put back, where Dagster still has the run."""
+    undos = tables.all_runs("runs").filter(kind="undo", of_run=run_id)
+    back, in_part = undos.select(pl.sum("written", "in_part")).collect().row(0)
+    for row in tables.appended("runs", run_id).filter(pl.col("written") > 0).iter_rows(named=True):
+        undone = undone_in_words(row["written"], back=back, in_part=in_part)
+        if recorded.has_run(run_id):
+            recorded.add_run_tags(run_id, {RESULT_TAG: ", ".join([*_counts_in_words(row), undone])})
 
 
 def _started_by(run: dg.DagsterRun | None) -> str:

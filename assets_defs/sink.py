@@ -4,6 +4,7 @@
 what a run wrote is put back by that of `undo`. How each of them goes about it is in `writing`.
 """
 
+from collections.abc import Iterator
 from typing import Any, Literal
 from urllib.parse import quote
 
@@ -13,7 +14,7 @@ import yaml
 from pydantic import Field
 
 from assets_defs.metadata import outcomes_metadata, writes_metadata
-from assets_defs.record import put_back_in_part
+from assets_defs.record import result_in_words
 from assets_defs.report import reporting, where_reported
 from assets_defs.run import (
     InstanceRun,
@@ -26,6 +27,7 @@ from assets_defs.run import (
 )
 from assets_defs.specs import LOCATION, asset_arguments, asset_key
 from assets_defs.writing import apply_plan, over_limits, undo_run, write_planned
+from resources.errors import AssetOwnersError
 from resources.settings import Instance, command_line, named, slug_of
 from resources.store.tables import short_run_id
 
@@ -41,28 +43,33 @@ def sink_asset(instance: Instance) -> dg.AssetsDefinition:
         required_resource_keys={*resource_keys(instance)},
         pool=write_pool(instance),
     )
-    def owner_writes(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
+    def owner_writes(context: dg.AssetExecutionContext) -> Iterator[Any]:
         run = scan_run(context, instance)
         with reporting(run), as_dagster_failure(run, last=True):
-            written = write_planned(run)
-            decisions = run.tables.of_run("owner_decisions", run.run_id)
-            users = run.tables.read("inventory_users", run_id=run.run_id).collect()
-            see_all = listed(run, "FROM write_history")
-            metadata = {
-                "run": run.run_id,
-                "report": where_reported(run),
-                **_to_apply(run, written, decisions),
-                **writes_metadata(written, decisions, users, may_write=run.may_write, see_all=see_all),
-            }
+            try:
+                metadata = _run_metadata(run, write_planned(run))
+            except AssetOwnersError:
+                plan = run.tables.of_run("owner_writes", run.run_id)
+                if plan.height and not run.tables.has_written(run.run_id):  # the page shows it nevertheless
+                    yield dg.AssetObservation(context.asset_key, metadata=_run_metadata(run, plan))
+                raise
             if run.may_write:
-                metadata["dagster/row_count"] = _rows_stored(run)
-        return dg.MaterializeResult(metadata=metadata)
+                metadata["dagster/row_count"] = run.tables.writes().select(pl.len()).collect().item()
+        yield dg.MaterializeResult(metadata=metadata)
 
     return owner_writes
 
 
-def _rows_stored(run: InstanceRun) -> int:
-    return run.tables.writes().select(pl.len()).collect().item()
+def _run_metadata(run: ScanRun, rows: pl.DataFrame) -> dict[str, Any]:
+    """What became of the plan of a run, or what it is where nothing was sent."""
+    decisions = run.tables.of_run("owner_decisions", run.run_id)
+    users = run.tables.read("inventory_users", run_id=run.run_id).collect()
+    return {
+        "run": run.run_id,
+        "report": where_reported(run),
+        **_to_apply(run, rows, decisions),
+        **writes_metadata(rows, decisions, users, see_all=listed(run, "FROM write_history")),
+    }
 
 
 def _to_apply(run: ScanRun, planned: pl.DataFrame, decisions: pl.DataFrame) -> dict[str, Any]:
@@ -74,9 +81,8 @@ def _to_apply(run: ScanRun, planned: pl.DataFrame, decisions: pl.DataFrame) -> d
     allow = ("--allow-writes", str(number)) if too_large else ()
     chosen = {"run_id": run.run_id, "dry_run": False} | ({"allow_writes": number} if too_large else {})
     ops = {named(run.instance, apply_plan.__name__): {"config": chosen}}
-    config = {"loggers": {"console": {}}, "ops": ops}
-    job = named(run.instance, "apply")
-    address = f"/locations/{LOCATION}/jobs/{job}/playground/setup?config={quote(yaml.safe_dump(config))}"
+    config, job = quote(yaml.safe_dump({"ops": ops})), named(run.instance, "apply")
+    address = f"/locations/{LOCATION}/jobs/{job}/playground/setup?config={config}"
     return {
         "to_apply": command_line(run.instance, "apply", short_run_id(run.run_id), *allow),
         "to_apply_here": dg.MetadataValue.md(f"[Open the launchpad of {job}]({address})"),
@@ -111,31 +117,27 @@ def follow_up_op(instance: Instance, command: Literal["apply", "undo"]) -> dg.Op
         run = follow_up_run(context, instance, command, config.run_id, options)
         with reporting(run), as_dagster_failure(run, last=True):
             written = act(run, config.run_id, config.allow_writes)
-            metadata = _followed(run, written)
-        if config.dry_run:
-            context.add_output_metadata(metadata)
-        else:
-            metadata["report"] = where_reported(run)
-            context.log_event(dg.AssetMaterialization(asset_key(instance, "owner_writes"), metadata=metadata))
+        event = dg.AssetObservation if config.dry_run else dg.AssetMaterialization
+        context.log_event(event(asset_key(instance, "owner_writes"), metadata=_followed(run, written)))
 
     return follow_up
 
 
 def _followed(run: InstanceRun, written: pl.DataFrame) -> dict[str, Any]:
     """What became of each host of a run that followed another one."""
-    tables, about = run.tables, run.record.get("of_run")
-    done = {"written": "written", "undone": "put back", "planned": "planned, and nothing is sent"}
-    hosts = ((written["outcome"] == outcome).sum() for outcome in done)
-    did = [f"{number:,} hosts {word}" for number, word in zip(hosts, done.values(), strict=True) if number]
-    if in_part := put_back_in_part(written):
-        did.append(f"{in_part:,} of them in part")
-    users = tables.read("inventory_users", run_id=about).collect()
+    tables, row = run.tables, run.tables.appended("runs", run.run_id).row(0, named=True)
+    about = decided_by = row["of_run"]
+    while decided_by and not tables.holds("owner_decisions", decided_by):  # it followed another one, too
+        decided_by = next(iter(tables.appended("runs", decided_by)["of_run"]), None)
+    decisions = tables.of_run("owner_decisions", decided_by or about)
+    users = tables.read("inventory_users", run_id=decided_by).collect()
     see_all = listed(run, "FROM write_history")
     return {
-        "result": f"{', '.join(did) or 'nothing written'}; this run followed run {short_run_id(about)}",
         "run": run.run_id,
-        **outcomes_metadata(written, tables.of_run("owner_decisions", about), users, see_all=see_all),
-        "dagster/row_count": _rows_stored(run),
+        **({"report": where_reported(run)} if run.may_write else {}),
+        "result": f"{result_in_words(row)}; this run followed run {short_run_id(about)}",
+        **outcomes_metadata(written, decisions, users, see_all=see_all),
+        "dagster/row_count": tables.writes().select(pl.len()).collect().item(),
     }
 
 

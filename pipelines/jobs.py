@@ -55,8 +55,7 @@ hosts that have none. A host that has an owner keeps it.{only_plans}
 
 1. On a terminal: `asset-owners check --instance FILE` tries both services and writes nothing.
 2. Here: the arrow beside *Materialize all…*, *Open launchpad*: choose the last day, set `dry_run: true`, \
-*Materialize*. The *Events* of the asset `owner_writes` then show the first owners that would be \
-written; on a terminal, `asset-owners runs` names the run, and `asset-owners report --run` shows all.
+*Materialize*. The *Events* of the asset `owner_writes` then show the plan, and a link carries it out.
 3. *Materialize all…*, *Latest*, *Launch 1 run*. The run fetches the days of its window itself.
 4. *Automation* in the menu switches the schedule on.
 
@@ -101,11 +100,11 @@ def _job_of(
     instance: Instance, part: str, op: dg.OpDefinition, description: str, resources: Mapping[str, Any]
 ) -> dg.JobDefinition:
     """A job of one op, not of assets: its launchpad offers its own options, and not those of a scan."""
-    config: dict[str, Any] = {"loggers": {"console": {}}}
-    if part != "tuning":  # in quotes no beginning of an id is taken for a number
-        config["ops"] = {op.name: {"config": {"run_id": "", "dry_run": False}}}
+    # No default of the whole: it would have to name a run, and an empty one would pass.
+    loggers = dg.Field({"console": dict}, default_value={"console": {}})
+    schema = {"loggers": loggers, "ops": {op.name: {"config": op.config_schema.as_field()}}}
     return dg.GraphDefinition(named(instance, part), node_defs=[op]).to_job(
-        config=config,
+        config=dg.ConfigMapping(lambda chosen: chosen, schema),
         description=description,
         tags=run_tags(instance),
         run_tags=run_tags(instance),
@@ -119,9 +118,9 @@ def _job_of(
 def _how_to_follow_up(command: str) -> str:
     return f"""
 
-*Launchpad*: write the id of that run, or its first 8 characters, between the quotes of `run_id` (*Runs* in
-the menu lists them), and `dry_run: true` to look first. It writes also where `writes.dry_run` is on. On a
-terminal: `asset-owners {command} --instance FILE RUN_ID`.
+*Launchpad*: *Scaffold missing config* adds `run_id`; write the id of that run, or its first 8 characters,
+between its quotes (*Runs* in the menu lists them), and `dry_run: true` to look first. It writes also where
+`writes.dry_run` is on. On a terminal: `asset-owners {command} --instance FILE RUN_ID`.
 """
 
 

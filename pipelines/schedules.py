@@ -12,6 +12,7 @@ import polars as pl
 
 from assets_defs.run import PARTITION, resource_keys, scan_tags, window_of
 from ownership.windows import Window
+from reports.sentences import instant
 from resources.settings import Instance, named
 from resources.store.tables import Tables
 
@@ -49,18 +50,16 @@ def schedules(instance: Instance, tables: Tables) -> list[dg.ScheduleDefinition]
 
 def _description(instance: Instance, tables: Tables) -> str:
     """What a run of the schedule does, where to, how much of it, and how much it was last."""
-    last = _last_plan(tables)
+    does, last = "Fetches the days that are missing or not settled, decides, and", _last_plan(tables)
     if instance.writes.dry_run:
-        return (
-            "Fetches the days that are missing or not settled, decides, and plans; `writes.dry_run` is on."
-            f"{last}"
-        )
+        return f"{does} plans; `writes.dry_run` is on.{last}"
     limits, platform = instance.writes, instance.platform
     percent = limits.max_write_percent
     return (
-        "Fetches the days that are missing or not settled, decides, and writes the owners of hosts that have "
-        f"none to {platform.address}, tenant {platform.tenant_id}: none at all where they would be more than "
-        f"{limits.max_writes:,} hosts{f' or {percent}% of them' if percent else ''}.{last}"
+        f"{does} writes the owners of hosts that have none to {platform.address}, tenant "
+        f"{platform.tenant_id}: none at all where they would be more than {limits.max_writes:,} hosts"
+        f"{f' or {percent}% of them' if percent else ''}, and no more after {limits.max_failed_writes:,} "
+        f"failed writes in a row (`writes.max_failed_writes`).{last}"
     )
 
 
@@ -72,16 +71,15 @@ def _last_plan(tables: Tables) -> str:
     if not isinstance(tables.folder, Path):
         return ""
     try:
-        decisions = tables.shown().read("owner_decisions").select("action", "decided_at").collect()
+        decided = tables.read("owner_decisions", run_id=tables.last_run_that_decided())
+        decisions = decided.select("action", "decided_at").collect()
     except (OSError, pl.exceptions.PolarsError):
         return ""
     if decisions.is_empty():
         return ""
     at, number = decisions["decided_at"][0], decisions.filter(action="write").height
-    found = f"{number:,} owner{'s' * (number != 1)} to write"
-    return (
-        f" When this was loaded, the last run that may write, of {at:%Y-%m-%d %H:%M} UTC, had found {found}."
-    )
+    owners = f"{number:,} owner{'s' * (number != 1)}"
+    return f" The last run that decided, on {instant(at)}, found {owners} to write (as of the last reload)."
 
 
 def launch_tags(instance: Instance, window: Window) -> dict[str, str]:

@@ -35,7 +35,7 @@ def shown_owners(hosts: pl.DataFrame, users: pl.DataFrame) -> list[dict[str, str
     """Hosts with their owners in names, and why, as rows of a table that a person looks at.
 
     `hosts` has host_id, hostname, owner and of the decision action, events, total_events and active_days
-    (null: not known); owner_before, outcome and message, if there; `users` are inventory_users.
+    (null: not known); of writes all values, outcome and message, too. `users` are inventory_users.
     """
     name_of = names_of(users.iter_rows(named=True))
     departments = dict(users.select("user_id", "user_department").iter_rows())
@@ -43,15 +43,14 @@ def shown_owners(hosts: pl.DataFrame, users: pl.DataFrame) -> list[dict[str, str
     def told(row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "host", row["hostname"] or ""
         yield "host id", row["host_id"] or ""
-        if row.get("owner_before"):
-            yield "owner before", person(row["owner_before"], name_of)
-        yield "owner", person(row["owner"], name_of) if row["owner"] else ""
-        yield "department", departments.get(row["owner"]) or ""
-        if row["action"] is not None:
-            gets = "has none and gets this one: " if row["action"] == "write" and "outcome" not in row else ""
-            yield "why", gets + logons(row) if row["action"] in {"write", "agree"} else ACTION[row["action"]]
-        if row.get("outcome", "planned") != "planned":
-            yield "outcome", row["message"] or OUTCOME[row["outcome"]]
+        yield "owner before", person(row["owner_before"], name_of) if row.get("owner_before") else ""
+        yield "owner", "" if row["owner"] is None else person(row["owner"] or "none", name_of)
+        yield "department", _change(row, "department", "→") or departments.get(row["owner"]) or ""
+        yield "criticality", _change(row, "criticality", "→")
+        gets = "has none and gets this one: " if row["action"] == "write" and "outcome" not in row else ""
+        decided = gets + logons(row) if row["action"] in {"write", "agree"} else ACTION.get(row["action"])
+        yield "why", decided or ""
+        yield "outcome", row.get("message") or OUTCOME.get(row.get("outcome"), "")
 
     return [{name: printable(text) for name, text in told(row)} for row in hosts.iter_rows(named=True)]
 
@@ -73,7 +72,7 @@ def plan_in_words(
     lines = ["Plan:", *in_columns([list(_host(host)) for host in hosts[:SHOWN_HOSTS]])]
     if len(hosts) > SHOWN_HOSTS:
         lines.append(f"  and {len(hosts) - SHOWN_HOSTS:,} more; all of them: {see_all}")
-    changed = {name: sum(_changes(host, name) for host in hosts) for name in _ENRICHED}
+    changed = {name: sum(bool(_change(host, name)) for host in hosts) for name in _ENRICHED}
     also = "".join(f", {name} changed: {number:,}" for name, number in changed.items() if number)
     what = ("host{} to put back" if puts_back else "owner{} to write").format("s" * (len(hosts) != 1))
     lines += [
@@ -90,12 +89,14 @@ def _host(host: Mapping[str, str | None]) -> Iterator[str]:
     before, after = (_person(host[name], host[f"{name}_email"]) for name in ("owner_before", "owner"))
     yield "" if host["owner"] is None else f"owner {before} -> {after}"
     for name in _ENRICHED:
-        values = (printable(host[column] or "none") for column in (f"{name}_before", name))
-        yield f"{name} {' -> '.join(values)}" if _changes(host, name) else ""
+        change = printable(_change(host, name))
+        yield f"{name} {change}" if change else ""
 
 
-def _changes(host: Mapping[str, str | None], name: str) -> bool:
-    return host[name] is not None and (host[name] or None) != (host[f"{name}_before"] or None)
+def _change(host: Mapping[str, str | None], name: str, arrow: str = "->") -> str:
+    """What a field had and gets; nothing where it stays."""
+    before, after = host.get(f"{name}_before") or "none", host.get(name)
+    return "" if after is None or (after or "none") == before else f"{before} {arrow} {after or 'none'}"
 
 
 def _person(user_id: str | None, email: str | None) -> str:

@@ -13,13 +13,15 @@ from assets_defs.metadata import (
 from ownership.codes import ACTION
 from ownership.declaration import empty
 from ownership.history import with_new_conflicts
-from ownership.plan import plan_writes
 from ownership.tables import AcknowledgedConflicts
-from tests.ownership.builders import NOW, RUN, counts, decide, host, hosts, user, users
+from tests.ownership.builders import counts, decide, host, hosts, plan, user, users
 
-PEOPLE = users(user("u1", "alice@corp.example", user_department="Sales"), user("u2", "bob@corp.example"))
+PEOPLE = users(
+    user("u1", "alice@corp.example", user_department="Sales", criticality="low"),
+    user("u2", "bob@corp.example"),
+)
 ASSETS = hosts(
-    host("h1", "ws1"),
+    host("h1", "ws1", department="Legal", criticality="high"),
     host("h2", "ws2"),
     host("h3", "ws3", owners=("u1",)),
     host("h4", "ws4", owners=("u9|<b>",)),
@@ -31,11 +33,9 @@ DECISIONS = with_new_conflicts(
 )
 
 
-def of_writes(*outcomes, may_write=True):
+def of_writes(*outcomes):
     """What is shown of a plan whose writes had these outcomes."""
-    planned = plan_writes(
-        DECISIONS, ASSETS, PEOPLE, enrich=False, takes=["owner"], run_id=RUN, target="t", intended_at=NOW
-    )
+    planned = plan(DECISIONS, PEOPLE, ASSETS)
     rows = [
         planned.with_columns(
             host_id=pl.lit(f"h{number}"), outcome=pl.lit(outcome), message=pl.lit("said\n|so|")
@@ -43,7 +43,7 @@ def of_writes(*outcomes, may_write=True):
         for number, outcome in enumerate(outcomes)
     ]
     rows = pl.concat([planned.clear(), *rows])
-    return writes_metadata(rows, DECISIONS, PEOPLE, may_write=may_write, see_all="list them")
+    return writes_metadata(rows, DECISIONS, PEOPLE, see_all="list them")
 
 
 def md(value):
@@ -104,12 +104,12 @@ def test_writes_are_counted_by_outcome_and_the_first_failures_shown_whatever_the
 
 
 def test_a_plan_can_be_judged_by_its_first_hosts_with_owner_and_evidence():
-    found = of_writes(*["planned"] * (MAX_ROWS + 2), may_write=False)
+    found = of_writes(*["planned"] * (MAX_ROWS + 2))
     hosts = records(found["hosts"])
     assert len(hosts) == MAX_ROWS
     assert found["more_hosts"].endswith("list them")
     assert (hosts[2]["host"], hosts[2]["owner"]) == ("ws1", "alice@corp.example (u1)")
-    assert hosts[2]["department"] == "Sales"
+    assert (hosts[2]["department"], hosts[2]["criticality"]) == ("Legal → Sales", "high → low")
 
 
 def test_decisions_show_the_hosts_that_have_an_owner_or_are_to_get_one():
@@ -123,8 +123,8 @@ def test_decisions_show_the_hosts_that_have_an_owner_or_are_to_get_one():
         "h6": ("alice@corp.example (u1)", "Sales"),
     }
     assert [row["why"] for row in rows] == [
+        ACTION["conflict"],
         "has none and gets this one: 6 of 6 logons on 1 day",
         "9 of 9 logons on 1 day",
-        ACTION["conflict"],
         ACTION["keep"],
     ]

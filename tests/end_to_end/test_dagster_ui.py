@@ -203,9 +203,12 @@ def test_a_plan_is_looked_at_carried_out_and_put_back_by_clicks(dagster, company
     (applied,) = dagster.runs("demo__apply")
     assert dagster.ended(applied)["asset_owners/result"] == "168 written"
     page.goto("/assets/demo/owner_writes?view=events")
-    shows(page, "168 hosts written")
+    shows(page, "168 written; this run followed")
     page.goto("/locations/asset-owners/jobs/demo__undo/playground")
-    page.get_by_text("run_id").click()
+    expect(page.get_by_role("button", name="Launch Run")).to_be_disabled()  # it lacks the run
+    page.get_by_role("button", name="Scaffold missing config").click()
+    page.get_by_role("button", name="Confirm").click()
+    page.locator(".CodeMirror").get_by_text("run_id").click()
     page.keyboard.press("End")
     page.keyboard.press("ArrowLeft")  # between the quotes
     page.keyboard.type(applied[:8])
@@ -214,7 +217,7 @@ def test_a_plan_is_looked_at_carried_out_and_put_back_by_clicks(dagster, company
     assert dagster.ended(undone)["asset_owners/result"] == "168 put back"
     assert filled(dagster) == before
     page.goto("/assets/demo/owner_writes?view=events")
-    shows(page, "168 hosts put back")
+    shows(page, "168 put back")
 
 
 def filled(dagster):
@@ -227,7 +230,7 @@ def filled(dagster):
 def test_pages_of_tables_and_the_launchpad_answer_without_a_query(page, picture):
     found = {
         "owner_decisions": {"funnel": "with logons 313", "hosts_to_write": "168", "conflicts": "5"},
-        "owner_writes": {"result": "168 hosts put back", "report": "demo.html"},
+        "owner_writes": {"result": "168 put back", "report": "demo.html"},
     }
     for table, values in found.items():
         page.goto(f"/assets/demo/{table}?view=events")

@@ -1,0 +1,37 @@
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from tests.pipelines.in_memory import Job
+from tests.resources.samples import instance
+
+pytestmark = pytest.mark.usefixtures("no_catalogue", "no_report")
+
+
+def test_a_plan_that_the_brake_stops_is_shown_as_that_of_a_dry_run_is(tmp_path):
+    job = Job(tmp_path, instance(writes={"max_writes": 0}))
+    stopped = job()
+    (event,) = stopped.get_asset_observation_events()
+    shown: Any = event.asset_observation_data.asset_observation.metadata
+    assert (stopped.success, job.inventory.written) == (False, {})
+    assert shown["to_apply"].value.endswith(f"{stopped.run_id[:8]} --allow-writes 1")
+    assert "allow_writes" in shown["to_apply_here"].value
+    assert shown["hosts"].records[0].data["owner"] == "ann@corp.example (u1)"
+    assert shown["result"].value == "Nothing is sent: 1 hosts to write"
+
+
+def test_an_undo_marks_the_apply_that_it_took_back_and_shows_why_the_hosts_had_their_owners(tmp_path):
+    job = Job(tmp_path, instance())
+    runs = [job(options={"dry_run": True})]
+    with dg.DagsterInstance.ephemeral() as recorded:
+        for follow_up in ("apply_plan", "undo_run"):
+            ops = {f"windows_logons__{follow_up}": {"config": {"run_id": runs[-1].run_id}}}
+            runs.append(job(f"windows_logons__{follow_up.partition('_')[0]}", ops=ops, recorded=recorded))
+        results = [run.tags["asset_owners/result"] for run in recorded.get_runs()]
+    assert results == ["1 put back", "1 written, undone"]
+    (event,) = runs[2].get_asset_materialization_events()
+    shown: Any = event.materialization.metadata
+    assert list(shown)[:3] == ["run", "report", "result"]
+    host = shown["hosts"].records[0].data
+    assert (host["owner"], host["why"], "outcome" in host) == ("none", "1 of 1 logons on 1 day", False)
