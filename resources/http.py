@@ -145,7 +145,7 @@ class Transport:
             ConfigurationError: address, proxy or a header cannot be used; nothing was sent.
         """
         begun = time.monotonic()
-        self.silent_since = self.silent_since or begun
+        silent_since = self.silent_since = self.silent_since or begun  # other threads change it
         try:
             request = session.prepare_request(
                 requests.Request(method, self.url.rstrip("/") + path, **arguments)
@@ -155,7 +155,7 @@ class Transport:
                 guarded: Any = _asking_first(request.body, right_before)
                 request.body = guarded
             # Who has been silent for too long holds up a run with what waits beside a failed call, too.
-            given_up = begun - self.silent_since >= self.patience_seconds
+            given_up = begun - silent_since >= self.patience_seconds
             seconds = min(self.read_timeout_seconds, PROBE_SECONDS if given_up else self.read_timeout_seconds)
             timeouts = (min(CONNECT_TIMEOUT_SECONDS, seconds), seconds)
             # Credentials go nowhere but to the configured address.

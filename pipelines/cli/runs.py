@@ -48,7 +48,7 @@ def runs(path: Path, *, limit: int, as_json: bool) -> None:
 def _line(row: Mapping[str, Any], undo: Mapping[str, Any] | None) -> tuple[str, ...]:
     """The row of a run as it is shown, with the undo of it, if there is one."""
     result = result_in_words(row)
-    if undo:
+    if undo and row["written"] is not None:
         undone = undone_in_words(row["written"], back=undo["written"], in_part=undo["in_part"])
         result += f", {undone} by run {short_run_id(undo['run_id'])}"
     if first_line := (row["message"] or "").strip().partition("\n")[0]:

@@ -343,6 +343,18 @@ def test_a_call_that_waited_beside_one_that_was_given_up_takes_little_time(monke
                 assert time.monotonic() - began < longest
 
 
+def test_an_answer_that_another_thread_gets_meanwhile_does_no_harm(monkeypatch):
+    with Stub(lambda _: Reply()) as stub, (service := transport(stub.url)).new_session() as session:
+        usual = session.prepare_request
+
+        def answered_meanwhile(request):
+            service.silent_since = None
+            return usual(request)
+
+        monkeypatch.setattr(session, "prepare_request", answered_meanwhile)
+        assert service.send(session, "POST", "/x").status == 200
+
+
 def test_a_long_answer_in_time_is_no_hang():
     replies = iter([503, 503, 200])
 
