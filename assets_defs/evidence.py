@@ -150,11 +150,7 @@ def _fetch(
 def _kept_counts(
     run: ScanRun, stored: pl.DataFrame, wanted: list[date], settings: str
 ) -> tuple[set[date], set[date]]:
-    """The days whose counts stay when the index has no events of them any more; of these, the torn ones.
-
-    Raises:
-        ConfigurationError: a field or the time is in no document, so that each day would look empty.
-    """
+    """The days whose counts stay when the index has no events of them any more; of these, the torn ones."""
     of_other_settings = stored.filter(
         pl.col("day").is_in(wanted),
         pl.col("counted") > 0,

@@ -139,11 +139,7 @@ class ScanRun(InstanceRun):
         return self.tables.read(name, run_id=self.run_id).collect()
 
     def made(self, name: str) -> pl.LazyFrame:
-        """The rows of a table from which a step goes on: as this run made it, where its plan counts.
-
-        Raises:
-            AssetOwnersError: it did not, as where somebody chose some of its steps to be done again.
-        """
+        """The rows of a table from which a step goes on: as this run made it, where its plan counts."""
         if self.plans and not self.left_out and not self.tables.holds(name, self.run_id):
             raise AssetOwnersError(not_made_by_this_run(self, [name]))
         return self.tables.read(name, run_id=self.run_id)

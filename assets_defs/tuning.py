@@ -75,11 +75,7 @@ def tuned(instance: Instance, tables: Tables) -> dict[str, pl.DataFrame]:
 
 
 def stored_inputs(instance: Instance, tables: Tables) -> Inputs:
-    """Gather what tuning rests on, from the tables as they are published, or as a run saw them.
-
-    Raises:
-        AssetOwnersError: no run has decided anything yet.
-    """
+    """Gather what tuning rests on, from the tables as they are published, or as a run saw them."""
     decisions = tables.read("owner_decisions").collect()
     if decisions.is_empty():
         raise AssetOwnersError(f"{instance.name} has no decisions yet to try other settings on; run it first")

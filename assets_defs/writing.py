@@ -72,9 +72,6 @@ def store_plan(run: ScanRun) -> pl.DataFrame:
     """Plan the writes of new owners from what this run decided; store and return rows of owner_writes.
 
     A plan is as old as the start of the run that made what it rests on.
-
-    Raises:
-        AssetOwnersError: the run has not made that itself; of a run that lacks steps, the decisions.
     """
     if not run.left_out:
         _require_own_inputs(run)
@@ -180,7 +177,7 @@ def _days_of_other_runs(run: ScanRun) -> set[date]:
 
 
 def apply_plan(run: InstanceRun, plan_id: str, allow_writes: int | None) -> pl.DataFrame:
-    """Carry out the plan that an earlier run stored; it becomes the plan of this run. Raises as `_carry_out`.
+    """Carry out the plan that an earlier run stored; it becomes the plan of this run.
 
     `plan_id` may be the first characters of its id. The limits do not hold for a plan of up to
     `allow_writes` hosts.
@@ -374,12 +371,6 @@ def _carry_out(run: InstanceRun, plan_of: Callable[[Journal], _Plan]) -> pl.Data
     """Make a plan while nobody else writes, check it against target, age, inventory and limits, and write.
 
     The only way to the writer: of a run, of one that is executed again or resumed, of apply and undo.
-
-    Raises:
-        ConfigurationError: the plan is for another target, or too old.
-        AssetOwnersError: the plan is too large, or another run does not come to its end.
-        ServiceError: the look that guards the writes shows no owners, and nothing was written; or the writing
-            ended early, and the rest is left for the next run.
     """
     with _writing(run) as journal:
         if (written := _written_before(run)) is not None:

@@ -1,7 +1,6 @@
-"""Results for spreadsheets, and as JSON with everything as it is."""
+"""Results for spreadsheets."""
 
 import io
-import json
 
 import polars as pl
 from xlsxwriter import Workbook
@@ -57,13 +56,3 @@ def without_formulas(text: pl.Expr) -> pl.Expr:
     apostrophe, so that the name can be had again by taking the first one of each part away.
     """
     return text.str.replace_all(FORMULA, "$1'$2")
-
-
-def decisions_json(decisions: pl.DataFrame, *, instance: str) -> str:
-    """The decisions as one JSON object: instance, conflicts, decisions; names exactly as they are."""
-    members = {
-        "instance": json.dumps(instance),
-        "conflicts": decisions.filter(action="conflict").write_json(),
-        "decisions": decisions.write_json(),
-    }
-    return "{" + ",".join(f'"{name}":{value}' for name, value in members.items()) + "}\n"

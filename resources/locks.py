@@ -21,11 +21,7 @@ log = logging.getLogger(__name__)
 
 @contextmanager
 def locked(path: Path, what: str, *, run_id: str | None = None) -> Generator[None]:
-    """Hold the lock of a file, which says who holds it; a process that dies lets it go.
-
-    Raises:
-        AssetOwnersError: somebody else has held it for `TIMEOUT_SECONDS`.
-    """
+    """Hold the lock of a file, which says who holds it; a process that dies lets it go."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         wait_until(lambda: _taken(descriptor), lambda: path.read_text("utf-8", "replace"), what)

@@ -254,8 +254,7 @@ def report(
         ),
     ] = None,
     kind: Annotated[
-        Literal["html", "xlsx", "csv", "json"],
-        typer.Option("--format", help="A page, a spreadsheet of all hosts, or the decisions for programs."),
+        Literal["html", "xlsx", "csv"], typer.Option("--format", help="A page, or a table of all hosts.")
     ] = "html",
     *,
     raw: Annotated[
@@ -265,8 +264,8 @@ def report(
 ) -> None:
     """Write a report on the last run: a page that needs no network, or a table of its hosts.
 
-    CSV has an apostrophe before whatever a spreadsheet could run as a formula, also after ; or a tab.
-    JSON has every name as it is.
+    CSV has an apostrophe before whatever a spreadsheet could run as a formula, also after ; or a tab;
+    `sql --format json` has every name as it is.
     """
 
 

@@ -81,11 +81,7 @@ def remove(path: Path, *, yes: bool) -> None:
 
 
 def _forget_in_journal(journal: Journal, person: Person, *, really: bool) -> dict[str, int]:
-    """Count the rows of the journal with a person, and, `really`, store them with stand-ins.
-
-    Raises:
-        AssetOwnersError: what became of such a write is not known yet.
-    """
+    """Count the rows of the journal with a person, and, `really`, store them with stand-ins."""
     found = 0
     for run in journal.targets():
         before = journal.rows(run)

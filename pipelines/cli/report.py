@@ -1,4 +1,4 @@
-"""`asset-owners report`: what the last run found, as a page for people or for other programs."""
+"""`asset-owners report`: what the last run found, as a page or a table of its hosts."""
 
 import sys
 from pathlib import Path
@@ -8,24 +8,22 @@ from assets_defs.report import report_file, report_html, report_sheet
 from ownership.names import printable
 from pipelines.cli.errors import write_file
 from pipelines.cli.stored import stored_tables
-from reports.exports import BOM, as_csv, as_xlsx, decisions_json, raw_decisions
+from reports.exports import BOM, as_csv, as_xlsx, raw_decisions
 from resources.errors import ConfigurationError
 from resources.settings import home
 from resources.store.tables import short_run_id
 
-Format = Literal["html", "xlsx", "csv", "json"]
+Format = Literal["html", "xlsx", "csv"]
 
 
 def report(path: Path, out: Path | None, kind: Format, *, raw: bool = False, run: str | None = None) -> None:
     """Write the report into a file, readable by its owner alone; `-` for standard output."""
-    if raw and kind not in {"xlsx", "csv"}:
+    if raw and kind == "html":
         raise ConfigurationError("--raw goes with --format xlsx or csv")
     instance, tables = stored_tables(path, run)
     decisions = tables.read("owner_decisions").collect()
     if kind == "html":
         content = report_html(instance, tables)
-    elif kind == "json":
-        content = decisions_json(decisions, instance=instance.name)
     else:
         table = raw_decisions(decisions) if raw else report_sheet(instance, tables)
         # What is raw is for programs, of which few know the mark.

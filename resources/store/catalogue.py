@@ -2,16 +2,14 @@
 
 import hashlib
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from glob import escape
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import polars as pl
-from fsspec.implementations.memory import MemoryFileSystem
 from upath import UPath
 
 from ownership.declaration import (
@@ -19,7 +17,6 @@ from ownership.declaration import (
     Table,
     column_descriptions,
     description,
-    empty,
     later_columns,
     polars_schema,
 )
@@ -55,8 +52,7 @@ def refresh_catalogue(home: Path, location: UPath, *slugs: str, analysts: int | 
             if shown:  # with many instances, to make it anew takes longer than a run
                 shutil.copyfile(catalogue, path)
             with duckdb.connect(path, config={"storage_compatibility_version": OLDEST_READER}) as connection:
-                if not isinstance(location, Path):
-                    connection.register_filesystem(_without_rows(location, outdated))
+                register_file_system(connection, location)
                 connection.begin()  # one for all: each would be flushed to the disk by itself
                 for slug in shown.keys() & {*gone, *outdated}:
                     connection.execute(f"DROP SCHEMA {identifier(slug)} CASCADE")
@@ -107,23 +103,6 @@ def _pattern(folder: UPath, table: str) -> str:
     """The files of an instance's published table."""
     files = f"{table}.parquet" if TABLES[table].__layout__ is Layout.SNAPSHOT else f"{table}/*.parquet"
     return f"{escape(str(folder))}/{files}"
-
-
-def _without_rows(location: UPath, slugs: Iterable[str]) -> MemoryFileSystem:
-    """Stand in for an object store, with tables that have no rows, while views are made.
-
-    DuckDB opens a view's files to learn its columns, and those of each view that it builds upon: hundreds of
-    requests an instance.
-    """
-    files = MemoryFileSystem(skip_instance_cache=True)
-    files.protocol = location.fs.protocol
-    files.store, files.pseudo_dirs = {}, [""]  # its own: those of the class are everybody's
-    for table, model in TABLES.items():
-        content = BytesIO()
-        empty(model).write_parquet(content)
-        for slug in slugs:
-            files.pipe_file(_pattern(location / slug, table).replace("*", "empty"), content.getvalue())
-    return files
 
 
 def run_views(folder: UPath, run_id: str, database: str) -> Iterator[str]:

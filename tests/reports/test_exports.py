@@ -1,13 +1,12 @@
 import csv
 import io
-import json
 import re
 import zipfile
 
 import polars as pl
 import pytest
 
-from reports.exports import as_csv, as_xlsx, decisions_json, raw_decisions
+from reports.exports import as_csv, as_xlsx, raw_decisions
 from tests.ownership.builders import counts, decide, host, hosts, user, users
 
 PEOPLE = users(user("u1", email="ann@corp.example"), user("u2", surname="kim"), user("u3", surname="kim"))
@@ -71,14 +70,3 @@ def test_a_workbook_holds_every_name_as_a_text_and_days_as_days():
     assert found["Last logon"].to_list() == days
     unprintable = re.compile(r"[\x00\r\n\t]")
     assert [unprintable.sub("", name) for name in found["Host"]] == [unprintable.sub("", n) for n in NAMES]
-
-
-def test_json_has_conflicts_and_decisions_exactly():
-    name = '=cmd|"x"</script>\u202e'
-    found = json.loads(decisions_json(DECISIONS.with_columns(username=pl.lit(name)), instance='In "Ö"'))
-    assert found["instance"] == 'In "Ö"'
-    assert [row["hostname"] for row in found["conflicts"]] == ["b"]
-    assert [row["hostname"] for row in found["decisions"]] == ["a", "b", "c", "d"]
-    assert {row["username"] for row in found["decisions"]} == {name}
-    assert found["decisions"][2]["candidate_ids"] == ["u2", "u3"]
-    assert found["decisions"][3]["host_id"] is None
