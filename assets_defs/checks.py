@@ -310,7 +310,7 @@ def _result(
     severity: dg.AssetCheckSeverity = WARN,
     **numbers: float,
 ) -> dg.AssetCheckResult:
-    shown = {} if rows is None or rows.is_empty() else {"examples": examples(rows)}
+    shown = {} if rows is None else examples("examples", rows)
     return dg.AssetCheckResult(
         passed=passed, severity=severity, description=said, metadata={**numbers, **shown}
     )

@@ -264,21 +264,20 @@ def skipped_kinds(run: ScanRun) -> Kinds:
 
 @contextmanager
 def steady_days(run: ScanRun) -> Generator[None]:
-    """Refuse what is counted of days that another run replaces meanwhile: its settings may be others."""
-    before = require_evidence(run)
+    """Refuse what is counted of days that a run with other settings replaces meanwhile."""
+    require_evidence(run)
     yield
-    if not run.days(run.window).equals(before):
+    with run.tables.changing():  # so that none is seen while a run with the same settings replaces it
+        days = run.days(run.window).filter(settings_fingerprint=extraction_fingerprint(run.instance))
+    if days.height < run.window.days:
         raise AssetOwnersError(
-            "Another run has replaced days of the window while this one counted them. Run again: "
-            f"{command_line(run.instance, 'run')}"
+            "Another run has replaced days of the window while this one counted them, by other settings. Run "
+            f"again: {command_line(run.instance, 'run')}"
         )
 
 
-def require_evidence(run: ScanRun) -> pl.DataFrame:
-    """Return the rows of logon_days for the window.
-
-    Refuse one that was not fetched or is torn, or whose documents never carry a field (rules 3.4).
-    """
+def require_evidence(run: ScanRun) -> None:
+    """Refuse a window that was not fetched or is torn, or whose documents never carry a field (rules 3.4)."""
     instance, window = run.instance, run.window
     days, missing = _days_and_missing(run)
     if missing:  # or another run is replacing them just now
@@ -301,7 +300,6 @@ def require_evidence(run: ScanRun) -> pl.DataFrame:
                 f"to {window.last} carries the field {instance.logon_type_field!r}; name the field that "
                 "does, or take logon_type_field and rules.logon_type_weights out"
             )
-    return days
 
 
 def _days_and_missing(run: ScanRun) -> tuple[pl.DataFrame, list[date]]:
