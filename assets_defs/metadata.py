@@ -57,15 +57,9 @@ def shares_metadata(shares: pl.DataFrame) -> dict[str, Any]:
 def decisions_metadata(decisions: pl.DataFrame, *, events: int) -> dict[str, Any]:
     """The way from events to owners, and what to watch over time."""
     new = decisions.filter("new_conflict").sort("host_id")
-    stages = [
-        f"| {stage.replace(' ', '&nbsp;')} | {hosts:,} | {left_out or ''} |"
-        for stage, hosts, left_out in funnel(decisions).iter_rows()
-    ]
-    # Of less than 1,000 characters, Dagster shows Markdown in place.
-    words = [f"{events:,} logon events\n", "| stage | hosts | left out |", "| --- | ---: | --- |", *stages]
     return {
-        "funnel": dg.MetadataValue.md("\n".join(words)),
         "events": events,
+        "funnel": _table(funnel(decisions).to_dicts()),
         "hosts_owned_percent": round(owned_percent(decisions), 1),
         "hosts_to_write": decisions.filter(action="write").height,
         "conflicts": decisions.filter(action="conflict").height,

@@ -42,7 +42,7 @@ def viewed(tables: Tables, run: str | None) -> Tables:
     """
     name = tables.name or tables.slug
     if run is None:
-        if (planned := tables.last_unpublished_run()) is None:
+        if (planned := tables.shown().viewed) is None:
             return tables
         short, applied = short_run_id(planned), tables.carried_out_by(planned)
         note(

@@ -104,11 +104,7 @@ class AssetInventory:
         self.transport.probe("GET", PROFILE)
 
     def hosts(self, on_progress: OnProgress = no_progress) -> pl.DataFrame:
-        """List the host assets as rows of `inventory_hosts`.
-
-        Raises:
-            ProtocolError: so many cannot be read that the contract or the name of a field must be wrong.
-        """
+        """List the host assets as rows of `inventory_hosts`; ProtocolError when too many cannot be read."""
         return self._listed("hosts", on_progress)
 
     def users(self, on_progress: OnProgress = no_progress) -> pl.DataFrame:
@@ -171,8 +167,7 @@ class AssetInventory:
     ) -> Any:
         """Send a form; as `get`. Only what changes nothing is `repeatable`: after a failure or a 401.
 
-        Raises:
-            SessionExpiredError: the session had ended, and the call is not repeatable.
+        SessionExpiredError: the session had ended, and the call is not repeatable.
         """
         return self._call("POST", path, form, tenant=tenant, repeatable=repeatable).payload()
 
