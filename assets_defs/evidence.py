@@ -3,6 +3,7 @@
 import time
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
@@ -94,7 +95,7 @@ def _fetch(
 
     With `refetch` these are all days that the run names, and those of the others that are not settled.
     """
-    run.tables.prepare()
+    replace(run.tables, target=None).prepare()  # with a wrong tenant nothing is listed: no run is held to it
     stored = run.days(days)
     again = run.days_named if run.options.refetch else []
     wanted = sorted({*again, *unsettled(run, days)})

@@ -173,7 +173,7 @@ def scan_run(context: Any, instance: Instance) -> ScanRun:
     with as_dagster_failure():
         _require_within_bounds(options)
         journal_url()  # a wrong one would end the run when all but the writing is done
-        tables.claim()
+        tables.require_own()
         # All steps agree on the running day: midnight may pass while the run works.
         started_at = record.get("started_at")
         today = today_of(instance, started_at)
@@ -374,7 +374,7 @@ def follow_up_run(
     record = RunRecord(tables, context.run.run_id, context.instance, context.log)
     dry_run = options.get("dry_run")
     with as_dagster_failure():
-        tables.claim()
+        tables.require_own()
         record.begin(f"dry_run_of_{command}" if dry_run else command, of_run=of_run, options=options)
     return InstanceRun(
         instance=instance,

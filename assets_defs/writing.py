@@ -269,8 +269,7 @@ def _require_own_target(run: InstanceRun, rows: pl.DataFrame, whose: str) -> Non
         raise ConfigurationError(
             f"{whose} is for {target}, and {instance.name} now points to {instance.target}: another "
             "platform.url, platform.tenant_id, platform.contract or name of a host field. Nothing was "
-            "written. Point the instance there again, or make a new plan: "
-            f"{command_line(instance, 'run', '--dry-run')}"
+            "written. Point the instance there again"
         )
 
 

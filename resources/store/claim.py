@@ -17,7 +17,10 @@ CLAIM = ".instance"
 
 
 def claim(folder: UPath, *, name: str | None, target: str | None, readers: int | None = None) -> None:
-    """Record whose tables these are, where that has a name; refuse those that `require_own` refuses."""
+    """Record whose tables these are, where that has a name; refuse those that `require_own` refuses.
+
+    Without a target that of a later call is recorded.
+    """
     recorded = require_own(folder, name=name, target=target)
     target = recorded.get("target") or target
     number, version = own_format()
@@ -29,7 +32,7 @@ def claim(folder: UPath, *, name: str | None, target: str | None, readers: int |
             path.write_bytes(content)
     else:
         create(folder / CLAIM, content)
-        require_own(folder, name=name, target=target)  # another machine may have come first
+    require_own(folder, name=name, target=target)  # another machine may have come first
 
 
 def require_own(folder: UPath, *, name: str | None, target: str | None) -> dict[str, Any]:
