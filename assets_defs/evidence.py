@@ -101,8 +101,6 @@ def _fetch(
     wanted = sorted({*again, *unsettled(run, days)})
     settings = extraction_fingerprint(run.instance)
     held, torn = _kept_counts(run, stored, wanted, settings)
-    if run.instance.ignore_ssl:
-        context.log.warning("ignore_ssl is on: the certificate of the search service is not checked")
     events, emptied, lost = 0, [], []
     arrived: list[tuple[pl.DataFrame, pl.DataFrame]] = []
 

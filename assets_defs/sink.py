@@ -68,8 +68,15 @@ def _run_metadata(run: ScanRun, rows: pl.DataFrame) -> dict[str, Any]:
         "run": run.run_id,
         "report": where_reported(run),
         **_to_apply(run, rows, decisions),
+        **_to_undo(run, rows),
         **writes_metadata(rows, decisions, users, see_all=listed(run, "FROM write_history")),
     }
+
+
+def _to_undo(run: InstanceRun, rows: pl.DataFrame) -> dict[str, Any]:
+    """How to take back what a run wrote."""
+    undo = command_line(run.instance, "undo", short_run_id(run.run_id))
+    return {"to_undo": undo} if "written" in rows["outcome"] else {}
 
 
 def _to_apply(run: ScanRun, planned: pl.DataFrame, decisions: pl.DataFrame) -> dict[str, Any]:
@@ -136,6 +143,7 @@ def _followed(run: InstanceRun, written: pl.DataFrame) -> dict[str, Any]:
         "run": run.run_id,
         **({"report": where_reported(run)} if run.may_write else {}),
         "result": f"{result_in_words(row)}; this run followed run {short_run_id(about)}",
+        **_to_undo(run, written),
         **outcomes_metadata(written, decisions, users, see_all=see_all),
         "dagster/row_count": tables.writes().select(pl.len()).collect().item(),
     }

@@ -23,6 +23,7 @@ from assets_defs.run import (
     ScanRun,
     not_made_by_this_run,
     require_as_filed,
+    settings_fingerprint,
     today_of,
 )
 from ownership.matching import candidates, username_matches
@@ -300,7 +301,14 @@ def _without_other_owners(run: InstanceRun, plan: _Plan) -> pl.DataFrame:
     about: str | None = plan.about
     while about and not run.tables.holds("owner_decisions", about):  # it looked at another one's plan
         about = next(iter(run.tables.appended("runs", about)["of_run"]), None)
-    decided = run.tables.of_run("owner_decisions", about or plan.about).select("host_id", "username")
+    decided_by = about or plan.about
+    for settings in run.tables.appended("runs", decided_by)["settings_fingerprint"].drop_nulls():
+        if settings != settings_fingerprint(run.instance):
+            raise ConfigurationError(
+                f"The plan of run {decided_by} was made by other settings than {run.instance.name} has now; "
+                f"nothing was written. Make a new one: {command_line(run.instance, 'run', '--dry-run')}"
+            )
+    decided = run.tables.of_run("owner_decisions", decided_by).select("host_id", "username")
     users = run.inventory().users()
     matches = username_matches(decided, users, user_value_field=run.instance.platform_user_value_field)
     now = (
@@ -427,7 +435,8 @@ def _write(
     if (longest := writer.longest_read_to_write_seconds) is not None:
         log.info(f"Longest time between the look at a host and its write: {1000 * longest:,.0f} ms")
     if "failed" in outcomes:
-        log.warning(f"{outcomes['failed']} writes failed; owner_writes has their messages")
+        first = written.filter(outcome="failed").row(0, named=True)
+        log.warning(f"{outcomes['failed']} writes failed, that of {first['host_id']}: {first['message']}")
     if "intended" in outcomes:
         log.warning(f"{outcomes['intended']} writes have no known outcome; the next run settles them")
     if ended_by:

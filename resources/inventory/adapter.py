@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import polars as pl
 
 from resources.findings import Finding
-from resources.inventory.client import AssetInventory, OnProgress, no_progress
+from resources.inventory.client import AssetInventory
 from resources.inventory.records import Values
 from resources.settings import Instance
 
@@ -38,10 +38,10 @@ class Inventory(Protocol):
     def probe(self) -> None:
         """Raise TransientError when the service does not answer anything within seconds."""
 
-    def hosts(self, on_progress: OnProgress = no_progress) -> pl.DataFrame:
+    def hosts(self) -> pl.DataFrame:
         """List the host assets as rows of `inventory_hosts`."""
 
-    def users(self, on_progress: OnProgress = no_progress) -> pl.DataFrame:
+    def users(self) -> pl.DataFrame:
         """List the user assets as rows of `inventory_users`."""
 
     def host(self, host_id: str) -> Mapping[str, Any]:

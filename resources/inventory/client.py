@@ -30,12 +30,6 @@ from resources.settings import Instance, ListCall
 READINGS = 3  # of a list that changes while it is read
 
 Kind = Literal["hosts", "users"]
-OnProgress = Callable[[int, int], None]
-"""Called with how many of how many are done."""
-
-
-def no_progress(_done: int, _total: int) -> None:
-    """Report no progress."""
 
 
 @dataclass(frozen=True)
@@ -103,13 +97,13 @@ class AssetInventory:
         """Raise TransientError when the service does not answer anything within seconds."""
         self.transport.probe("GET", PROFILE)
 
-    def hosts(self, on_progress: OnProgress = no_progress) -> pl.DataFrame:
+    def hosts(self) -> pl.DataFrame:
         """List the host assets as rows of `inventory_hosts`; ProtocolError when too many cannot be read."""
-        return self._listed("hosts", on_progress)
+        return self._listed("hosts")
 
-    def users(self, on_progress: OnProgress = no_progress) -> pl.DataFrame:
+    def users(self) -> pl.DataFrame:
         """List the user assets as rows of `inventory_users`; raises as `hosts`."""
-        return self._listed("users", on_progress)
+        return self._listed("users")
 
     def host(self, host_id: str) -> Mapping[str, Any]:
         """Read one host: a row of `inventory_hosts` as plain values, without listed_at."""
@@ -216,7 +210,7 @@ class AssetInventory:
         stop=tenacity.stop_after_attempt(READINGS),
         reraise=True,
     )
-    def _listed(self, kind: Kind, on_progress: OnProgress) -> pl.DataFrame:
+    def _listed(self, kind: Kind) -> pl.DataFrame:
         """Read a list to its end, several pages at a time, and make a row of each asset.
 
         It is complete when as many distinct ids were read as the service announces. A list that changes
@@ -237,7 +231,6 @@ class AssetInventory:
             before = len(seen)
             seen.update(page.ids)
             frames.append(rows.table(page.ids, page.fields))
-            on_progress(len(seen), size)
             if len(seen) == size:
                 frame = pl.concat(frames).unique(rows.id_column, keep="last", maintain_order=True)
                 self._require_readable(kind, frame)

@@ -224,6 +224,13 @@ def test_one_name_of_several_domains_on_a_host(stored):
     assert warns(tables.look(checks.users_are_of_one_domain), ("ws1", "alice", "corp, lab"))
 
 
+def test_host_names_of_the_logons_that_differ_from_an_assets_in_the_domain_part(stored):
+    tables = stored().logons(
+        ("ws1.corp", "alice", 1), ("ws2", "alice", 1), assets=hosts(host("h1", "WS1.lab"))
+    )
+    assert warns(tables.look(checks.hosts_are_named_alike), ("ws1.corp", "ws1.lab"))
+
+
 @pytest.mark.parametrize(("of_others", "passed"), [(10, True), (11, False)])
 def test_evidence_that_leads_to_no_user_asset(stored, of_others, passed):
     verdict = (

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from assets_defs.record import RunRecord
-from assets_defs.run import LEFT_OUT, InstanceRun, as_dagster_failure
+from assets_defs.run import LEFT_OUT, InstanceRun, as_dagster_failure, settings_fingerprint
 from assets_defs.writing import apply_plan, undo_run, write_planned
 from ownership.windows import Window
 from resources.errors import AssetOwnersError, ConfigurationError, ServiceError
@@ -74,6 +74,14 @@ def test_a_plan_is_good_for_some_days(planned, shelf):
         follow(planned, "apply", RUN, writes={"plan_days": 2})
     assert follow(planned, "apply", RUN, run_id="later", writes={"plan_days": 4}) == {"h1": "written"}
     assert shelf.written == WRITTEN
+
+
+def test_a_plan_that_was_made_by_other_rules_is_refused(tmp_path, shelf):
+    run = decided(tmp_path, instance(), shelf, settings_fingerprint=settings_fingerprint(instance()))
+    write_planned(replace(run, only_plans="Dry run"))
+    with refused(shelf, "other settings", "run .*--dry-run"):
+        follow(run, "apply", RUN, rules={"exclude_hosts": ["pc-1"]})
+    assert follow(run, "apply", RUN, run_id="later") == {"h1": "written"}
 
 
 @pytest.mark.parametrize("what", ACTS)
