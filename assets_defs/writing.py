@@ -298,10 +298,7 @@ def _without_other_owners(run: InstanceRun, plan: _Plan) -> pl.DataFrame:
     given = ((pl.col("outcome") == "planned") & (owner != "")).fill_null(value=False)
     if plan.rows.filter(given).is_empty():
         return plan.rows
-    about: str | None = plan.about
-    while about and not run.tables.holds("owner_decisions", about):  # it looked at another one's plan
-        about = next(iter(run.tables.appended("runs", about)["of_run"]), None)
-    decided_by = about or plan.about
+    decided_by = run.tables.decided_by(plan.about)
     for settings in run.tables.appended("runs", decided_by)["settings_fingerprint"].drop_nulls():
         if settings != settings_fingerprint(run.instance):
             raise ConfigurationError(

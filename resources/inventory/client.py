@@ -67,14 +67,13 @@ class AssetInventory:
         platform = instance.platform
         self.instance = instance
         self._platform = platform
-        self._connections = instance.writes.concurrency
         self.transport = Transport(
             service="inventory service",
             section="platform.",
             url=platform.url,
             ignore_ssl=platform.ignore_ssl,
             ca_file=platform.ca_file,
-            connections=self._connections,
+            connections=instance.writes.concurrency,
             sleep=sleep,
         )
         self.where = self.transport.where
@@ -159,10 +158,7 @@ class AssetInventory:
     def post(
         self, path: str, form: Mapping[str, str] | None = None, *, repeatable: bool, tenant: bool = True
     ) -> Any:
-        """Send a form; as `get`. Only what changes nothing is `repeatable`: after a failure or a 401.
-
-        SessionExpiredError: the session had ended, and the call is not repeatable.
-        """
+        """Send a form; as `get`. What changes something is not `repeatable`: a 401 is SessionExpiredError."""
         return self._call("POST", path, form, tenant=tenant, repeatable=repeatable).payload()
 
     def upload(
@@ -278,9 +274,9 @@ class AssetInventory:
         begin = known[-1].number + 1
         pages = -(-known[0].size // max(len(known[0].ids), 1))
         end = max(known[0].number + pages, begin)
-        with ThreadPoolExecutor(self._connections) as executor:
-            for start in range(begin, end, self._connections):
-                numbers = range(start, min(start + self._connections, end))
+        with ThreadPoolExecutor(connections := self.transport.connections) as executor:
+            for start in range(begin, end, connections):
+                numbers = range(start, min(start + connections, end))
                 yield from executor.map(self._page, itertools.repeat(kind), numbers)
         for number in itertools.count(end):
             yield self._page(kind, number)

@@ -262,6 +262,12 @@ class Tables:
         others = [file for file in decided if file.parent.name != but]
         return max(others, key=lambda file: file.stat().st_mtime).parent.name if others else None
 
+    def decided_by(self, run_id: str) -> str:
+        """The run whose decisions a run rests on: itself, or the one that it follows, as far as is known."""
+        for about in self.appended("runs", run_id)["of_run"].drop_nulls():
+            return run_id if self.holds("owner_decisions", run_id) else self.decided_by(about)
+        return run_id
+
     def shown(self) -> "Tables":
         """The tables as they are published; before any are, as the last dry run saw them."""
         published = not self.exist() or self.read("owner_decisions").head(1).collect().height

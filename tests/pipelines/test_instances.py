@@ -140,7 +140,7 @@ def test_on_a_fresh_home_the_last_dry_run_is_shown_and_said_to_be_one(call, inst
     of_it = ("--instance", instance_file)
     for command in (["explain", *of_it, "pc-3"], ["sql", *of_it, "FROM owner_decisions"]):
         status, told, noted = call(*command)
-        assert (status, "pc-3" in told, "0123abcd planned" in noted) == (0, True, True)
+        assert (status, "pc-3" in told, "run 0123abcd of" in noted) == (0, True, True)
         assert call(*command, "-q") == (status, told, "")
 
 
