@@ -269,10 +269,8 @@ def steady_days(run: ScanRun) -> Generator[None]:
     with run.tables.changing():  # so that none is seen while a run with the same settings replaces it
         days = run.days(run.window).filter(settings_fingerprint=extraction_fingerprint(run.instance))
     if days.height < run.window.days:
-        raise AssetOwnersError(
-            "Another run has replaced days of the window while this one counted them, by other settings. Run "
-            f"again: {command_line(run.instance, 'run')}"
-        )
+        again = command_line(run.instance, "run")
+        raise AssetOwnersError(f"A run with other settings replaced days of the window; run again: {again}")
 
 
 def require_evidence(run: ScanRun) -> None:

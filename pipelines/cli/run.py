@@ -216,3 +216,10 @@ def _in_words(instance: Instance, tables: Tables, report: Mapping[str, Any]) -> 
         yield told_plan(instance, tables, run_id, report["plan"], command="apply", about=run_id)
     else:
         yield from ("Writes:", *(writes_in_words(report["writes"]) if report["writes"] else ["    none"]))
+    yield from to_take_back(instance, run_id, report["writes"])
+
+
+def to_take_back(instance: Instance, run_id: str, outcomes: Mapping[str, int]) -> Iterator[str]:
+    """The command that puts back what a run wrote, where it wrote anything."""
+    if "written" in outcomes:
+        yield f"To take it back:\n    {command_line(instance, 'undo', short_run_id(run_id))}"
