@@ -50,7 +50,7 @@ def test_what_is_unknown_or_ambiguous_ends_with_2_and_the_names_that_there_are(c
     (folder / "broken.yaml").write_text("name: [", encoding="utf-8")
     status, out, told = call("explain", "pc-2")
     assert (status, out) == (2, "")
-    known = f"{folder} has branch, broken.yaml, head_office\n"
+    known = f"{folder} has branch.yaml, broken.yaml, hq.yaml\n"
     assert told.endswith(f"--instance: say which instance is meant. {known}")
     status, _, told = call("explain", "--instance", "brunch", "pc-2")
     assert status == 2
