@@ -9,7 +9,6 @@ from ownership.rules import Rules
 from ownership.tables import OwnerWrites
 from tests.ownership.builders import counts, host, hosts, shares_of, table
 
-NOW = datetime(2026, 3, 10, 12, tzinfo=UTC)
 ODD = {"problem": "its field x holds a dict"}
 
 

@@ -28,7 +28,6 @@ from tests.ownership.builders import host, table
 from tests.ownership.builders import hosts as rows_of_hosts
 from tests.resources.writeback.world import plan
 
-ROOT = Path(__file__).parents[3]
 DAY = date(2026, 3, 2)
 NEXT = date(2026, 3, 3)
 LATER = datetime(2026, 4, 1, tzinfo=UTC)
