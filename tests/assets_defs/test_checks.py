@@ -15,11 +15,11 @@ from ownership.windows import Window, days_of
 from resources.errors import TransientError
 from resources.search.source import extraction_fingerprint
 from resources.store.tables import Tables
-from sandbox.resolution import resolve
 from sandbox.stored_run import store_run
 from tests.assets_defs.scans import scan
-from tests.ownership.builders import NOW, counts, decide, host, hosts, plan, table, user, users
+from tests.ownership.builders import NOW, counts, host, hosts, resolution, table, user, users
 from tests.resources.samples import instance as sample
+from tests.resources.writeback.world import plan, values
 
 pytestmark = pytest.mark.usefixtures("no_catalogue")
 DAYS = Window(date(2026, 3, 1), date(2026, 3, 5))
@@ -73,18 +73,10 @@ class Stored:
     def logons(self, *logons, people=PEOPLE, assets=None, hours=0):
         """Store what follows from logons, as a run would, and publish it."""
         assets = hosts() if assets is None else assets
-        run_id, decided_at = f"after-{hours}", NOW + timedelta(hours=hours)
-        resolved = resolve(
-            counts(*logons),
-            assets,
-            people,
-            rules=self.instance.rules.as_rules(),
-            user_value_field=self.instance.platform_user_value_field,
-            window=DAYS,
-            decided_at=decided_at,
-            run_id=run_id,
-        )
-        store_run(self.tables, resolved, run_id=run_id, decided_at=decided_at, hosts=assets, users=people)
+        run: Any = {"run_id": f"after-{hours}", "decided_at": NOW + timedelta(hours=hours)}
+        rules = self.instance.rules.as_rules()
+        resolved = resolution(counts(*logons), people, assets, rules, window=DAYS, **run)
+        store_run(self.tables, resolved, hosts=assets, users=people, **run)
         return self
 
     def run(self):
@@ -204,14 +196,8 @@ def test_owners_that_were_written_and_do_not_show(stored):
     assets = hosts(host("h1", "h1", owners=("u1",)), host("h2", "h2"), host("h3", "h3", owners=("u2",)))
     tables = stored().logons(assets=assets)
     assert tables.look(checks.written_owners_hold).passed
-    written = hosts(*(host(host_id, host_id) for host_id in ("h1", "h2", "h3", "h9")))
-    logons = counts(*((host_id, "alice", 1) for host_id in written["host_id"]))
-    rows = plan(decide(logons, PEOPLE, written), PEOPLE, written).with_columns(
-        run_id=pl.lit("earlier"),
-        outcome=pl.lit("written"),
-        completed_at=pl.lit(NOW - timedelta(days=1), pl.Datetime("us", "UTC")),
-        target=pl.lit(tables.instance.target),
-    )
+    told = {"target": tables.instance.target, "completed_at": NOW - timedelta(days=1), "run_id": "earlier"}
+    rows = plan("h1", "h2", "h3", "h9", new=values("u1"), outcome="written", **told)
     tables.tables.append("owner_writes", rows, run_id="earlier")
     verdict = tables.look(checks.written_owners_hold)
     at = "2026-03-29 12:00:00+00:00"

@@ -92,19 +92,15 @@ def shares_of(logons: pl.LazyFrame, rules: Rules) -> pl.DataFrame:
 
 
 def resolution(
-    logons: pl.LazyFrame, people: pl.DataFrame, assets: pl.DataFrame, rules: Rules | None = None
+    logons: pl.LazyFrame,
+    people: pl.DataFrame,
+    assets: pl.DataFrame,
+    rules: Rules | None = None,
+    **changed: Any,
 ) -> Resolution:
     """The whole way from counts to decisions, not validated: that takes a third of the time."""
-    return resolve(
-        logons,
-        assets,
-        people,
-        rules=rules or Rules(),
-        user_value_field="user_email",
-        window=WINDOW,
-        decided_at=NOW,
-        run_id=RUN,
-    )
+    run = {"user_value_field": "user_email", "window": WINDOW, "decided_at": NOW, "run_id": RUN}
+    return resolve(logons, assets, people, rules=rules or Rules(), **{**run, **changed})
 
 
 def decide(

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -95,8 +94,7 @@ def planned(home_with_a_plan, instance_file, monkeypatch):
 
 
 def store_plan(tables, run_id, logons, assets):
-    made = resolution(logons, PEOPLE, assets)
-    made = replace(made, decisions=made.decisions.with_columns(run_id=pl.lit(run_id)))
+    made = resolution(logons, PEOPLE, assets, run_id=run_id)
     writes = plan(made.decisions, PEOPLE, assets)
     store_run(
         tables, made, run_id=run_id, decided_at=NOW, hosts=assets, users=PEOPLE, writes=writes, publish=False
