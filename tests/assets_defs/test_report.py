@@ -1,5 +1,3 @@
-"""The report that runs leave in the home."""
-
 from urllib.parse import unquote
 
 import dagster as dg

@@ -47,9 +47,6 @@ def refused(stand, *words, **settings):
     return ran.report["error"]
 
 
-# Plan, then apply
-
-
 def test_a_scheduled_instance_may_plan_until_its_owner_trusts_it(six):
     ran = six.run({"writes": {"dry_run": True}})
     assert (ran.report["writes"], six.inventory.state.journal()) == ({"planned": 6}, [])
@@ -96,9 +93,6 @@ def test_limit_writes_the_first_hosts_past_the_brake_and_the_next_run_the_rest(s
     assert len(six.written()) == 6
 
 
-# The brake
-
-
 def test_the_brake_stops_a_run_or_an_undo_before_its_first_write_and_shows_how_to_go_on(six):
     limit, setting = {"max_write_percent": 74.9}, "writes.max_write_percent"
     six.inventory.state.add_assets("t-1", "host", same_name(7, 8, asset_owner="cyd"))
@@ -116,9 +110,6 @@ def test_the_brake_stops_a_run_or_an_undo_before_its_first_write_and_shows_how_t
     assert setting in said
     assert pasted(six, UNDO, said).exit_code == 0
     assert [owners(six)[f"t-{number}"] for number in range(1, 7)] == [None] * 6
-
-
-# Undo
 
 
 def test_undo_puts_back_each_field_that_a_host_still_holds_and_names_what_it_leaves_alone(six):

@@ -1,5 +1,3 @@
-"""`asset-owners explain` on the tables of an earlier run."""
-
 import json
 
 import polars as pl

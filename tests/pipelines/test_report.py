@@ -1,5 +1,3 @@
-"""`asset-owners report` on the tables of an earlier run."""
-
 import csv
 import io
 import os

@@ -99,9 +99,6 @@ def ask(tables, query):
         return connection.sql(query.replace("FROM ", f"FROM {SLUG}.")).fetchall()
 
 
-# Descriptions
-
-
 def test_tables_and_views_are_described_and_have_their_columns_and_no_rows_before_the_first_run(tables):
     described = {name: (description(table), column_descriptions(table)) for name, table in TABLES.items()}
     described |= {name: (view.comment, view.columns) for name, view in VIEWS.items()}
@@ -171,9 +168,6 @@ def test_folders_that_no_instance_has_are_left_alone(tables):
     assert schemas(tables.home) == ["added", SLUG]
     with session(tables.home) as connection:
         assert connection.sql("FROM duckdb_tables()").fetchall() == []
-
-
-# Views
 
 
 def test_a_name_of_an_unreadable_user_asset_is_among_the_unmatched(tables):
