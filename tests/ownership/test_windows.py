@@ -56,11 +56,6 @@ def test_a_window_ends_with_its_last_day_and_is_clipped(last, lookback_days, fir
     assert (first, days[-1], len(days)) == (window.first, last, window.days)
 
 
-def test_a_window_before_the_first_day_names_the_setting():
-    with pytest.raises(ValueError, match=r"2026-03-30 is before scan\.first_day \(2026-03-31\)"):
-        windows.look_back_window(date(2026, 3, 30), 30, date(2026, 3, 31))
-
-
 @pytest.mark.parametrize(
     ("day", "fetched_at", "late_days", "settled"),
     [
