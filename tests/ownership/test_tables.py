@@ -80,12 +80,6 @@ def test_a_bad_value_is_refused_with_its_row(table, values, rule):
         assert f"{name}={value!r}" in message or f"{name}={value}" in message
 
 
-def test_two_rows_for_one_thing_are_refused():
-    frame = VALID["inventory_hosts"]
-    with pytest.raises(InvalidTableError, match="host_id: field_uniqueness, broken by"):
-        validated(TABLES["inventory_hosts"], pl.concat([frame, frame]))
-
-
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
