@@ -55,6 +55,7 @@ def _quick_records() -> Iterator[None]:
 
     event.listen(Engine, "connect", no_flush)
     with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("DAGSTER_HOME", raising=False)  # nor is a home of whoever runs the tests theirs
         patch.setattr("os.fsync", lambda _: None)
         patch.setattr(ScriptDirectory, "from_config", cache(ScriptDirectory.from_config))
         yield

@@ -31,7 +31,6 @@ def open_stand(tmp_path_factory):
 
         def opened(home, patch, engine=None):
             patch.setenv("ASSET_OWNERS_HOME", str(home))
-            patch.delenv("DAGSTER_HOME", raising=False)
             stand = Stand(home, engine, service, patch, clock=clock)
             stand.hold_services()
             stand.begin(HOSTS, USERS)

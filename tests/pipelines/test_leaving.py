@@ -33,8 +33,7 @@ def naming_ann(texts):
 
 
 @pytest.fixture
-def home(stored, tmp_path, monkeypatch):  # noqa: ARG001  (the tables of a run)
-    monkeypatch.delenv("DAGSTER_HOME", raising=False)
+def home(stored, tmp_path):  # noqa: ARG001  (the tables of a run)
     return tmp_path / "home"
 
 
