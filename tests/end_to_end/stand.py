@@ -99,15 +99,13 @@ def documents(events: Iterable[Logon]) -> Iterator[dict[str, Any]]:
     return (document(event, number) for number, event in enumerate(events, 1))
 
 
-def in_memory(home: Path) -> AbstractContextManager[dg.DagsterInstance]:
-    """Dagster's records of runs that nobody looks at later, which takes half the time."""
-    return nullcontext(_in_memory(home))
-
-
 @lru_cache(maxsize=2)
-def _in_memory(_: Path) -> dg.DagsterInstance:
-    """One for all commands on a home: to make one takes a tenth of a run."""
-    return dg.DagsterInstance.ephemeral()
+def in_memory(_: Path) -> AbstractContextManager[dg.DagsterInstance]:
+    """Dagster's records of runs that nobody looks at later, which takes half the time.
+
+    One for all commands on a home: to make one takes a tenth of a run.
+    """
+    return nullcontext(dg.DagsterInstance.ephemeral())
 
 
 class Ran(NamedTuple):
