@@ -9,7 +9,6 @@ from ownership.declaration import polars_schema
 from ownership.tables import LogonDays
 from ownership.windows import day_start
 
-HOUR = timedelta(hours=1)
 DAY = date(2026, 3, 2)
 NOW = datetime(2026, 5, 1, tzinfo=UTC)
 
@@ -82,7 +81,7 @@ def logon_days(*rows):
         (
             DAY + timedelta(days=number),
             counted,
-            day_start(DAY + timedelta(days=number + 1), "Europe/Berlin") + hours * HOUR,
+            day_start(DAY + timedelta(days=number + 1), "Europe/Berlin") + timedelta(hours=hours),
             fingerprint,
         )
         for number, counted, hours, fingerprint in rows

@@ -26,8 +26,6 @@ from resources.settings import (
 )
 from tests.resources.samples import instance, instance_content
 
-WEIGHTS = {"logon_type_field": "winlog.logon.type", "rules.logon_type_weights": {2: 10, "Unlock": 5}}
-
 
 def nested(changes: dict[str, Any]) -> dict[str, Any]:
     """What an instance file holds, with changes by dotted key."""
@@ -74,7 +72,8 @@ def test_what_the_file_says_is_kept(write):
         "scan.first_day": date(2015, 1, 1),
         "url": "https://search.example/prefix/",
         "query": {"bool": {"must_not": {"range": {"@timestamp": {"lt": date(2026, 1, 31)}}}}},
-        **WEIGHTS,
+        "logon_type_field": "winlog.logon.type",
+        "rules.logon_type_weights": {2: 10, "Unlock": 5},
     }
     settings = load_instance(write(name=" Büro--Köln / ../東京 ", **changes))
     assert settings.slug == "buro_koln_dong_jing"

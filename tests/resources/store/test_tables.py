@@ -60,7 +60,6 @@ def seen(home, query):
         return session.sql(query).fetchall()
 
 
-EVENTS = "SELECT events FROM corp.logon_counts"
 WRITES = "SELECT host_id, outcome FROM corp.owner_writes ORDER BY ALL"
 
 
@@ -82,7 +81,7 @@ def test_days_of_one_run_are_seen_by_that_run_alone(tables, home):
     tables.write_days([logons(NEXT, events=6)], run_id="dry")
     assert events(tables, [DAY, NEXT]) == [1, 1]
     assert events(tables, [DAY, NEXT], run_id="dry") == [5, 5, 6, 6]
-    assert seen(home, EVENTS) == [(1,), (1,)]
+    assert seen(home, "SELECT events FROM corp.logon_counts") == [(1,), (1,)]
 
 
 def test_a_snapshot_is_its_runs_until_it_is_published(tables, home):

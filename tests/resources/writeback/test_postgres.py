@@ -40,9 +40,7 @@ def open_one(url):
 
 @pytest.fixture
 def tables(tmp_path):
-    tables = Tables(tmp_path / "home", "corp")
-    tables.prepare()
-    return tables
+    return Tables(tmp_path / "home", "corp")
 
 
 def test_one_table_keeps_the_rows_of_all_journals_and_none_sees_those_of_another(open_one, postgres, url):
