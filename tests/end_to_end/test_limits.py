@@ -9,8 +9,6 @@ from tests.end_to_end.stand import USERS
 
 pytestmark = pytest.mark.slow
 
-APPLY = re.compile(r"asset-owners (apply --instance \S+ \S{8}(?: --allow-writes \d+)?)$", re.MULTILINE)
-UNDO = re.compile(r"asset-owners (undo --instance \S+ \S{8}(?: --allow-writes \d+)?)$", re.MULTILINE)
 ANN = {"asset_owner": "ann", "department": "Sales", "criticality": "high"}
 """What the evidence makes of each of the same_name."""
 
@@ -32,9 +30,10 @@ def owners(stand):
     return {host["id"]: host.get("asset_owner") for host in stand.inventory.state.assets("host")}
 
 
-def pasted(stand, pattern, text):
+def pasted(stand, command, text):
     """Call the command that a message names, as it stands."""
-    shown = pattern.search(text)
+    words = rf"asset-owners ({command} --instance \S+ \S{{8}}(?: --allow-writes \d+)?)$"
+    shown = re.search(words, text, re.MULTILINE)
     assert shown, text
     return stand.call(*shlex.split(shown[1]))
 
@@ -101,14 +100,14 @@ def test_the_brake_stops_a_run_or_an_undo_before_its_first_write_and_shows_how_t
     assert [host["owner"] for host in ran.report["plan"]] == ["ann"] * 6
     for allowed in ([], ["--allow-writes", "5"]):
         assert setting in refused(six, "apply", ran.report["run_id"], *allowed, writes=limit)
-    applied = pasted(six, APPLY, ran.report["error"])
+    applied = pasted(six, "apply", ran.report["error"])
     assert applied.exit_code == 0, applied.stderr
     assert six.written() == {f"t-{number}": ANN for number in range(1, 7)}
 
     run_id = six.tables.all_runs("runs").sort("started_at").last().collect()["run_id"].item()
     said = refused(six, "undo", run_id, writes=limit)
     assert setting in said
-    assert pasted(six, UNDO, said).exit_code == 0
+    assert pasted(six, "undo", said).exit_code == 0
     assert [owners(six)[f"t-{number}"] for number in range(1, 7)] == [None] * 6
 
 
