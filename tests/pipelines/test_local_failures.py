@@ -8,7 +8,7 @@ import pytest
 from ownership.windows import days_of
 from pipelines.dagster_home import dagster_instance
 from resources.errors import ConfigurationError
-from tests.ownership.builders import WINDOW
+from tests.pipelines.conftest import WINDOW
 
 
 def error_of(ended):
