@@ -1,7 +1,7 @@
 """Each check on tables that a run stored: what it says when the property is broken, and when it holds."""
 
 import itertools
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, timedelta
 from typing import Any
 
 import dagster as dg
@@ -17,13 +17,12 @@ from resources.search.source import extraction_fingerprint
 from resources.store.tables import Tables
 from sandbox.stored_run import store_run
 from tests.assets_defs.scans import scan
-from tests.ownership.builders import NOW, counts, host, hosts, resolution, table, user, users
+from tests.ownership.builders import NOW, counts, host, hosts, logon_day, resolution, table, user, users
 from tests.resources.samples import instance as sample
 from tests.resources.writeback.world import plan, values
 
 pytestmark = pytest.mark.usefixtures("no_catalogue")
 DAYS = Window(date(2026, 3, 1), date(2026, 3, 5))
-SETTLED = datetime(2026, 3, 20, tzinfo=UTC)
 WARN, ERROR = dg.AssetCheckSeverity.WARN, dg.AssetCheckSeverity.ERROR
 ODD = {"problem": "its field x holds a dict"}
 PEOPLE = users(
@@ -57,16 +56,9 @@ class Stored:
 
     def days(self, **changed):
         """Store the days of the window; `changed` names columns of single days, `d3={"counted": 0}`."""
-        row = {
-            "matching": 100,
-            "counted": 100,
-            "lacking_user": 0,
-            "lacking_host": 0,
-            "fetched_at": SETTLED,
-            "settings_fingerprint": extraction_fingerprint(self.instance),
-        }
-        days = [row | {"day": day} | changed.get(f"d{day.day}", {}) for day in days_of(DAYS)]
-        fetched = table(LogonDays, *days).iter_slices(1)
+        days = [logon_day(day, 100) | changed.get(f"d{day.day}", {}) for day in days_of(DAYS)]
+        now = {"settings_fingerprint": extraction_fingerprint(self.instance)}
+        fetched = table(LogonDays, *(day | now for day in days)).iter_slices(1)
         self.tables.write_days([(day, empty(LogonCounts)) for day in fetched])
         return self
 

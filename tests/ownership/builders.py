@@ -46,6 +46,12 @@ def counts(
     return table(LogonCounts, *({"day": DAY} | dict(zip(names, row, strict=False)) for row in rows)).lazy()
 
 
+def logon_day(day: date, events: int, **values: Any) -> dict[str, Any]:
+    """A row of logon_days: so many events, all of which have both names and were counted."""
+    filled = {"matching": events, "counted": events, "lacking_user": 0, "lacking_host": 0}
+    return filled | {"day": day, "fetched_at": NOW, "settings_fingerprint": "x"} | values
+
+
 def hosts(*rows: dict[str, Any]) -> pl.DataFrame:
     filled = {"hostnames": [], "owner_ids": [], "listed_at": NOW}
     return table(InventoryHosts, *(filled | row for row in rows))

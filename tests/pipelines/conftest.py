@@ -16,6 +16,7 @@ from pipelines.cli import main
 from resources.store.catalogue import refresh_catalogue
 from resources.store.tables import Tables
 from sandbox.stored_run import store_run
+from tests.ownership import builders
 from tests.ownership.builders import DAY, NOW, PEOPLE, RUN, counts, host, hosts, plan, resolution, table
 from tests.resources.samples import instance_content
 
@@ -59,9 +60,7 @@ def home_after_a_run(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("resources.store.tables.refresh_catalogue", lambda *_, **__: None)
         tables.prepare()
-    fetched = {"matching": 31, "counted": 31, "lacking_user": 0, "lacking_host": 0, "fetched_at": NOW}
-    fetched["settings_fingerprint"] = "x"
-    rows = table(LogonDays, *(fetched | {"day": day} for day in days_of(WINDOW)))
+    rows = table(LogonDays, *(builders.logon_day(day, 31) for day in days_of(WINDOW)))
     tables.write_days([(row, empty(LogonCounts)) for row in rows.iter_slices(1)])
     resolved = resolution(LOGONS, PEOPLE, ASSETS, window=WINDOW)
     writes = plan(resolved.decisions, PEOPLE, ASSETS)

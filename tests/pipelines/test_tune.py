@@ -11,6 +11,7 @@ from ownership.windows import days_of, window_before
 from resources.settings import load_instance
 from resources.store.tables import Tables
 from sandbox.stored_run import store_run
+from tests.ownership import builders
 from tests.ownership.builders import NOW, RUN, WINDOW, counts, host, hosts, resolution, table, user, users
 from tests.resources.writeback.world import plan, values
 
@@ -42,11 +43,9 @@ def home_with(tmp_path):
     def stored(listed, *, publish=True, logons=LOGONS, days=WINDOW.days):
         tables = Tables(tmp_path / "home", "head_office", name="Head office")
         tables.prepare()
-        fetched = {"lacking_user": 0, "lacking_host": 0, "fetched_at": NOW, "settings_fingerprint": "x"}
         for day in days_of(window_before(WINDOW.last, days)):
             rows = logons.filter(day=day)
-            number = rows["events"].sum()
-            row = table(LogonDays, fetched | {"day": day, "matching": number, "counted": number})
+            row = table(LogonDays, builders.logon_day(day, int(rows["events"].sum())))
             tables.write_days([(row, rows)], run_id=None if publish else RUN)
         in_window = logons.filter(pl.col("day") >= WINDOW.first)
         made = resolution(in_window.lazy(), PEOPLE, listed)

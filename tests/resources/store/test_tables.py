@@ -24,7 +24,7 @@ from resources.store.catalogue import catalogue_path
 from resources.store.history import delete_inputs, store_decisions
 from resources.store.tables import Tables
 from tests.ownership.builders import counts as counts_of
-from tests.ownership.builders import host, table
+from tests.ownership.builders import host, logon_day, table
 from tests.ownership.builders import hosts as rows_of_hosts
 from tests.resources.writeback.world import plan
 
@@ -34,10 +34,9 @@ LATER = datetime(2026, 4, 1, tzinfo=UTC)
 RUN = "run-1"
 
 
-def logons(day=DAY, *, events=1, pairs=2, fingerprint="now"):
+def logons(day=DAY, *, events=1, pairs=2):
     """A day's row of logon_days and its rows of logon_counts."""
-    row = {"day": day, "fetched_at": LATER, "settings_fingerprint": fingerprint, "counted": pairs * events}
-    row |= {"matching": pairs * events, "lacking_user": 0, "lacking_host": 0}
+    row = logon_day(day, pairs * events, fetched_at=LATER, settings_fingerprint="now")
     counts = counts_of(*((f"PC-{number}", "ann", events, day) for number in range(pairs)))
     return table(LogonDays, row), counts.collect()
 
