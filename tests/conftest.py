@@ -55,6 +55,7 @@ def _quick_records() -> Iterator[None]:
 
     event.listen(Engine, "connect", no_flush)
     with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("DAGSTER_HOME", raising=False)  # nor is a home of whoever runs the tests theirs
         patch.setattr("os.fsync", lambda _: None)
         patch.setattr(ScriptDirectory, "from_config", cache(ScriptDirectory.from_config))
         yield
@@ -93,14 +94,17 @@ def engine(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> "Iterato
     each of whom holds the lock `used` as long as it may use the engine.
     """
     from sandbox.engine import Engine
+    from sandbox.engine_files import default_cache, install
 
     base = tmp_path_factory.getbasetemp()
     shared = base if worker_id == "master" else base.parent
     with (shared / "engine").open("a+") as started, (shared / "used").open("w") as used, ExitStack() as end:
         fcntl.flock(started, fcntl.LOCK_EX)
         folder = (shared / "engine").read_text(encoding="utf-8")
-        if folder:
-            engine = joined(Path(folder))
+        if folder:  # where another process runs it
+            engine = Engine(Path(folder))
+            engine._make_node(install(default_cache(), lambda _: None))
+            assert engine._answers(engine._node / "logs" / "http.ports")
         else:
             # pytest's own folders are closed to user nobody, as whom the engine runs when root starts it.
             folder = end.enter_context(tempfile.TemporaryDirectory(prefix="engine-"))
@@ -110,17 +114,6 @@ def engine(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> "Iterato
         fcntl.flock(used, fcntl.LOCK_SH)
         fcntl.flock(started, fcntl.LOCK_UN)
         yield engine
-
-
-def joined(folder: Path) -> "Engine":
-    """The engine that another process runs in a folder."""
-    from sandbox.engine import Engine
-    from sandbox.engine_files import default_cache, install
-
-    engine = Engine(folder)
-    engine._make_node(install(default_cache(), lambda _: None))
-    assert engine._answers(engine._node / "logs" / "http.ports")
-    return engine
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,7 @@
 """Each check on tables that a run stored: what it says when the property is broken, and when it holds."""
 
 import itertools
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, timedelta
 from typing import Any
 
 import dagster as dg
@@ -15,15 +15,14 @@ from ownership.windows import Window, days_of
 from resources.errors import TransientError
 from resources.search.source import extraction_fingerprint
 from resources.store.tables import Tables
-from sandbox.resolution import resolve
 from sandbox.stored_run import store_run
 from tests.assets_defs.scans import scan
-from tests.ownership.builders import NOW, counts, decide, host, hosts, plan, table, user, users
+from tests.ownership.builders import NOW, counts, host, hosts, logon_day, resolution, table, user, users
 from tests.resources.samples import instance as sample
+from tests.resources.writeback.world import plan, values
 
 pytestmark = pytest.mark.usefixtures("no_catalogue")
 DAYS = Window(date(2026, 3, 1), date(2026, 3, 5))
-SETTLED = datetime(2026, 3, 20, tzinfo=UTC)
 WARN, ERROR = dg.AssetCheckSeverity.WARN, dg.AssetCheckSeverity.ERROR
 ODD = {"problem": "its field x holds a dict"}
 PEOPLE = users(
@@ -57,34 +56,19 @@ class Stored:
 
     def days(self, **changed):
         """Store the days of the window; `changed` names columns of single days, `d3={"counted": 0}`."""
-        row = {
-            "matching": 100,
-            "counted": 100,
-            "lacking_user": 0,
-            "lacking_host": 0,
-            "fetched_at": SETTLED,
-            "settings_fingerprint": extraction_fingerprint(self.instance),
-        }
-        days = [row | {"day": day} | changed.get(f"d{day.day}", {}) for day in days_of(DAYS)]
-        fetched = table(LogonDays, *days).iter_slices(1)
+        days = [logon_day(day, 100) | changed.get(f"d{day.day}", {}) for day in days_of(DAYS)]
+        now = {"settings_fingerprint": extraction_fingerprint(self.instance)}
+        fetched = table(LogonDays, *(day | now for day in days)).iter_slices(1)
         self.tables.write_days([(day, empty(LogonCounts)) for day in fetched])
         return self
 
     def logons(self, *logons, people=PEOPLE, assets=None, hours=0):
         """Store what follows from logons, as a run would, and publish it."""
         assets = hosts() if assets is None else assets
-        run_id, decided_at = f"after-{hours}", NOW + timedelta(hours=hours)
-        resolved = resolve(
-            counts(*logons),
-            assets,
-            people,
-            rules=self.instance.rules.as_rules(),
-            user_value_field=self.instance.platform_user_value_field,
-            window=DAYS,
-            decided_at=decided_at,
-            run_id=run_id,
-        )
-        store_run(self.tables, resolved, run_id=run_id, decided_at=decided_at, hosts=assets, users=people)
+        run: Any = {"run_id": f"after-{hours}", "decided_at": NOW + timedelta(hours=hours)}
+        rules = self.instance.rules.as_rules()
+        resolved = resolution(counts(*logons), people, assets, rules, window=DAYS, **run)
+        store_run(self.tables, resolved, hosts=assets, users=people, **run)
         return self
 
     def run(self):
@@ -204,14 +188,8 @@ def test_owners_that_were_written_and_do_not_show(stored):
     assets = hosts(host("h1", "h1", owners=("u1",)), host("h2", "h2"), host("h3", "h3", owners=("u2",)))
     tables = stored().logons(assets=assets)
     assert tables.look(checks.written_owners_hold).passed
-    written = hosts(*(host(host_id, host_id) for host_id in ("h1", "h2", "h3", "h9")))
-    logons = counts(*((host_id, "alice", 1) for host_id in written["host_id"]))
-    rows = plan(decide(logons, PEOPLE, written), PEOPLE, written).with_columns(
-        run_id=pl.lit("earlier"),
-        outcome=pl.lit("written"),
-        completed_at=pl.lit(NOW - timedelta(days=1), pl.Datetime("us", "UTC")),
-        target=pl.lit(tables.instance.target),
-    )
+    told = {"target": tables.instance.target, "completed_at": NOW - timedelta(days=1), "run_id": "earlier"}
+    rows = plan("h1", "h2", "h3", "h9", new=values("u1"), outcome="written", **told)
     tables.tables.append("owner_writes", rows, run_id="earlier")
     verdict = tables.look(checks.written_owners_hold)
     at = "2026-03-29 12:00:00+00:00"

@@ -1,19 +1,13 @@
 from assets_defs.progress import Progress
-
-
-class Watch:
-    now = 100.0
-
-    def __call__(self):
-        return self.now
+from tests.resources.clock import Clock
 
 
 def lines(*steps):
     """What is logged of steps: seconds, what is done by then, and of how many."""
-    watch, logged = Watch(), []
-    progress = Progress(logged.append, "Hosts written", clock=watch)
+    clock, logged = Clock(100.0), []
+    progress = Progress(logged.append, "Hosts written", clock=clock)
     for seconds, done, total in steps:
-        watch.now += seconds
+        clock.sleep(seconds)
         progress(done, total)
     return logged
 

@@ -1,5 +1,3 @@
-"""The report that runs leave in the home."""
-
 from urllib.parse import unquote
 
 import dagster as dg
@@ -9,12 +7,10 @@ import yaml
 from assets_defs.report import reporting
 from resources.errors import ServiceError
 from tests.assets_defs.scans import decided
-from tests.ownership.builders import host, hosts
 from tests.pipelines.in_memory import Job, Shelf
 from tests.resources.samples import instance
 
 pytestmark = pytest.mark.usefixtures("no_catalogue")
-INVENTORY = hosts(host("h1", "pc-1"))
 
 
 @pytest.fixture
@@ -24,7 +20,7 @@ def page(tmp_path):
 
 @pytest.fixture
 def run(tmp_path):
-    return decided(tmp_path, instance(), Shelf(INVENTORY))
+    return decided(tmp_path, instance(), Shelf())
 
 
 def shown(result, table, name="report"):
@@ -35,7 +31,7 @@ def shown(result, table, name="report"):
 
 
 def test_a_run_that_may_write_leaves_the_report_and_its_tables_say_where(tmp_path, page):
-    job = Job(tmp_path, instance(), inventory=Shelf(INVENTORY))
+    job = Job(tmp_path, instance())
     planned = job(options={"dry_run": True})
     assert (page.exists(), job.inventory.written) == (False, {})
     assert shown(planned, "owner_writes").endswith(f"--run {planned.run_id[:8]}")

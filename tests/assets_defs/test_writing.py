@@ -19,7 +19,7 @@ from resources.settings import load_instance
 from resources.writeback.journal import Journal
 from resources.writeback.journals import KEY, open_journal
 from tests.assets_defs.scans import LOG, decided
-from tests.ownership.builders import NOW, PEOPLE, RUN, counts, host, hosts, user, users
+from tests.ownership.builders import NOW, PEOPLE, RUN, counts, host, user, users
 from tests.pipelines.in_memory import Shelf
 from tests.resources.samples import instance, instance_content
 
@@ -32,7 +32,7 @@ ACTS = {"apply": apply_plan, "undo": undo_run}
 
 @pytest.fixture
 def shelf():
-    return Shelf(hosts(host("h1", "pc-1")))
+    return Shelf()
 
 
 @pytest.fixture
@@ -126,8 +126,7 @@ def test_who_is_not_the_one_user_asset_any_more_becomes_no_owner(planned, shelf,
     assert not shelf.written
 
 
-def test_a_plan_copies_no_department_that_its_owner_has_left(tmp_path, monkeypatch):
-    shelf = Shelf(hosts(host("h1", "pc-1")))
+def test_a_plan_copies_no_department_that_its_owner_has_left(tmp_path, shelf, monkeypatch):
     shelf.takes = ("owner", "department")
     planned = decided(tmp_path, instance(), shelf)
     write_planned(replace(planned, only_plans="Dry run"))
@@ -199,7 +198,7 @@ def test_a_plan_that_rests_on_what_other_runs_made_is_not_carried_out(tmp_path, 
 
 def test_a_look_that_shows_no_owners_keeps_a_run_from_writing(tmp_path):
     """Where owners lie deeper in what one asset is read as than in the list, the guard would see none."""
-    inventory = Shelf(hosts(host("h1", "pc-1"), host("h2", "pc-2", owners=("u2",))))
+    inventory = Shelf(host("h1", "pc-1"), host("h2", "pc-2", owners=("u2",)))
     inventory.host = lambda host_id: inventory.assets[host_id] | {"owner_ids": []}
     inventory.how_read = "the labels of the shelf"
     with refused(inventory, "Check the labels of the shelf"):
@@ -274,7 +273,7 @@ def test_a_sink_that_is_started_again_under_its_id_writes_nothing_more_and_loses
     tmp_path, shelf, owners, written
 ):
     """As a queue delivers a step twice, or a run is resumed; also where there is nothing to write."""
-    first = decided(tmp_path, instance(), Shelf(hosts(host("h1", "pc-1", owners=owners))))
+    first = decided(tmp_path, instance(), Shelf(host("h1", "pc-1", owners=owners)))
     write_planned(first)
     rows = first.tables.run_writes(RUN)
     write_planned(decided(tmp_path, instance(), shelf))
@@ -293,7 +292,7 @@ def test_a_run_that_is_delivered_again_while_it_writes_sends_nothing_more(tmp_pa
             again.append(pool.submit(write_planned, run))
             wait(again, timeout=0.5)
 
-    run = decided(tmp_path, instance(), Redelivering(hosts(host("h1", "pc-1"))))
+    run = decided(tmp_path, instance(), Redelivering())
     with ThreadPoolExecutor(1) as pool:
         write_planned(run)
     (rows,) = (one.result() for one in again)
@@ -302,7 +301,7 @@ def test_a_run_that_is_delivered_again_while_it_writes_sends_nothing_more(tmp_pa
 
 def test_a_sink_that_is_started_again_after_too_many_failures_fails_as_its_row_says(tmp_path, shelf):
     settings = instance(writes={"max_failed_writes": 1})
-    for inventory in (Refusing(hosts(host("h1", "pc-1"))), shelf):
+    for inventory in (Refusing(), shelf):
         run = decided(tmp_path, settings, inventory)
         with pytest.raises(dg.DagsterUserCodeExecutionError), as_dagster_failure(run, last=True):
             write_planned(run)

@@ -14,10 +14,6 @@ from tests.end_to_end.stand import TODAY, Stand, at_noon, in_memory, logons
 INDEX = "logs-chaos"
 WRITTEN = 12
 SETTINGS = {"index": INDEX, "writes": {"concurrency": 3}}
-USERS = [
-    {"id": "ann", "user_email": "ann@corp.example", "user_department": "Sales", "criticality": "high"},
-    {"id": 17, "user_email": "bob@corp.example", "user_department": "Works", "criticality": None},
-]
 OWNERS = [None] * WRITTEN + ["ann", "ann", 17, ["ann", 17]]
 HOSTS = [
     {

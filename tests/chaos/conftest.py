@@ -13,8 +13,8 @@ import pytest
 
 from sandbox.company import MAPPING
 from sandbox.inventory import InventoryService, InventoryState
-from tests.chaos.company import HOSTS, INDEX, USERS, logons_on
-from tests.end_to_end.stand import Stand, documents, in_memory
+from tests.chaos.company import HOSTS, INDEX, logons_on
+from tests.end_to_end.stand import USERS, Stand, documents, in_memory
 
 FIGURES = pytest.StashKey[Counter[str]]()
 

@@ -1,6 +1,5 @@
 """Two runs on one inventory at once, in two processes: the tests' own and another."""
 
-import threading
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -11,11 +10,10 @@ from resources.settings import tables_location
 from resources.store.files import parquet_files
 from resources.store.tables import Tables
 from tests.chaos.company import SETTINGS, WRITTEN, start
+from tests.chaos.surroundings import READ, UPDATE
 
 pytestmark = pytest.mark.slow
 
-READ = "/api/v1/assets/get"
-UPDATE = "/api/v1/assets/update"
 GRACE_SECONDS = 1.0
 
 
@@ -36,7 +34,6 @@ def test_a_run_waits_while_another_one_writes_and_settles_what_a_dead_one_left(
         monkeypatch.setenv("ASSET_OWNERS_TABLES", str(stand.home / "shared"))
         monkeypatch.setenv("ASSET_OWNERS_JOURNAL", request.getfixturevalue("postgres").new_database())
         monkeypatch.setattr("resources.writeback.one_writer._claimed", lambda *_: True)
-    writing, go_on = threading.Event(), threading.Event()
     sessions = []
 
     def look(request):
@@ -44,12 +41,8 @@ def test_a_run_waits_while_another_one_writes_and_settles_what_a_dead_one_left(
         if request.url.path in {READ, UPDATE}:
             sessions.append(request.cookies["session"])
 
-    def hold_back(request, _):
-        if request.url.path == UPDATE:
-            writing.set()
-            go_on.wait(60)
-
-    stand.inventory.hooks.faults, stand.inventory.hooks.after = look, hold_back
+    stand.inventory.hooks.faults = look
+    writing, go_on = stand.hold_back_writes()
     with start(stand) as other, ThreadPoolExecutor(1) as pool:
         try:
             assert writing.wait(60)

@@ -1,5 +1,3 @@
-"""The manifests of deploy/kubernetes fit the schemas of Kubernetes."""
-
 import kubernetes_validate
 import pytest
 import yaml

@@ -1,6 +1,7 @@
 """Both services for all end-to-end tests; each test has a home folder of its own and a fresh inventory."""
 
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -14,23 +15,22 @@ from tests.end_to_end.stand import (
     SMALL_INDEX,
     TODAY,
     USERS,
-    Clock,
     Stand,
     documents,
     in_memory,
     small_company,
 )
+from tests.resources.clock import Clock
 
 
 @pytest.fixture(scope="session")
 def open_stand(tmp_path_factory):
     """Opens a stand on a home folder; what it changes in the environment ends with the given patch."""
-    path, clock = tmp_path_factory.mktemp("inventory") / "state.sqlite", Clock()
+    path, clock = tmp_path_factory.mktemp("inventory") / "state.sqlite", Clock(time.time())
     with InventoryState(path, clock=clock) as state, InventoryService(state) as service:
 
         def opened(home, patch, engine=None):
             patch.setenv("ASSET_OWNERS_HOME", str(home))
-            patch.delenv("DAGSTER_HOME", raising=False)
             stand = Stand(home, engine, service, patch, clock=clock)
             stand.hold_services()
             stand.begin(HOSTS, USERS)

@@ -20,6 +20,7 @@ from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
 from itertools import count
 from pathlib import Path
+from threading import Event
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import dagster as dg
@@ -36,6 +37,7 @@ from sandbox.company import MAPPING
 from sandbox.inventory import Account, InventoryService
 from sandbox.logons import Logon, document
 from tests.pipelines.in_memory import LogFile
+from tests.resources.clock import Clock
 
 if TYPE_CHECKING:
     from sandbox.engine import Engine
@@ -45,6 +47,7 @@ TODAY = datetime.now(UTC).date()
 
 ASSET_OWNERS = Path(sys.executable).with_name("asset-owners")
 TENANT = "t-1"
+UPDATE = "/api/v1/assets/update"
 ADMIN = Account("integration@corp.example", "the inventory's password", roles={TENANT: "admin"})
 
 # Workers of pytest share the engine: one would make an index anew while another one searches it.
@@ -96,28 +99,13 @@ def documents(events: Iterable[Logon]) -> Iterator[dict[str, Any]]:
     return (document(event, number) for number, event in enumerate(events, 1))
 
 
-class Clock:
-    """The time of day for tests that must not wait: to sleep is to turn it on."""
-
-    def __init__(self):
-        self.slept = 0.0
-
-    def __call__(self):
-        return time.time() + self.slept
-
-    def sleep(self, seconds):
-        self.slept += seconds
-
-
-def in_memory(home: Path) -> AbstractContextManager[dg.DagsterInstance]:
-    """Dagster's records of runs that nobody looks at later, which takes half the time."""
-    return nullcontext(_in_memory(home))
-
-
 @lru_cache(maxsize=2)
-def _in_memory(_: Path) -> dg.DagsterInstance:
-    """One for all commands on a home: to make one takes a tenth of a run."""
-    return dg.DagsterInstance.ephemeral()
+def in_memory(_: Path) -> AbstractContextManager[dg.DagsterInstance]:
+    """Dagster's records of runs that nobody looks at later, which takes half the time.
+
+    One for all commands on a home: to make one takes a tenth of a run.
+    """
+    return nullcontext(dg.DagsterInstance.ephemeral())
 
 
 class Ran(NamedTuple):
@@ -137,7 +125,7 @@ class Stand:
     engine: "Engine | None"
     inventory: InventoryService
     environment: pytest.MonkeyPatch
-    clock: Clock = field(default_factory=Clock)
+    clock: Clock = field(default_factory=lambda: Clock(time.time()))
     indices: dict[str, list[Logon]] = field(default_factory=lambda: {SMALL_INDEX: small_company()})
     numbers: count = field(default_factory=count)
 
@@ -161,6 +149,18 @@ class Stand:
         self.inventory.hooks.faults = self.inventory.hooks.after = None
         self.inventory.state.reset([ADMIN], hosts, users, TENANT)
 
+    def hold_back_writes(self) -> tuple[Event, Event]:
+        """Let no write be answered; what is set once the first one is done, and what lets all go on."""
+        writing, go_on = Event(), Event()
+
+        def hold_back(request: Any, _: object) -> None:
+            if request.url.path == UPDATE:
+                writing.set()
+                go_on.wait(60)
+
+        self.inventory.hooks.after = hold_back
+        return writing, go_on
+
     def load(self, events: Iterable[Logon], index: str) -> str:
         """Fill an index of its own with events."""
         self.indices[index] = [*events]
@@ -177,7 +177,7 @@ class Stand:
         self.environment.setenv("SEARCH_PASSWORD", secret)
         password = self.home / "inventory-password"
         password.write_text(ADMIN.password)
-        base = {
+        base: dict[str, Any] = {
             "name": "Small",
             **search,
             "username": "reader",
@@ -192,7 +192,9 @@ class Stand:
             },
             "scan": {"lookback_days": 4},
         }
-        return merged(base, changes or {})
+        given = changes or {}
+        sections = {key: {**base.get(key, {}), **given[key]} for key in SECTIONS & given.keys()}
+        return {**base, **given, **sections}
 
     def instance_file(self, changes: Mapping[str, Any] | None = None) -> Path:
         """Write an instance file; where it names another inventory, the record of the earlier one goes."""
@@ -204,9 +206,9 @@ class Stand:
         path.write_text(yaml.safe_dump(content, allow_unicode=True), encoding="utf-8")
         return path
 
-    def run(self, changes: Mapping[str, Any] | None = None, *options: str, as_of: str | None = None) -> Ran:
+    def run(self, changes: Mapping[str, Any] | None = None, *options: str) -> Ran:
         """Run `asset-owners run --json` on an instance file with these changes."""
-        return self._ran("run", self.instance_file(changes), "--as-of", as_of or TODAY, *options)
+        return self._ran("run", self.instance_file(changes), "--as-of", TODAY, *options)
 
     def follow_up(self, what: str, run_id: str, *options: str, **changes: Any) -> Ran:
         """Run `asset-owners apply` or `undo` with `--json`."""
@@ -234,8 +236,3 @@ class Stand:
         for entry in entries:
             found.setdefault(str(entry.asset_id), {})[entry.field] = entry.new
         return found
-
-
-def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    sections = {key: {**base.get(key, {}), **changes[key]} for key in SECTIONS & changes.keys()}
-    return {**base, **changes, **sections}

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -15,8 +14,6 @@ from tests.end_to_end.processes import Program
 from tests.end_to_end.stand import ADMIN, TENANT, TODAY
 
 pytestmark = pytest.mark.slow
-
-UPDATE = "/api/v1/assets/update"
 
 
 def test_a_backup_waits_for_a_run_that_writes_and_all_commands_work_where_it_is_restored(
@@ -35,14 +32,7 @@ def test_a_backup_waits_for_a_run_that_writes_and_all_commands_work_where_it_is_
     first = stand.run().report["run_id"]
     state = stand.inventory.state
     state.add_assets(TENANT, "host", [{"id": f"t-{n}", "search_agent_name": "pc-1"} for n in range(3)])
-    writing, go_on = threading.Event(), threading.Event()
-
-    def hold_back(request, _):
-        if request.url.path == UPDATE:
-            writing.set()
-            go_on.wait(60)
-
-    stand.inventory.hooks.after = hold_back
+    writing, go_on = stand.hold_back_writes()
     with Program("run", "--instance", file, "--as-of", TODAY) as run, ThreadPoolExecutor(1) as pool:
         assert writing.wait(60)
         backup = pool.submit(call, "backup", "--out", out)

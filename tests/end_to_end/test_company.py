@@ -93,14 +93,3 @@ def test_the_caption_of_the_picture_of_the_decisions_has_their_numbers(stand, fi
     stages = dict(funnel(decisions(stand, first)).select("stage", "hosts").iter_rows())
     names = ("hosts known", "with logons", "one winner", "one user asset", "to write", "agrees", "conflict")
     assert [int(number) for number in re.findall(r"\d+", caption)] == [stages[name] for name in names]
-
-
-def test_a_second_run_agrees_and_writes_nothing(company, stand, first):
-    hosts = stand.inventory.state.assets("host")
-    second = stand.run(SETTINGS)
-    assert second.report["writes"] == {}
-    assert stand.inventory.state.assets("host") == hosts
-    turned = {"write": "agree"}
-    expected = Counter((row.evidence, turned.get(row.action, row.action)) for row in company.truth)
-    assert second.report["run_id"] != first.report["run_id"]
-    assert Counter(decisions(stand, second).select("evidence", "action").iter_rows()) == expected

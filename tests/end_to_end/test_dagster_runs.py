@@ -1,5 +1,3 @@
-"""A run that Dagster executes again from failure."""
-
 from pathlib import Path
 
 import dagster as dg

@@ -9,8 +9,6 @@ from tests.end_to_end.stand import USERS
 
 pytestmark = pytest.mark.slow
 
-APPLY = re.compile(r"asset-owners (apply --instance \S+ \S{8}(?: --allow-writes \d+)?)$", re.MULTILINE)
-UNDO = re.compile(r"asset-owners (undo --instance \S+ \S{8}(?: --allow-writes \d+)?)$", re.MULTILINE)
 ANN = {"asset_owner": "ann", "department": "Sales", "criticality": "high"}
 """What the evidence makes of each of the same_name."""
 
@@ -32,9 +30,10 @@ def owners(stand):
     return {host["id"]: host.get("asset_owner") for host in stand.inventory.state.assets("host")}
 
 
-def pasted(stand, pattern, text):
+def pasted(stand, command, text):
     """Call the command that a message names, as it stands."""
-    shown = pattern.search(text)
+    words = rf"asset-owners ({command} --instance \S+ \S{{8}}(?: --allow-writes \d+)?)$"
+    shown = re.search(words, text, re.MULTILINE)
     assert shown, text
     return stand.call(*shlex.split(shown[1]))
 
@@ -45,9 +44,6 @@ def refused(stand, *words, **settings):
     ran = stand.follow_up(*words, **settings)
     assert (ran.status, stand.inventory.state.journal()) == (1, before)
     return ran.report["error"]
-
-
-# Plan, then apply
 
 
 def test_a_scheduled_instance_may_plan_until_its_owner_trusts_it(six):
@@ -96,9 +92,6 @@ def test_limit_writes_the_first_hosts_past_the_brake_and_the_next_run_the_rest(s
     assert len(six.written()) == 6
 
 
-# The brake
-
-
 def test_the_brake_stops_a_run_or_an_undo_before_its_first_write_and_shows_how_to_go_on(six):
     limit, setting = {"max_write_percent": 74.9}, "writes.max_write_percent"
     six.inventory.state.add_assets("t-1", "host", same_name(7, 8, asset_owner="cyd"))
@@ -107,18 +100,15 @@ def test_the_brake_stops_a_run_or_an_undo_before_its_first_write_and_shows_how_t
     assert [host["owner"] for host in ran.report["plan"]] == ["ann"] * 6
     for allowed in ([], ["--allow-writes", "5"]):
         assert setting in refused(six, "apply", ran.report["run_id"], *allowed, writes=limit)
-    applied = pasted(six, APPLY, ran.report["error"])
+    applied = pasted(six, "apply", ran.report["error"])
     assert applied.exit_code == 0, applied.stderr
     assert six.written() == {f"t-{number}": ANN for number in range(1, 7)}
 
     run_id = six.tables.all_runs("runs").sort("started_at").last().collect()["run_id"].item()
     said = refused(six, "undo", run_id, writes=limit)
     assert setting in said
-    assert pasted(six, UNDO, said).exit_code == 0
+    assert pasted(six, "undo", said).exit_code == 0
     assert [owners(six)[f"t-{number}"] for number in range(1, 7)] == [None] * 6
-
-
-# Undo
 
 
 def test_undo_puts_back_each_field_that_a_host_still_holds_and_names_what_it_leaves_alone(six):

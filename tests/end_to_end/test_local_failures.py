@@ -11,11 +11,9 @@ from contextlib import contextmanager
 import pytest
 
 from tests.end_to_end.processes import Program
-from tests.end_to_end.stand import HOSTS, TODAY, USERS, WRITTEN, Ran
+from tests.end_to_end.stand import HOSTS, TODAY, UPDATE, USERS, WRITTEN, Ran
 
 pytestmark = pytest.mark.slow
-
-UPDATE = "/api/v1/assets/update"
 
 
 def run(stand):

@@ -25,11 +25,9 @@ from ownership.tables import TABLES
 from pipelines.dagster_home import dagster_instance
 from sandbox.inventory import Account, InventoryService, InventoryState
 from sandbox.inventory_api import envelope
-from tests.end_to_end.stand import ASSET_OWNERS, HOSTS, TENANT, TODAY, USERS, at_noon, logons
+from tests.end_to_end.stand import ASSET_OWNERS, HOSTS, TENANT, TODAY, UPDATE, USERS, at_noon, logons
 
 pytestmark = pytest.mark.slow
-
-UPDATE = "/api/v1/assets/update"
 
 VAULT = Account(
     "vault@corp.example",

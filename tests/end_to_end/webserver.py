@@ -79,15 +79,6 @@ def free_url():
     return f"http://127.0.0.1:{free_port()}"
 
 
-def answers(address):
-    """Whether somebody listens there."""
-    try:
-        with socket.create_connection(address):
-            return True
-    except ConnectionRefusedError:
-        return False
-
-
 @contextmanager
 def started(*command, log, **environment):
     """A program of our environment and what it starts, in a group of its own that dies with the block."""

@@ -1,13 +1,11 @@
-from datetime import UTC, date, datetime
+from datetime import date
 
 import pytest
 
 from ownership.coverage import events_by_day, funnel, owned_percent
 from ownership.rules import Rules
 from ownership.tables import LogonDays
-from tests.ownership.builders import counts, decide, host, hosts, table, user, users
-
-NOON = datetime(2026, 3, 10, 12, tzinfo=UTC)
+from tests.ownership.builders import counts, decide, host, hosts, logon_day, table, user, users
 
 
 def test_the_funnel_counts_the_hosts_of_each_stage_and_why_others_stay_behind():
@@ -59,15 +57,8 @@ def test_of_a_host_that_cannot_be_read_it_is_not_known_whether_it_is_owned():
 
 
 def test_each_day_is_told_with_its_events_and_whether_some_are_missing():
-    fetched = table(
-        LogonDays,
-        *(
-            {"day": date(2026, 3, day), "matching": events, "counted": events, "fetched_at": NOON}
-            | {"lacking_user": 0, "lacking_host": 0, "settings_fingerprint": "x"}
-            for day, events in ((1, 100), (2, 9), (4, 100))
-        ),
-    )
     days = [date(2026, 3, day) for day in (1, 2, 3, 4)]
+    fetched = table(LogonDays, logon_day(days[0], 100), logon_day(days[1], 9), logon_day(days[3], 100))
     assert events_by_day(days, fetched, timezone="UTC").rows() == [
         (date(2026, 3, 1), 100, "ok"),
         (date(2026, 3, 2), 9, "gap"),

@@ -1,5 +1,3 @@
-"""What kind of account and what kind of machine: by names, and by what is done."""
-
 import unicodedata
 from datetime import timedelta
 from pathlib import Path

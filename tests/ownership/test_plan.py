@@ -46,8 +46,6 @@ def test_what_is_copied_is_asked_for_taken_and_not_empty(department, options, se
     assert {tuple(write["new_values"].values()) for write in planned(users(person), **options)} == {sent}
 
 
-# Undo, once
-
 WRITTEN_AT = NOW + timedelta(seconds=1)
 
 

@@ -1,4 +1,4 @@
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import polars as pl
@@ -7,9 +7,9 @@ import pytest
 from ownership import quality
 from ownership.rules import Rules
 from ownership.tables import OwnerWrites
-from tests.ownership.builders import counts, host, hosts, shares_of, table
+from tests.ownership.builders import NOW, TARGET, counts, host, hosts, shares_of, table
+from tests.resources.writeback.world import row, values
 
-NOW = datetime(2026, 3, 10, 12, tzinfo=UTC)
 ODD = {"problem": "its field x holds a dict"}
 
 
@@ -55,16 +55,11 @@ def test_more_than_ten_and_more_than_5_percent_are_too_many(unreadable, assets, 
     assert quality.too_many_unreadable(unreadable, assets) == too_many
 
 
-TARGET, LISTED = "https://inventory.example tenant t-1 now", datetime(2026, 3, 30, 12, tzinfo=UTC)
-
-
-def wrote(host_id, owner, *, days_ago=2, outcome="written", target=TARGET):
+def wrote(host_id, owner, *, days_ago=2, outcome="written", **changes):
     """A row of owner_writes."""
-    at = LISTED - timedelta(days=days_ago)
-    values = {"owner": owner, "department": None, "criticality": None}
-    row = {"host_id": host_id, "hostname": "x", "run_id": f"run-{days_ago}", "outcome": outcome}
-    row |= {"old_values": values | {"owner": None}, "new_values": values, "target": target}
-    return row | {"intended_at": at, "completed_at": None if outcome == "intended" else at}
+    at = NOW - timedelta(days=days_ago)
+    told = {"outcome": outcome, "intended_at": at, "completed_at": None if outcome == "intended" else at}
+    return row(host_id, new=values(owner), run_id=f"run-{days_ago}", **told, **changes)
 
 
 WRITES: dict[str, tuple[list[dict[str, Any]], tuple[str, ...] | None, tuple[str, str | None] | None]] = {
@@ -92,10 +87,9 @@ WRITES: dict[str, tuple[list[dict[str, Any]], tuple[str, ...] | None, tuple[str,
 def test_an_owner_is_lost_that_a_run_wrote_and_the_host_does_not_show(writes, owners, lost):
     odd = ODD if owners is None else {}
     held = host("h1", "ws1") | {"owner_ids": owners if owners is None else list(owners)} | odd
-    assets = hosts(*({**each, "listed_at": LISTED} for each in (held, host("h2", "ws2"))))
+    assets = hosts(held, host("h2", "ws2"))
     found = quality.lost_owners(table(OwnerWrites, *writes).lazy(), assets, target=TARGET)
-    at = LISTED - timedelta(days=2)
-    assert found.rows() == ([("h1", *lost, at)] if lost else [])
+    assert found.rows() == ([("h1", *lost, NOW - timedelta(days=2))] if lost else [])
 
 
 def test_a_forwarder_is_a_name_under_which_several_hosts_send():

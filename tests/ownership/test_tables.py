@@ -8,6 +8,7 @@ from ownership.declaration import InvalidTableError, column_descriptions, empty,
 from ownership.history import changed_decisions
 from ownership.rules import MAX_EVENTS_A_DAY
 from ownership.tables import TABLES, LogonCounts, LogonDays, OwnerDecisionsHistory
+from tests.ownership import builders
 from tests.ownership.builders import DAY, NOW, RUN, counts, host, hosts, resolution, table, user, users
 
 MADE = resolution(
@@ -17,11 +18,7 @@ MADE = resolution(
 )
 VALID: dict[str, pl.DataFrame] = {
     "logon_counts": counts(("ws1", "alice", 5)).collect(),
-    "logon_days": table(
-        LogonDays,
-        {"day": DAY, "matching": 9, "counted": 7, "lacking_user": 1, "lacking_host": 1, "fetched_at": NOW,
-         "settings_fingerprint": "f"},
-    ),
+    "logon_days": table(LogonDays, builders.logon_day(DAY, 9, counted=7, lacking_user=1, lacking_host=1)),
     "inventory_hosts": hosts(host("h1", "ws1")),
     "inventory_users": users(user("u1", email="alice@corp.example")),
     "host_user_shares": MADE.shares,
@@ -30,7 +27,7 @@ VALID: dict[str, pl.DataFrame] = {
     "owner_decisions_history": changed_decisions(
         empty(OwnerDecisionsHistory), MADE.decisions, decided_at=NOW, run_id=RUN
     ),
-}  # fmt: skip
+}
 
 
 def test_a_column_says_the_meaning_of_each_code_once():
@@ -78,12 +75,6 @@ def test_a_bad_value_is_refused_with_its_row(table, values, rule):
     assert rule in message
     for name, value in values.items():
         assert f"{name}={value!r}" in message or f"{name}={value}" in message
-
-
-def test_two_rows_for_one_thing_are_refused():
-    frame = VALID["inventory_hosts"]
-    with pytest.raises(InvalidTableError, match="host_id: field_uniqueness, broken by"):
-        validated(TABLES["inventory_hosts"], pl.concat([frame, frame]))
 
 
 @pytest.mark.parametrize(

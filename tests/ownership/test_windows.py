@@ -9,7 +9,6 @@ from ownership.declaration import polars_schema
 from ownership.tables import LogonDays
 from ownership.windows import day_start
 
-HOUR = timedelta(hours=1)
 DAY = date(2026, 3, 2)
 NOW = datetime(2026, 5, 1, tzinfo=UTC)
 
@@ -56,11 +55,6 @@ def test_a_window_ends_with_its_last_day_and_is_clipped(last, lookback_days, fir
     assert (first, days[-1], len(days)) == (window.first, last, window.days)
 
 
-def test_a_window_before_the_first_day_names_the_setting():
-    with pytest.raises(ValueError, match=r"2026-03-30 is before scan\.first_day \(2026-03-31\)"):
-        windows.look_back_window(date(2026, 3, 30), 30, date(2026, 3, 31))
-
-
 @pytest.mark.parametrize(
     ("day", "fetched_at", "late_days", "settled"),
     [
@@ -87,7 +81,7 @@ def logon_days(*rows):
         (
             DAY + timedelta(days=number),
             counted,
-            day_start(DAY + timedelta(days=number + 1), "Europe/Berlin") + hours * HOUR,
+            day_start(DAY + timedelta(days=number + 1), "Europe/Berlin") + timedelta(hours=hours),
             fingerprint,
         )
         for number, counted, hours, fingerprint in rows

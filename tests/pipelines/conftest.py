@@ -2,6 +2,7 @@
 
 import shutil
 import sys
+from datetime import timedelta
 
 import polars as pl
 import pytest
@@ -10,13 +11,17 @@ from upath import UPath
 
 from ownership.declaration import empty
 from ownership.tables import LogonCounts, LogonDays
-from ownership.windows import days_of
+from ownership.windows import Window, days_of
 from pipelines.cli import main
 from resources.store.catalogue import refresh_catalogue
 from resources.store.tables import Tables
 from sandbox.stored_run import store_run
-from tests.ownership.builders import NOW, PEOPLE, RUN, WINDOW, counts, host, hosts, plan, resolution, table
+from tests.ownership import builders
+from tests.ownership.builders import DAY, NOW, PEOPLE, RUN, counts, host, hosts, plan, resolution, table
 from tests.resources.samples import instance_content
+
+WINDOW = Window(DAY, DAY + timedelta(days=2))
+"""Of few days: each is two files, which take a while to copy."""
 
 ASSETS = hosts(
     host("h1", "PC-1.corp.example", "pc-one"),
@@ -55,11 +60,9 @@ def home_after_a_run(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("resources.store.tables.refresh_catalogue", lambda *_, **__: None)
         tables.prepare()
-    fetched = {"matching": 31, "counted": 31, "lacking_user": 0, "lacking_host": 0, "fetched_at": NOW}
-    fetched["settings_fingerprint"] = "x"
-    rows = table(LogonDays, *(fetched | {"day": day} for day in days_of(WINDOW)))
+    rows = table(LogonDays, *(builders.logon_day(day, 31) for day in days_of(WINDOW)))
     tables.write_days([(row, empty(LogonCounts)) for row in rows.iter_slices(1)])
-    resolved = resolution(LOGONS, PEOPLE, ASSETS)
+    resolved = resolution(LOGONS, PEOPLE, ASSETS, window=WINDOW)
     writes = plan(resolved.decisions, PEOPLE, ASSETS)
     writes = writes.with_columns(outcome=pl.lit("written"), completed_at=pl.lit(NOW))
     store_run(tables, resolved, run_id=RUN, decided_at=NOW, hosts=ASSETS, users=PEOPLE, writes=writes)

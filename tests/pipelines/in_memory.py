@@ -46,8 +46,10 @@ class Shelf:
     reads_single_hosts = True
     takes: Sequence[str] = ("owner",)
 
-    def __init__(self, assets):
-        self.assets = {row["host_id"]: row for row in assets.to_dicts()}
+    def __init__(self, *assets):
+        """So many host assets; by default pc-1, which nobody owns."""
+        listed = hosts(*(assets or [host("h1", "pc-1")]))
+        self.assets = {row["host_id"]: row for row in listed.to_dicts()}
         self.written = {}
 
     def probe(self):
@@ -78,7 +80,7 @@ class Job:
     home: Path
     instance: Instance = field(default_factory=lambda: samples.instance(scan={"lookback_days": 3}))
     logons: LogFile = field(default_factory=lambda: LogFile((LAST, "pc-1", "ann")))
-    inventory: Shelf = field(default_factory=lambda: Shelf(hosts(host("h1", "pc-1"))))
+    inventory: Shelf = field(default_factory=Shelf)
 
     @property
     def tables(self) -> Tables:

@@ -13,7 +13,7 @@ from assets_defs.run import RANGE_END, RANGE_START, SNAPSHOTS
 from ownership import quality
 from pipelines.cli.run import errors
 from resources.errors import TransientError
-from tests.ownership.builders import host, hosts
+from tests.ownership.builders import host
 from tests.pipelines.in_memory import LAST, Job, LogFile, Shelf
 from tests.resources.samples import instance
 
@@ -24,9 +24,7 @@ def test_owners_come_from_another_source_into_another_inventory_and_odd_assets_s
     yesterday = LAST - timedelta(days=1)
     used = [(LAST, "pc-1", "ann")] * 2 + [(LAST, pc, "bob") for pc in ("pc-2", "pc-3")]
     unreadable = {"owner_ids": None, "problem": "its field asset_owner holds a dict"}
-    inventory = Shelf(
-        hosts(host("h1", "pc-1"), host("h2", "pc-2", owners=("u1",)), host("h3", "pc-3") | unreadable)
-    )
+    inventory = Shelf(host("h1", "pc-1"), host("h2", "pc-2", owners=("u1",)), host("h3", "pc-3") | unreadable)
     job = Job(tmp_path, logons=LogFile(*used, (yesterday, "pc-1", "bob")), inventory=inventory)
     assert job(tags={"started": "by hand"}).success, "a run of all tables needs no day that it names"
     assert inventory.written == {"h1": {"owner": "u1"}}
@@ -112,7 +110,7 @@ def test_what_a_run_makes_that_may_not_write_is_kept_from_analysts(tmp_path):
     assert job().success
     published = {table: job.tables.read(table).collect() for table in (*SNAPSHOTS, "owner_writes")}
     job.instance = instance(scan={"lookback_days": 3}, writes={"dry_run": True})
-    job.inventory = Shelf(hosts(host("h1", "pc-1"), host("h2", "pc-2")))
+    job.inventory = Shelf(host("h1", "pc-1"), host("h2", "pc-2"))
     lists = job(asset_selection=[dg.AssetKey([job.instance.slug, "inventory_hosts"])])
     row = record(job, lists)
     assert (row["kind"], row["status"]) == ("backfill", "succeeded")

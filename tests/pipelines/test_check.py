@@ -12,7 +12,6 @@ from resources.search.client import SearchClient
 @pytest.fixture(autouse=True)
 def _environment(monkeypatch):
     monkeypatch.setenv("NOT_NEEDED_TO_LOOK", "x")
-    monkeypatch.delenv("DAGSTER_HOME", raising=False)
 
 
 @pytest.fixture

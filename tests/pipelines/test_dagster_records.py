@@ -31,8 +31,7 @@ pytestmark = pytest.mark.usefixtures("no_catalogue", "no_report")
 
 
 @pytest.fixture
-def job(tmp_path, monkeypatch):
-    monkeypatch.delenv("DAGSTER_HOME", raising=False)
+def job(tmp_path):
     return Job(tmp_path, instance())
 
 

@@ -1,5 +1,3 @@
-"""`asset-owners explain` on the tables of an earlier run."""
-
 import json
 
 import polars as pl
@@ -10,21 +8,18 @@ from resources.store.tables import Tables
 from tests.ownership.builders import NOW
 
 
-def test_a_host_is_found_by_any_name_or_id(call, stored):
+def test_a_host_is_found_by_any_name_or_id_and_a_conflict_told_with_its_first_day(call, stored):
     told = call("explain", "--instance", stored, "pc-one")[1]
     for said in ("Logon events on pc-1.corp.example, pc-one, 6 in all", "run run-1: ", "owner u1"):
         assert said in told
+    told = call("explain", "--instance", stored, "pc-2")[1]
+    assert f"{ACTION['conflict']} (u2) Since {NOW:%Y-%m-%d}." in told
     found = {"PC-ONE": "h1", "pc-1.corp.example": "h1", "h1": "h1", "=CMD()": "h4", "pc-5": None}
     for name, host_id in found.items():
         status, told, _ = call("explain", "--instance", stored, name, "--json")
         (line,) = told.splitlines()
         decisions = json.loads(line)["decisions"]
         assert (status, [decision["host_id"] for decision in decisions]) == (0, [host_id]), name
-
-
-def test_a_conflict_is_told_with_its_first_day(call, stored):
-    told = call("explain", "--instance", stored, "pc-2")[1]
-    assert f"{ACTION['conflict']} (u2) Since {NOW:%Y-%m-%d}." in told
 
 
 def test_an_unknown_host_has_no_decisions(call, stored):

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -16,8 +15,8 @@ from resources.store.catalogue import refresh_catalogue
 from resources.store.history import delete_inputs
 from resources.store.tables import Tables
 from sandbox.stored_run import store_run
-from tests.ownership.builders import NOW, PEOPLE, RUN, WINDOW, plan, resolution
-from tests.pipelines.conftest import ASSETS, LOGONS
+from tests.ownership.builders import NOW, PEOPLE, RUN, plan, resolution
+from tests.pipelines.conftest import ASSETS, LOGONS, WINDOW
 
 PLANNED = "0123abcd-1111-2222-3333-444444444444"
 
@@ -95,8 +94,7 @@ def planned(home_with_a_plan, instance_file, monkeypatch):
 
 
 def store_plan(tables, run_id, logons, assets):
-    made = resolution(logons, PEOPLE, assets)
-    made = replace(made, decisions=made.decisions.with_columns(run_id=pl.lit(run_id)))
+    made = resolution(logons, PEOPLE, assets, run_id=run_id, window=WINDOW)
     writes = plan(made.decisions, PEOPLE, assets)
     store_run(
         tables, made, run_id=run_id, decided_at=NOW, hosts=assets, users=PEOPLE, writes=writes, publish=False
@@ -162,6 +160,6 @@ def test_queries_are_answered_from_a_plan_with_and_without_its_schema(call):
     assert len(asked(call, "--run", PLANNED[:8], "FROM warehouse.head_office.owner_decisions")) > 1
     days = "SELECT matching, count(*) AS days FROM logon_days GROUP BY ALL ORDER BY ALL"
     own = {"matching": 99, "days": 1}
-    assert asked(call, "--run", PLANNED, days) == [{"matching": 31, "days": 29}, own]
+    assert asked(call, "--run", PLANNED, days) == [{"matching": 31, "days": 2}, own]
     (written,) = asked(call, "--run", RUN, "FROM write_history")
     assert written["outcome"] == "written"

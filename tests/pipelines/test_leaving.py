@@ -33,8 +33,7 @@ def naming_ann(texts):
 
 
 @pytest.fixture
-def home(stored, tmp_path, monkeypatch):  # noqa: ARG001  (the tables of a run)
-    monkeypatch.delenv("DAGSTER_HOME", raising=False)
+def home(stored, tmp_path):  # noqa: ARG001  (the tables of a run)
     return tmp_path / "home"
 
 
@@ -109,10 +108,6 @@ def test_a_person_is_forgotten_in_a_home_that_never_ran_the_instance(
     assert naming_ann(texts(home)) == []
 
 
-def lose_tables(folder):
-    shutil.rmtree(folder)
-
-
 def lose_rows(folder):
     """None of the customer's runs has succeeded."""
     for file in folder.rglob("*.parquet"):
@@ -120,7 +115,7 @@ def lose_rows(folder):
     assert (folder / ".instance").exists()
 
 
-@pytest.mark.parametrize("lost", [None, lose_tables, lose_rows])
+@pytest.mark.parametrize("lost", [None, shutil.rmtree, lose_rows])
 def test_a_customer_is_removed_once_that_is_confirmed_whatever_is_left_of_it(home, catalogued, call, lost):
     tables, page = home / "tables" / "head_office", home / "reports" / "head_office.1a2b3c4d.html"
     page.parent.mkdir()

@@ -8,7 +8,7 @@ import pytest
 from ownership.windows import days_of
 from pipelines.dagster_home import dagster_instance
 from resources.errors import ConfigurationError
-from tests.ownership.builders import WINDOW
+from tests.pipelines.conftest import WINDOW
 
 
 def error_of(ended):
@@ -36,8 +36,7 @@ def test_a_home_that_is_a_file_is_named_with_its_setting(call, instance_file, tm
 
 
 @pytest.mark.parametrize("text", ["telemetry: [", "nonsense: 1"])
-def test_settings_of_dagster_that_it_does_not_take_are_told_with_their_file(tmp_path, monkeypatch, text):
-    monkeypatch.delenv("DAGSTER_HOME", raising=False)
+def test_settings_of_dagster_that_it_does_not_take_are_told_with_their_file(tmp_path, text):
     settings = tmp_path / "dagster" / "dagster.yaml"
     settings.parent.mkdir()
     settings.write_text(text, encoding="utf-8")

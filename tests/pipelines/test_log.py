@@ -1,5 +1,3 @@
-"""What the log of a service says of a run."""
-
 import dagster as dg
 import pytest
 

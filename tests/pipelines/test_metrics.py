@@ -1,5 +1,3 @@
-"""`asset-owners metrics` where there is little to tell."""
-
 import pytest
 from prometheus_client import CollectorRegistry
 

@@ -1,5 +1,3 @@
-"""`asset-owners report` on the tables of an earlier run."""
-
 import csv
 import io
 import os
@@ -18,7 +16,7 @@ def test_the_page_is_a_file_of_its_owner_alone_and_tells_of_the_last_run(call, s
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     html = file.read_text(encoding="utf-8")
     assert "<!doctype html>" in html
-    assert "930 logons from 2026-03-01 to 2026-03-30 (30 days)" in html
+    assert "93 logons from 2026-03-02 to 2026-03-04 (3 days)" in html
     for shown in ("ann@corp.example", "bob@corp.example", "carol", "25.0% → 50.0%"):
         assert shown in html
     assert 'id="how-sure"' not in html, "the stored days hold no logons"

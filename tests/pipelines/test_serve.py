@@ -47,7 +47,6 @@ def test_what_the_daemon_starts_waits_for_its_turn_and_what_died_holds_nobody_up
 
 def test_what_a_run_waits_for_is_a_line_of_its_log(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("ASSET_OWNERS_LOG", "json")
-    monkeypatch.delenv("DAGSTER_HOME", raising=False)
     monkeypatch.setattr("resources.locks.WARN_SECONDS", 0)
 
     @dg.op
@@ -140,7 +139,6 @@ def serving(home):
 def test_a_run_that_died_with_the_machine_gives_its_place_back_once_the_service_is_there_again(
     tmp_path, monkeypatch
 ):
-    monkeypatch.delenv("DAGSTER_HOME", raising=False)
     for secret in ("SEARCH_PASSWORD", "INVENTORY_PASSWORD"):
         monkeypatch.setenv(secret, "secret")
     (tmp_path / "dagster").mkdir()

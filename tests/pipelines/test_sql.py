@@ -4,7 +4,6 @@ import io
 import json
 import subprocess
 import sys
-from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
@@ -16,7 +15,6 @@ from resources.store.tables import Tables
 from tests.ownership.builders import host, hosts
 from tests.resources.samples import instance_content
 
-ASSET_OWNERS = Path(sys.executable).with_name("asset-owners")
 HOSTS = "SELECT host_id FROM inventory_hosts ORDER BY ALL"
 
 

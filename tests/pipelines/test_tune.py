@@ -11,6 +11,7 @@ from ownership.windows import days_of, window_before
 from resources.settings import load_instance
 from resources.store.tables import Tables
 from sandbox.stored_run import store_run
+from tests.ownership import builders
 from tests.ownership.builders import NOW, RUN, WINDOW, counts, host, hosts, resolution, table, user, users
 from tests.resources.writeback.world import plan, values
 
@@ -42,11 +43,9 @@ def home_with(tmp_path):
     def stored(listed, *, publish=True, logons=LOGONS, days=WINDOW.days):
         tables = Tables(tmp_path / "home", "head_office", name="Head office")
         tables.prepare()
-        fetched = {"lacking_user": 0, "lacking_host": 0, "fetched_at": NOW, "settings_fingerprint": "x"}
         for day in days_of(window_before(WINDOW.last, days)):
             rows = logons.filter(day=day)
-            number = rows["events"].sum()
-            row = table(LogonDays, fetched | {"day": day, "matching": number, "counted": number})
+            row = table(LogonDays, builders.logon_day(day, int(rows["events"].sum())))
             tables.write_days([(row, rows)], run_id=None if publish else RUN)
         in_window = logons.filter(pl.col("day") >= WINDOW.first)
         made = resolution(in_window.lazy(), PEOPLE, listed)
@@ -76,29 +75,23 @@ def test_what_is_found_is_said_as_one_object_and_in_words_and_changes_no_decisio
     assert tables.writes().collect().is_empty()
 
 
-def answer(call, instance_file, sheet, *, wrong=0, **draw):
-    """Draw an audit, answer it, the first so many with no, and give it back: status, what is said."""
-    options = [part for name, value in draw.items() for part in (f"--{name}", value)]
-    drawing = call("tune", "--instance", instance_file, "--audit-file", sheet, *options)
-    assert drawing[0] == 0, drawing
-    heading, *rows = sheet.read_text(encoding="utf-8-sig").splitlines()
-    lines = [f"{row}{'no' if number < wrong else 'yes'}" for number, row in enumerate(rows)]
-    sheet.write_text("\n".join([heading, *lines]), encoding="utf-8-sig")
-    return call("tune", "--instance", instance_file, "--audit-answers", sheet, "--json")
-
-
 def test_an_answered_audit_says_how_many_are_wrong_wherever_that_is_said(
     call, instance_file, home_with, tmp_path
 ):
-    tables = home_with(assets(by_hand=0), publish=False)
-    status, told, _ = answer(call, instance_file, tmp_path / "a.csv", wrong=4, audit=40, seed=7)
+    tables, sheet = home_with(assets(by_hand=0), publish=False), tmp_path / "a.csv"
+    of_it = ("tune", "--instance", instance_file)
+    assert call(*of_it, "--audit", "40", "--seed", "7", "--audit-file", sheet)[0] == 0
+    heading, *rows = sheet.read_text(encoding="utf-8-sig").splitlines()
+    lines = [f"{row}{'no' if number < 4 else 'yes'}" for number, row in enumerate(rows)]
+    sheet.write_text("\n".join([heading, *lines]), encoding="utf-8-sig")
+    status, told, _ = call(*of_it, "--audit-answers", sheet, "--json")
     now = json.loads(told.splitlines()[-1])["now"]
     assert (status, now["no_claim"], now["wrong"]["measure"]) == (0, None, "audit")
     assert now["wrong"]["estimate"] == pytest.approx(4 + 30 * 4.5 / 41)
     stored = tables.read("audit_sample").collect()
     assert (stored["right"].sum(), set(stored["seed"])) == (36, {7})
     said = "about {:.0f} of them wrong ({:.0f} to {:.0f})".format(*list(now["wrong"].values())[:3])
-    assert said in call("tune", "--instance", instance_file)[1]
+    assert said in call(*of_it)[1]
     call("report", "--instance", instance_file, "--out", tmp_path / "report.html")
     assert said in (tmp_path / "report.html").read_text(encoding="utf-8")
 

@@ -1,28 +1,15 @@
 from datetime import timedelta
-from functools import cache
 
 import polars as pl
 import pytest
 
 from ownership.codes import ACTION, EVIDENCE, MATCH, OUTCOME
-from ownership.declaration import polars_schema
 from ownership.matching import FieldNames
 from ownership.rules import Rules
 from ownership.tables import OwnerWrites
 from reports.explanations import host_explanation, in_words
-from tests.ownership.builders import (
-    DAY,
-    NOW,
-    WINDOW,
-    counts,
-    decide,
-    host,
-    hosts,
-    plan,
-    resolution,
-    user,
-    users,
-)
+from tests.ownership.builders import DAY, NOW, WINDOW, counts, host, hosts, resolution, table, user, users
+from tests.resources.writeback.world import row, values
 
 PEOPLE = users(
     user("u1", email="alice@corp.example", user_department="Sales"),
@@ -38,19 +25,13 @@ OWNED = host("h1", "ws1", owners=("u9",))
 UNREADABLE = host("h1", "ws1") | {"owner_ids": None, "problem": "its field owner holds a dict"}
 
 
-@cache
-def planned():
-    """The row of a write of alice to ws1, as planned."""
-    assets = hosts(WS1)
-    return plan(decide(counts(*ALICE), PEOPLE, assets), PEOPLE, assets).row(0, named=True)
-
-
 def story(logons, *assets, rules=None, now=None, writes=(), hostname="ws1", fields=None):
     """The story of ws1: decided by `rules`, asked about by the rules `now`, an hour after each write."""
     rules, assets = rules or Rules(), hosts(*assets) if assets else hosts(WS1)
     made = resolution(counts(*logons), PEOPLE, assets, rules)
+    of_ws1 = {"hostname": "ws1", "old": values(department="IT"), "new": values("u1", "Sales")}
     rows = [
-        planned() | write | {"run_id": f"run-{number}", "completed_at": NOW + timedelta(hours=number)}
+        row("h1", **{**of_ws1, **write}, run_id=f"run-{number}", completed_at=NOW + timedelta(hours=number))
         for number, write in enumerate(writes, 2)
     ]
     return host_explanation(
@@ -60,7 +41,7 @@ def story(logons, *assets, rules=None, now=None, writes=(), hostname="ws1", fiel
         matches=made.matches,
         hosts=assets,
         users=PEOPLE,
-        writes=pl.DataFrame(rows, schema=polars_schema(OwnerWrites)),
+        writes=table(OwnerWrites, *rows),
         window=WINDOW,
         decided_by=rules,
         rules=now or rules,
@@ -207,11 +188,7 @@ def test_each_outcome_is_put_into_words_with_what_the_service_said_and_what_foll
     assert len(found["decisions"][0]["what_would_change"]) == 1
 
 
-UNDONE = {
-    "outcome": "undone",
-    "old_values": {"owner": "u1", "department": None, "criticality": None},
-    "new_values": {"owner": "", "department": None, "criticality": None},
-}
+UNDONE = {"outcome": "undone", "old": values("u1"), "new": values("")}
 LEFT_ALONE = {**UNDONE, "outcome": "not_written", "message": "left alone: put back since, by run run-3"}
 
 

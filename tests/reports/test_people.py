@@ -1,6 +1,5 @@
 import pytest
 
-from ownership.declaration import empty
 from ownership.tables import OwnerWrites
 from reports.people import (
     SHOWN_ELSEWHERE,
@@ -10,7 +9,8 @@ from reports.people import (
     person_explanation,
     person_in_words,
 )
-from tests.ownership.builders import NOW, counts, decide, host, hosts, plan, resolution, table, user, users
+from tests.ownership.builders import NOW, counts, host, hosts, resolution, table, user, users
+from tests.resources.writeback.world import row, values
 
 PEOPLE = users(
     user("u1", email="Ann@corp.example", sam="akeller"),
@@ -57,7 +57,7 @@ def told(usernames, user_ids, logons, assets, *writes):
         hosts=assets,
         users=PEOPLE,
         matches=made.matches,
-        writes=table(OwnerWrites, *writes) if writes else empty(OwnerWrites),
+        writes=table(OwnerWrites, *writes),
     )
     return person_in_words(found)
 
@@ -98,16 +98,11 @@ def test_of_many_hosts_the_first_are_shown_and_names_do_not_act_on_a_terminal():
 
 
 def test_what_was_written_or_put_back_since_the_decision_is_told_and_not_what_was_decided():
-    logons, free, owned = (
-        counts(("ws1", "ann", 3)),
-        hosts(host("h1", "ws1")),
-        hosts(host("h1", "ws1", owners=("u1",))),
-    )
-    write = plan(decide(logons, PEOPLE, free), PEOPLE, free).row(0, named=True) | {"completed_at": NOW}
-    text = told(["ann"], ["u1"], logons, free, write | {"outcome": "written"})
+    logons, free = counts(("ws1", "ann", 3)), host("h1", "ws1")
+    write = row("h1", new=values("u1"), outcome="written", completed_at=NOW)
+    text = told(["ann"], ["u1"], logons, hosts(free), write)
     assert text.count("The host has got this owner since.") == 2
-    nobody = {"owner": "", "department": None, "criticality": None}
-    back = write | {"outcome": "undone", "old_values": write["new_values"], "new_values": nobody}
-    text = told(["ann"], ["u1"], logons, owned, back)
+    back = row("h1", old=values("u1"), new=values(""), outcome="undone", completed_at=NOW)
+    text = told(["ann"], ["u1"], logons, hosts(free | {"owner_ids": ["u1"]}), back)
     assert "The host had this owner, and has not any more." in text
     assert "Hosts of this person in the inventory: 0\n" in text

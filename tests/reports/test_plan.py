@@ -1,7 +1,6 @@
-import polars as pl
-
 from reports.plan import SHOWN_HOSTS, plan_in_words, planned_hosts
 from tests.ownership.builders import PEOPLE, counts, decide, host, hosts, plan
+from tests.resources.writeback import world
 
 COMMANDS = {"carry_out": "CARRY OUT", "see_all": "SEE ALL"}
 
@@ -51,6 +50,4 @@ def test_rows_with_another_outcome_are_no_plan_and_hostile_names_do_not_act_on_a
     found = planned(host("h\x07", "ws\x1b[2j"))
     told = plan_in_words(found, puts_back=False, **COMMANDS)
     assert all(line.isprintable() for line in told.splitlines())
-    decisions = decide(counts(("ws1", "ann", 1)), PEOPLE, hosts(host("h1", "ws1")))
-    rows = plan(decisions, PEOPLE, hosts(host("h1", "ws1"))).with_columns(outcome=pl.lit("written"))
-    assert planned_hosts(rows, PEOPLE) == []
+    assert planned_hosts(world.plan("h1", outcome="written"), PEOPLE) == []

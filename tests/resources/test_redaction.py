@@ -136,9 +136,7 @@ def test_what_the_search_service_repeats_of_a_request_is_not_told(monkeypatch, p
             instance(url=stub.url, cookies={"team": {"env": "TEAM_COOKIE"}}), sleep=lambda _: None
         ) as search,
     ):
-        told_of(
-            lambda: search.totals(date(2026, 3, 1), date(2026, 3, 2)), [token, SECRET, COOKIE, quote(SECRET)]
-        )
+        told_of(lambda: search.totals(DAY, DAY), [token, SECRET, COOKIE, quote(SECRET)])
 
 
 @pytest.mark.parametrize("status", [200, 502])

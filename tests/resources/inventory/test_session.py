@@ -23,9 +23,6 @@ def paths(stub):
     return [request.path.rpartition("/")[2] for request in stub.requests]
 
 
-# Log-in
-
-
 def test_a_wrong_password_names_its_settings_and_is_sent_once(service, log_in):
     watch = Watch(service)
     with log_in(replace(ADMIN, password="wrong horse")) as inventory:
@@ -45,9 +42,6 @@ def test_a_log_in_refused_with_any_status_is_about_the_credentials(served, http)
     wrong = pytest.raises(AuthenticationError, match=r"platform\.password")
     with served(lambda _: envelope(status=False, message="No.", http=http)) as (_, inventory), wrong:
         profile(inventory)
-
-
-# Expiry
 
 
 def test_threads_that_are_rejected_together_share_one_log_in_and_drop_the_cookie(service, inventory):
@@ -102,9 +96,6 @@ def test_a_second_401_is_an_error_and_ends_the_log_ins(served):
             with pytest.raises(error):
                 inventory.write("h-1", {"owner": "17"})
     assert paths(stub) == ["login", "update"] * 2
-
-
-# Verification codes
 
 
 def test_a_missing_secret_is_named_when_the_log_in_needs_a_code(log_in):

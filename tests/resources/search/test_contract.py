@@ -109,9 +109,6 @@ def test_an_empty_index_and_a_pattern_without_index_give_empty_days(engine, clie
             assert (matching, senders.height) == (0, 0)
 
 
-# What the operator has to mend
-
-
 @pytest.fixture(scope="module")
 def plain(engine):
     """An index of one event; its names are keywords with text fields below. Another one has only text."""

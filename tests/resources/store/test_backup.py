@@ -1,5 +1,3 @@
-"""What goes into a backup, and belongs together."""
-
 import io
 import tarfile
 from pathlib import Path

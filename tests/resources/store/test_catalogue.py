@@ -2,7 +2,8 @@
 
 import shutil
 from contextlib import closing
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import duckdb
 import polars as pl
@@ -14,17 +15,14 @@ from ownership.declaration import column_descriptions, description
 from ownership.quality import names_without_user
 from ownership.rules import Rules
 from ownership.tables import TABLES
-from ownership.windows import Window
 from resources.store.catalogue import catalogue_path
 from resources.store.tables import Tables
 from resources.store.views import VIEWS
-from sandbox.resolution import resolve
 from sandbox.stored_run import store_run
-from tests.ownership.builders import counts, host, hosts, user, users
+from tests.ownership.builders import counts, host, hosts, resolution, user, users
 from tests.resources.writeback.world import plan, values
 
 SLUG = "corp"
-WINDOW = Window(date(2026, 3, 1), date(2026, 3, 30))
 RULES = Rules(exclude_hosts=("kiosk",))
 PEOPLE = users(
     user("u1", email="ann@corp.example", user_department="Sales"),
@@ -72,10 +70,10 @@ def listing(day, assets):
 
 def run(tables, day, *, logons=LOGONS, people=PEOPLE, assets=ASSETS):
     """Decide and publish as a run so many days after the first one would."""
-    run_id, at, listed = f"run-{day}".replace(".", "-"), instant(day), listing(day, assets)
-    options = {"user_value_field": "user_email", "window": WINDOW, "decided_at": at, "run_id": run_id}
-    resolved = resolve(logons, listed, people, rules=RULES, **options)
-    store_run(tables, resolved, run_id=run_id, decided_at=at, hosts=listed, users=people)
+    listed = listing(day, assets)
+    decided: Any = {"run_id": f"run-{day}", "decided_at": instant(day)}
+    resolved = resolution(logons, people, listed, RULES, **decided)
+    store_run(tables, resolved, hosts=listed, users=people, **decided)
 
 
 @pytest.fixture(scope="module")
@@ -99,9 +97,6 @@ def session(home):
 def ask(tables, query):
     with session(tables.home) as connection:
         return connection.sql(query.replace("FROM ", f"FROM {SLUG}.")).fetchall()
-
-
-# Descriptions
 
 
 def test_tables_and_views_are_described_and_have_their_columns_and_no_rows_before_the_first_run(tables):
@@ -173,9 +168,6 @@ def test_folders_that_no_instance_has_are_left_alone(tables):
     assert schemas(tables.home) == ["added", SLUG]
     with session(tables.home) as connection:
         assert connection.sql("FROM duckdb_tables()").fetchall() == []
-
-
-# Views
 
 
 def test_a_name_of_an_unreadable_user_asset_is_among_the_unmatched(tables):

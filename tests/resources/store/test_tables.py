@@ -24,21 +24,19 @@ from resources.store.catalogue import catalogue_path
 from resources.store.history import delete_inputs, store_decisions
 from resources.store.tables import Tables
 from tests.ownership.builders import counts as counts_of
-from tests.ownership.builders import host, table
+from tests.ownership.builders import host, logon_day, table
 from tests.ownership.builders import hosts as rows_of_hosts
 from tests.resources.writeback.world import plan
 
-ROOT = Path(__file__).parents[3]
 DAY = date(2026, 3, 2)
 NEXT = date(2026, 3, 3)
 LATER = datetime(2026, 4, 1, tzinfo=UTC)
 RUN = "run-1"
 
 
-def logons(day=DAY, *, events=1, pairs=2, fingerprint="now"):
+def logons(day=DAY, *, events=1, pairs=2):
     """A day's row of logon_days and its rows of logon_counts."""
-    row = {"day": day, "fetched_at": LATER, "settings_fingerprint": fingerprint, "counted": pairs * events}
-    row |= {"matching": pairs * events, "lacking_user": 0, "lacking_host": 0}
+    row = logon_day(day, pairs * events, fetched_at=LATER, settings_fingerprint="now")
     counts = counts_of(*((f"PC-{number}", "ann", events, day) for number in range(pairs)))
     return table(LogonDays, row), counts.collect()
 
@@ -61,7 +59,6 @@ def seen(home, query):
         return session.sql(query).fetchall()
 
 
-EVENTS = "SELECT events FROM corp.logon_counts"
 WRITES = "SELECT host_id, outcome FROM corp.owner_writes ORDER BY ALL"
 
 
@@ -83,7 +80,7 @@ def test_days_of_one_run_are_seen_by_that_run_alone(tables, home):
     tables.write_days([logons(NEXT, events=6)], run_id="dry")
     assert events(tables, [DAY, NEXT]) == [1, 1]
     assert events(tables, [DAY, NEXT], run_id="dry") == [5, 5, 6, 6]
-    assert seen(home, EVENTS) == [(1,), (1,)]
+    assert seen(home, "SELECT events FROM corp.logon_counts") == [(1,), (1,)]
 
 
 def test_a_snapshot_is_its_runs_until_it_is_published(tables, home):

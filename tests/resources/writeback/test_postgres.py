@@ -40,9 +40,7 @@ def open_one(url):
 
 @pytest.fixture
 def tables(tmp_path):
-    tables = Tables(tmp_path / "home", "corp")
-    tables.prepare()
-    return tables
+    return Tables(tmp_path / "home", "corp")
 
 
 def test_one_table_keeps_the_rows_of_all_journals_and_none_sees_those_of_another(open_one, postgres, url):
@@ -160,9 +158,6 @@ def test_a_server_that_never_answers_ends_the_run_also_one_that_is_told_to_end(
             assert time.monotonic() - began < 10
 
 
-# What an operator does wrong
-
-
 def test_a_pooler_is_refused(url, monkeypatch):
     """It hands sessions on, and gives clients a process number of its own."""
     monkeypatch.setattr("psycopg.ConnectionInfo.backend_pid", 1)
@@ -209,9 +204,6 @@ def test_the_password_may_come_from_the_places_of_postgresql(guarded, postgres, 
     monkeypatch.setenv("PGPASSWORD", PASSWORD)
     assert [finding.state for finding in journal_findings(address)] == ["ok"]
     assert postgres.ask("SELECT count(*) FROM asset_owners.all_writes", database=database(guarded)) == [(0,)]
-
-
-# Which journal an instance has
 
 
 def test_what_was_open_in_the_file_moves_into_the_database(tables, url, monkeypatch):

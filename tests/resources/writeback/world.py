@@ -15,7 +15,7 @@ from resources.errors import NotFoundError, SessionExpiredError, TransientError
 from resources.writeback.outcomes import unless_owned
 from resources.writeback.workers import write_all
 from resources.writeback.writer import Writer
-from tests.ownership.builders import TARGET, hosts
+from tests.ownership.builders import TARGET, host, hosts
 
 IN_MEMORY = Path(":memory:")
 """Where a journal lies that no other process opens: on a disk each test would wait for it."""
@@ -93,15 +93,8 @@ class FakeInventory:
 
 def holding(host_id: str, owner: str | None = None, department: str | None = None, **changes: Any) -> Any:
     """A row of inventory_hosts."""
-    return {
-        "host_id": host_id,
-        "hostnames": [host_id.replace("h-", "PC-")],
-        "owner_ids": owner.split(",") if owner else [],
-        "department": department,
-        "criticality": None,
-        "problem": None,
-        **changes,
-    }
+    named = host(host_id, host_id.replace("h-", "PC-"), owners=tuple(owner.split(",")) if owner else ())
+    return {**named, "department": department, "criticality": None, "problem": None, **changes}
 
 
 def values(

@@ -1,11 +1,12 @@
-"""docs/rules.md numbers the rules, and the tree cites them by number: no citation may lead nowhere."""
+"""The pages of docs/ say what the tree has: no number of a rule and no name of a test may lead nowhere."""
 
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from sandbox.dictionary import data_dictionary
+
 ROOT = Path(__file__).parents[1]
-RULES = ROOT / "docs" / "rules.md"
 SUFFIXES = {".py", ".md", ".html", ".json", ".js", ".css", ".sql", ".toml", ".yaml"}
 
 NUMBER = r"\d+(?:\.\d+)?"
@@ -13,6 +14,10 @@ NEXT = r"[ \n#]+"  # what may lie between two words, also of a comment that goes
 CITATION = re.compile(
     rf"\brules?{NEXT}({NUMBER}(?:(?:,|,?{NEXT}(?:to|and|or)){NEXT}{NUMBER})*)", re.IGNORECASE
 )
+
+
+def page(name: str) -> str:
+    return (ROOT / "docs" / name).read_text(encoding="utf-8")
 
 
 def texts() -> Iterator[tuple[Path, str]]:
@@ -26,8 +31,7 @@ def texts() -> Iterator[tuple[Path, str]]:
 
 def numbers() -> list[str]:
     """The numbers of sections and rules in the order of the page."""
-    page = RULES.read_text(encoding="utf-8")
-    found = re.findall(r"^(?:## (\d+) |\*\*(\d+\.\d+) )", page, re.MULTILINE)
+    found = re.findall(r"^(?:## (\d+) |\*\*(\d+\.\d+) )", page("rules.md"), re.MULTILINE)
     return [section or rule for section, rule in found]
 
 
@@ -52,3 +56,17 @@ def test_every_citation_leads_to_a_rule():
     }
     known = set(numbers())
     assert not [one for one in cited if one[0] not in known], "cited, but not in docs/rules.md"
+
+
+def test_every_promise_names_tests_that_exist():
+    promises = re.findall(r"^- \*\*(\d+)\w?\*\* (.*)", page("promises.md"), re.MULTILINE)
+    assert {int(number) for number, _ in promises} == set(range(17))
+    for number, line in promises:
+        tests = re.findall(r"`(tests/[\w/]+\.py)(?:::\w+)?::(test_\w+)`", line)
+        assert tests, f"nothing holds promise {number}"
+        for file, name in tests:
+            assert re.search(rf"\bdef {name}\(", (ROOT / file).read_text(encoding="utf-8")), f"{file}::{name}"
+
+
+def test_the_data_dictionary_is_what_the_schemas_say():
+    assert page("data_dictionary.md") == data_dictionary(), "run `make docs`"
