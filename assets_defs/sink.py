@@ -105,7 +105,7 @@ class FollowUpConfig(dg.Config):
     dry_run: bool = Field(default=False, description="Plan only; write nothing.")
     allow_writes: int | None = Field(
         default=None,
-        description="Hosts that may be written in spite of writes.max_writes and max_write_percent.",
+        description="The most hosts to write, in place of writes.max_writes and max_write_percent.",
     )
     reason: str | None = Field(default=None, description="Why; the table runs keeps it among the options.")
 

@@ -50,9 +50,8 @@ def require_own(folder: UPath, *, name: str | None, target: str | None) -> dict[
         ) from error
     if name not in {None, owner} or (name and other and target not in {None, other}):
         raise ConfigurationError(
-            f"name: {name!r} gives the identifier {folder.name!r}, and writes to {target}; the tables in "
-            f"{folder} are those of the instance {owner!r}, which writes to {other}. Give this instance "
-            "another name, or a home and tables of its own; if it is the same one, renamed or moved, delete "
-            f"{place}"
+            f"The tables in {folder} are those of the instance {owner!r}, which writes to {other}. The name "
+            f"{name!r}, which writes to {target}, would share them: give it another name, or a home of its "
+            f"own; if it is the same one, renamed or moved, delete {place}: no earlier run can be undone then"
         )
     return recorded

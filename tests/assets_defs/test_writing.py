@@ -106,6 +106,8 @@ def test_a_plan_over_the_limit_is_carried_out_at_a_persons_word(planned, shelf, 
     few = {"writes": {limit: value}}
     with refused(shelf, rf"writes\.{limit} \({value}", "apply .*--allow-writes 1"):
         follow(planned, "apply", RUN, **few)
+    with refused(shelf, r"more than were allowed \(0\)"):
+        follow(planned, "apply", RUN, run_id="fewer", allow=0)
     assert follow(planned, "apply", RUN, run_id="later", allow=1, **few) == {"h1": "written"}
 
 
