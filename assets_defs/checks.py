@@ -219,6 +219,16 @@ def users_are_of_one_domain(run: ScanRun) -> dg.AssetCheckResult:
     )
 
 
+@check("owner_checks", "owner_decisions")
+def hosts_are_named_alike(run: ScanRun) -> dg.AssetCheckResult:
+    """No host name of the logons differs from that of a host asset in the domain part only."""
+    other = quality.hosts_of_other_domains(run.table("owner_decisions"))
+    follows = "if they are the same machines, set rules.hostname_match: short"
+    return _none(
+        other, f"{other.height} host names differ from an asset's in the domain part only; {follows}"
+    )
+
+
 @check("owner_checks", "username_matches")
 def most_evidence_is_matched(run: ScanRun) -> dg.AssetCheckResult:
     """At least half of the logon events are of users who stand for one user asset."""
@@ -310,7 +320,7 @@ def _result(
     severity: dg.AssetCheckSeverity = WARN,
     **numbers: float,
 ) -> dg.AssetCheckResult:
-    shown = {} if rows is None or rows.is_empty() else {"examples": examples(rows)}
+    shown = {} if rows is None else examples("examples", rows)
     return dg.AssetCheckResult(
         passed=passed, severity=severity, description=said, metadata={**numbers, **shown}
     )

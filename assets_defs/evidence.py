@@ -3,6 +3,7 @@
 import time
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
@@ -94,14 +95,12 @@ def _fetch(
 
     With `refetch` these are all days that the run names, and those of the others that are not settled.
     """
-    run.tables.prepare()
+    replace(run.tables, target=None).prepare()  # with a wrong tenant nothing is listed: no run is held to it
     stored = run.days(days)
     again = run.days_named if run.options.refetch else []
     wanted = sorted({*again, *unsettled(run, days)})
     settings = extraction_fingerprint(run.instance)
     held, torn = _kept_counts(run, stored, wanted, settings)
-    if run.instance.ignore_ssl:
-        context.log.warning("ignore_ssl is on: the certificate of the search service is not checked")
     events, emptied, lost = 0, [], []
     arrived: list[tuple[pl.DataFrame, pl.DataFrame]] = []
 
@@ -264,21 +263,18 @@ def skipped_kinds(run: ScanRun) -> Kinds:
 
 @contextmanager
 def steady_days(run: ScanRun) -> Generator[None]:
-    """Refuse what is counted of days that another run replaces meanwhile: its settings may be others."""
-    before = require_evidence(run)
+    """Refuse what is counted of days that a run with other settings replaces meanwhile."""
+    require_evidence(run)
     yield
-    if not run.days(run.window).equals(before):
-        raise AssetOwnersError(
-            "Another run has replaced days of the window while this one counted them. Run again: "
-            f"{command_line(run.instance, 'run')}"
-        )
+    with run.tables.changing():  # so that none is seen while a run with the same settings replaces it
+        days = run.days(run.window).filter(settings_fingerprint=extraction_fingerprint(run.instance))
+    if days.height < run.window.days:
+        again = command_line(run.instance, "run")
+        raise AssetOwnersError(f"A run with other settings replaced days of the window; run again: {again}")
 
 
-def require_evidence(run: ScanRun) -> pl.DataFrame:
-    """Return the rows of logon_days for the window.
-
-    Refuse one that was not fetched or is torn, or whose documents never carry a field (rules 3.4).
-    """
+def require_evidence(run: ScanRun) -> None:
+    """Refuse a window that was not fetched or is torn, or whose documents never carry a field (rules 3.4)."""
     instance, window = run.instance, run.window
     days, missing = _days_and_missing(run)
     if missing:  # or another run is replacing them just now
@@ -301,7 +297,6 @@ def require_evidence(run: ScanRun) -> pl.DataFrame:
                 f"to {window.last} carries the field {instance.logon_type_field!r}; name the field that "
                 "does, or take logon_type_field and rules.logon_type_weights out"
             )
-    return days
 
 
 def _days_and_missing(run: ScanRun) -> tuple[pl.DataFrame, list[date]]:

@@ -4,7 +4,6 @@ from typing import Any, Literal
 
 import dagster as dg
 
-from assets_defs.progress import Progress
 from assets_defs.run import ScanRun
 from assets_defs.specs import table_asset
 from resources.settings import Instance
@@ -15,11 +14,9 @@ def inventory_asset(instance: Instance, kind: Literal["hosts", "users"]) -> dg.A
     table = f"inventory_{kind}"
 
     def listed(run: ScanRun) -> dict[str, Any]:
-        if instance.platform.ignore_ssl:
-            run.log.warning("platform.ignore_ssl is on: the inventory's certificate is not checked")
         run.record.require_none_failed()
-        inventory, progress = run.inventory(), Progress(run.log.info, f"Rows of {table} listed")
-        frame = inventory.hosts(progress) if kind == "hosts" else inventory.users(progress)
+        inventory = run.inventory()
+        frame = inventory.hosts() if kind == "hosts" else inventory.users()
         run.tables.prepare()
         run.store(table, frame)
         run.log.info(f"Inventory: {frame.height:,} rows of {table} listed")

@@ -1,9 +1,6 @@
-"""What materializations show in the UI: tables to look at, and numbers that it plots over time.
+"""What materializations show in the UI: tables to look at, and numbers that it plots over time."""
 
-Dagster shows Markdown of less than 1,000 characters in place, anything longer behind a click, so tables are
-short.
-"""
-
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import dagster as dg
@@ -11,7 +8,7 @@ import polars as pl
 
 from ownership.coverage import funnel, owned_percent
 from ownership.decisions import summary
-from reports.markdown import table
+from ownership.names import printable
 from reports.plan import shown_owners
 
 CONFLICT = ("hostname", "host_id", "existing_owner", "resolved_owner")
@@ -24,20 +21,28 @@ MAX_ROWS = 200
 """Hosts in one table: names are in it, and Dagster's records are kept."""
 
 
-def examples(rows: pl.DataFrame, *, own_words: tuple[str, ...] = ()) -> dg.MarkdownMetadataValue:
-    """The first rows as a table."""
-    return dg.MetadataValue.md(table(rows, own_words=own_words, most_rows=MAX_EXAMPLES))
+def examples(name: str, rows: pl.DataFrame) -> dict[str, Any]:
+    """The first rows as a table under a name; nothing where there are none."""
+    return {} if rows.is_empty() else {name: _table(rows.head(MAX_EXAMPLES).to_dicts())}
 
 
-def _examples_of(name: str, rows: pl.DataFrame, *, own_words: tuple[str, ...] = ()) -> dict[str, Any]:
-    """The first rows under a name; nothing where there are none."""
-    return {} if rows.is_empty() else {name: examples(rows, own_words=own_words)}
+def _table(rows: Iterable[Mapping[str, Any]]) -> dg.TableMetadataValue:
+    """Rows as Dagster shows them, every name as plain text."""
+    return dg.MetadataValue.table(
+        [dg.TableRecord({name: _plain(value) for name, value in row.items()}) for row in rows]
+    )
+
+
+def _plain(value: Any) -> str | float:
+    if isinstance(value, int | float):
+        return round(value, 3)
+    return printable(", ".join(map(str, value)) if isinstance(value, list) else str(value or ""))
 
 
 def days_metadata(days: pl.DataFrame) -> dict[str, Any]:
     """The days that lack events, the last ones first, of rows of `ownership.coverage.events_by_day`."""
     lacking = days.filter(pl.col("state") != "ok").select("day", "state", "events").reverse()
-    return _examples_of("days_lacking_events", lacking, own_words=("state",))
+    return examples("days_lacking_events", lacking)
 
 
 def shares_metadata(shares: pl.DataFrame) -> dict[str, Any]:
@@ -51,19 +56,16 @@ def shares_metadata(shares: pl.DataFrame) -> dict[str, Any]:
 
 def decisions_metadata(decisions: pl.DataFrame, *, events: int) -> dict[str, Any]:
     """The way from events to owners, and what to watch over time."""
-    stages = funnel(decisions)
     new = decisions.filter("new_conflict").sort("host_id")
-    unbroken = stages.with_columns(pl.col("stage").str.replace_all(" ", "\u00a0"))
-    words = table(unbroken, own_words=("stage", "left_out"))
     return {
-        "funnel": dg.MetadataValue.md(f"{events:,} logon events\n\n{words}"),
         "events": events,
+        "funnel": _table(funnel(decisions).to_dicts()),
         "hosts_owned_percent": round(owned_percent(decisions), 1),
         "hosts_to_write": decisions.filter(action="write").height,
         "conflicts": decisions.filter(action="conflict").height,
         "decisions": summary(decisions),
         "new_conflicts": new.height,
-        **_examples_of("first_new_conflicts", new.select(CONFLICT)),
+        **examples("first_new_conflicts", new.select(CONFLICT)),
     }
 
 
@@ -82,10 +84,9 @@ def _owners(hosts: pl.DataFrame, users: pl.DataFrame, see_all: str) -> dict[str,
     if not rows:
         return {}
     columns = [column for column in rows[0] if any(row[column] for row in rows)]
-    records = [dg.TableRecord({column: row[column] for column in columns}) for row in rows]
     more = hosts.height - len(rows)
     told = {"more_hosts": f"{more:,} more; all of them: {see_all}"} if more else {}
-    return {"hosts": dg.MetadataValue.table(records), **told}
+    return {"hosts": _table({column: row[column] for column in columns} for row in rows), **told}
 
 
 def outcomes_metadata(
@@ -96,14 +97,14 @@ def outcomes_metadata(
     `decisions` are those that it rests on, where they are known; `users` are inventory_users. `see_all` is
     the command that lists all hosts.
     """
-    outcomes = rows["outcome"].value_counts(name="hosts").sort("hosts", "outcome", descending=[True, False])
+    counts = rows["outcome"].value_counts().sort("count", "outcome", descending=[True, False]).iter_rows()
     outcome = pl.when(pl.n_unique("outcome") > 1).then("outcome")  # one that all share stands above
     before = pl.col("old_values").name.suffix_fields("_before").struct.unnest()
     after = pl.col("new_values").struct.unnest()
     hosts = rows.select("host_id", "hostname", before, after, "message", outcome=outcome)
     hosts = hosts.join(decisions.select("host_id", *_EVIDENCE), on="host_id", how="left")
     return {
-        "outcomes": "nothing to write" if rows.is_empty() else examples(outcomes, own_words=("outcome",)),
+        "outcomes": ", ".join(f"{number:,} {one}" for one, number in counts) or "nothing to write",
         **_owners(hosts, users, see_all),
     }
 
@@ -122,5 +123,5 @@ def writes_metadata(
         "hosts_written": done,
         "hosts_failed": counts.get("failed", 0),
         "hosts_owned_percent": round(owned_percent(decisions, written=done), 1),
-        **_examples_of("first_failures", failures, own_words=("outcome",)),
+        **examples("first_failures", failures),
     }

@@ -124,7 +124,7 @@ def how_sure(instance: Instance, tables: Tables, *, done: bool = False) -> list[
     if not line["to_write"]:
         return []
     said = [backtest_sentence(line, done=done), reason(line)]
-    if line["wrong_measure"] == "audit":
+    if done or line["wrong_measure"] == "audit":
         return said
     ask = command_line(instance, "tune", "--audit", "50", "--audit-file", "audit.xlsx")
     return [*said, f"To be surer, let somebody who knows look at 50 of them first: {ask}"]

@@ -173,7 +173,7 @@ def scan_run(context: Any, instance: Instance) -> ScanRun:
     with as_dagster_failure():
         _require_within_bounds(options)
         journal_url()  # a wrong one would end the run when all but the writing is done
-        tables.claim()
+        tables.require_own()
         # All steps agree on the running day: midnight may pass while the run works.
         started_at = record.get("started_at")
         today = today_of(instance, started_at)
@@ -291,7 +291,7 @@ def _begin(context: Any, run: ScanRun) -> None:
         rules=run.instance.rules.as_rules(),
         options=_chosen(run),
         message=run.only_plans,
-        settings_fingerprint=_settings_fingerprint(run.instance),
+        settings_fingerprint=settings_fingerprint(run.instance),
         **_adopted(context, run),
     )
     if begun:
@@ -325,7 +325,7 @@ def _changed_meanwhile(instance: Instance) -> AssetOwnersError:
 def _is_like(row: Mapping[str, Any], run: ScanRun) -> bool:
     """Whether a row of `runs` has the kind, the window and the settings of a run."""
     names = ("kind", "window_from", "window_to", "settings_fingerprint")
-    now = run.kind, run.window.first, run.window.last, _settings_fingerprint(run.instance)
+    now = run.kind, run.window.first, run.window.last, settings_fingerprint(run.instance)
     return tuple(row[name] for name in names) == now
 
 
@@ -347,7 +347,7 @@ def _adopted(context: Any, run: ScanRun) -> dict[str, Any]:
     return {"of_run": parent, "checked_at": row["checked_at"] if checked else None}
 
 
-def _settings_fingerprint(instance: Instance) -> str:
+def settings_fingerprint(instance: Instance) -> str:
     """Hash of the settings that decide what a run concludes about the same inventory."""
     fields = instance.platform_user_value_field, instance.platform_hostname_field
     rules = instance.rules.model_dump_json()
@@ -374,7 +374,7 @@ def follow_up_run(
     record = RunRecord(tables, context.run.run_id, context.instance, context.log)
     dry_run = options.get("dry_run")
     with as_dagster_failure():
-        tables.claim()
+        tables.require_own()
         record.begin(f"dry_run_of_{command}" if dry_run else command, of_run=of_run, options=options)
     return InstanceRun(
         instance=instance,

@@ -68,8 +68,15 @@ def _run_metadata(run: ScanRun, rows: pl.DataFrame) -> dict[str, Any]:
         "run": run.run_id,
         "report": where_reported(run),
         **_to_apply(run, rows, decisions),
+        **_to_undo(run, rows),
         **writes_metadata(rows, decisions, users, see_all=listed(run, "FROM write_history")),
     }
+
+
+def _to_undo(run: InstanceRun, rows: pl.DataFrame) -> dict[str, Any]:
+    """How to take back what a run wrote."""
+    undo = command_line(run.instance, "undo", short_run_id(run.run_id))
+    return {"to_undo": undo} if "written" in rows["outcome"] else {}
 
 
 def _to_apply(run: ScanRun, planned: pl.DataFrame, decisions: pl.DataFrame) -> dict[str, Any]:
@@ -98,7 +105,7 @@ class FollowUpConfig(dg.Config):
     dry_run: bool = Field(default=False, description="Plan only; write nothing.")
     allow_writes: int | None = Field(
         default=None,
-        description="Hosts that may be written in spite of writes.max_writes and max_write_percent.",
+        description="The most hosts to write, in place of writes.max_writes and max_write_percent.",
     )
     reason: str | None = Field(default=None, description="Why; the table runs keeps it among the options.")
 
@@ -126,16 +133,15 @@ def follow_up_op(instance: Instance, command: Literal["apply", "undo"]) -> dg.Op
 def _followed(run: InstanceRun, written: pl.DataFrame) -> dict[str, Any]:
     """What became of each host of a run that followed another one."""
     tables, row = run.tables, run.tables.appended("runs", run.run_id).row(0, named=True)
-    about = decided_by = row["of_run"]
-    while decided_by and not tables.holds("owner_decisions", decided_by):  # it followed another one, too
-        decided_by = next(iter(tables.appended("runs", decided_by)["of_run"]), None)
-    decisions = tables.of_run("owner_decisions", decided_by or about)
+    decided_by = tables.decided_by(run.run_id)
+    decisions = tables.of_run("owner_decisions", decided_by)
     users = tables.read("inventory_users", run_id=decided_by).collect()
     see_all = listed(run, "FROM write_history")
     return {
         "run": run.run_id,
         **({"report": where_reported(run)} if run.may_write else {}),
-        "result": f"{result_in_words(row)}; this run followed run {short_run_id(about)}",
+        "result": f"{result_in_words(row)}; this run followed run {short_run_id(row['of_run'])}",
+        **_to_undo(run, written),
         **outcomes_metadata(written, decisions, users, see_all=see_all),
         "dagster/row_count": tables.writes().select(pl.len()).collect().item(),
     }

@@ -61,14 +61,8 @@ def asset_arguments(instance: Instance, table: str, *, kind: str, group: str | N
         "metadata": {
             "dagster/column_schema": _column_schema(table),
             "dagster/table_name": f"warehouse.{instance.slug}.{table}",
-            "query": dg.MetadataValue.md(f"```sql\n{query(instance, table)}\n```"),
         },
     }
-
-
-def query(instance: Instance, table: str) -> str:
-    """A first question to the table, to paste into DuckDB with the catalogue open."""
-    return f'FROM "{instance.slug}".{table} LIMIT 20;'
 
 
 @cache

@@ -57,7 +57,7 @@ def tuning_op(instance: Instance) -> dg.OpDefinition:
             for table, frame in made.items():
                 tables.write(table, frame, run_id=context.run.run_id, publish=True)
             made["audit_sample"] = tables.read("audit_sample").collect()
-        shown = {"accuracy": {"precision": examples(made["accuracy"].filter(by="all"))}}
+        shown = {"accuracy": examples("precision", made["accuracy"].filter(by="all"))}
         for table, frame in made.items():
             metadata = {"dagster/row_count": frame.height, **shown.get(table, {})}
             yield dg.AssetMaterialization(asset_key(instance, table), metadata=metadata)

@@ -23,6 +23,7 @@ from assets_defs.run import (
     ScanRun,
     not_made_by_this_run,
     require_as_filed,
+    settings_fingerprint,
     today_of,
 )
 from ownership.matching import candidates, username_matches
@@ -53,8 +54,8 @@ DECIDE = {"run": unless_owned, "apply": unless_changed, "undo": still_held}
 class _Plan:
     """What is to be written: rows of owner_writes of this run, by which command, and about which run.
 
-    The limits do not hold for up to `allowed` hosts. `hosts` are the inventory_hosts that it was made from,
-    where this run has listed them; otherwise hosts and users are listed again.
+    `allowed` hosts are its limit in place of the instance's. `hosts` are the inventory_hosts that it was made
+    from, where this run has listed them; otherwise hosts and users are listed again.
     """
 
     rows: pl.DataFrame
@@ -94,7 +95,7 @@ def store_plan(run: ScanRun) -> pl.DataFrame:
     run.tables.write("owner_writes", planned, run_id=run.run_id, publish=False)
     left = whole.height - planned.height
     more = f" and {left:,} more for later runs, because of `limit`" if left else ""
-    run.log.info(f"Plan: {planned.height:,} owners to write{more}")
+    run.log.info(f"Plan: {planned.height:,} owner{'s' * (planned.height != 1)} to write{more}")
     return planned
 
 
@@ -179,8 +180,7 @@ def _days_of_other_runs(run: ScanRun) -> set[date]:
 def apply_plan(run: InstanceRun, plan_id: str, allow_writes: int | None) -> pl.DataFrame:
     """Carry out the plan that an earlier run stored; it becomes the plan of this run.
 
-    `plan_id` may be the first characters of its id. The limits do not hold for a plan of up to
-    `allow_writes` hosts.
+    `plan_id` may be the first characters of its id. With `allow_writes`, so many hosts are the limit.
     """
     plan_id = _about(run, "apply", plan_id)
     stored = run.tables.of_run("owner_writes", plan_id)
@@ -269,8 +269,7 @@ def _require_own_target(run: InstanceRun, rows: pl.DataFrame, whose: str) -> Non
         raise ConfigurationError(
             f"{whose} is for {target}, and {instance.name} now points to {instance.target}: another "
             "platform.url, platform.tenant_id, platform.contract or name of a host field. Nothing was "
-            "written. Point the instance there again, or make a new plan: "
-            f"{command_line(instance, 'run', '--dry-run')}"
+            "written. Point the instance there again"
         )
 
 
@@ -298,10 +297,14 @@ def _without_other_owners(run: InstanceRun, plan: _Plan) -> pl.DataFrame:
     given = ((pl.col("outcome") == "planned") & (owner != "")).fill_null(value=False)
     if plan.rows.filter(given).is_empty():
         return plan.rows
-    about: str | None = plan.about
-    while about and not run.tables.holds("owner_decisions", about):  # it looked at another one's plan
-        about = next(iter(run.tables.appended("runs", about)["of_run"]), None)
-    decided = run.tables.of_run("owner_decisions", about or plan.about).select("host_id", "username")
+    decided_by = run.tables.decided_by(plan.about)
+    for settings in run.tables.appended("runs", decided_by)["settings_fingerprint"].drop_nulls():
+        if settings != settings_fingerprint(run.instance):
+            raise ConfigurationError(
+                f"The plan of run {decided_by} was made by other settings than {run.instance.name} has now; "
+                f"nothing was written. Make a new one: {command_line(run.instance, 'run', '--dry-run')}"
+            )
+    decided = run.tables.of_run("owner_decisions", decided_by).select("host_id", "username")
     users = run.inventory().users()
     matches = username_matches(decided, users, user_value_field=run.instance.platform_user_value_field)
     now = (
@@ -428,7 +431,8 @@ def _write(
     if (longest := writer.longest_read_to_write_seconds) is not None:
         log.info(f"Longest time between the look at a host and its write: {1000 * longest:,.0f} ms")
     if "failed" in outcomes:
-        log.warning(f"{outcomes['failed']} writes failed; owner_writes has their messages")
+        first = written.filter(outcome="failed").row(0, named=True)
+        log.warning(f"{outcomes['failed']} writes failed, that of {first['host_id']}: {first['message']}")
     if "intended" in outcomes:
         log.warning(f"{outcomes['intended']} writes have no known outcome; the next run settles them")
     if ended_by:
@@ -478,17 +482,18 @@ def _require_complete_window(run: ScanRun) -> None:
 
 def _require_within_limits(run: InstanceRun, to_write: int, hosts: int, plan: _Plan) -> None:
     """Refuse a plan that is too large to carry out unseen."""
-    if plan.allowed is not None and to_write <= plan.allowed:
-        return
-    if reason := over_limits(run.instance, to_write, hosts, what=plan.what):
+    if plan.allowed is None:
+        reason = over_limits(run.instance, to_write, hosts, what=plan.what)
+    else:
+        more = f"{to_write} {plan.what} are planned, more than were allowed ({plan.allowed})"
+        reason = more if to_write > plan.allowed else None
+    if reason:
         name = "undo" if plan.command == "undo" else "apply"
         look = command_line(run.instance, "sql", "--run", short_run_id(run.run_id), "FROM write_history")
         allow = ("--allow-writes", str(to_write))
         carry_out = command_line(run.instance, name, short_run_id(plan.about), *allow)
-        not_enough = f", and more than were allowed ({plan.allowed})" if plan.allowed is not None else ""
         raise AssetOwnersError(
-            f"{reason}{not_enough}; nothing was written. Look at the plan ({look}), then carry it out: "
-            f"{carry_out}"
+            f"{reason}; nothing was written. Look at the plan ({look}), then carry it out: {carry_out}"
         )
 
 

@@ -10,11 +10,10 @@ EVIDENCE: Mapping[str, str] = {
     "no_logons": "Nobody logged on to the host in the window.",
     "too_few_events": "The host has too few logon events (min_events), or its leading user logged on to it "
     "on too few days (min_active_days).",
-    "no_majority": "None of several users has more than the threshold of the logon events.",
-    "not_primary_device": "The leading user has more days with a logon on as many other hosts as "
-    "primary_devices allows.",
+    "no_majority": "None of several users has a share above the threshold.",
+    "not_primary_device": "The host is none of the primary_devices hosts that its leading user uses most.",
     "single_user": "Only one user logged on to the host.",
-    "majority": "One of several users has more than the threshold of the logon events.",
+    "majority": "One of several users has a share above the threshold.",
 }
 
 MATCH: Mapping[str, str] = {

@@ -59,6 +59,22 @@ def shared_hostnames(hosts: pl.DataFrame, *, short: bool) -> pl.DataFrame:
     )
 
 
+def hosts_of_other_domains(decisions: pl.DataFrame) -> pl.DataFrame:
+    """Find names of no host asset that are like one's but for the domain part: hostname, asset_name."""
+
+    def named(hosts: pl.DataFrame, name: str, column: str) -> pl.DataFrame:
+        short = normalise_hostname(pl.col(column), short=True)
+        return hosts.select(pl.col(column).alias(name), short=short).drop_nulls()
+
+    assets = decisions.drop_nulls("host_id").explode("hostnames")
+    return (
+        named(decisions.filter(action="no_host"), "hostname", "hostname")
+        .join(named(assets, "asset_name", "hostnames"), on="short")
+        .drop("short")
+        .sort("hostname", "asset_name")
+    )
+
+
 def users_of_unlike_domains(shares: pl.DataFrame) -> pl.DataFrame:
     r"""Find users whom one host's documents place in domains that are not plainly one (rules 1.3).
 

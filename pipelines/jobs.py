@@ -9,9 +9,9 @@ import dagster as dg
 from assets_defs.run import default_options, failure, run_tags
 from assets_defs.sink import follow_up_op
 from assets_defs.tuning import tuning_op
+from ownership.names import printable
 from pipelines.console import console
 from pipelines.schedules import run_config
-from reports.markdown import literal
 from resources.errors import ConfigurationError
 from resources.settings import BrokenInstance, Instance, executor, named
 
@@ -113,6 +113,11 @@ def _job_of(
         executor_def=run_executor(),
         logger_defs=LOGGERS,
     )
+
+
+def literal(name: str) -> str:
+    """Show a name in Markdown as it is: in a code span nothing but the backtick has a meaning."""
+    return "`" + printable(name).replace("`", "'") + "`"
 
 
 def _how_to_follow_up(command: str) -> str:

@@ -68,7 +68,7 @@ def report_page(
         instance=instance,
         run=decisions.row(0, named=True) if decisions.height else None,
         window=window,
-        threshold_percent=rules.share_threshold_percent,
+        rules=rules,
         made_at=made_at,
         how_sure=how_sure,
         policy=f"default-src 'none'; script-src {_source(own)}; style-src {_source(style)}",

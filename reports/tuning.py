@@ -13,7 +13,6 @@ from ownership.tuning.backtest import KEY, key_of
 from reports.sentences import in_columns, person
 
 MAX_SUGGESTIONS = 10
-MAX_TRIES = 5
 _MEASURES = {
     "audit": "Of {hosts:,} planned owners that somebody looked at",
     "people": "Of {hosts:,} hosts whose owner somebody set",
@@ -117,9 +116,7 @@ def in_words(lines: pl.DataFrame, rules: Rules, *, window_days: int, aim: Aim) -
     words = ["Now", f"  {backtest_sentence(now)}", f"  {reason(now)}", ""]
     if best is None:
         none = f"No setting tried is right for {aim.precision:.0%} and keeps {aim.keep_percent:g}%"
-        least = lines.sort("wrong_low", "to_write", descending=[False, True], nulls_last=True).head(MAX_TRIES)
-        tries = [f"  {backtest_sentence(line)}" for line in least.iter_rows(named=True)]
-        return [*words, f"{none} of these owners, as far as is known. The nearest:", *tries]
+        return [*words, f"{none} of these owners, as far as is known (table threshold_backtest)."]
     words += [
         f"Best of {lines.height:,} tried, right for at least {aim.precision:.0%}",
         f"  {_OF_BEST}",

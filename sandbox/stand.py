@@ -17,6 +17,8 @@ from typing import Any
 
 import yaml
 
+from resources.settings import slug_of
+from resources.store.claim import CLAIM
 from sandbox.company import DEMO_RULES, MAPPING, generate
 from sandbox.engine import Engine
 from sandbox.inventory import Account, InventoryService, InventoryState
@@ -53,6 +55,8 @@ def running_sandbox(
     folder = home / "sandbox"
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     if port:
+        # The tables are held to where the inventory was.
+        (home / "tables" / slug_of(NAME) / CLAIM).unlink(missing_ok=True)
         (folder / "engine-port").write_text(f"{port}", encoding="utf-8")
         (folder / "inventory-port").write_text(f"{port + 1}", encoding="utf-8")
     with (

@@ -138,7 +138,7 @@ class _Now(_Hosts):
         if people.sum() < MIN_COMPARED:
             return f"fewer than {MIN_COMPARED} hosts have an owner whom somebody set and the logons name"
         if self.unlike:
-            return f"hosts whose owner somebody set are unlike the others, most in {self.unlike}"
+            return f"hosts whose owner somebody set differ from the others, most in {self.unlike}"
         unlike = self.differ(people | to_write, people, level=0.01)
         return f"hosts to write are unlike those compared, most in {unlike}" if unlike else None
 

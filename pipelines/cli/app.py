@@ -203,7 +203,7 @@ def follow_up(
         str, typer.Argument(metavar="RUN_ID", help="Id of the run, or its first 8 characters.")
     ],
     allow_writes: Annotated[
-        int | None, _number("Allow this many writes, whatever max_writes and max_write_percent say.")
+        int | None, _number("The most hosts to write, in place of max_writes and max_write_percent.")
     ] = None,
     dry_run: DryRun = False,
     reason: Annotated[

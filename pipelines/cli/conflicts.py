@@ -29,7 +29,9 @@ def conflicts(
     if acknowledge is None and note is None:
         return sql(LISTED, instance=path, form=form, run_id=run_id)
     if acknowledge is None or run_id:
-        raise ConfigurationError("--note goes with --acknowledge HOST, which is of the last run: no --run")
+        raise ConfigurationError(
+            "--acknowledge HOST is about the last run, without --run; --note belongs to it"
+        )
     return _acknowledge(path, acknowledge, note)
 
 

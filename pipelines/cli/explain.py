@@ -50,7 +50,7 @@ def explain(path: Path, asked: str, *, run_id: str | None = None, as_json: bool)
     if not story["decisions"]:
         hosts = tables.read("owner_decisions").select("hostname", "host_id").collect().iter_columns()
         people = users.select(pl.coalesce(pl.col("user_email").list.first(), "user_id")).iter_columns()
-        story["near"] = near_names(asked, pl.concat([*hosts, *people]).drop_nulls())
+        story["hostname"], story["near"] = asked, near_names(asked, pl.concat([*hosts, *people]).drop_nulls())
     print(_json(story) if as_json else in_words(story))
     return 0 if story["decisions"] else 1
 

@@ -11,7 +11,7 @@ from assets_defs.sink import FOLLOW_UPS
 from ownership.codes import LEFT_ALONE, OUTCOME, SUCCESSES
 from ownership.names import printable
 from pipelines.cli.plans import told_plan
-from pipelines.cli.run import execute, outcomes_of, print_report, report_of
+from pipelines.cli.run import execute, outcomes_of, print_report, report_of, to_take_back
 from pipelines.cli.stored import own_tables
 from reports.summary import writes_in_words
 from resources.errors import ConfigurationError
@@ -50,7 +50,7 @@ def _follow_up(
     writes = tables.run_writes(result.run_id)
     left_alone = writes.filter(LEFT).select("host_id", "outcome", "message").to_dicts()
     did_something = result.success or not writes.is_empty()
-    words = [*_in_words(writes, instance, result.run_id, job)] if did_something else []
+    words = [*_in_words(writes, instance, result.run_id)] if did_something else []
     if "plan" in report:
         words.append(told_plan(instance, tables, result.run_id, report["plan"], command=job, about=about))
     return print_report(report | {"about_run_id": about, "left_alone": left_alone}, words, as_json=as_json)
@@ -59,7 +59,7 @@ def _follow_up(
 apply, undo = partial(_follow_up, "apply"), partial(_follow_up, "undo")
 
 
-def _in_words(writes: pl.DataFrame, instance: Instance, run_id: str, job: str) -> Iterator[str]:
+def _in_words(writes: pl.DataFrame, instance: Instance, run_id: str) -> Iterator[str]:
     """What became of the writes, which hosts were left alone, and how to take the writes back."""
     outcomes = outcomes_of(writes)
     yield f"{printable(instance.name)}: run {run_id}"
@@ -71,5 +71,4 @@ def _in_words(writes: pl.DataFrame, instance: Instance, run_id: str, job: str) -
     if left_alone.height > SHOWN:
         see_all = command_line(instance, "sql", "--run", short_run_id(run_id), "FROM write_history")
         yield f"  and {left_alone.height - SHOWN:,} more: {see_all}"
-    if job == "apply" and "written" in outcomes:
-        yield f"To take it back:\n    {command_line(instance, 'undo', short_run_id(run_id))}"
+    yield from to_take_back(instance, run_id, outcomes)

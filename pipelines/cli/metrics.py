@@ -17,7 +17,6 @@ from pipelines.cli.stored import own_tables
 from resources.errors import ConfigurationError
 from resources.failures import operator_message
 from resources.settings import BrokenInstance, Instance, instances_folder, load_instance, load_instances
-from resources.settings.files import instance_files
 
 _OF_LAST_RUN = {
     "hosts": ("hosts", "Host assets."),
@@ -59,11 +58,6 @@ def metrics(path: Path | None, *, listen: str | None) -> None:
         return
     if path:
         load_instance(path)
-    elif not instance_files(folder := instances_folder()):
-        raise ConfigurationError(
-            f"There is no instance file in {folder}; put one there, or set ASSET_OWNERS_HOME, or "
-            "ASSET_OWNERS_INSTANCES, to where the instance files lie"
-        )
     print(generate_latest(registry).decode(), end="")
 
 

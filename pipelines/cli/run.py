@@ -123,7 +123,6 @@ def execute(
     `since` is a day of the past that it is to look at, where the UI shows later ones only.
     """
     tables = own_tables(instance)
-    tables.claim()
     journal_url()  # a wrong address ends the run before all that it does until it writes
     definitions = build_definitions(instance, tables, since=since)
     with dagster_instance(home()) as recorded:
@@ -217,3 +216,10 @@ def _in_words(instance: Instance, tables: Tables, report: Mapping[str, Any]) -> 
         yield told_plan(instance, tables, run_id, report["plan"], command="apply", about=run_id)
     else:
         yield from ("Writes:", *(writes_in_words(report["writes"]) if report["writes"] else ["    none"]))
+    yield from to_take_back(instance, run_id, report["writes"])
+
+
+def to_take_back(instance: Instance, run_id: str, outcomes: Mapping[str, int]) -> Iterator[str]:
+    """The command that puts back what a run wrote, where it wrote anything."""
+    if "written" in outcomes:
+        yield f"To take it back:\n    {command_line(instance, 'undo', short_run_id(run_id))}"

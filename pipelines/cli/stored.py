@@ -42,14 +42,11 @@ def viewed(tables: Tables, run: str | None) -> Tables:
     """
     name = tables.name or tables.slug
     if run is None:
-        if (planned := tables.last_unpublished_run()) is None:
+        if (planned := tables.shown().viewed) is None:
             return tables
-        short, applied = short_run_id(planned), tables.carried_out_by(planned)
-        note(
-            f"This is what run {short} of {name} planned, and run {short_run_id(applied)} wrote."
-            if applied
-            else f"No run of {name} has been allowed to write yet; this is what run {short} planned."
-        )
+        applied = tables.carried_out_by(planned)
+        since = f"run {short_run_id(applied)} wrote it" if applied else "none has been allowed to write yet"
+        note(f"This is what run {short_run_id(planned)} of {name} planned; {since}.")
         return tables.view(planned)
     run_id = tables.run_id(run)
     published = tables.read("owner_decisions").head(1).collect()["run_id"].to_list()

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import polars as pl
 
 from resources.findings import Finding
-from resources.inventory.client import AssetInventory, OnProgress, no_progress
+from resources.inventory.client import AssetInventory
 from resources.inventory.records import Values
 from resources.settings import Instance
 
@@ -37,30 +37,24 @@ class Inventory(Protocol):
 
     def probe(self) -> None:
         """Raise TransientError when the service does not answer anything within seconds."""
-        ...
 
-    def hosts(self, on_progress: OnProgress = no_progress) -> pl.DataFrame:
+    def hosts(self) -> pl.DataFrame:
         """List the host assets as rows of `inventory_hosts`."""
-        ...
 
-    def users(self, on_progress: OnProgress = no_progress) -> pl.DataFrame:
+    def users(self) -> pl.DataFrame:
         """List the user assets as rows of `inventory_users`."""
-        ...
 
     def host(self, host_id: str) -> Mapping[str, Any]:
         """Read one host: a row of `inventory_hosts` as plain values, without listed_at."""
-        ...
 
     def write(self, host_id: str, values: Values, *, right_before: Callable[[], None]) -> None:
         """Set the values of a host that are named, in one request that is sent once; None clears one.
 
         `right_before` is called when the request is about to go out; what it raises keeps it from being sent.
         """
-        ...
 
     def findings(self) -> Iterator[Finding]:
         """Try the service without writing, and say what works and what to fix."""
-        ...
 
 
 def open_inventory(instance: Instance) -> AbstractContextManager[Inventory]:

@@ -30,12 +30,6 @@ from resources.settings import Instance, ListCall
 READINGS = 3  # of a list that changes while it is read
 
 Kind = Literal["hosts", "users"]
-OnProgress = Callable[[int, int], None]
-"""Called with how many of how many are done."""
-
-
-def no_progress(_done: int, _total: int) -> None:
-    """Report no progress."""
 
 
 @dataclass(frozen=True)
@@ -73,14 +67,13 @@ class AssetInventory:
         platform = instance.platform
         self.instance = instance
         self._platform = platform
-        self._connections = instance.writes.concurrency
         self.transport = Transport(
             service="inventory service",
             section="platform.",
             url=platform.url,
             ignore_ssl=platform.ignore_ssl,
             ca_file=platform.ca_file,
-            connections=self._connections,
+            connections=instance.writes.concurrency,
             sleep=sleep,
         )
         self.where = self.transport.where
@@ -103,17 +96,13 @@ class AssetInventory:
         """Raise TransientError when the service does not answer anything within seconds."""
         self.transport.probe("GET", PROFILE)
 
-    def hosts(self, on_progress: OnProgress = no_progress) -> pl.DataFrame:
-        """List the host assets as rows of `inventory_hosts`.
+    def hosts(self) -> pl.DataFrame:
+        """List the host assets as rows of `inventory_hosts`; ProtocolError when too many cannot be read."""
+        return self._listed("hosts")
 
-        Raises:
-            ProtocolError: so many cannot be read that the contract or the name of a field must be wrong.
-        """
-        return self._listed("hosts", on_progress)
-
-    def users(self, on_progress: OnProgress = no_progress) -> pl.DataFrame:
+    def users(self) -> pl.DataFrame:
         """List the user assets as rows of `inventory_users`; raises as `hosts`."""
-        return self._listed("users", on_progress)
+        return self._listed("users")
 
     def host(self, host_id: str) -> Mapping[str, Any]:
         """Read one host: a row of `inventory_hosts` as plain values, without listed_at."""
@@ -169,11 +158,7 @@ class AssetInventory:
     def post(
         self, path: str, form: Mapping[str, str] | None = None, *, repeatable: bool, tenant: bool = True
     ) -> Any:
-        """Send a form; as `get`. Only what changes nothing is `repeatable`: after a failure or a 401.
-
-        Raises:
-            SessionExpiredError: the session had ended, and the call is not repeatable.
-        """
+        """Send a form; as `get`. What changes something is not `repeatable`: a 401 is SessionExpiredError."""
         return self._call("POST", path, form, tenant=tenant, repeatable=repeatable).payload()
 
     def upload(
@@ -221,7 +206,7 @@ class AssetInventory:
         stop=tenacity.stop_after_attempt(READINGS),
         reraise=True,
     )
-    def _listed(self, kind: Kind, on_progress: OnProgress) -> pl.DataFrame:
+    def _listed(self, kind: Kind) -> pl.DataFrame:
         """Read a list to its end, several pages at a time, and make a row of each asset.
 
         It is complete when as many distinct ids were read as the service announces. A list that changes
@@ -242,7 +227,6 @@ class AssetInventory:
             before = len(seen)
             seen.update(page.ids)
             frames.append(rows.table(page.ids, page.fields))
-            on_progress(len(seen), size)
             if len(seen) == size:
                 frame = pl.concat(frames).unique(rows.id_column, keep="last", maintain_order=True)
                 self._require_readable(kind, frame)
@@ -290,9 +274,9 @@ class AssetInventory:
         begin = known[-1].number + 1
         pages = -(-known[0].size // max(len(known[0].ids), 1))
         end = max(known[0].number + pages, begin)
-        with ThreadPoolExecutor(self._connections) as executor:
-            for start in range(begin, end, self._connections):
-                numbers = range(start, min(start + self._connections, end))
+        with ThreadPoolExecutor(connections := self.transport.connections) as executor:
+            for start in range(begin, end, connections):
+                numbers = range(start, min(start + connections, end))
                 yield from executor.map(self._page, itertools.repeat(kind), numbers)
         for number in itertools.count(end):
             yield self._page(kind, number)

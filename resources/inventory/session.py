@@ -131,8 +131,8 @@ class InventorySession:
             return True
         if login.refusal:
             raise self._give_up(
-                f"refused the log-in of {self._email}; check platform.email and platform.password "
-                f"({login.refusal})"
+                f"refused the log-in of {self._email}; check platform.email, platform.password and that "
+                f"platform.url ends before /api/v1 ({login.refusal})"
             )
         return self._codes is not None and self._call(session, "GET", PROFILE).refusal is not None
 

@@ -21,12 +21,7 @@ from msgspec import Struct, field
 from requests.auth import HTTPBasicAuth
 
 from ownership.windows import Window, day_start
-from resources.errors import (
-    AuthenticationError,
-    ConfigurationError,
-    PermissionDeniedError,
-    ProtocolError,
-)
+from resources.errors import AuthenticationError, ConfigurationError, PermissionDeniedError, ProtocolError
 from resources.findings import Finding
 from resources.http import Answer, Transport
 from resources.search.findings import search_findings

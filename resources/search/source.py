@@ -47,7 +47,6 @@ class EvidenceSource(Protocol):
 
     def logons(self, days: Sequence[date]) -> Iterator[DayOfLogons]:
         """Count the logon events of each day, in the order given."""
-        ...
 
     def totals(self, first: date, last: date) -> tuple[int, int, int]:
         """Count the documents from `first` to `last`: matching, without a user, without a host."""

@@ -30,14 +30,14 @@ def instance_path(given: str | None = None) -> Path:
         return meant[0]
     if given and not meant and (Path(given).suffix in {".yaml", ".yml"} or len(Path(given).parts) > 1):
         return Path(given)  # reading it says what is wrong
-    known = [file.name if isinstance(found, str) else found.slug for file, found in files.items()]
     if not files:
         init = command_line(None, "init")
         raise ConfigurationError(f"--instance: there is no instance file in {folder}; write one: {init}")
     what = "say which instance is meant" if given is None else f"there is no instance {given!r}"
     if meant and given is not None:
-        known, what = [file.name for file in meant], f"{given!r} may mean several; say which, by its file"
-    raise ConfigurationError(f"--instance: {what}. {folder} has {', '.join(known)}")
+        files, what = dict.fromkeys(meant), f"{given!r} may mean several; say which, by its file"
+    known = ", ".join(file.name for file in files)
+    raise ConfigurationError(f"--instance: {what}. {folder} has {known}")
 
 
 def _names(file: Path, found: Instance | str) -> set[str]:

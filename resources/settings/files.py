@@ -20,7 +20,7 @@ MAX_SHOWN = 200  # characters of a wrong value
 # Besides its own errors YAML raises these: for a date such as 2026-02-30, a tag such as !!int "".
 _YAML_ERRORS = (yaml.YAMLError, ValueError, LookupError, AttributeError, TypeError, RecursionError)
 _INTEGER = "tag:yaml.org,2002:int"
-_QUOTED = re.compile(r"""(['"]).*\1""", re.DOTALL)
+_QUOTED = re.compile(r"""(['"]).{4,}\1""", re.DOTALL)
 _PLAIN = {
     "missing": "is missing; this key is required",
     "model_type": "must hold keys of its own, each with its value, indented below it",

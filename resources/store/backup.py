@@ -63,7 +63,7 @@ def back_up(home: Path, out: Path) -> int:
                     elif path.parent.name == "logon_days":
                         with Tables(home, name.parts[1]).changing():  # a day and its counts belong together
                             _add(archive, name, path)
-                            counts = Path("tables", name.parts[1], "logon_counts", name.name)
+                            counts = name.parents[1] / "logon_counts" / name.name
                             _add(archive, counts, home / counts)
                     else:
                         _add(archive, name, path)

@@ -17,7 +17,10 @@ CLAIM = ".instance"
 
 
 def claim(folder: UPath, *, name: str | None, target: str | None, readers: int | None = None) -> None:
-    """Record whose tables these are, where that has a name; refuse those that `require_own` refuses."""
+    """Record whose tables these are, where that has a name; refuse those that `require_own` refuses.
+
+    Without a target that of a later call is recorded.
+    """
     recorded = require_own(folder, name=name, target=target)
     target = recorded.get("target") or target
     number, version = own_format()
@@ -29,7 +32,7 @@ def claim(folder: UPath, *, name: str | None, target: str | None, readers: int |
             path.write_bytes(content)
     else:
         create(folder / CLAIM, content)
-        require_own(folder, name=name, target=target)  # another machine may have come first
+    require_own(folder, name=name, target=target)  # another machine may have come first
 
 
 def require_own(folder: UPath, *, name: str | None, target: str | None) -> dict[str, Any]:
@@ -47,9 +50,8 @@ def require_own(folder: UPath, *, name: str | None, target: str | None) -> dict[
         ) from error
     if name not in {None, owner} or (name and other and target not in {None, other}):
         raise ConfigurationError(
-            f"name: {name!r} gives the identifier {folder.name!r}, and writes to {target}; the tables in "
-            f"{folder} are those of the instance {owner!r}, which writes to {other}. Give this instance "
-            "another name, or a home and tables of its own; if it is the same one, renamed or moved, delete "
-            f"{place}"
+            f"The tables in {folder} are those of the instance {owner!r}, which writes to {other}. The name "
+            f"{name!r}, which writes to {target}, would share them: give it another name, or a home of its "
+            f"own; if it is the same one, renamed or moved, delete {place}: no earlier run can be undone then"
         )
     return recorded

@@ -9,13 +9,7 @@ import polars as pl
 from upath import UPath
 
 from ownership.declaration import Layout, validated
-from ownership.history import (
-    changed_decisions,
-    last_writes,
-    latest,
-    with_conflict_since,
-    with_new_conflicts,
-)
+from ownership.history import changed_decisions, last_writes, latest, with_conflict_since, with_new_conflicts
 from ownership.rules import Rules
 from ownership.tables import TABLES
 from ownership.windows import Window

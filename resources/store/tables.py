@@ -256,21 +256,22 @@ class Tables:
         """Return whether a run has ever prepared the tables."""
         return self._snapshot("owner_decisions").exists()
 
-    def last_unpublished_run(self) -> str | None:
-        """The last run that decided, where none was ever allowed to publish what it decided."""
-        if not self.exist() or not self.read("owner_decisions").head(1).collect().is_empty():
-            return None
-        return self.last_run_that_decided()
-
     def last_run_that_decided(self, *, but: str | None = None) -> str | None:
         """The last run that decided, dry runs among them, but for one run."""
         decided = (self.folder / "runs").glob("*/owner_decisions.parquet")
         others = [file for file in decided if file.parent.name != but]
         return max(others, key=lambda file: file.stat().st_mtime).parent.name if others else None
 
+    def decided_by(self, run_id: str) -> str:
+        """The run whose decisions a run rests on: itself, or the one that it follows, as far as is known."""
+        for about in self.appended("runs", run_id)["of_run"].drop_nulls():
+            return run_id if self.holds("owner_decisions", run_id) else self.decided_by(about)
+        return run_id
+
     def shown(self) -> "Tables":
         """The tables as they are published; before any are, as the last dry run saw them."""
-        planned = self.last_unpublished_run()
+        published = not self.exist() or self.read("owner_decisions").head(1).collect().height
+        planned = None if published else self.last_run_that_decided()
         return self if planned is None else self.view(planned)
 
     def carried_out_by(self, plan_id: str) -> str | None:

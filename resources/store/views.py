@@ -141,10 +141,7 @@ UNMATCHED_USERS = View(
             ("candidate_ids", "Ids of these user assets, sorted."),
             ("hosts", "Hosts with logons of the user."),
             ("hosts_named", "Of hosts: decisions for which the logons name the user."),
-            (
-                "hosts_waiting",
-                "Of hosts_named: host assets that would get an owner if the user were one user asset.",
-            ),
+            ("hosts_waiting", "Of hosts_named: host assets that get an owner once it is one user asset."),
             ("events", "Logon events of the user in the window."),
             ("first_seen", "First day with a logon of the user."),
             ("last_seen", "Last day with a logon of the user."),

@@ -24,6 +24,7 @@ def only_writer(tables: Tables, platform: Platform, run_id: str | None = None) -
     """Open the journal while nobody else writes for the instance, or to its inventory, on any machine."""
     # Everybody waits for the instance first, then for the target, so that no two wait for each other.
     with tables.writing(run_id), open_journal(tables) as journal, one_writer(platform, journal):
+        tables.require_own()  # again: another machine may have recorded its inventory meanwhile
         yield journal
 
 

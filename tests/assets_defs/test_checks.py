@@ -92,8 +92,8 @@ def well(stored):
 
 
 def shown(verdict):
-    """The rows of the examples, without the head of the Markdown table."""
-    return verdict.metadata["examples"].value.splitlines()[2:]
+    """The values of the examples, by row."""
+    return [tuple(record.data.values()) for record in verdict.metadata["examples"].records]
 
 
 def warns(verdict, *rows):
@@ -121,7 +121,7 @@ def test_days_without_events(stored, strict, severity):
     days = stored(scan={"require_complete_window": strict}).days(d3={"counted": 0}, d4={"counted": 9})
     verdict = days.look(checks.no_gaps)
     assert (verdict.passed, verdict.severity) == (False, severity)
-    assert shown(verdict) == ["| 2026-03-03 | 0 |", "| 2026-03-04 | 9 |"]
+    assert shown(verdict) == [("2026-03-03", 0), ("2026-03-04", 9)]
 
 
 def test_a_window_without_any_event(stored):
@@ -135,7 +135,7 @@ def test_documents_that_lack_a_field(stored):
         d2={"lacking_host": 11}, d3={"lacking_user": 10}, d4={"lacking_user": 11}, d5=nothing
     )
     verdict = days.look(checks.documents_carry_both_fields)
-    assert warns(verdict, "| 2026-03-02 | 100 | 0 | 11 |", "| 2026-03-04 | 100 | 11 | 0 |")
+    assert warns(verdict, ("2026-03-02", 100, 0, 11), ("2026-03-04", 100, 11, 0))
     assert "user.name or agent.name" in verdict.description
     assert verdict.metadata["lacking_user"].value == 21
 
@@ -168,10 +168,10 @@ def test_faults_of_the_inventory(stored):
     people = users(user("u1"), user("u3") | ODD, user("u4") | ODD)
     tables = stored().logons(assets=assets, people=people)
     for look, *rows in (
-        (checks.host_names_are_unique, r"| `<b>\x7cevil` | `h3, h4` |", "| `ws1` | `h1, h2` |"),
-        (checks.owners_exist, "| `h1` | `u9` |"),
-        (checks.hosts_are_readable, f"| `h5` | `{ODD['problem']}` |"),
-        (checks.users_are_readable, *(f"| `{one}` | `{ODD['problem']}` |" for one in ("u3", "u4"))),
+        (checks.host_names_are_unique, ("<b>|evil", "h3, h4"), ("ws1", "h1, h2")),
+        (checks.owners_exist, ("h1", "u9")),
+        (checks.hosts_are_readable, ("h5", ODD["problem"])),
+        (checks.users_are_readable, *((one, ODD["problem"]) for one in ("u3", "u4"))),
     ):
         assert warns(tables.look(look), *rows), look.__name__
 
@@ -193,13 +193,20 @@ def test_owners_that_were_written_and_do_not_show(stored):
     tables.tables.append("owner_writes", rows, run_id="earlier")
     verdict = tables.look(checks.written_owners_hold)
     at = "2026-03-29 12:00:00+00:00"
-    assert warns(verdict, f"| `h2` | `u1` |  | {at} |", f"| `h3` | `u1` | `u2` | {at} |")
+    assert warns(verdict, ("h2", "u1", "", at), ("h3", "u1", "u2", at))
     assert (verdict.metadata["emptied"].value, verdict.metadata["replaced"].value) == (1, 1)
 
 
 def test_one_name_of_several_domains_on_a_host(stored):
     tables = stored().logons(("ws1", r"CORP\alice", 1), ("ws1", r"LAB\alice", 1))
-    assert warns(tables.look(checks.users_are_of_one_domain), "| `ws1` | `alice` | `corp, lab` |")
+    assert warns(tables.look(checks.users_are_of_one_domain), ("ws1", "alice", "corp, lab"))
+
+
+def test_host_names_of_the_logons_that_differ_from_an_assets_in_the_domain_part(stored):
+    tables = stored().logons(
+        ("ws1.corp", "alice", 1), ("ws2", "alice", 1), assets=hosts(host("h1", "WS1.lab"))
+    )
+    assert warns(tables.look(checks.hosts_are_named_alike), ("ws1.corp", "ws1.lab"))
 
 
 @pytest.mark.parametrize(("of_others", "passed"), [(10, True), (11, False)])
@@ -209,16 +216,16 @@ def test_evidence_that_leads_to_no_user_asset(stored, of_others, passed):
     )
     assert verdict.passed == passed
     assert ("platform_user_value_field" in verdict.description) != passed
-    assert shown(verdict) == [f"| `zoe` | 1 | {of_others} | 0 |"]
+    assert shown(verdict) == [("zoe", 1, of_others, 0)]
 
 
 def test_conflicts_that_were_not_there_before(well):
     owned = hosts(*(host(f"h{n}", f"ws{n}", owners=("u9",)) for n in (1, 2)))
     well.logons(("ws1", "alice", 1), assets=owned)
-    assert warns(well.look(checks.conflicts_do_not_grow), "| `ws1` | `h1` | `u9` | `u1` |")
+    assert warns(well.look(checks.conflicts_do_not_grow), ("ws1", "h1", "u9", "u1"))
     well.logons(("ws1", "alice", 1), ("ws2", "alice", 1), assets=owned, hours=1)
     verdict = well.look(checks.conflicts_do_not_grow)
-    assert warns(verdict, "| `ws2` | `h2` | `u9` | `u1` |")
+    assert warns(verdict, ("ws2", "h2", "u9", "u1"))
     assert verdict.metadata["conflicts"].value == 2
     well.logons(("ws1", "alice", 1), ("ws2", "alice", 1), assets=owned, hours=2)
     assert well.look(checks.conflicts_do_not_grow).passed
@@ -232,7 +239,7 @@ def test_a_collector_that_sends_for_others(stored, events, severity):
     run.record.begin("run", checked_at=NOW)
     verdict: Any = checks.evaluate(checks.hosts_send_their_own_events, run, blocking=True)
     assert (verdict.passed, verdict.severity) == (False, severity)
-    assert shown(verdict) == [f"| `wec01` | {events} | `pc1, pc2, pc3` |"]
+    assert shown(verdict) == [("wec01", events, "pc1, pc2, pc3")]
     assert "hostname_field" in verdict.description
     assert "wec01" not in verdict.description, "descriptions stand in the log"
     blocked = severity is ERROR

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from assets_defs.record import RunRecord
-from assets_defs.run import LEFT_OUT, InstanceRun, as_dagster_failure
+from assets_defs.run import LEFT_OUT, InstanceRun, as_dagster_failure, settings_fingerprint
 from assets_defs.writing import apply_plan, undo_run, write_planned
 from ownership.windows import Window
 from resources.errors import AssetOwnersError, ConfigurationError, ServiceError
@@ -76,6 +76,14 @@ def test_a_plan_is_good_for_some_days(planned, shelf):
     assert shelf.written == WRITTEN
 
 
+def test_a_plan_that_was_made_by_other_rules_is_refused(tmp_path, shelf):
+    run = decided(tmp_path, instance(), shelf, settings_fingerprint=settings_fingerprint(instance()))
+    write_planned(replace(run, only_plans="Dry run"))
+    with refused(shelf, "other settings", "run .*--dry-run"):
+        follow(run, "apply", RUN, rules={"exclude_hosts": ["pc-1"]})
+    assert follow(run, "apply", RUN, run_id="later") == {"h1": "written"}
+
+
 @pytest.mark.parametrize("what", ACTS)
 def test_what_was_planned_or_written_elsewhere_is_refused_and_both_targets_are_named(planned, shelf, what):
     elsewhere = {"platform": {**PLATFORM, "tenant_id": "t-2"}}
@@ -98,6 +106,8 @@ def test_a_plan_over_the_limit_is_carried_out_at_a_persons_word(planned, shelf, 
     few = {"writes": {limit: value}}
     with refused(shelf, rf"writes\.{limit} \({value}", "apply .*--allow-writes 1"):
         follow(planned, "apply", RUN, **few)
+    with refused(shelf, r"more than were allowed \(0\)"):
+        follow(planned, "apply", RUN, run_id="fewer", allow=0)
     assert follow(planned, "apply", RUN, run_id="later", allow=1, **few) == {"h1": "written"}
 
 

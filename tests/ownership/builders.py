@@ -10,13 +10,7 @@ from ownership.declaration import Table, polars_schema, validated
 from ownership.plan import plan_writes
 from ownership.rules import Rules
 from ownership.shares import host_user_shares
-from ownership.tables import (
-    HostUserShares,
-    InventoryHosts,
-    InventoryUsers,
-    LogonCounts,
-    OwnerWrites,
-)
+from ownership.tables import HostUserShares, InventoryHosts, InventoryUsers, LogonCounts, OwnerWrites
 from ownership.windows import Window
 from sandbox.resolution import Resolution, resolve
 

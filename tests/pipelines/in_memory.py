@@ -16,7 +16,6 @@ import pytest
 from assets_defs.run import window_of
 from pipelines.definitions import build_definitions
 from pipelines.schedules import launch_tags, run_config
-from resources.inventory.client import no_progress
 from resources.search.source import DayOfLogons, EvidenceSource
 from resources.settings import Instance
 from resources.store.tables import Tables
@@ -56,10 +55,10 @@ class Shelf:
     def probe(self):
         pass
 
-    def hosts(self, on_progress=no_progress):  # noqa: ARG002
+    def hosts(self):
         return hosts(*self.assets.values()).with_columns(listed_at=datetime.now(UTC))
 
-    def users(self, on_progress=no_progress):  # noqa: ARG002
+    def users(self):
         return PEOPLE.with_columns(listed_at=datetime.now(UTC))
 
     def host(self, host_id):

@@ -1,10 +1,12 @@
 """A run on another source of logons and another inventory: the two protocols name all that it needs."""
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from importlib import import_module
 
 import dagster as dg
+import polars as pl
 import pytest
 
 from assets_defs.run import RANGE_END, RANGE_START, SNAPSHOTS
@@ -48,7 +50,7 @@ def test_an_error_in_a_check_is_told_with_what_was_written(tmp_path, monkeypatch
     assert "wrong" in row["message"]
 
 
-@pytest.mark.parametrize("hanging", ["logons", "users"])
+@pytest.mark.parametrize("hanging", ["logons", "hosts"])
 def test_the_first_step_that_fails_ends_the_others(tmp_path, monkeypatch, hanging):
     asked = []
 
@@ -66,26 +68,36 @@ def test_the_first_step_that_fails_ends_the_others(tmp_path, monkeypatch, hangin
         monkeypatch.setattr(service, name, asks(name, getattr(service, name)))
     assert set(errors(job())) == {f"no answer for {hanging}"}
     assert asked[-1] == hanging
+    if hanging == "hosts":  # as with a wrong tenant: no later run is held to it
+        replace(job.tables, target="the right tenant").require_own()
 
 
-@pytest.mark.parametrize("counting", ["evidence.host_user_shares", "owners.owner_decisions"])
-def test_days_that_another_run_replaces_while_they_are_counted_are_no_evidence(
-    tmp_path, monkeypatch, counting
+@pytest.mark.parametrize(
+    ("counting", "by_others"),
+    [
+        ("evidence.host_user_shares", True),
+        ("owners.owner_decisions", True),
+        ("owners.owner_decisions", False),
+    ],
+)
+def test_days_that_another_run_replaces_by_other_settings_while_they_are_counted_are_no_evidence(
+    tmp_path, monkeypatch, counting, by_others
 ):
-    """That run may count by another index or query, and put the days back in the end."""
     job = Job(tmp_path)
     module, name = f"assets_defs.{counting}".rsplit(".", 1)
     usual = getattr(import_module(module), name)
 
     def meanwhile(*given, **named):
         day = job.tables.logon_days([LAST], run_id=None).with_columns(fetched_at=datetime.now(UTC))
+        if by_others:
+            day = day.with_columns(settings_fingerprint=pl.lit("of another index"))
         job.tables.write_days([(day, job.tables.logon_counts([LAST], run_id=None).collect())])
         return usual(*given, **named)
 
     monkeypatch.setattr(f"{module}.{name}", meanwhile)
-    (told,) = errors(job())
-    assert "Another run has replaced days" in told
-    assert job.inventory.written == {}
+    told = errors(job())
+    assert ["other settings replaced days" in one for one in told] == [True] * by_others
+    assert bool(job.inventory.written) != by_others
 
 
 def record(job, result):

@@ -97,6 +97,17 @@ def test_a_restored_home_is_the_same(call, home, made, tmp_path):
     assert left_behind(other) == []
 
 
+def test_days_that_a_dry_run_keeps_to_itself_are_restored_as_its_own(call, home, tmp_path, monkeypatch):
+    tables = home / "tables" / "head_office"
+    for table in ("logon_days", "logon_counts"):
+        shutil.copytree(tables / table, tables / "runs" / "of-a-dry-run" / table)
+    assert call("backup", "--out", tmp_path / "made.tar")[0] == 0
+    monkeypatch.setenv("ASSET_OWNERS_HOME", str(tmp_path / "other"))
+    assert call("restore", tmp_path / "made.tar")[0] == 0
+    restored = {path.relative_to(tmp_path / "other") for path in (tmp_path / "other").rglob("*.parquet")}
+    assert restored.issuperset(path.relative_to(home) for path in home.rglob("*.parquet"))
+
+
 def test_a_database_that_dagster_stores_its_records_in_is_left_to_the_operator(call, home, tmp_path):
     settings = home / "dagster" / "dagster.yaml"
     settings.parent.mkdir()

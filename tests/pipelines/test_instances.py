@@ -49,7 +49,7 @@ def test_what_is_unknown_or_ambiguous_ends_with_2_and_the_names_that_there_are(c
     (folder / "broken.yaml").write_text("name: [", encoding="utf-8")
     status, out, told = call("explain", "pc-2")
     assert (status, out) == (2, "")
-    known = f"{folder} has branch, broken.yaml, head_office\n"
+    known = f"{folder} has branch.yaml, broken.yaml, hq.yaml\n"
     assert told.endswith(f"--instance: say which instance is meant. {known}")
     status, _, told = call("explain", "--instance", "brunch", "pc-2")
     assert status == 2
@@ -138,7 +138,7 @@ def test_on_a_fresh_home_the_last_dry_run_is_shown_and_said_to_be_one(call, inst
     of_it = ("--instance", instance_file)
     for command in (["explain", *of_it, "pc-3"], ["sql", *of_it, "FROM owner_decisions"]):
         status, told, noted = call(*command)
-        assert (status, "pc-3" in told, "0123abcd planned" in noted) == (0, True, True)
+        assert (status, "pc-3" in told, "run 0123abcd of" in noted) == (0, True, True)
         assert call(*command, "-q") == (status, told, "")
 
 

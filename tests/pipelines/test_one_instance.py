@@ -34,7 +34,7 @@ def test_another_name_with_the_same_slug_is_refused(call, other, tmp_path, comma
     before = everything(tmp_path / "home")
     status, out, told = call(command[0], "--instance", other, *command[1:])
     assert status == 2
-    assert "name: 'HEAD OFFICE!' gives the identifier 'head_office'" in told
+    assert "The name 'HEAD OFFICE!'" in told
     assert "are those of the instance 'Head office'" in told
     assert str(tmp_path / "home" / "tables" / "head_office" / ".instance") in told
     if "--json" in command:

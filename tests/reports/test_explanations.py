@@ -92,7 +92,7 @@ CASES = {
         "next run that may write sets u1",
     ),
     "exactly the threshold": case(
-        "has no owner: none of several users has more than the threshold",
+        "has no owner: none of several users has a share above the threshold",
         *("with 1 more logon.", "If carol is no person"),
         logons=EXACTLY_60,
     ),

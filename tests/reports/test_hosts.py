@@ -30,7 +30,7 @@ def by_now(assets, *outcomes):
 
 
 def test_people_get_a_row_for_each_host_with_owner_reason_what_would_change_it_and_since_when():
-    several = "has more than the threshold of the logon events"
+    several = "has a share above the threshold"
     day = date(2026, 3, 2)
     assert hosts_sheet(by_now(ASSETS, "written"), PEOPLE, Rules(), FieldNames()).rows() == [
         (

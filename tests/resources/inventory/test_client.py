@@ -140,10 +140,13 @@ def test_fields_lie_where_the_contract_says(served):
             assert inventory.hosts().select("host_id", "hostnames").rows() == [("7", ["PC"])]
 
 
-def test_an_error_amid_a_list_ends_the_reading_and_few_pages_are_fetched_ahead(served):
-    answer = listing(lambda page, _: (25, items(page)))
-    with served(answer, connections=4) as (stub, inventory), pytest.raises(ZeroDivisionError):
-        inventory.hosts(lambda done, _: 1 / (2 - done))
+def test_an_odd_page_amid_a_list_ends_the_reading_and_few_pages_are_fetched_ahead(served):
+    answer = listing(lambda page, _: (25, items(page) if page < 2 else [{"id": None}]))
+    with (
+        served(answer, connections=4) as (stub, inventory),
+        pytest.raises(ProtocolError, match="no usable id"),
+    ):
+        inventory.hosts()
     assert len(stub.requests) <= 1 + 2 + 4 + 1
 
 

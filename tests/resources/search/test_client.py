@@ -8,12 +8,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from resources.errors import (
-    AuthenticationError,
-    ConfigurationError,
-    PermissionDeniedError,
-    ProtocolError,
-)
+from resources.errors import AuthenticationError, ConfigurationError, PermissionDeniedError, ProtocolError
 from resources.search import client as search
 from resources.search.client import SearchClient
 from tests.resources.fake_search import FakeSearch

@@ -63,8 +63,10 @@ def test_a_rebuilt_machine_gets_in_and_another_instance_does_not(on):
             said = refused(lambda way=way, name=name, target=target: way(on("b", name, target)))
             assert all(word in said for word in (repr(name), "'Corp'", HERE, f"delete {claim}"))
     claim.unlink()
+    on("a", target=None).prepare()
     for way in WAYS:
         way(on("b", target=THERE))
+    assert refused(on("a").require_own)
 
 
 def test_a_damaged_record_is_refused(on):

@@ -55,7 +55,7 @@ class FakeInventory:
         """How many looks and how many writes reached the service."""
         return self.calls["look"], self.calls["write"]
 
-    def hosts(self, on_progress: Any = None) -> pl.DataFrame:  # noqa: ARG002
+    def hosts(self) -> pl.DataFrame:
         self.calls["list"] += 1
         self.on_list()
         return hosts(*self.rows.values())
