@@ -78,6 +78,10 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
+def pytest_unconfigure() -> None:
+    gc.unfreeze()
+
+
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Do not even import what holds nothing but tests that `-m "not slow"` leaves out: that takes seconds."""
     if config.option.markexpr != "not slow":

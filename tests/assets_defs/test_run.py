@@ -84,12 +84,20 @@ def begin(tmp_path):
     ids=str,
 )
 def test_a_run_only_plans_and_says_why_that_lacks_steps_or_names_many_days_or_old_ones(
-    begin, told, kind, says
+    begin, caplog, told, kind, says
 ):
+    caplog.set_level("INFO")
     run = begin(scan={"lookback_days": 3, "first_day": LONG_AGO - timedelta(days=9)}, **told)
     assert (run.kind, run.may_write) == (kind, says is None)
     assert run.record.get("message") == run.only_plans
     assert (says or "") in (run.only_plans or "")
+    assert caplog.messages == [run.only_plans or f"Owners are written to {run.instance.platform.address}"]
+
+
+def test_both_services_are_tried_before_the_first_step(begin):
+    opened = Mock()
+    begin(service=opened)
+    assert opened.call_count == 2
 
 
 def refused(says):

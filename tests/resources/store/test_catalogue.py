@@ -110,6 +110,7 @@ def test_tables_and_views_are_described_and_have_their_columns_and_no_rows_befor
             assert connection.sql(f"FROM {SLUG}.{name}").fetchall() == []
             assert all(columns.values())
     assert dict(views) == {name: comment for name, (comment, _) in described.items()}
+    assert all(dict(views).values())
     assert VIEWS["conflicts"].columns["note"] == described["acknowledged_conflicts"][1]["note"]
 
 
