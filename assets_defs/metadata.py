@@ -10,12 +10,13 @@ from ownership.coverage import funnel, owned_percent
 from ownership.decisions import summary
 from ownership.names import printable
 from reports.plan import shown_owners
+from reports.sentences import COUNTS
 
 CONFLICT = ("hostname", "host_id", "existing_owner", "resolved_owner")
 """Columns of decisions that show a conflict."""
 
 _SHOWN_FIRST = ("conflict", "write")
-_EVIDENCE = ("action", "events", "total_events", "active_days")
+_EVIDENCE = ("action", *COUNTS)
 MAX_EXAMPLES = 8
 MAX_ROWS = 200
 """Hosts in one table: names are in it, and Dagster's records are kept."""

@@ -15,7 +15,7 @@ from ownership.names import printable
 from ownership.quality import names_without_user
 from reports.exports import FORMULA
 from reports.hosts import in_order
-from reports.sentences import logons
+from reports.sentences import COUNTS, logons
 
 MAX_TEXT = 250
 """Characters of a text in the page: the longest of our own sentences have 210."""
@@ -116,7 +116,7 @@ def with_words(hosts: pl.DataFrame) -> pl.DataFrame:
         .then(pl.lit("none")),
         last_seen=pl.col("last_seen").cast(pl.String),
     )
-    rows = names.select("events", "total_events", "active_days").iter_rows(named=True)
+    rows = names.select(COUNTS).iter_rows(named=True)
     texts = pl.Series("logons", [logons(row) if row["total_events"] else None for row in rows], pl.String)
     return names.with_columns(texts, pl.col("owner_ids").fill_null(_NO_LIST)).with_row_index("row")
 

@@ -13,7 +13,7 @@ from ownership.codes import ACTION
 from ownership.coverage import current_owners
 from ownership.matching import FIELDS
 from ownership.names import normalise_username, printable
-from reports.sentences import either, in_columns, logons, names_of, person
+from reports.sentences import COUNTS, either, in_columns, logons, names_of, person
 
 SHOWN_ELSEWHERE = 20
 MAX_SUGGESTED = 5
@@ -88,7 +88,7 @@ def person_explanation(
     (the logons name the person), hosts_elsewhere (other ones with logons) and hosts_owned (theirs by now).
     """
     ids, usernames = list(found["user_ids"]), list(found["usernames"])
-    logon_columns = ["username", "events", "total_events", "share", "active_days", "first_seen", "last_seen"]
+    logon_columns = ["username", *COUNTS, "share", "first_seen", "last_seen"]
     theirs = pl.col("username").is_in(usernames)
     own = decisions.filter(theirs, pl.col("match").is_not_null())
     named = own.select("hostname", "host_id", *logon_columns, "match", "action", "existing_owner")

@@ -9,6 +9,8 @@ from ownership.names import printable
 
 NAMES = ("user_email", "directory_user_sam_account_name", "user_value", "directory_user_surname")
 """Fields of a user asset of which the first that has a value names the person."""
+COUNTS = ("events", "total_events", "active_days", "weight", "total_weight")
+"""Columns that `logons` puts into words."""
 
 
 def names_of(users: Iterable[Mapping[str, Any]], fields: Sequence[str] = NAMES) -> dict[str, str]:
@@ -43,10 +45,11 @@ def instant(moment: datetime) -> str:
 
 
 def logons(row: Mapping[str, Any]) -> str:
-    """How many of the logons on a host are a user's, and on how many days."""
-    days = row.get("active_days")
+    """How many of the logons on a host are a user's, on how many days, and what they count for."""
+    days, weight = row.get("active_days"), row.get("weight")
     on_days = f" on {days:,} day{'s' * (days != 1)}" if days else ""
-    return f"{row['events']:,} of {row['total_events']:,} logons{on_days}"
+    counted = "" if weight in (None, row["events"]) else f", counted as {weight:,} of {row['total_weight']:,}"
+    return f"{row['events']:,} of {row['total_events']:,} logons{on_days}{counted}"
 
 
 def ownership_sentence(
@@ -63,20 +66,16 @@ def ownership_sentence(
     if now is None:
         who = f"; the logons name {candidate}" if named else f": {why}"
         return f"{host} is no host of the inventory{who}."
-    owners, ours = now["owner_ids"], now["source"] == "asset-owners"
+    owners, ours, day = now["owner_ids"], now["source"] == "asset-owners", f"{now['since']:%Y-%m-%d}"
     if owners is None:
         return f"{host} cannot be read, so its owner is not known: {why}."
     if not owners and ours:
-        return f"{host} has no owner: what asset-owners had written was put back on {now['since']:%Y-%m-%d}."
+        return f"{host} has no owner: what asset-owners had written was put back on {day}."
     if not owners:
         then = f" yet; it is to get {candidate}" if named else f": {why}"
         return f"{host} has no owner{then}."
     belongs = f"{host} belongs to {', '.join(person(owner, name_of) for owner in owners)}"
-    wrote = (
-        f"asset-owners wrote it on {now['since']:%Y-%m-%d} (run {printable(now['run_id'][:8])})"
-        if ours
-        else ""
-    )
+    wrote = f"asset-owners wrote it on {day} (run {printable(now['run_id'][:8])})" if ours else ""
     if named in owners:
         return f"{belongs}: {logons(decision)}; {wrote or 'the inventory had this owner already'}."
     known = f"; {wrote}" if ours else " in the inventory"
