@@ -34,7 +34,7 @@ MIN_SESSION = 8  # characters; a cookie with fewer (a language) would take lette
 MAX_TRIES = 5
 PATIENCE_SECONDS = 120
 """After so long without an answer of a service no call to it is repeated, whichever it is."""
-PROBE_SECONDS = 5
+PROBE_SECONDS = 6
 MAX_RETRY_AFTER_SECONDS = 60.0
 _CHUNK_BYTES = 2**16
 _EXCERPT_BYTES = 2**20  # no secret that fits into a header is as long as a part of it
@@ -248,10 +248,10 @@ class Transport:
     def probe(self, method: str, path: str, **arguments: Any) -> None:
         """Ask for anything at all, with little patience: a service that hangs or is away is told in seconds.
 
-        Whatever is answered is a sign of life, also an error. Raises as `send`.
+        Whatever is answered is a sign of life, also an error; who hangs is asked once. Raises as `send`.
         """
         seconds = min(PROBE_SECONDS, self.read_timeout_seconds)
-        quick = replace(self, read_timeout_seconds=seconds, patience_seconds=2 * seconds, silent_since=None)
+        quick = replace(self, read_timeout_seconds=seconds, patience_seconds=seconds, silent_since=None)
         with quick.new_session() as session:
             quick.retrying()(quick.send, session, method, path, **arguments)
 
