@@ -223,10 +223,9 @@ def users_are_of_one_domain(run: ScanRun) -> dg.AssetCheckResult:
 def hosts_are_named_alike(run: ScanRun) -> dg.AssetCheckResult:
     """No host name of the logons differs from that of a host asset in the domain part only."""
     other = quality.hosts_of_other_domains(run.table("owner_decisions"))
+    number = other["hostname"].n_unique()
     follows = "if they are the same machines, set rules.hostname_match: short"
-    return _none(
-        other, f"{other.height} host names differ from an asset's in the domain part only; {follows}"
-    )
+    return _none(other, f"{number} host names differ from an asset's in the domain part only; {follows}")
 
 
 @check("owner_checks", "username_matches")

@@ -29,9 +29,8 @@ def examples(name: str, rows: pl.DataFrame) -> dict[str, Any]:
 
 def _table(rows: Iterable[Mapping[str, Any]]) -> dg.TableMetadataValue:
     """Rows as Dagster shows them, every name as plain text."""
-    return dg.MetadataValue.table(
-        [dg.TableRecord({name: _plain(value) for name, value in row.items()}) for row in rows]
-    )
+    records = [dg.TableRecord({name: _plain(value) for name, value in row.items()}) for row in rows]
+    return dg.MetadataValue.table(records)
 
 
 def _plain(value: Any) -> str | float:

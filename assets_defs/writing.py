@@ -273,17 +273,25 @@ def _require_own_target(run: InstanceRun, rows: pl.DataFrame, whose: str) -> Non
         )
 
 
-def _require_recent(run: InstanceRun, plan: _Plan) -> None:
-    """Refuse a plan that is older than writes.plan_days, with the command that makes a new one."""
+def _require_current(run: InstanceRun, plan: _Plan) -> None:
+    """Refuse a plan that is too old, or that other settings made, with the command that makes a new one."""
     limit, now = run.instance.writes.plan_days, datetime.now(UTC)
     oldest, newest = now - timedelta(days=limit), now + CLOCK_SKEW
-    made_at = plan.rows["intended_at"]
+    made_at, made_by = (
+        plan.rows["intended_at"],
+        run.tables.appended("runs", run.tables.decided_by(plan.about)),
+    )
+    made_with = made_by["settings_fingerprint"].drop_nulls()
     if not made_at.is_between(oldest, newest).all():
-        raise ConfigurationError(
-            f"The plan of run {plan.about} was made at {made_at.min():%Y-%m-%d %H:%M} UTC, and plans older "
-            f"than writes.plan_days ({limit}) or of the future are not carried out; nothing was written. "
-            f"Make a new one: {command_line(run.instance, 'run', '--dry-run')}"
-        )
+        reason = f"made at {made_at.min():%F %R} UTC, longer ago than writes.plan_days ({limit}), or to come"
+    elif plan.command != "undo" and not made_with.is_in([settings_fingerprint(run.instance)]).all():
+        reason = f"made by other settings than {run.instance.name} has now"
+    else:
+        return
+    raise ConfigurationError(
+        f"The plan of run {plan.about} was {reason}; nothing was written. "
+        f"Make a new one: {command_line(run.instance, 'run', '--dry-run')}"
+    )
 
 
 def _without_other_owners(run: InstanceRun, plan: _Plan) -> pl.DataFrame:
@@ -298,12 +306,6 @@ def _without_other_owners(run: InstanceRun, plan: _Plan) -> pl.DataFrame:
     if plan.rows.filter(given).is_empty():
         return plan.rows
     decided_by = run.tables.decided_by(plan.about)
-    for settings in run.tables.appended("runs", decided_by)["settings_fingerprint"].drop_nulls():
-        if settings != settings_fingerprint(run.instance):
-            raise ConfigurationError(
-                f"The plan of run {decided_by} was made by other settings than {run.instance.name} has now; "
-                f"nothing was written. Make a new one: {command_line(run.instance, 'run', '--dry-run')}"
-            )
     decided = run.tables.of_run("owner_decisions", decided_by).select("host_id", "username")
     users = run.inventory().users()
     matches = username_matches(decided, users, user_value_field=run.instance.platform_user_value_field)
@@ -380,7 +382,7 @@ def _carry_out(run: InstanceRun, plan_of: Callable[[Journal], _Plan]) -> pl.Data
             return written
         plan = plan_of(journal)
         _require_own_target(run, plan.rows, f"The plan of run {plan.about}")
-        _require_recent(run, plan)
+        _require_current(run, plan)
         planned, hosts = plan.rows, plan.hosts
         if hosts is None:
             planned = _without_other_owners(run, plan)

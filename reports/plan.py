@@ -52,7 +52,7 @@ def shown_owners(hosts: pl.DataFrame, users: pl.DataFrame) -> list[dict[str, str
         yield "why", decided or ""
         yield "outcome", row.get("message") or OUTCOME.get(row.get("outcome"), "")
 
-    return [{name: printable(text) for name, text in told(row)} for row in hosts.iter_rows(named=True)]
+    return [dict(told(row)) for row in hosts.iter_rows(named=True)]
 
 
 def plan_in_words(

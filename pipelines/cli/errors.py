@@ -48,10 +48,9 @@ def how_it_ended(instance: Instance, tables: Tables, run_id: str, *again: str, s
         return f"{failed} What it wrote cannot be read: {message}. Next: {command_line(instance, *again)}"
     done, unknown = sum(map(outcomes.count, SUCCESSES)), outcomes.count("intended")
     if not done and not unknown:
+        go_on = f" Next: {command_line(instance, 'check')}"
         known = "--instance" in said or again[0] != "run"
-        return f"{failed} Nothing was written." + (
-            "" if known else f" Next: {command_line(instance, 'check')}"
-        )
+        return f"{failed} Nothing was written.{'' if known else go_on}"
     what = "Put back" if again[0] == "undo" else "Written"
     return (
         f"{failed} {what}: {done:,}; not known yet: {unknown:,}; "

@@ -42,12 +42,14 @@ def viewed(tables: Tables, run: str | None) -> Tables:
     """
     name = tables.name or tables.slug
     if run is None:
-        if (planned := tables.shown().viewed) is None:
-            return tables
-        applied = tables.carried_out_by(planned)
-        since = f"run {short_run_id(applied)} wrote it" if applied else "none has been allowed to write yet"
-        note(f"This is what run {short_run_id(planned)} of {name} planned; {since}.")
-        return tables.view(planned)
+        shown = tables.shown()
+        if planned := shown.viewed:
+            applied = tables.carried_out_by(planned)
+            since = (
+                f"run {short_run_id(applied)} wrote it" if applied else "none has been allowed to write yet"
+            )
+            note(f"This is what run {short_run_id(planned)} of {name} planned; {since}.")
+        return shown
     run_id = tables.run_id(run)
     published = tables.read("owner_decisions").head(1).collect()["run_id"].to_list()
     lost = [table for table in SNAPSHOTS if not tables.holds(table, run_id)]

@@ -36,8 +36,7 @@ def instance_path(given: str | None = None) -> Path:
     what = "say which instance is meant" if given is None else f"there is no instance {given!r}"
     if meant and given is not None:
         files, what = dict.fromkeys(meant), f"{given!r} may mean several; say which, by its file"
-    known = ", ".join(file.name for file in files)
-    raise ConfigurationError(f"--instance: {what}. {folder} has {known}")
+    raise ConfigurationError(f"--instance: {what}. {folder} has {', '.join(file.name for file in files)}")
 
 
 def _names(file: Path, found: Instance | str) -> set[str]:

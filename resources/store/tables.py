@@ -264,9 +264,9 @@ class Tables:
 
     def decided_by(self, run_id: str) -> str:
         """The run whose decisions a run rests on: itself, or the one that it follows, as far as is known."""
-        for about in self.appended("runs", run_id)["of_run"].drop_nulls():
-            return run_id if self.holds("owner_decisions", run_id) else self.decided_by(about)
-        return run_id
+        about = next(iter(self.appended("runs", run_id)["of_run"]), None)
+        own = about is None or self.holds("owner_decisions", run_id)
+        return run_id if own else self.decided_by(about)
 
     def shown(self) -> "Tables":
         """The tables as they are published; before any are, as the last dry run saw them."""

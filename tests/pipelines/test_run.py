@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from pipelines.cli.errors import how_it_ended
-from pipelines.cli.run import chosen_window
+from pipelines.cli.run import chosen_window, to_take_back
 from resources.errors import ConfigurationError
 from resources.store.tables import Tables
 from resources.writeback.journals import open_journal
@@ -93,3 +93,9 @@ def test_a_run_that_failed_ends_with_what_it_wrote_and_the_next_command(
     assert how_it_ended(instance(), tables, RUN, *again).startswith(f"Run {RUN[:8]} failed. {told}")
     named_already = how_it_ended(instance(), tables, RUN, *again, said="apply --instance small run-0")
     assert ("Next: " in named_already) == bool(outcomes)
+
+
+def test_the_command_that_takes_a_run_back_is_named_where_it_wrote():
+    (said,) = to_take_back(instance(), "0123abcd-4567", {"written": 2})
+    assert said.endswith("undo --instance small 0123abcd")
+    assert [*to_take_back(instance(), "0123abcd-4567", {"undone": 2})] == []

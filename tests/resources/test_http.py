@@ -380,10 +380,11 @@ def test_whatever_is_answered_is_a_sign_of_life(status):
     assert len(stub.requests) == 1
 
 
-def test_a_probe_of_a_service_that_hangs_takes_little_time_however_long_its_answers_may_take():
+def test_a_probe_of_a_service_that_hangs_takes_little_time_however_long_its_answers_may_take(caplog):
     began = time.monotonic()
     with hanging() as url, pytest.MonkeyPatch.context() as patch:
         patch.setattr(http, "PROBE_SECONDS", 0.1)
         with pytest.raises(TransientError):
             transport(url, read_timeout_seconds=300, sleep=lambda _: None).probe("GET", "/")
     assert time.monotonic() - began < 3
+    assert not caplog.records, "it is asked once"

@@ -5,17 +5,19 @@ import subprocess
 import sys
 import tempfile
 from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from unittest import mock
 
 import pytest
 
 from resources import locks
-from resources.errors import AssetOwnersError
+from resources.errors import AssetOwnersError, ConfigurationError
 from resources.settings import journal_url
+from resources.store.tables import Tables
 from resources.writeback import one_writer as module
 from resources.writeback.journal import Journal
-from resources.writeback.one_writer import one_writer
+from resources.writeback.one_writer import one_writer, only_writer
 from resources.writeback.postgres import PostgresJournal
 from tests.resources.clock import Clock
 from tests.resources.samples import instance, instance_content
@@ -30,6 +32,13 @@ with writing():
     time.sleep(600)
 """
 MACHINES = pytest.param("machines", marks=pytest.mark.slow)
+
+
+def test_tables_that_another_machine_has_recorded_for_its_inventory_meanwhile_let_nobody_write(tmp_path):
+    own = Tables(tmp_path, "corp", name="Corp", target="here")
+    replace(own, target="there").claim()
+    with pytest.raises(ConfigurationError, match="there"), only_writer(own, instance().platform):
+        pytest.fail("it may write")
 
 
 @contextmanager
