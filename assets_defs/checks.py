@@ -13,8 +13,10 @@ import dagster as dg
 import polars as pl
 
 from assets_defs.metadata import CONFLICT, examples
-from assets_defs.run import ScanRun, as_dagster_failure, resource_keys, scan_run
+from assets_defs.run import ScanRun, scan_run
+from assets_defs.scan_resources import resource_keys
 from assets_defs.specs import asset_key
+from assets_defs.step_failures import as_dagster_failure
 from ownership import quality
 from ownership.coverage import events_by_day
 from ownership.names import printable
@@ -77,7 +79,7 @@ def _step_of_checks(instance: Instance, step: str) -> dg.AssetChecksDefinition:
         for spec in specs:
             if spec.key not in context.selected_asset_check_keys:
                 continue
-            with as_dagster_failure(run, last=not run.plans):
+            with as_dagster_failure(run.record, last=not run.mode.plans):
                 result = evaluate(looks[spec.name], run, blocking=blocking)
             if not result.passed:
                 context.log.warning(f"Check {spec.name}: {result.description}")
@@ -178,7 +180,7 @@ def users_are_readable(run: ScanRun) -> dg.AssetCheckResult:
 
 
 def _readable(run: ScanRun, kind: str, follows: str) -> dg.AssetCheckResult:
-    assets = run.table(f"inventory_{kind}s")
+    assets = run.read(f"inventory_{kind}s").collect()
     if assets.is_empty():
         text = f"The inventory lists no {kind} asset; check platform.contract.{kind}s and platform.tenant_id"
         return _result(text, passed=False)
@@ -191,7 +193,7 @@ def _readable(run: ScanRun, kind: str, follows: str) -> dg.AssetCheckResult:
 def host_names_are_unique(run: ScanRun) -> dg.AssetCheckResult:
     """No two host assets have one name; where they do, the logons of that name count for each of them."""
     shared = quality.shared_hostnames(
-        run.table("inventory_hosts"), short=run.instance.rules.as_rules().short_hostnames
+        run.read("inventory_hosts").collect(), short=run.instance.rules.as_rules().short_hostnames
     )
     follows = "the logons of such a name count for each of them. Rename or delete those that are out of date"
     return _none(shared, f"{shared.height} host names stand for several host assets: {follows}")
@@ -200,7 +202,9 @@ def host_names_are_unique(run: ScanRun) -> dg.AssetCheckResult:
 @check("inventory_checks", "inventory_hosts")
 def owners_exist(run: ScanRun) -> dg.AssetCheckResult:
     """Each owner of a host is a user asset; one that was deleted keeps the host from getting another."""
-    missing = quality.missing_owners(run.table("inventory_hosts"), run.table("inventory_users"))
+    missing = quality.missing_owners(
+        run.read("inventory_hosts").collect(), run.read("inventory_users").collect()
+    )
     hosts = missing["host_id"].n_unique()
     return _none(
         missing, f"{hosts} hosts have an owner who is no user asset; clear the field to have it filled again"
@@ -210,7 +214,7 @@ def owners_exist(run: ScanRun) -> dg.AssetCheckResult:
 @check("owner_checks", "host_user_shares")
 def users_are_of_one_domain(run: ScanRun) -> dg.AssetCheckResult:
     """On no host does one user name come from several domains; where it does, it counts as one user."""
-    doubtful = quality.users_of_unlike_domains(run.table("host_user_shares"))
+    doubtful = quality.users_of_unlike_domains(run.read("host_user_shares").collect())
     number = doubtful.height
     return _none(
         doubtful,
@@ -222,7 +226,7 @@ def users_are_of_one_domain(run: ScanRun) -> dg.AssetCheckResult:
 @check("owner_checks", "owner_decisions")
 def hosts_are_named_alike(run: ScanRun) -> dg.AssetCheckResult:
     """No host name of the logons differs from that of a host asset in the domain part only."""
-    other = quality.hosts_of_other_domains(run.table("owner_decisions"))
+    other = quality.hosts_of_other_domains(run.read("owner_decisions").collect())
     number = other["hostname"].n_unique()
     follows = "if they are the same machines, set rules.hostname_match: short"
     return _none(other, f"{number} host names differ from an asset's in the domain part only; {follows}")
@@ -231,8 +235,8 @@ def hosts_are_named_alike(run: ScanRun) -> dg.AssetCheckResult:
 @check("owner_checks", "username_matches")
 def most_evidence_is_matched(run: ScanRun) -> dg.AssetCheckResult:
     """At least half of the logon events are of users who stand for one user asset."""
-    shares = run.table("host_user_shares")
-    nobody = quality.names_without_user(shares, run.table("username_matches"))
+    shares = run.read("host_user_shares").collect()
+    nobody = quality.names_without_user(shares, run.read("username_matches").collect())
     events, lost = (int(frame["events"].sum()) for frame in (shares, nobody))
     percent = 100 * (events - lost) / events if events else 100
     passed = percent >= MATCHED_LIMIT_PERCENT
@@ -250,7 +254,7 @@ def most_evidence_is_matched(run: ScanRun) -> dg.AssetCheckResult:
 @check("owner_checks", "owner_decisions")
 def conflicts_do_not_grow(run: ScanRun) -> dg.AssetCheckResult:
     """There is no conflict that the decisions published before did not have."""
-    decisions = run.table("owner_decisions")
+    decisions = run.read("owner_decisions").collect()
     conflicts = decisions.filter(action="conflict").height
     new = decisions.filter("new_conflict").sort("host_id").select(CONFLICT)
     return _none(new, f"{conflicts} conflicts, {new.height} of them new", conflicts=conflicts)
@@ -262,7 +266,9 @@ def written_owners_hold(run: ScanRun) -> dg.AssetCheckResult:
 
     Where several do not, the service may not keep what it is sent, or something else sets owners as well.
     """
-    lost = quality.lost_owners(run.tables.writes(), run.table("inventory_hosts"), target=run.instance.target)
+    lost = quality.lost_owners(
+        run.tables.writes(), run.read("inventory_hosts").collect(), target=run.instance.target
+    )
     emptied = lost["present_owner"].null_count()
     replaced = lost.height - emptied
     return _none(

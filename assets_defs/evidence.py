@@ -10,18 +10,13 @@ from typing import Any
 import dagster as dg
 import polars as pl
 
+from assets_defs.launch import executed_steps, today_of, window_of
 from assets_defs.metadata import days_metadata, shares_metadata
 from assets_defs.progress import Progress
-from assets_defs.run import (
-    ScanRun,
-    as_dagster_failure,
-    has_step,
-    resource_keys,
-    scan_run,
-    today_of,
-    window_of,
-)
+from assets_defs.run import ScanRun, scan_run
+from assets_defs.scan_resources import resource_keys
 from assets_defs.specs import asset_arguments, asset_key, table_asset
+from assets_defs.step_failures import as_dagster_failure
 from ownership.coverage import events_by_day
 from ownership.declaration import empty, polars_schema
 from ownership.kinds import NONE_SKIPPED, Kinds, skipped_by_kind
@@ -61,9 +56,9 @@ def logon_assets(instance: Instance, since: date | None = None) -> dg.AssetsDefi
     )
     def logons(context: dg.AssetExecutionContext) -> Iterator[dg.MaterializeResult]:
         run = scan_run(context, instance)
-        with as_dagster_failure(run, last=not run.plans):
+        with as_dagster_failure(run.record, last=not run.mode.plans):
             run.record.require_none_failed()
-            decides = has_step(context, instance, "host_user_shares")
+            decides = "host_user_shares" in executed_steps(context, instance)
             days = sorted({*run.days_named, *(days_of(run.window) if decides else ())})
             wanted, counts = _fetch(context, run, days)
             _describe_days(context, run, days, wanted)
@@ -107,7 +102,7 @@ def _fetch(
     def store() -> None:
         together, arrived[:] = arrived[:], []
         if together:
-            run.tables.write_days(together, run_id=run.own_days)
+            run.tables.write_days(together, run_id=run.private_days_of)
 
     progress, since = Progress(context.log.info, "Days fetched"), time.monotonic()
     try:
@@ -254,8 +249,8 @@ def skipped_kinds(run: ScanRun) -> Kinds:
     """Find what a run leaves out by its kind (rules 1.8)."""
     return skipped_by_kind(
         run.counts(run.window),
-        run.made("inventory_hosts").collect(),
-        run.made("inventory_users").collect(),
+        run.read("inventory_hosts").collect(),
+        run.read("inventory_users").collect(),
         rules=run.instance.rules.as_rules(),
         user_value_field=run.instance.platform_user_value_field,
     )

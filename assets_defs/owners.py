@@ -37,8 +37,8 @@ def owner_assets(instance: Instance) -> list[dg.AssetsDefinition]:
 def _match(run: ScanRun) -> dict[str, Any]:
     """Find the user asset of each user name of the evidence."""
     frame = username_matches(
-        run.made("host_user_shares").select("username").collect(),
-        run.made("inventory_users").collect(),
+        run.read("host_user_shares").select("username").collect(),
+        run.read("inventory_users").collect(),
         user_value_field=run.instance.platform_user_value_field,
     )
     run.store("username_matches", frame)
@@ -50,13 +50,13 @@ def _match(run: ScanRun) -> dict[str, Any]:
 def _decide(run: ScanRun) -> dict[str, Any]:
     """Decide about each host, publish and keep the decisions, and warn of new conflicts."""
     decided_at = datetime.now(UTC)
-    shares = run.made("host_user_shares")
-    matches = run.made("username_matches").collect()
+    shares = run.read("host_user_shares")
+    matches = run.read("username_matches").collect()
     with steady_days(run):
         skipped = skipped_kinds(run)
         evidence = evidence_by_day(
             run.counts(run.window),
-            run.made("inventory_hosts").collect(),
+            run.read("inventory_hosts").collect(),
             rules=run.instance.rules.as_rules(),
             skipped_users=skipped.accounts["username"],
             skipped_hosts=skipped.hosts,
@@ -78,7 +78,7 @@ def _decide(run: ScanRun) -> dict[str, Any]:
         f"conflicts, {found['hosts_owned_percent']}% have an owner"
     )
     _log_conflicts(run, conflicts)
-    users = run.made("inventory_users").collect()
+    users = run.read("inventory_users").collect()
     return {
         "dagster/row_count": frame.height,
         **found,

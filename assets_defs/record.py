@@ -21,11 +21,20 @@ from ownership.names import printable
 from ownership.rules import Rules
 from ownership.tables import Runs
 from ownership.windows import Window
-from resources.errors import AssetOwnersError
+from resources.errors import AssetOwnersError, RunEndedError
 from resources.store.tables import Tables
 
 MAX_RETRIES = 2
 """How often Dagster executes a run again that a service failed which did not answer."""
+NO_RETRIES = {"dagster/max_retries": "0", "dagster/retry_strategy": "ALL_STEPS"}
+"""Dagster retries nothing that may have written; what `RunRecord.fail` lets it retry is a whole run."""
+CANCELED = {dg.DagsterRunStatus.CANCELING, dg.DagsterRunStatus.CANCELED}
+ENDED = {*CANCELED, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.SUCCESS}
+ENDING = {
+    dg.DagsterEventType.PIPELINE_CANCELING,
+    dg.DagsterEventType.PIPELINE_CANCELED,
+    dg.DagsterEventType.PIPELINE_FAILURE,
+}
 
 KIND_TAG = "asset_owners/kind"
 BY_TAG = "asset_owners/by"
@@ -55,17 +64,21 @@ class RunRecord:
         """What the row holds in a column; None before the run has begun."""
         return next(iter(self._row()[column]), None)
 
-    def evidence_since(self) -> datetime:
-        """When the run began, or the one that it executes again: its inputs are not older than that.
+    def require_running(self) -> None:
+        """Raise RunEndedError when Dagster no longer counts the run as running (rules 7.12).
 
-        The first day of the calendar where that is not known any more.
+        Somebody terminated it, or it counts as failed, as where it was started a second time.
         """
-        row = self._row()
-        while (earlier := next(iter(row["of_run"]), None)) is not None:
-            row = self._tables.appended("runs", earlier)
-            if row.is_empty():
-                return datetime.min.replace(tzinfo=UTC)
-        return next(iter(row["started_at"]), datetime.now(UTC))
+        run = self.recorded.get_run_by_id(self._run_id) if self.recorded else None
+        if not self.recorded or (run and run.status not in ENDED):
+            return
+        events = self.recorded.all_logs(self._run_id, of_type=ENDING)
+        why = f" ({events[-1].user_message or events[-1].message})" if events else ""
+        status = f"has ended as {run.status.value}" if run else "was deleted"
+        raise RunEndedError(
+            f"This run {status} in Dagster{why}; it sends nothing more, and the next run writes the rest",
+            canceled=bool(run) and run.status in CANCELED,
+        )
 
     def begin(
         self,
@@ -76,7 +89,7 @@ class RunRecord:
         options: Mapping[str, Any] | None = None,
         **known: Any,
     ) -> bool:
-        """Store that the run has begun, and what is known of it by column; return whether it had not."""
+        """Store that the run has begun, and what is known of it, by column; return whether it is new."""
         with self._tables.changing():
             if not self._row().is_empty():
                 return False
@@ -96,9 +109,8 @@ class RunRecord:
             schema = polars_schema(Runs)
             frame = pl.DataFrame([dict.fromkeys(schema.names()) | row | known], schema=schema)
             self._tables.append("runs", frame, run_id=self._run_id)
-        # Dagster executes nothing again that may have written; `fail` says what else.
         inherited = {BY_TAG: by} if run and BY_TAG in run.tags else {}
-        self._tag({KIND_TAG: kind, "dagster/max_retries": "0", **inherited})
+        self._tag({KIND_TAG: kind, **NO_RETRIES, **inherited})
         return True
 
     def add(self, **found: Any) -> None:
@@ -117,14 +129,14 @@ class RunRecord:
         """Store that the run has done what it was for; if another step has failed, only what came of it."""
         self._end("succeeded", None)
 
-    def fail(self, message: str, *, may_go_well_later: bool = False) -> None:
+    def fail(self, message: str, *, transient: bool = False) -> None:
         """Store why the run failed; the first reason stays.
 
-        `may_go_well_later`: a service did not answer, and nothing was written. Where `run_retries` are
-        enabled, Dagster then executes the run again, when no other one waits.
+        `transient`: a service did not answer, and nothing was written. Where `run_retries` are enabled,
+        Dagster then executes the whole run again, when no other one waits.
         """
         try:
-            if may_go_well_later:
+            if transient:
                 self._tag({"dagster/max_retries": str(MAX_RETRIES), "dagster/priority": "-1"})
             self._end("failed", message)
         except Exception as error:  # noqa: BLE001  (what made the run fail matters more, and may be the same)
@@ -209,7 +221,7 @@ def _states(steps: Sequence[Any]) -> list[str]:
     return [step.status.value for step in steps if step.status]
 
 
-def count_again(tables: Tables, run_id: str) -> None:
+def recount(tables: Tables, run_id: str) -> None:
     """Count again what came of a run that was cut off, when a later one has settled its writes."""
     with tables.changing():
         row = tables.appended("runs", run_id)

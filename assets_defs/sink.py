@@ -1,7 +1,6 @@
-"""The sink: what plans the writes and carries them out, host by host.
+"""The sink: the asset that plans and writes, and the ops that apply a stored plan and undo a run.
 
-`owner_writes` does both in a run of the job. A stored plan is carried out later by the op of `apply`, and
-what a run wrote is put back by that of `undo`. How each of them goes about it is in `writing`.
+How each of them does it is in `writing`.
 """
 
 from collections.abc import Iterator
@@ -13,20 +12,16 @@ import polars as pl
 import yaml
 from pydantic import Field
 
+from assets_defs.cleanup import delete_old
 from assets_defs.metadata import outcomes_metadata, writes_metadata
 from assets_defs.record import result_in_words
 from assets_defs.report import reporting, where_reported
-from assets_defs.run import (
-    InstanceRun,
-    ScanRun,
-    as_dagster_failure,
-    follow_up_run,
-    listed,
-    resource_keys,
-    scan_run,
-)
+from assets_defs.run import InstanceRun, ScanRun, follow_up_run, listed, scan_run
+from assets_defs.scan_resources import resource_keys
 from assets_defs.specs import LOCATION, asset_arguments, asset_key
-from assets_defs.writing import apply_plan, over_limits, undo_run, write_planned
+from assets_defs.step_failures import as_dagster_failure
+from assets_defs.writing import apply_plan, undo_run, write_planned
+from ownership.plan import exceeded_limit
 from resources.errors import AssetOwnersError
 from resources.settings import Instance, command_line, named, slug_of
 from resources.store.tables import short_run_id
@@ -45,9 +40,10 @@ def sink_asset(instance: Instance) -> dg.AssetsDefinition:
     )
     def owner_writes(context: dg.AssetExecutionContext) -> Iterator[Any]:
         run = scan_run(context, instance)
-        with reporting(run), as_dagster_failure(run, last=True):
+        with reporting(run), as_dagster_failure(run.record, last=True):
             try:
                 metadata = _run_metadata(run, write_planned(run))
+                delete_old(run)
             except AssetOwnersError:
                 plan = run.tables.of_run("owner_writes", run.run_id)
                 if plan.height and not run.tables.has_written(run.run_id):  # the page shows it nevertheless
@@ -74,17 +70,18 @@ def _run_metadata(run: ScanRun, rows: pl.DataFrame) -> dict[str, Any]:
 
 
 def _to_undo(run: InstanceRun, rows: pl.DataFrame) -> dict[str, Any]:
-    """How to take back what a run wrote."""
+    """How to undo what a run wrote."""
     undo = command_line(run.instance, "undo", short_run_id(run.run_id))
     return {"to_undo": undo} if "written" in rows["outcome"] else {}
 
 
 def _to_apply(run: ScanRun, planned: pl.DataFrame, decisions: pl.DataFrame) -> dict[str, Any]:
-    """How the plan of a run is carried out: the command, and the launchpad filled in."""
-    if run.left_out or "planned" not in planned["outcome"]:
+    """How the plan of a run is applied: the command, and the launchpad filled in."""
+    if run.mode.missing_steps or "planned" not in planned["outcome"]:
         return {}
     number = planned.height
-    too_large = over_limits(run.instance, number, decisions["host_id"].count(), what="owners")
+    hosts = decisions["host_id"].count()
+    too_large = exceeded_limit(number, hosts, run.instance.writes, what="owners")
     allow = ("--allow-writes", str(number)) if too_large else ()
     chosen = {"run_id": run.run_id, "dry_run": False} | ({"allow_writes": number} if too_large else {})
     ops = {named(run.instance, apply_plan.__name__): {"config": chosen}}
@@ -97,11 +94,9 @@ def _to_apply(run: ScanRun, planned: pl.DataFrame, decisions: pl.DataFrame) -> d
 
 
 class FollowUpConfig(dg.Config):
-    """What an operator says of a run that follows another one."""
+    """What an operator chooses for a run that follows another one."""
 
-    run_id: str = Field(
-        description="In quotes: the run whose plan is carried out, or whose writes are put back."
-    )
+    run_id: str = Field(description="In quotes: the run whose plan is applied, or which is undone.")
     dry_run: bool = Field(default=False, description="Plan only; write nothing.")
     allow_writes: int | None = Field(
         default=None,
@@ -111,7 +106,7 @@ class FollowUpConfig(dg.Config):
 
 
 def follow_up_op(instance: Instance, command: Literal["apply", "undo"]) -> dg.OpDefinition:
-    """Define the op that carries out a plan that an earlier run stored, or puts back what a run wrote."""
+    """Define the op that applies a plan that an earlier run stored, or undoes what a run wrote."""
     act, keys = FOLLOW_UPS[command], resource_keys(instance)
 
     @dg.op(
@@ -122,7 +117,7 @@ def follow_up_op(instance: Instance, command: Literal["apply", "undo"]) -> dg.Op
     def follow_up(context: dg.OpExecutionContext, config: FollowUpConfig) -> None:
         options = config.model_dump(exclude={"run_id"}, exclude_defaults=True)
         run = follow_up_run(context, instance, command, config.run_id, options)
-        with reporting(run), as_dagster_failure(run, last=True):
+        with reporting(run), as_dagster_failure(run.record, last=True):
             written = act(run, config.run_id, config.allow_writes)
         event = dg.AssetObservation if config.dry_run else dg.AssetMaterialization
         context.log_event(event(asset_key(instance, "owner_writes"), metadata=_followed(run, written)))

@@ -7,7 +7,9 @@ from typing import Any
 
 import dagster as dg
 
-from assets_defs.run import ScanRun, as_dagster_failure, resource_keys, scan_run
+from assets_defs.run import ScanRun, scan_run
+from assets_defs.scan_resources import resource_keys
+from assets_defs.step_failures import as_dagster_failure
 from ownership.declaration import column_descriptions, polars_schema
 from ownership.tables import TABLES
 from resources.settings import Instance
@@ -44,7 +46,7 @@ def table_asset(
     )
     def step(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
         run = scan_run(context, instance)
-        with as_dagster_failure(run, last=not run.plans):
+        with as_dagster_failure(run.record, last=not run.mode.plans):
             return dg.MaterializeResult(metadata=make(run))
 
     return step

@@ -11,8 +11,9 @@ import dagster as dg
 import polars as pl
 
 from assets_defs.metadata import examples
-from assets_defs.run import as_dagster_failure, resource_keys
+from assets_defs.scan_resources import resource_keys
 from assets_defs.specs import asset_arguments, asset_key
+from assets_defs.step_failures import as_dagster_failure
 from ownership.declaration import empty
 from ownership.tables import OwnerDecisions
 from ownership.tuning.accuracy import HOLDOUT_DAYS

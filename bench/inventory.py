@@ -187,6 +187,7 @@ def writing(url: str, writes: int) -> Callable[[], dict[str, Any]]:
                 journal,
                 concurrency=CONNECTIONS,
                 max_failed_writes=1,
+                require_running=lambda: None,
                 on_progress=lambda _done, _total: None,
             )
             return {"written": journal.rows("bench").filter(outcome="written").height}

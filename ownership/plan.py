@@ -1,16 +1,215 @@
-"""What would be written or put back: one row for each host.
+"""Plans: what would be written or undone, one row for each host, and when that may not be done.
 
-Writing itself, and reading the host once more before, is done elsewhere.
+A plan refuses itself: `refusals` lists every reason. Writing, and reading each host before its write, is done
+elsewhere.
 """
 
-from collections.abc import Collection
-from datetime import datetime
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from typing import Literal, Protocol
 
 import polars as pl
 
 from ownership.codes import SUCCESSES
 from ownership.declaration import empty
+from ownership.matching import candidates, username_matches
 from ownership.tables import OwnerWrites
+
+CLOCK_SKEW = timedelta(minutes=5)
+"""How far apart the clocks of two machines that share a home may be."""
+
+Command = Literal["run", "apply", "undo"]
+"""What writes a plan: the run that made it, or a person's word later."""
+
+Remedy = Literal["point the instance back", "plan again", "run again", "apply", "allow", "read owners"]
+"""What a person does about a refusal; the executor words it, with the commands."""
+
+
+class Limits(Protocol):
+    """The settings below `writes` that bound a plan."""
+
+    @property
+    def max_writes(self) -> int:
+        """The most hosts to write."""
+
+    @property
+    def max_write_percent(self) -> float | None:
+        """The most hosts to write, in percent of all; null: no such limit."""
+
+    @property
+    def plan_days(self) -> int:
+        """How many days a plan may be applied."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What a run may write, and what that rests on.
+
+    Attributes:
+        rows: Of `owner_writes`, of the run that writes; those that are `planned` are to be written.
+        command: What writes it.
+        of_run: The run that planned it, or whose writes it undoes.
+        settings: Fingerprint of the settings that decided; None: nothing was decided, or it is not known.
+        missing_steps: Steps that a plan rests on and that `of_run` did not make itself.
+        gaps: Days that look like lost events, where the instance asks for a complete window.
+        allowed: The most hosts to write by a person's word, in place of the instance's limits.
+        hosts: Rows of `inventory_hosts`, listed for this plan; None: not listed yet.
+    """
+
+    rows: pl.DataFrame
+    command: Command
+    of_run: str
+    settings: str | None = None
+    missing_steps: Sequence[str] = ()
+    gaps: Sequence[date] = ()
+    allowed: int | None = None
+    hosts: pl.DataFrame | None = None
+
+    @property
+    def to_write(self) -> int:
+        """How many hosts are to be written."""
+        return self.rows.filter(outcome="planned").height
+
+    @property
+    def what(self) -> str:
+        """What it writes, for messages."""
+        return "hosts to undo" if self.command == "undo" else "owners"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Circumstances:
+    """What a plan meets when it is to be written.
+
+    Attributes:
+        at: Now.
+        target: The inventory to which the instance points (rules 7.8).
+        settings: Fingerprint of the instance's settings.
+        limits: The instance's limits.
+        is_file_unchanged: Whether the instance file says what it said when the run began.
+        hidden_owners: Hosts whose owner the list shows, and reading them one by one does not.
+    """
+
+    at: datetime
+    target: str
+    settings: str
+    limits: Limits
+    is_file_unchanged: bool = True
+    hidden_owners: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why a plan may not be written now, a whole sentence, and what a person does about it."""
+
+    reason: str
+    remedy: Remedy
+
+
+def refusals(plan: Plan, now: Circumstances) -> Iterator[Refusal]:
+    """Yield every reason why a plan may not be written now (rules 7.7, 7.8, 7.10, 7.11).
+
+    Limits are compared once the hosts are listed.
+    """
+    for target in sorted(set(plan.rows["target"].fill_null("an unknown inventory")) - {now.target}):
+        yield Refusal(
+            f"The plan of run {plan.of_run} is for {target}, and the instance now points to {now.target}: "
+            "another platform.url, platform.tenant_id, platform.contract or name of a host field",
+            "point the instance back",
+        )
+    made_at, days = plan.rows["intended_at"], now.limits.plan_days
+    if not made_at.is_between(now.at - timedelta(days=days), now.at + CLOCK_SKEW).all():
+        yield Refusal(
+            f"The plan of run {plan.of_run} was made at {made_at.min():%F %R} UTC: older than "
+            f"writes.plan_days ({days}), or dated in the future",
+            "plan again",
+        )
+    if plan.settings not in {None, now.settings}:
+        yield Refusal(
+            f"The plan of run {plan.of_run} was made with other settings than the instance has now",
+            "plan again",
+        )
+    if plan.missing_steps:
+        yield Refusal(
+            f"Run {plan.of_run} did not make {', '.join(plan.missing_steps)} itself, and what other runs "
+            "made may be out of date",
+            "run again",
+        )
+    if plan.gaps:
+        yield Refusal(
+            f"These days have no events, or hardly any ({', '.join(map(str, plan.gaps))}), and "
+            "scan.require_complete_window is on",
+            "apply",
+        )
+    if not now.is_file_unchanged:
+        yield Refusal("The instance file was changed while this run worked", "run again")
+    if plan.hosts is not None:
+        size, hosts, allowed = plan.to_write, plan.hosts.height, plan.allowed
+        if reason := exceeded_limit(size, hosts, now.limits, what=plan.what, allowed=allowed):
+            yield Refusal(reason, "allow")
+    if now.hidden_owners:
+        yield Refusal(
+            f"The list shows owners of the hosts {', '.join(now.hidden_owners)}, and reading one by itself "
+            "shows none: an owner would be overwritten unseen",
+            "read owners",
+        )
+
+
+def exceeded_limit(
+    to_write: int, hosts: int, limits: Limits, *, what: str, allowed: int | None = None
+) -> str | None:
+    """Return why so many writes among so many hosts need a person's word first (rules 7.10).
+
+    `allowed` is what such a word allowed, in place of the limits; `what` is counted, for the message.
+    """
+    planned, percent = f"{to_write} {what} are planned", limits.max_write_percent
+    if allowed is not None:
+        return f"{planned}, more than were allowed ({allowed})" if to_write > allowed else None
+    if to_write > limits.max_writes:
+        return f"{planned}, more than writes.max_writes ({limits.max_writes})"
+    if percent is not None and 100 * to_write > percent * hosts:
+        return f"{planned} for {hosts} hosts, more than writes.max_write_percent ({percent:g}%)"
+    return None
+
+
+def skip_other_owners(
+    rows: pl.DataFrame, decisions: pl.DataFrame, users: pl.DataFrame, *, user_value_field: str, at: datetime
+) -> pl.DataFrame:
+    """Skip the hosts of a stored plan whose user name now stands for another user asset, or for none.
+
+    Such an id may belong to somebody else, as where a directory was imported anew. Hosts whose owner has
+    another department or criticality than is to be copied are skipped, too: `not_written`, with the reason.
+    `decisions` are those that the plan rests on, `users` are listed now.
+    """
+    new = pl.col("new_values").struct
+    owner = new.field("owner")
+    decided = decisions.select("host_id", "username")
+    matches = username_matches(decided, users, user_value_field=user_value_field)
+    now = (
+        decided.join(candidates(matches.lazy()).collect(), on="username")
+        .join(users, left_on="resolved_owner", right_on="user_id", how="left")
+        .select("host_id", "resolved_owner", department="user_department", criticality="criticality")
+    )
+    given = ((pl.col("outcome") == "planned") & (owner != "")).fill_null(value=False)
+    vanished = owner.ne_missing(pl.col("resolved_owner"))
+    differs = pl.any_horizontal(
+        new.field(name).is_not_null() & new.field(name).ne_missing(pl.col(name))
+        for name in ("department", "criticality")
+    )
+    why = pl.when(vanished).then(pl.lit("is not the one user asset of the user's name any more"))
+    changes = {
+        "outcome": pl.lit("not_written"),
+        "message": pl.format("skipped: {} {}", owner, why.otherwise(pl.lit("has other values now"))),
+        "completed_at": pl.lit(at, pl.Datetime("us", "UTC")),
+    }
+    return (
+        rows.join(now, on="host_id", how="left", maintain_order="left")
+        .with_columns(
+            pl.when(given & (vanished | differs)).then(value).otherwise(column).alias(column)
+            for column, value in changes.items()
+        )
+        .select(rows.columns)
+    )
 
 
 def plan_writes(
@@ -59,14 +258,14 @@ def plan_writes(
 def plan_undo(
     writes: pl.DataFrame, history: pl.DataFrame, *, run_id: str, target: str, intended_at: datetime
 ) -> pl.DataFrame:
-    """Plan to put back what a run wrote: its new values become the old ones, and the other way round.
+    """Plan to undo what a run wrote: its new values become the old ones, and the other way round.
 
-    A run is undone once: a host that was put back since, or written by a later run, as far as is known, is
-    left alone: `not_written` with the reason. `history` has the rows of all runs on the same inventory. In
+    A run is undone once: a host that was undone since, or written by a later run, as far as is known, is
+    skipped: `not_written` with the reason. `history` has the rows of all runs on the same inventory. In
     `new_values` an empty text clears the field, and null stands for a field that was not written.
     """
 
-    def put_back(field: str) -> pl.Expr:
+    def undone_value(field: str) -> pl.Expr:
         written = pl.col("new_values").struct.field(field)
         before = pl.col("old_values").struct.field(field)
         return pl.when(written.is_not_null()).then(before.fill_null("")).alias(field)
@@ -75,8 +274,8 @@ def plan_undo(
         pl.coalesce("completed_at", "intended_at")
     )
     last_change = changes.group_by("host_id").agg(last_run=pl.last("run_id"), last_outcome=pl.last("outcome"))
-    # By the clocks the write itself may be the last change although it was put back.
-    undone = changes.filter(outcome="undone").group_by("host_id", "undoes").agg(put_back_by=pl.last("run_id"))
+    # By the clocks the write itself may be the last change although it was undone.
+    undone = changes.filter(outcome="undone").group_by("host_id", "undoes").agg(undone_by=pl.last("run_id"))
     changed_since = pl.col("last_run") != pl.col("run_id")
     written_again = changed_since & (pl.col("last_outcome") != "undone")
     overtaken = pl.col("overtaken_by").is_not_null()
@@ -86,8 +285,8 @@ def plan_undo(
         .join(last_change, on="host_id", how="left", maintain_order="left")
         .join(undone, on=["host_id", "undoes"], how="left", maintain_order="left")
         .with_columns(
-            overtaken_by=pl.when(changed_since).then("last_run").otherwise("put_back_by"),
-            what=pl.when(written_again).then(pl.lit("written again")).otherwise(pl.lit("put back")),
+            overtaken_by=pl.when(changed_since).then("last_run").otherwise("undone_by"),
+            what=pl.when(written_again).then(pl.lit("written again")).otherwise(pl.lit("undone")),
         )
         .select(
             "host_id",
@@ -95,8 +294,8 @@ def plan_undo(
             "undoes",
             outcome=pl.when(overtaken).then(pl.lit("not_written")).otherwise(pl.lit("planned")),
             old_values="new_values",
-            new_values=pl.struct(put_back(field) for field in ("owner", "department", "criticality")),
-            message=pl.format("left alone: {} since, by run {}", "what", "overtaken_by"),
+            new_values=pl.struct(undone_value(field) for field in ("owner", "department", "criticality")),
+            message=pl.format("skipped: {} since, by run {}", "what", "overtaken_by"),
             completed_at=pl.when(overtaken).then(pl.lit(intended_at, pl.Datetime("us", "UTC"))),
         )
     )

@@ -11,7 +11,7 @@ from typing import Any
 
 import dagster as dg
 
-from assets_defs.run import failure_message
+from assets_defs.step_failures import failure_message
 from ownership.names import printable
 from pipelines.launcher import process_tag
 from pipelines.log_lines import LOGGER, json_line

@@ -10,12 +10,14 @@ from assets_defs.checks import asset_checks
 from assets_defs.evidence import logon_assets, shares_asset
 from assets_defs.inventory import inventory_asset
 from assets_defs.owners import owner_assets
-from assets_defs.run import scan_resources
+from assets_defs.scan_resources import OpenInventory, OpenSource, scan_resources
 from assets_defs.sink import sink_asset
 from assets_defs.tuning import tuning_specs
 from pipelines.jobs import LOGGERS, broken_job, other_jobs, run_executor, scan_job
 from pipelines.repository import REPOSITORY, Instances
 from pipelines.schedules import schedules
+from resources.inventory.adapter import open_inventory
+from resources.search import open_source
 from resources.settings import BrokenInstance, Instance, instances_folder, load_instances, logs_as_json
 from resources.store.tables import Tables, tables_of
 
@@ -47,14 +49,22 @@ def define(instance: Instance | BrokenInstance) -> dg.Definitions:
     return build_definitions(instance, tables_of(instance))
 
 
-def build_definitions(instance: Instance, tables: Tables, *, since: date | None = None) -> dg.Definitions:
+def build_definitions(
+    instance: Instance,
+    tables: Tables,
+    *,
+    since: date | None = None,
+    source: OpenSource = open_source,
+    inventory: OpenInventory = open_inventory,
+) -> dg.Definitions:
     """Define assets, checks, jobs, schedules and resources of an instance.
 
-    `since` is a day of the past that a run is to look at, where the partitions would begin later.
+    `since` is a day of the past that a run is to look at, where the partitions would begin later. `source`
+    and `inventory` open its services.
     """
     logs_as_json()  # a wrong form of the log is an error here, and not when a run begins
     # They go with what uses them, so that no launchpad shows another instance's.
-    resources = scan_resources(instance, tables)
+    resources = scan_resources(instance, tables, source=source, inventory=inventory)
     checks = asset_checks(instance)
     assets = [
         logon_assets(instance, since),

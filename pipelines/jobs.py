@@ -6,8 +6,10 @@ from typing import Any
 
 import dagster as dg
 
-from assets_defs.run import default_options, failure, run_tags
+from assets_defs.launch import run_tags
+from assets_defs.scan_resources import default_options
 from assets_defs.sink import follow_up_op
+from assets_defs.step_failures import failure
 from assets_defs.tuning import tuning_op
 from ownership.names import printable
 from pipelines.console import console

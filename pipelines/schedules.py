@@ -10,7 +10,8 @@ from zoneinfo import ZoneInfo
 import dagster as dg
 import polars as pl
 
-from assets_defs.run import PARTITION, resource_keys, scan_tags, window_of
+from assets_defs.launch import PARTITION, scan_tags, window_of
+from assets_defs.scan_resources import resource_keys
 from ownership.windows import Window
 from reports.sentences import instant
 from resources.settings import Instance, named
@@ -88,6 +89,6 @@ def launch_tags(instance: Instance, window: Window) -> dict[str, str]:
 
 
 def run_config(instance: Instance, **options: Any) -> dict[str, Any]:
-    """The run configuration with some of the options of `assets_defs.run.ScanOptions` chosen."""
+    """The run configuration with some of the options of `assets_defs.scan_resources.ScanOptions` chosen."""
     scan = {resource_keys(instance).scan: {"config": options}}
     return {"loggers": {"console": {}}, "resources": scan}

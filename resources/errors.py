@@ -12,6 +12,18 @@ class ConfigurationError(AssetOwnersError):
     """A setting, a secret or an argument is wrong; nothing helps but correcting it."""
 
 
+class RunEndedError(AssetOwnersError):
+    """Dagster no longer counts this run as running; `canceled` where somebody terminated it."""
+
+    def __init__(self, message: str, *, canceled: bool = False) -> None:
+        super().__init__(message)
+        self.canceled = canceled
+
+
+class PlanRefusedError(AssetOwnersError):
+    """Something speaks against writing a plan now; nothing was written."""
+
+
 class ServiceError(AssetOwnersError):
     """A service refused, failed, or answered something unusable."""
 

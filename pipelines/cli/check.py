@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from assets_defs.run import today_of, window_of
+from assets_defs.launch import today_of, window_of
 from ownership.names import printable
 from pipelines.cli.stored import own_tables
 from pipelines.dagster_home import dagster_folder

@@ -3,7 +3,7 @@
 from typing import Any
 
 from assets_defs.report import how_sure
-from assets_defs.writing import over_limits
+from ownership.plan import exceeded_limit
 from reports.plan import plan_in_words, planned_hosts
 from resources.settings import Instance, command_line
 from resources.store.tables import Tables, short_run_id
@@ -43,4 +43,4 @@ def too_large(instance: Instance, tables: Tables, run_id: str, hosts: Plan) -> b
     """Return whether a plan is over the limits of a run."""
     # What apply and undo see of the inventory is not stored, only its size, which the limits need.
     listed = int(tables.appended("runs", run_id)["hosts"].sum())
-    return over_limits(instance, len(hosts), listed, what="hosts") is not None
+    return exceeded_limit(len(hosts), listed, instance.writes, what="hosts") is not None

@@ -12,9 +12,10 @@ from zoneinfo import ZoneInfo
 import dagster as dg
 import polars as pl
 
+from assets_defs.launch import today_of, window_of
 from assets_defs.record import RunRecord, plans_only
-from assets_defs.run import failure_message, today_of, window_of
 from assets_defs.specs import LOCATION
+from assets_defs.step_failures import failure_message
 from ownership.decisions import summary
 from ownership.names import printable, printable_lines
 from ownership.windows import Window

@@ -26,7 +26,7 @@ from resources.locks import locked
 from resources.settings import Instance, analysts_group, home, tables_location
 from resources.store.catalogue import catalogue_path, refresh_catalogue
 from resources.store.claim import CLAIM, claim, require_own
-from resources.store.files import allow, parquet_files, remove_leftovers, replacing
+from resources.store.files import allow, remove_leftovers, replacing
 
 EMPTY = "empty.parquet"
 CARRIED_OVER = "carried-over.parquet"
@@ -279,21 +279,6 @@ class Tables:
         runs = self.all_runs("runs").filter(pl.col("written") > 0, kind="apply", of_run=plan_id)
         run_ids = runs.sort("started_at").select("run_id").collect()["run_id"]
         return run_ids[-1] if run_ids.len() else None
-
-    # What a run rests on
-
-    def adopt(self, earlier: str, *, run_id: str, publish: bool) -> None:
-        """Copy what an earlier run worked on for a run that executes it again in part; but not its plan.
-
-        `publish` makes its snapshots those that analysts see.
-        """
-        folder, own = self._folder(earlier), self._folder(run_id)
-        for file in parquet_files(folder):
-            path = own / file.relative_to(folder)
-            if path.name != "owner_writes.parquet" and not path.exists():
-                _copy(file, path)
-                if publish and path.parent == own:
-                    _copy(file, self._snapshot(path.stem), self.analysts)
 
     # The journal of writes, and who may work on all this
 

@@ -12,6 +12,7 @@ from threading import Lock
 import polars as pl
 
 from ownership.codes import SUCCESSES
+from resources.errors import RunEndedError
 from resources.writeback.journal import Journal, Result
 from resources.writeback.outcomes import Decide, Row
 from resources.writeback.writer import Writer, WritingEndedError
@@ -20,8 +21,8 @@ GRACE_SECONDS = 5
 """How long requests that are under way may take when the run is interrupted; whoever asks a container to end
 waits ten seconds. What has no answer by then stays `intended`."""
 
-PROGRESS_SECONDS = 10
-"""After so long without an outcome the progress is told, too: the log is not silent while a service hangs."""
+SECONDS_BETWEEN_QUESTIONS = 2
+"""So often the writing asks whether its run still counts as running; the progress is logged as often, too."""
 
 INTERRUPTED = "it was interrupted"
 _FAILURES = frozenset({"failed", "intended"})
@@ -35,6 +36,7 @@ def write_all(
     *,
     concurrency: int,
     max_failed_writes: int,
+    require_running: Callable[[], None],
     on_progress: Callable[[int, int], None],
 ) -> str | None:
     """Write the hosts of a plan, several at a time; each row and each outcome goes into the journal.
@@ -43,7 +45,11 @@ def write_all(
     kept. `decide` says what is sent to each host. So many failures without a success between them end the
     writing, and what was not tried by then is `not_written`. `on_progress` is called with how many of how
     many hosts are done. Returns why the writing ended early, or was in vain; None when it came to its end.
+
+    `require_running` is asked before the first write and every few seconds; when it raises RunEndedError
+    nothing more is sent, and that is raised once the requests under way have an answer.
     """
+    require_running()
     to_try = pl.col("outcome") == "planned"
     intended = plan.with_columns(outcome=pl.when(to_try).then(pl.lit("intended")).otherwise("outcome"))
     journal.intend(intended)
@@ -58,10 +64,13 @@ def write_all(
     with ThreadPool(max(min(concurrency, len(rows)), 1)) as threads:
         results = threads.imap_unordered(workers.try_row, rows)
         try:
-            done = 0
+            done, asked_at = 0, time.monotonic()
             while True:
-                with suppress(NoResultError):  # then it is told all the same how far it is
-                    result = results.next(PROGRESS_SECONDS)
+                if time.monotonic() - asked_at >= SECONDS_BETWEEN_QUESTIONS:
+                    require_running()
+                    asked_at = time.monotonic()
+                with suppress(NoResultError):  # the log is not silent while a service hangs
+                    result = results.next(SECONDS_BETWEEN_QUESTIONS)
                     if isinstance(result, BaseException):
                         raise result  # noqa: TRY301  (a thread's, and interrupts as any other)
                     if result:
@@ -70,8 +79,8 @@ def write_all(
                 on_progress(done, len(rows))
         except StopIteration:
             pass
-        except BaseException:
-            writer.stop(INTERRUPTED)
+        except BaseException as error:
+            writer.stop(str(error) if isinstance(error, RunEndedError) else INTERRUPTED)
             deadline = time.monotonic() + GRACE_SECONDS
             try:
                 with suppress(StopIteration, NoResultError):

@@ -11,8 +11,10 @@ import polars as pl
 import pytest
 
 from assets_defs.evidence import day_tables
+from assets_defs.mode import Mode
 from assets_defs.record import RunRecord
-from assets_defs.run import ScanRun, default_options
+from assets_defs.run import ScanRun
+from assets_defs.scan_resources import default_options
 from ownership.declaration import empty
 from ownership.tables import LogonCounts
 from ownership.windows import Window
@@ -35,10 +37,8 @@ def scan(tables: Tables, instance: Instance, window: Window, run_id: str = "now"
     }
     parts: dict[str, Any] = {
         "options": default_options(instance),
-        "kind": "run",
-        "only_plans": None,
-        "left_out": (),
-        "plans": True,
+        "mode": Mode("run", None, (), plans=True),
+        "why_no_writes": None,
         "days_named": (window.last,),
         **opened,
         **changed,

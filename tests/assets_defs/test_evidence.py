@@ -10,7 +10,9 @@ import polars as pl
 import pytest
 
 from assets_defs.evidence import logon_assets, require_evidence, shares_asset
-from assets_defs.run import RANGE_END, RANGE_START, failure_message, resource_keys, scan_resources, today_of
+from assets_defs.launch import RANGE_END, RANGE_START, today_of
+from assets_defs.scan_resources import resource_keys, scan_resources
+from assets_defs.step_failures import failure_message
 from ownership.windows import Window
 from resources.errors import ServiceError
 from resources.store.tables import Tables, write_file

@@ -2,10 +2,11 @@ import json
 from types import SimpleNamespace
 from typing import Any
 
+import dagster as dg
 import polars as pl
 import pytest
 
-from assets_defs.record import RunRecord, count_again, result_in_words, undone_in_words
+from assets_defs.record import RunRecord, recount, result_in_words, undone_in_words
 from resources.store.tables import Tables
 from tests.assets_defs.scans import LOG
 from tests.ownership.builders import NOW
@@ -24,7 +25,7 @@ def tables(tmp_path):
 class Recorded:
     """What Dagster has recorded of a run."""
 
-    parent_run_id = None
+    parent_run_id, status = None, dg.DagsterRunStatus.STARTED
 
     def __init__(self, *states, meanwhile=lambda: None):
         self.tags, self._states, self._meanwhile = {}, states or ["IN_PROGRESS"], meanwhile
@@ -34,6 +35,9 @@ class Recorded:
 
     def get_run_by_id(self, _):
         return self
+
+    def all_logs(self, *_, **__):
+        return []
 
     def get_run_step_stats(self, _):
         self._meanwhile()
@@ -104,6 +108,6 @@ def test_a_run_that_was_cut_off_has_failed_once_its_writes_are_settled_and_keeps
     if reason:
         record.fail(reason)
     tables.append("owner_writes", plan("h-0", outcome="written"), run_id="run-1")
-    count_again(tables, "run-1")
+    recount(tables, "run-1")
     assert (record.get("status"), record.get("written")) == ("failed", 1)
     assert record.get("message").startswith(reason or "cut off")

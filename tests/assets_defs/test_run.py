@@ -1,5 +1,6 @@
 """What a run may do, as its steps read it off Dagster, and how it fails."""
 
+import re
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
@@ -8,25 +9,17 @@ from unittest.mock import Mock
 import dagster as dg
 import pytest
 
-from assets_defs.run import (
-    BACKFILL,
-    PARTITION,
-    RANGE_END,
-    RANGE_START,
-    as_dagster_failure,
-    default_options,
-    failure,
-    failure_message,
-    resource_keys,
-    scan_run,
-)
+from assets_defs.launch import BACKFILL, PARTITION, RANGE_END, RANGE_START
+from assets_defs.run import scan_run
+from assets_defs.scan_resources import default_options, resource_keys
+from assets_defs.step_failures import as_dagster_failure, failure, failure_message
 from resources.errors import AssetOwnersError, ServiceError
 from resources.settings import named
 from resources.store.tables import Tables
 from resources.writeback.journals import open_journal
 from tests.assets_defs.scans import LOG
 from tests.assets_defs.test_record import Recorded
-from tests.ownership.builders import NOW, hosts
+from tests.ownership.builders import hosts
 from tests.resources.clock import set_clock
 from tests.resources.samples import instance
 
@@ -40,11 +33,13 @@ LONG_AGO = TODAY - timedelta(days=60)
 def begin(tmp_path):
     """Reads a run off what Dagster tells its first step."""
 
-    def begun(*, without=(), again=(), tags=(), first_tags=(), run_id="run-1", service=None, **settings):
+    def begun(
+        *, without=(), again=(), tags=(), first_tags=(), run_id="run-1", service=None, status=None, **settings
+    ):
         """It lacks the steps `without`, or executes `again` some of run-1, whose tags were `first_tags`."""
         small = instance(**{"scan": {"lookback_days": 3}, **settings})
         recorded = Recorded()
-        recorded.tags = dict(first_tags)
+        recorded.tags, recorded.status = dict(first_tags), status or recorded.status
         opened = service or Mock()
         parts = default_options(small), Tables(tmp_path, small.slug, name=small.name), opened, opened
         lacking = {named(small, step) for step in without}
@@ -68,12 +63,12 @@ def begin(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("told", "kind", "says"),
+    ("given", "kind", "says"),
     [
         ({}, "run", None),
-        ({"without": ["logons", "inventory_users"]}, "dry_run", "lacks the steps logons, inventory_users"),
-        ({"without": ["blocking_check"]}, "dry_run", "lacks the steps blocking_check"),
-        ({"without": ["owner_writes"]}, "backfill", "lacks the steps owner_writes"),
+        ({"without": ["logons", "inventory_users"]}, "dry_run", "does not execute logons, inventory_users"),
+        ({"without": ["blocking_check"]}, "dry_run", "does not execute blocking_check"),
+        ({"without": ["owner_writes"]}, "backfill", "does not execute owner_writes"),
         ({"tags": {RANGE_START: str(TODAY - timedelta(days=1))}}, "backfill", "Backfill of 2 days"),
         ({"tags": {BACKFILL: "abc"}}, "backfill", "Backfill with a run for each day"),
         # Once the backfill has ended, Dagster leaves its tag out of what executes its runs again.
@@ -84,14 +79,14 @@ def begin(tmp_path):
     ids=str,
 )
 def test_a_run_only_plans_and_says_why_that_lacks_steps_or_names_many_days_or_old_ones(
-    begin, caplog, told, kind, says
+    begin, caplog, given, kind, says
 ):
     caplog.set_level("INFO")
-    run = begin(scan={"lookback_days": 3, "first_day": LONG_AGO - timedelta(days=9)}, **told)
-    assert (run.kind, run.may_write) == (kind, says is None)
-    assert run.record.get("message") == run.only_plans
-    assert (says or "") in (run.only_plans or "")
-    assert caplog.messages == [run.only_plans or f"Owners are written to {run.instance.platform.address}"]
+    run = begin(scan={"lookback_days": 3, "first_day": LONG_AGO - timedelta(days=9)}, **given)
+    assert (run.mode.kind, run.may_write) == (kind, says is None)
+    assert run.record.get("message") == run.why_no_writes
+    assert (says or "") in (run.why_no_writes or "")
+    assert caplog.messages == [run.why_no_writes or f"Owners are written to {run.instance.platform.address}"]
 
 
 def test_both_services_are_tried_before_the_first_step(begin):
@@ -128,7 +123,7 @@ def test_a_run_that_works_past_midnight_goes_on_as_it_began(begin, monkeypatch):
         with monkeypatch.context() as patch:
             set_clock(patch, datetime.now(UTC) + timedelta(days=1))
             again = begin(run_id=f"run-{len(tags)}", tags=tags, scan=scan)
-        assert (again.window, again.only_plans) == (first.window, None)
+        assert (again.window, again.why_no_writes) == (first.window, None)
 
 
 @pytest.mark.parametrize("made", [Tables.claim, lambda tables: open_journal(tables).__enter__()])
@@ -141,34 +136,40 @@ def test_a_run_of_a_program_older_than_what_it_finds_asks_nobody(begin, tmp_path
         begin(service=pytest.fail)
 
 
-ONLY_PLANS = {"writes": {"dry_run": True}}
+@pytest.mark.parametrize(
+    ("again", "says"),
+    [
+        (["owner_writes"], "does not execute logons, inventory_hosts.*run --instance"),
+        (["blocking_check", "owner_writes"], "does not execute logons"),
+        ([], None),
+    ],
+    ids=["from failure", "with the check", "whole"],
+)
+def test_a_run_that_is_executed_again_in_part_only_plans_and_names_the_command_of_a_whole_one(
+    begin, again, says
+):
+    """Whatever the run before had made: hosts and people may have changed since (rules 7.11)."""
+    begin().store("inventory_hosts", hosts())
+    run = begin(run_id="run-2", again=again)
+    assert run.may_write == (says is None)
+    assert re.search(says or "", run.why_no_writes or "", re.DOTALL)
+    assert not run.tables.holds("inventory_hosts", "run-2")
 
 
 @pytest.mark.parametrize(
-    ("first", "then", "again", "adopted", "checked"),
+    ("status", "error"),
     [
-        ({}, {}, ["owner_writes"], True, True),
-        ({}, {}, ["logons", "owner_decisions", "owner_writes"], True, False),
-        ({}, {}, ["blocking_check", "owner_writes"], True, False),
-        (ONLY_PLANS, {}, ["owner_writes"], False, False),
-        ({}, {"rules": {"exclude_users": ["ann"]}}, ["owner_writes"], False, False),
-        ({"without": ["logons"], **ONLY_PLANS}, ONLY_PLANS, ["owner_writes"], False, False),
+        (dg.DagsterRunStatus.CANCELED, dg.DagsterExecutionInterruptedError),
+        (dg.DagsterRunStatus.CANCELING, dg.DagsterExecutionInterruptedError),
+        (dg.DagsterRunStatus.FAILURE, dg.DagsterUserCodeExecutionError),
     ],
-    ids=["as it was", "unchecked", "checked again", "dry", "other rules", "some tables"],
 )
-def test_steps_that_are_done_again_go_on_from_what_a_like_run_made_and_from_the_check_of_just_that(
-    begin, first, then, again, adopted, checked
-):
-    """As "Re-execute selected" does it: what a step made would pass for that of the run that writes."""
-    made = begin(**first)
-    made.record.add(checked_at=NOW)
-    made.store("inventory_hosts", hosts())
-    run = begin(run_id="run-2", again=again, **then)
-    assert run.tables.holds("inventory_hosts", "run-2") == adopted
-    assert bool(run.record.get("checked_at")) == checked
-    if not adopted:
-        with pytest.raises(AssetOwnersError, match="did not make inventory_hosts"):
-            run.made("inventory_hosts")
+def test_no_step_begins_of_a_run_that_dagster_has_ended_and_a_canceled_one_stays_so(begin, status, error):
+    run = begin()
+    with pytest.raises(error, match=f"has ended as {status.value}"):
+        begin(status=status)
+    assert run.record.get("status") == "failed"
+    assert "sends nothing more" in run.record.get("message")
 
 
 def test_a_name_in_a_failure_makes_no_line_of_its_own():
@@ -178,7 +179,7 @@ def test_a_name_in_a_failure_makes_no_line_of_its_own():
 
 
 @pytest.mark.parametrize("message", ["", "The disk is full", "index: 'none': no such index"])
-def test_a_failure_tells_its_message_as_it_was_given(message):
+def test_a_failure_shows_its_message_as_it_was_given(message):
     @dg.op
     def fails() -> None:
         raise failure(message) from AssetOwnersError()
@@ -195,7 +196,7 @@ def test_a_failure_tells_its_message_as_it_was_given(message):
 
 def test_a_run_that_is_interrupted_has_failed(begin):
     run = begin()
-    with pytest.raises(dg.DagsterExecutionInterruptedError), as_dagster_failure(run):
+    with pytest.raises(dg.DagsterExecutionInterruptedError), as_dagster_failure(run.record):
         raise dg.DagsterExecutionInterruptedError
     assert (run.record.get("status"), run.record.get("message")[:11]) == ("failed", "interrupted")
 

@@ -11,7 +11,9 @@ import pytest
 import yaml
 
 from assets_defs.record import RunRecord
-from assets_defs.run import LEFT_OUT, InstanceRun, as_dagster_failure, settings_fingerprint
+from assets_defs.run import MISSING_STEPS, InstanceRun
+from assets_defs.settings_now import settings_fingerprint
+from assets_defs.step_failures import as_dagster_failure
 from assets_defs.writing import apply_plan, undo_run, write_planned
 from ownership.windows import Window
 from resources.errors import AssetOwnersError, ConfigurationError, ServiceError
@@ -19,7 +21,7 @@ from resources.settings import load_instance
 from resources.writeback.journal import Journal
 from resources.writeback.journals import KEY, open_journal
 from tests.assets_defs.scans import LOG, decided
-from tests.ownership.builders import NOW, PEOPLE, RUN, counts, host, user, users
+from tests.ownership.builders import PEOPLE, RUN, counts, host, user, users
 from tests.pipelines.in_memory import Shelf
 from tests.resources.samples import instance, instance_content
 
@@ -39,7 +41,7 @@ def shelf():
 def planned(tmp_path, shelf):
     """A run that has planned an owner for its only host, and no more."""
     run = decided(tmp_path, instance(), shelf)
-    write_planned(replace(run, only_plans="Dry run"))
+    write_planned(replace(run, why_no_writes="Dry run"))
     return run
 
 
@@ -54,7 +56,7 @@ def follow(run, what, about, *, run_id="next", dry_run=False, allow=None, **sett
         inventory=run.inventory,
         record=record,
         log=LOG,
-        only_plans="Dry run" if dry_run else None,
+        why_no_writes="Dry run" if dry_run else None,
     )
     written = ACTS[what](following, about, allow)
     record.succeed()
@@ -78,7 +80,7 @@ def test_a_plan_is_good_for_some_days(planned, shelf):
 
 def test_a_plan_that_was_made_by_other_rules_is_refused(tmp_path, shelf):
     run = decided(tmp_path, instance(), shelf, settings_fingerprint=settings_fingerprint(instance()))
-    write_planned(replace(run, only_plans="Dry run"))
+    write_planned(replace(run, why_no_writes="Dry run"))
     with refused(shelf, "other settings", "run .*--dry-run"):
         follow(run, "apply", RUN, rules={"exclude_hosts": ["pc-1"]})
     assert follow(run, "apply", RUN, run_id="later") == {"h1": "written"}
@@ -95,14 +97,14 @@ def test_what_was_planned_or_written_elsewhere_is_refused_and_both_targets_are_n
     assert not shelf.written
 
 
-def test_a_plan_that_was_only_looked_at_again_is_carried_out_under_either_id(planned, shelf):
+def test_a_plan_whose_apply_was_a_dry_run_is_applied_under_either_id(planned, shelf):
     assert follow(planned, "apply", RUN, run_id="tried", dry_run=True) == {"h1": "planned"}
     assert follow(planned, "apply", "tried") == {"h1": "written"}
     assert shelf.written == WRITTEN
 
 
 @pytest.mark.parametrize(("limit", "value"), [("max_writes", 0), ("max_write_percent", 99)])
-def test_a_plan_over_the_limit_is_carried_out_at_a_persons_word(planned, shelf, limit, value):
+def test_a_plan_over_the_limit_is_applied_at_a_persons_word(planned, shelf, limit, value):
     few = {"writes": {limit: value}}
     with refused(shelf, rf"writes\.{limit} \({value}", "apply .*--allow-writes 1"):
         follow(planned, "apply", RUN, **few)
@@ -131,7 +133,7 @@ def test_who_is_not_the_one_user_asset_any_more_becomes_no_owner(planned, shelf,
 def test_a_plan_copies_no_department_that_its_owner_has_left(tmp_path, shelf, monkeypatch):
     shelf.takes = ("owner", "department")
     planned = decided(tmp_path, instance(), shelf)
-    write_planned(replace(planned, only_plans="Dry run"))
+    write_planned(replace(planned, why_no_writes="Dry run"))
     monkeypatch.setattr(shelf, "users", lambda: PEOPLE.with_columns(user_department=pl.lit("Legal")))
     assert follow(planned, "apply", RUN) == {"h1": "not_written"}
     monkeypatch.undo()
@@ -191,14 +193,15 @@ def test_what_lies_open_in_the_file_is_taken_over_by_the_journal_in_use(planned,
         assert left.targets() == {}
 
 
-def test_a_plan_that_rests_on_what_other_runs_made_is_not_carried_out(tmp_path, shelf):
-    run = decided(tmp_path, instance(), shelf, options={LEFT_OUT: ["logons", "inventory_users"]})
-    write_planned(replace(run, only_plans="It lacks steps"))
-    with refused(shelf, "lacked the steps logons, inventory_users"):
+@pytest.mark.parametrize("option", [MISSING_STEPS, "left_out"], ids=["now", "of an older program"])
+def test_a_plan_that_rests_on_what_other_runs_made_is_not_applied(tmp_path, shelf, option):
+    run = decided(tmp_path, instance(), shelf, options={option: ["logons", "inventory_users"]})
+    write_planned(replace(run, why_no_writes="It lacks steps"))
+    with refused(shelf, "did not make logons, inventory_users"):
         follow(run, "apply", RUN)
 
 
-def test_a_look_that_shows_no_owners_keeps_a_run_from_writing(tmp_path):
+def test_a_host_that_shows_no_owner_by_itself_keeps_a_run_from_writing(tmp_path):
     """Where owners lie deeper in what one asset is read as than in the list, the guard would see none."""
     inventory = Shelf(host("h1", "pc-1"), host("h2", "pc-2", owners=("u2",)))
     inventory.host = lambda host_id: inventory.assets[host_id] | {"owner_ids": []}
@@ -257,11 +260,10 @@ class Refusing(Shelf):
 @pytest.mark.parametrize(
     ("changed", "says"),
     [
-        ({"started_at": datetime.now(UTC) - timedelta(hours=13)}, "12 hours ago"),
+        ({"started_at": datetime.now(UTC) - timedelta(days=8)}, r"older than writes\.plan_days \(7\)"),
         ({"checked_at": None}, "did not make blocking_check"),
-        ({"fetched_at": NOW}, r"did not make logon_counts \(1 days"),
     ],
-    ids=["old", "not checked", "days fetched before they were settled"],
+    ids=["old", "not checked"],
 )
 def test_what_is_old_or_was_not_checked_is_not_written(tmp_path, shelf, changed, says):
     """Whatever lets a run go so far: the sink looks at what is stored."""
@@ -305,7 +307,7 @@ def test_a_sink_that_is_started_again_after_too_many_failures_fails_as_its_row_s
     settings = instance(writes={"max_failed_writes": 1})
     for inventory in (Refusing(), shelf):
         run = decided(tmp_path, settings, inventory)
-        with pytest.raises(dg.DagsterUserCodeExecutionError), as_dagster_failure(run, last=True):
+        with pytest.raises(dg.DagsterUserCodeExecutionError), as_dagster_failure(run.record, last=True):
             write_planned(run)
         assert run.record.get("status") == "failed"
         assert "the rest is left for the next run" in run.record.get("message")

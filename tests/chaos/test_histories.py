@@ -22,18 +22,19 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
 from assets_defs.evidence import day_tables
-from assets_defs.run import SNAPSHOTS, default_options
-from assets_defs.writing import apply_plan, store_plan, undo_run, write_planned
+from assets_defs.make_plan import plan_of_run
+from assets_defs.scan_resources import default_options
+from assets_defs.writing import apply_plan, undo_run, write_planned
 from ownership.decisions import owner_decisions
 from ownership.evidence import evidence_by_day
 from ownership.matching import username_matches
 from ownership.rules import Rules
 from ownership.shares import host_user_shares
 from ownership.windows import Window, days_of
-from resources.errors import AssetOwnersError, ConfigurationError
+from resources.errors import AssetOwnersError, ConfigurationError, PlanRefusedError
 from resources.inventory.client import AssetInventory
 from resources.search.source import DayOfLogons, extraction_fingerprint
-from resources.store.tables import Tables
+from resources.store.tables import SNAPSHOTS, Tables
 from resources.writeback.journal import Journal
 from resources.writeback.writer import Writer
 from sandbox.inventory import InventoryService, InventoryState
@@ -274,11 +275,10 @@ class Histories(RuleBasedStateMachine):
         clock = Clock()
         options = replace(default_options(instance), dry_run=kind == "dry", limit=limit)
         with AssetInventory(instance, clock=clock, sleep=clock.sleep) as client, ExitStack() as life:
-            only_plans = "dry run" if kind == "dry" else None
             run_scan = scan(
                 *(home.tables, instance, WINDOW, run_id),
                 options=options,
-                only_plans=only_plans,
+                why_no_writes="dry run" if kind == "dry" else None,
                 inventory=client,
                 writer=PatientWriter,
             )
@@ -288,7 +288,7 @@ class Histories(RuleBasedStateMachine):
             try:
                 if not act:
                     self.decide(run_scan, home)
-                    store_plan(run_scan)
+                    plan_of_run(run_scan)
                 surroundings.planned = True
                 (act or write_planned)(run_scan)
             except KilledError:
@@ -303,7 +303,7 @@ class Histories(RuleBasedStateMachine):
         service.hooks.faults = service.hooks.after = None
         surroundings.finish()
         if circumstances == CALM:
-            nothing_to_do = act and isinstance(failure, ConfigurationError)
+            nothing_to_do = act and isinstance(failure, ConfigurationError | PlanRefusedError)
             assert failure is None or nothing_to_do, "an undisturbed run fails"
         self.figures[f"runs that {end}"] += 1
         self.figures.update({f"befell writes: {name}": n for name, n in surroundings.befell.items()})

@@ -8,7 +8,7 @@ import subprocess
 import dagster as dg
 import pytest
 
-from assets_defs.run import as_dagster_failure
+from assets_defs.step_failures import as_dagster_failure
 from pipelines.cli.metrics import Metrics
 from resources.errors import AssetOwnersError
 from tests.deploy.machine import DEPLOY

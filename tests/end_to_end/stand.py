@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import count
 from pathlib import Path
 from threading import Event
@@ -29,6 +29,7 @@ import yaml
 from typer.testing import CliRunner, Result
 
 from pipelines.cli.app import app
+from pipelines.definitions import build_definitions
 from resources.inventory.client import AssetInventory
 from resources.search.client import SearchClient
 from resources.settings import Instance
@@ -135,8 +136,8 @@ class Stand:
         def inventory(instance: Instance, *_: object) -> AssetInventory:
             return AssetInventory(instance, clock=self.clock, sleep=self.clock.sleep)
 
-        self.environment.setattr("assets_defs.run.open_source", self._source)
-        self.environment.setattr("assets_defs.run.open_inventory", inventory)
+        defined = partial(build_definitions, source=self._source, inventory=inventory)
+        self.environment.setattr("pipelines.cli.run.build_definitions", defined)
 
     def _source(self, instance: Instance, *_: object) -> AbstractContextManager[Any]:
         if self.engine:

@@ -3,11 +3,11 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from assets_defs.run import PARTITION
+from assets_defs.launch import PARTITION
 from pipelines.dagster_home import dagster_instance
 from pipelines.definitions import define
 from resources.settings import load_instance
-from tests.end_to_end.stand import TODAY, WRITTEN
+from tests.end_to_end.stand import TODAY
 
 pytestmark = pytest.mark.slow
 
@@ -18,8 +18,8 @@ def build_job(instance_file):
     return define(load_instance(Path(instance_file))).resolve_job_def("small")
 
 
-def test_a_run_that_is_executed_again_from_failure_looks_at_the_inventory_anew(engine_stand):
-    """The brake ended the first one; meanwhile somebody has given a host an owner.
+def test_a_run_that_is_executed_again_from_failure_only_plans_and_says_so(engine_stand):
+    """The brake ended the first one. A whole run lists hosts and users anew, this one would not.
 
     The second one's steps work in processes of their own; Dagster builds the job there from its file.
     """
@@ -32,11 +32,14 @@ def test_a_run_that_is_executed_again_from_failure_looks_at_the_inventory_anew(e
     with dagster_instance(stand.home) as recorded:
         with dg.execute_job(small_job(1), recorded, tags=LATEST, raise_on_error=False) as first:
             assert not first.success
-        stand.inventory.state.set_field("h-2", "asset_owner", "cyd")
         stand.environment.setenv("ASSET_OWNERS_EXECUTOR", "multiprocess")
         again = dg.ReexecutionOptions.from_failure(first.run_id, recorded)
         with dg.execute_job(small_job(2), recorded, tags=LATEST, reexecution_options=again) as second:
             assert second.success
     rows = stand.tables.run_writes(second.run_id)
-    assert dict(rows.select("host_id", "outcome").iter_rows()) == {"h-1": "written", "h-2": "owned_meanwhile"}
-    assert stand.written() == {"h-1": WRITTEN["h-1"]}
+    assert set(rows.select("host_id", "outcome").iter_rows()) == {("h-1", "planned"), ("h-2", "planned")}
+    assert stand.written() == {}
+    (row,) = stand.tables.appended("runs", second.run_id).to_dicts()
+    assert row["kind"] == "dry_run"
+    assert "does not execute logons" in row["message"]
+    assert " run --instance " in row["message"]

@@ -5,6 +5,7 @@ import shutil
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from typer.testing import CliRunner
 
 from ownership.tables import TABLES
 from pipelines.cli.app import app
+from pipelines.definitions import build_definitions
 from resources.inventory.client import AssetInventory
 from resources.store.tables import Tables
 from resources.store.views import VIEWS
@@ -44,8 +46,12 @@ class Home:
     def call(self, command: str, *arguments: str) -> str:
         words = [command, "--instance", str(EARLIER / "instance.yaml"), *arguments]
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("assets_defs.run.open_source", lambda *_: nullcontext(LogFile(*LOGONS)))
-            patch.setattr("assets_defs.run.open_inventory", self.open_inventory)
+            services: Any = {
+                "source": lambda _: nullcontext(LogFile(*LOGONS)),
+                "inventory": self.open_inventory,
+            }
+            defined = partial(build_definitions, **services)
+            patch.setattr("pipelines.cli.run.build_definitions", defined)
             patch.setattr("pipelines.cli.run.dagster_instance", in_memory)
             ran = CliRunner().invoke(app, words, catch_exceptions=False)
         assert ran.exit_code == 0, ran.output

@@ -76,13 +76,13 @@ def test_what_a_run_wrote_is_put_back_with_the_values_before(written):
 @pytest.mark.parametrize(
     ("outcome", "reason"),
     [
-        ("undone", "left alone: put back since, by run r-2"),
-        ("written", "left alone: written again since, by run r-2"),
-        ("intended", "left alone: written again since, by run r-2"),  # as far as is known
+        ("undone", "skipped: undone since, by run r-2"),
+        ("written", "skipped: written again since, by run r-2"),
+        ("intended", "skipped: written again since, by run r-2"),  # as far as is known
         *((nothing_changed, None) for nothing_changed in ("failed", "owned_meanwhile", "not_written")),
     ],
 )
-def test_a_host_that_was_put_back_or_written_since_is_left_alone(written, outcome, reason):
+def test_a_host_that_was_undone_or_written_since_is_skipped(written, outcome, reason):
     later = done(written.filter(host_id="h1"), outcome, run_id="r-2", at=WRITTEN_AT + timedelta(days=1))
     rows = undo(written, later)
     assert rows["h1"]["outcome"] == ("not_written" if reason else "planned")
@@ -90,7 +90,7 @@ def test_a_host_that_was_put_back_or_written_since_is_left_alone(written, outcom
     assert (rows["h2"]["outcome"], rows["h2"]["completed_at"]) == ("planned", None)
 
 
-def test_what_was_put_back_is_known_whatever_the_clocks_say_and_the_last_undo_is_named(written):
+def test_what_was_undone_is_known_whatever_the_clocks_say_and_the_last_undo_is_named(written):
     """The undos ran on a machine whose clock was behind; since then somebody set the same owner."""
     first = plan_undo(written, written, run_id="undo", target=TARGET, intended_at=NOW)
     assert set(first["undoes"]) == set(written["run_id"])
@@ -99,4 +99,4 @@ def test_what_was_put_back_is_known_whatever_the_clocks_say_and_the_last_undo_is
     ]
     again = undo(written, *backs)
     assert {row["outcome"] for row in again.values()} == {"not_written"}
-    assert again["h1"]["message"] == "left alone: put back since, by run undo-1"
+    assert again["h1"]["message"] == "skipped: undone since, by run undo-1"

@@ -1,7 +1,7 @@
 """A source of logons and an inventory that a test holds in its hands, and a job that runs on them."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
@@ -11,9 +11,8 @@ from typing import Any
 
 import dagster as dg
 import polars as pl
-import pytest
 
-from assets_defs.run import window_of
+from assets_defs.launch import window_of
 from pipelines.definitions import build_definitions
 from pipelines.schedules import launch_tags, run_config
 from resources.search.source import DayOfLogons, EvidenceSource
@@ -44,7 +43,7 @@ class Shelf:
 
     where, how_read, how_written = "The shelf", "nothing", "nothing"
     reads_single_hosts = True
-    takes: Sequence[str] = ("owner",)
+    takes: Collection[str] = ("owner",)
 
     def __init__(self, *assets):
         """So many host assets; by default pc-1, which nobody owns."""
@@ -88,10 +87,12 @@ class Job:
         return Tables(self.home, self.instance.slug, name=self.instance.name, target=target)
 
     def definitions(self) -> dg.Definitions:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("assets_defs.run.open_source", lambda *_: nullcontext(self.logons))
-            patch.setattr("assets_defs.run.open_inventory", lambda *_: nullcontext(self.inventory))
-            return build_definitions(self.instance, self.tables)
+        return build_definitions(
+            self.instance,
+            self.tables,
+            source=lambda _: nullcontext(self.logons),
+            inventory=lambda _: nullcontext(self.inventory),
+        )
 
     def __call__(
         self,

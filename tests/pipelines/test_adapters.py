@@ -9,10 +9,11 @@ import dagster as dg
 import polars as pl
 import pytest
 
-from assets_defs.run import RANGE_END, RANGE_START, SNAPSHOTS
+from assets_defs.launch import RANGE_END, RANGE_START
 from ownership import quality
 from pipelines.cli.run import errors
 from resources.errors import TransientError
+from resources.store.tables import SNAPSHOTS
 from tests.ownership.builders import host
 from tests.pipelines.in_memory import LAST, Job, LogFile, Shelf
 from tests.resources.samples import instance

@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import sqlite3
+import threading
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from types import SimpleNamespace
@@ -12,16 +13,18 @@ from typing import Any
 import dagster as dg
 import pytest
 
+from assets_defs.cleanup import delete_old
 from assets_defs.dagster_records import runs_of
 from assets_defs.record import BY_TAG, NAMED_TAG, RunRecord
 from assets_defs.writing import write_planned
 from ownership.windows import days_of
 from pipelines.dagster_home import dagster_instance
 from resources.errors import TransientError
+from resources.writeback import workers
 from tests.assets_defs.scans import LOG, decided
 from tests.deploy.machine import DEPLOY
-from tests.ownership.builders import RUN
-from tests.pipelines.in_memory import Job
+from tests.ownership.builders import RUN, host
+from tests.pipelines.in_memory import LAST, Job, LogFile, Shelf
 from tests.resources.samples import instance
 from tests.resources.store.test_tables import logons
 from tests.resources.writeback.world import plan
@@ -55,9 +58,9 @@ def test_a_run_deletes_what_is_older_than_the_instance_keeps_it_and_a_dry_run_no
             runs.execute("UPDATE runs SET update_timestamp = ? WHERE run_id = ?", (f"{before:%F %T}", old))
         runs.close()
         run = replace(run, record=RunRecord(run.tables, RUN, recorded, LOG))
-        write_planned(replace(run, only_plans="Dry run"))
+        delete_old(replace(run, why_no_writes="Dry run"))
         assert (kept(), runs_of(recorded, NAME)) == ((2, [True, True]), [other])
-        write_planned(run)
+        delete_old(run)
         assert (kept(), runs_of(recorded, NAME)) == ((1, [False, True]), [other])
         assert recorded.get_run_by_id(old) is None
     left = {path.stem for path in (tmp_path / "dagster").rglob("*-*-*")}
@@ -90,6 +93,47 @@ def test_a_run_is_executed_again_that_a_service_failed_before_the_first_write(
         (run,) = recorded.get_runs()
     assert not result.success
     assert run.tags.get("dagster/will_retry", "false") == again
+
+
+@pytest.mark.parametrize(
+    ("end", "status", "says"),
+    [
+        ("report_run_canceling", "CANCELED", "termination request"),
+        ("report_run_canceled", "CANCELED", "canceled from outside"),
+        ("report_run_failed", "FAILURE", "failed from outside"),
+    ],
+)
+def test_a_run_that_dagster_ends_while_it_writes_sends_nothing_more_and_stays_as_it_was_ended(
+    tmp_path, monkeypatch, end, status, says
+):
+    """As by *Terminate*, also forced, or by a code server that takes the run for dead."""
+    monkeypatch.setattr(workers, "SECONDS_BETWEEN_QUESTIONS", 0.01)
+    names = [f"pc-{number}" for number in range(30)]
+
+    class EndedMeanwhile(Shelf):
+        def write(self, host_id, values, *, right_before):
+            super().write(host_id, values, right_before=right_before)
+            if len(self.written) == 3:
+                (run,) = recorded.get_runs()
+                getattr(recorded, end)(run)
+            asked.wait(0.02)
+
+    shelf, asked = EndedMeanwhile(*(host(f"h-{name}", name) for name in names)), threading.Event()
+    settings = instance(scan={"lookback_days": 3}, writes={"concurrency": 1})
+    job = Job(tmp_path, settings, LogFile(*((LAST, name, "ann") for name in names)), shelf)
+    with dg.DagsterInstance.ephemeral() as recorded:
+        assert not job(recorded=recorded).success
+        (run,) = recorded.get_runs()
+    assert run.status.value == status
+    assert 3 <= len(shelf.written) < 10
+    rows = job.tables.run_writes(run.run_id)
+    outcomes = dict(rows["outcome"].value_counts().iter_rows())
+    assert outcomes == {"written": len(shelf.written), "not_written": 30 - len(shelf.written)}
+    messages = {
+        *rows.filter(outcome="not_written")["message"],
+        *job.tables.all_runs("runs").collect()["message"],
+    }
+    assert all(says in message and "sends nothing more" in message for message in messages)
 
 
 def test_a_run_and_its_writes_say_who_started_it(job, tmp_path, monkeypatch):

@@ -1,7 +1,7 @@
 import dagster as dg
 import pytest
 
-from assets_defs.run import as_dagster_failure
+from assets_defs.step_failures import as_dagster_failure
 from pipelines.console import console
 from pipelines.launcher import process_tag
 from resources.errors import AssetOwnersError

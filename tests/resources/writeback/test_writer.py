@@ -632,13 +632,15 @@ def test_failures_count_in_the_order_of_completion(inventory, writer, journal):
         if done == 4:
             released.set()
 
-    limits = {"concurrency": 2, "max_failed_writes": 3}
-    assert carry_out(plan(*numbered(40)), writer, journal, progress=progress, **limits)
+    ended_by = carry_out(
+        plan(*numbered(40)), writer, journal, progress=progress, concurrency=2, max_failed_writes=3
+    )
+    assert ended_by
     assert Counter(outcomes(journal).values())["not_written"] > 25
 
 
 def test_while_the_service_hangs_it_is_told_how_far_the_writing_is(inventory, writer, journal, monkeypatch):
-    monkeypatch.setattr(workers, "PROGRESS_SECONDS", 0.01)
+    monkeypatch.setattr(workers, "SECONDS_BETWEEN_QUESTIONS", 0.01)
     told, seen = threading.Event(), []
 
     def progress(done, _):

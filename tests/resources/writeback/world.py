@@ -148,10 +148,12 @@ def carry_out(
     *,
     decide: Any = unless_owned,
     progress: Callable[[int, int], Any] = lambda *_: None,
+    require_running: Callable[[], None] = lambda: None,
     **limits: int,
 ) -> str | None:
     limits = {"concurrency": 1, "max_failed_writes": 20} | limits
-    return write_all(planned, writer, decide, journal, on_progress=progress, **limits)
+    asked: Any = {"on_progress": progress, "require_running": require_running}
+    return write_all(planned, writer, decide, journal, **asked, **limits)
 
 
 def outcomes(journal: Any, run_id: str = "run-1") -> dict[str, str]:

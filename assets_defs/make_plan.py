@@ -1,0 +1,145 @@
+"""Plans of the three commands, from stored tables: new owners, a plan that a run stored, and an undo."""
+
+import json
+from datetime import UTC, datetime
+
+import polars as pl
+
+from assets_defs.run import MISSING_STEPS, InstanceRun, ScanRun
+from ownership.plan import Plan, plan_undo, plan_writes
+from ownership.windows import gaps
+from resources.errors import ConfigurationError
+from resources.settings import command_line
+from resources.store.tables import SNAPSHOTS, short_run_id
+from resources.writeback.journal import Journal
+from resources.writeback.outcomes import is_undo
+
+
+def plan_of_run(run: ScanRun) -> Plan:
+    """Return the plan of what a run decided, and store its rows; they are as old as the run.
+
+    A run that is started again under its own id has planned already.
+    """
+    row = run.tables.appended("runs", run.run_id).row(0, named=True)
+    held = [table for table in SNAPSHOTS if run.tables.holds(table, run.run_id)]
+    checked = ["blocking_check"] if row["checked_at"] else []
+    missing = [step for step in (*SNAPSHOTS, "blocking_check") if step not in {*held, *checked}]
+    strict = run.instance.scan.require_complete_window
+    return Plan(
+        rows=_planned_rows(run, made_at=row["started_at"]),
+        command="run",
+        of_run=run.run_id,
+        settings=row["settings_fingerprint"],
+        missing_steps=tuple(dict.fromkeys((*run.mode.missing_steps, *missing))),
+        gaps=gaps(run.days(run.window), timezone=run.instance.scan.timezone) if strict else (),
+        hosts=run.read("inventory_hosts").collect(),
+    )
+
+
+def _planned_rows(run: ScanRun, *, made_at: datetime) -> pl.DataFrame:
+    """Return the rows of owner_writes that a run plans."""
+    if run.tables.holds("owner_writes", run.run_id):
+        return run.tables.of_run("owner_writes", run.run_id)
+    whole = plan_writes(
+        run.read("owner_decisions").collect(),
+        run.read("inventory_hosts").collect(),
+        run.read("inventory_users").collect(),
+        enrich=run.options.enrich,
+        takes=run.inventory().takes,
+        run_id=run.run_id,
+        target=run.instance.target,
+        intended_at=made_at,
+    )
+    planned = whole[: run.options.limit]
+    run.tables.write("owner_writes", planned, run_id=run.run_id, publish=False)
+    left = whole.height - planned.height
+    more = f" and {left:,} more for later runs, because of `limit`" if left else ""
+    run.log.info(f"Plan: {planned.height:,} owner{'s' * (planned.height != 1)} to write{more}")
+    return planned
+
+
+def plan_to_apply(run: InstanceRun, plan_id: str, allow_writes: int | None) -> Plan:
+    """Return the plan that an earlier run stored, as rows of this run; `allow_writes` hosts are its limit.
+
+    `plan_id` may be the first characters of the run's id.
+    """
+    plan_id = _followed_run(run, "apply", plan_id)
+    _refuse_undo(run, plan_id, run.tables.run_writes(plan_id))
+    planned = run.tables.of_run("owner_writes", plan_id).filter(outcome="planned")
+    if planned.is_empty():
+        raise ConfigurationError(
+            f"Run {plan_id} of {run.instance.name} stored no plan with anything to write"
+        )
+    made_by = run.tables.appended("runs", run.tables.decided_by(plan_id)).row(0, named=True)
+    options = json.loads(made_by["options"])
+    return Plan(
+        rows=planned.with_columns(run_id=pl.lit(run.run_id)),
+        command="apply",
+        of_run=plan_id,
+        settings=made_by["settings_fingerprint"],
+        # Before 1.1 the option had another name.
+        missing_steps=options.get(MISSING_STEPS) or options.get("left_out") or (),
+        allowed=allow_writes,
+    )
+
+
+def plan_to_undo(run: InstanceRun, undone_id: str, allow_writes: int | None, journal: Journal) -> Plan:
+    """Return the plan to undo what an earlier run wrote, also one that was cut off.
+
+    What a run wrote is known once it has ended and its leftovers are settled; `undone_id` may be the first
+    characters of its id.
+    """
+    undone_id = _followed_run(run, "undo", undone_id)
+    short, name = short_run_id(undone_id), run.instance.name
+    if not run.may_write and undone_id in journal.targets():
+        raise ConfigurationError(
+            f"Run {short} was cut off while writing; what it wrote is not known yet. The next run finds out, "
+            f"and so does undo without --dry-run: {command_line(run.instance, 'undo', short)}"
+        )
+    writes = run.tables.run_writes(undone_id)
+    planned = plan_undo(
+        writes,
+        run.tables.writes_to(run.instance.target).collect(),
+        run_id=run.run_id,
+        target=run.instance.target,
+        intended_at=datetime.now(UTC),
+    )
+    if planned.is_empty():
+        _refuse_undo(run, undone_id, writes)
+        said = f"Run {short} of {name} wrote nothing that could be undone"
+        if applied_by := run.tables.carried_out_by(undone_id):
+            undo = command_line(run.instance, "undo", short_run_id(applied_by))
+            said += f"; its plan was applied by run {short_run_id(applied_by)}. To undo that: {undo}"
+        raise ConfigurationError(said)
+    written_to = pl.lit(writes["target"].item(0), pl.String)  # the plan is refused where that is elsewhere
+    rows = planned.with_columns(target=written_to)
+    return Plan(rows=rows, command="undo", of_run=undone_id, allowed=allow_writes)
+
+
+def _followed_run(run: InstanceRun, command: str, given: str) -> str:
+    """Return the whole id of the run that another one follows, and record it.
+
+    A person's explicit word goes beyond what runs do (rules 7.7), which is said first.
+    """
+    run_id = run.tables.run_id(given)
+    run.record.add(of_run=run_id)
+    if run.instance.writes.dry_run and run.may_write:
+        run.log.info(
+            f"writes.dry_run is on: runs of {run.instance.name} only plan. This {command} writes nevertheless"
+        )
+    return run_id
+
+
+def _refuse_undo(run: InstanceRun, run_id: str, rows: pl.DataFrame) -> None:
+    """Refuse a run that undid something, or was to, and say which command helps instead."""
+    if rows.is_empty() or not is_undo(rows.row(0, named=True)):
+        return
+    undone = short_run_id(rows["undoes"].item(0))
+    if "undone" in rows["outcome"]:
+        instead = f"A run writes these owners again: {command_line(run.instance, 'run')}"
+    else:
+        instead = f"To undo what run {undone} wrote: {command_line(run.instance, 'undo', undone)}"
+    raise ConfigurationError(
+        f"Run {short_run_id(run_id)} is an undo of run {undone}. There is nothing in it to apply or to undo; "
+        f"nothing was written. {instead}"
+    )

@@ -1,0 +1,94 @@
+"""What a run may do, decided once from its options, its days and its steps: plain values, without Dagster."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import date
+from typing import Literal
+
+from resources.store.tables import SNAPSHOTS
+
+INPUTS = ("logons", *SNAPSHOTS, "blocking_check")
+"""The steps that a plan rests on: a run that writes executes all of them."""
+SINK = "owner_writes"
+
+Kind = Literal["run", "dry_run", "backfill"]
+"""What a scan is, as in the table `runs`."""
+
+
+@dataclass(frozen=True)
+class Mode:
+    """What a scan is, and what follows for it.
+
+    `why_no_writes` says why it sends nothing to the inventory and publishes no table; None: it may do both.
+    `missing_steps` are those that it does not execute although its plan rests on them. `plans` is false where
+    the sink was not chosen: such a run only fills tables.
+    """
+
+    kind: Kind
+    why_no_writes: str | None
+    missing_steps: tuple[str, ...]
+    plans: bool
+
+    @property
+    def decides_nothing(self) -> bool:
+        """Whether the run only fetches days, or looks at tables: it lacks no step then."""
+        return not self.plans and not self.missing_steps
+
+
+def mode_of(
+    steps: Collection[str],
+    *,
+    dry_run: bool,
+    is_always_dry: bool,
+    force: bool,
+    days_named: int,
+    is_of_backfill: bool,
+    ended: date | None,
+    late_days: int,
+    whole_run: str,
+) -> Mode:
+    """Return what a run of these steps may do (rules 4.2, 4.3, 7.6, 7.11).
+
+    Args:
+        steps: The steps that this run executes itself.
+        dry_run: Whether an operator, or the instance file, asks for a plan only.
+        is_always_dry: Whether the instance file does (`writes.dry_run`).
+        force: Whether an operator wants writes although the run names several days, or old ones.
+        days_named: How many days the run names.
+        is_of_backfill: Whether it is one of the runs of a backfill with a run for each day.
+        ended: The last day of the window, where that is more than `late_days` ago.
+        late_days: The setting `scan.late_days`.
+        whole_run: The command that starts a run of all steps.
+    """
+    plans = SINK in steps
+    # A run that only fetches days, or looks at tables, lacks nothing.
+    decides = not {*SNAPSHOTS, SINK}.isdisjoint(steps)
+    missing = tuple(step for step in (*INPUTS, SINK) if decides and step not in steps)
+    kind: Kind = "dry_run"
+    why: str | None
+    if dry_run:
+        why = "Dry run: nothing is sent to the inventory"
+        why += ", because writes.dry_run is on" if is_always_dry else ""
+    elif missing:
+        why = (
+            "Nothing is sent to the inventory, and no table is published: this run does not execute "
+            f"{', '.join(missing)}, and what other runs made may be out of date. A run that may write "
+            f"executes all steps: {whole_run}"
+        )
+    elif not force and (days_named > 1 or is_of_backfill):
+        days = f"of {days_named} days" if days_named > 1 else "with a run for each day"
+        kind = "backfill"
+        why = (
+            f"Backfill {days}: it fetches, decides and plans. Nothing is sent to the inventory, because "
+            "`force` is off"
+        )
+    elif not force and ended:
+        why = (
+            f"Nothing is sent to the inventory: the window ended on {ended}, more than {late_days} days ago, "
+            "and `force` is off"
+        )
+    else:
+        kind, why = "run", None
+    if not plans:  # it fills tables only; without the steps that decide it publishes the days it fetches
+        kind, why = "backfill", why if missing or dry_run else None
+    return Mode(kind, why, missing, plans)

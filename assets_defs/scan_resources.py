@@ -1,0 +1,134 @@
+"""The Dagster resources of an instance: what an operator chooses for a run, its tables, and both services."""
+
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import asdict, dataclass
+from functools import cache
+from typing import Any, NamedTuple
+
+import dagster as dg
+
+from resources.errors import ConfigurationError
+from resources.inventory.adapter import Inventory, open_inventory
+from resources.search import open_source
+from resources.search.source import EvidenceSource
+from resources.settings import MAX_LOOKBACK_DAYS, Instance, named
+from resources.store.tables import Tables
+
+OpenSource = Callable[[Instance], AbstractContextManager[EvidenceSource]]
+OpenInventory = Callable[[Instance], AbstractContextManager[Inventory]]
+
+
+@dataclass(frozen=True)
+class ScanOptions:
+    """What an operator may choose for one run; all steps of the run see the same."""
+
+    lookback_days: int
+    enrich: bool
+    dry_run: bool
+    refetch: bool = True
+    force: bool = False
+    limit: int | None = None
+
+    def require_within_bounds(self) -> None:
+        """Refuse numbers of days or hosts that the command line refuses, and that the launchpad accepts."""
+        if not 1 <= self.lookback_days <= MAX_LOOKBACK_DAYS:
+            raise ConfigurationError(
+                f"lookback_days: {self.lookback_days} is not valid; give 1 to {MAX_LOOKBACK_DAYS:,} days"
+            )
+        if self.limit is not None and self.limit < 1:
+            raise ConfigurationError(
+                f"limit: {self.limit} would write nothing; give 1 or more, or switch `dry_run` on to see "
+                "what would be written"
+            )
+
+
+OPTIONS = {
+    "lookback_days": "Look-back window: calendar days that end with the last day of the run, or today.",
+    "enrich": "Enrich host information by asset owner: copy the owner's department and criticality.",
+    "dry_run": "Plan only: decide and store what would be written, write nothing.",
+    "refetch": "Fetch every day named; off: only those missing or not settled.",
+    "force": "Write although the run names several days, or a last day long past (scan.late_days).",
+    "limit": "Write at most this many hosts of the plan.",
+}
+"""The options as the launchpad describes them."""
+
+
+class ResourceKeys(NamedTuple):
+    """Keys of an instance's Dagster resources."""
+
+    scan: str
+    tables: str
+    search: str
+    inventory: str
+
+
+def resource_keys(instance: Instance) -> ResourceKeys:
+    """Name the resources. Dagster takes identifiers only; a slug may begin with a digit, never with `_`."""
+    keys = (named(instance, part) for part in ResourceKeys._fields)
+    return ResourceKeys(*(key if key.isidentifier() else f"_{key}" for key in keys))
+
+
+def scan_resources(
+    instance: Instance,
+    tables: Tables,
+    *,
+    source: OpenSource = open_source,
+    inventory: OpenInventory = open_inventory,
+) -> dict[str, Any]:
+    """Return the Dagster resources of an instance, by key; `source` and `inventory` open its services."""
+    keys = resource_keys(instance)
+    return {
+        keys.scan: _options_resource(instance),
+        keys.tables: tables,
+        keys.search: opened_once(instance, source),
+        keys.inventory: opened_once(instance, inventory),
+    }
+
+
+def default_options(instance: Instance) -> ScanOptions:
+    """Return the options as the instance file has them."""
+    scan = instance.scan
+    return ScanOptions(scan.lookback_days, enrich=scan.enrich, dry_run=instance.writes.dry_run)
+
+
+def _options_resource(instance: Instance) -> dg.ResourceDefinition:
+    """Return the options of a run as a resource; what is not chosen is as the instance file has it.
+
+    A `ConfigurableResource` has no defaults of an instance field by field, only of its class.
+    """
+    defaults = asdict(default_options(instance))
+    fields = {
+        name: dg.Field(
+            dg.Noneable(int) if name == "limit" else type(defaults[name]),
+            default_value=defaults[name],
+            description=description,
+        )
+        for name, description in OPTIONS.items()
+    }
+    return dg.ResourceDefinition(lambda context: ScanOptions(**context.resource_config), fields)
+
+
+def opened_once(
+    instance: Instance, client: Callable[[Instance], AbstractContextManager[Any]]
+) -> dg.ResourceDefinition:
+    """Return a function that opens a client at its first call and gives the same one afterwards.
+
+    The assets of a run share the client, and with it one log-in. It is opened by the asset that needs it
+    first, so that a secret that is not set fails a step with a message, which names all that are missing. A
+    service that hangs is noticed then, before anything long is asked of it.
+    """
+
+    @dg.resource
+    def client_resource(_: dg.InitResourceContext) -> Generator[Callable[[], Any]]:
+        with ExitStack() as open_clients:
+
+            @cache
+            def opened() -> Any:
+                service = open_clients.enter_context(client(instance))
+                service.probe()
+                return service
+
+            yield opened
+
+    return client_resource

@@ -1,0 +1,70 @@
+"""How a step fails: with a message for the person who can fix it, in Dagster and in the table `runs`."""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any
+
+import dagster as dg
+
+from assets_defs.record import RunRecord
+from ownership.declaration import InvalidTableError
+from ownership.names import printable
+from resources.errors import AssetOwnersError, RunEndedError, TransientError
+from resources.failures import operator_message
+
+
+@contextmanager
+def as_dagster_failure(record: RunRecord | None = None, *, last: bool = False) -> Generator[None]:
+    """Turn what an operator can fix into a failure that the UI shows as a message without a stack trace.
+
+    Names in it come from outside: none acts on a terminal, or makes a line of its own in a log.
+
+    `record` gets the reason; where the step is the `last` of its run, also that all went well.
+
+    Raises:
+        dagster.DagsterUserCodeExecutionError: with the message.
+        dagster.DagsterExecutionInterruptedError: the run was canceled, so that it stays canceled.
+    """
+    try:
+        yield
+    except dg.DagsterExecutionInterruptedError:
+        if record:
+            record.fail("interrupted; the next run settles what was not known to be written")
+        raise
+    except Exception as error:
+        is_invalid = isinstance(error, InvalidTableError)
+        message = str(error) if is_invalid else operator_message(error)
+        message = message if is_invalid or message is None else printable(message)
+        if record:
+            record.fail(
+                message or printable(f"an error in the program: {type(error).__name__}: {error}"),
+                transient=isinstance(error, TransientError) and not last,
+            )
+        if message is None:
+            raise
+        if isinstance(error, RunEndedError) and error.canceled:
+            raise dg.DagsterExecutionInterruptedError(message) from None
+        raise failure(message) from AssetOwnersError()
+    else:
+        if record and last:
+            record.succeed()
+
+
+def failure(message: str) -> dg.DagsterUserCodeExecutionError:
+    """Make what fails a step with a message; raise it from an error that was not raised itself.
+
+    Of such an error Dagster's UI shows the cause's stack trace alone, and that one has none. With a
+    `dagster.Failure` it shows the framework's stack.
+    """
+    cause = AssetOwnersError(message)
+    return dg.DagsterUserCodeExecutionError(
+        message, user_exception=cause, original_exc_info=(type(cause), cause, None)
+    )
+
+
+def failure_message(error: Any) -> str:
+    """Return the message in what Dagster keeps of a step's error; empty for an error in the program."""
+    if error is None or error.cls_name != dg.DagsterUserCodeExecutionError.__name__:
+        return ""
+    # Python puts the name of the class before a message, and nothing after it where there is none.
+    return error.message.partition(f"{error.cls_name}: ")[2].strip()
