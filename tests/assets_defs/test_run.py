@@ -67,8 +67,6 @@ def begin(tmp_path):
     [
         ({}, "run", None),
         ({"without": ["logons", "inventory_users"]}, "dry_run", "does not execute logons, inventory_users"),
-        ({"without": ["blocking_check"]}, "dry_run", "does not execute blocking_check"),
-        ({"without": ["owner_writes"]}, "backfill", "does not execute owner_writes"),
         ({"tags": {RANGE_START: str(TODAY - timedelta(days=1))}}, "backfill", "Backfill of 2 days"),
         ({"tags": {BACKFILL: "abc"}}, "backfill", "Backfill with a run for each day"),
         # Once the backfill has ended, Dagster leaves its tag out of what executes its runs again.

@@ -1,10 +1,19 @@
+import re
+from dataclasses import replace
 from datetime import timedelta
+from types import SimpleNamespace
+from typing import Any
 
 import polars as pl
 import pytest
 
-from ownership.plan import plan_undo
+from ownership.plan import Circumstances, Plan, plan_undo, refusals
 from tests.ownership.builders import BEGUN, NOW, RUN, TARGET, counts, decide, host, hosts, plan, user, users
+
+
+def limits(**changed):
+    return SimpleNamespace(**{"max_writes": 10, "max_write_percent": None, "plan_days": 7, **changed})
+
 
 LOGONS = counts(*((name, "alice", 5) for name in ("ws1", "ws2", "ws3", "lost")), ("ws4", "carol", 5))
 PEOPLE = users(user("u1", email="alice@corp.example", user_department="Sales", criticality="high"))
@@ -100,3 +109,42 @@ def test_what_was_undone_is_known_whatever_the_clocks_say_and_the_last_undo_is_n
     again = undo(written, *backs)
     assert {row["outcome"] for row in again.values()} == {"not_written"}
     assert again["h1"]["message"] == "skipped: undone since, by run undo-1"
+
+
+NOW_AND_HERE = Circumstances(at=NOW, target=TARGET, settings="s-1", limits=limits())
+GOOD: dict[str, Any] = {"command": "run", "of_run": RUN, "settings": "s-1", "hosts": ASSETS}
+
+
+@pytest.mark.parametrize(
+    ("changed", "now", "remedy", "reason"),
+    [
+        ({}, {"target": "elsewhere"}, "point the instance back", f"for {TARGET}, .* points to elsewhere"),
+        ({}, {"at": NOW + timedelta(days=8)}, "plan again", r"older than writes\.plan_days \(7\)"),
+        ({}, {"at": NOW - timedelta(days=1)}, "plan again", "dated in the future"),
+        ({}, {"settings": "s-2"}, "plan again", "other settings"),
+        ({"missing_steps": ["logons"]}, {}, "run again", f"Run {RUN} did not make logons"),
+        ({"gaps": [NOW.date()]}, {}, "apply", r"scan\.require_complete_window"),
+        ({}, {"is_file_unchanged": False}, "run again", "file was changed"),
+        ({"allowed": 1}, {}, "allow", r"2 owners are planned, more than were allowed \(1\)"),
+        ({"allowed": 1, "command": "undo"}, {}, "allow", "2 hosts to undo are planned"),
+        ({}, {"limits": limits(max_writes=1)}, "allow", r"writes\.max_writes \(1\)"),
+        ({}, {"limits": limits(max_write_percent=49.5)}, "allow", r"for 4 hosts, .*\(49\.5%\)"),
+        ({}, {"hidden_owners": ("h3",)}, "read owners", "hosts h3, .* unseen"),
+    ],
+)
+def test_a_plan_lists_every_reason_why_it_may_not_be_written_now(changed, now, remedy, reason):
+    rows = plan(decide(LOGONS, PEOPLE, ASSETS), PEOPLE, ASSETS)
+    assert not list(refusals(Plan(rows=rows, **GOOD), NOW_AND_HERE))
+    refused, here = Plan(rows=rows, **GOOD | changed), replace(NOW_AND_HERE, **now)
+    (only,) = refusals(refused, here)
+    assert only.remedy == remedy
+    assert re.search(reason, only.reason)
+    both = list(refusals(replace(refused, missing_steps=["logons"], gaps=[NOW.date()]), here))
+    assert {refusal.remedy for refusal in both} == {remedy, "run again", "apply"}
+
+
+def test_limits_are_compared_once_hosts_are_listed_and_a_persons_word_replaces_them():
+    rows = plan(decide(LOGONS, PEOPLE, ASSETS), PEOPLE, ASSETS)
+    strict = replace(NOW_AND_HERE, limits=limits(max_writes=0))
+    assert not list(refusals(replace(Plan(rows=rows, **GOOD), hosts=None), strict))
+    assert not list(refusals(Plan(rows=rows, **GOOD, allowed=2), strict))
