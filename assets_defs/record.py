@@ -7,7 +7,9 @@ stays `started`, until a later one has settled the writes that it left open.
 import getpass
 import json
 import logging
+import math
 import os
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -28,6 +30,8 @@ MAX_RETRIES = 2
 """How often Dagster executes a run again that a service failed which did not answer."""
 NO_RETRIES = {"dagster/max_retries": "0", "dagster/retry_strategy": "ALL_STEPS"}
 """Dagster retries nothing that may have written; what `RunRecord.fail` lets it retry is a whole run."""
+MAX_SILENCE_SECONDS = 60
+"""How long Dagster may not answer whether a run that writes still counts as running."""
 CANCELED = {dg.DagsterRunStatus.CANCELING, dg.DagsterRunStatus.CANCELED}
 ENDED = {*CANCELED, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.SUCCESS}
 ENDING = {
@@ -59,6 +63,7 @@ class RunRecord:
         self._run_id = run_id
         self.recorded = recorded
         self._log = log
+        self._answered_at = -math.inf
 
     def get(self, column: str) -> Any:
         """What the row holds in a column; None before the run has begun."""
@@ -69,8 +74,16 @@ class RunRecord:
 
         Somebody terminated it, or it counts as failed, as where it was started a second time.
         """
-        run = self.recorded.get_run_by_id(self._run_id) if self.recorded else None
-        if not self.recorded or (run and run.status not in ENDED):
+        if not self.recorded:
+            return
+        try:
+            run = self.recorded.get_run_by_id(self._run_id)
+        except Exception:  # of whichever database; a restart of it ends no run
+            if time.monotonic() - self._answered_at > MAX_SILENCE_SECONDS:
+                raise
+            return
+        self._answered_at = time.monotonic()
+        if run and run.status not in ENDED:
             return
         events = self.recorded.all_logs(self._run_id, of_type=ENDING)
         why = f" ({events[-1].user_message or events[-1].message})" if events else ""

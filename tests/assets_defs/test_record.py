@@ -1,6 +1,8 @@
 import json
+import time
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import dagster as dg
 import polars as pl
@@ -111,3 +113,20 @@ def test_a_run_that_was_cut_off_has_failed_once_its_writes_are_settled_and_keeps
     recount(tables, "run-1")
     assert (record.get("status"), record.get("written")) == ("failed", 1)
     assert record.get("message").startswith(reason or "cut off")
+
+
+def test_a_database_that_restarts_ends_no_run_that_writes_and_one_that_stays_away_does(tables, monkeypatch):
+    """Before the first write there has to be an answer."""
+    recorded: Any = Recorded()
+    record, away = RunRecord(tables, "run-1", recorded, LOG), Mock(side_effect=ConnectionError("no database"))
+    with monkeypatch.context() as patch:
+        patch.setattr(recorded, "get_run_by_id", away)
+        with pytest.raises(ConnectionError):
+            record.require_running()
+    record.require_running()
+    monkeypatch.setattr(recorded, "get_run_by_id", away)
+    record.require_running()
+    later = time.monotonic() + 61
+    monkeypatch.setattr(time, "monotonic", lambda: later)
+    with pytest.raises(ConnectionError):
+        record.require_running()

@@ -121,7 +121,7 @@ def test_a_run_that_dagster_ends_while_it_writes_sends_nothing_more_and_stays_as
     shelf, asked = EndedMeanwhile(*(host(f"h-{name}", name) for name in names)), threading.Event()
     settings = instance(scan={"lookback_days": 3}, writes={"concurrency": 1})
     job = Job(tmp_path, settings, LogFile(*((LAST, name, "ann") for name in names)), shelf)
-    with dg.DagsterInstance.ephemeral() as recorded:
+    with dagster_instance(tmp_path) as recorded:
         assert not job(recorded=recorded).success
         (run,) = recorded.get_runs()
     assert run.status.value == status
