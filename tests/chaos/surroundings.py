@@ -3,8 +3,10 @@
 import threading
 from collections import Counter
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
+import dagster as dg
 from starlette.responses import HTMLResponse, JSONResponse
 
 from sandbox.inventory import BrokenOff, InventoryState
@@ -46,13 +48,15 @@ class Circumstances:
     A request is told by its path and its number among those of this path. A visit is when somebody sets a
     host's owner between its listing and our look at it. Between that look and our write there is no promise:
     the service has no conditional write. A follower comes once the service has handled our write or turned
-    it away: before we hear of it, or late where the write is late.
+    it away: before we hear of it, or late where the write is late. `terminated_at` is the number of the write
+    at which somebody terminates the run in Dagster.
     """
 
     last_instant: int | None = None
     troubles: dict[tuple[str, int], str] = field(default_factory=dict)
     visits: dict[str, Any] = field(default_factory=dict)
     followers: dict[str, Any] = field(default_factory=dict)
+    terminated_at: int | None = None
 
 
 CALM = Circumstances()
@@ -74,6 +78,7 @@ class Surroundings:
         self._late: list[dict[str, str]] = []
         self._numbers: Counter[str] = Counter()
         self._lock = threading.Lock()
+        self._terminated_at = circumstances.terminated_at
         self.planned = False
         self.doubtful: set[str] = set()
         self.lied: set[str] = set()
@@ -82,6 +87,10 @@ class Surroundings:
     @property
     def outage(self) -> bool:
         return self._lasting == "outage"
+
+    @property
+    def terminated(self) -> bool:
+        return self._terminated_at is not None and self._numbers[UPDATE] >= self._terminated_at
 
     def before(self, request):
         trouble = None
@@ -154,6 +163,26 @@ class Surroundings:
                 if trouble != "503, done later":
                     self._follow(host_id)
         return told
+
+
+class Dagster:
+    """What a run asks Dagster of itself, and it counts as canceled once somebody has terminated it."""
+
+    def __init__(self, surroundings: Surroundings) -> None:
+        self._surroundings = surroundings
+
+    def get_run_by_id(self, _):
+        ended = self._surroundings.terminated
+        status = dg.DagsterRunStatus.CANCELED if ended else dg.DagsterRunStatus.STARTED
+        return SimpleNamespace(status=status, tags={}, parent_run_id=None)
+
+    def all_logs(self, *_, **__):
+        return []
+
+    get_run_step_stats = all_logs
+
+    def add_run_tags(self, *_):
+        pass
 
 
 def change(state, host_id, owner):

@@ -5,15 +5,16 @@ home runs on one inventory; now and then the other home does, or the instance po
 """
 
 import shutil
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import polars as pl
 import pytest
@@ -23,6 +24,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_sta
 
 from assets_defs.evidence import day_tables
 from assets_defs.make_plan import plan_of_run
+from assets_defs.mode import Mode
+from assets_defs.record import RunRecord
+from assets_defs.run import MISSING_STEPS
 from assets_defs.scan_resources import default_options
 from assets_defs.writing import apply_plan, undo_run, write_planned
 from ownership.decisions import owner_decisions
@@ -35,11 +39,12 @@ from resources.errors import AssetOwnersError, ConfigurationError, PlanRefusedEr
 from resources.inventory.client import AssetInventory
 from resources.search.source import DayOfLogons, extraction_fingerprint
 from resources.store.tables import SNAPSHOTS, Tables
+from resources.writeback import workers
 from resources.writeback.journal import Journal
 from resources.writeback.writer import Writer
 from sandbox.inventory import InventoryService, InventoryState
 from sandbox.inventory_api import ASSETS_LIST
-from tests.assets_defs.scans import scan
+from tests.assets_defs.scans import LOG, scan
 from tests.chaos.ledger import GOALS, Ledger, Run
 from tests.chaos.mortality import KilledError, dying_at
 from tests.chaos.surroundings import (
@@ -52,6 +57,7 @@ from tests.chaos.surroundings import (
     TROUBLES,
     UPDATE,
     Circumstances,
+    Dagster,
     Surroundings,
     change,
 )
@@ -96,6 +102,8 @@ circumstances = st.one_of(
     st.builds(Circumstances, st.none(), troubles, st.just({}), visits),
     st.builds(Circumstances, st.none(), st.just({}), visits),
     st.builds(Circumstances, deaths, troubles, visits, visits),
+    st.builds(Circumstances, terminated_at=st.integers(0, 4)),
+    st.builds(Circumstances, st.none(), troubles, visits, visits, st.integers(0, 4)),
 )
 
 
@@ -215,14 +223,14 @@ class Histories(RuleBasedStateMachine):
     # What we do
 
     @rule(
-        kind=st.sampled_from(["write", "write", "write", "dry"]),
+        kind=st.sampled_from(["write", "write", "write", "dry", "partial"]),
         limit=st.none() | st.integers(0, 2),
         circumstances=circumstances,
         home=seldom,
         inventory=seldom,
-        again=seldom,
+        again=st.sampled_from(["", "", "", "later", "meanwhile"]),
     )
-    def run(self, kind, limit, circumstances, home, inventory, again=0):
+    def run(self, kind, limit, circumstances, home, inventory, again=""):
         where = {"home": self.homes[home], "inventory": inventory}
         self.attempt(kind, circumstances, limit=limit, again=again, **where)
 
@@ -256,12 +264,13 @@ class Histories(RuleBasedStateMachine):
         self.attempt("dry" if dry_run else "undo", circumstances, undo, undone_id=undone_id, **where)
 
     def attempt(
-        self, kind, circumstances, act=None, *, home, inventory, undone_id=None, limit=None, again=False
+        self, kind, circumstances, act=None, *, home, inventory, undone_id=None, limit=None, again=""
     ):
         """One run, undisturbed or not; then the checker looks. Gives what was planned, if it came so far.
 
-        It plans and writes, unless `act` says what else it does.
-        `again`: its last step is started once more under the same id, as a queue or a resumed run does.
+        It plans and writes, unless `act` says what else it does. A `partial` one is executed again from a
+        failure: it has no tables of its own. `again`: its last step is started once more under the same id,
+        `later` as a queue or a resumed run does, or `meanwhile` as where its start took too long.
         """
         service, other = self.services[inventory], self.services[1 - inventory]
         instance = self.instances[inventory]
@@ -269,6 +278,7 @@ class Histories(RuleBasedStateMachine):
         run_id = f"run-{next(self.numbers)}"
         surroundings = Surroundings(service.state, circumstances)
         begun, unconcerned = len(service.state.journal()), other.state.journal()
+        partial, kind = kind == "partial", "dry" if kind == "partial" else kind
         run = Run(run_id, kind, service.state, instance.target, self.readable, surroundings, begun, undone_id)
         home.ledger.runs[run_id] = run
         service.hooks.faults, service.hooks.after = surroundings.before, surroundings.after
@@ -282,20 +292,27 @@ class Histories(RuleBasedStateMachine):
                 inventory=client,
                 writer=PatientWriter,
             )
-            run_scan.record.begin("run", checked_at=datetime.now(UTC))
+            run_scan = replace(
+                run_scan, record=RunRecord(home.tables, run_id, cast("Any", Dagster(surroundings)), LOG)
+            )
+            missing: Any = {"options": {MISSING_STEPS: ["logons"]}} if partial else {}
+            run_scan.record.begin("run", checked_at=datetime.now(UTC), **missing)
+            if partial:
+                run_scan = replace(run_scan, mode=Mode("dry_run", "dry run", ("logons",), plans=True))
             life.enter_context(dying_at(circumstances.last_instant))
             end, failure = "came to their end", None
             try:
-                if not act:
+                if not act and not partial:
                     self.decide(run_scan, home)
                     plan_of_run(run_scan)
                 surroundings.planned = True
-                (act or write_planned)(run_scan)
+                with self.started_twice(act or write_planned, run_scan, twice=again == "meanwhile"):
+                    (act or write_planned)(run_scan)
             except KilledError:
                 end = "were killed"
             except AssetOwnersError as error:
                 end, failure = "failed", error
-            if again and surroundings.planned:
+            if again == "later" and surroundings.planned:
                 life.close()
                 surroundings.finish()  # what the service carries out later still is not promised
                 with suppress(AssetOwnersError):
@@ -316,6 +333,23 @@ class Histories(RuleBasedStateMachine):
         if kind in {"write", "apply", "undo"} and end == "came to their end":
             self.check_end(run, home, planned, circumstances)
         return planned
+
+    @contextmanager
+    def started_twice(self, act, scan, *, twice):
+        """Somebody else does the same for the same run meanwhile."""
+
+        def other():
+            with suppress(AssetOwnersError, KilledError):
+                act(scan)
+
+        thread = threading.Thread(target=other)
+        if twice:
+            thread.start()
+        try:
+            yield
+        finally:
+            if twice:
+                thread.join()
 
     def decide(self, scan, home):
         """What the assets before the sink do, from evidence made by hand; stored unchecked, to be fast."""
@@ -368,6 +402,7 @@ class World:
 @pytest.fixture
 def world(tmp_path, figures, monkeypatch):
     monkeypatch.setattr("os.fsync", lambda _: None)  # here no power is lost
+    monkeypatch.setattr(workers, "SECONDS_BETWEEN_QUESTIONS", 0.001)
     template = tmp_path / "template"
     tables = Tables(template, SLUG)
     tables.prepare()

@@ -115,7 +115,9 @@ class Job:
         return job.execute_in_process(
             instance=recorded or (None if run_id else records()),
             tags=tags or ({} if name else launch_tags(self.instance, window)),
-            run_config={"ops": ops} if name else run_config(self.instance, refetch=False, **(options or {})),
+            run_config={"ops": ops}
+            if name
+            else run_config(self.instance, **{"refetch": False, **(options or {})}),
             raise_on_error=False,
             run_id=run_id,
         )
