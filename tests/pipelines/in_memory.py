@@ -111,7 +111,7 @@ class Job:
         if asset_selection:
             chosen = None if checks is None else frozenset(checks)
             job = job.get_subset(asset_selection=frozenset(asset_selection), asset_check_selection=chosen)
-        window = window_of(self.instance, LAST)
+        window, chosen = window_of(self.instance, LAST), {"refetch": False, **(options or {})}
         return job.execute_in_process(
             instance=recorded or (None if run_id else records()),
             tags=tags or ({} if name else launch_tags(self.instance, window)),

@@ -125,6 +125,20 @@ def test_what_a_run_makes_that_may_not_write_is_kept_from_analysts(tmp_path):
     assert all(job.tables.read(table).collect().equals(frame) for table, frame in published.items())
 
 
+@pytest.mark.parametrize("is_dry", [True, False])
+def test_days_that_are_fetched_by_themselves_are_published_except_by_a_dry_run(tmp_path, is_dry):
+    job = Job(tmp_path)
+    assert job().success
+    published = job.tables.logon_days([LAST], run_id=None)
+    job.instance = instance(scan={"lookback_days": 3}, writes={"dry_run": is_dry})
+    job.logons = LogFile((LAST, "pc-1", "bob"), (LAST, "pc-2", "bob"))
+    keys = [dg.AssetKey([job.instance.slug, table]) for table in ("logon_counts", "logon_days")]
+    assert job(asset_selection=keys, options={"refetch": True}).success
+    now = job.tables.logon_days([LAST], run_id=None)
+    assert now.equals(published) == is_dry
+    assert is_dry or now["matching"].to_list() == [2]
+
+
 def test_a_backfill_of_the_past_writes_with_force(tmp_path):
     past = LAST - timedelta(days=60)
     settings = instance(scan={"lookback_days": 3, "first_day": past - timedelta(days=9)})
