@@ -15,7 +15,7 @@ from ownership.history import since_decided
 from ownership.matching import FieldNames
 from ownership.names import normalise_hostname, printable
 from ownership.rules import Rules
-from ownership.shares import ranked
+from ownership.shares import rank_users
 from ownership.windows import Window
 from reports.remedies import problems_of, remedies, with_needs
 from reports.sentences import either, in_columns, instant, names_of, ownership_sentence
@@ -115,7 +115,7 @@ def _users(on_host: pl.DataFrame, matches: pl.DataFrame) -> list[dict[str, Any]]
     )
     columns = ("username", "events", "share", "first_seen", "last_seen", "username_spellings")
     return (
-        ranked(together, by="host")
+        rank_users(together, by="host")
         .join(known, on="username", how="left", maintain_order="left")
         .select(*columns, pl.col("user_assets").fill_null([]))
         .collect()

@@ -19,6 +19,7 @@ import polars as pl
 from assets_defs.tuning import tuned
 from ownership.declaration import polars_schema
 from ownership.plan import plan_writes
+from ownership.resolution import inventory_reader
 from ownership.tables import LogonCounts, LogonDays
 from ownership.windows import Window, days_of, look_back_window
 from pipelines.cli.sql import opening_lines
@@ -27,8 +28,7 @@ from resources.search.source import extraction_fingerprint
 from resources.settings import Instance
 from resources.store.tables import Tables
 from sandbox.company import DEMO_RULES, Company, generate
-from sandbox.resolution import resolve
-from sandbox.stored_run import store_run
+from sandbox.stored_run import ResolvedRun, store_run
 
 PAGE = Path(__file__).parents[1] / "docs" / "cookbook.md"
 RUNS = tuple(date(2026, 3, day) for day in (17, 24, 31))
@@ -141,10 +141,9 @@ def _run(
         rows.table([asset["id"] for asset in listed], listed).with_columns(listed_at=now)
         for rows, listed in ((host_rows(_INSTANCE), assets), (user_rows(_INSTANCE), company.users))
     )
-    resolution = resolve(
-        tables.logon_counts(window, run_id=run_id),
-        hosts,
-        users,
+    resolution = ResolvedRun(
+        counts=tables.logon_counts(window, run_id=run_id),
+        read_inventory=inventory_reader(hosts, users),
         rules=_INSTANCE.rules.as_rules(),
         user_value_field=_INSTANCE.platform_user_value_field,
         window=window,

@@ -8,7 +8,7 @@ import polars as pl
 
 from ownership.decisions import with_action
 from ownership.declaration import polars_schema
-from ownership.evidence import Evidence, leaders
+from ownership.evidence import Evidence, primary_users
 from ownership.history import last_writes
 from ownership.rules import Rules, exceeds_threshold, first_that_holds, names_owner
 from ownership.tables import Accuracy
@@ -99,14 +99,14 @@ def compared(
     days_bands = [(name, pl.col("active_days") <= most) for name, most in _DAYS.items()]
 
     def decided(window: Window) -> pl.LazyFrame:
-        led = leaders(evidence.within(window)).lazy().filter(pl.col("total_events") > 0)
+        led = primary_users(evidence.restrict(window)).lazy().filter(pl.col("total_events") > 0)
         return with_action(led, matches, named=pl.lit(value=True)).with_columns(
             share_band=first_that_holds([(ONLY_USER, pl.col("user_count") == 1), *bands]),
             active_days_band=first_that_holds(days_bands).fill_null(_MANY_DAYS),
             hosts_led=pl.len().over("username"),
         )
 
-    afterwards = leaders(evidence.within(Window(cut + timedelta(days=1), last_settled))).lazy()
+    afterwards = primary_users(evidence.restrict(Window(cut + timedelta(days=1), last_settled))).lazy()
     later = afterwards.select(
         "subject", later="username", tied=pl.col("weight") == pl.col("runner_up_weight")
     )

@@ -9,9 +9,9 @@ from typing import Any
 import polars as pl
 
 from ownership.declaration import empty
-from ownership.evidence import Evidence, evidence_by_day
-from ownership.kinds import NONE_SKIPPED, Kinds, kinds
-from ownership.matching import username_matches
+from ownership.evidence import Evidence
+from ownership.kinds import Kinds
+from ownership.resolution import Resolution, inventory_reader
 from ownership.rules import EvidenceMetric, Rules
 from ownership.tables import AuditSample, OwnerDecisions
 from ownership.tuning.accuracy import Compared, accuracy, compared, owners_known
@@ -46,30 +46,31 @@ class Inputs:
     audit: pl.DataFrame = field(default_factory=lambda: audited(empty(OwnerDecisions), empty(AuditSample)))
 
     @cached_property
+    def resolution(self) -> Resolution:
+        """The stages over the look-back window."""
+        return Resolution(
+            counts=self.counts.filter(pl.col("day").is_between(self.window.first, self.window.last)),
+            read_inventory=inventory_reader(self.hosts, self.users),
+            rules=self.rules,
+            user_value_field=self.user_value_field,
+            window=self.window,
+        )
+
+    @property
     def kinds(self) -> Kinds:
-        """What kinds of accounts and hosts there are in the window."""
-        counts = self.counts.filter(pl.col("day").is_between(self.window.first, self.window.last))
-        field = self.user_value_field
-        return kinds(counts, self.hosts, self.users, rules=self.rules, user_value_field=field)
+        """The kinds of accounts and hosts of the window."""
+        return self.resolution.kinds
 
     @cached_property
     def evidence(self) -> Evidence:
-        """What was counted on all days, without the kinds that the rules leave out."""
-        asked = self.rules.skip_account_kinds or self.rules.skip_host_kinds
-        skipped = self.kinds.skipped(self.rules) if asked else NONE_SKIPPED
-        return evidence_by_day(
-            self.counts,
-            self.hosts,
-            rules=self.rules,
-            skipped_users=skipped.accounts["username"],
-            skipped_hosts=skipped.hosts,
-        ).collected()
+        """The evidence of all days, without the kinds that the rules exclude."""
+        return self.resolution.count_evidence(self.counts).collect()
 
     @cached_property
     def matches(self) -> pl.DataFrame:
         """Rows of `username_matches` for the users of the evidence."""
         usernames = self.evidence.days.select(pl.col("username").cast(pl.String).unique()).collect()
-        return username_matches(usernames, self.users, user_value_field=self.user_value_field)
+        return self.resolution.match_usernames(usernames)
 
     def compared(self, tried: Sequence[Tried]) -> Mapping[tuple[int, EvidenceMetric], Compared]:
         """What is decided on each window and by each metric that is tried."""
@@ -107,7 +108,7 @@ def tuning_tables(stored: Inputs, all_counts: pl.LazyFrame) -> dict[str, pl.Data
         "threshold_backtest": threshold_backtest(decided, tried),
         "host_profiles": classes.hosts,
         "account_profiles": classes.accounts,
-        "suggestions": suggestions(evidence.within(window), matches, classes, now),
+        "suggestions": suggestions(evidence.restrict(window), matches, classes, now),
         "ownership_drift": ownership_drift(
             evidence,
             matches,

@@ -8,7 +8,7 @@ import polars as pl
 
 from ownership.decisions import with_action
 from ownership.declaration import polars_schema
-from ownership.evidence import Evidence, leaders, logons_in_all, primary_devices
+from ownership.evidence import Evidence, logon_totals, primary_devices, primary_users
 from ownership.kinds import Kinds
 from ownership.rules import AccountKind, Rules, names_owner
 from ownership.tables import Suggestions
@@ -63,7 +63,7 @@ def _tried(evidence: Evidence, matches: pl.DataFrame, classes: Kinds) -> Iterato
     Without an account the hosts decide as before on which it never logged on, and nobody else's devices rank
     otherwise: those alone are decided again on which it did.
     """
-    logons, username = logons_in_all(evidence), pl.col("username")
+    logons, username = logon_totals(evidence), pl.col("username")
     devices = primary_devices(logons, evidence).collect().lazy()
     counted = logons.select(username.unique().cast(pl.String))
     accounts = classes.accounts.filter(pl.col("kind").is_in(NO_PEOPLE)).join(counted, on="username")
@@ -79,7 +79,7 @@ def _tried(evidence: Evidence, matches: pl.DataFrame, classes: Kinds) -> Iterato
         concerned = logons.filter(among).select(pl.col("subject").unique())
         there = replace(evidence, subjects=evidence.subjects.join(concerned, on="subject", how="semi"))
         others = logons.join(concerned, on="subject", how="semi").filter(~among)
-        return concerned, decided(leaders(there, others, devices), evidence.rules)
+        return concerned, decided(primary_users(there, others, devices), evidence.rules)
 
     for kind in NO_PEOPLE:
         members = accounts.filter(kind=kind)
@@ -93,7 +93,7 @@ def _tried(evidence: Evidence, matches: pl.DataFrame, classes: Kinds) -> Iterato
         members = nobodys.filter(kind=kind)
         if members.height > 1:
             left = evidence.subjects.join(members, on=("host_id", "hostname"), how="anti", nulls_equal=True)
-            then = decided(leaders(replace(evidence, subjects=left), logons), evidence.rules)
+            then = decided(primary_users(replace(evidence, subjects=left), logons), evidence.rules)
             hosts, names = evidence.subjects.select("subject"), members["hostname"].to_list()
             yield "rules.skip_host_kinds", kind, _members(names, "hosts"), hosts, then
     for name, reasons in accounts.head(MAX_TRIED).select("username", "reasons").iter_rows():

@@ -6,20 +6,12 @@ import polars as pl
 import pytest
 
 from ownership.declaration import validated
-from ownership.kinds import kinds
-from ownership.rules import Rules
 from ownership.tables import AccountProfiles, HostProfiles
-from tests.ownership.builders import DAY, PEOPLE, counts, host, hosts, user, users
+from tests.ownership.builders import DAY, PEOPLE, counts, host, hosts, resolution, user, users
 
 
 def profiles_of(*logons, assets=None, people=PEOPLE):
-    found = kinds(
-        counts(*logons),
-        hosts() if assets is None else assets,
-        people,
-        rules=Rules(),
-        user_value_field="user_email",
-    )
+    found = resolution(counts(*logons), people, hosts() if assets is None else assets).kinds
     return validated(AccountProfiles, found.accounts), validated(HostProfiles, found.hosts)
 
 

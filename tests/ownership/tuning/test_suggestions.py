@@ -20,7 +20,7 @@ RULES = Rules()
 def suggestions_of(logons, assets, rules=RULES):
     made = inputs(logons, assets, rules)
     [now] = made.compared([(WINDOW.days, rules)]).values()
-    return validated(Suggestions, suggestions(made.evidence.within(WINDOW), made.matches, made.kinds, now))
+    return validated(Suggestions, suggestions(made.evidence.restrict(WINDOW), made.matches, made.kinds, now))
 
 
 def by_action(decisions, action):
