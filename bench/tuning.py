@@ -24,7 +24,7 @@ def product(home: str) -> Callable[[], dict[str, Any]]:
 
     def tune() -> dict[str, Any]:
         stored = _inputs(home)
-        made = tuning_tables(stored, stored.counts)
+        made = tuning_tables(stored, stored.more_counts)
         return {"lines": made["threshold_backtest"].height, "accounts": made["account_profiles"].height}
 
     return tune
@@ -44,9 +44,9 @@ def back_test(home: str) -> Callable[[], dict[str, Any]]:
 def _inputs(home: str) -> Inputs:
     tables = Tables(Path(home), SLUG)
     return Inputs(
-        counts=tables.logon_counts(STORED, run_id=RUN),
-        hosts=tables.read("inventory_hosts").collect(),
-        users=tables.read("inventory_users").collect(),
+        counts=tables.logon_counts(WINDOW, run_id=RUN),
+        read_inventory=tables.read,
+        more_counts=tables.logon_counts(STORED, run_id=RUN),
         writes=tables.writes().collect(),
         decisions=tables.read("owner_decisions").collect(),
         rules=Rules(exclude_users=resolution.EXCLUDED),

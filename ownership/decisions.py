@@ -1,6 +1,6 @@
 """What is decided for each host, and why.
 
-The counts come from `evidence`, the candidates from `matching`; nothing is written here.
+The counts come from `evidence`, the candidates from `matching`.
 """
 
 from datetime import datetime

@@ -61,7 +61,7 @@ def evidence_by_day(
     of them.
     """
     names = normalised_names(counts, rules=rules, skipped_users=skipped_users)
-    # Host names on which only excluded users logged on are no evidence.
+    # Host names on which only excluded users logged on are not evidence.
     with_logons = (
         names.hosts.lazy()
         .join(names.add_to(names.pairs), on="hostname", how="semi")
@@ -149,7 +149,7 @@ def primary_users(
 def primary_devices(logons: pl.DataFrame, evidence: Evidence) -> pl.LazyFrame:
     """Rank the hosts of each user by days with a logon (rules 1.9): subject, username, primary_rank, names.
 
-    Excluded hosts are none of the user's devices; assets that share a name share its rank.
+    Excluded hosts are not devices of the user; assets that share a name share its rank.
     """
     order = ("active_days", "events", "last_seen")
     device = pl.struct(*order, "hostname")

@@ -1,4 +1,4 @@
-"""What kind of account each user name is, and what kind of machine each host, with what led to it.
+"""What kind of account each user name is, and what kind of machine each host, with the reasons.
 
 Rules are asked in their order: the first that holds gives the kind, and each of that kind that holds is a
 reason. They read names as administrators give them, and what accounts do.

@@ -42,17 +42,18 @@ class Resolution:
 
     def match_usernames(self, usernames: pl.DataFrame) -> pl.DataFrame:
         """Look up the usernames of `host_user_shares` in the user assets: rows of `username_matches`."""
-        return username_matches(usernames, self._users, user_value_field=self.user_value_field)
+        return username_matches(usernames, self.users, user_value_field=self.user_value_field)
 
     def count_evidence(self, counts: pl.LazyFrame | None = None) -> Evidence:
         """Count the evidence of the window, or of other `counts` without the same accounts and hosts."""
+        kinds = self.rules.skip_host_kinds
         return evidence_by_day(
             self.counts if counts is None else counts,
-            self._hosts,
+            self.hosts,
             rules=self.rules,
             last_day=self.window.last,
             skipped_users=self._skipped_users,
-            skipped_hosts=self._skipped_hosts,
+            skipped_hosts=self.kinds.hosts.filter(pl.col("kind").is_in(kinds)) if kinds else _NO_HOSTS,
         )
 
     def decide(self, matches: pl.DataFrame, *, decided_at: datetime, run_id: str) -> pl.DataFrame:
@@ -62,41 +63,32 @@ class Resolution:
     @cached_property
     def kinds(self) -> Kinds:
         """The kinds of all accounts and hosts of the window, those that the rules exclude included."""
-        evidence = evidence_by_day(
-            self.counts,
-            self._hosts,
-            rules=replace(self.rules, exclude_users=(), exclude_hosts=(), primary_devices=None),
-            last_day=self.window.last,
-            skipped_users=_NO_USERS,
-            skipped_hosts=_NO_HOSTS,
-        ).collect()
+        everybody = replace(
+            self.rules, exclude_users=(), exclude_hosts=(), skip_account_kinds=(), skip_host_kinds=()
+        )
+        evidence = replace(self, rules=everybody).count_evidence().collect()
         usernames = evidence.days.select(pl.col("username").unique().cast(pl.String)).collect()
-        accounts = account_profiles(evidence, self.match_usernames(usernames), self._users)
+        accounts = account_profiles(evidence, self.match_usernames(usernames), self.users)
         return Kinds(accounts, host_profiles(evidence, accounts))
 
     @cached_property
-    def _hosts(self) -> pl.DataFrame:
+    def hosts(self) -> pl.DataFrame:
+        """Rows of `inventory_hosts`."""
         return self.read_inventory("inventory_hosts").collect()
 
     @cached_property
-    def _users(self) -> pl.DataFrame:
+    def users(self) -> pl.DataFrame:
+        """Rows of `inventory_users`."""
         return self.read_inventory("inventory_users").collect()
 
     @property
     def _skipped_users(self) -> pl.Series:
-        """Names of the accounts whose kind the rules exclude (rules 1.8)."""
         kinds = self.rules.skip_account_kinds
         return self.kinds.accounts.filter(pl.col("kind").is_in(kinds))["username"] if kinds else _NO_USERS
 
-    @property
-    def _skipped_hosts(self) -> pl.DataFrame:
-        """Rows of `host_profiles` whose kind the rules exclude (rules 1.8)."""
-        kinds = self.rules.skip_host_kinds
-        return self.kinds.hosts.filter(pl.col("kind").is_in(kinds)) if kinds else _NO_HOSTS
-
 
 def inventory_reader(hosts: pl.DataFrame, users: pl.DataFrame) -> Callable[[str], pl.LazyFrame]:
-    """Return what reads rows of `inventory_hosts` and `inventory_users` that are in memory."""
+    """Return the `read_inventory` of tables in memory."""
     return {"inventory_hosts": hosts.lazy(), "inventory_users": users.lazy()}.__getitem__
 
 

@@ -10,73 +10,51 @@ import polars as pl
 
 from ownership.declaration import empty
 from ownership.evidence import Evidence
-from ownership.kinds import Kinds
-from ownership.resolution import Resolution, inventory_reader
-from ownership.rules import EvidenceMetric, Rules
+from ownership.resolution import Resolution
+from ownership.rules import EvidenceMetric
 from ownership.tables import AuditSample, OwnerDecisions
-from ownership.tuning.accuracy import Compared, accuracy, compared, owners_known
-from ownership.tuning.audit import audited
+from ownership.tuning.accuracy import Comparison, accuracy, compare, owners_known
+from ownership.tuning.audit import with_answers
 from ownership.tuning.backtest import Tried, threshold_backtest, usual_settings
 from ownership.tuning.closest import closest_users
 from ownership.tuning.drift import last_logons, ownership_drift
 from ownership.tuning.suggestions import suggestions
-from ownership.windows import Window
 
 
 @dataclass(frozen=True, kw_only=True)
-class Inputs:
-    """What tuning rests on.
+class Inputs(Resolution):
+    """What tuning rests on: the stages of the look-back window, and more stored tables.
 
-    Rows of the stored tables: `counts` of logon_counts, of the longest window to try and of the days held
-    back before it; `writes` of owner_writes of all runs on the target; `decisions` of one run. `window` is
-    the look-back window, `stored_days` so many days up to its last one are stored without a gap,
-    `last_settled` is the last day that nothing late arrives for any more.
+    `more_counts` are rows of logon_counts, of the longest window to try and of the days held back before it;
+    `writes` of owner_writes of all runs on the target; `decisions` of one run. `stored_days` is how many days
+    up to the last one are stored without a gap, `last_settled` the last day that nothing arrives for.
     """
 
-    counts: pl.LazyFrame
-    hosts: pl.DataFrame
-    users: pl.DataFrame
+    more_counts: pl.LazyFrame
     writes: pl.DataFrame
     decisions: pl.DataFrame
-    rules: Rules
-    user_value_field: str
-    window: Window
     stored_days: int
     last_settled: date
-    audit: pl.DataFrame = field(default_factory=lambda: audited(empty(OwnerDecisions), empty(AuditSample)))
-
-    @cached_property
-    def resolution(self) -> Resolution:
-        """The stages over the look-back window."""
-        return Resolution(
-            counts=self.counts.filter(pl.col("day").is_between(self.window.first, self.window.last)),
-            read_inventory=inventory_reader(self.hosts, self.users),
-            rules=self.rules,
-            user_value_field=self.user_value_field,
-            window=self.window,
-        )
-
-    @property
-    def kinds(self) -> Kinds:
-        """The kinds of accounts and hosts of the window."""
-        return self.resolution.kinds
+    audit: pl.DataFrame = field(
+        default_factory=lambda: with_answers(empty(OwnerDecisions), empty(AuditSample))
+    )
 
     @cached_property
     def evidence(self) -> Evidence:
-        """The evidence of all days, without the kinds that the rules exclude."""
-        return self.resolution.count_evidence(self.counts).collect()
+        """The evidence of all days of `more_counts`."""
+        return self.count_evidence(self.more_counts).collect()
 
     @cached_property
     def matches(self) -> pl.DataFrame:
         """Rows of `username_matches` for the users of the evidence."""
         usernames = self.evidence.days.select(pl.col("username").cast(pl.String).unique()).collect()
-        return self.resolution.match_usernames(usernames)
+        return self.match_usernames(usernames)
 
-    def compared(self, tried: Sequence[Tried]) -> Mapping[tuple[int, EvidenceMetric], Compared]:
-        """What is decided on each window and by each metric that is tried."""
+    def compare(self, tried: Sequence[Tried]) -> Mapping[tuple[int, EvidenceMetric], Comparison]:
+        """Compare what is decided on each window and by each metric that is tried with what is known."""
         known = owners_known(self.hosts, self.writes)
         return {
-            (days, metric): compared(
+            (days, metric): compare(
                 replace(self.evidence, rules=replace(self.rules, evidence_metric=metric)),
                 self.matches,
                 known,
@@ -90,7 +68,7 @@ class Inputs:
 
     def backtest(self, tried: Sequence[Tried]) -> pl.DataFrame:
         """Rows of `threshold_backtest` for the settings that are tried."""
-        return threshold_backtest(self.compared(tried), tried)
+        return threshold_backtest(self.compare(tried), tried)
 
 
 def tuning_tables(stored: Inputs, all_counts: pl.LazyFrame) -> dict[str, pl.DataFrame]:
@@ -101,7 +79,7 @@ def tuning_tables(stored: Inputs, all_counts: pl.LazyFrame) -> dict[str, pl.Data
     rules, users, window = stored.rules, stored.users, stored.window
     classes, evidence, matches = stored.kinds, stored.evidence, stored.matches
     tried = usual_settings(rules, lookback_days=window.days, stored_days=stored.stored_days)
-    decided = stored.compared(tried)
+    decided = stored.compare(tried)
     now = decided[window.days, rules.evidence_metric]
     return {
         "accuracy": accuracy(now, users, rules=rules),

@@ -19,7 +19,7 @@ RULES = Rules()
 
 def suggestions_of(logons, assets, rules=RULES):
     made = inputs(logons, assets, rules)
-    [now] = made.compared([(WINDOW.days, rules)]).values()
+    [now] = made.compare([(WINDOW.days, rules)]).values()
     return validated(Suggestions, suggestions(made.evidence.restrict(WINDOW), made.matches, made.kinds, now))
 
 
