@@ -137,6 +137,15 @@ def test_an_account_is_known_by_what_it_does():
     assert [rows["ann"][name] for name in ("hosts", "active_days", "user_assets")] == [20, 7, 1]
 
 
+@pytest.mark.parametrize(("days", "kind"), [(8, "service"), (9, "unknown")])
+def test_an_account_roams_from_two_and_a_half_hosts_a_day_on(days, kind):
+    """It has twenty hosts of its own: on 8 days they are 2.5 a day, on 9 fewer."""
+    accounts, _ = profiles_of(
+        *((f"pc-{n}", "deployer", 1, DAY + timedelta(days=n % days)) for n in range(20))
+    )
+    assert accounts["kind"].to_list() == [kind]
+
+
 def used(name):
     """One user has the machine for a week."""
     return [(name, 3, DAY + timedelta(days=n)) for n in range(5)]
