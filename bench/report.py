@@ -16,10 +16,9 @@ from bench.resolution import EXCLUDED, Size
 from bench.results import Experiment, Figure
 from bench.timing import ASSET_OWNERS, Contender, alternate, function, instance_content
 from ownership.plan import plan_writes
-from ownership.resolution import inventory_reader
 from ownership.rules import Rules
 from resources.store.tables import Tables
-from sandbox.stored_run import ResolvedRun, store_run
+from sandbox.stored_run import ResolvedRun, inventory_reader, store_run
 
 SEARCHES = ("desktop-0001234", "anna garcia1", "several users threshold", "1", "nobody-has-this-name")
 

@@ -9,8 +9,11 @@ from bench import resolution
 from bench.evidence import RUN, SLUG, WINDOW, prepare
 from bench.results import Experiment, memory, seconds
 from bench.timing import alternate, function
+from ownership.declaration import empty
 from ownership.rules import Rules
+from ownership.tables import AuditSample, OwnerDecisions
 from ownership.tuning.accuracy import HOLDOUT_DAYS
+from ownership.tuning.audit import with_answers
 from ownership.tuning.backtest import WINDOWS, usual_settings
 from ownership.tuning.inputs import Inputs, tuning_tables
 from ownership.windows import Window
@@ -54,6 +57,7 @@ def _inputs(home: str) -> Inputs:
         window=WINDOW,
         stored_days=STORED.days,
         last_settled=STORED.last,
+        audit=with_answers(empty(OwnerDecisions), empty(AuditSample)),
     )
 
 

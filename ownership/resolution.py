@@ -87,10 +87,5 @@ class Resolution:
         return self.kinds.accounts.filter(pl.col("kind").is_in(kinds))["username"] if kinds else _NO_USERS
 
 
-def inventory_reader(hosts: pl.DataFrame, users: pl.DataFrame) -> Callable[[str], pl.LazyFrame]:
-    """Return the `read_inventory` of tables in memory."""
-    return {"inventory_hosts": hosts.lazy(), "inventory_users": users.lazy()}.__getitem__
-
-
 _NO_USERS = empty(AccountProfiles)["username"]
 _NO_HOSTS = empty(HostProfiles)

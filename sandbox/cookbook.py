@@ -19,7 +19,6 @@ import polars as pl
 from assets_defs.tuning import tuned
 from ownership.declaration import polars_schema
 from ownership.plan import plan_writes
-from ownership.resolution import inventory_reader
 from ownership.tables import LogonCounts, LogonDays
 from ownership.windows import Window, days_of, look_back_window
 from pipelines.cli.sql import opening_lines
@@ -28,7 +27,7 @@ from resources.search.source import extraction_fingerprint
 from resources.settings import Instance
 from resources.store.tables import Tables
 from sandbox.company import DEMO_RULES, Company, generate
-from sandbox.stored_run import ResolvedRun, store_run
+from sandbox.stored_run import ResolvedRun, inventory_reader, store_run
 
 PAGE = Path(__file__).parents[1] / "docs" / "cookbook.md"
 RUNS = tuple(date(2026, 3, day) for day in (17, 24, 31))

@@ -1,5 +1,6 @@
 """A run as the tables hold it, stored without Dagster and services: for the cookbook and for tests."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -34,6 +35,11 @@ class ResolvedRun(Resolution):
     def decisions(self) -> pl.DataFrame:
         """Rows of `owner_decisions`."""
         return self.decide(self.matches, decided_at=self.decided_at, run_id=self.run_id)
+
+
+def inventory_reader(hosts: pl.DataFrame, users: pl.DataFrame) -> Callable[[str], pl.LazyFrame]:
+    """Return the `read_inventory` of tables in memory."""
+    return {"inventory_hosts": hosts.lazy(), "inventory_users": users.lazy()}.__getitem__
 
 
 def store_run(

@@ -90,8 +90,8 @@ def compare(
 ) -> Comparison:
     """Decide on a window of `days` days, and on an earlier one, and compare with what is known.
 
-    `known` is what `owners_known` gives, `audit` what `audit.audited` gives, `last_settled` the last of the
-    days held back.
+    `known` is what `owners_known` returns, `audit` what `audit.with_answers` returns, `last_settled` the last
+    of the days held back.
     """
     cut = last_settled - timedelta(days=HOLDOUT_DAYS)
 

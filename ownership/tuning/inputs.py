@@ -1,20 +1,17 @@
 """All tables of tuning from the stored tables, in one call."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import date
 from functools import cached_property
 from typing import Any
 
 import polars as pl
 
-from ownership.declaration import empty
 from ownership.evidence import Evidence
 from ownership.resolution import Resolution
 from ownership.rules import EvidenceMetric
-from ownership.tables import AuditSample, OwnerDecisions
 from ownership.tuning.accuracy import Comparison, accuracy, compare, owners_known
-from ownership.tuning.audit import with_answers
 from ownership.tuning.backtest import Tried, threshold_backtest, usual_settings
 from ownership.tuning.closest import closest_users
 from ownership.tuning.drift import last_logons, ownership_drift
@@ -26,8 +23,9 @@ class Inputs(Resolution):
     """What tuning rests on: the stages of the look-back window, and more stored tables.
 
     `more_counts` are rows of logon_counts, of the longest window to try and of the days held back before it;
-    `writes` of owner_writes of all runs on the target; `decisions` of one run. `stored_days` is how many days
-    up to the last one are stored without a gap, `last_settled` the last day that nothing arrives for.
+    `writes` of owner_writes of all runs on the target; `decisions` of one run; `audit` is what
+    `audit.with_answers` returns. `stored_days` is how many days up to the last one are stored without a gap,
+    `last_settled` the last day that nothing arrives for.
     """
 
     more_counts: pl.LazyFrame
@@ -35,9 +33,7 @@ class Inputs(Resolution):
     decisions: pl.DataFrame
     stored_days: int
     last_settled: date
-    audit: pl.DataFrame = field(
-        default_factory=lambda: with_answers(empty(OwnerDecisions), empty(AuditSample))
-    )
+    audit: pl.DataFrame
 
     @cached_property
     def evidence(self) -> Evidence:

@@ -8,11 +8,10 @@ import polars as pl
 
 from ownership.declaration import Table, polars_schema, validated
 from ownership.plan import plan_writes
-from ownership.resolution import inventory_reader
 from ownership.rules import Rules
 from ownership.tables import HostUserShares, InventoryHosts, InventoryUsers, LogonCounts, OwnerWrites
 from ownership.windows import Window
-from sandbox.stored_run import ResolvedRun
+from sandbox.stored_run import ResolvedRun, inventory_reader
 
 DAY = date(2026, 3, 2)
 WINDOW = Window(date(2026, 3, 1), date(2026, 3, 30))

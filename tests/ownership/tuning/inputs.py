@@ -5,10 +5,11 @@ from typing import Any
 import polars as pl
 
 from ownership.declaration import empty
-from ownership.resolution import inventory_reader
 from ownership.rules import Rules
-from ownership.tables import OwnerDecisions, OwnerWrites
+from ownership.tables import AuditSample, OwnerDecisions, OwnerWrites
+from ownership.tuning.audit import with_answers
 from ownership.tuning.inputs import Inputs
+from sandbox.stored_run import inventory_reader
 from tests.ownership.builders import PEOPLE, WINDOW
 
 
@@ -23,6 +24,7 @@ def inputs(
         "window": WINDOW,
         "stored_days": WINDOW.days,
         "last_settled": WINDOW.last,
+        "audit": with_answers(empty(OwnerDecisions), empty(AuditSample)),
     }
     stored |= others
     window = stored["window"]
