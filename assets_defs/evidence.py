@@ -19,8 +19,7 @@ from assets_defs.specs import asset_arguments, asset_key, table_asset
 from assets_defs.step_failures import as_dagster_failure
 from ownership.coverage import events_by_day
 from ownership.declaration import empty, polars_schema
-from ownership.kinds import NONE_SKIPPED, Kinds, skipped_by_kind
-from ownership.shares import host_user_shares
+from ownership.resolution import Resolution
 from ownership.tables import LogonCounts, LogonDays
 from ownership.windows import Window, days_of, days_to_fetch, torn_days
 from resources.errors import AssetOwnersError, ConfigurationError
@@ -229,13 +228,9 @@ def shares_asset(instance: Instance) -> dg.AssetsDefinition:
 
 
 def _share(run: ScanRun) -> dict[str, Any]:
-    """Add up each user's part of the logons of each host."""
-    rules = run.instance.rules
+    """Count each user's part of the logons of each host."""
     with steady_days(run):
-        skipped = skipped_kinds(run) if rules.skip_account_kinds else NONE_SKIPPED
-        shares = host_user_shares(
-            run.counts(run.window), rules=rules.as_rules(), skipped=skipped.accounts["username"]
-        )
+        shares = resolution_of(run).count_shares()
     run.store("host_user_shares", shares)
     found = shares_metadata(shares)
     run.log.info(
@@ -245,14 +240,14 @@ def _share(run: ScanRun) -> dict[str, Any]:
     return {"dagster/row_count": shares.height, **found}
 
 
-def skipped_kinds(run: ScanRun) -> Kinds:
-    """Find what a run leaves out by its kind (rules 1.8)."""
-    return skipped_by_kind(
-        run.counts(run.window),
-        run.read("inventory_hosts").collect(),
-        run.read("inventory_users").collect(),
+def resolution_of(run: ScanRun) -> Resolution:
+    """Return the stages of a run over the tables that its earlier steps stored."""
+    return Resolution(
+        counts=run.counts(run.window),
+        read_inventory=run.read,
         rules=run.instance.rules.as_rules(),
         user_value_field=run.instance.platform_user_value_field,
+        window=run.window,
     )
 
 

@@ -7,14 +7,11 @@ from typing import Any
 import dagster as dg
 import polars as pl
 
-from assets_defs.evidence import skipped_kinds, steady_days
+from assets_defs.evidence import resolution_of, steady_days
 from assets_defs.metadata import decisions_metadata, owners_metadata
 from assets_defs.report import where_reported
 from assets_defs.run import ScanRun, listed
 from assets_defs.specs import table_asset
-from ownership.decisions import owner_decisions
-from ownership.evidence import evidence_by_day
-from ownership.matching import username_matches
 from ownership.names import printable
 from resources.settings import Instance
 from resources.store.history import store_decisions
@@ -36,11 +33,8 @@ def owner_assets(instance: Instance) -> list[dg.AssetsDefinition]:
 
 def _match(run: ScanRun) -> dict[str, Any]:
     """Find the user asset of each user name of the evidence."""
-    frame = username_matches(
-        run.read("host_user_shares").select("username").collect(),
-        run.read("inventory_users").collect(),
-        user_value_field=run.instance.platform_user_value_field,
-    )
+    usernames = run.read("host_user_shares").select("username").collect()
+    frame = resolution_of(run).match_usernames(usernames)
     run.store("username_matches", frame)
     users, unmatched = frame["username"].n_unique(), frame["user_id"].null_count()
     run.log.info(f"Matches: {users - unmatched:,} of {users:,} users stand for a user asset")
@@ -53,15 +47,7 @@ def _decide(run: ScanRun) -> dict[str, Any]:
     shares = run.read("host_user_shares")
     matches = run.read("username_matches").collect()
     with steady_days(run):
-        skipped = skipped_kinds(run)
-        evidence = evidence_by_day(
-            run.counts(run.window),
-            run.read("inventory_hosts").collect(),
-            rules=run.instance.rules.as_rules(),
-            skipped_users=skipped.accounts["username"],
-            skipped_hosts=skipped.hosts,
-        )
-        frame = owner_decisions(evidence, matches, decided_at=decided_at, run_id=run.run_id)
+        frame = resolution_of(run).decide(matches, decided_at=decided_at, run_id=run.run_id)
     frame = store_decisions(
         run.tables, frame, decided_at=decided_at, run_id=run.run_id, publish=run.may_write
     )

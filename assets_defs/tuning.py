@@ -17,7 +17,7 @@ from assets_defs.step_failures import as_dagster_failure
 from ownership.declaration import empty
 from ownership.tables import OwnerDecisions
 from ownership.tuning.accuracy import HOLDOUT_DAYS
-from ownership.tuning.audit import audited
+from ownership.tuning.audit import with_answers
 from ownership.tuning.backtest import WINDOWS
 from ownership.tuning.inputs import Inputs, tuning_tables
 from ownership.windows import Window, is_settled, window_before
@@ -88,9 +88,9 @@ def stored_inputs(instance: Instance, tables: Tables) -> Inputs:
     looked_at = Window(last_settled - timedelta(days=longest - 1), window.last)
     days = tables.logon_days(looked_at, run_id=tables.viewed)
     return Inputs(
-        counts=tables.logon_counts(looked_at, run_id=tables.viewed),
-        hosts=tables.read("inventory_hosts").collect(),
-        users=tables.read("inventory_users").collect(),
+        counts=tables.logon_counts(window, run_id=tables.viewed),
+        read_inventory=tables.read,
+        more_counts=tables.logon_counts(looked_at, run_id=tables.viewed),
         # What other instances of this home write to the same inventory is not set by hand, either.
         writes=tables.writes_to(instance.target).collect(),
         decisions=decisions,
@@ -108,7 +108,7 @@ def _audit(tables: Tables) -> pl.DataFrame:
     sample = tables.read("audit_sample").collect()
     drawn_from = sample["run_id"].unique().to_list()
     decisions = [tables.of_run("owner_decisions", run_id) for run_id in drawn_from]
-    return audited(pl.concat([empty(OwnerDecisions), *decisions]), sample)
+    return with_answers(pl.concat([empty(OwnerDecisions), *decisions]), sample)
 
 
 def _last_settled(instance: Instance, stored: pl.DataFrame, last: date) -> date:

@@ -18,8 +18,7 @@ from bench.timing import ASSET_OWNERS, Contender, alternate, function, instance_
 from ownership.plan import plan_writes
 from ownership.rules import Rules
 from resources.store.tables import Tables
-from sandbox.resolution import resolve
-from sandbox.stored_run import store_run
+from sandbox.stored_run import ResolvedRun, inventory_reader, store_run
 
 SEARCHES = ("desktop-0001234", "anna garcia1", "several users threshold", "1", "nobody-has-this-name")
 
@@ -48,10 +47,9 @@ def stored(home: Path, size: Size) -> Path:
     tables.prepare()
     counts = tables.logon_counts(WINDOW, run_id=RUN)
     hosts, users = (tables.read(name).collect() for name in ("inventory_hosts", "inventory_users"))
-    resolution = resolve(
-        counts,
-        hosts,
-        users,
+    resolution = ResolvedRun(
+        counts=counts,
+        read_inventory=inventory_reader(hosts, users),
         rules=Rules(exclude_users=EXCLUDED),
         user_value_field="user_email",
         window=WINDOW,

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,8 @@ import polars as pl
 from bench.evidence import RUN, SLUG, WINDOW, prepare
 from bench.results import Experiment, memory, ratio, seconds
 from bench.timing import Contender, alternate, function
-from ownership.decisions import owner_decisions
-from ownership.evidence import evidence_by_day
-from ownership.matching import username_matches
+from ownership.resolution import Resolution
 from ownership.rules import Rules
-from ownership.shares import host_user_shares
 from resources.store.tables import Tables
 
 EXCLUDED = ("svc_*", "*$")
@@ -45,23 +43,13 @@ def product(home: str) -> Callable[[], dict[str, Any]]:
     tables = Tables(Path(home), SLUG)
 
     def resolve() -> dict[str, Any]:
-        tables.write("host_user_shares", _shares(tables), run_id=RUN, publish=True)
+        tables.write("host_user_shares", _resolution(tables).count_shares(), run_id=RUN, publish=True)
         usernames = tables.read("host_user_shares", run_id=RUN).select("username").collect()
-        users = tables.read("inventory_users", run_id=RUN).collect()
-        matches = username_matches(usernames, users, user_value_field="user_email")
+        matches = _resolution(tables).match_usernames(usernames)
         tables.write("username_matches", matches, run_id=RUN, publish=True)
-        del usernames, users, matches
-        evidence = evidence_by_day(
-            tables.logon_counts(WINDOW, run_id=RUN),
-            tables.read("inventory_hosts", run_id=RUN).collect(),
-            rules=Rules(exclude_users=EXCLUDED),
-        )
-        decisions = owner_decisions(
-            evidence,
-            tables.read("username_matches", run_id=RUN).collect(),
-            decided_at=DECIDED_AT,
-            run_id=RUN,
-        )
+        del usernames, matches
+        matches = tables.read("username_matches", run_id=RUN).collect()
+        decisions = _resolution(tables).decide(matches, decided_at=DECIDED_AT, run_id=RUN)
         tables.write("owner_decisions", decisions, run_id=RUN, publish=True)
         return {"decisions": decisions.height}
 
@@ -73,16 +61,21 @@ def product_shares(home: str) -> Callable[[], dict[str, Any]]:
     tables = Tables(Path(home), SLUG)
 
     def resolve() -> dict[str, Any]:
-        shares = _shares(tables)
+        shares = _resolution(tables).count_shares()
         tables.write("host_user_shares", shares, run_id=RUN, publish=True)
         return {"shares": shares.height}
 
     return resolve
 
 
-def _shares(tables: Tables) -> pl.DataFrame:
-    counts = tables.logon_counts(WINDOW, run_id=RUN)
-    return host_user_shares(counts, rules=Rules(exclude_users=EXCLUDED))
+def _resolution(tables: Tables) -> Resolution:
+    return Resolution(
+        counts=tables.logon_counts(WINDOW, run_id=RUN),
+        read_inventory=partial(tables.read, run_id=RUN),
+        rules=Rules(exclude_users=EXCLUDED),
+        user_value_field="user_email",
+        window=WINDOW,
+    )
 
 
 def duckdb_shares(home: str) -> Callable[[], dict[str, Any]]:

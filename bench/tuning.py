@@ -9,8 +9,11 @@ from bench import resolution
 from bench.evidence import RUN, SLUG, WINDOW, prepare
 from bench.results import Experiment, memory, seconds
 from bench.timing import alternate, function
+from ownership.declaration import empty
 from ownership.rules import Rules
+from ownership.tables import AuditSample, OwnerDecisions
 from ownership.tuning.accuracy import HOLDOUT_DAYS
+from ownership.tuning.audit import with_answers
 from ownership.tuning.backtest import WINDOWS, usual_settings
 from ownership.tuning.inputs import Inputs, tuning_tables
 from ownership.windows import Window
@@ -24,7 +27,7 @@ def product(home: str) -> Callable[[], dict[str, Any]]:
 
     def tune() -> dict[str, Any]:
         stored = _inputs(home)
-        made = tuning_tables(stored, stored.counts)
+        made = tuning_tables(stored, stored.more_counts)
         return {"lines": made["threshold_backtest"].height, "accounts": made["account_profiles"].height}
 
     return tune
@@ -44,9 +47,9 @@ def back_test(home: str) -> Callable[[], dict[str, Any]]:
 def _inputs(home: str) -> Inputs:
     tables = Tables(Path(home), SLUG)
     return Inputs(
-        counts=tables.logon_counts(STORED, run_id=RUN),
-        hosts=tables.read("inventory_hosts").collect(),
-        users=tables.read("inventory_users").collect(),
+        counts=tables.logon_counts(WINDOW, run_id=RUN),
+        read_inventory=tables.read,
+        more_counts=tables.logon_counts(STORED, run_id=RUN),
         writes=tables.writes().collect(),
         decisions=tables.read("owner_decisions").collect(),
         rules=Rules(exclude_users=resolution.EXCLUDED),
@@ -54,6 +57,7 @@ def _inputs(home: str) -> Inputs:
         window=WINDOW,
         stored_days=STORED.days,
         last_settled=STORED.last,
+        audit=with_answers(empty(OwnerDecisions), empty(AuditSample)),
     )
 
 

@@ -1,6 +1,6 @@
 """How far the evidence reaches: from logon events to owners, and day by day.
 
-What was decided, and why, stands in `owner_decisions`; here it is only counted.
+`owner_decisions` says what was decided, and why; here it is only counted.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,8 +26,8 @@ STAGES: Mapping[str, pl.Expr] = {
     "conflict": _MATCHED & (pl.col("action") == "conflict"),
     "no host asset": _MATCHED & (pl.col("action") == "no_host"),
 }
-"""The way from logons to owners, and which decisions come so far: four stages, each a part of the one before,
-and the branches, which add up to the last stage."""
+"""Which decisions reach each stage from logons to owners: four stages, each a part of the previous one, and
+the branches, which add up to the last stage."""
 
 _REASONS = ("evidence", "evidence", "match")
 
@@ -35,16 +35,16 @@ _OWNER_KNOWN = (pl.col("evidence") != "unreadable_asset") | pl.col("existing_own
 
 
 def funnel(decisions: pl.DataFrame) -> pl.DataFrame:
-    """Count the hosts that come through each of `STAGES`: stage, hosts, left_out (why others did not)."""
+    """Count the hosts that reach each of `STAGES`: stage, hosts, left_out (why others did not)."""
     reason = pl.format("{} {}", "reason", "hosts")
-    left_out = left_behind(decisions).group_by("stage").agg(left_out=reason.str.join(", "))
+    left_out = drop_outs(decisions).group_by("stage").agg(left_out=reason.str.join(", "))
     hosts = decisions.select(holds.sum().cast(pl.Int64).alias(stage) for stage, holds in STAGES.items())
     stages = hosts.unpivot(variable_name="stage", value_name="hosts")
     return stages.join(left_out, on="stage", how="left", maintain_order="left")
 
 
-def left_behind(decisions: pl.DataFrame) -> pl.DataFrame:
-    """Count the hosts that come to a stage and not to the next: stage, reason, hosts, most hosts first."""
+def drop_outs(decisions: pl.DataFrame) -> pl.DataFrame:
+    """Count the hosts that reach a stage and not the next one: stage, reason, hosts, most hosts first."""
     stages = list(STAGES.items())
     return pl.concat(
         decisions.filter(holds & ~further)
@@ -65,7 +65,7 @@ def owned_percent(decisions: pl.DataFrame, *, written: int = 0) -> float:
 
 
 def current_owners(hosts: pl.DataFrame, writes: pl.LazyFrame) -> pl.DataFrame:
-    """Find who owns each host asset now: as listed, with what runs wrote, put back and saw since.
+    """Find who owns each host asset now: as listed, with what runs wrote, undid and saw since.
 
     The columns of the view of that name, without names and addresses, in any order; a planned row that looks
     written counts.

@@ -1,6 +1,6 @@
 """What is decided for each host, and why.
 
-The counts come from `evidence`, the candidates from `matching`; nothing is written here.
+The counts come from `evidence`, the candidates from `matching`.
 """
 
 from datetime import datetime
@@ -8,7 +8,7 @@ from datetime import datetime
 import polars as pl
 
 from ownership.declaration import polars_schema
-from ownership.evidence import Evidence, leaders
+from ownership.evidence import Evidence, primary_users
 from ownership.matching import candidates
 from ownership.rules import NAMING, events_needed, evidence_of_host, first_that_holds
 from ownership.tables import OwnerDecisions
@@ -17,7 +17,7 @@ from ownership.tables import OwnerDecisions
 def owner_decisions(
     evidence: Evidence, matches: pl.DataFrame, *, decided_at: datetime, run_id: str
 ) -> pl.DataFrame:
-    """Decide about every host: what its logons say, whom that names, what follows (rules 1, 2).
+    """Decide about every host: what its logons say, whom they name, what follows (rules 1, 2).
 
     `evidence` is that of the look-back window, `matches` are rows of `username_matches` for its users. Rows
     of `owner_decisions`, sorted by hostname and host_id: one for each host asset, and one for each host name
@@ -25,7 +25,7 @@ def owner_decisions(
     """
     rules = evidence.rules
     return (
-        leaders(evidence)
+        primary_users(evidence)
         .lazy()
         .with_columns(evidence=first_that_holds(evidence_of_host(rules).items()))
         .pipe(with_action, matches, named=pl.col("evidence").is_in(NAMING))
@@ -35,7 +35,7 @@ def owner_decisions(
             events_needed=pl.when(pl.col("total_events") > 0).then(events_needed(rules)),
             decided_at=pl.lit(decided_at, pl.Datetime("us", "UTC")),
             run_id=pl.lit(run_id),
-            # `ownership.history` compares with the decisions before.
+            # `ownership.history` compares with the previous decisions.
             new_conflict=pl.lit(value=False),
             conflict_since=pl.lit(None, pl.Datetime("us", "UTC")),
         )
@@ -49,9 +49,9 @@ _OWNED = pl.col("owner_ids").list.len() > 0
 
 
 def with_action(subjects: pl.LazyFrame, matches: pl.DataFrame, *, named: pl.Expr) -> pl.LazyFrame:
-    """Add whom the leader stands for where `named` holds, and what follows for the host (rules 2.1 to 2.5).
+    """Add whom the primary user stands for where `named` holds, and what follows (rules 2.1 to 2.5).
 
-    To the columns of `leaders` are added matched_by, candidate_ids, resolved_owner, match and action.
+    To the columns of `primary_users` are added matched_by, candidate_ids, resolved_owner, match and action.
     """
     resolved = pl.col("resolved_owner").is_not_null()
     match = (

@@ -1,4 +1,4 @@
-"""What is decided about, and who leads its logons: for the decisions of a run, and for tuning.
+"""The hosts that are decided about and the primary user of each: for the decisions of a run, and for tuning.
 
 A subject is a host asset with all its names, or a host name of the documents that no asset has. What follows
 for it is decided in `decisions`.
@@ -6,44 +6,43 @@ for it is decided in `decisions`.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import date
 
 import polars as pl
 
-from ownership.declaration import empty
 from ownership.names import fits_any, normalise_hostname
 from ownership.rules import Rules
-from ownership.shares import NOBODY, logons_by_day, logons_by_user, normalised_names
-from ownership.tables import HostProfiles
+from ownership.shares import CountedNames, logons_by_day, logons_by_user, normalised_names
 from ownership.windows import Window
-
-NO_HOSTS = empty(HostProfiles)
-"""Leaves out no host for its kind."""
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """What was counted, by day, and the hosts that it is about.
+    """The counted logons by day, and the hosts that they are about.
 
     `days` has day, subject, username (an Enum), events and what they count for by each metric: a row for each
     day, host and user with a logon. `subjects` has subject, host_id (null where no asset has the name),
     owner_ids, problem, hostnames (as compared), hostname (the first), excluded_by (the setting and value that
-    leave it out, or null) and collides. `skipped` is like `days`, of the accounts left out for their kind.
+    exclude it, or null) and collides. `skipped` is like `days`, of the accounts excluded for their kind.
+    `last_day` is the last day of the window.
     """
 
     days: pl.LazyFrame
     subjects: pl.DataFrame
     rules: Rules
+    last_day: date
     skipped: pl.LazyFrame
 
-    def collected(self) -> "Evidence":
-        """The same, counted once for many questions."""
+    def collect(self) -> "Evidence":
+        """Return the same evidence, counted once for many questions."""
         days, skipped = (rows.collect(engine="streaming").lazy() for rows in (self.days, self.skipped))
         return replace(self, days=days, skipped=skipped)
 
-    def within(self, window: Window) -> "Evidence":
-        """What was counted on the days of a window."""
+    def restrict(self, window: Window) -> "Evidence":
+        """Return the evidence of the days of a window."""
         inside = pl.col("day").is_between(window.first, window.last)
-        return replace(self, days=self.days.filter(inside), skipped=self.skipped.filter(inside))
+        days, skipped = (rows.filter(inside) for rows in (self.days, self.skipped))
+        return replace(self, days=days, skipped=skipped, last_day=window.last)
 
 
 def evidence_by_day(
@@ -51,19 +50,21 @@ def evidence_by_day(
     hosts: pl.DataFrame,
     *,
     rules: Rules,
-    skipped_users: pl.Series = NOBODY,
-    skipped_hosts: pl.DataFrame = NO_HOSTS,
+    last_day: date,
+    skipped_users: pl.Series,
+    skipped_hosts: pl.DataFrame,
 ) -> Evidence:
     """Count the logons by day, host and user, under the names that the rules compare (rules 1.3 to 1.8).
 
     `counts` are rows of `logon_counts`, `hosts` of `inventory_hosts`; `skipped_users` are user names and
-    `skipped_hosts` rows of `host_profiles` that are left out for their kind.
+    `skipped_hosts` rows of `host_profiles` that are excluded for their kind. `ownership.resolution` gives all
+    of them.
     """
-    names = normalised_names(counts, rules=rules, skipped=skipped_users)
-    # Host names on which only excluded users logged on are no evidence.
+    names = normalised_names(counts, rules=rules, skipped_users=skipped_users)
+    # Host names on which only excluded users logged on are not evidence.
     with_logons = (
         names.hosts.lazy()
-        .join(names.of(names.pairs), on="hostname", how="semi")
+        .join(names.add_to(names.pairs), on="hostname", how="semi")
         .select("document_hostname", pl.col("hostname").cast(pl.String))
     )
     by_kind = skipped_hosts.select("host_id", "hostname", by_kind=pl.format("skip_host_kinds: {}", "kind"))
@@ -75,16 +76,15 @@ def evidence_by_day(
     )
     of_subjects = subjects.lazy().select("subject", hostname="hostnames").explode("hostname")
     known = pl.col("hostname").cast(names.hosts.schema["hostname"], strict=False)
-    days, left_out = (
-        each.of(counts)
-        .join(of_subjects.with_columns(known), on="hostname")
-        .pipe(logons_by_day, "subject", "username", rules=rules)
-        for each in (names, replace(names, users=names.skipped))
-    )
-    return Evidence(days, subjects, rules, left_out)
+
+    def count(names: CountedNames) -> pl.LazyFrame:
+        rows = names.add_to(counts).join(of_subjects.with_columns(known), on="hostname")
+        return logons_by_day(rows, "subject", "username", rules=rules)
+
+    return Evidence(count(names), subjects, rules, last_day, count(replace(names, users=names.skipped)))
 
 
-def logons_in_all(evidence: Evidence) -> pl.DataFrame:
+def logon_totals(evidence: Evidence) -> pl.DataFrame:
     """Add up the logons of each user on each subject.
 
     Subject, username, events, weight, active_days, first_seen and last_seen.
@@ -93,19 +93,20 @@ def logons_in_all(evidence: Evidence) -> pl.DataFrame:
     return logons.collect(engine="streaming")
 
 
-def leaders(
+def primary_users(
     evidence: Evidence, logons: pl.DataFrame | None = None, devices: pl.LazyFrame | None = None
 ) -> pl.DataFrame:
-    """Find who leads the logons of each subject (rules 1.2).
+    """Find the primary user of each subject (rules 1.2).
 
-    Who asks much about the same days gives `logons`, those of `logons_in_all` that count, and `devices`, what
-    `primary_devices` found.
-    The columns of `subjects`; the leader's username, events, weight, share, first_seen, last_seen and
-    active_days; total_events, total_weight, user_count; username, events and weight of the runner_up;
-    primary_hostnames (where the rules ask for primary devices) and primary_rank; skipped_username, left out
-    for its kind with more logon events than anybody else. Without logons counts are 0 and the rest is null.
+    Pass precomputed `logons` (rows of `logon_totals`) and `devices` (of `primary_devices`) to avoid counting
+    again.
+    The columns of `subjects`; the primary user's username, events, weight, share, first_seen, last_seen,
+    active_days and idle_days (from last_seen to the last day of the window); total_events, total_weight,
+    user_count; username, events and weight of the runner_up; primary_hostnames (where the rules ask for
+    primary devices) and primary_rank; skipped_username, excluded for its kind with more logon events than
+    anybody else. Without logons counts are 0 and the rest is null.
     """
-    logons = logons_in_all(evidence) if logons is None else logons
+    logons = logon_totals(evidence) if logons is None else logons
     devices = primary_devices(logons, evidence) if devices is None else devices
     of_subject = (
         logons.lazy()
@@ -137,6 +138,7 @@ def leaders(
             pl.col("username", "runner_up_username").cast(pl.String),
             pl.col("events", "total_events", "weight", "total_weight", "user_count").fill_null(0),
             share=pl.col("weight") / pl.col("total_weight"),
+            idle_days=(evidence.last_day - pl.col("last_seen")).dt.total_days(),
             skipped_username=pl.when(most).then("skipped_username"),
         )
         .drop("skipped_events", "most_events")
@@ -147,7 +149,7 @@ def leaders(
 def primary_devices(logons: pl.DataFrame, evidence: Evidence) -> pl.LazyFrame:
     """Rank the hosts of each user by days with a logon (rules 1.9): subject, username, primary_rank, names.
 
-    Hosts that are left out are none of the user's devices; assets that share a name share its rank.
+    Excluded hosts are not devices of the user; assets that share a name share its rank.
     """
     order = ("active_days", "events", "last_seen")
     device = pl.struct(*order, "hostname")
@@ -164,7 +166,7 @@ def primary_devices(logons: pl.DataFrame, evidence: Evidence) -> pl.LazyFrame:
 
 
 def _subjects(with_logons: pl.LazyFrame, hosts: pl.LazyFrame, rules: Rules) -> pl.DataFrame:
-    """Number the subjects, and say which are left out and which collide.
+    """Number the subjects, and say which are excluded and which collide.
 
     `with_logons` has hostname, normalised, and document_hostname of the hosts with logons.
     """
@@ -185,7 +187,7 @@ def _subjects(with_logons: pl.LazyFrame, hosts: pl.LazyFrame, rules: Rules) -> p
         .select(hostnames=pl.concat_list("hostname"))
     )
     subjects = pl.concat([assets, without_asset], how="diagonal").with_row_index("subject")
-    barred = _left_out(with_logons, hosts, short=short, exclude_hosts=rules.exclude_hosts)
+    barred = _excluded_or_colliding(with_logons, hosts, short=short, exclude_hosts=rules.exclude_hosts)
     of_subject = (
         subjects.select("subject", hostname="hostnames")
         .explode("hostname")
@@ -203,13 +205,13 @@ def _subjects(with_logons: pl.LazyFrame, hosts: pl.LazyFrame, rules: Rules) -> p
     )
 
 
-def _left_out(
+def _excluded_or_colliding(
     with_logons: pl.LazyFrame, hosts: pl.LazyFrame, *, short: bool, exclude_hosts: Sequence[str]
 ) -> pl.LazyFrame:
     """Find host names that must not name an owner: hostname, excluded_by, collides.
 
     Names collide when the documents, or the assets, hold two with a domain part that shorten to one; a bare
-    name beside one with a domain part is no second host (rules 1.4). Whole names never collide.
+    name beside one with a domain part is not a second host (rules 1.4). Whole names never collide.
     """
     assets = hosts.select(pl.lit("assets").alias("side"), full="hostnames").explode("full")
     documents = with_logons.select(pl.lit("documents").alias("side"), full="document_hostname")

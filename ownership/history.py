@@ -1,6 +1,6 @@
-"""Decisions over time: a row only where a decision differs from the one before.
+"""Decisions over time: a row only where a decision differs from the previous one.
 
-What is decided, and why, stands in `decisions`.
+`decisions` says what is decided, and why.
 """
 
 from collections.abc import Collection
@@ -45,12 +45,12 @@ def latest(history: pl.LazyFrame) -> pl.DataFrame:
 def last_writes(
     hosts: pl.DataFrame, writes: pl.LazyFrame, outcomes: Collection[str] = SUCCESSES
 ) -> pl.LazyFrame:
-    """The last of these outcomes of each host in rows of `owner_writes`, and the owners listed since.
+    """Find the last of these outcomes of each host in rows of `owner_writes`, and the owners listed since.
 
     `hosts` are rows of `inventory_hosts`: owner_ids is theirs, and `holds` says whether it is just the owner
     written.
     """
-    # What was written or put back after the inventory was listed says nothing of the owners in that list.
+    # A write or an undo after the inventory was listed says nothing of the owners in that list.
     listed, owner = pl.col("owner_ids"), pl.col("new_values").struct.field("owner")
     return (
         writes.filter(pl.col("outcome").is_in(outcomes))
@@ -79,14 +79,14 @@ def with_new_conflicts(
 
 
 def open_conflicts(decisions: pl.DataFrame, acknowledged: pl.DataFrame) -> pl.DataFrame:
-    """The conflicts that nobody acknowledged, with this evidence code and these owners."""
+    """Return the conflicts that nobody acknowledged, with this evidence code and these owners."""
     return decisions.filter(action="conflict").join(acknowledged, on=ACKNOWLEDGED, how="anti")
 
 
 def with_conflict_since(decisions: pl.DataFrame, *earlier: pl.DataFrame) -> pl.DataFrame:
-    """Say since when each conflict has been there: since the first of the runs in a row that found it.
+    """Say since when each conflict has been there: since the first of the consecutive runs that found it.
 
-    `earlier` are decisions of the runs before, each of which says the same of its own conflicts.
+    `earlier` are decisions of earlier runs, each of which says the same of its own conflicts.
     """
     found = pl.concat(
         rows.filter(action="conflict").select(*_CONFLICT, found=pl.coalesce("conflict_since", "decided_at"))
@@ -104,11 +104,11 @@ def with_conflict_since(decisions: pl.DataFrame, *earlier: pl.DataFrame) -> pl.D
 def changed_decisions(
     before: pl.DataFrame, decisions: pl.DataFrame, *, decided_at: datetime, run_id: str
 ) -> pl.DataFrame:
-    """Find the decisions that differ from those before, which `latest` gives.
+    """Find the decisions that differ from the previous ones, which `latest` gives.
 
-    Another name, evidence, problem, match, action, leader, candidates or owner is another decision; other
-    counts, shares and days are not. The leader of a host where nobody is named is not a decision. Of a host
-    that there is no decision about any more the last row comes again, with the action `gone`.
+    Another name, evidence, problem, match, action, primary user, candidates or owner is another decision;
+    other counts, shares and days are not, nor is the primary user of a host where nobody is named. For a host
+    without a decision any more the last row comes again, with the action `gone`.
     """
     now, then = decisions.lazy(), before.lazy()
     changed = now.join(then, on=_DECISION, how="anti", nulls_equal=True)
@@ -120,8 +120,8 @@ def changed_decisions(
     return pl.concat([changed, gone]).sort("hostname", "host_id", nulls_last=True).collect(engine="streaming")
 
 
-def since_decided(run_id: str | None, decided_at: datetime | None) -> pl.Expr:
-    """Whether a row of owner_writes is of the run that decided, or later, or still open.
+def belongs_to_decision(run_id: str | None, decided_at: datetime | None) -> pl.Expr:
+    """Whether a row of owner_writes is of the run that decided, or later, or still pending.
 
     A plan is as old as the start of its run, and so older than the decisions that it rests on.
     """

@@ -1,6 +1,6 @@
 """Which user assets a user name could stand for.
 
-Whether anybody is looked for, and what follows, is decided in `decisions`.
+`decisions` says whether anybody is looked for, and what follows.
 """
 
 from dataclasses import dataclass

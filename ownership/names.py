@@ -1,6 +1,6 @@
 """Names: when two spellings mean one user or one host.
 
-Who logged on where, and what follows from it, is not decided here.
+Who logged on where, and what follows, is decided elsewhere.
 """
 
 import re

@@ -1,6 +1,6 @@
 """What may be wrong with evidence and inventory: each function finds the rows that break one property.
 
-No rows, no fault. How grave a fault is, and who hears of it, is decided elsewhere.
+Each function returns the offending rows; `checks` sets the severity.
 """
 
 from collections.abc import Sequence
@@ -76,9 +76,9 @@ def hosts_of_other_domains(decisions: pl.DataFrame) -> pl.DataFrame:
 
 
 def users_of_unlike_domains(shares: pl.DataFrame) -> pl.DataFrame:
-    r"""Find users whom one host's documents place in domains that are not plainly one (rules 1.3).
+    r"""Find users whom one host's documents place in domains that are not plainly the same (rules 1.3).
 
-    `CORP\alice` beside `alice@corp.example` is no doubt: a short name is the first part of the long one.
+    `CORP\alice` beside `alice@corp.example` raises no doubt: a short name is the first part of the long one.
     hostname, username, domains (sorted), from rows of `host_user_shares`.
     """
     by = ("hostname", "username")
@@ -122,7 +122,7 @@ def names_without_user(shares: pl.DataFrame, matches: pl.DataFrame) -> pl.DataFr
 
 
 def missing_owners(hosts: pl.DataFrame, users: pl.DataFrame) -> pl.DataFrame:
-    """Find owners of hosts that are no user asset any more: host_id, owner_id, sorted."""
+    """Find owners of hosts that are not user assets any more: host_id, owner_id, sorted."""
     return (
         hosts.select("host_id", owner_id="owner_ids")
         .explode("owner_id")
@@ -136,7 +136,7 @@ def lost_owners(writes: pl.LazyFrame, hosts: pl.DataFrame, *, target: str) -> pl
     """Find hosts that do not show any more the owner whom a run wrote to the target that was listed.
 
     The last row that shows who owned a host counts: one that was written, undone or `owned_meanwhile`. Hosts
-    that are not listed any more, or whose owner cannot be read, are left out. host_id, written_owner,
+    that are not listed any more, or whose owner cannot be read, are excluded. host_id, written_owner,
     present_owner (several joined with commas; null: none), written_at.
     """
     written, present = pl.col("new_values").struct.field("owner"), pl.col("owner_ids")
@@ -158,7 +158,7 @@ def forwarders(senders: pl.DataFrame, *, exclude_hosts: Sequence[str]) -> pl.Dat
     """Find names that stand for the collector of other hosts' events, not for one host; most events first.
 
     `senders` has document_hostname, events and host_names (list): which hosts' events come under a name.
-    Spellings of one host (`WS1`, `ws1.corp.example`) are one, and excluded hosts none.
+    Spellings of one host (`WS1`, `ws1.corp.example`) count as one host, excluded hosts not at all.
     """
     one_host = normalise_hostname(pl.element(), short=True)
     names = (normalise_hostname(pl.col("document_hostname"), short=short) for short in (False, True))

@@ -1,6 +1,6 @@
 """The rules by which the evidence names an owner, and their inverse: what a user lacks to be named.
 
-Who is counted, and what follows from a name, is decided in the other modules of this package.
+The other modules of this package decide who is counted, and what follows from a name.
 """
 
 import json
@@ -49,7 +49,7 @@ class Rules:
 
 
 DAYS_AFTER_SKIPPED = 3
-"""Active days of the leader where an account that is left out for its kind had most logons (rules 1.8)."""
+"""Active days of the primary user where an account excluded for its kind had most logons (rules 1.8)."""
 
 NAMING = ("single_user", "majority")
 """The evidence that names an owner; every other value leaves the host as it is (rules 1.2)."""
@@ -61,10 +61,9 @@ def first_that_holds(cases: Iterable[tuple[str, pl.Expr]]) -> pl.Expr:
 
 
 def evidence_of_host(rules: Rules) -> dict[str, pl.Expr]:
-    """What the logons of a host say, the first that holds, of rows of `evidence.leaders` (rules 2.3).
+    """What the logons of a host say, the first that holds, of rows of `evidence.primary_users` (rules 2.3).
 
-    A new value of evidence is added here, to `ownership.codes.EVIDENCE`, and, if it names an owner, to
-    `NAMING`.
+    docs/architecture.md says how to add a value.
     """
     several = pl.col("user_count") > 1
     return {
@@ -92,7 +91,7 @@ def names_owner(rules: Rules) -> pl.Expr:
 def exceeds_threshold(threshold_percent: int) -> pl.Expr:
     """Whether weight is more than the threshold of total_weight.
 
-    Whole numbers are compared, so that a share of exactly the threshold is no majority on any machine.
+    Whole numbers are compared, so that a share of exactly the threshold is not a majority on any machine.
     """
     return 100 * pl.col("weight") > threshold_percent * pl.col("total_weight")
 
@@ -110,7 +109,7 @@ def day_weights(rules: Rules) -> dict[EvidenceMetric, pl.Expr]:
 
 
 def events_needed(rules: Rules) -> pl.Expr:
-    """Count the further logon events with which a user would be named: the inverse of the above.
+    """Count the further logon events with which a user would be named: the inverse of `evidence_of_host`.
 
     Of rows with weight and active_days (of the user on the host, at least 0), total_weight and total_events
     (of all users there): the smallest number of further events, nobody else's, that make the user the only
@@ -122,16 +121,16 @@ def events_needed(rules: Rules) -> pl.Expr:
     threshold = rules.share_threshold_percent
     to_begin = max(rules.min_events, 1) - events
     # The smallest k with 100 * (own + k) > threshold * (total + k).
-    to_lead = (threshold * total - 100 * own) // (100 - threshold) + 1
-    to_lead = pl.when(own == total).then(0).otherwise(to_lead)
-    return pl.max_horizontal(to_lead, to_begin, days_needed(rules), 0)
+    to_win = (threshold * total - 100 * own) // (100 - threshold) + 1
+    to_win = pl.when(own == total).then(0).otherwise(to_win)
+    return pl.max_horizontal(to_win, to_begin, days_needed(rules), 0)
 
 
 def days_needed(rules: Rules) -> pl.Expr:
     """Count the further days with a logon that `min_active_days` asks of a user; 0 where there are enough.
 
-    Of rows with active_days, where these are not known (null) there are enough, and, where kinds of accounts
-    are left out, skipped_username.
+    Of rows with active_days (null, not known, is enough) and, where the rules exclude kinds of accounts,
+    skipped_username.
     """
     least = pl.lit(rules.min_active_days)
     if rules.skip_account_kinds:
@@ -140,9 +139,9 @@ def days_needed(rules: Rules) -> pl.Expr:
     return (least - pl.col("active_days").fill_null(least)).clip(0)
 
 
-def days_of_events_needed(rules: Rules) -> pl.Expr:
+def further_days_needed(rules: Rules) -> pl.Expr:
     """Count the further days on which `events_needed` have to be; of the same rows."""
     if rules.evidence_metric != "days":
         return days_needed(rules)
-    # Each event with which a user gets to lead is one on a further day.
+    # Each event that makes somebody the primary user is on a further day.
     return pl.max_horizontal(days_needed(rules), events_needed(replace(rules, min_events=1)))

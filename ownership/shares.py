@@ -12,17 +12,14 @@ from ownership.names import fits_any, normalise_hostname, normalise_name, normal
 from ownership.rules import Rules, day_weights
 from ownership.tables import HostUserShares
 
-NOBODY = pl.Series([], dtype=pl.String)
-"""Leaves out no user for the kind of the account."""
-
 
 @dataclass(frozen=True)
-class Names:
-    """The spellings that count, each with its normalised name (rules 1.3, 1.4, 1.6, 1.8).
+class CountedNames:
+    """The spellings that are counted, each with its normalised name (rules 1.3, 1.4, 1.6, 1.8).
 
-    `pairs` has each document_hostname with each document_username there, counted or not; `hosts`
-    document_hostname and hostname, `users` document_username and username, and so `skipped`: the users that
-    are left out for their kind.
+    `pairs` has each document_hostname with each document_username there, excluded ones included; `hosts` has
+    document_hostname and hostname, `users` document_username and username, and so has `skipped`: the users
+    that are excluded for their kind.
     """
 
     pairs: pl.LazyFrame
@@ -30,14 +27,14 @@ class Names:
     users: pl.DataFrame
     skipped: pl.DataFrame
 
-    def of(self, rows: pl.LazyFrame) -> pl.LazyFrame:
-        """Add hostname and username to rows with both spellings, and leave out those that do not count."""
+    def add_to(self, rows: pl.LazyFrame) -> pl.LazyFrame:
+        """Add hostname and username to rows with both spellings; rows with an excluded one go."""
         return rows.join(self.hosts.lazy(), on="document_hostname").join(
             self.users.lazy(), on="document_username"
         )
 
 
-def normalised_names(counts: pl.LazyFrame, *, rules: Rules, skipped: pl.Series) -> Names:
+def normalised_names(counts: pl.LazyFrame, *, rules: Rules, skipped_users: pl.Series) -> CountedNames:
     r"""Normalise each spelling in rows of `logon_counts` once.
 
     `exclude_users` fits names (`svc_*`) or spellings (`corp\adm*`).
@@ -49,8 +46,8 @@ def normalised_names(counts: pl.LazyFrame, *, rules: Rules, skipped: pl.Series) 
         ~fits_any(username.cast(pl.String), rules.exclude_users),
         ~fits_any(normalise_name(user), rules.exclude_users),
     )
-    left_out = username.cast(pl.String).is_in(skipped.implode())
-    return Names(pairs.lazy(), hosts, users.filter(~left_out), users.filter(left_out))
+    skipped = username.cast(pl.String).is_in(skipped_users.implode())
+    return CountedNames(pairs.lazy(), hosts, users.filter(~skipped), users.filter(skipped))
 
 
 def _with_names(pairs: pl.DataFrame, spelling: pl.Expr, **name: pl.Expr) -> pl.DataFrame:
@@ -76,16 +73,16 @@ def logons_by_user(days: pl.LazyFrame, *by: str, rules: Rules) -> pl.LazyFrame:
     )
 
 
-def host_user_shares(counts: pl.LazyFrame, *, rules: Rules, skipped: pl.Series = NOBODY) -> pl.DataFrame:
+def host_user_shares(counts: pl.LazyFrame, *, rules: Rules, skipped_users: pl.Series) -> pl.DataFrame:
     """Compute each user's share of each host's logons (rules 1.1 to 1.4, 1.6 to 1.8).
 
-    `skipped` are user names that are left out for their kind. Rows of `host_user_shares`, sorted by hostname
-    and rank.
+    `skipped_users` are user names that are excluded for their kind. Rows of `host_user_shares`, sorted by
+    hostname and rank.
     """
-    names = normalised_names(counts, rules=rules, skipped=skipped)
+    names = normalised_names(counts, rules=rules, skipped_users=skipped_users)
     host_and_user = ("hostname", "username")
     username_spellings = (
-        names.of(names.pairs)
+        names.add_to(names.pairs)
         .select(*host_and_user, username_spellings="document_username")
         .unique()
         .sort("username_spellings")
@@ -97,21 +94,21 @@ def host_user_shares(counts: pl.LazyFrame, *, rules: Rules, skipped: pl.Series =
         names.hosts.sort("document_hostname").group_by("hostname").agg(hostname_spellings="document_hostname")
     )
     return (
-        names.of(counts)
+        names.add_to(counts)
         .pipe(logons_by_day, *host_and_user, rules=rules)
         .pipe(logons_by_user, *host_and_user, rules=rules)
         .collect(engine="streaming")
         .lazy()
         .join(username_spellings.lazy(), on=host_and_user)
         .join(hostname_spellings.lazy(), on="hostname")
-        .pipe(ranked, by="hostname")
+        .pipe(rank_users, by="hostname")
         .select(polars_schema(HostUserShares).names())
         .cast(dict(polars_schema(HostUserShares)))
         .collect(engine="streaming")
     )
 
 
-def ranked(users: pl.LazyFrame, *, by: str) -> pl.LazyFrame:
+def rank_users(users: pl.LazyFrame, *, by: str) -> pl.LazyFrame:
     """Rank the users of each `by`: greatest weight first, ties by name; add the totals, share and rank."""
     return (
         users.sort(by, "weight", "username", descending=[False, True, False])

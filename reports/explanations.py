@@ -11,11 +11,11 @@ import polars as pl
 
 from ownership.codes import ACTION, EVIDENCE, MATCH, OUTCOME
 from ownership.coverage import current_owners
-from ownership.history import since_decided
+from ownership.history import belongs_to_decision
 from ownership.matching import FieldNames
 from ownership.names import normalise_hostname, printable
 from ownership.rules import Rules
-from ownership.shares import ranked
+from ownership.shares import rank_users
 from ownership.windows import Window
 from reports.remedies import problems_of, remedies, with_needs
 from reports.sentences import either, in_columns, instant, names_of, ownership_sentence
@@ -53,7 +53,7 @@ def host_explanation(
     def explained(decision: Mapping[str, Any]) -> dict[str, Any]:
         is_asset = pl.col("host_id") == pl.lit(decision["host_id"], pl.String)
         asset, of_asset = hosts.filter(is_asset), writes.filter(is_asset)
-        since = of_asset.filter(since_decided(decision["run_id"], decision["decided_at"]))
+        since = of_asset.filter(belongs_to_decision(decision["run_id"], decision["decided_at"]))
         now = next(current_owners(asset, of_asset.lazy()).iter_rows(named=True), None)
         owners = now["owner_ids"] if now else None
         outcome = since.select(pl.last("outcome")).item()
@@ -115,7 +115,7 @@ def _users(on_host: pl.DataFrame, matches: pl.DataFrame) -> list[dict[str, Any]]
     )
     columns = ("username", "events", "share", "first_seen", "last_seen", "username_spellings")
     return (
-        ranked(together, by="host")
+        rank_users(together, by="host")
         .join(known, on="username", how="left", maintain_order="left")
         .select(*columns, pl.col("user_assets").fill_null([]))
         .collect()

@@ -17,7 +17,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from ownership.codes import EVIDENCE, MATCH
-from ownership.coverage import funnel, left_behind, owned_percent
+from ownership.coverage import drop_outs, funnel, owned_percent
 from ownership.rules import Rules
 from ownership.windows import Window
 from reports import page_tables
@@ -89,7 +89,7 @@ def report_page(
         events=days["events"].sum(),
         counted=shares["events"].sum(),
         stages=funnel(decisions).to_dicts(),
-        left_behind=left_behind(decisions).to_dicts(),
+        drop_outs=drop_outs(decisions).to_dicts(),
         reasons={**EVIDENCE, **MATCH},
         days=days.height,
         lacking_days=days.filter(pl.col("state") != "ok").to_dicts(),

@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 
 from ownership.codes import ACTION, EVIDENCE, MATCH, OUTCOME
-from ownership.coverage import STAGES, left_behind
+from ownership.coverage import STAGES, drop_outs
 from ownership.history import open_conflicts
 from ownership.matching import candidates
 from ownership.names import printable
@@ -274,7 +274,7 @@ def _host_filters(decisions: pl.DataFrame) -> Filters:
         "without-owner": ("without an owner now", pl.col("no_owner").eq_missing("none")),
         **{link(stage): (stage, holds) for stage, holds in STAGES.items()},
     }
-    for stage, reason in left_behind(decisions).select("stage", "reason").iter_rows():
+    for stage, reason in drop_outs(decisions).select("stage", "reason").iter_rows():
         column = "match" if reason in MATCH else "evidence"
         holds = STAGES[stage] & (pl.col(column) == reason)
         filters[link(stage, reason)] = (f"{stage}: {reason.replace('_', ' ')}", holds)

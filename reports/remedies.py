@@ -10,7 +10,7 @@ import polars as pl
 
 from ownership.matching import FieldNames
 from ownership.names import printable
-from ownership.rules import Rules, days_of_events_needed, events_needed
+from ownership.rules import Rules, events_needed, further_days_needed
 from reports.sentences import either
 
 _TO_WIN = {"no_logons", "too_few_events", "no_majority"}
@@ -56,7 +56,7 @@ def with_needs(decisions: pl.DataFrame, rules: Rules) -> pl.DataFrame:
         total_weight=pl.col("total_weight") - pl.col("runner_up_weight"),
         total_events=pl.col("total_events") - pl.col("runner_up_events"),
     )
-    needed = {"needed_events": events_needed(rules), "needed_days": days_of_events_needed(rules)}
+    needed = {"needed_events": events_needed(rules), "needed_days": further_days_needed(rules)}
     wins = pl.sum_horizontal(needed.values(), ignore_nulls=False) == 0
     return decisions.hstack(asked.select(**needed)).hstack(without.select(wins_without_runner_up=wins))
 

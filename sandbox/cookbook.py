@@ -27,8 +27,7 @@ from resources.search.source import extraction_fingerprint
 from resources.settings import Instance
 from resources.store.tables import Tables
 from sandbox.company import DEMO_RULES, Company, generate
-from sandbox.resolution import resolve
-from sandbox.stored_run import store_run
+from sandbox.stored_run import ResolvedRun, inventory_reader, store_run
 
 PAGE = Path(__file__).parents[1] / "docs" / "cookbook.md"
 RUNS = tuple(date(2026, 3, day) for day in (17, 24, 31))
@@ -141,10 +140,9 @@ def _run(
         rows.table([asset["id"] for asset in listed], listed).with_columns(listed_at=now)
         for rows, listed in ((host_rows(_INSTANCE), assets), (user_rows(_INSTANCE), company.users))
     )
-    resolution = resolve(
-        tables.logon_counts(window, run_id=run_id),
-        hosts,
-        users,
+    resolution = ResolvedRun(
+        counts=tables.logon_counts(window, run_id=run_id),
+        read_inventory=inventory_reader(hosts, users),
         rules=_INSTANCE.rules.as_rules(),
         user_value_field=_INSTANCE.platform_user_value_field,
         window=window,

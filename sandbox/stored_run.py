@@ -1,19 +1,50 @@
 """A run as the tables hold it, stored without Dagster and services: for the cookbook and for tests."""
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 
 import polars as pl
 
 from ownership.declaration import polars_schema
+from ownership.resolution import Resolution
 from ownership.tables import Runs
 from resources.store.history import store_decisions
 from resources.store.tables import Tables
-from sandbox.resolution import Resolution
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResolvedRun(Resolution):
+    """The stages of one run, in memory: rows of its tables, each made of the one before."""
+
+    decided_at: datetime
+    run_id: str
+
+    @cached_property
+    def shares(self) -> pl.DataFrame:
+        """Rows of `host_user_shares`."""
+        return self.count_shares()
+
+    @cached_property
+    def matches(self) -> pl.DataFrame:
+        """Rows of `username_matches`."""
+        return self.match_usernames(self.shares)
+
+    @cached_property
+    def decisions(self) -> pl.DataFrame:
+        """Rows of `owner_decisions`."""
+        return self.decide(self.matches, decided_at=self.decided_at, run_id=self.run_id)
+
+
+def inventory_reader(hosts: pl.DataFrame, users: pl.DataFrame) -> Callable[[str], pl.LazyFrame]:
+    """Return the `read_inventory` of tables in memory."""
+    return {"inventory_hosts": hosts.lazy(), "inventory_users": users.lazy()}.__getitem__
 
 
 def store_run(
     tables: Tables,
-    resolution: Resolution,
+    resolution: ResolvedRun,
     *,
     run_id: str,
     decided_at: datetime,
@@ -40,7 +71,7 @@ def store_run(
 
 
 def _run(
-    resolution: Resolution, run_id: str, decided_at: datetime, writes: pl.DataFrame | None
+    resolution: ResolvedRun, run_id: str, decided_at: datetime, writes: pl.DataFrame | None
 ) -> pl.DataFrame:
     """The row of `runs`."""
     written = 0 if writes is None else writes.filter(outcome="written").height

@@ -8,11 +8,11 @@ import polars as pl
 
 from ownership.decisions import with_action
 from ownership.declaration import polars_schema
-from ownership.evidence import Evidence, leaders
+from ownership.evidence import Evidence, primary_users
 from ownership.history import last_writes
 from ownership.rules import Rules, exceeds_threshold, first_that_holds, names_owner
 from ownership.tables import Accuracy
-from ownership.tuning.audit import chooses
+from ownership.tuning.audit import in_training_half
 from ownership.tuning.claims import wilson
 from ownership.windows import Window, window_before
 
@@ -26,31 +26,31 @@ SHARE_BANDS: Mapping[str, int] = {
     "80 to 90%": 90,
     "over 90%": 100,
 }
-"""Bands of the leader's share where a host has several users, and the share (percent) that each ends with."""
+"""Bands of the primary user's share on hosts with several users, and the share (percent) that ends each."""
 
 ONLY_USER = "only user"
 _DAYS = {"1": 1, "2 to 4": 4, "5 to 9": 9, "10 to 19": 19}
 _MANY_DAYS = "20 or more"
 NO_DEPARTMENT = "none known"
 TRAITS: Mapping[str, str] = {
-    "share": "the leader's share",
-    "active_days": "the leader's active days",
+    "share": "the primary user's share",
+    "active_days": "the primary user's active days",
     "user_count": "number of users",
-    "last_seen": "the leader's last logon",
-    "hosts_led": "number of hosts of the leader",
+    "last_seen": "the primary user's last logon",
+    "hosts_led": "number of hosts of the primary user",
 }
 """What hosts whose owner somebody set, and all others, may differ in (rules 9.4): columns and words."""
 
 
 @dataclass(frozen=True)
-class Compared:
-    """What would be decided on a window if every leader was named, and whether that is right.
+class Comparison:
+    """What would be decided on a window if every primary user was named, and whether that is right.
 
     `now` has the columns of `owners_known`, right_by_people (null: no owner was set by hand, or none is
     decided on), right_by_audit (null: nobody has answered) and audited (true: an audit could have drawn this
     owner). `before`, a window as long that ends before the days held back, has right_afterwards (null: nobody
-    logged on in them, or the leader is no user asset). Both have the columns of `decisions.with_action` and
-    `TRAITS`.
+    logged on in them, or the primary user has no user asset). Both have the columns of
+    `decisions.with_action` and `TRAITS`.
     """
 
     now: pl.DataFrame
@@ -58,27 +58,27 @@ class Compared:
 
 
 def owners_known(hosts: pl.DataFrame, writes: pl.DataFrame) -> pl.DataFrame:
-    """Tell by whom the owner of each host was set: host_id, by_hand, right_by_writes, chooses (rules 9.1).
+    """Tell who set the owner of each host (rules 9.1): host_id, by_hand, right_by_writes, in_training_half.
 
-    An owner that we wrote is not set by hand; right_by_writes says whether the host still has it. chooses is
-    what `audit.chooses` gives.
+    An owner that we wrote is not set by hand; right_by_writes says whether the host still has it.
+    `audit.in_training_half` gives the last column.
     """
     ours = last_writes(hosts, writes.lazy()).filter(outcome="written")
     return (
         hosts.lazy()
-        .with_columns(chooses=chooses(hosts["host_id"]))
+        .with_columns(in_training_half=in_training_half(hosts["host_id"]))
         .join(ours.select("host_id", right_by_writes="holds"), on="host_id", how="left")
         .select(
             "host_id",
             "right_by_writes",
-            "chooses",
+            "in_training_half",
             by_hand=(pl.col("owner_ids").list.len() > 0) & pl.col("right_by_writes").is_null(),
         )
         .collect()
     )
 
 
-def compared(
+def compare(
     evidence: Evidence,
     matches: pl.DataFrame,
     known: pl.DataFrame,
@@ -87,33 +87,33 @@ def compared(
     days: int,
     last: date,
     last_settled: date,
-) -> Compared:
+) -> Comparison:
     """Decide on a window of `days` days, and on an earlier one, and compare with what is known.
 
-    `known` is what `owners_known` gives, `audit` what `audit.audited` gives, `last_settled` the last of the
-    days held back.
+    `known` is what `owners_known` returns, `audit` what `audit.with_answers` returns, `last_settled` the last
+    of the days held back.
     """
     cut = last_settled - timedelta(days=HOLDOUT_DAYS)
 
     bands = [(name, ~exceeds_threshold(upper)) for name, upper in SHARE_BANDS.items()]
     days_bands = [(name, pl.col("active_days") <= most) for name, most in _DAYS.items()]
 
-    def decided(window: Window) -> pl.LazyFrame:
-        led = leaders(evidence.within(window)).lazy().filter(pl.col("total_events") > 0)
-        return with_action(led, matches, named=pl.lit(value=True)).with_columns(
+    def decide(window: Window) -> pl.LazyFrame:
+        users = primary_users(evidence.restrict(window)).lazy().filter(pl.col("total_events") > 0)
+        return with_action(users, matches, named=pl.lit(value=True)).with_columns(
             share_band=first_that_holds([(ONLY_USER, pl.col("user_count") == 1), *bands]),
             active_days_band=first_that_holds(days_bands).fill_null(_MANY_DAYS),
             hosts_led=pl.len().over("username"),
         )
 
-    afterwards = leaders(evidence.within(Window(cut + timedelta(days=1), last_settled))).lazy()
+    afterwards = primary_users(evidence.restrict(Window(cut + timedelta(days=1), last_settled))).lazy()
     later = afterwards.select(
         "subject", later="username", tied=pl.col("weight") == pl.col("runner_up_weight")
     )
-    leads_alone = (pl.col("username") == pl.col("later")) & ~pl.col("tied").fill_null(value=False)
+    is_later_user = (pl.col("username") == pl.col("later")) & ~pl.col("tied").fill_null(value=False)
     matched = pl.col("match") == "matched"
-    return Compared(
-        decided(window_before(last, days))
+    return Comparison(
+        decide(window_before(last, days))
         .join(known.lazy(), on="host_id", how="left")
         .join(
             audit.lazy().with_columns(audited=pl.lit(value=True)),
@@ -122,14 +122,14 @@ def compared(
         )
         .with_columns(right_by_people=pl.when("by_hand", matched).then(pl.col("action") == "agree"))
         .collect(),
-        decided(window_before(cut, days))
+        decide(window_before(cut, days))
         .join(later, on="subject", how="left")
-        .with_columns(right_afterwards=pl.when(matched).then(leads_alone))
+        .with_columns(right_afterwards=pl.when(matched).then(is_later_user))
         .collect(),
     )
 
 
-def accuracy(judged: Compared, users: pl.DataFrame, *, rules: Rules) -> pl.DataFrame:
+def accuracy(judged: Comparison, users: pl.DataFrame, *, rules: Rules) -> pl.DataFrame:
     """Count how often each measure says that the owner decided on is the right one.
 
     `users` are rows of `inventory_users`. Rows of `accuracy`, sorted by measure, by and value.

@@ -9,8 +9,8 @@ MIN_PART_DRAWN_FROM = 0.9
 """Part of the hosts to write that must have been in the plan that an audit was drawn from."""
 
 
-def drawn(decisions: pl.DataFrame, number: int, *, seed: int) -> pl.DataFrame:
-    """Draw so many of the owners that a run planned, or all where there are fewer; the same for a seed.
+def draw_sample(decisions: pl.DataFrame, number: int, *, seed: int) -> pl.DataFrame:
+    """Draw so many of the owners that a run planned, all where there are fewer; the same ones for a seed.
 
     Rows of `owner_decisions` in, and some of them out, by hostname.
     """
@@ -19,8 +19,8 @@ def drawn(decisions: pl.DataFrame, number: int, *, seed: int) -> pl.DataFrame:
     return planned[sorted(chosen)].sort("hostname", "host_id", nulls_last=True)
 
 
-def audited(decisions: pl.DataFrame, sample: pl.DataFrame) -> pl.DataFrame:
-    """Each owner that could have been drawn, and the answer: host_id, resolved_owner, right_by_audit.
+def with_answers(decisions: pl.DataFrame, sample: pl.DataFrame) -> pl.DataFrame:
+    """Return each owner that could have been drawn with the answer: host_id, resolved_owner, right_by_audit.
 
     `decisions` are those of the run that the rows of `audit_sample` were drawn from; right_by_audit is null
     where nobody was asked, or nobody has answered.
@@ -30,6 +30,6 @@ def audited(decisions: pl.DataFrame, sample: pl.DataFrame) -> pl.DataFrame:
     return planned.join(answers, on=("host_id", "resolved_owner"), how="left")
 
 
-def chooses(host_ids: pl.Series) -> pl.Series:
-    """Whether a host is of the half that chooses the best settings; the other half says how good they are."""
+def in_training_half(host_ids: pl.Series) -> pl.Series:
+    """Whether each host is in the half that chooses the best settings; the other half judges them."""
     return pl.Series([crc32(host_id.encode()) % 2 == 0 for host_id in host_ids], dtype=pl.Boolean)

@@ -1,4 +1,4 @@
-"""What other settings would have led to, on the evidence that is stored: counted for many at once."""
+"""What other settings would have led to, on the stored evidence: counted for many of them together."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -12,9 +12,16 @@ import polars as pl
 from ownership.declaration import polars_schema
 from ownership.rules import EvidenceMetric, Rules, names_owner
 from ownership.tables import ThresholdBacktest
-from ownership.tuning.accuracy import ONLY_USER, SHARE_BANDS, TRAITS, Compared
+from ownership.tuning.accuracy import ONLY_USER, SHARE_BANDS, TRAITS, Comparison
 from ownership.tuning.audit import MIN_PART_DRAWN_FROM
-from ownership.tuning.claims import Bands, effective, most_unlike, wilson, wrong_among, wrong_by_audit
+from ownership.tuning.claims import (
+    Bands,
+    effective_sample_size,
+    most_biased_trait,
+    wilson,
+    wrong_among,
+    wrong_by_audit,
+)
 
 THRESHOLDS = range(50, 100, 5)
 WINDOWS = (30, 60)
@@ -57,9 +64,9 @@ def usual_settings(rules: Rules, *, lookback_days: int, stored_days: int) -> lis
 
 
 def threshold_backtest(
-    decided: Mapping[tuple[int, EvidenceMetric], Compared], tried: Sequence[Tried]
+    decided: Mapping[tuple[int, EvidenceMetric], Comparison], tried: Sequence[Tried]
 ) -> pl.DataFrame:
-    """Count for each of the settings tried what it would have led to, and how often it would be right.
+    """Count for each of the settings tried what would be decided, and how often that would be right.
 
     `decided` is what was compared, by window (days) and metric. Rows of `threshold_backtest`, sorted by key.
     """
@@ -75,7 +82,7 @@ def threshold_backtest(
 
 
 class _Hosts:
-    """Hosts of a `Compared` frame as arrays, made once and counted for each setting.
+    """Hosts of a `Comparison` frame as arrays, made once and counted for each setting.
 
     `compared` and `right` say for which hosts the measure tells anything, and for which it says yes.
     """
@@ -86,27 +93,27 @@ class _Hosts:
         self.right = _yes(frame[measure])
         self.matched = _yes(frame["match"] == "matched")
         self.action = {name: (frame["action"] == name).to_numpy() for name in COUNTED.values()}
-        self._leader = frame["username"].rank("dense").to_numpy().astype(np.int64)
+        self._person = frame["username"].rank("dense").to_numpy().astype(np.int64)
         band = frame["share_band"].cast(pl.Enum(_BANDS)).to_physical().to_numpy()
-        cells, self._cell = np.unique(self._leader * len(_BANDS) + band, return_inverse=True)
+        cells, self._cell = np.unique(self._person * len(_BANDS) + band, return_inverse=True)
         self._band = cells % len(_BANDS)
 
     def named(self, rules: Rules) -> np.ndarray:
-        """Of which hosts the rules name somebody."""
+        """Tell for which hosts the rules name somebody."""
         return _yes(self.frame.select(named=names_owner(rules)).to_series())
 
     def squares(self, chosen: np.ndarray) -> int:
-        """Sum, over their leaders, the squared number of the hosts that are chosen."""
-        hosts = np.bincount(self._leader[chosen])
+        """Sum, over their primary users, the squared number of the hosts that are chosen."""
+        hosts = np.bincount(self._person[chosen])
         return int(hosts @ hosts)
 
     def bands(self, chosen: np.ndarray) -> Bands:
         """Count the hosts that are chosen in each share band."""
-        of_leader = np.bincount(self._cell[chosen], minlength=len(self._band))
+        of_person = np.bincount(self._cell[chosen], minlength=len(self._band))
         hosts, squares = (
-            np.bincount(self._band, each, minlength=len(_BANDS)) for each in (of_leader, of_leader**2)
+            np.bincount(self._band, each, minlength=len(_BANDS)) for each in (of_person, of_person**2)
         )
-        return hosts, effective(np.maximum(squares, 1), hosts)
+        return hosts, effective_sample_size(np.maximum(squares, 1), hosts)
 
 
 class _Now(_Hosts):
@@ -117,33 +124,33 @@ class _Now(_Hosts):
         self.drawn_from = _yes(frame["audited"])
         self.answered = frame["right_by_audit"].is_not_null().to_numpy()
         self.right_by_audit = _yes(frame["right_by_audit"])
-        self.chooses = _yes(frame["chooses"])
+        self.in_training_half = _yes(frame["in_training_half"])
         self.traits = frame.select(pl.col(*TRAITS).rank() / pl.len()).to_numpy()
 
     @cached_property
-    def unlike(self) -> str | None:
-        """In which trait hosts whose owner somebody set differ most from all others; None: in none."""
+    def biased_trait(self) -> str | None:
+        """The trait in which hosts whose owner somebody set differ most from all others; None: in none."""
         by_hand = self.frame["by_hand"]
         left_out = self.frame.select(pl.any_horizontal(pl.col("problem", "excluded_by").is_not_null()))
         hosts = (by_hand.is_not_null() & ~left_out.to_series()).to_numpy()
-        return self.differ(hosts, _yes(by_hand), level=0.1)
+        return self.most_different_trait(hosts, _yes(by_hand), level=0.1)
 
-    def differ(self, hosts: np.ndarray, chosen: np.ndarray, *, level: float) -> str | None:
-        """In which trait those of the hosts that are chosen differ most from the others; None: in none."""
-        trait = most_unlike(self.traits[hosts], chosen[hosts], level=level)
+    def most_different_trait(self, hosts: np.ndarray, chosen: np.ndarray, *, level: float) -> str | None:
+        """Find the trait in which the chosen hosts differ most from the others; None: in none."""
+        trait = most_biased_trait(self.traits[hosts], chosen[hosts], level=level)
         return None if trait is None else list(TRAITS.values())[trait]
 
-    def no_people(self, people: np.ndarray, to_write: np.ndarray) -> str | None:
-        """Why the owners set by hand say nothing of these hosts to write; None: they do (rules 9.4)."""
+    def why_no_people(self, people: np.ndarray, to_write: np.ndarray) -> str | None:
+        """Tell why the owners set by hand say nothing of these hosts to write; None: they do (rules 9.4)."""
         if people.sum() < MIN_COMPARED:
             return f"fewer than {MIN_COMPARED} hosts have an owner whom somebody set and the logons name"
-        if self.unlike:
-            return f"hosts whose owner somebody set differ from the others, most in {self.unlike}"
-        unlike = self.differ(people | to_write, people, level=0.01)
+        if self.biased_trait:
+            return f"hosts whose owner somebody set differ from the others, most in {self.biased_trait}"
+        unlike = self.most_different_trait(people | to_write, people, level=0.01)
         return f"hosts to write are unlike those compared, most in {unlike}" if unlike else None
 
-    def no_audit(self, to_write: np.ndarray) -> str | None:
-        """Why answers of an audit say nothing of these hosts to write; None: they do (rules 9.7)."""
+    def why_no_audit(self, to_write: np.ndarray) -> str | None:
+        """Tell why answers of an audit say nothing of these hosts to write; None: they do (rules 9.7)."""
         answered, drawn_from = (to_write & self.answered).sum(), (to_write & self.drawn_from).sum()
         if answered < MIN_COMPARED:
             return f"an audit answers for {answered:,} of them, and {MIN_COMPARED} are needed"
@@ -172,7 +179,7 @@ def _line(now: _Now, before: _Hosts, rules: Rules) -> dict[str, Any]:
     for measure, chosen, right, squares in (
         ("people", people, now.right, now.squares(people)),
         ("future", future, before.right, before.squares(future)),
-        # Hosts that were drawn by chance are independent, whoever leads them.
+        # Hosts that were drawn by chance are independent, also those of one primary user.
         ("audit", answered, now.right_by_audit, int(answered.sum())),
     ):
         hosts = int(chosen.sum())
@@ -200,9 +207,9 @@ def _claim(
         wrong, _ = hosts.bands(chosen & ~hosts.right)
         return wrong_among(hosts.bands(chosen), wrong, bands_to_write)
 
-    if not (no_audit := now.no_audit(to_write)):
+    if not (no_audit := now.why_no_audit(to_write)):
         measure, compared, wrong = "audit", to_write & now.answered, by_audit
-    elif not (no_people := now.no_people(people, to_write)):
+    elif not (no_people := now.why_no_people(people, to_write)):
         measure, compared, wrong = "people", people, by_comparison
     else:
         claim: dict[str, Any] = {"no_claim": f"{no_people}; {no_audit}"}
@@ -210,8 +217,8 @@ def _claim(
             claim |= {"wrong_measure": "future", "wrong_low": by_comparison(future, before)[1]}
         return claim
     estimate, low, high = wrong(compared)
-    to_choose, _, _ = wrong(compared & now.chooses)
-    if_best, if_best_low, if_best_high = wrong(compared & ~now.chooses)
+    to_choose, _, _ = wrong(compared & now.in_training_half)
+    if_best, if_best_low, if_best_high = wrong(compared & ~now.in_training_half)
     return {
         "wrong_measure": measure,
         "wrong": estimate,

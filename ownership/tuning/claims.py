@@ -10,8 +10,8 @@ _DRAWS = 10_000
 _SEED = 20260330
 
 
-def effective(squares: Any, number: Any) -> Any:
-    """Kish's effective number of hosts: those that one person leads are one try (L. Kish, 1965).
+def effective_sample_size(squares: Any, number: Any) -> Any:
+    """Kish's effective number of hosts: those with one primary user are one try (L. Kish, 1965).
 
     `squares` is the sum, over persons, of the squared number of their hosts, `number` that of all hosts;
     both numbers or both arrays.
@@ -26,7 +26,7 @@ def wilson(right: int, hosts: int, squares: int) -> tuple[float | None, float | 
     """
     if not hosts:
         return None, None, None
-    share, n, z = right / hosts, effective(squares, hosts), NormalDist().inv_cdf(0.975)
+    share, n, z = right / hosts, effective_sample_size(squares, hosts), NormalDist().inv_cdf(0.975)
     centre = (share + z**2 / (2 * n)) / (1 + z**2 / n)
     half = z / (1 + z**2 / n) * sqrt(share * (1 - share) / n + z**2 / (4 * n * n))
     return share, max(centre - half, 0.0), min(centre + half, 1.0)
@@ -71,8 +71,8 @@ def wrong_by_audit(
     return estimate, wrong + float(low), wrong + float(high) + to_write - drawn_from
 
 
-def most_unlike(traits: np.ndarray, chosen: np.ndarray, *, level: float) -> int | None:
-    """Which trait tells most whether a host is chosen; None: all of them together do not beyond chance.
+def most_biased_trait(traits: np.ndarray, chosen: np.ndarray, *, level: float) -> int | None:
+    """Find the trait that tells most whether a host is chosen; None: all together do not beyond chance.
 
     A row of `traits` is a host. The score test of logistic regression: linear in the traits, so that a few
     hosts of each of many kinds add up. `level` is how often hosts that differ by chance are told apart.

@@ -29,8 +29,8 @@ _NO_PEOPLE = ("computer", "built_in", "service")
 def closest_users(accounts: pl.DataFrame, users: pl.DataFrame, matches: pl.DataFrame) -> pl.DataFrame:
     """Find user assets with names like those of users that no user asset has the name of.
 
-    A user asset that is active under its own name is none. Rows of `closest_users`, at most `MAX_USERS` for
-    each username; sorted, the closest first.
+    A user asset that is active under its own name is not one of them. Rows of `closest_users`, at most
+    `MAX_USERS` for each username; sorted, the closest first.
     """
     users = users.join(matches.drop_nulls("user_id"), on="user_id", how="anti")
     unmatched = accounts.filter(pl.col("user_assets") == 0, ~pl.col("kind").is_in(_NO_PEOPLE)).sort(

@@ -39,7 +39,7 @@ def ownership_drift(
     window: Window,
     stored_days: int,
 ) -> pl.DataFrame:
-    """Find the owners who do not lead the logons of their hosts any more, and the first reason that applies.
+    """Find the owners who are not primary users of their hosts any more, and the first reason that applies.
 
     Rows of `ownership_drift`; a host with several owners has a row for each, unless the logons name one of
     them.

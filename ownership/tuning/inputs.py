@@ -1,81 +1,56 @@
 """All tables of tuning from the stored tables, in one call."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import date
 from functools import cached_property
 from typing import Any
 
 import polars as pl
 
-from ownership.declaration import empty
-from ownership.evidence import Evidence, evidence_by_day
-from ownership.kinds import NONE_SKIPPED, Kinds, kinds
-from ownership.matching import username_matches
-from ownership.rules import EvidenceMetric, Rules
-from ownership.tables import AuditSample, OwnerDecisions
-from ownership.tuning.accuracy import Compared, accuracy, compared, owners_known
-from ownership.tuning.audit import audited
+from ownership.evidence import Evidence
+from ownership.resolution import Resolution
+from ownership.rules import EvidenceMetric
+from ownership.tuning.accuracy import Comparison, accuracy, compare, owners_known
 from ownership.tuning.backtest import Tried, threshold_backtest, usual_settings
 from ownership.tuning.closest import closest_users
 from ownership.tuning.drift import last_logons, ownership_drift
 from ownership.tuning.suggestions import suggestions
-from ownership.windows import Window
 
 
 @dataclass(frozen=True, kw_only=True)
-class Inputs:
-    """What tuning rests on.
+class Inputs(Resolution):
+    """What tuning rests on: the stages of the look-back window, and more stored tables.
 
-    Rows of the stored tables: `counts` of logon_counts, of the longest window to try and of the days held
-    back before it; `writes` of owner_writes of all runs on the target; `decisions` of one run. `window` is
-    the look-back window, `stored_days` so many days up to its last one are stored without a gap,
-    `last_settled` is the last day that nothing late arrives for any more.
+    `more_counts` are rows of logon_counts, of the longest window to try and of the days held back before it;
+    `writes` of owner_writes of all runs on the target; `decisions` of one run; `audit` is what
+    `audit.with_answers` returns. `stored_days` is how many days up to the last one are stored without a gap,
+    `last_settled` the last day that nothing arrives for.
     """
 
-    counts: pl.LazyFrame
-    hosts: pl.DataFrame
-    users: pl.DataFrame
+    more_counts: pl.LazyFrame
     writes: pl.DataFrame
     decisions: pl.DataFrame
-    rules: Rules
-    user_value_field: str
-    window: Window
     stored_days: int
     last_settled: date
-    audit: pl.DataFrame = field(default_factory=lambda: audited(empty(OwnerDecisions), empty(AuditSample)))
-
-    @cached_property
-    def kinds(self) -> Kinds:
-        """What kinds of accounts and hosts there are in the window."""
-        counts = self.counts.filter(pl.col("day").is_between(self.window.first, self.window.last))
-        field = self.user_value_field
-        return kinds(counts, self.hosts, self.users, rules=self.rules, user_value_field=field)
+    audit: pl.DataFrame
 
     @cached_property
     def evidence(self) -> Evidence:
-        """What was counted on all days, without the kinds that the rules leave out."""
-        asked = self.rules.skip_account_kinds or self.rules.skip_host_kinds
-        skipped = self.kinds.skipped(self.rules) if asked else NONE_SKIPPED
-        return evidence_by_day(
-            self.counts,
-            self.hosts,
-            rules=self.rules,
-            skipped_users=skipped.accounts["username"],
-            skipped_hosts=skipped.hosts,
-        ).collected()
+        """The evidence of all days of `more_counts`."""
+        return self.count_evidence(self.more_counts).collect()
 
     @cached_property
     def matches(self) -> pl.DataFrame:
         """Rows of `username_matches` for the users of the evidence."""
         usernames = self.evidence.days.select(pl.col("username").cast(pl.String).unique()).collect()
-        return username_matches(usernames, self.users, user_value_field=self.user_value_field)
+        return self.match_usernames(usernames)
 
-    def compared(self, tried: Sequence[Tried]) -> Mapping[tuple[int, EvidenceMetric], Compared]:
-        """What is decided on each window and by each metric that is tried."""
+    def compare(self, tried: Sequence[Tried]) -> Mapping[tuple[int, EvidenceMetric], Comparison]:
+        """Compare what is decided on each window and by each metric that is tried with what is known."""
         known = owners_known(self.hosts, self.writes)
         return {
-            (days, metric): compared(
+            (days, metric): compare(
                 replace(self.evidence, rules=replace(self.rules, evidence_metric=metric)),
                 self.matches,
                 known,
@@ -89,7 +64,7 @@ class Inputs:
 
     def backtest(self, tried: Sequence[Tried]) -> pl.DataFrame:
         """Rows of `threshold_backtest` for the settings that are tried."""
-        return threshold_backtest(self.compared(tried), tried)
+        return threshold_backtest(self.compare(tried), tried)
 
 
 def tuning_tables(stored: Inputs, all_counts: pl.LazyFrame) -> dict[str, pl.DataFrame]:
@@ -100,14 +75,14 @@ def tuning_tables(stored: Inputs, all_counts: pl.LazyFrame) -> dict[str, pl.Data
     rules, users, window = stored.rules, stored.users, stored.window
     classes, evidence, matches = stored.kinds, stored.evidence, stored.matches
     tried = usual_settings(rules, lookback_days=window.days, stored_days=stored.stored_days)
-    decided = stored.compared(tried)
+    decided = stored.compare(tried)
     now = decided[window.days, rules.evidence_metric]
     return {
         "accuracy": accuracy(now, users, rules=rules),
         "threshold_backtest": threshold_backtest(decided, tried),
         "host_profiles": classes.hosts,
         "account_profiles": classes.accounts,
-        "suggestions": suggestions(evidence.within(window), matches, classes, now),
+        "suggestions": suggestions(evidence.restrict(window), matches, classes, now),
         "ownership_drift": ownership_drift(
             evidence,
             matches,

@@ -1,4 +1,4 @@
-"""Settings that would settle more hosts: each tried by deciding again without the accounts or the hosts."""
+"""Settings that would settle more hosts: each is tried by deciding again without the accounts or hosts."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -8,17 +8,17 @@ import polars as pl
 
 from ownership.decisions import with_action
 from ownership.declaration import polars_schema
-from ownership.evidence import Evidence, leaders, logons_in_all, primary_devices
+from ownership.evidence import Evidence, logon_totals, primary_devices, primary_users
 from ownership.kinds import Kinds
 from ownership.rules import AccountKind, Rules, names_owner
 from ownership.tables import Suggestions
-from ownership.tuning.accuracy import Compared
+from ownership.tuning.accuracy import Comparison
 
 NO_PEOPLE: tuple[AccountKind, ...] = ("service", "computer", "built_in", "administrator")
-"""Kinds of accounts that are proposed to be left out."""
+"""Kinds of accounts that are proposed for exclusion."""
 
 NOBODYS = ("kiosk", "server", "collector")
-"""Kinds of hosts that are proposed to be left out."""
+"""Kinds of hosts that are proposed for exclusion."""
 
 MAX_TRIED = 100
 """Accounts that are tried one by one: those with most hosts first."""
@@ -29,8 +29,8 @@ MAX_NAMED = 5
 _Tried = tuple[str, str, str, pl.DataFrame, pl.DataFrame]
 
 
-def suggestions(evidence: Evidence, matches: pl.DataFrame, classes: Kinds, now: Compared) -> pl.DataFrame:
-    """Try to leave out accounts that are no person's and hosts that are nobody's, and keep what helps.
+def suggestions(evidence: Evidence, matches: pl.DataFrame, classes: Kinds, now: Comparison) -> pl.DataFrame:
+    """Try to exclude accounts that are not a person's and hosts that are nobody's, and keep what helps.
 
     `evidence` is that of the look-back window, `now` what it leads to under the present rules. Rows of
     `suggestions`, those that settle most first: only values with which more of the owners that somebody set
@@ -38,10 +38,10 @@ def suggestions(evidence: Evidence, matches: pl.DataFrame, classes: Kinds, now: 
     """
     by_hand = now.now.select("subject", "by_hand")
     present, rows = _outcomes(now.now.lazy(), evidence.rules), []
-    for setting, value, reason, concerned, outcomes in _tried(evidence, matches, classes):
+    for setting, value, reason, concerned, outcomes in _try_settings(evidence, matches, classes):
         then = pl.concat([present.join(concerned, on="subject", how="anti"), outcomes])
         both = present.join(then, on="subject", how="full", coalesce=True, suffix="_then")
-        effect = _effect(both.join(by_hand, on="subject", how="left"))
+        effect = _count_effect(both.join(by_hand, on="subject", how="left"))
         rows.append({"setting": setting, "value": value, "reason": reason} | effect)
     schema = polars_schema(Suggestions)
     return (
@@ -57,29 +57,29 @@ def suggestions(evidence: Evidence, matches: pl.DataFrame, classes: Kinds, now: 
     )
 
 
-def _tried(evidence: Evidence, matches: pl.DataFrame, classes: Kinds) -> Iterator[_Tried]:
+def _try_settings(evidence: Evidence, matches: pl.DataFrame, classes: Kinds) -> Iterator[_Tried]:
     """Setting, value, reason, the hosts concerned and their outcomes: kinds of several, and single accounts.
 
-    Without an account the hosts decide as before on which it never logged on, and nobody else's devices rank
-    otherwise: those alone are decided again on which it did.
+    Excluding an account changes nothing on hosts where it never logged on, nor the rank of other users'
+    devices: only the hosts where it did are decided again.
     """
-    logons, username = logons_in_all(evidence), pl.col("username")
+    logons, username = logon_totals(evidence), pl.col("username")
     devices = primary_devices(logons, evidence).collect().lazy()
     counted = logons.select(username.unique().cast(pl.String))
     accounts = classes.accounts.filter(pl.col("kind").is_in(NO_PEOPLE)).join(counted, on="username")
     accounts = accounts.sort("hosts", "username", descending=[True, False])
     nobodys = classes.hosts.drop_nulls("hostname").sort("users", "hostname", descending=[True, False])
 
-    def decided(led: pl.DataFrame, rules: Rules) -> pl.DataFrame:
-        asked = matches.join(led, on="username", how="semi")
-        return _outcomes(with_action(led.lazy(), asked, named=pl.lit(value=True)), rules)
+    def decide(hosts: pl.DataFrame, rules: Rules) -> pl.DataFrame:
+        asked = matches.join(hosts, on="username", how="semi")
+        return _outcomes(with_action(hosts.lazy(), asked, named=pl.lit(value=True)), rules)
 
-    def without(names: Sequence[str], evidence: Evidence = evidence) -> tuple[pl.DataFrame, pl.DataFrame]:
+    def exclude(names: Sequence[str], evidence: Evidence = evidence) -> tuple[pl.DataFrame, pl.DataFrame]:
         among = username.is_in(names)
         concerned = logons.filter(among).select(pl.col("subject").unique())
         there = replace(evidence, subjects=evidence.subjects.join(concerned, on="subject", how="semi"))
         others = logons.join(concerned, on="subject", how="semi").filter(~among)
-        return concerned, decided(leaders(there, others, devices), evidence.rules)
+        return concerned, decide(primary_users(there, others, devices), evidence.rules)
 
     for kind in NO_PEOPLE:
         members = accounts.filter(kind=kind)
@@ -88,19 +88,19 @@ def _tried(evidence: Evidence, matches: pl.DataFrame, classes: Kinds) -> Iterato
             skipped = pl.concat([evidence.skipped, evidence.days.filter(username.is_in(names))])
             rules = replace(evidence.rules, skip_account_kinds=(*evidence.rules.skip_account_kinds, kind))
             skipping = replace(evidence, skipped=skipped, rules=rules)
-            yield "rules.skip_account_kinds", kind, _members(names, "accounts"), *without(names, skipping)
+            yield "rules.skip_account_kinds", kind, _name_some(names, "accounts"), *exclude(names, skipping)
     for kind in NOBODYS:
         members = nobodys.filter(kind=kind)
         if members.height > 1:
             left = evidence.subjects.join(members, on=("host_id", "hostname"), how="anti", nulls_equal=True)
-            then = decided(leaders(replace(evidence, subjects=left), logons), evidence.rules)
+            then = decide(primary_users(replace(evidence, subjects=left), logons), evidence.rules)
             hosts, names = evidence.subjects.select("subject"), members["hostname"].to_list()
-            yield "rules.skip_host_kinds", kind, _members(names, "hosts"), hosts, then
+            yield "rules.skip_host_kinds", kind, _name_some(names, "hosts"), hosts, then
     for name, reasons in accounts.head(MAX_TRIED).select("username", "reasons").iter_rows():
-        yield "rules.exclude_users", name, reasons[0], *without([name])
+        yield "rules.exclude_users", name, reasons[0], *exclude([name])
 
 
-def _members(names: Sequence[str], noun: str) -> str:
+def _name_some(names: Sequence[str], noun: str) -> str:
     more = f" and {len(names) - MAX_NAMED:,} more" if len(names) > MAX_NAMED else ""
     return f"{len(names):,} {noun}: {', '.join(names[:MAX_NAMED])}{more}"
 
@@ -111,7 +111,7 @@ def _outcomes(decided: pl.LazyFrame, rules: Rules) -> pl.DataFrame:
     return named.select("subject", "action").collect()
 
 
-def _effect(hosts: pl.DataFrame) -> dict[str, Any]:
+def _count_effect(hosts: pl.DataFrame) -> dict[str, Any]:
     """Count what becomes of hosts: columns of `suggestions`, and whether it helps.
 
     `hosts` has action, action_then (null where nobody is named) and by_hand. It helps by the owners that

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import polars as pl
 
-from ownership.tuning.audit import drawn
+from ownership.tuning.audit import draw_sample
 from pipelines.cli.errors import require_file, write_file
 from pipelines.cli.stored import note, own_tables
 from reports.audit import SheetError, answered, as_sample, audit_in_words, sheet
@@ -28,7 +28,7 @@ def draw(path: Path, number: int, *, seed: int | None, out: Path | None, as_json
         raise ConfigurationError(f"--audit-file: {out} exists and is left as it is; name another one")
     run_id, decisions = _last_plan(instance, tables)
     seed = secrets.randbelow(MAX_SEED) if seed is None else seed
-    sample = as_sample(drawn(decisions, number, seed=seed), seed=seed, drawn_at=datetime.now(UTC))
+    sample = as_sample(draw_sample(decisions, number, seed=seed), seed=seed, drawn_at=datetime.now(UTC))
     with tables.changing():
         tables.write("audit_sample", sample, run_id=run_id, publish=True)
     table = sheet(sample, tables.read("inventory_users", run_id=run_id).collect())

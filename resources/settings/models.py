@@ -69,7 +69,7 @@ class Contract(Section):
     tenant_param: Text = "tenant_id"
     """parameter that carries the tenant id"""
     mfa_required: MfaRequired = MfaRequired()
-    """how the log-in answer says that a code is needed"""
+    """how the log-in answer says that a code is needed; such as `{member: message, equals: code required}`"""
     hosts: ListCall = ListCall(path="/api/v1/assets/list", params={"type": "host"})
     """lists host assets"""
     users: ListCall = ListCall(path="/api/v1/assets/list", params={"type": "user"})
@@ -79,11 +79,12 @@ class Contract(Section):
     update: ItemCall = ItemCall(path="/api/v1/assets/update")
     """sets fields of one asset; they go beside its id"""
     fields_in: str = Field("", max_length=MAX_TEXT)
-    """dotted path inside an item to its fields; empty = beside its id"""
+    """dotted path inside an item to its fields; empty = beside its id; such as `attributes`"""
     page_size: int = Field(1000, ge=1)
     """items asked for in a page; the service may give fewer"""
     enrich_fields: EnrichFields = EnrichFields()
-    """user asset's field: host asset's field"""
+    """user asset's field: host asset's field; such as
+    `{user_department: user_department, criticality: null}`"""
 
 
 class Platform(Section):
@@ -96,7 +97,7 @@ class Platform(Section):
     password: Secret
     """its password"""
     mfa_secret: Secret | None = None
-    """its TOTP secret (base32), where MFA applies"""
+    """its TOTP secret (base32), where MFA applies; such as `{file: /run/secrets/inventory-mfa}`"""
     tenant_id: Annotated[IdText, StringConstraints(strip_whitespace=True)]
     """tenant that holds the assets"""
     ignore_ssl: bool = False
@@ -134,7 +135,8 @@ class ScanSettings(Section):
     timezone: Timezone = "UTC"
     """time zone of the days"""
     first_day: date = Field(date(2020, 1, 1), ge=date(1970, 1, 1), le=date(2999, 12, 31))
-    """earliest day that is ever looked at, in 1970 or later"""
+    """earliest day that is ever looked at, in 1970 or later; where it is given, the UI offers the days since
+    then, otherwise those of the window"""
     late_days: int = Field(2, ge=0, le=60)
     """days after its end during which a day may still receive events"""
     schedule: Cron | None = "0 5 * * *"
@@ -147,27 +149,28 @@ class RuleSettings(Section):
     """How owners are decided (rules 1, 2)."""
 
     share_threshold_percent: int = Field(Rules.share_threshold_percent, ge=50, le=99, strict=True)
-    """the leader of several users needs more than this share"""
+    """the primary user of several needs more than this percentage"""
     hostname_match: Literal["exact", "short"] = Rules.hostname_match
     """compare whole names, or their first label"""
     exclude_users: tuple[Text, ...] = Rules.exclude_users
-    """user names that are not people; * and ? are wildcards"""
+    """user names that are not people; * and ? are wildcards; such as `['*$', svc_*]`"""
     exclude_hosts: tuple[Text, ...] = Rules.exclude_hosts
     """host names that get no owner; * and ? are wildcards"""
     min_events: int = Field(Rules.min_events, ge=1)
     """fewest logon events of a host that count as evidence"""
     min_active_days: int = Field(Rules.min_active_days, ge=1, le=3660)
-    """fewest days with a logon of the leading user"""
+    """fewest days with a logon of the primary user"""
     evidence_metric: EvidenceMetric = Rules.evidence_metric
     """what counts when users are compared: logon events, or days with one"""
     primary_devices: int | None = Field(Rules.primary_devices, ge=1, le=100)
     """hosts of a user that count, those with most days with a logon; null = all"""
     logon_type_weights: dict[IdText, Weight] = Field({})
-    """what a logon counts for (1 to 1000) by its value in `logon_type_field`; others count 1"""
+    """what a logon counts for (1 to 1000) by its value in `logon_type_field`; others count 1; such as
+    `{2: 10, 7: 5, 11: 10}`"""
     skip_account_kinds: tuple[AccountKind, ...] = Rules.skip_account_kinds
-    """kinds of accounts whose logons do not count"""
+    """kinds of accounts whose logons are excluded; such as `[service, computer]`"""
     skip_host_kinds: tuple[HostKind, ...] = Rules.skip_host_kinds
-    """kinds of hosts that get no owner"""
+    """kinds of hosts that get no owner; such as `[kiosk, server]`"""
 
     def as_rules(self) -> Rules:
         """The same values as the rules take them."""
@@ -182,7 +185,7 @@ class WriteSettings(Section):
     max_writes: int = Field(10_000, ge=0)
     """more planned writes than this stop the run"""
     max_write_percent: float | None = Field(None, gt=0, le=100)
-    """planned writes above this share of the inventory's hosts stop the run"""
+    """planned writes above this percentage of the inventory's hosts stop the run"""
     max_failed_writes: int = Field(20, ge=1)
     """failed writes in a row that end the writing"""
     concurrency: int = Field(8, ge=1, le=64)
@@ -214,11 +217,13 @@ class Instance(Section):
     password: Secret
     """password of that user"""
     cookies: dict[CookieName, Secret] = Field({})
-    """extra cookies added to search requests, name: value"""
+    """extra cookies added to search requests, name: value; such as
+    `{gateway_session: {env: SEARCH_COOKIE}}`"""
     index: Text = "logs-*"
     """index pattern to search"""
     query: Query = DEFAULT_QUERY
-    """logon events: Lucene query-string syntax, or query DSL when it starts with {"""
+    """logon events: Lucene query-string syntax, or query DSL when it starts with {; such as
+    `event.code:4624 AND winlog.event_data.LogonType:(2 OR 10 OR 11)`"""
     user_field: Text = "user.name"
     """document field holding the username"""
     hostname_field: Text = "agent.name"
@@ -226,7 +231,8 @@ class Instance(Section):
     time_field: Text = "@timestamp"
     """document field holding the time of the event"""
     logon_type_field: Text | None = None
-    """document field holding the kind of logon, for `rules.logon_type_weights`; null = off"""
+    """document field holding the kind of logon, for `rules.logon_type_weights`; null = off; such as
+    `winlog.event_data.LogonType`"""
     platform_hostname_field: Text = "search_agent_name"
     """asset field matched against the document hostname"""
     platform_user_field: Text = "asset_owner"
@@ -234,7 +240,7 @@ class Instance(Section):
     platform_user_value_field: Text = "user_email"
     """user-asset field used to match the username"""
     sensor: Text
-    """sensor that runs the integration; a tag on its runs"""
+    """sensor that runs the integration; stands on the page of its job"""
     ignore_ssl: bool = False
     """skip certificate checks; prefer ca_file"""
     ca_file: FilePath | None = None

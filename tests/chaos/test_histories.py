@@ -29,11 +29,6 @@ from assets_defs.record import RunRecord
 from assets_defs.run import MISSING_STEPS
 from assets_defs.scan_resources import default_options
 from assets_defs.writing import apply_plan, undo_run, write_planned
-from ownership.decisions import owner_decisions
-from ownership.evidence import evidence_by_day
-from ownership.matching import username_matches
-from ownership.rules import Rules
-from ownership.shares import host_user_shares
 from ownership.windows import Window, days_of
 from resources.errors import AssetOwnersError, ConfigurationError, PlanRefusedError
 from resources.inventory.client import AssetInventory
@@ -62,7 +57,7 @@ from tests.chaos.surroundings import (
     change,
 )
 from tests.end_to_end.stand import USERS
-from tests.ownership.builders import counts
+from tests.ownership.builders import counts, resolution
 from tests.resources.clock import Clock
 from tests.resources.inventory_world import ADMIN, TENANT
 from tests.resources.samples import instance
@@ -355,21 +350,15 @@ class Histories(RuleBasedStateMachine):
         """What the assets before the sink do, from evidence made by hand; stored unchecked, to be fast."""
         inventory = scan.inventory()
         hosts, users = inventory.hosts(), inventory.users()
-        matches = username_matches(self.shares, users, user_value_field="user_email")
-        decisions = owner_decisions(
-            evidence_by_day(self.logons, hosts, rules=Rules()),
-            matches,
-            decided_at=datetime.now(UTC),
-            run_id=scan.run_id,
-        )
+        run = resolution(self.logons, users, hosts, decided_at=datetime.now(UTC), run_id=scan.run_id)
+        frames = (hosts, users, run.shares, run.matches, run.decisions)
         folder = home.tables.disk / "runs" / scan.run_id
         folder.mkdir(parents=True)
-        for table, frame in zip(SNAPSHOTS, (hosts, users, self.shares, matches, decisions), strict=True):
+        for table, frame in zip(SNAPSHOTS, frames, strict=True):
             frame.write_parquet(folder / f"{table}.parquet")
 
     def look_at_logons(self):
-        logons = counts(*((host, user, 5) for host, user in self.evidence.items()))
-        self.logons, self.shares = logons, host_user_shares(logons, rules=Rules())
+        self.logons = counts(*((host, user, 5) for host, user in self.evidence.items()))
 
     def check_end(self, run, home, planned, circumstances):
         """A run that came to its end has a row for each planned host, and none of earlier runs is open."""

@@ -6,20 +6,12 @@ import polars as pl
 import pytest
 
 from ownership.declaration import validated
-from ownership.kinds import kinds
-from ownership.rules import Rules
 from ownership.tables import AccountProfiles, HostProfiles
-from tests.ownership.builders import DAY, PEOPLE, counts, host, hosts, user, users
+from tests.ownership.builders import DAY, PEOPLE, counts, host, hosts, resolution, user, users
 
 
 def profiles_of(*logons, assets=None, people=PEOPLE):
-    found = kinds(
-        counts(*logons),
-        hosts() if assets is None else assets,
-        people,
-        rules=Rules(),
-        user_value_field="user_email",
-    )
+    found = resolution(counts(*logons), people, hosts() if assets is None else assets).kinds
     return validated(AccountProfiles, found.accounts), validated(HostProfiles, found.hosts)
 
 
@@ -143,6 +135,15 @@ def test_an_account_is_known_by_what_it_does():
         "administrator", "service", "unknown", "person", "unknown", "unknown",
     ]  # fmt: skip
     assert [rows["ann"][name] for name in ("hosts", "active_days", "user_assets")] == [20, 7, 1]
+
+
+@pytest.mark.parametrize(("days", "kind"), [(8, "service"), (9, "unknown")])
+def test_an_account_roams_from_two_and_a_half_hosts_a_day_on(days, kind):
+    """It has twenty hosts of its own: on 8 days they are 2.5 a day, on 9 fewer."""
+    accounts, _ = profiles_of(
+        *((f"pc-{n}", "deployer", 1, DAY + timedelta(days=n % days)) for n in range(20))
+    )
+    assert accounts["kind"].to_list() == [kind]
 
 
 def used(name):

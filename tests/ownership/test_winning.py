@@ -20,6 +20,7 @@ def on_host(own, others, rules):
     numbers |= {
         "total_events": sum(map(sum, (own, *others))),
         "user_count": len([*filter(None, (own, *others))]),
+        "idle_days": 0,
     }
     return pl.DataFrame([numbers | {"hostname": "ws1", "collides": False, "primary_rank": 1}]).with_columns(
         problem=pl.lit(None, pl.String), excluded_by=pl.lit(None, pl.String)

@@ -6,7 +6,7 @@ import io
 import polars as pl
 import pytest
 
-from ownership.tuning.audit import drawn
+from ownership.tuning.audit import draw_sample
 from reports.audit import SheetError, answered, as_sample, sheet
 from reports.exports import BOM, as_csv, as_xlsx
 from tests.ownership.builders import NOW, PEOPLE, counts, decide, host, hosts
@@ -21,7 +21,7 @@ def decided():
 
 def made(seed=7):
     """A sample of them, and its sheet."""
-    sample = as_sample(drawn(decided(), 5, seed=seed), seed=seed, drawn_at=NOW)
+    sample = as_sample(draw_sample(decided(), 5, seed=seed), seed=seed, drawn_at=NOW)
     return sample, BOM + as_csv(sheet(sample, PEOPLE))
 
 
@@ -40,7 +40,7 @@ def filled_in(text, change, separator=","):
 def test_the_same_owners_are_drawn_for_a_seed_and_each_as_often():
     assert made()[0].equals(made()[0])
     decisions = decided()
-    draws = (drawn(decisions, 5, seed=seed)["host_id"] for seed in range(200))
+    draws = (draw_sample(decisions, 5, seed=seed)["host_id"] for seed in range(200))
     left_out = [set(range(6)) - {int(host_id) for host_id in draw} for draw in draws]
     assert all(20 <= left_out.count({number}) <= 50 for number in range(6))
 

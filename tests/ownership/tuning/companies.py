@@ -20,8 +20,7 @@ from typing import Any, Literal
 import polars as pl
 
 from ownership.rules import Rules
-from ownership.tuning.audit import audited
-from ownership.tuning.audit import drawn as drawn_of
+from ownership.tuning.audit import draw_sample, with_answers
 from ownership.tuning.backtest import Tried, key_of, usual_settings
 from ownership.windows import Window
 from reports.tuning import Aim, best_line, line_of
@@ -271,11 +270,11 @@ def outcome(drawn: Drawn, decided: pl.DataFrame) -> tuple[int, int, int]:
 def backtest(drawn: Drawn, decided: pl.DataFrame, tried: Sequence[Tried], *, audit: int) -> pl.DataFrame:
     """Rows of `threshold_backtest`, after so many of the planned owners were looked at."""
     owner = pl.col("host_id").replace_strict(drawn.truth, return_dtype=pl.String)
-    sample = drawn_of(decided, audit, seed=0).select(
+    sample = draw_sample(decided, audit, seed=0).select(
         "host_id", user_id="resolved_owner", right=owner.eq_missing(pl.col("resolved_owner"))
     )
     stored: dict[str, Any] = {"window": WINDOW, "stored_days": STORED_DAYS, "last_settled": LAST}
-    audit_of = audited(decided, sample)
+    audit_of = with_answers(decided, sample)
     return inputs(drawn.counts, drawn.hosts, Rules(), users=drawn.users, audit=audit_of, **stored).backtest(
         tried
     )

@@ -6,20 +6,32 @@ import polars as pl
 
 from ownership.declaration import empty
 from ownership.rules import Rules
-from ownership.tables import OwnerDecisions, OwnerWrites
+from ownership.tables import AuditSample, OwnerDecisions, OwnerWrites
+from ownership.tuning.audit import with_answers
 from ownership.tuning.inputs import Inputs
+from sandbox.stored_run import inventory_reader
 from tests.ownership.builders import PEOPLE, WINDOW
 
 
-def inputs(logons: pl.LazyFrame, assets: pl.DataFrame, rules: Rules, **others: Any) -> Inputs:
+def inputs(
+    logons: pl.LazyFrame, assets: pl.DataFrame, rules: Rules, *, users: pl.DataFrame = PEOPLE, **others: Any
+) -> Inputs:
     """These logons and assets, in a window that is stored whole; no writes, no decisions."""
-    usual: dict[str, Any] = {
-        "users": PEOPLE,
+    stored: dict[str, Any] = {
         "writes": empty(OwnerWrites),
         "decisions": empty(OwnerDecisions),
         "user_value_field": "user_email",
         "window": WINDOW,
         "stored_days": WINDOW.days,
         "last_settled": WINDOW.last,
+        "audit": with_answers(empty(OwnerDecisions), empty(AuditSample)),
     }
-    return Inputs(counts=logons, hosts=assets, rules=rules, **(usual | others))
+    stored |= others
+    window = stored["window"]
+    return Inputs(
+        counts=logons.filter(pl.col("day").is_between(window.first, window.last)),
+        read_inventory=inventory_reader(assets, users),
+        more_counts=logons,
+        rules=rules,
+        **stored,
+    )

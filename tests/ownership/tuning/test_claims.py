@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ownership.tuning.claims import most_unlike, wilson, wrong_among, wrong_by_audit
+from ownership.tuning.claims import most_biased_trait, wilson, wrong_among, wrong_by_audit
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_samples_that_differ_are_told_apart_and_one_of_ten_of_those_that_do_not(
         # The third trait is always the same, and the fourth follows from others.
         first, second = chance.normal(size=(2, 200)) + np.outer(shift, chosen)
         traits = np.column_stack([first, second, np.ones(200), first - second])
-        told.append(most_unlike(traits, chosen, level=0.1))
+        told.append(most_biased_trait(traits, chosen, level=0.1))
     assert least <= np.mean([trait is not None for trait in told]) <= most
     if shift[0] > shift[1]:
         assert max(set(told), key=told.count) == 0

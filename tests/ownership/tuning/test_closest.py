@@ -2,12 +2,10 @@ import polars as pl
 import pytest
 
 from ownership.declaration import validated
-from ownership.kinds import kinds
 from ownership.matching import username_matches
-from ownership.rules import Rules
 from ownership.tables import ClosestUsers
 from ownership.tuning.closest import closest_users
-from tests.ownership.builders import counts, hosts, user, users
+from tests.ownership.builders import counts, hosts, resolution, user, users
 
 PEOPLE = users(
     user("u1", email="jane.doe@corp.example"),
@@ -19,7 +17,7 @@ PEOPLE = users(
 
 def closest_of(*names):
     logons = counts(*(("pc-1", name, 5) for name in names))
-    accounts = kinds(logons, hosts(), PEOPLE, rules=Rules(), user_value_field="user_email").accounts
+    accounts = resolution(logons, PEOPLE, hosts()).kinds.accounts
     matches = username_matches(accounts, PEOPLE, user_value_field="user_email")
     return validated(ClosestUsers, closest_users(accounts, PEOPLE, matches))
 

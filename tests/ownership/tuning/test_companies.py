@@ -3,9 +3,8 @@
 import polars as pl
 import pytest
 
-from ownership.kinds import kinds
-from ownership.rules import Rules
-from tests.ownership.tuning.companies import COMPANIES, all_measured, by_setting, draw, measured
+from tests.ownership.builders import resolution
+from tests.ownership.tuning.companies import COMPANIES, WINDOW, all_measured, by_setting, draw, measured
 
 pytestmark = pytest.mark.slow
 
@@ -28,7 +27,7 @@ def figures(rows, *settings):
 def test_who_works_on_many_desktops_or_wards_is_no_administrator_and_no_service(name, with_assets):
     drawn = draw(COMPANIES[name], 0)
     users = drawn.users if with_assets else drawn.users.clear()
-    accounts = kinds(drawn.counts, drawn.hosts, users, rules=Rules(), user_value_field="user_email").accounts
+    accounts = resolution(drawn.counts, users, drawn.hosts, window=WINDOW).kinds.accounts
     assert set(accounts["kind"]) == ({"person"} if with_assets else {"unknown"})
 
 

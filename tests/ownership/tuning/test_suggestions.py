@@ -19,8 +19,8 @@ RULES = Rules()
 
 def suggestions_of(logons, assets, rules=RULES):
     made = inputs(logons, assets, rules)
-    [now] = made.compared([(WINDOW.days, rules)]).values()
-    return validated(Suggestions, suggestions(made.evidence.within(WINDOW), made.matches, made.kinds, now))
+    [now] = made.compare([(WINDOW.days, rules)]).values()
+    return validated(Suggestions, suggestions(made.evidence.restrict(WINDOW), made.matches, made.kinds, now))
 
 
 def by_action(decisions, action):

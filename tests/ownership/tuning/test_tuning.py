@@ -25,7 +25,7 @@ RULES = Rules()
 
 
 def accuracy_of(logons, assets, rules=RULES, **others):
-    [judged] = inputs(logons, assets, rules, **others).compared([(WINDOW.days, rules)]).values()
+    [judged] = inputs(logons, assets, rules, **others).compare([(WINDOW.days, rules)]).values()
     return validated(Accuracy, accuracy(judged, PEOPLE, rules=rules))
 
 
@@ -225,11 +225,11 @@ def test_hosts_that_one_person_leads_are_no_independent_tries():
         ({"set_by_hand": 29}, "fewer than 30 hosts have an owner whom somebody set"),
         (
             {"set_by_hand": 40, "few_days": range(40, 60)},
-            "hosts whose owner somebody set differ from the others, most in the leader's active days",
+            "hosts whose owner somebody set differ from the others, most in the primary user's active days",
         ),
         (
             {"set_by_hand": 40, "to_write": 15, "others": 45, "few_days": range(30, 55)},
-            "hosts to write are unlike those compared, most in the leader's active days",
+            "hosts to write are unlike those compared, most in the primary user's active days",
         ),
         ({"set_by_hand": 29, "to_write": 100, "audit": an_audit(29)}, "an audit answers for 29 of them"),
     ],

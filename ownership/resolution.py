@@ -1,0 +1,91 @@
+"""From counted logons to decisions: the one place where the stages and what the rules need are put together.
+
+A stage takes the stored table of the stage before; everything else that a rule reads is the `Resolution`'s,
+so that no caller can forget it. What a stage does stands in its own module.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import cached_property
+
+import polars as pl
+
+from ownership.decisions import owner_decisions
+from ownership.declaration import empty
+from ownership.evidence import Evidence, evidence_by_day
+from ownership.kinds import Kinds, account_profiles, host_profiles
+from ownership.matching import username_matches
+from ownership.rules import Rules
+from ownership.shares import host_user_shares
+from ownership.tables import AccountProfiles, HostProfiles
+from ownership.windows import Window
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resolution:
+    """The stages over one look-back window; each is computed when it is asked for.
+
+    `counts` are rows of `logon_counts` of the window. `read_inventory` returns the rows of `inventory_hosts`
+    or `inventory_users`; it is called when a rule first needs them.
+    """
+
+    counts: pl.LazyFrame
+    read_inventory: Callable[[str], pl.LazyFrame]
+    rules: Rules
+    user_value_field: str
+    window: Window
+
+    def count_shares(self) -> pl.DataFrame:
+        """Count each user's part of the logons of each host: rows of `host_user_shares`."""
+        return host_user_shares(self.counts, rules=self.rules, skipped_users=self._skipped_users)
+
+    def match_usernames(self, usernames: pl.DataFrame) -> pl.DataFrame:
+        """Look up the usernames of `host_user_shares` in the user assets: rows of `username_matches`."""
+        return username_matches(usernames, self.users, user_value_field=self.user_value_field)
+
+    def count_evidence(self, counts: pl.LazyFrame | None = None) -> Evidence:
+        """Count the evidence of the window, or of other `counts` without the same accounts and hosts."""
+        kinds = self.rules.skip_host_kinds
+        return evidence_by_day(
+            self.counts if counts is None else counts,
+            self.hosts,
+            rules=self.rules,
+            last_day=self.window.last,
+            skipped_users=self._skipped_users,
+            skipped_hosts=self.kinds.hosts.filter(pl.col("kind").is_in(kinds)) if kinds else _NO_HOSTS,
+        )
+
+    def decide(self, matches: pl.DataFrame, *, decided_at: datetime, run_id: str) -> pl.DataFrame:
+        """Decide about each host by the rows of `username_matches`: rows of `owner_decisions`."""
+        return owner_decisions(self.count_evidence(), matches, decided_at=decided_at, run_id=run_id)
+
+    @cached_property
+    def kinds(self) -> Kinds:
+        """The kinds of all accounts and hosts of the window, those that the rules exclude included."""
+        everybody = replace(
+            self.rules, exclude_users=(), exclude_hosts=(), skip_account_kinds=(), skip_host_kinds=()
+        )
+        evidence = replace(self, rules=everybody).count_evidence().collect()
+        usernames = evidence.days.select(pl.col("username").unique().cast(pl.String)).collect()
+        accounts = account_profiles(evidence, self.match_usernames(usernames), self.users)
+        return Kinds(accounts, host_profiles(evidence, accounts))
+
+    @cached_property
+    def hosts(self) -> pl.DataFrame:
+        """Rows of `inventory_hosts`."""
+        return self.read_inventory("inventory_hosts").collect()
+
+    @cached_property
+    def users(self) -> pl.DataFrame:
+        """Rows of `inventory_users`."""
+        return self.read_inventory("inventory_users").collect()
+
+    @property
+    def _skipped_users(self) -> pl.Series:
+        kinds = self.rules.skip_account_kinds
+        return self.kinds.accounts.filter(pl.col("kind").is_in(kinds))["username"] if kinds else _NO_USERS
+
+
+_NO_USERS = empty(AccountProfiles)["username"]
+_NO_HOSTS = empty(HostProfiles)
