@@ -87,7 +87,8 @@ def report_html(instance: Instance, tables: Tables) -> str:
         window=window,
         rules=decided_by,
         **_snapshots(tables, shares="host_user_shares", matches="username_matches"),
-        **_snapshots(tables, hosts="inventory_hosts", users="inventory_users"),
+        **_snapshots(tables, owners="current_owners", users="inventory_users"),
+        **_snapshots(tables, unmatched="unmatched_users"),
         days=events_by_day(days, tables.logon_days(days, run_id=run_id), timezone=instance.scan.timezone),
         writes=writes,
         all_writes=tables.writes(),
@@ -106,7 +107,7 @@ def report_sheet(instance: Instance, tables: Tables) -> pl.DataFrame:
     run_id = decisions["run_id"].item(0) if decisions.height else "none"
     writes = pl.concat([tables.writes(), _writes(tables, run_id).lazy()])
     return hosts_sheet(
-        hosts_by_now(decisions, tables.read("inventory_hosts").collect(), writes),
+        hosts_by_now(decisions, tables.read("current_owners").collect(), writes),
         tables.read("inventory_users").collect(),
         rules=instance.rules.as_rules(),
         fields=instance.field_names,

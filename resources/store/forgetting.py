@@ -21,7 +21,7 @@ from resources.store.tables import Tables, read_files, write_file
 
 PERSONS = {
     *("document_username", "username", "runner_up_username", "skipped_username", "username_spellings"),
-    *("leader", "by"),
+    *("leader", "by", "owner_emails"),
     *("user_id", "owner", "owner_ids", "resolved_owner", "existing_owner", "candidate_ids"),
 }
 """Columns whose values are people, by their names or ids; so is `owner` in `old_values` and `new_values`."""

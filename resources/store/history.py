@@ -24,9 +24,9 @@ WRITES = "owner_writes"
 def store_decisions(
     tables: Tables, decisions: pl.DataFrame, *, decided_at: datetime, run_id: str, publish: bool
 ) -> pl.DataFrame:
-    """Store what a run decided and, where it is published, what differs from what was published before.
+    """Store what a run decided, and who is unmatched; where published, also what differs from before.
 
-    Gives the decisions with new conflicts marked, and since when each conflict has been there.
+    Returns the decisions with new conflicts marked, and since when each conflict has been there.
     """
     with tables.changing():
         before = latest(tables.all_runs(HISTORY, but=run_id))
@@ -35,6 +35,8 @@ def store_decisions(
         seen = [tables.view(last).read("owner_decisions").filter(action="conflict").collect()] if last else []
         decisions = with_conflict_since(decisions, before, *seen)
         tables.write("owner_decisions", decisions, run_id=run_id, publish=publish)
+        unmatched = tables.derived("unmatched_users", run_id)
+        tables.write("unmatched_users", unmatched, run_id=run_id, publish=publish)
         if publish:
             changed = changed_decisions(before, decisions, decided_at=decided_at, run_id=run_id)
             tables.append(HISTORY, changed, run_id=run_id)

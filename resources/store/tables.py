@@ -18,8 +18,10 @@ from typing import IO
 import polars as pl
 from upath import UPath
 
+from ownership.current_owners import current_owners
 from ownership.declaration import Layout, empty, later_columns, polars_schema, validated
 from ownership.tables import TABLES, LogonCounts, LogonDays
+from ownership.unmatched_users import unmatched_users
 from ownership.windows import Window, days_of
 from resources.errors import AssetOwnersError, ConfigurationError
 from resources.locks import locked
@@ -80,7 +82,7 @@ class Tables:
             several = model.__layout__ is not Layout.SNAPSHOT
             path = self.folder / table / EMPTY if several else self._snapshot(table)
             if not path.exists():
-                write_file(empty(model), path, self.analysts)
+                write_file(empty(model) if several else self.read(table).collect(), path, self.analysts)
         refresh_catalogue(self.home, self.folder.parent, self.slug, analysts=self.analysts)
         self._set_access()
         remove_leftovers(beside=self.home, below=self.disk)
@@ -155,10 +157,35 @@ class Tables:
         write_file(validated(TABLES[table], frame), self._snapshot(table), self.analysts)
 
     def read(self, table: str, *, run_id: str | None = None) -> pl.LazyFrame:
-        """A snapshot: the run's own where it has one, otherwise the published one."""
+        """A snapshot: the run's own where it has one, otherwise the published one.
+
+        Where an older program stored neither, a table that follows from others is made of them.
+        """
         run_id = self.viewed if run_id is None else run_id
         own = None if run_id is None else self._snapshot(table, run_id)
-        return read_files(table, _existing(own if own and own.exists() else self._snapshot(table)))
+        path = own if own and own.exists() else self._snapshot(table)
+        if table in ("current_owners", "unmatched_users") and not path.exists():
+            return self.derived(table, run_id).lazy()
+        return read_files(table, _existing(path))
+
+    def derived(self, table: str, run_id: str | None) -> pl.DataFrame:
+        """Return the rows of `current_owners` or `unmatched_users`, from the tables that a run sees."""
+
+        def read(*names: str) -> list[pl.DataFrame]:
+            return [self.read(name, run_id=run_id).collect() for name in names]
+
+        if table == "unmatched_users":
+            return unmatched_users(*read("host_user_shares", "username_matches", "owner_decisions"))
+        return current_owners(*read("inventory_hosts", "inventory_users"), self.all_runs("owner_writes"))
+
+    def store_current_owners(self, *, run_id: str | None = None, publish: bool = True) -> None:
+        """Store who owns what, from what was listed and written last; otherwise as `write`."""
+        with self.changing():
+            owners = self.derived("current_owners", run_id)
+            if run_id is None:
+                self.replace("current_owners", owners)
+            else:
+                self.write("current_owners", owners, run_id=run_id, publish=publish)
 
     def of_run(self, table: str, run_id: str) -> pl.DataFrame:
         """A snapshot that the run itself stored; without rows when it did not come so far."""
@@ -183,11 +210,16 @@ class Tables:
     def append_writes(self, rows: pl.DataFrame, *, run_id: str) -> None:
         """Store a run's rows of owner_writes, and keep those of other hosts that it had stored before.
 
-        Who started the run is taken from its row in `runs`.
+        Who started the run is taken from its row in `runs`. Who owns what now is stored again, also for runs
+        that keep it to themselves: until one has published, the last dry run stands for what is published.
         """
         rows = rows.with_columns(by=pl.lit(next(iter(self.appended("runs", run_id)["by"]), None), pl.String))
         before = self.appended("owner_writes", run_id).join(rows, on="host_id", how="anti")
         self.append("owner_writes", pl.concat([before, rows]), run_id=run_id)
+        if not rows.is_empty():
+            self.store_current_owners()
+            for own in list((self.folder / "runs").glob("*/current_owners.parquet")):
+                self.store_current_owners(run_id=own.parent.name, publish=False)
 
     def appended(self, table: str, run_id: str) -> pl.DataFrame:
         """The rows that one run appended to a table; none, when it has not come so far."""

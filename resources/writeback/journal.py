@@ -25,7 +25,7 @@ from resources.inventory.adapter import Values
 
 _COLUMNS = (
     *("run_id", "host_id", "hostname", "outcome", "old_values", "new_values", "message"),
-    *("intended_at", "completed_at", "target", "undoes"),
+    *("intended_at", "completed_at", "target", "undoes", "kept"),
 )
 
 
@@ -34,7 +34,7 @@ class Result:
     """What became of one write.
 
     `old_values` is what the host held just before, where it was read; `new_values` what was sent to it, where
-    anything was: of an undo only the fields that still held what was written.
+    anything was: of an undo only the fields that still held what was written. `kept` are its other fields.
     """
 
     host_id: str
@@ -42,6 +42,7 @@ class Result:
     message: str | None = None
     old_values: Values | None = None
     new_values: Values | None = None
+    kept: Sequence[str] | None = None
 
 
 class Journal:
@@ -64,8 +65,10 @@ class Journal:
         self._execute(
             "CREATE TABLE IF NOT EXISTS writes (run_id TEXT, host_id TEXT, hostname TEXT, outcome TEXT,"
             " old_values TEXT, new_values TEXT, message TEXT, intended_at TEXT, completed_at TEXT,"
-            " sent INTEGER, boot TEXT, target TEXT, undoes TEXT, PRIMARY KEY (run_id, host_id))"
+            " sent INTEGER, boot TEXT, target TEXT, undoes TEXT, kept TEXT, PRIMARY KEY (run_id, host_id))"
         )
+        if "kept" not in {name for _, name, *_ in self._execute("PRAGMA table_info(writes)")}:
+            self._execute("ALTER TABLE writes ADD COLUMN kept TEXT")
 
     def _require_known_format(self) -> None:
         """Refuse the journal of a newer program before it is changed, and let older ones refuse this one."""
@@ -109,12 +112,21 @@ class Journal:
         """Store, before the host is looked at, that from here on a request may go out."""
         self._execute("UPDATE writes SET sent = 1 WHERE run_id = ? AND host_id = ?", run_id, host_id)
 
-    def sending(self, run_id: str, host_id: str, *, old_values: Values, new_values: Values) -> None:
-        """Store what the host holds and what it is sent, where that is not what was planned."""
+    def sending(
+        self,
+        run_id: str,
+        host_id: str,
+        *,
+        old_values: Values,
+        new_values: Values,
+        kept: Sequence[str] | None = None,
+    ) -> None:
+        """Store what the host holds, what it is sent, and which fields an undo leaves unchanged."""
         self._execute(
-            "UPDATE writes SET old_values = ?, new_values = ? WHERE run_id = ? AND host_id = ?",
+            "UPDATE writes SET old_values = ?, new_values = ?, kept = ? WHERE run_id = ? AND host_id = ?",
             json.dumps(old_values),
             json.dumps(new_values),
+            _as_text(kept),
             run_id,
             host_id,
         )
@@ -133,12 +145,13 @@ class Journal:
     def complete(self, result: Result, *, run_id: str, completed_at: datetime) -> None:
         """Store the outcome of one write; one that is not known yet stays without completed_at."""
         self._execute(
-            "UPDATE writes SET outcome = ?, message = ?, completed_at = ?,"
+            "UPDATE writes SET outcome = ?, message = ?, completed_at = ?, kept = ?,"
             " old_values = coalesce(?, old_values), new_values = coalesce(?, new_values)"
             " WHERE run_id = ? AND host_id = ?",
             result.outcome,
             result.message,
             None if result.outcome == "intended" else completed_at.isoformat(),
+            _as_text(result.kept),
             json.dumps(result.old_values) if result.old_values else None,
             json.dumps(result.new_values) if result.new_values else None,
             run_id,
@@ -203,12 +216,13 @@ class Journal:
 def _as_text(value: Any) -> Any:
     if isinstance(value, datetime):
         return value.isoformat()
-    return json.dumps(value) if isinstance(value, dict) else value
+    return json.dumps(value) if isinstance(value, dict | list) else value
 
 
 def _as_stored(row: dict[str, Any]) -> dict[str, Any]:
     for name in ("old_values", "new_values"):
         row[name] = json.loads(row[name])
+    row["kept"] = row["kept"] and json.loads(row["kept"])
     for name in ("intended_at", "completed_at"):
         row[name] = row[name] and datetime.fromisoformat(row[name])
     return row

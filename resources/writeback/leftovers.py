@@ -98,7 +98,7 @@ def _settled(row: Row, host: Row) -> Result:
     message = f"{row['message'] or CUT_OFF}; the inventory {'holds' if done else 'does not hold'} the value"
     if renamed:
         message += ", and another name: the id may belong to another machine by now"
-    return Result(row["host_id"], outcome, message)
+    return Result(row["host_id"], outcome, message, kept=row["kept"] if done else None)
 
 
 def without_changed_hosts(plan: pl.DataFrame, hosts: pl.DataFrame) -> pl.DataFrame:
@@ -115,6 +115,7 @@ def without_changed_hosts(plan: pl.DataFrame, hosts: pl.DataFrame) -> pl.DataFra
                 "outcome": left.outcome,
                 "message": left.message,
                 "old_values": left.old_values or row["old_values"],
+                "kept": left.kept,
                 "completed_at": datetime.now(UTC),
             }
         rows.append(row)

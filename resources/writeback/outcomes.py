@@ -1,11 +1,10 @@
 """What a host holds, compared with what was planned for it or sent to it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import polars as pl
 
-from ownership.codes import LEFT_ALONE, NOTHING_HELD
 from ownership.names import normalise_hostname
 from resources.inventory.adapter import Values
 from resources.writeback.journal import Result
@@ -58,19 +57,25 @@ def unless_changed(row: Row, host: Row) -> Values | Result:
 def still_held(row: Row, host: Row) -> Values | Result:
     """What to send to put back, field by field, what a host still holds of what was written."""
     held = values_of(host)
-    kept = {field for field in changed_fields(row) if held[field] == row["old_values"][field]}
+    changed = changed_fields(row)
+    unchanged = {field for field in changed if held[field] == row["old_values"][field]}
     if len(host["owner_ids"]) > 1:  # never what was written, also where one id reads like several
-        kept -= {"owner"}
-    if not kept:
-        return Result(row["host_id"], "not_written", NOTHING_HELD, held)
-    return {field: row["new_values"][field] for field in kept}
+        unchanged -= {"owner"}
+    if not unchanged:
+        message = "holds nothing any more of what was written"
+        return Result(row["host_id"], "not_written", message, held, kept=changed)
+    return {field: row["new_values"][field] for field in unchanged}
 
 
-def left_alone(row: Row, held: Values, sent: Values) -> str | None:
-    """Say what an undo left as it is of a host that held this; None: it put everything back."""
-    fields = [field for field in changed_fields(row) if sent[field] is None]
-    named = ", ".join(f"{field} is {held[field] or 'none'} by now" for field in fields)
-    return f"{LEFT_ALONE}{named}" if fields else None
+def kept_fields(row: Row, sent: Values) -> list[str] | None:
+    """Return the fields that an undo leaves as they are, by what it sends; None: there are none."""
+    return [field for field in changed_fields(row) if is_undo(row) and sent[field] is None] or None
+
+
+def kept_message(kept: Sequence[str] | None, held: Values) -> str | None:
+    """Say what an undo left unchanged of a host that held this."""
+    named = ", ".join(f"{field} is {held[field] or 'none'} now" for field in kept or ())
+    return f"left unchanged: {named}" if named else None
 
 
 def is_undo(row: Row) -> bool:

@@ -59,14 +59,18 @@ CREATE TABLE asset_owners.all_writes (
     target TEXT, undoes TEXT, rowid BIGINT GENERATED ALWAYS AS IDENTITY,
     PRIMARY KEY (journal, run_id, host_id)
 );
-CREATE VIEW asset_owners.writes AS
-SELECT run_id, host_id, hostname, outcome, old_values, new_values, message, intended_at, completed_at,
-    sent, boot, target, undoes, rowid
-FROM asset_owners.all_writes
-WHERE journal = current_setting('asset_owners.journal');
 CREATE TABLE asset_owners.format (number INTEGER NOT NULL, version TEXT NOT NULL);
 """
-"""All statements use the view, so that none can touch rows of another journal."""
+
+_VIEW: LiteralString = """\
+ALTER TABLE asset_owners.all_writes ADD COLUMN IF NOT EXISTS kept TEXT;
+CREATE OR REPLACE VIEW asset_owners.writes AS
+SELECT run_id, host_id, hostname, outcome, old_values, new_values, message, intended_at, completed_at,
+    sent, boot, target, undoes, rowid, kept
+FROM asset_owners.all_writes
+WHERE journal = current_setting('asset_owners.journal');
+"""
+"""All statements use the view, so that none can touch rows of another journal. An older one lacks `kept`."""
 
 
 class PostgresJournal(Journal):
@@ -121,9 +125,14 @@ class PostgresJournal(Journal):
         """Make the tables, and the key, where they are missing; of those who come at once one does."""
         with self._connected.transaction():
             self._connected.execute("SELECT pg_advisory_xact_lock(hashtextextended('asset_owners', 0))")
-            [(found,)] = self._connected.execute("SELECT to_regclass('asset_owners.format')").fetchall()
+            [(found, kept)] = self._connected.execute(
+                "SELECT to_regclass('asset_owners.format'), (SELECT true FROM pg_attribute"
+                " WHERE attrelid = to_regclass('asset_owners.writes') AND attname = 'kept')"
+            ).fetchall()
             if found is None:
                 self._connected.execute(_TABLES)
+            if not kept:
+                self._connected.execute(_VIEW)
             return key()
 
     def __exit__(self, *_: object) -> None:

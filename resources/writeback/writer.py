@@ -25,7 +25,8 @@ from resources.writeback.outcomes import (
     Row,
     has_name,
     is_undo,
-    left_alone,
+    kept_fields,
+    kept_message,
     other_name_message,
     unless_owned,
     values_of,
@@ -85,9 +86,15 @@ class _Attempt:
 
     def result(self, outcome: str, message: str | None = None) -> Result:
         if outcome == "undone" and self.held and self.sent:
-            left = left_alone(self.row, self.held, self.sent)
+            left = kept_message(self.kept, self.held)
             message = "; ".join(filter(None, [message, left])) or None
-        return Result(self.row["host_id"], outcome, message, self.held, self.sent)
+        kept = self.kept if outcome in {"undone", "intended"} else None
+        return Result(self.row["host_id"], outcome, message, self.held, self.sent, kept)
+
+    @property
+    def kept(self) -> list[str] | None:
+        """The fields that an undo left unchanged."""
+        return kept_fields(self.row, self.sent) if self.sent else None
 
     def given_up(self, message: str, outcome: str = "failed") -> Result:
         """Where something was sent before, the outcome is open: the inventory has the last word."""
@@ -211,7 +218,8 @@ class Writer:
             return decided
         values = {field: value for field, value in decided.items() if field in self._inventory.takes}
         new = {field: values.get(field) for field in held}
-        self._journal.sending(row["run_id"], row["host_id"], old_values=held, new_values=new)
+        kept = kept_fields(row, new)
+        self._journal.sending(row["run_id"], row["host_id"], old_values=held, new_values=new, kept=kept)
 
         def right_before() -> None:
             if self._abandoned:

@@ -117,6 +117,14 @@ def test_the_journal_of_a_newer_program_is_refused(opened, newer_program):
         opened()
 
 
+def test_a_journal_of_an_older_program_keeps_from_now_on_what_an_undo_left_unchanged(file, path):
+    file.intend(writes("a", "b"))
+    file._execute("ALTER TABLE writes DROP COLUMN kept")
+    with Journal(path) as journal:
+        journal.complete(Result("a", "undone", kept=["owner"]), run_id="run-1", completed_at=LATER)
+        assert journal.rows("run-1")["kept"].to_list() == [["owner"], None]
+
+
 def test_a_journal_that_is_damaged_is_refused_by_its_place(file, path):
     file.intend(writes("a"))
     file._execute("UPDATE writes SET old_values = '{'")

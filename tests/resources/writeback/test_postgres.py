@@ -70,6 +70,19 @@ def test_of_those_who_come_first_at_once_all_find_the_tables(open_one):
         assert set(journal.targets()) == {f"run-{number}" for number in range(8)}
 
 
+def test_tables_of_an_older_program_keep_from_now_on_what_an_undo_left_unchanged(open_one):
+    with open_one() as journal:
+        journal.intend(writes("a", "b"))
+        [(view,)] = journal._execute("SELECT pg_get_viewdef('asset_owners.writes'::regclass)")
+        journal._execute("DROP VIEW asset_owners.writes")
+        older = re.sub(r",\s+(\w+[.])?kept", "", view)
+        journal._execute(f"CREATE VIEW asset_owners.writes AS {older}")
+        journal._execute("ALTER TABLE asset_owners.all_writes DROP COLUMN kept")
+    with open_one() as journal:
+        journal.complete(Result("a", "undone", kept=["owner"]), run_id="run-1", completed_at=LATER)
+        assert journal.rows("run-1")["kept"].to_list() == [["owner"], None]
+
+
 def test_what_is_stored_is_on_the_servers_disk_also_where_that_is_not_usual_there(open_one, postgres, url):
     postgres.ask(f"ALTER ROLE {database(url)} SET synchronous_commit = off")
     with open_one() as journal:

@@ -504,8 +504,9 @@ def test_undo_puts_back_what_the_host_still_holds(inventory, writer, changed, ou
     result = writer.write(undo_row(), still_held)
     assert (result.outcome, inventory.holds()) == (outcome, left)
     assert inventory.calls["write"] == 1 + (outcome == "undone")
-    said = f"left alone: {', '.join(f'{name} is {value} by now' for name, value in changed.items())}"
+    said = f"left unchanged: {', '.join(f'{name} is {value} now' for name, value in changed.items())}"
     assert (result.message or "").endswith(said) == (outcome == "undone" and bool(changed))
+    assert result.kept == ([*changed] or None)
     if changed == {"owner": "u-2"}:
         assert (result.old_values, result.new_values) == (values("u-2", "Sales"), values(None, "Old"))
 
@@ -538,7 +539,7 @@ def test_an_undo_leaves_several_owners_alone_whose_ids_read_like_the_one_that_wa
     inventory.set("h-0", owner="a,b", department="Sales")
     undo = row(old=values("a,b", "Sales"), new=values("", "Old"))
     result = writer.write(undo, still_held)
-    assert (result.outcome, result.message) == ("undone", "left alone: owner is a,b by now")
+    assert (result.outcome, result.message) == ("undone", "left unchanged: owner is a,b now")
     assert inventory.holds() == ("a,b", "Old", None)
 
 
