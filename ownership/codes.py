@@ -47,8 +47,6 @@ OUTCOME: Mapping[str, str] = {
 SUCCESSES = ("written", "undone")
 """Outcomes with which the service has the values that were sent."""
 
-LEFT_ALONE = "left alone: "
-
 OWNER_SOURCE: Mapping[str, str] = {
     "asset-owners": "The last owner that a run of this instance sent is what the host has.",
     "inventory": "Somebody else set the owner, or there is none.",
