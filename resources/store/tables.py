@@ -5,6 +5,7 @@ an object store; the journal of writes and the locks need a disk and stay in the
 or the new file and never a part (`resources.store.files`). What the columns mean is in `ownership.tables`.
 """
 
+import logging
 import os
 import re
 from collections.abc import Sequence
@@ -38,6 +39,8 @@ SNAPSHOTS = ("inventory_hosts", "inventory_users", "host_user_shares", "username
 SHORT_RUN_ID = 8
 """Characters at the beginning of a run id that are enough to name the run."""
 NO_RUNS = {Path(EMPTY).stem, Path(CARRIED_OVER).stem}  # files beside those that runs name
+log = logging.getLogger(__name__)
+
 ROW_GROUP = 128 * 1024
 """Rows that Parquet keeps together; the names of twice as many took a fifth longer to write."""
 
@@ -249,12 +252,14 @@ class Tables:
     def writes_to(self, target: str) -> pl.LazyFrame:
         """Rows of owner_writes of all runs on the inventory of a target, whichever way they asked it.
 
-        Also those of other instances that lie beside this one.
+        Also those of other instances that lie beside this one, where they can be read.
         """
         inventory = pl.col("target").str.replace(" [^ ]*$", "") == target.rpartition(" ")[0]
-        slugs = {folder.parent.name for folder in self.folder.parent.glob("*/owner_writes")} - {self.slug}
-        others = [Tables(self.home, slug, location=self.folder.parent) for slug in sorted(slugs)]
-        return pl.concat([tables.writes().filter(inventory) for tables in (self, *others)])
+        folders = sorted(set(self.folder.parent.glob("*/owner_writes")) - {self.folder / "owner_writes"})
+        others = (
+            _readable_rows("owner_writes", sorted(each.glob("*.parquet")), inventory) for each in folders
+        )
+        return pl.concat([self.writes().filter(inventory), *others])
 
     def _appended_file(self, table: str, run_id: str) -> UPath:
         return self.folder / table / f"{checked_run_id(run_id)}.parquet"
@@ -403,6 +408,20 @@ def read_files(table: str, paths: Sequence[UPath]) -> pl.LazyFrame:
         extra_columns="ignore",
         glob=False,
     )
+
+
+def _readable_rows(table: str, paths: Sequence[UPath], wanted: pl.Expr) -> pl.LazyFrame:
+    """Read the wanted rows of another instance's files; its damaged ones are reported, and stop nobody."""
+    try:
+        return read_files(table, paths).filter(wanted).collect().lazy()
+    except (pl.exceptions.PolarsError, OSError) as error:
+        if len(paths) > 1:
+            return pl.concat([_readable_rows(table, [path], wanted) for path in paths])
+        log.warning(
+            f"{paths[0]} of another instance cannot be read, and this run goes on without its rows: {error}. "
+            "Put the file back from a backup, or move it away"
+        )
+        return empty(TABLES[table]).lazy()
 
 
 def _copy(file: UPath, path: UPath, readers: int | None = None) -> None:

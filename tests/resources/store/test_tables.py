@@ -26,7 +26,7 @@ from resources.store.tables import Tables
 from tests.ownership.builders import counts as counts_of
 from tests.ownership.builders import host, logon_day, table
 from tests.ownership.builders import hosts as rows_of_hosts
-from tests.resources.writeback.world import plan
+from tests.resources.writeback.world import TARGET, plan
 
 DAY = date(2026, 3, 2)
 NEXT = date(2026, 3, 3)
@@ -385,3 +385,16 @@ def test_tables_that_an_older_program_did_not_store_follow_from_those_that_it_di
         assert seen(tables.home, "SELECT host_id, source FROM corp.current_owners") == [
             ("h-0", "asset-owners")
         ]
+
+
+def test_a_damaged_file_of_another_instance_is_reported_and_stops_nothing(tables, home, caplog):
+    tables.append("owner_writes", writes("a", "written"), run_id=RUN)
+    other = Tables(home, "other")
+    for run_id in ("run-2", "run-3"):
+        other.append("owner_writes", writes("b", "written", run_id), run_id=run_id)
+    damaged = other.folder / "owner_writes" / "run-2.parquet"
+    damaged.write_bytes(b"PAR1 no table")
+    assert tables.writes_to(TARGET).collect()["run_id"].to_list() == [RUN, "run-3"]
+    (told,) = caplog.messages
+    assert str(damaged) in told
+    assert "backup" in told
