@@ -17,7 +17,7 @@ from ownership.evidence import evidence_by_day
 from ownership.matching import username_matches
 from ownership.names import printable
 from resources.settings import Instance
-from resources.store.history import store_decisions
+from resources.store.retention import store_decisions
 
 MAX_WARNINGS = 10
 """New conflicts that are warned of one by one."""

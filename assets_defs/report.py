@@ -23,7 +23,7 @@ from reports.page import report_page
 from reports.tuning import backtest_sentence, drift_in_words, reason
 from resources.settings import Instance, command_line
 from resources.store.files import replacing
-from resources.store.history import decided_with
+from resources.store.retention import decided_with
 from resources.store.tables import Tables, short_run_id
 
 
@@ -59,8 +59,8 @@ def _write_report(run: InstanceRun) -> None:
         return
     file = report_file(run.instance, run.tables.home)
     try:
-        tables = run.tables.shown()
-        if not tables.exist():
+        tables = run.tables.visible()
+        if not tables.are_prepared():
             return
         with replacing(file) as temporary:
             temporary.write_text(report_html(run.instance, tables), encoding="utf-8", newline="")
@@ -132,7 +132,7 @@ def how_sure(instance: Instance, tables: Tables, *, done: bool = False) -> list[
 
 
 def _writes(tables: Tables, run_id: str) -> pl.DataFrame:
-    return tables.run_writes(tables.carried_out_by(run_id) or run_id)
+    return tables.run_writes(tables.applied_by(run_id) or run_id)
 
 
 def _snapshots(tables: Tables, **names: str) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 
 from ownership.codes import ACTION, EVIDENCE, MATCH, OUTCOME
-from ownership.history import since_decided
+from ownership.history import belongs_to_decision
 from ownership.matching import FieldNames
 from ownership.names import normalise_hostname, printable
 from ownership.rules import Rules
@@ -55,7 +55,7 @@ def host_explanation(
     def explained(decision: Mapping[str, Any]) -> dict[str, Any]:
         is_asset = pl.col("host_id") == pl.lit(decision["host_id"], pl.String)
         asset, of_asset = hosts.filter(is_asset), writes.filter(is_asset)
-        since = of_asset.filter(since_decided(decision["run_id"], decision["decided_at"]))
+        since = of_asset.filter(belongs_to_decision(decision["run_id"], decision["decided_at"]))
         now = next(current.filter(is_asset).iter_rows(named=True), None)
         owners = now["owner_ids"] if now else None
         outcome = since.select(pl.last("outcome")).item()

@@ -7,7 +7,7 @@ from typing import Any
 import polars as pl
 
 from ownership.codes import SUCCESSES
-from ownership.history import since_decided
+from ownership.history import belongs_to_decision
 from ownership.matching import FieldNames
 from ownership.names import printable
 from ownership.rules import NAMING, Rules
@@ -26,7 +26,7 @@ def hosts_by_now(decisions: pl.DataFrame, owners: pl.DataFrame, writes: pl.LazyF
     sent = pl.col("outcome").is_in([*SUCCESSES, "failed", "intended"])
     run_id, decided_at = decisions.select(pl.first("run_id"), pl.min("decided_at")).row(0)
     outcomes = (
-        writes.filter(since_decided(run_id, decided_at))
+        writes.filter(belongs_to_decision(run_id, decided_at))
         .sort(sent, pl.coalesce("completed_at", "intended_at"))
         .group_by("host_id")
         .agg(pl.last("outcome", "new_values"))

@@ -6,7 +6,7 @@ import polars as pl
 
 from ownership.declaration import polars_schema
 from ownership.tables import Runs
-from resources.store.history import store_decisions
+from resources.store.retention import store_decisions
 from resources.store.tables import Tables
 from sandbox.resolution import Resolution
 

@@ -14,7 +14,7 @@ from reports.explanations import host_explanation, in_words
 from reports.people import each_person, find_person, near_names, person_explanation, person_in_words
 from resources.errors import ConfigurationError
 from resources.settings import Instance
-from resources.store.history import decided_with
+from resources.store.retention import decided_with
 from resources.store.tables import Tables
 
 

@@ -28,8 +28,8 @@ from resources.errors import AssetOwnersError, ConfigurationError
 from resources.locks import locked
 from resources.settings import Instance, analysts_group, home, tables_location
 from resources.store.catalogue import catalogue_path, refresh_catalogue
-from resources.store.claim import CLAIM, claim, require_own
 from resources.store.files import allow, parquet_files, remove_leftovers, replacing
+from resources.store.table_owner import CLAIM, claim, require_own
 
 EMPTY = "empty.parquet"
 CARRIED_OVER = "carried-over.parquet"
@@ -222,7 +222,8 @@ class Tables:
         if not rows.is_empty():
             self.store_current_owners()
             for own in list((self.folder / "runs").glob("*/current_owners.parquet")):
-                self.store_current_owners(run_id=own.parent.name, publish=False)
+                with suppress(FileNotFoundError):  # another run deletes what is old
+                    self.store_current_owners(run_id=own.parent.name, publish=False)
 
     def appended(self, table: str, run_id: str) -> pl.DataFrame:
         """The rows that one run appended to a table; none, when it has not come so far."""
@@ -289,7 +290,7 @@ class Tables:
         """The tables as a run sees or saw them."""
         return replace(self, viewed=checked_run_id(run_id))
 
-    def exist(self) -> bool:
+    def are_prepared(self) -> bool:
         """Return whether a run has ever prepared the tables."""
         return self._snapshot("owner_decisions").exists()
 
@@ -305,13 +306,13 @@ class Tables:
         own = about is None or self.holds("owner_decisions", run_id)
         return run_id if own else self.decided_by(about)
 
-    def shown(self) -> "Tables":
+    def visible(self) -> "Tables":
         """The tables as they are published; before any are, as the last dry run saw them."""
-        published = not self.exist() or self.read("owner_decisions").head(1).collect().height
+        published = not self.are_prepared() or self.read("owner_decisions").head(1).collect().height
         planned = None if published else self.last_run_that_decided()
         return self if planned is None else self.view(planned)
 
-    def carried_out_by(self, plan_id: str) -> str | None:
+    def applied_by(self, plan_id: str) -> str | None:
         """The last run that wrote what another run had planned; None: none did."""
         runs = self.all_runs("runs").filter(pl.col("written") > 0, kind="apply", of_run=plan_id)
         run_ids = runs.sort("started_at").select("run_id").collect()["run_id"]

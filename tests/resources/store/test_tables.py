@@ -21,7 +21,7 @@ from resources import locks
 from resources.errors import AssetOwnersError, ConfigurationError
 from resources.store import tables as module
 from resources.store.catalogue import catalogue_path
-from resources.store.history import delete_inputs, store_decisions
+from resources.store.retention import delete_inputs, store_decisions
 from resources.store.tables import Tables
 from tests.ownership.builders import counts as counts_of
 from tests.ownership.builders import host, logon_day, table

@@ -49,7 +49,7 @@ def intend(journal, *host_ids, sent=True, **changes):
     """What a run leaves that is cut off while it writes these hosts."""
     journal.intend(plan(*host_ids, outcome="intended", **changes))
     for host_id in host_ids if sent else ():
-        journal.attempting(changes.get("run_id", "run-1"), host_id)
+        journal.mark_attempted(changes.get("run_id", "run-1"), host_id)
 
 
 def settled(journal, tables, *listed, inventory: Any = None):
@@ -110,7 +110,7 @@ def test_what_was_sent_when_a_run_was_cut_off_is_settled_by_what_the_host_holds(
     with Journal(IN_MEMORY) as journal:
         intend(journal, "h-0", **WRITTEN)
         kept = ["owner"] if sent is DEPARTMENT_UNDONE else None
-        journal.sending("run-1", "h-0", old_values=sent["old"], new_values=sent["new"], kept=kept)
+        journal.mark_sent("run-1", "h-0", old_values=sent["old"], new_values=sent["new"], kept=kept)
         number, rows = settled(journal, tables, held)
     stored = rows["h-0"]
     assert (number, stored["outcome"]) == (1, outcome)
