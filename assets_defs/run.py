@@ -37,7 +37,7 @@ from resources.search.source import EvidenceSource, extraction_fingerprint
 from resources.settings import MAX_LOOKBACK_DAYS, Instance, command_line, journal_url, load_instance, named
 from resources.store.tables import SNAPSHOTS, Tables, short_run_id
 from resources.writeback.journal import Journal
-from resources.writeback.journals import try_journal
+from resources.writeback.open_journal import try_journal
 from resources.writeback.writer import Writer
 
 PARTITION = "dagster/partition"

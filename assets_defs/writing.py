@@ -31,13 +31,13 @@ from ownership.plan import plan_undo, plan_writes
 from ownership.windows import days_of, gaps
 from resources.errors import AssetOwnersError, ConfigurationError, ServiceError
 from resources.settings import Instance, command_line, journal_url
-from resources.store.history import delete_inputs, delete_outdated
+from resources.store.retention import delete_inputs, delete_outdated
 from resources.store.tables import SNAPSHOTS, short_run_id
+from resources.writeback.decide import Decide, decide_apply, decide_undo, decide_write, is_undo
 from resources.writeback.journal import Journal
-from resources.writeback.journals import has_shared_one, take_over
 from resources.writeback.leftovers import runs_on_target, settle_leftovers, without_changed_hosts
-from resources.writeback.one_writer import only_writer
-from resources.writeback.outcomes import Decide, is_undo, still_held, unless_changed, unless_owned
+from resources.writeback.open_journal import has_shared_journal, import_file_journal
+from resources.writeback.target_lock import locked_journal
 from resources.writeback.workers import write_all
 from resources.writeback.writer import OWNED_HOSTS_READ, Writer
 
@@ -47,7 +47,7 @@ CLOCK_SKEW = timedelta(minutes=5)
 MAX_RUN_TIME = timedelta(hours=12)
 """How long ago the oldest input of a plan may have been made; `run_monitoring` ends a run after as long."""
 
-DECIDE = {"run": unless_owned, "apply": unless_changed, "undo": still_held}
+DECIDE = {"run": decide_write, "apply": decide_apply, "undo": decide_undo}
 
 
 @dataclass(frozen=True)
@@ -223,7 +223,7 @@ def undo_run(run: InstanceRun, undone_id: str, allow_writes: int | None) -> pl.D
         if planned.is_empty():
             _refuse_undo(run, undone_id, writes)
             said = f"Run {short_run_id(undone_id)} of {run.instance.name} wrote nothing that could be undone"
-            if meant := run.tables.carried_out_by(undone_id):
+            if meant := run.tables.applied_by(undone_id):
                 undo = command_line(run.instance, "undo", short_run_id(meant))
                 said += f"; its plan was carried out by run {short_run_id(meant)}. To undo that: {undo}"
             raise ConfigurationError(said)
@@ -341,15 +341,15 @@ def _writing(run: InstanceRun) -> Generator[Journal]:
 
     A dry run settles nothing: it changes no table that analysts look at.
     """
-    with only_writer(run.tables, run.instance.platform, run.run_id) as journal:
-        if not journal_url() and has_shared_one(run.tables):
+    with locked_journal(run.tables, run.instance.platform, run.run_id) as journal:
+        if not journal_url() and has_shared_journal(run.tables):
             run.log.warning(
                 "ASSET_OWNERS_JOURNAL is not set, and earlier runs of this instance kept their journal in a "
                 "database: writes that are open there are not settled, and other machines are not kept from "
                 "writing at the same time"
             )
         if run.may_write:
-            take_over(journal, run.tables)
+            import_file_journal(journal, run.tables)
             _settle(run, journal)
         yield journal
 
