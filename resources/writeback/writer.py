@@ -19,19 +19,19 @@ from resources.errors import (
     TransientError,
 )
 from resources.inventory.adapter import Inventory, Values
-from resources.writeback.journal import Journal, Result
-from resources.writeback.outcomes import (
+from resources.writeback.decide import (
     Decide,
     Row,
+    decide_write,
     has_name,
     is_undo,
     kept_fields,
     kept_message,
     other_name_message,
-    unless_owned,
     values_of,
     was_done,
 )
+from resources.writeback.journal import Journal, Result
 from resources.writeback.pace import GIVE_UP_SECONDS, Pace
 
 MAX_READ_TO_WRITE_SECONDS = 1.0  # an older look is made again before the request goes out (rules 7.2)
@@ -139,7 +139,7 @@ class Writer:
         if not self._readable:
             self._relist()
 
-    def write(self, row: Row, decide: Decide = unless_owned) -> Result:
+    def write(self, row: Row, decide: Decide = decide_write) -> Result:
         """Look at the host, let `decide` say what to send or why nothing is sent, and send it at once.
 
         Whoever had to wait (for a session, for the service, for its turn) looks again.
@@ -150,7 +150,7 @@ class Writer:
             if turn is None:
                 return attempt.given_up(self.before_its_turn(), "not_written")
             attempt.turn = turn
-            self._journal.attempting(row["run_id"], row["host_id"])
+            self._journal.mark_attempted(row["run_id"], row["host_id"])
             try:
                 return self._once(attempt)
             except _LookTooOldError:
@@ -219,13 +219,13 @@ class Writer:
         values = {field: value for field, value in decided.items() if field in self._inventory.takes}
         new = {field: values.get(field) for field in held}
         kept = kept_fields(row, new)
-        self._journal.sending(row["run_id"], row["host_id"], old_values=held, new_values=new, kept=kept)
+        self._journal.mark_sent(row["run_id"], row["host_id"], old_values=held, new_values=new, kept=kept)
 
         def right_before() -> None:
             if self._abandoned:
                 message = "the run was interrupted before the request went out"
                 raise WritingEndedError(message, attempt.given_up(message))
-            self._journal.require_claim()
+            self._journal.require_lock()
             with self._lock:
                 now = self._clock()
                 looked_at = asked_at if attempt.looks_too_old < STRICT_LOOKS else answered_at
