@@ -323,7 +323,7 @@ class OwnerWrites(Table):
 class CurrentOwners(Table):
     """A host asset and its owner now: as listed, with what runs wrote, undid and saw since.
 
-    Stored whenever hosts or users were listed, and whenever owner_writes got rows.
+    Stored once a run has listed hosts and users, and whenever owner_writes gets rows.
     """
 
     __key__ = ("host_id",)
