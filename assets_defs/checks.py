@@ -236,7 +236,7 @@ def hosts_are_named_alike(run: ScanRun) -> dg.AssetCheckResult:
 def most_evidence_is_matched(run: ScanRun) -> dg.AssetCheckResult:
     """At least half of the logon events are of users who stand for one user asset."""
     shares = run.read("host_user_shares").collect()
-    nobody = quality.names_without_user(shares, run.read("username_matches").collect())
+    nobody = run.read("unmatched_users").collect()
     events, lost = (int(frame["events"].sum()) for frame in (shares, nobody))
     percent = 100 * (events - lost) / events if events else 100
     passed = percent >= MATCHED_LIMIT_PERCENT
@@ -245,7 +245,7 @@ def most_evidence_is_matched(run: ScanRun) -> dg.AssetCheckResult:
         f"{percent:.0f}% of {events:,} logon events are of users who stand for one user asset, "
         f"{nobody.height:,} user names do not{advice}",
         passed=passed,
-        rows=nobody,
+        rows=nobody.select("username", "hosts", "events", "user_assets"),
         matched_percent=round(percent, 1),
         count=nobody.height,
     )

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from assets_defs.dagster_records import MAX_AT_ONCE, delete_runs, runs_of
 from assets_defs.launch import today_of
 from assets_defs.run import ScanRun
-from resources.store.history import delete_inputs, delete_outdated
+from resources.store.retention import delete_inputs, delete_outdated
 
 
 def delete_old(run: ScanRun) -> None:

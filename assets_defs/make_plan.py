@@ -11,8 +11,8 @@ from ownership.windows import gaps
 from resources.errors import ConfigurationError
 from resources.settings import command_line
 from resources.store.tables import SNAPSHOTS, short_run_id
+from resources.writeback.decide import is_undo
 from resources.writeback.journal import Journal
-from resources.writeback.outcomes import is_undo
 
 
 def plan_of_run(run: ScanRun) -> Plan:
@@ -107,7 +107,7 @@ def plan_to_undo(run: InstanceRun, undone_id: str, allow_writes: int | None, jou
     if planned.is_empty():
         _refuse_undo(run, undone_id, writes)
         said = f"Run {short} of {name} wrote nothing that could be undone"
-        if applied_by := run.tables.carried_out_by(undone_id):
+        if applied_by := run.tables.applied_by(undone_id):
             undo = command_line(run.instance, "undo", short_run_id(applied_by))
             said += f"; its plan was applied by run {short_run_id(applied_by)}. To undo that: {undo}"
         raise ConfigurationError(said)

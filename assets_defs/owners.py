@@ -14,7 +14,7 @@ from assets_defs.run import ScanRun, listed
 from assets_defs.specs import table_asset
 from ownership.names import printable
 from resources.settings import Instance
-from resources.store.history import store_decisions
+from resources.store.retention import store_decisions
 
 MAX_WARNINGS = 10
 """New conflicts that are warned of one by one."""

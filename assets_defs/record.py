@@ -17,7 +17,7 @@ from typing import Any
 import dagster as dg
 import polars as pl
 
-from ownership.codes import LEFT_ALONE, SUCCESSES
+from ownership.codes import SUCCESSES
 from ownership.declaration import polars_schema
 from ownership.names import printable
 from ownership.rules import Rules
@@ -279,7 +279,7 @@ def _counts(row: pl.DataFrame, writes: pl.DataFrame) -> dict[str, Any]:
 
 def put_back_in_part(writes: pl.DataFrame) -> int:
     """How many hosts keep something that somebody has changed since the write."""
-    return writes.filter(pl.col("message").str.contains(LEFT_ALONE, literal=True), outcome="undone").height
+    return writes.filter(pl.col("kept").list.len() > 0, outcome="undone").height
 
 
 def undone_in_words(hosts: int, *, back: int, in_part: int) -> str:

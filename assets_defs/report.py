@@ -23,7 +23,7 @@ from reports.page import report_page
 from reports.tuning import backtest_sentence, drift_in_words, reason
 from resources.settings import Instance, command_line
 from resources.store.files import replacing
-from resources.store.history import decided_with
+from resources.store.retention import decided_with
 from resources.store.tables import Tables, short_run_id
 
 
@@ -59,8 +59,8 @@ def _write_report(run: InstanceRun) -> None:
         return
     file = report_file(run.instance, run.tables.home)
     try:
-        tables = run.tables.shown()
-        if not tables.exist():
+        tables = run.tables.visible()
+        if not tables.are_prepared():
             return
         with replacing(file) as temporary:
             temporary.write_text(report_html(run.instance, tables), encoding="utf-8", newline="")
@@ -87,7 +87,8 @@ def report_html(instance: Instance, tables: Tables) -> str:
         window=window,
         rules=decided_by,
         **_snapshots(tables, shares="host_user_shares", matches="username_matches"),
-        **_snapshots(tables, hosts="inventory_hosts", users="inventory_users"),
+        **_snapshots(tables, owners="current_owners", users="inventory_users"),
+        **_snapshots(tables, unmatched="unmatched_users"),
         days=events_by_day(days, tables.logon_days(days, run_id=run_id), timezone=instance.scan.timezone),
         writes=writes,
         all_writes=tables.writes(),
@@ -106,7 +107,7 @@ def report_sheet(instance: Instance, tables: Tables) -> pl.DataFrame:
     run_id = decisions["run_id"].item(0) if decisions.height else "none"
     writes = pl.concat([tables.writes(), _writes(tables, run_id).lazy()])
     return hosts_sheet(
-        hosts_by_now(decisions, tables.read("inventory_hosts").collect(), writes),
+        hosts_by_now(decisions, tables.read("current_owners").collect(), writes),
         tables.read("inventory_users").collect(),
         rules=instance.rules.as_rules(),
         fields=instance.field_names,
@@ -131,7 +132,7 @@ def how_sure(instance: Instance, tables: Tables, *, done: bool = False) -> list[
 
 
 def _writes(tables: Tables, run_id: str) -> pl.DataFrame:
-    return tables.run_writes(tables.carried_out_by(run_id) or run_id)
+    return tables.run_writes(tables.applied_by(run_id) or run_id)
 
 
 def _snapshots(tables: Tables, **names: str) -> dict[str, Any]:

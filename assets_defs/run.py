@@ -37,7 +37,7 @@ from resources.search.source import EvidenceSource
 from resources.settings import Instance, command_line, journal_url
 from resources.store.tables import Tables, short_run_id
 from resources.writeback.journal import Journal
-from resources.writeback.journals import try_journal
+from resources.writeback.open_journal import try_journal
 from resources.writeback.writer import Writer
 
 MISSING_STEPS = "missing_steps"

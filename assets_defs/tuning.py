@@ -23,7 +23,7 @@ from ownership.tuning.inputs import Inputs, tuning_tables
 from ownership.windows import Window, is_settled, window_before
 from resources.errors import AssetOwnersError
 from resources.settings import Instance, named
-from resources.store.history import decided_with
+from resources.store.retention import decided_with
 from resources.store.tables import Tables
 
 TABLES_OF_TUNING = (
@@ -69,7 +69,7 @@ def tuning_op(instance: Instance) -> dg.OpDefinition:
 
 def tuned(instance: Instance, tables: Tables) -> dict[str, pl.DataFrame]:
     """Make the tables of tuning, by name, from the published ones; before any are, of the last dry run."""
-    tables = tables.shown()
+    tables = tables.visible()
     inputs = stored_inputs(instance, tables)
     kept = window_before(inputs.window.last, instance.keep.evidence_days)
     return tuning_tables(inputs, tables.logon_counts(kept, run_id=tables.viewed))

@@ -20,15 +20,15 @@ from ownership.plan import Circumstances, Plan, refusals, skip_other_owners
 from resources.errors import AssetOwnersError, PlanRefusedError, ServiceError
 from resources.settings import command_line, journal_url
 from resources.store.tables import short_run_id
+from resources.writeback.decide import decide_apply, decide_undo, decide_write
 from resources.writeback.journal import Journal
-from resources.writeback.journals import has_shared_one, take_over
 from resources.writeback.leftovers import runs_on_target, settle_leftovers, without_changed_hosts
-from resources.writeback.one_writer import only_writer
-from resources.writeback.outcomes import still_held, unless_changed, unless_owned
+from resources.writeback.open_journal import has_shared_journal, import_file_journal
+from resources.writeback.target_lock import locked_journal
 from resources.writeback.workers import write_all
 from resources.writeback.writer import OWNED_HOSTS_READ, Writer
 
-DECIDE = {"run": unless_owned, "apply": unless_changed, "undo": still_held}
+DECIDE = {"run": decide_write, "apply": decide_apply, "undo": decide_undo}
 
 
 def write_planned(run: ScanRun) -> pl.DataFrame:
@@ -86,15 +86,15 @@ def _settled_journal(run: InstanceRun) -> Generator[Journal]:
 
     A dry run settles nothing: it changes no table that analysts look at.
     """
-    with only_writer(run.tables, run.instance.platform, run.run_id) as journal:
-        if not journal_url() and has_shared_one(run.tables):
+    with locked_journal(run.tables, run.instance.platform, run.run_id) as journal:
+        if not journal_url() and has_shared_journal(run.tables):
             run.log.warning(
                 "ASSET_OWNERS_JOURNAL is not set, and earlier runs of this instance kept their journal in a "
                 "database: writes that are pending there are not settled, and other machines are not kept "
                 "from writing at the same time"
             )
         if run.may_write:
-            take_over(journal, run.tables)
+            import_file_journal(journal, run.tables)
             _settle(run, journal)
         yield journal
 

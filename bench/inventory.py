@@ -23,8 +23,8 @@ from ownership.declaration import polars_schema
 from ownership.tables import OwnerWrites
 from resources.inventory.client import AssetInventory
 from resources.settings import Instance
+from resources.writeback.decide import decide_write
 from resources.writeback.journal import Journal
-from resources.writeback.outcomes import unless_owned
 from resources.writeback.workers import write_all
 from resources.writeback.writer import Writer
 from sandbox.inventory import Account, InventoryService, InventoryState
@@ -183,7 +183,7 @@ def writing(url: str, writes: int) -> Callable[[], dict[str, Any]]:
             write_all(
                 plan,
                 writer,
-                unless_owned,
+                decide_write,
                 journal,
                 concurrency=CONNECTIONS,
                 max_failed_writes=1,

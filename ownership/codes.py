@@ -47,11 +47,11 @@ OUTCOME: Mapping[str, str] = {
 SUCCESSES = ("written", "undone")
 """Outcomes with which the service has the values that were sent."""
 
-LEFT_ALONE = "left alone: "
-"""In the message of a host that was put back in part: here follows what somebody has changed since."""
-
-NOTHING_HELD = "holds nothing any more of what was written"
-"""Message of a host that an undo looked at and left alone: its old_values are what the look showed."""
+OWNER_SOURCE: Mapping[str, str] = {
+    "asset-owners": "The last owner that a run of this instance sent is what the host has.",
+    "inventory": "Somebody else set the owner, or there is none.",
+}
+"""Where the owner of a host comes from: `current_owners.source`."""
 
 KIND: Mapping[str, str] = {
     "run": "Decided about every host, and wrote owners.",

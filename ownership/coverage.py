@@ -8,7 +8,6 @@ from datetime import date
 
 import polars as pl
 
-from ownership.codes import NOTHING_HELD, SUCCESSES
 from ownership.rules import NAMING
 from ownership.windows import gaps
 
@@ -62,52 +61,6 @@ def owned_percent(decisions: pl.DataFrame, *, written: int = 0) -> float:
     """
     hosts = decisions.drop_nulls("host_id").filter(_OWNER_KNOWN)
     return 100 * (hosts["existing_owner"].count() + written) / max(hosts.height, 1)
-
-
-def current_owners(hosts: pl.DataFrame, writes: pl.LazyFrame) -> pl.DataFrame:
-    """Find who owns each host asset now: as listed, with what runs wrote, undid and saw since.
-
-    The columns of the view of that name, without names and addresses, in any order; a planned row that looks
-    written counts.
-    """
-    copied, done = ("department", "criticality"), pl.col("outcome").is_in(SUCCESSES)
-    held, sent = pl.col("old_values").struct, pl.when(done).then("new_values").struct
-    owner, *values = (pl.coalesce(sent.field(name), held.field(name)) for name in ("owner", *copied))
-    met = (pl.col("outcome") == "owned_meanwhile") & held.field("owner").is_not_null()
-    looks = (
-        writes.filter(done | met | (pl.col("message") == NOTHING_HELD))
-        .select(
-            "host_id",
-            pl.coalesce(owner.str.split(","), pl.lit([], pl.List(pl.String))).alias("owner_ids"),
-            *values,
-            seen_at="completed_at",
-            wrote=sent.field("owner"),
-            wrote_at="completed_at",
-            run_id="run_id",
-        )
-        .join(hosts.lazy(), on="host_id", how="semi")
-    )
-    listed = hosts.lazy().select("host_id", "owner_ids", *copied, seen_at="listed_at")
-    given = pl.col("wrote").is_not_null()
-    ours = pl.col("owner_ids").list.contains(pl.col("wrote")).fill_null(value=False)
-    return (
-        pl.concat([listed, looks], how="diagonal")
-        .sort("seen_at", maintain_order=True)
-        .group_by("host_id")
-        .agg(
-            pl.last("owner_ids", *copied, "seen_at"),
-            pl.col("wrote", "wrote_at", "run_id").filter(given).last(),
-        )
-        .select(
-            "host_id",
-            pl.col("owner_ids").list.filter(pl.element() != ""),
-            *(pl.when(pl.col(name) != "").then(name) for name in copied),
-            source=pl.when(ours).then(pl.lit("asset-owners")).otherwise(pl.lit("inventory")),
-            since=pl.when(ours).then("wrote_at").otherwise("seen_at"),
-            run_id=pl.when(ours).then("run_id"),
-        )
-        .collect()
-    )
 
 
 def events_by_day(days: Sequence[date], fetched: pl.DataFrame, *, timezone: str) -> pl.DataFrame:

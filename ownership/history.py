@@ -45,7 +45,7 @@ def latest(history: pl.LazyFrame) -> pl.DataFrame:
 def last_writes(
     hosts: pl.DataFrame, writes: pl.LazyFrame, outcomes: Collection[str] = SUCCESSES
 ) -> pl.LazyFrame:
-    """Find the last of these outcomes of each host in rows of `owner_writes`, and the owners listed since.
+    """Return each host's last row of `owner_writes` with one of these outcomes, and the owners listed since.
 
     `hosts` are rows of `inventory_hosts`: owner_ids is theirs, and `holds` says whether it is just the owner
     written.
@@ -84,7 +84,7 @@ def open_conflicts(decisions: pl.DataFrame, acknowledged: pl.DataFrame) -> pl.Da
 
 
 def with_conflict_since(decisions: pl.DataFrame, *earlier: pl.DataFrame) -> pl.DataFrame:
-    """Say since when each conflict has been there: since the first of the consecutive runs that found it.
+    """Add when each conflict was first found: by the first of the consecutive runs that found it.
 
     `earlier` are decisions of earlier runs, each of which says the same of its own conflicts.
     """
@@ -121,7 +121,7 @@ def changed_decisions(
 
 
 def belongs_to_decision(run_id: str | None, decided_at: datetime | None) -> pl.Expr:
-    """Whether a row of owner_writes is of the run that decided, or later, or still pending.
+    """Return whether a row of owner_writes is of the run that decided, or later, or still pending.
 
     A plan is as old as the start of its run, and so older than the decisions that it rests on.
     """

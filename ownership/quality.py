@@ -103,24 +103,6 @@ def users_of_unlike_domains(shares: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def names_without_user(shares: pl.DataFrame, matches: pl.DataFrame) -> pl.DataFrame:
-    """Find user names of the evidence that stand for no user asset, for several, or for an unreadable one.
-
-    username, hosts, events, user_assets (1: it cannot be read whole); most events first, ties by name.
-    """
-    candidates = matches.group_by("username").agg(
-        user_assets=pl.col("decisive").sum(), readable=pl.col("problem").is_null().all()
-    )
-    return (
-        shares.group_by("username")
-        .agg(hosts=pl.len(), events=pl.sum("events"))
-        .join(candidates, on="username", how="left")
-        .filter((pl.col("user_assets") != 1) | ~pl.col("readable"))
-        .drop("readable")
-        .sort("events", "username", descending=[True, False])
-    )
-
-
 def missing_owners(hosts: pl.DataFrame, users: pl.DataFrame) -> pl.DataFrame:
     """Find owners of hosts that are not user assets any more: host_id, owner_id, sorted."""
     return (

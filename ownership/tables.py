@@ -229,6 +229,30 @@ class OwnerDecisions(Table):
     )
 
 
+class UnmatchedUsers(Table):
+    """A user name of the logons that stands for no user asset, for several, or for an unreadable one.
+
+    Those for whom most hosts wait come first. The step that decides stores it.
+    """
+
+    __key__ = ("username",)
+    __reads__ = ("host_user_shares", "username_matches", "owner_decisions")
+
+    username: pl.String = column("Normalised user name of the evidence.", unique=True, str_length=_NOT_EMPTY)
+    user_assets: pl.Int64 = column(
+        "User assets the name fits: 0, more than 1, or 1 that cannot be read whole.", ge=0
+    )
+    candidate_ids: Strings = column("Ids of these user assets, sorted.")
+    hosts: pl.Int64 = column("Hosts with logons of the user.", ge=1)
+    hosts_named: pl.Int64 = column("Of hosts: decisions for which the logons name the user.", ge=0)
+    hosts_waiting: pl.Int64 = column(
+        "Of hosts_named: host assets that get an owner once it is one user asset.", ge=0
+    )
+    events: pl.Int64 = column("Logon events of the user in the window.", ge=1)
+    first_seen: pl.Date = column("First day with a logon of the user.")
+    last_seen: pl.Date = column("Last day with a logon of the user.")
+
+
 class OwnerDecisionsHistory(OwnerDecisions):
     """A decision that differs from the one before it, as the run that made it stored it.
 
@@ -290,6 +314,34 @@ class OwnerWrites(Table):
     target: pl.String = column("URL, tenant and fingerprint of the inventory; null: unknown.", nullable=True)
     undoes: pl.String = column("Id of the run whose write this puts back; null: none.", nullable=True)
     by: pl.String = column("User or schedule that started the run; null: not known.", since="1.0.0")
+    kept: Strings = column(
+        "Fields that an undo left unchanged, as somebody has changed them since the write; null: none.",
+        since="1.0.0",
+    )
+
+
+class CurrentOwners(Table):
+    """A host asset and its owner now: as listed, with what runs wrote, undid and saw since.
+
+    Stored once a run has listed hosts and users, and whenever owner_writes gets rows.
+    """
+
+    __key__ = ("host_id",)
+    __reads__ = ("inventory_hosts", "inventory_users", "owner_writes")
+
+    host_id: pl.String = column("Id of the host asset.", unique=True, str_length=_NOT_EMPTY)
+    hostname: pl.String = column(
+        "First name of the host, as the inventory spells it; null: none.", nullable=True
+    )
+    owner_ids: Strings = column(
+        "User assets that own the host; empty: no owner; null: not known.", nullable=True
+    )
+    owner_emails: Strings = column("Their e-mail addresses, as far as known.")
+    department: pl.String = column("Department of the host.", nullable=True)
+    criticality: pl.String = column("Criticality of the host.", nullable=True)
+    source: pl.String = column("Where the owner comes from.", codes=codes.OWNER_SOURCE)
+    since: Instant = column("When that was written, or else the inventory listed or the host read (UTC).")
+    run_id: pl.String = column("Id of the run that wrote it; null: none of ours.", nullable=True)
 
 
 class Runs(Table):

@@ -10,7 +10,6 @@ from typing import Any
 import polars as pl
 
 from ownership.codes import ACTION, EVIDENCE, MATCH, OUTCOME
-from ownership.coverage import current_owners
 from ownership.history import belongs_to_decision
 from ownership.matching import FieldNames
 from ownership.names import normalise_hostname, printable
@@ -32,6 +31,7 @@ def host_explanation(
     matches: pl.DataFrame,
     hosts: pl.DataFrame,
     users: pl.DataFrame,
+    owners: pl.DataFrame,
     writes: pl.DataFrame,
     window: Window,
     decided_by: Rules,
@@ -41,20 +41,22 @@ def host_explanation(
     """Gather how the owner of one host was decided, what was written, and what would change the outcome.
 
     `hostname` is what was asked for: a normalised name, or the id of an asset. `decisions` and `writes` (the
-    oldest first) are the rows of its assets. `window` and `decided_by` are the run's, `rules` those of now.
+    oldest first) are the rows of its assets, `owners` those of `current_owners`. `window` and `decided_by`
+    are the run's, `rules` those of now.
 
     The values are hostname, similar (names that differ in the domain part only) and decisions: with the
     columns of `owner_decisions`, the run's window_from, window_to and rules, users (most events first, with
     user_assets), host_asset and user_assets, writes, what_would_change, summary and now.
     """
     run = {"window_from": window.first, "window_to": window.last, "rules": json.loads(decided_by.as_json())}
+    current = owners.drop("hostname", "owner_emails")
     named, problems = names_of(users.iter_rows(named=True)), problems_of(users)
 
     def explained(decision: Mapping[str, Any]) -> dict[str, Any]:
         is_asset = pl.col("host_id") == pl.lit(decision["host_id"], pl.String)
         asset, of_asset = hosts.filter(is_asset), writes.filter(is_asset)
         since = of_asset.filter(belongs_to_decision(decision["run_id"], decision["decided_at"]))
-        now = next(current_owners(asset, of_asset.lazy()).iter_rows(named=True), None)
+        now = next(current.filter(is_asset).iter_rows(named=True), None)
         owners = now["owner_ids"] if now else None
         outcome = since.select(pl.last("outcome")).item()
         changes = remedies(decision, owners, problems=problems, outcome=outcome, rules=rules, fields=fields)

@@ -7,7 +7,6 @@ from typing import Any
 import polars as pl
 
 from ownership.codes import SUCCESSES
-from ownership.coverage import current_owners
 from ownership.history import belongs_to_decision
 from ownership.matching import FieldNames
 from ownership.names import printable
@@ -16,33 +15,39 @@ from reports.remedies import problems_of, remedies, with_needs
 from reports.sentences import NAMES, names_of, reason
 
 
-def hosts_by_now(decisions: pl.DataFrame, hosts: pl.DataFrame, writes: pl.LazyFrame) -> pl.DataFrame:
-    """The decisions with what holds by now: owner_ids, source, since, department_now, outcome.
+def hosts_by_now(decisions: pl.DataFrame, owners: pl.DataFrame, writes: pl.LazyFrame) -> pl.DataFrame:
+    """Return the decisions with owner_ids, source, since and department_now, as a plan would leave them.
 
-    The first four as `ownership.coverage.current_owners` has them, where a plan among the writes counts as if
-    it were carried out; `outcome` is what came of the host in `writes` since it was decided. Hosts for which
-    the logons name somebody come first, so that kiosks and servers do not.
+    `owners` are rows of `current_owners`; a host that is only planned among the writes has its planned owner.
+    `outcome` is what came of the host in `writes` since it was decided. Hosts for which the logons name
+    somebody come first, so that kiosks and servers do not.
     """
-    planned = pl.col("outcome") == "planned"
-    carried_out = pl.when(planned).then(pl.lit("written")).otherwise("outcome")
-    completed = pl.when(planned).then(pl.lit(hosts["listed_at"].max())).otherwise("completed_at")
-    owners = current_owners(hosts, writes.with_columns(outcome=carried_out, completed_at=completed))
-    # What changed something, or may have, matters more than what left the host alone since.
+    # What changed something, or may have, matters more than what left the host unchanged since.
     sent = pl.col("outcome").is_in([*SUCCESSES, "failed", "intended"])
     run_id, decided_at = decisions.select(pl.first("run_id"), pl.min("decided_at")).row(0)
     outcomes = (
         writes.filter(belongs_to_decision(run_id, decided_at))
         .sort(sent, pl.coalesce("completed_at", "intended_at"))
         .group_by("host_id")
-        .agg(pl.last("outcome"))
+        .agg(pl.last("outcome", "new_values"))
         .collect()
     )
-    now = owners.select("host_id", "owner_ids", "source", "since", department_now="department")
+    planned, new = pl.col("outcome").eq_missing("planned"), pl.col("new_values").struct
     return (
         in_order(decisions)
         .sort(pl.col("evidence").is_in(NAMING), descending=True, maintain_order=True)
-        .join(now, on="host_id", how="left", maintain_order="left")
+        .join(
+            owners.select("host_id", "owner_ids", "source", "since", department_now="department"),
+            on="host_id",
+            how="left",
+            maintain_order="left",
+        )
         .join(outcomes, on="host_id", how="left", maintain_order="left")
+        .with_columns(
+            owner_ids=pl.when(planned).then(pl.concat_list(new.field("owner"))).otherwise("owner_ids"),
+            department_now=pl.coalesce(pl.when(planned).then(new.field("department")), "department_now"),
+        )
+        .drop("new_values")
     )
 
 

@@ -36,7 +36,8 @@ def report_page(
     rules: Rules,
     shares: pl.DataFrame,
     matches: pl.DataFrame,
-    hosts: pl.DataFrame,
+    owners: pl.DataFrame,
+    unmatched: pl.DataFrame,
     users: pl.DataFrame,
     days: pl.DataFrame,
     writes: pl.DataFrame,
@@ -51,7 +52,7 @@ def report_page(
     `days` are rows of `ownership.coverage.events_by_day` for its window, `all_writes` those of all runs. The
     page is to be stored as it is: its policy names its script by a hash.
     """
-    by_now = hosts_by_now(decisions, hosts, pl.concat([all_writes, writes.lazy()]))
+    by_now = hosts_by_now(decisions, owners, pl.concat([all_writes, writes.lazy()]))
     labels = names_of(users.iter_rows(named=True))
     found = page_tables.with_words(by_now)
     people = page_tables.people_on(found, shares, matches)
@@ -59,7 +60,7 @@ def report_page(
         "hosts": page_tables.hosts_table(found, people),
         "people": page_tables.people_table(people),
         "conflicts": page_tables.conflicts_table(found, acknowledged),
-        "unmatched": page_tables.unmatched_table(decisions, shares, matches, closest),
+        "unmatched": page_tables.unmatched_table(unmatched, closest),
         "writes": page_tables.writes_table(writes),
     }
     own, style = _text("page.js"), _text("page.css")

@@ -12,7 +12,6 @@ from ownership.coverage import STAGES, drop_outs
 from ownership.history import open_conflicts
 from ownership.matching import candidates
 from ownership.names import printable
-from ownership.quality import names_without_user
 from reports.exports import FORMULA
 from reports.hosts import in_order
 from reports.sentences import COUNTS, logons
@@ -192,31 +191,18 @@ def conflicts_table(hosts: pl.DataFrame, acknowledged: pl.DataFrame) -> PageTabl
     return PageTable("Conflicts", rows.sort("share", "events", descending=True, maintain_order=True), columns)
 
 
-def unmatched_table(
-    decisions: pl.DataFrame, shares: pl.DataFrame, matches: pl.DataFrame, closest: pl.DataFrame
-) -> PageTable:
-    """The names that stand for no one user asset, with the host assets that stay without an owner for it.
+def unmatched_table(unmatched: pl.DataFrame, closest: pl.DataFrame) -> PageTable:
+    """The rows of `unmatched_users`, with the user assets that each name may mean.
 
     `closest` are rows of `closest_users`, of the last time that settings were tried.
     """
-    waiting = (
-        decisions.filter(pl.col("match").is_in(["no_user_asset", "ambiguous_user"]), action="none")
-        .group_by("username")
-        .agg(waiting=pl.len())
-    )
     best_first = pl.col("user_id").sort_by("score", "user_id", descending=[True, False])
     perhaps = closest.group_by("username").agg(perhaps=best_first)
-    rows = (
-        names_without_user(shares, matches)
-        .join(waiting, on="username", how="left", maintain_order="left")
-        .join(candidates(matches.lazy()).collect(), on="username", how="left", maintain_order="left")
-        .join(perhaps, on="username", how="left", maintain_order="left")
-        .with_columns(pl.col("waiting").fill_null(0), user=pl.concat_list(_account()))
-        .sort("waiting", descending=True, maintain_order=True)
-    )
+    rows = unmatched.join(perhaps, on="username", how="left", maintain_order="left")
+    rows = rows.with_columns(user=pl.concat_list(_account()))
     columns: dict[str, Parts] = {
         "User": (("people", "user"),),
-        "Hosts waiting": (("number", "waiting"),),
+        "Hosts waiting": (("number", "hosts_waiting"),),
         "Hosts used": (("number", "hosts"),),
         "Logons": (("number", "events"),),
         "User assets": (("people", "candidate_ids"),),

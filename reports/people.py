@@ -10,7 +10,6 @@ import polars as pl
 from rapidfuzz import process, utils
 
 from ownership.codes import ACTION
-from ownership.coverage import current_owners
 from ownership.matching import FIELDS
 from ownership.names import normalise_username, printable
 from reports.sentences import COUNTS, either, in_columns, logons, names_of, person
@@ -77,10 +76,9 @@ def person_explanation(
     *,
     decisions: pl.DataFrame,
     shares: pl.DataFrame,
-    hosts: pl.DataFrame,
+    owners: pl.DataFrame,
     users: pl.DataFrame,
     matches: pl.DataFrame,
-    writes: pl.DataFrame,
 ) -> dict[str, Any]:
     """Gather the hosts of a person that `find_person` found.
 
@@ -96,8 +94,7 @@ def person_explanation(
     elsewhere = shares.filter(theirs, ~pl.col("hostname").is_in(compared))
     outcome = decisions.select("host_id", "hostname", "evidence", "match", "action", "username")
     owned = (
-        current_owners(hosts, writes.lazy())
-        .select("host_id", "department", "owner_ids")
+        owners.select("host_id", "department", "owner_ids")
         .filter(pl.col("owner_ids").list.set_intersection(ids).list.len() > 0)
         .join(outcome, on="host_id", how="left")
     )

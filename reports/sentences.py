@@ -57,7 +57,7 @@ def ownership_sentence(
 ) -> str:
     """Whose a host is, why, and how the owner got there.
 
-    `now` is a row of `ownership.coverage.current_owners`; None: no host asset. `name_of` has names of user
+    `now` is a row of `current_owners`; None: no host asset. `name_of` has names of user
     assets.
     """
     host = printable(decision["hostname"] or decision["host_id"])

@@ -1,4 +1,4 @@
-"""Locks between processes: whoever waits learns for whom, and gives up in the end."""
+"""Locks between processes. The waiter is told who holds the lock and times out."""
 
 import fcntl
 import logging
@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 @contextmanager
 def locked(path: Path, what: str, *, run_id: str | None = None) -> Generator[None]:
-    """Hold the lock of a file, which says who holds it; a process that dies lets it go."""
+    """Hold the lock of a file, which says who holds it; a process that dies lets go."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         wait_until(lambda: _taken(descriptor), lambda: path.read_text("utf-8", "replace"), what)
@@ -35,14 +35,14 @@ def locked(path: Path, what: str, *, run_id: str | None = None) -> Generator[Non
 
 
 def wait_until(taken: Callable[[], bool], holder: Callable[[], str | None], what: str) -> None:
-    """Try to take a lock until that succeeds or fails as with `locked`, and soon warn of whoever holds it."""
+    """Call `taken` until it returns True; warn once of who holds the lock, and fail after the time-out."""
     began, warned = time.monotonic(), False
     while not taken():
         waited = time.monotonic() - began
         if waited >= TIMEOUT_SECONDS:
             raise AssetOwnersError(
                 f"{what}: held by {holder() or 'another process'}, and this process has waited for "
-                f"{TIMEOUT_SECONDS:g} s. Wait for its end, or end it where it hangs, and run again"
+                f"{TIMEOUT_SECONDS:g} s. Wait until that one ends, or stop it if it hangs, and run again"
             )
         if waited >= WARN_SECONDS and not warned:
             warned = True

@@ -10,7 +10,7 @@ import polars as pl
 from ownership.declaration import polars_schema
 from ownership.resolution import Resolution
 from ownership.tables import Runs
-from resources.store.history import store_decisions
+from resources.store.retention import store_decisions
 from resources.store.tables import Tables
 
 
@@ -62,10 +62,11 @@ def store_run(
     }
     for table, frame in snapshots.items():
         tables.write(table, frame, run_id=run_id, publish=publish)
+    tables.store_current_owners(run_id=run_id, publish=publish)
     tables.append("runs", _run(resolution, run_id, decided_at, writes), run_id=run_id)
     store_decisions(tables, resolution.decisions, decided_at=decided_at, run_id=run_id, publish=publish)
     if writes is not None and publish:
-        tables.append("owner_writes", writes, run_id=run_id)
+        tables.append_writes(writes, run_id=run_id)
     elif writes is not None:
         tables.write("owner_writes", writes, run_id=run_id, publish=False)
 

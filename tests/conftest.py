@@ -161,13 +161,13 @@ def no_report(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def newer_program() -> Callable[[], AbstractContextManager[None]]:
     """Whatever runs within its context is a newer version of the program, with another format."""
-    from resources import formats
+    from resources import format_version
 
     @contextmanager
     def newer() -> Generator[None]:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(formats, "FORMAT", formats.FORMAT + 1)
-            patch.setattr(formats, "program_version", lambda: "99.0")
+            patch.setattr(format_version, "FORMAT", format_version.FORMAT + 1)
+            patch.setattr(format_version, "program_version", lambda: "99.0")
             yield
 
     return newer

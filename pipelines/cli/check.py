@@ -29,7 +29,7 @@ from resources.settings import (
     tables_location,
     without_password,
 )
-from resources.writeback.journals import journal_findings
+from resources.writeback.open_journal import journal_findings
 
 
 def check(path: Path, *, as_json: bool = False) -> int:

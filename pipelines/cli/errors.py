@@ -16,7 +16,7 @@ from resources.failures import operator_message
 from resources.settings import Instance, command_line
 from resources.store.files import replacing
 from resources.store.tables import Tables, short_run_id
-from resources.writeback.journals import has_journal, open_journal
+from resources.writeback.open_journal import has_journal, open_journal
 
 
 def message_and_status(error: Exception) -> tuple[str, int]:

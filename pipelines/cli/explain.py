@@ -14,7 +14,7 @@ from reports.explanations import host_explanation, in_words
 from reports.people import each_person, find_person, near_names, person_explanation, person_in_words
 from resources.errors import ConfigurationError
 from resources.settings import Instance
-from resources.store.history import decided_with
+from resources.store.retention import decided_with
 from resources.store.tables import Tables
 
 
@@ -25,8 +25,8 @@ def explain(path: Path, asked: str, *, run_id: str | None = None, as_json: bool)
     instance, tables = stored_tables(path, run_id)
     story = _host(instance, tables, asked)
     users, matches = tables.read("inventory_users").collect(), tables.read("username_matches").collect()
-    hosts, found = tables.read("inventory_hosts").collect(), find_person(asked, users, matches)
-    if hosts["owner_ids"].explode().eq(asked).any():
+    owners, found = tables.read("current_owners").collect(), find_person(asked, users, matches)
+    if owners["owner_ids"].explode().eq(asked).any():
         found = found or {"user_ids": [asked], "usernames": []}
     if found and not story["decisions"]:
         persons = [
@@ -35,10 +35,9 @@ def explain(path: Path, asked: str, *, run_id: str | None = None, as_json: bool)
                 one,
                 decisions=tables.read("owner_decisions").collect(),
                 shares=tables.read("host_user_shares").collect(),
-                hosts=hosts,
+                owners=owners,
                 users=users,
                 matches=matches,
-                writes=tables.writes().collect(),
             )
             for one in ([found] if as_json else each_person(found, matches))
         ]
@@ -85,6 +84,7 @@ def _host(instance: Instance, tables: Tables, host: str) -> dict[str, Any]:
         matches=tables.read("username_matches").collect(),
         hosts=hosts,
         users=tables.read("inventory_users").collect(),
+        owners=tables.read("current_owners").collect(),
         writes=tables.writes().filter(is_asset).sort(pl.coalesce("completed_at", "intended_at")).collect(),
         window=window,
         decided_by=decided_by,

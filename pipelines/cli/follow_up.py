@@ -8,7 +8,7 @@ from typing import Literal
 import polars as pl
 
 from assets_defs.sink import FOLLOW_UPS
-from ownership.codes import LEFT_ALONE, OUTCOME, SUCCESSES
+from ownership.codes import OUTCOME, SUCCESSES
 from ownership.names import printable
 from pipelines.cli.plans import told_plan
 from pipelines.cli.run import execute, outcomes_of, print_report, report_of, to_take_back
@@ -18,8 +18,8 @@ from resources.errors import ConfigurationError
 from resources.settings import Instance, command_line, load_instance, named
 from resources.store.tables import short_run_id
 
-LEFT = ~pl.col("outcome").is_in([*SUCCESSES, "planned"]) | pl.col("message").str.contains(LEFT_ALONE)
-"""Hosts that were left alone, or were put back in part."""
+LEFT = ~pl.col("outcome").is_in([*SUCCESSES, "planned"]) | (pl.col("kept").list.len() > 0)
+"""Hosts that were skipped, or undone in part."""
 SHOWN = 20
 """Of these hosts so many are printed."""
 

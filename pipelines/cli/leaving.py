@@ -19,11 +19,11 @@ from reports.people import find_person
 from resources.errors import AssetOwnersError
 from resources.settings import Instance, home, load_instance
 from resources.store.catalogue import refresh_catalogue
-from resources.store.forgetting import Person
-from resources.store.forgetting import forget as forget_in_tables
+from resources.store.forget import Person
+from resources.store.forget import forget as forget_in_tables
 from resources.writeback.journal import Journal, Result
-from resources.writeback.journals import has_journal
-from resources.writeback.one_writer import only_writer
+from resources.writeback.open_journal import has_journal
+from resources.writeback.target_lock import locked_journal
 
 NOTHING_CHANGED = "Nothing has been changed; --yes does it."
 
@@ -39,7 +39,7 @@ def forget(path: Path, asked: str, *, yes: bool) -> None:
     person = Person.known(tables.slug, found["usernames"], assets)
     names = ", ".join(map(printable, sorted({*person.user_ids, *person.usernames})))
     print(f"{printable(instance.name)}: {printable(asked)} is {names}")
-    with only_writer(tables, instance.platform) as journal, tables.changing():
+    with locked_journal(tables, instance.platform) as journal, tables.changing():
         rows = _forget_in_journal(journal, person, really=False)
         if yes:
             _forget_in_journal(journal, person, really=True)
@@ -62,7 +62,9 @@ def remove(path: Path, *, yes: bool) -> None:
         beside = [*_reports(instance), *runs_of(dagster, instance.name, limit=1)]
     if not (tables.folder.exists() or tables.disk.exists() or beside):
         raise AssetOwnersError(f"Nothing is stored of {instance.name}")
-    with only_writer(tables, instance.platform) if yes or has_journal(tables) else nullcontext() as journal:
+    with (
+        locked_journal(tables, instance.platform) if yes or has_journal(tables) else nullcontext() as journal
+    ):
         open_writes = 0
         if journal:
             runs = list(journal.targets())

@@ -21,7 +21,7 @@ from duckdb.sqltypes import DuckDBPyType
 from upath import UPath
 
 from ownership.names import printable_lines
-from pipelines.cli.stored import own_tables, viewed
+from pipelines.cli.stored import note, own_tables, viewed
 from reports.exports import as_csv, without_formulas
 from resources.errors import AssetOwnersError, ConfigurationError
 from resources.failures import damaged_tables
@@ -99,7 +99,14 @@ def opening_lines(home: Path, slug: str | None = None, run: Tables | None = None
 def _meant(location: UPath, instance: Path | None, run_id: str | None) -> tuple[str | None, Tables | None]:
     """The instance whose tables are meant by names without a schema, and the run that is looked at."""
     found = [load_instance(instance)] if instance else load_instances(instances_folder())
-    own = [own_tables(each) for each in found if isinstance(each, Instance)]
+    own = []
+    for each in found:
+        try:
+            own += [own_tables(each)] if isinstance(each, Instance) else []
+        except AssetOwnersError as error:
+            if instance:
+                raise
+            note(str(error))
     schemas = _require_tables(location, {tables.slug for tables in own})
     slugs = {own[0].slug} if instance else schemas
     if missing := slugs - schemas:

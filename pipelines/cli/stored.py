@@ -24,7 +24,7 @@ def stored_tables(path: Path, run: str | None = None) -> tuple[Instance, Tables]
     """
     instance = load_instance(path)
     tables = own_tables(instance)
-    if not tables.exist():
+    if not tables.are_prepared():
         raise AssetOwnersError(f"{instance.name} has no tables; begin with {command_line(instance, 'run')}")
     if run and not tables.holds("owner_decisions", run_id := tables.run_id(run)):
         raise ConfigurationError(
@@ -42,9 +42,9 @@ def viewed(tables: Tables, run: str | None) -> Tables:
     """
     name = tables.name or tables.slug
     if run is None:
-        shown = tables.shown()
+        shown = tables.visible()
         if planned := shown.viewed:
-            applied = tables.carried_out_by(planned)
+            applied = tables.applied_by(planned)
             since = (
                 f"run {short_run_id(applied)} wrote it" if applied else "none has been allowed to write yet"
             )

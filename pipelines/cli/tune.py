@@ -23,7 +23,7 @@ from reports.tuning import (
 )
 from resources.errors import ConfigurationError
 from resources.settings import Instance, named
-from resources.store.history import decided_with
+from resources.store.retention import decided_with
 from resources.store.tables import Tables
 
 

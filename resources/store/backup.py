@@ -20,7 +20,7 @@ from upath import UPath
 
 from resources.errors import AssetOwnersError, ConfigurationError
 from resources.failures import database_failure
-from resources.formats import own_format, require_known_format
+from resources.format_version import own_format, require_known_format
 from resources.store.files import TEMPORARY, replacing
 from resources.store.tables import Tables
 

@@ -20,7 +20,7 @@ LEFTOVER_SECONDS = 24 * 3600
 
 @contextmanager
 def replacing(path: Path | UPath, readers: int | None = None) -> Generator[Path]:
-    """Give a temporary path on a disk; what was written there replaces `path`, all or nothing.
+    """Yield a temporary path on a disk; what was written there replaces `path`, all or nothing.
 
     A file is for its owner alone, and for the group `readers` to read; of objects their store says who may.
     """
@@ -45,9 +45,9 @@ def replacing(path: Path | UPath, readers: int | None = None) -> Generator[Path]
 
 
 def create(path: UPath, content: bytes) -> None:
-    """Store an object unless there is one; of those who come at once, the store lets one through.
+    """Store an object unless there is one; exactly one of several concurrent callers succeeds.
 
-    A store that cannot do that has the object of whoever came last: look again afterwards.
+    In a store that cannot do that the last one wins: read the object again afterwards.
     """
     try:
         path.fs.pipe_file(path.path, content, mode="create")
@@ -60,7 +60,7 @@ def create(path: UPath, content: bytes) -> None:
 
 
 def allow(path: Path, readers: int | None) -> None:
-    """Leave a file or a folder to its owner alone, and to the group `readers` to read where there is one."""
+    """Let only the owner use a file or a folder, and the group `readers` read it where there is one."""
     if readers is None:
         path.chmod(0o700 if path.is_dir() else 0o600)
     else:
@@ -69,7 +69,7 @@ def allow(path: Path, readers: int | None) -> None:
 
 
 def parquet_files(below: Path | UPath) -> list[UPath]:
-    """All Parquet files in a folder and its folders, but none that is still being written."""
+    """Return all Parquet files in a folder and its folders, without those still being written."""
     folder = UPath(below)  # its own rglob fails where another process removes a folder meanwhile
     found = (PurePosixPath(path).relative_to(folder.path) for path in folder.fs.find(folder.path))
     written = (path for path in found if not any(part.startswith(TEMPORARY) for part in path.parts))

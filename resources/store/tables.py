@@ -5,6 +5,7 @@ an object store; the journal of writes and the locks need a disk and stay in the
 or the new file and never a part (`resources.store.files`). What the columns mean is in `ownership.tables`.
 """
 
+import logging
 import os
 import re
 from collections.abc import Sequence
@@ -18,15 +19,17 @@ from typing import IO
 import polars as pl
 from upath import UPath
 
+from ownership.current_owners import current_owners
 from ownership.declaration import Layout, empty, later_columns, polars_schema, validated
 from ownership.tables import TABLES, LogonCounts, LogonDays
+from ownership.unmatched_users import unmatched_users
 from ownership.windows import Window, days_of
 from resources.errors import AssetOwnersError, ConfigurationError
 from resources.locks import locked
 from resources.settings import Instance, analysts_group, home, tables_location
 from resources.store.catalogue import catalogue_path, refresh_catalogue
-from resources.store.claim import CLAIM, claim, require_own
 from resources.store.files import allow, remove_leftovers, replacing
+from resources.store.table_owner import CLAIM, claim, require_own
 
 EMPTY = "empty.parquet"
 CARRIED_OVER = "carried-over.parquet"
@@ -36,6 +39,8 @@ SNAPSHOTS = ("inventory_hosts", "inventory_users", "host_user_shares", "username
 SHORT_RUN_ID = 8
 """Characters at the beginning of a run id that are enough to name the run."""
 NO_RUNS = {Path(EMPTY).stem, Path(CARRIED_OVER).stem}  # files beside those that runs name
+log = logging.getLogger(__name__)
+
 ROW_GROUP = 128 * 1024
 """Rows that Parquet keeps together; the names of twice as many took a fifth longer to write."""
 
@@ -80,7 +85,7 @@ class Tables:
             several = model.__layout__ is not Layout.SNAPSHOT
             path = self.folder / table / EMPTY if several else self._snapshot(table)
             if not path.exists():
-                write_file(empty(model), path, self.analysts)
+                write_file(empty(model) if several else self.read(table).collect(), path, self.analysts)
         refresh_catalogue(self.home, self.folder.parent, self.slug, analysts=self.analysts)
         self._set_access()
         remove_leftovers(beside=self.home, below=self.disk)
@@ -155,10 +160,35 @@ class Tables:
         write_file(validated(TABLES[table], frame), self._snapshot(table), self.analysts)
 
     def read(self, table: str, *, run_id: str | None = None) -> pl.LazyFrame:
-        """A snapshot: the run's own where it has one, otherwise the published one."""
+        """A snapshot: the run's own where it has one, otherwise the published one.
+
+        Where an older program stored neither, a table that follows from others is made of them.
+        """
         run_id = self.viewed if run_id is None else run_id
         own = None if run_id is None else self._snapshot(table, run_id)
-        return read_files(table, _existing(own if own and own.exists() else self._snapshot(table)))
+        path = own if own and own.exists() else self._snapshot(table)
+        if table in ("current_owners", "unmatched_users") and not path.exists():
+            return self.derived(table, run_id).lazy()
+        return read_files(table, _existing(path))
+
+    def derived(self, table: str, run_id: str | None) -> pl.DataFrame:
+        """Return the rows of `current_owners` or `unmatched_users`, from the tables that a run sees."""
+
+        def read(*names: str) -> list[pl.DataFrame]:
+            return [self.read(name, run_id=run_id).collect() for name in names]
+
+        if table == "unmatched_users":
+            return unmatched_users(*read("host_user_shares", "username_matches", "owner_decisions"))
+        return current_owners(*read("inventory_hosts", "inventory_users"), self.all_runs("owner_writes"))
+
+    def store_current_owners(self, *, run_id: str | None = None, publish: bool = True) -> None:
+        """Store who owns what, from what was listed and written last; otherwise as `write`."""
+        with self.changing():
+            owners = self.derived("current_owners", run_id)
+            if run_id is None:
+                self.replace("current_owners", owners)
+            else:
+                self.write("current_owners", owners, run_id=run_id, publish=publish)
 
     def of_run(self, table: str, run_id: str) -> pl.DataFrame:
         """A snapshot that the run itself stored; without rows when it did not come so far."""
@@ -183,11 +213,17 @@ class Tables:
     def append_writes(self, rows: pl.DataFrame, *, run_id: str) -> None:
         """Store a run's rows of owner_writes, and keep those of other hosts that it had stored before.
 
-        Who started the run is taken from its row in `runs`.
+        Who started the run is taken from its row in `runs`. Who owns what now is stored again, also for runs
+        that keep it to themselves: until one has published, the last dry run stands for what is published.
         """
         rows = rows.with_columns(by=pl.lit(next(iter(self.appended("runs", run_id)["by"]), None), pl.String))
         before = self.appended("owner_writes", run_id).join(rows, on="host_id", how="anti")
         self.append("owner_writes", pl.concat([before, rows]), run_id=run_id)
+        if not rows.is_empty():
+            self.store_current_owners()
+            for own in list((self.folder / "runs").glob("*/current_owners.parquet")):
+                with suppress(FileNotFoundError):  # another run deletes what is old
+                    self.store_current_owners(run_id=own.parent.name, publish=False)
 
     def appended(self, table: str, run_id: str) -> pl.DataFrame:
         """The rows that one run appended to a table; none, when it has not come so far."""
@@ -217,12 +253,14 @@ class Tables:
     def writes_to(self, target: str) -> pl.LazyFrame:
         """Rows of owner_writes of all runs on the inventory of a target, whichever way they asked it.
 
-        Also those of other instances that lie beside this one.
+        Also those of other instances that lie beside this one, where they can be read.
         """
         inventory = pl.col("target").str.replace(" [^ ]*$", "") == target.rpartition(" ")[0]
-        slugs = {folder.parent.name for folder in self.folder.parent.glob("*/owner_writes")} - {self.slug}
-        others = [Tables(self.home, slug, location=self.folder.parent) for slug in sorted(slugs)]
-        return pl.concat([tables.writes().filter(inventory) for tables in (self, *others)])
+        folders = sorted(set(self.folder.parent.glob("*/owner_writes")) - {self.folder / "owner_writes"})
+        others = (
+            _readable_rows("owner_writes", sorted(each.glob("*.parquet")), inventory) for each in folders
+        )
+        return pl.concat([self.writes().filter(inventory), *others])
 
     def _appended_file(self, table: str, run_id: str) -> UPath:
         return self.folder / table / f"{checked_run_id(run_id)}.parquet"
@@ -252,7 +290,7 @@ class Tables:
         """The tables as a run sees or saw them."""
         return replace(self, viewed=checked_run_id(run_id))
 
-    def exist(self) -> bool:
+    def are_prepared(self) -> bool:
         """Return whether a run has ever prepared the tables."""
         return self._snapshot("owner_decisions").exists()
 
@@ -268,13 +306,13 @@ class Tables:
         own = about is None or self.holds("owner_decisions", run_id)
         return run_id if own else self.decided_by(about)
 
-    def shown(self) -> "Tables":
+    def visible(self) -> "Tables":
         """The tables as they are published; before any are, as the last dry run saw them."""
-        published = not self.exist() or self.read("owner_decisions").head(1).collect().height
+        published = not self.are_prepared() or self.read("owner_decisions").head(1).collect().height
         planned = None if published else self.last_run_that_decided()
         return self if planned is None else self.view(planned)
 
-    def carried_out_by(self, plan_id: str) -> str | None:
+    def applied_by(self, plan_id: str) -> str | None:
         """The last run that wrote what another run had planned; None: none did."""
         runs = self.all_runs("runs").filter(pl.col("written") > 0, kind="apply", of_run=plan_id)
         run_ids = runs.sort("started_at").select("run_id").collect()["run_id"]
@@ -356,6 +394,20 @@ def read_files(table: str, paths: Sequence[UPath]) -> pl.LazyFrame:
         extra_columns="ignore",
         glob=False,
     )
+
+
+def _readable_rows(table: str, paths: Sequence[UPath], wanted: pl.Expr) -> pl.LazyFrame:
+    """Read the wanted rows of another instance's files; its damaged ones are reported, and stop nobody."""
+    try:
+        return read_files(table, paths).filter(wanted).collect().lazy()
+    except (pl.exceptions.PolarsError, OSError) as error:
+        if len(paths) > 1:
+            return pl.concat([_readable_rows(table, [path], wanted) for path in paths])
+        log.warning(
+            f"{paths[0]} of another instance cannot be read, and this run goes on without its rows: {error}. "
+            "Put the file back from a backup, or move it away"
+        )
+        return empty(TABLES[table]).lazy()
 
 
 def _copy(file: UPath, path: UPath, readers: int | None = None) -> None:

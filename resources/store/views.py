@@ -6,7 +6,6 @@ The SQL is DuckDB's, of version 1.2; it names the tables of its own instance wit
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from ownership.codes import NOTHING_HELD
 from ownership.declaration import column_descriptions
 from ownership.tables import TABLES
 
@@ -34,59 +33,6 @@ class View:
 def _from(table: str, columns: str) -> Iterable[tuple[str, str]]:
     return ((column, table) for column in columns.split())
 
-
-CURRENT_OWNERS = View(
-    comment="Each host asset and its owner now: as listed, with what runs wrote, put back and saw since.",
-    meanings=dict(
-        [
-            *_from("inventory_hosts", "host_id"),
-            ("hostname", "First name of the host, as the inventory spells it; null: none."),
-            ("owner_ids", "Ids of the user assets that own the host; empty: no owner; null: not known."),
-            ("owner_emails", "Their e-mail addresses, as far as known."),
-            ("department", "Department of the host."),
-            ("criticality", "Criticality of the host."),
-            ("source", "`asset-owners` where the last owner it sent is what holds, otherwise `inventory`."),
-            ("since", "When that was written, or else the inventory listed or the host seen (UTC)."),
-            ("run_id", "Id of the run that wrote it; null: none of ours."),
-        ]
-    ),
-    sql=f"""\
-WITH known AS (
-    SELECT host_id, run_id, completed_at, completed_at >= listed_at AS since_listed, old_values AS held,
-           CASE WHEN outcome IN ('written', 'undone') THEN new_values END AS sent
-    FROM owner_writes JOIN inventory_hosts USING (host_id)
-    WHERE outcome IN ('written', 'undone') OR message = '{NOTHING_HELD}'
-       OR (outcome = 'owned_meanwhile' AND old_values.owner IS NOT NULL)
-), last_known AS (
-    SELECT host_id, arg_max(struct_pack(owner := sent.owner, at := completed_at, run_id := run_id),
-                            completed_at) FILTER (sent.owner IS NOT NULL) AS wrote,
-           arg_max(struct_pack(owner := coalesce(sent.owner, held.owner),
-                               department := coalesce(sent.department, held.department),
-                               criticality := coalesce(sent.criticality, held.criticality),
-                               at := completed_at), completed_at) FILTER (since_listed) AS seen
-    FROM known GROUP BY host_id
-), present AS (
-    SELECT host_id, hostnames[1] AS hostname,
-           CASE WHEN seen IS NULL THEN owner_ids WHEN coalesce(seen.owner, '') = '' THEN []
-                ELSE string_split(seen.owner, ',') END AS owner_ids,
-           nullif(CASE WHEN seen IS NULL THEN department ELSE seen.department END, '') AS department,
-           nullif(CASE WHEN seen IS NULL THEN criticality ELSE seen.criticality END, '') AS criticality,
-           coalesce(CASE WHEN seen IS NULL THEN list_contains(owner_ids, wrote.owner)
-                         ELSE list_contains(string_split(seen.owner, ','), wrote.owner) END, false) AS ours,
-           coalesce(seen.at, listed_at) AS known_at, wrote
-    FROM inventory_hosts LEFT JOIN last_known USING (host_id)
-), emails AS (
-    SELECT host_id, flatten(list(user_email ORDER BY user_id)) AS owner_emails
-    FROM (SELECT host_id, unnest(owner_ids) AS user_id FROM present) JOIN inventory_users USING (user_id)
-    GROUP BY host_id
-)
-SELECT host_id, hostname, owner_ids, coalesce(owner_emails, []) AS owner_emails, department, criticality,
-       CASE WHEN ours THEN 'asset-owners' ELSE 'inventory' END AS source,
-       CASE WHEN ours THEN wrote.at ELSE known_at END AS since,
-       CASE WHEN ours THEN wrote.run_id END AS run_id
-FROM present LEFT JOIN emails USING (host_id)
-ORDER BY hostname, host_id""",  # noqa: S608  (our own words)
-)
 
 CONFLICTS = View(
     comment="Host assets whose owner is not whom the logons name: who is recorded, who is named, how "
@@ -131,42 +77,6 @@ LEFT JOIN people ON people.user_id = resolved_owner
 ORDER BY share DESC, events DESC, hostname, host_id""",
 )
 
-UNMATCHED_USERS = View(
-    comment="User names of the logons that stand for no user asset, for several, or for one that cannot be "
-    "read whole. Those for whom most hosts wait come first.",
-    meanings=dict(
-        [
-            *_from("host_user_shares", "username"),
-            ("user_assets", "User assets the name fits: 0, more than 1, or 1 that cannot be read whole."),
-            ("candidate_ids", "Ids of these user assets, sorted."),
-            ("hosts", "Hosts with logons of the user."),
-            ("hosts_named", "Of hosts: decisions for which the logons name the user."),
-            ("hosts_waiting", "Of hosts_named: host assets that get an owner once it is one user asset."),
-            ("events", "Logon events of the user in the window."),
-            ("first_seen", "First day with a logon of the user."),
-            ("last_seen", "Last day with a logon of the user."),
-        ]
-    ),
-    sql="""\
-WITH names AS (
-    SELECT username, count(*) FILTER (decisive) AS user_assets,
-           coalesce(list(user_id ORDER BY user_id) FILTER (decisive), []) AS candidate_ids
-    FROM username_matches GROUP BY username HAVING user_assets <> 1 OR count(problem) > 0
-), named AS (
-    SELECT username, count(*) AS hosts_named,
-           count(*) FILTER (host_id IS NOT NULL AND existing_owner IS NULL) AS hosts_waiting
-    FROM owner_decisions WHERE match IS NOT NULL GROUP BY username
-), seen AS (
-    SELECT username, count(*) AS hosts, CAST(sum(events) AS BIGINT) AS events,
-           min(first_seen) AS first_seen, max(last_seen) AS last_seen
-    FROM host_user_shares GROUP BY username
-)
-SELECT username, user_assets, candidate_ids, hosts, coalesce(hosts_named, 0) AS hosts_named,
-       coalesce(hosts_waiting, 0) AS hosts_waiting, events, first_seen, last_seen
-FROM names JOIN seen USING (username) LEFT JOIN named USING (username)
-ORDER BY hosts_waiting DESC, hosts_named DESC, events DESC, username""",
-)
-
 WRITE_HISTORY = View(
     comment="What runs wrote, or meant to write, with the values before and after side by side. The last "
     "comes first.",
@@ -195,9 +105,7 @@ ORDER BY coalesce(completed_at, intended_at) DESC, hostname, host_id""",
 )
 
 VIEWS: Mapping[str, View] = {
-    "current_owners": CURRENT_OWNERS,
     "conflicts": CONFLICTS,
-    "unmatched_users": UNMATCHED_USERS,
     "write_history": WRITE_HISTORY,
 }
 """The views by name."""

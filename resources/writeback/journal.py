@@ -19,13 +19,13 @@ import polars as pl
 
 from ownership.declaration import polars_schema
 from ownership.tables import OwnerWrites
-from resources import formats
+from resources import format_version
 from resources.errors import AssetOwnersError
 from resources.inventory.adapter import Values
 
 _COLUMNS = (
     *("run_id", "host_id", "hostname", "outcome", "old_values", "new_values", "message"),
-    *("intended_at", "completed_at", "target", "undoes"),
+    *("intended_at", "completed_at", "target", "undoes", "kept"),
 )
 
 
@@ -34,7 +34,7 @@ class Result:
     """What became of one write.
 
     `old_values` is what the host held just before, where it was read; `new_values` what was sent to it, where
-    anything was: of an undo only the fields that still held what was written.
+    anything was: of an undo only the fields that still held what was written. `kept` are its other fields.
     """
 
     host_id: str
@@ -42,6 +42,7 @@ class Result:
     message: str | None = None
     old_values: Values | None = None
     new_values: Values | None = None
+    kept: Sequence[str] | None = None
 
 
 class Journal:
@@ -64,16 +65,18 @@ class Journal:
         self._execute(
             "CREATE TABLE IF NOT EXISTS writes (run_id TEXT, host_id TEXT, hostname TEXT, outcome TEXT,"
             " old_values TEXT, new_values TEXT, message TEXT, intended_at TEXT, completed_at TEXT,"
-            " sent INTEGER, boot TEXT, target TEXT, undoes TEXT, PRIMARY KEY (run_id, host_id))"
+            " sent INTEGER, boot TEXT, target TEXT, undoes TEXT, kept TEXT, PRIMARY KEY (run_id, host_id))"
         )
+        if "kept" not in {name for _, name, *_ in self._execute("PRAGMA table_info(writes)")}:
+            self._execute("ALTER TABLE writes ADD COLUMN kept TEXT")
 
     def _require_known_format(self) -> None:
         """Refuse the journal of a newer program before it is changed, and let older ones refuse this one."""
         found = self._execute("SELECT number, version FROM format ORDER BY number DESC LIMIT 1")
         for number, version in found:
-            formats.require_known_format(number, version, f"The journal of writes ({self.place})")
-        if not found or found[0][0] < formats.FORMAT:
-            self._execute("INSERT INTO format (number, version) VALUES (?, ?)", *formats.own_format())
+            format_version.require_known_format(number, version, f"The journal of writes ({self.place})")
+        if not found or found[0][0] < format_version.FORMAT:
+            self._execute("INSERT INTO format (number, version) VALUES (?, ?)", *format_version.own_format())
 
     def __enter__(self) -> Self:
         return self
@@ -81,16 +84,11 @@ class Journal:
     def __exit__(self, *_: object) -> None:
         self._connection.close()
 
-    def claim(self, name: str) -> bool:  # noqa: ARG002  (a file belongs to one machine)
-        """Take a name until the journal is closed; False: another machine has it."""
-        return True
+    def lock(self, name: str, what: str) -> None:
+        """Keep out other machines until the journal is closed; a file belongs to one machine."""
 
-    def holder(self, name: str) -> str | None:  # noqa: ARG002
-        """Who has a name, as far as that is known."""
-        return None
-
-    def require_claim(self) -> None:
-        """Raise unless what was claimed is surely still this run's."""
+    def require_lock(self) -> None:
+        """Raise unless what was locked is surely still this run's."""
 
     def intend(self, writes: pl.DataFrame, *, sent: bool = False) -> None:
         """Store rows of owner_writes, all or none, on disk before this returns.
@@ -105,25 +103,33 @@ class Journal:
         marks = ", ".join("?" * (len(_COLUMNS) + 2))
         self._insert(f"INSERT INTO writes ({', '.join(_COLUMNS)}, sent, boot) VALUES ({marks})", rows)  # noqa: S608 (no values)
 
-    def attempting(self, run_id: str, host_id: str) -> None:
-        """Store, before the host is looked at, that from here on a request may go out."""
+    def mark_attempted(self, run_id: str, host_id: str) -> None:
+        """Store, before the host is read, that from here on a request may go out."""
         self._execute("UPDATE writes SET sent = 1 WHERE run_id = ? AND host_id = ?", run_id, host_id)
 
-    def sending(self, run_id: str, host_id: str, *, old_values: Values, new_values: Values) -> None:
-        """Store what the host holds and what it is sent, where that is not what was planned."""
+    def mark_sent(
+        self,
+        run_id: str,
+        host_id: str,
+        *,
+        old_values: Values,
+        new_values: Values,
+        kept: Sequence[str] | None = None,
+    ) -> None:
+        """Store what the host holds, what it is sent, and which fields an undo leaves unchanged."""
         self._execute(
-            "UPDATE writes SET old_values = ?, new_values = ? WHERE run_id = ? AND host_id = ?",
+            "UPDATE writes SET old_values = ?, new_values = ?, kept = ? WHERE run_id = ? AND host_id = ?",
             json.dumps(old_values),
             json.dumps(new_values),
+            _as_text(kept),
             run_id,
             host_id,
         )
 
-    def unsent(self, run_id: str) -> set[str]:
-        """Host ids of the run to which surely no request went out.
+    def never_sent(self, run_id: str) -> set[str]:
+        """Return the host ids of the run to which surely no request went out.
 
-        Without those from before the machine started anew: with a loss of power what `attempting` stored may
-        be lost, too.
+        None from before the machine was restarted: a loss of power may take what `mark_attempted` stored.
         """
         rows = self._execute(
             "SELECT host_id FROM writes WHERE run_id = ? AND sent = 0 AND boot = ?", run_id, self._boot()
@@ -131,22 +137,23 @@ class Journal:
         return {host_id for (host_id,) in rows}
 
     def complete(self, result: Result, *, run_id: str, completed_at: datetime) -> None:
-        """Store the outcome of one write; one that is not known yet stays without completed_at."""
+        """Store the outcome of one write; a pending one stays without completed_at."""
         self._execute(
-            "UPDATE writes SET outcome = ?, message = ?, completed_at = ?,"
+            "UPDATE writes SET outcome = ?, message = ?, completed_at = ?, kept = ?,"
             " old_values = coalesce(?, old_values), new_values = coalesce(?, new_values)"
             " WHERE run_id = ? AND host_id = ?",
             result.outcome,
             result.message,
             None if result.outcome == "intended" else completed_at.isoformat(),
+            _as_text(result.kept),
             json.dumps(result.old_values) if result.old_values else None,
             json.dumps(result.new_values) if result.new_values else None,
             run_id,
             result.host_id,
         )
 
-    def leave(self, run_id: str, message: str, *, completed_at: datetime) -> None:
-        """Store that no more hosts are tried: those to which surely no request went out are not written."""
+    def abandon_rest(self, run_id: str, message: str, *, completed_at: datetime) -> None:
+        """Store that no more hosts are tried: those to which no request went out are not written."""
         self._execute(
             "UPDATE writes SET outcome = 'not_written', message = ?, completed_at = ?"
             " WHERE run_id = ? AND outcome = 'intended' AND sent = 0",
@@ -178,7 +185,7 @@ class Journal:
         return pl.DataFrame(stored, schema=schema)
 
     def delete(self, run_id: str) -> None:
-        """Drop the run's rows, which are stored in owner_writes by now."""
+        """Delete the run's rows, once they are stored in owner_writes."""
         self._execute("DELETE FROM writes WHERE run_id = ?", run_id)
 
     def _execute(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
@@ -203,12 +210,13 @@ class Journal:
 def _as_text(value: Any) -> Any:
     if isinstance(value, datetime):
         return value.isoformat()
-    return json.dumps(value) if isinstance(value, dict) else value
+    return json.dumps(value) if isinstance(value, dict | list) else value
 
 
 def _as_stored(row: dict[str, Any]) -> dict[str, Any]:
     for name in ("old_values", "new_values"):
         row[name] = json.loads(row[name])
+    row["kept"] = row["kept"] and json.loads(row["kept"])
     for name in ("intended_at", "completed_at"):
         row[name] = row[name] and datetime.fromisoformat(row[name])
     return row

@@ -15,6 +15,7 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
 from resources.errors import AssetOwnersError, ConfigurationError
+from resources.locks import wait_until
 from resources.redaction import redacted
 from resources.settings import without_password
 from resources.writeback.journal import Journal
@@ -59,14 +60,18 @@ CREATE TABLE asset_owners.all_writes (
     target TEXT, undoes TEXT, rowid BIGINT GENERATED ALWAYS AS IDENTITY,
     PRIMARY KEY (journal, run_id, host_id)
 );
-CREATE VIEW asset_owners.writes AS
-SELECT run_id, host_id, hostname, outcome, old_values, new_values, message, intended_at, completed_at,
-    sent, boot, target, undoes, rowid
-FROM asset_owners.all_writes
-WHERE journal = current_setting('asset_owners.journal');
 CREATE TABLE asset_owners.format (number INTEGER NOT NULL, version TEXT NOT NULL);
 """
-"""All statements use the view, so that none can touch rows of another journal."""
+
+_VIEW: LiteralString = """\
+ALTER TABLE asset_owners.all_writes ADD COLUMN IF NOT EXISTS kept TEXT;
+CREATE OR REPLACE VIEW asset_owners.writes AS
+SELECT run_id, host_id, hostname, outcome, old_values, new_values, message, intended_at, completed_at,
+    sent, boot, target, undoes, rowid, kept
+FROM asset_owners.all_writes
+WHERE journal = current_setting('asset_owners.journal');
+"""
+"""All statements use the view, so that none can touch rows of another journal. An older one lacks `kept`."""
 
 
 class PostgresJournal(Journal):
@@ -92,7 +97,7 @@ class PostgresJournal(Journal):
         name = f"asset-owners {os.getpid()} on {socket.gethostname()}"[:63]
         wanted: dict[str, Any] = {**_CONNECTION, **given, "application_name": name, "client_encoding": "utf8"}
         try:
-            self._connection = self._done(lambda: psycopg.connect(autocommit=True, **wanted))
+            self._connection = self._in_thread(lambda: psycopg.connect(autocommit=True, **wanted))
             self._begin(key)
         except BaseException:
             self.__exit__()
@@ -113,32 +118,41 @@ class PostgresJournal(Journal):
             "SELECT set_config('synchronous_commit', 'on', false)"
             " WHERE current_setting('synchronous_commit') IN ('off', 'local')"
         )
-        own = self._done(lambda: self._made_by_one(key))
+        own = self._in_thread(lambda: self._made_by_one(key))
         self._execute("SELECT set_config('asset_owners.journal', ?, false)", own)
         self._require_known_format()
 
     def _made_by_one(self, key: Callable[[], str]) -> str:
-        """Make the tables, and the key, where they are missing; of those who come at once one does."""
+        """Make the tables, and the key, where they are missing; one of several callers does, others wait."""
         with self._connected.transaction():
             self._connected.execute("SELECT pg_advisory_xact_lock(hashtextextended('asset_owners', 0))")
-            [(found,)] = self._connected.execute("SELECT to_regclass('asset_owners.format')").fetchall()
+            [(found, kept)] = self._connected.execute(
+                "SELECT to_regclass('asset_owners.format'), (SELECT true FROM pg_attribute"
+                " WHERE attrelid = to_regclass('asset_owners.writes') AND attname = 'kept')"
+            ).fetchall()
             if found is None:
                 self._connected.execute(_TABLES)
+            if not kept:
+                self._connected.execute(_VIEW)
             return key()
 
     def __exit__(self, *_: object) -> None:
-        self._done(lambda: None, _LAST_ANSWER_SECONDS)
+        self._in_thread(lambda: None, _LAST_ANSWER_SECONDS)
         self._thread.shutdown()
         if self._connection:
             self._connection.close()
 
-    def claim(self, name: str) -> bool:
-        """Take a name until the session ends, unless another one has it."""
-        [(claimed,)] = self._execute("SELECT pg_try_advisory_lock(hashtextextended(?, 0))", name)
-        return claimed
+    def lock(self, name: str, what: str) -> None:
+        """Keep out other machines that share the journal until the session ends."""
 
-    def holder(self, name: str) -> str | None:
-        """Who has a name that was not to be had, as far as the server knows."""
+        def is_taken() -> bool:
+            [(taken,)] = self._execute("SELECT pg_try_advisory_lock(hashtextextended(?, 0))", name)
+            return taken
+
+        wait_until(is_taken, lambda: self._holder(name), what)
+
+    def _holder(self, name: str) -> str | None:
+        """Who holds the lock, as far as the server knows."""
         rows = self._execute(
             "SELECT application_name || coalesce(' (' || host(client_addr) || ')', '') FROM pg_stat_activity"
             " JOIN pg_locks USING (pid) WHERE locktype = 'advisory' AND granted AND objsubid = 1"
@@ -147,23 +161,25 @@ class PostgresJournal(Journal):
         )
         return rows[0][0] if rows else None
 
-    def require_claim(self) -> None:
-        """Raise unless the session lives, and with it what it claimed."""
+    def require_lock(self) -> None:
+        """Raise unless the session lives, and with it what it locked."""
         self._execute("SELECT 1")
 
     def _execute(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
         def fetched() -> list[tuple[Any, ...]]:
-            cursor = self._connected.execute(_in_its_words(statement), _stored(values))
-            return [tuple(map(_as_given, row)) for row in cursor.fetchall()] if cursor.description else []
+            cursor = self._connected.execute(_to_psycopg(statement), _stored(values))
+            return (
+                [tuple(map(_from_database, row)) for row in cursor.fetchall()] if cursor.description else []
+            )
 
-        return self._done(fetched)
+        return self._in_thread(fetched)
 
     def _insert(self, statement: str, rows: Sequence[Sequence[object]]) -> None:
         def insert() -> None:
             with self._connected.transaction(), self._connected.cursor() as cursor:
-                cursor.executemany(_in_its_words(statement), list(map(_stored, rows)))
+                cursor.executemany(_to_psycopg(statement), list(map(_stored, rows)))
 
-        self._done(insert)
+        self._in_thread(insert)
 
     def _boot(self) -> str | None:
         """The server's timeline: a new one begins where a standby takes over, which may lack something."""
@@ -175,8 +191,8 @@ class PostgresJournal(Journal):
         assert self._connection is not None  # noqa: S101  (only `__init__` comes before)
         return self._connection
 
-    def _done(self, work: Callable[[], T], seconds: float | None = None) -> T:
-        """Do something in the journal's thread; a server that does not answer in time is cut off."""
+    def _in_thread(self, work: Callable[[], T], seconds: float | None = None) -> T:
+        """Run work in the journal's thread and return its result; fails where the server hangs."""
         future = self._thread.submit(work)
         limit = seconds or ANSWER_SECONDS
         try:
@@ -213,17 +229,17 @@ class PostgresJournal(Journal):
         return f"ASSET_OWNERS_JOURNAL: the journal of writes in {self.place} cannot be used: {said}; {remedy}"
 
 
-def _in_its_words(statement: str) -> LiteralString:
-    """A statement with the marks for values that the driver knows; the statements are the program's own."""
+def _to_psycopg(statement: str) -> LiteralString:
+    """Write a statement with the driver's marks for values; the statements are the program's own."""
     return cast("LiteralString", statement.replace("?", "%s"))
 
 
 def _stored(values: Sequence[object]) -> list[object]:
-    """Values as PostgreSQL can keep them: its texts hold any character but NUL."""
+    """Escape values as PostgreSQL can keep them: its texts hold any character but NUL."""
     return [value.encode("unicode_escape").decode() if isinstance(value, str) else value for value in values]
 
 
-def _as_given(value: object) -> object:
+def _from_database(value: object) -> object:
     if not isinstance(value, str):
         return value
     return value.encode("ascii", "backslashreplace").decode("unicode_escape")

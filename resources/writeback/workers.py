@@ -13,8 +13,8 @@ import polars as pl
 
 from ownership.codes import SUCCESSES
 from resources.errors import RunEndedError
+from resources.writeback.decide import Decide, Row
 from resources.writeback.journal import Journal, Result
-from resources.writeback.outcomes import Decide, Row
 from resources.writeback.writer import Writer, WritingEndedError
 
 GRACE_SECONDS = 5
@@ -93,7 +93,7 @@ def write_all(
             raise
         finally:
             if writer.stopped_by:
-                journal.leave(run_id, writer.before_its_turn(), completed_at=datetime.now(UTC))
+                journal.abandon_rest(run_id, writer.before_its_turn(), completed_at=datetime.now(UTC))
     return writer.stopped_by or writer.in_vain()
 
 

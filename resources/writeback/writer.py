@@ -19,18 +19,19 @@ from resources.errors import (
     TransientError,
 )
 from resources.inventory.adapter import Inventory, Values
-from resources.writeback.journal import Journal, Result
-from resources.writeback.outcomes import (
+from resources.writeback.decide import (
     Decide,
     Row,
+    decide_write,
     has_name,
     is_undo,
-    left_alone,
+    kept_fields,
+    kept_message,
     other_name_message,
-    unless_owned,
     values_of,
     was_done,
 )
+from resources.writeback.journal import Journal, Result
 from resources.writeback.pace import GIVE_UP_SECONDS, Pace
 
 MAX_READ_TO_WRITE_SECONDS = 1.0  # an older look is made again before the request goes out (rules 7.2)
@@ -85,9 +86,15 @@ class _Attempt:
 
     def result(self, outcome: str, message: str | None = None) -> Result:
         if outcome == "undone" and self.held and self.sent:
-            left = left_alone(self.row, self.held, self.sent)
+            left = kept_message(self.kept, self.held)
             message = "; ".join(filter(None, [message, left])) or None
-        return Result(self.row["host_id"], outcome, message, self.held, self.sent)
+        kept = self.kept if outcome in {"undone", "intended"} else None
+        return Result(self.row["host_id"], outcome, message, self.held, self.sent, kept)
+
+    @property
+    def kept(self) -> list[str] | None:
+        """The fields that an undo left unchanged."""
+        return kept_fields(self.row, self.sent) if self.sent else None
 
     def given_up(self, message: str, outcome: str = "failed") -> Result:
         """Where something was sent before, the outcome is open: the inventory has the last word."""
@@ -132,7 +139,7 @@ class Writer:
         if not self._readable:
             self._relist()
 
-    def write(self, row: Row, decide: Decide = unless_owned) -> Result:
+    def write(self, row: Row, decide: Decide = decide_write) -> Result:
         """Look at the host, let `decide` say what to send or why nothing is sent, and send it at once.
 
         Whoever had to wait (for a session, for the service, for its turn) looks again.
@@ -143,7 +150,7 @@ class Writer:
             if turn is None:
                 return attempt.given_up(self.before_its_turn(), "not_written")
             attempt.turn = turn
-            self._journal.attempting(row["run_id"], row["host_id"])
+            self._journal.mark_attempted(row["run_id"], row["host_id"])
             try:
                 return self._once(attempt)
             except _LookTooOldError:
@@ -211,13 +218,14 @@ class Writer:
             return decided
         values = {field: value for field, value in decided.items() if field in self._inventory.takes}
         new = {field: values.get(field) for field in held}
-        self._journal.sending(row["run_id"], row["host_id"], old_values=held, new_values=new)
+        kept = kept_fields(row, new)
+        self._journal.mark_sent(row["run_id"], row["host_id"], old_values=held, new_values=new, kept=kept)
 
         def right_before() -> None:
             if self._abandoned:
                 message = "the run was interrupted before the request went out"
                 raise WritingEndedError(message, attempt.given_up(message))
-            self._journal.require_claim()
+            self._journal.require_lock()
             with self._lock:
                 now = self._clock()
                 looked_at = asked_at if attempt.looks_too_old < STRICT_LOOKS else answered_at

@@ -20,7 +20,7 @@ from ownership.tables import LogonCounts
 from ownership.windows import Window
 from resources.search.source import DayOfLogons, extraction_fingerprint
 from resources.settings import Instance
-from resources.store.history import store_decisions
+from resources.store.retention import store_decisions
 from resources.store.tables import Tables
 from tests.ownership.builders import NOW, PEOPLE, RUN, WINDOW, counts, resolution
 

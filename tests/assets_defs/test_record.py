@@ -84,11 +84,10 @@ def test_the_first_reason_stays_and_so_do_the_seconds_of_steps(tables):
 
 
 def test_an_undo_says_how_many_hosts_it_put_back_whole_and_in_part(tables):
-    said = "confirmed by reading back; left alone: owner is u-2 by now"
     record = RunRecord(tables, "run-1", None, LOG)
     record.begin("undo")
     record.add(to_write=3)
-    rows = [plan("h-0", outcome="undone"), plan("h-1", outcome="undone", message=said)]
+    rows = [plan("h-0", outcome="undone"), plan("h-1", outcome="undone", kept=["owner"])]
     rows.append(plan("h-2", outcome="not_written", message="left alone: put back since, by run r-2"))
     tables.append("owner_writes", pl.concat(rows), run_id="run-1")
     record.succeed()

@@ -16,7 +16,7 @@ from assets_defs.step_failures import as_dagster_failure, failure, failure_messa
 from resources.errors import AssetOwnersError, ServiceError
 from resources.settings import named
 from resources.store.tables import Tables
-from resources.writeback.journals import open_journal
+from resources.writeback.open_journal import open_journal
 from tests.assets_defs.scans import LOG
 from tests.assets_defs.test_record import Recorded
 from tests.ownership.builders import hosts

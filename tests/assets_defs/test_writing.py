@@ -19,7 +19,7 @@ from ownership.windows import Window
 from resources.errors import AssetOwnersError, ConfigurationError, ServiceError
 from resources.settings import load_instance
 from resources.writeback.journal import Journal
-from resources.writeback.journals import KEY, open_journal
+from resources.writeback.open_journal import KEY, open_journal
 from tests.assets_defs.scans import LOG, decided
 from tests.ownership.builders import PEOPLE, RUN, counts, host, user, users
 from tests.pipelines.in_memory import Shelf
@@ -186,7 +186,9 @@ def test_what_a_dead_run_left_open_is_settled_by_a_run_and_not_by_a_dry_undo(pla
 def test_what_lies_open_in_the_file_is_taken_over_by_the_journal_in_use(planned, monkeypatch, tmp_path):
     with Journal(planned.tables.journal) as left:
         left.intend(planned.tables.run_writes(RUN).with_columns(run_id=pl.lit("dead")))
-    monkeypatch.setattr("resources.writeback.one_writer.open_journal", lambda _: Journal(tmp_path / "shared"))
+    monkeypatch.setattr(
+        "resources.writeback.target_lock.open_journal", lambda _: Journal(tmp_path / "shared")
+    )
     write_planned(planned)
     assert planned.tables.has_written("dead")
     with Journal(planned.tables.journal) as left:

@@ -31,7 +31,7 @@ def planned(people=PEOPLE, assets=ASSETS, **options):
 
 def test_only_hosts_to_be_written_are_planned_with_what_they_held():
     nothing = {"owner": None, "department": None, "criticality": None}
-    common = dict.fromkeys(("message", "completed_at", "undoes", "by"))
+    common = dict.fromkeys(("message", "completed_at", "undoes", "by", "kept"))
     common |= {"run_id": RUN, "outcome": "planned", "intended_at": BEGUN, "target": TARGET}
     common |= {"new_values": {"owner": "u1", "department": "Sales", "criticality": "high"}}
     held = nothing | {"department": "IT", "criticality": "low"}

@@ -36,6 +36,12 @@ def test_owners_come_from_another_source_into_another_inventory_and_odd_assets_s
     write = job.tables.writes().collect().row(0, named=True)
     sent = {"owner": "u1", "department": None, "criticality": None}
     assert (write["outcome"], write["new_values"]) == ("written", sent)
+    owners = job.tables.read("current_owners").select("host_id", "owner_ids", "source").collect().rows()
+    assert owners == [
+        ("h1", ["u1"], "asset-owners"),
+        ("h2", ["u1"], "inventory"),
+        ("h3", None, "inventory"),
+    ]
 
 
 def test_an_error_in_a_check_is_told_with_what_was_written(tmp_path, monkeypatch):
@@ -107,9 +113,10 @@ def record(job, result):
 
 def test_what_a_run_makes_that_may_not_write_is_kept_from_analysts(tmp_path):
     """They see the last run that was allowed to, in all tables; none without the sink, no dry run."""
+    following = ("current_owners", "unmatched_users", "owner_writes")
     job = Job(tmp_path)
     assert job().success
-    published = {table: job.tables.read(table).collect() for table in (*SNAPSHOTS, "owner_writes")}
+    published = {table: job.tables.read(table).collect() for table in (*SNAPSHOTS, *following)}
     job.instance = instance(scan={"lookback_days": 3}, writes={"dry_run": True})
     job.inventory = Shelf(host("h1", "pc-1"), host("h2", "pc-2"))
     lists = job(asset_selection=[dg.AssetKey([job.instance.slug, "inventory_hosts"])])
@@ -122,6 +129,7 @@ def test_what_a_run_makes_that_may_not_write_is_kept_from_analysts(tmp_path):
     assert "writes.dry_run is on" in row["message"], "whatever the launchpad says"
     plan = job.tables.of_run("owner_writes", plans.run_id)
     assert plan.select("host_id", "outcome").rows() == [("h1", "planned")]
+    assert all(job.tables.holds(table, plans.run_id) for table in following)
     assert all(job.tables.read(table).collect().equals(frame) for table, frame in published.items())
 
 

@@ -17,7 +17,7 @@ from resources.settings import without_password
 from resources.store.backup import back_up
 from resources.store.tables import Tables
 from resources.writeback.journal import Journal
-from resources.writeback.journals import open_journal
+from resources.writeback.open_journal import open_journal
 from tests.resources.writeback.test_journal import writes
 
 

@@ -6,7 +6,7 @@ from datetime import timedelta
 import polars as pl
 import pytest
 
-from resources.store.history import store_decisions
+from resources.store.retention import store_decisions
 from resources.store.tables import Tables
 from tests.ownership.builders import NOW
 

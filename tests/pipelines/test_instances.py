@@ -12,7 +12,7 @@ from upath import UPath
 from ownership.declaration import empty
 from ownership.tables import LogonCounts
 from resources.store.catalogue import refresh_catalogue
-from resources.store.history import delete_inputs
+from resources.store.retention import delete_inputs
 from resources.store.tables import Tables
 from sandbox.stored_run import store_run
 from tests.ownership.builders import NOW, PEOPLE, RUN, plan, resolution

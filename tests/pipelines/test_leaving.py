@@ -14,8 +14,8 @@ from pipelines.launcher import PROCESS_TAG
 from resources import locks
 from resources.settings import load_instance
 from resources.store.tables import Tables
-from resources.writeback.journals import open_journal
-from resources.writeback.one_writer import only_writer
+from resources.writeback.open_journal import open_journal
+from resources.writeback.target_lock import locked_journal
 from tests.ownership.builders import RUN
 
 HASH = "forgotten-"
@@ -83,7 +83,7 @@ def test_nobody_is_forgotten_of_whom_a_write_is_open(home, stored, call):
     assert call("forget", "ann", "--instance", stored, "--yes")[0] == 0
     with open_journal(tables) as journal:
         row, other = journal.rows(RUN).to_dicts()
-        assert journal.unsent(RUN) == {"h1", "h9"}, "what is known of other writes stays"
+        assert journal.never_sent(RUN) == {"h1", "h9"}, "what is known of other writes stays"
     assert row["new_values"]["owner"].startswith(HASH)
     assert other["outcome"] == "intended"
 
@@ -93,7 +93,7 @@ def test_nothing_is_deleted_while_anybody_writes_to_the_inventory(home, stored, 
     """From another home, too, as on another machine: its journal would go, and what it sends have no row."""
     monkeypatch.setattr(locks, "TIMEOUT_SECONDS", 0.1)
     before = texts(home)
-    with only_writer(Tables(home / "other", "head_office"), load_instance(stored).platform):
+    with locked_journal(Tables(home / "other", "head_office"), load_instance(stored).platform):
         status, _, said = call(*command.format(stored).split())
     assert (status, "The writing to https://inventory.invalid" in said, texts(home)) == (1, True, before)
 

@@ -10,7 +10,7 @@ from pipelines.cli.errors import how_it_ended
 from pipelines.cli.run import chosen_window, to_take_back
 from resources.errors import ConfigurationError
 from resources.store.tables import Tables
-from resources.writeback.journals import open_journal
+from resources.writeback.open_journal import open_journal
 from tests.ownership.builders import RUN
 from tests.resources import samples
 from tests.resources.writeback.world import NOON, plan

@@ -112,6 +112,11 @@ def test_of_several_instances_one_is_named_or_chosen(sql, as_json, tmp_path, mon
     both = "SELECT host_id FROM {} UNION SELECT host_id FROM branch.inventory_hosts ORDER BY ALL"
     for name in ("head_office.inventory_hosts", "warehouse.head_office.inventory_hosts"):
         assert [row["host_id"] for row in as_json(both.format(name))] == ["a", "b", "c"]
+    (home / "instances").mkdir()
+    instance_file(home / "instances", "Head office")
+    (home / "tables" / "head_office" / ".instance").write_text("damaged")
+    assert as_json("SELECT host_id FROM branch.inventory_hosts") == [{"host_id": "c"}], "others still answer"
+    (home / "tables" / "head_office" / ".instance").unlink()
     chosen = ("--instance", instance_file(tmp_path, "Head office"))
     assert [row["host_id"] for row in as_json(both.format("inventory_hosts"), *chosen)] == ["a", "b", "c"]
     unknown = instance_file(tmp_path, "Elsewhere")

@@ -4,6 +4,7 @@ import polars as pl
 import pytest
 
 from ownership.codes import ACTION, EVIDENCE, MATCH, OUTCOME
+from ownership.current_owners import current_owners
 from ownership.matching import FieldNames
 from ownership.rules import Rules
 from ownership.tables import OwnerWrites
@@ -34,6 +35,7 @@ def story(logons, *assets, rules=None, now=None, writes=(), hostname="ws1", fiel
         row("h1", **{**of_ws1, **write}, run_id=f"run-{number}", completed_at=NOW + timedelta(hours=number))
         for number, write in enumerate(writes, 2)
     ]
+    written = table(OwnerWrites, *rows)
     return host_explanation(
         hostname,
         decisions=made.decisions.filter(pl.col("hostname").eq_missing(pl.lit(hostname))),
@@ -41,7 +43,8 @@ def story(logons, *assets, rules=None, now=None, writes=(), hostname="ws1", fiel
         matches=made.matches,
         hosts=assets,
         users=PEOPLE,
-        writes=table(OwnerWrites, *rows),
+        owners=current_owners(assets, PEOPLE, written.lazy()),
+        writes=written,
         window=WINDOW,
         decided_by=rules,
         rules=now or rules,

@@ -5,6 +5,7 @@ from datetime import date, timedelta
 import polars as pl
 import pytest
 
+from ownership.current_owners import current_owners
 from ownership.history import with_conflict_since
 from ownership.matching import FieldNames
 from ownership.rules import Rules
@@ -26,7 +27,7 @@ def by_now(assets, *outcomes):
         planned.with_columns(outcome=pl.lit(outcome), completed_at=pl.lit(NOW + timedelta(minutes=minutes)))
         for minutes, outcome in enumerate(outcomes or ["not_written"])
     ).lazy()
-    return hosts_by_now(decisions, assets, writes)
+    return hosts_by_now(decisions, current_owners(assets, PEOPLE, writes), writes)
 
 
 def test_people_get_a_row_for_each_host_with_owner_reason_what_would_change_it_and_since_when():

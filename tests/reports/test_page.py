@@ -5,10 +5,12 @@ from datetime import timedelta
 import polars as pl
 
 from ownership.codes import ACTION, EVIDENCE, MATCH, OUTCOME
+from ownership.current_owners import current_owners
 from ownership.declaration import empty
 from ownership.history import with_conflict_since
 from ownership.rules import Rules
 from ownership.tables import AcknowledgedConflicts, ClosestUsers
+from ownership.unmatched_users import unmatched_users
 from reports import page_tables
 from reports.page import report_page
 from tests.ownership.builders import NOW, PEOPLE, WINDOW, counts, host, hosts, plan, resolution, table
@@ -67,7 +69,8 @@ def report(
         rules=Rules(),
         shares=made.shares,
         matches=made.matches,
-        hosts=assets,
+        owners=current_owners(assets, people, writes.lazy()),
+        unmatched=unmatched_users(made.shares, made.matches, decisions),
         users=people,
         days=days,
         writes=writes,

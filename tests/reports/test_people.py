@@ -1,5 +1,6 @@
 import pytest
 
+from ownership.current_owners import current_owners
 from ownership.tables import OwnerWrites
 from reports.people import (
     SHOWN_ELSEWHERE,
@@ -54,10 +55,9 @@ def told(usernames, user_ids, logons, assets, *writes):
         {"user_ids": user_ids, "usernames": usernames},
         decisions=made.decisions,
         shares=made.shares,
-        hosts=assets,
+        owners=current_owners(assets, PEOPLE, table(OwnerWrites, *writes).lazy()),
         users=PEOPLE,
         matches=made.matches,
-        writes=table(OwnerWrites, *writes),
     )
     return person_in_words(found)
 

@@ -9,10 +9,7 @@ import duckdb
 import polars as pl
 import pytest
 
-from ownership.codes import NOTHING_HELD
-from ownership.coverage import current_owners
 from ownership.declaration import column_descriptions, description
-from ownership.quality import names_without_user
 from ownership.rules import Rules
 from ownership.tables import TABLES
 from resources.store.catalogue import catalogue_path
@@ -171,16 +168,6 @@ def test_folders_that_no_instance_has_are_left_alone(tables):
         assert connection.sql("FROM duckdb_tables()").fetchall() == []
 
 
-def test_a_name_of_an_unreadable_user_asset_is_among_the_unmatched(tables):
-    people = users(user("u1", "ann@corp.example") | {"problem": "its field user_department holds a dict"})
-    run(tables, 0, logons=counts(("ws1", "ann", 3)), assets=[host("h1", "ws1")], people=people)
-    assert ask(tables, "SELECT username, user_assets, candidate_ids, hosts_waiting FROM unmatched_users") == [
-        ("ann", 1, ["u1"], 1)
-    ]
-    shares, matches = (tables.read(table).collect() for table in ("host_user_shares", "username_matches"))
-    assert names_without_user(shares, matches).rows() == [("ann", 1, 3, 1)]
-
-
 def test_conflicts_name_both_sides_and_the_strength_of_the_evidence(decided):
     assert ask(decided, "SELECT DISTINCT is_new, since FROM conflicts") == [(True, instant(0))]
     run(decided, 3, logons=LOGONS.with_columns(events=pl.col("events") * 2))
@@ -199,90 +186,14 @@ def test_conflicts_name_both_sides_and_the_strength_of_the_evidence(decided):
     ]  # fmt: skip
 
 
-def test_unmatched_users_are_those_without_exactly_one_user_asset(decided):
-    found = ask(decided, "SELECT * EXCLUDE (first_seen, last_seen) FROM unmatched_users")
-    assert found == [
-        ("kim", 2, ["u4", "u5"], 2, 2, 1, 8),
-        ("eve", 0, [], 1, 1, 1, 3),
-    ]
-    shares, matches = (decided.read(table).collect() for table in ("host_user_shares", "username_matches"))
-    expected = names_without_user(shares, matches).select("username", "hosts", "events", "user_assets").rows()
-    assert [(row[0], row[3], row[6], row[1]) for row in found] == expected
-
-
 def test_the_write_history_shows_before_and_after_the_last_first(decided):
-    wrote(0, "failed")(decided)
-    wrote(1)(decided)
+    for day, outcome in enumerate(("failed", "written")):
+        row = plan("h-new", run_id=f"run-{day}", outcome=outcome, old=values(), new=values("u1", "Sales"))
+        decided.append("owner_writes", row.with_columns(completed_at=instant(day)), run_id=f"run-{day}")
     columns = "run_id, host_id, outcome, owner_before, owner, owner_email, department_before, department"
     found = ask(decided, f"FROM write_history SELECT {columns}")
     what = (None, "u1", "ann@corp.example", None, "Sales")
     assert found == [("run-1", "h-new", "written", *what), ("run-0", "h-new", "failed", *what)]
-
-
-def listed(day, *owners, **changes):
-    """The run of a day lists the host with these owners."""
-    assets = listing(day, [host("h-new", "new", owners=owners) | changes, *ASSETS[1:]])
-    return lambda tables: tables.replace("inventory_hosts", assets)
-
-
-def met(day, outcome, held, sent=None, **told):
-    """A run looked at h-new so many days after the first run, which held this, and sent what `sent` says."""
-    told |= {"outcome": outcome, "intended_at": instant(day), "completed_at": instant(day, minutes=1)}
-    rows = plan("h-new", run_id=f"run-{day}", old=held, new=sent or values(""), **told)
-    return lambda tables: tables.append("owner_writes", rows, run_id=f"run-{day}")
-
-
-def wrote(day, outcome="written", owner="u1", department="Sales"):
-    return met(day, outcome, values(), values(owner, department))
-
-
-THEIRS = ("inventory", instant(1, minutes=1), None)
-IN_PART = {"owner": None, "department": None, "criticality": ""}
-NOT_WRITTEN = ("failed", "intended", "not_written", "owned_meanwhile", "planned")
-OURS = ("asset-owners", instant(0, minutes=1), "run-0")
-
-
-@pytest.mark.parametrize(
-    ("happened", "owner_ids", "origin"),
-    [
-        ([], [], ("inventory", instant(0), None)),
-        ([wrote(0)], ["u1"], OURS),
-        ([wrote(0), listed(1, "u1")], ["u1"], OURS),
-        ([wrote(0), listed(1, "u2")], ["u2"], ("inventory", instant(1), None)),
-        ([wrote(0), wrote(1, "undone", "", "Store")], [], ("asset-owners", instant(1, minutes=1), "run-1")),
-        ([wrote(*one) for one in enumerate(NOT_WRITTEN)], [], ("inventory", instant(0), None)),
-        ([listed(1, owner_ids=None, problem="a dict")], None, ("inventory", instant(1), None)),
-        ([wrote(0), met(1, "undone", values("u3", "Legal"), IN_PART)], ["u3"], THEIRS),
-        ([wrote(0), met(1, "undone", values(None, "Legal"), IN_PART)], [], THEIRS),
-        ([wrote(0), met(1, "undone", values("u1,u3", "Legal"), IN_PART)], ["u1", "u3"], OURS),
-        ([wrote(0), met(1, "not_written", values("u3"), message=NOTHING_HELD)], ["u3"], THEIRS),
-        ([wrote(0), met(1, "not_written", values("u3"), message="left alone")], ["u1"], OURS),
-        ([met(1, "owned_meanwhile", values("u3", "Legal"))], ["u3"], THEIRS),
-        (
-            [wrote(0), met(1, "undone", values("u3"), IN_PART), listed(2, "u2")],
-            ["u2"],
-            ("inventory", instant(2), None),
-        ),
-    ],
-)
-def test_current_owners_are_those_listed_and_those_written_since(decided, happened, owner_ids, origin):
-    """The report is made of the same rows."""
-    for happens in happened:
-        happens(decided)
-    rows = ask(decided, "SELECT * EXCLUDE (hostname, owner_emails) FROM current_owners")
-    found = {host_id: rest for host_id, *rest in rows}
-    assert (found["h-new"][0], tuple(found["h-new"][-3:])) == (owner_ids, origin)
-    reported = current_owners(decided.read("inventory_hosts").collect(), decided.writes())
-    assert found == {host_id: rest for host_id, *rest in reported.iter_rows()}
-
-
-def test_current_owners_have_the_department_that_was_written_and_their_addresses(decided):
-    wrote(0)(decided)
-    query = "SELECT host_id, department, owner_emails FROM current_owners WHERE host_id IN ('h-new', 'h-two')"
-    assert ask(decided, query) == [
-        ("h-new", "Sales", ["ann@corp.example"]),
-        ("h-two", None, ["ann@corp.example", "bob@corp.example"]),
-    ]
 
 
 def test_views_work_attached_under_any_name_beside_a_scratch_file(decided, tmp_path):
@@ -294,7 +205,4 @@ def test_views_work_attached_under_any_name_beside_a_scratch_file(decided, tmp_p
         rows = {name: len(analyst.sql(f"FROM {name}")) for name in ("mine", *VIEWS)}
         with pytest.raises(duckdb.Error, match="read-only"):
             analyst.execute("DROP VIEW any_name.corp.conflicts")
-    assert rows == {
-        "mine": 2, "current_owners": 12, "conflicts": 2, "unmatched_users": 2,
-        "write_history": 0,
-    }  # fmt: skip
+    assert rows == {"mine": 2, "conflicts": 2, "write_history": 0}

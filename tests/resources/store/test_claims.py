@@ -6,7 +6,7 @@ import pytest
 from upath import UPath
 
 from resources.errors import AssetOwnersError, ConfigurationError
-from resources.formats import program_version
+from resources.format_version import program_version
 from resources.settings import tables_location
 from resources.store.files import create
 from resources.store.tables import Tables

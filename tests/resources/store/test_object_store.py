@@ -13,7 +13,7 @@ from resources.failures import operator_message
 from resources.settings import tables_location
 from resources.store.catalogue import catalogue_path, register_file_system
 from resources.store.files import parquet_files
-from resources.store.history import delete_outdated
+from resources.store.retention import delete_outdated
 from resources.store.tables import Tables
 from tests.resources.store.test_tables import DAY, LATER, NEXT, RUN, events, hosts, logons, writes
 
@@ -102,7 +102,7 @@ def test_what_another_machine_deletes_meanwhile_is_no_failure(tables, monkeypatc
             file.unlink()
         return found
 
-    monkeypatch.setattr("resources.store.history.parquet_files", listed)
+    monkeypatch.setattr("resources.store.retention.parquet_files", listed)
     assert delete_outdated(tables, evidence_before=DAY, history_before=datetime.now(UTC)) == 0
 
 
@@ -111,7 +111,7 @@ def test_what_another_machine_deletes_meanwhile_is_no_failure(tables, monkeypatc
     "way",
     [
         Tables.prepare,
-        Tables.exist,
+        Tables.are_prepared,
         lambda tables: tables.append("owner_writes", writes("a", "written"), run_id=RUN),
     ],
 )

@@ -21,12 +21,12 @@ from resources import locks
 from resources.errors import AssetOwnersError, ConfigurationError
 from resources.store import tables as module
 from resources.store.catalogue import catalogue_path
-from resources.store.history import delete_inputs, store_decisions
+from resources.store.retention import delete_inputs, store_decisions
 from resources.store.tables import Tables
 from tests.ownership.builders import counts as counts_of
 from tests.ownership.builders import host, logon_day, table
 from tests.ownership.builders import hosts as rows_of_hosts
-from tests.resources.writeback.world import plan
+from tests.resources.writeback.world import TARGET, plan
 
 DAY = date(2026, 3, 2)
 NEXT = date(2026, 3, 3)
@@ -355,3 +355,46 @@ def test_what_is_no_run_id_names_no_file(tables):
     ):
         with odd:
             use("../run-1")
+
+
+def owners(tables, run_id=None):
+    return dict(
+        tables.read("current_owners", run_id=run_id).select("host_id", "source").collect().iter_rows()
+    )
+
+
+def test_who_owns_what_is_known_as_soon_as_hosts_are_listed_and_again_when_they_are_written(tables):
+    """Also by a dry run, which stands for what is published until a run has published."""
+    for run_id, publish, host_id in (("dry-run", False, "h-1"), (RUN, True, "h-2")):
+        tables.write("inventory_hosts", hosts("h-0", host_id), run_id=run_id, publish=publish)
+        tables.store_current_owners(run_id=run_id, publish=publish)
+    assert owners(tables) == {"h-0": "inventory", "h-2": "inventory"}
+    written = plan("h-0", "h-2", outcome="written", completed_at=LATER)
+    tables.append_writes(written, run_id=RUN)
+    assert owners(tables) == owners(tables, RUN) == {"h-0": "asset-owners", "h-2": "asset-owners"}
+    assert owners(tables, "dry-run") == {"h-0": "asset-owners", "h-1": "inventory"}
+
+
+def test_tables_that_an_older_program_did_not_store_follow_from_those_that_it_did(tables):
+    tables.replace("inventory_hosts", hosts("h-0"))
+    tables.append("owner_writes", plan("h-0", outcome="written", completed_at=LATER), run_id=RUN)
+    for _ in ("made as they are read", "stored when a run prepares the tables"):
+        (tables.folder / "current_owners.parquet").unlink()
+        assert owners(tables) == {"h-0": "asset-owners"}
+        tables.prepare()
+        assert seen(tables.home, "SELECT host_id, source FROM corp.current_owners") == [
+            ("h-0", "asset-owners")
+        ]
+
+
+def test_a_damaged_file_of_another_instance_is_reported_and_stops_nothing(tables, home, caplog):
+    tables.append("owner_writes", writes("a", "written"), run_id=RUN)
+    other = Tables(home, "other")
+    for run_id in ("run-2", "run-3"):
+        other.append("owner_writes", writes("b", "written", run_id), run_id=run_id)
+    damaged = other.folder / "owner_writes" / "run-2.parquet"
+    damaged.write_bytes(b"PAR1 no table")
+    assert tables.writes_to(TARGET).collect()["run_id"].to_list() == [RUN, "run-3"]
+    (told,) = caplog.messages
+    assert str(damaged) in told
+    assert "backup" in told

@@ -10,7 +10,7 @@ import pytest
 
 from resources.failures import damaged_tables
 from resources.store.files import replacing
-from resources.store.history import delete_inputs, delete_outdated, store_decisions
+from resources.store.retention import delete_inputs, delete_outdated, store_decisions
 from tests.ownership import builders
 from tests.ownership.builders import counts, hosts, users
 from tests.resources.store.test_tables import DAY, LATER, seen

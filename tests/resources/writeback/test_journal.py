@@ -11,7 +11,7 @@ from ownership.tables import OwnerWrites
 from resources.errors import AssetOwnersError, ConfigurationError
 from resources.store.tables import Tables
 from resources.writeback.journal import Journal, Result
-from resources.writeback.journals import has_journal, journal_findings, open_journal
+from resources.writeback.open_journal import has_journal, journal_findings, open_journal
 from tests.resources.writeback.world import NOON, WRITTEN, outcomes, plan, values
 
 LATER = NOON + timedelta(seconds=1, microseconds=123456)
@@ -87,14 +87,14 @@ def test_an_outcome_is_stored_with_what_the_host_held_where_it_was_read(journal)
 
 def test_hosts_without_a_request_are_known_until_one_may_follow_and_are_left(journal):
     journal.intend(writes("a", "b", "c"))
-    journal.attempting("run-1", "a")
-    assert journal.unsent("run-1") == {"b", "c"}
+    journal.mark_attempted("run-1", "a")
+    assert journal.never_sent("run-1") == {"b", "c"}
     journal.complete(Result("b", "failed", "no"), run_id="run-1", completed_at=LATER)
-    journal.leave("run-1", "it ended", completed_at=LATER)
+    journal.abandon_rest("run-1", "it ended", completed_at=LATER)
     assert outcomes(journal) == {"a": "intended", "b": "failed", "c": "not_written"}
     assert journal.rows("run-1")["completed_at"].to_list() == [None, LATER, LATER]
     journal.intend(writes("d", run_id="run-2"), sent=True)
-    assert journal.unsent("run-2") == set()
+    assert journal.never_sent("run-2") == set()
 
 
 def test_runs_are_kept_apart_and_come_oldest_first(journal):
@@ -115,6 +115,14 @@ def test_the_journal_of_a_newer_program_is_refused(opened, newer_program):
         pass
     with pytest.raises(AssetOwnersError, match=r"asset-owners 99\.0"):
         opened()
+
+
+def test_a_journal_of_an_older_program_keeps_from_now_on_what_an_undo_left_unchanged(file, path):
+    file.intend(writes("a", "b"))
+    file._execute("ALTER TABLE writes DROP COLUMN kept")
+    with Journal(path) as journal:
+        journal.complete(Result("a", "undone", kept=["owner"]), run_id="run-1", completed_at=LATER)
+        assert journal.rows("run-1")["kept"].to_list() == [["owner"], None]
 
 
 def test_a_journal_that_is_damaged_is_refused_by_its_place(file, path):

@@ -49,7 +49,7 @@ def intend(journal, *host_ids, sent=True, **changes):
     """What a run leaves that is cut off while it writes these hosts."""
     journal.intend(plan(*host_ids, outcome="intended", **changes))
     for host_id in host_ids if sent else ():
-        journal.attempting(changes.get("run_id", "run-1"), host_id)
+        journal.mark_attempted(changes.get("run_id", "run-1"), host_id)
 
 
 def settled(journal, tables, *listed, inventory: Any = None):
@@ -109,11 +109,13 @@ def test_a_killed_run_is_settled_from_what_the_inventory_holds(inventory, clock,
 def test_what_was_sent_when_a_run_was_cut_off_is_settled_by_what_the_host_holds(tables, sent, held, outcome):
     with Journal(IN_MEMORY) as journal:
         intend(journal, "h-0", **WRITTEN)
-        journal.sending("run-1", "h-0", old_values=sent["old"], new_values=sent["new"])
+        kept = ["owner"] if sent is DEPARTMENT_UNDONE else None
+        journal.mark_sent("run-1", "h-0", old_values=sent["old"], new_values=sent["new"], kept=kept)
         number, rows = settled(journal, tables, held)
     stored = rows["h-0"]
     assert (number, stored["outcome"]) == (1, outcome)
     assert (stored["old_values"], stored["new_values"]) == (sent["old"], sent["new"])
+    assert stored["kept"] == (kept if outcome == "undone" else None)
     assert ("another name" in stored["message"]) == (held["hostnames"] == ["PC-9"])
 
 

@@ -15,7 +15,7 @@ from resources.errors import AssetOwnersError
 from resources.settings import without_password
 from resources.store.tables import Tables
 from resources.writeback.journal import Journal, Result
-from resources.writeback.journals import journal_findings, open_journal, take_over
+from resources.writeback.open_journal import import_file_journal, journal_findings, open_journal
 from resources.writeback.postgres import PostgresJournal
 from tests.resources.writeback.test_journal import LATER, outcomes, writes
 
@@ -47,10 +47,10 @@ def test_one_table_keeps_the_rows_of_all_journals_and_none_sees_those_of_another
     with open_one("berlin") as berlin, open_one("paris") as paris:
         berlin.intend(writes("a", "b"))
         paris.intend(writes("a", outcome="failed"))
-        berlin.attempting("run-1", "a")
+        berlin.mark_attempted("run-1", "a")
         berlin.complete(Result("b", "written"), run_id="run-1", completed_at=LATER)
-        assert (outcomes(berlin), berlin.unsent("run-1")) == ({"a": "intended", "b": "written"}, {"b"})
-        assert (outcomes(paris), paris.unsent("run-1")) == ({"a": "failed"}, {"a"})
+        assert (outcomes(berlin), berlin.never_sent("run-1")) == ({"a": "intended", "b": "written"}, {"b"})
+        assert (outcomes(paris), paris.never_sent("run-1")) == ({"a": "failed"}, {"a"})
         paris.delete("run-1")
         assert list(paris.targets()) == []
         assert list(berlin.targets()) == ["run-1"]
@@ -70,6 +70,19 @@ def test_of_those_who_come_first_at_once_all_find_the_tables(open_one):
         assert set(journal.targets()) == {f"run-{number}" for number in range(8)}
 
 
+def test_tables_of_an_older_program_keep_from_now_on_what_an_undo_left_unchanged(open_one):
+    with open_one() as journal:
+        journal.intend(writes("a", "b"))
+        [(view,)] = journal._execute("SELECT pg_get_viewdef('asset_owners.writes'::regclass)")
+        journal._execute("DROP VIEW asset_owners.writes")
+        older = re.sub(r",\s+(\w+[.])?kept", "", view)
+        journal._execute(f"CREATE VIEW asset_owners.writes AS {older}")
+        journal._execute("ALTER TABLE asset_owners.all_writes DROP COLUMN kept")
+    with open_one() as journal:
+        journal.complete(Result("a", "undone", kept=["owner"]), run_id="run-1", completed_at=LATER)
+        assert journal.rows("run-1")["kept"].to_list() == [["owner"], None]
+
+
 def test_what_is_stored_is_on_the_servers_disk_also_where_that_is_not_usual_there(open_one, postgres, url):
     postgres.ask(f"ALTER ROLE {database(url)} SET synchronous_commit = off")
     with open_one() as journal:
@@ -80,9 +93,9 @@ def test_where_another_server_took_over_the_inventory_alone_tells(open_one, post
     """It may lack what was stored last, and counts its timeline on."""
     with open_one() as journal:
         journal.intend(writes("a"))
-        assert journal.unsent("run-1") == {"a"}
+        assert journal.never_sent("run-1") == {"a"}
         postgres.ask("UPDATE asset_owners.all_writes SET boot = '00000000'", database=database(url))
-        assert journal.unsent("run-1") == set()
+        assert journal.never_sent("run-1") == set()
 
 
 @contextmanager
@@ -113,17 +126,17 @@ def test_a_lost_session_is_told_once_and_for_all(open_one, postgres, url):
     """With the session of the journal the lock is lost, so whoever has lost it sends nothing more."""
     with open_one() as journal:
         journal.intend(writes("a"))
-        assert journal.claim("corp")
+        journal.lock("corp", "The lock")
         assert postgres.cut_off(database(url)) == 1
-        for ask in (journal.require_claim, lambda: journal.attempting("run-1", "a"), journal.targets):
+        for ask in (journal.require_lock, lambda: journal.mark_attempted("run-1", "a"), journal.targets):
             with pytest.raises(
                 AssetOwnersError, match=r"terminating connection.*nothing more is sent"
             ) as told:
                 ask()
             assert without_password(url) in str(told.value)
     with open_one() as journal:
-        assert journal.claim("corp"), "the lock went with the session"
-        assert journal.unsent("run-1") == {"a"}
+        journal.lock("corp", "The lock, which went with the session")
+        assert journal.never_sent("run-1") == {"a"}
 
 
 @contextmanager
@@ -147,12 +160,12 @@ def test_a_server_that_never_answers_ends_the_run_also_one_that_is_told_to_end(
         with frozen(postgres, url):
             for _ in range(2):
                 with pytest.raises(AssetOwnersError, match="nothing more is sent"):
-                    journal.require_claim()
+                    journal.require_lock()
     with ExitStack() as ends:
         journal = ends.enter_context(open_one())
         with frozen(postgres, url):
             with interrupted(after=0.2):
-                journal.require_claim()
+                journal.require_lock()
             began = time.monotonic()
             ends.close()
             assert time.monotonic() - began < 10
@@ -210,16 +223,16 @@ def test_what_was_open_in_the_file_moves_into_the_database(tables, url, monkeypa
     with open_journal(tables) as file:
         assert type(file) is Journal
         file.intend(writes("a", "b"))
-        file.attempting("run-1", "a")
+        file.mark_attempted("run-1", "a")
         file.complete(Result("b", "failed", "No."), run_id="run-1", completed_at=LATER)
         before = file.rows("run-1")
-        take_over(file, tables)
+        import_file_journal(file, tables)
         assert file.rows("run-1").equals(before), "it is the one in use"
     monkeypatch.setenv("ASSET_OWNERS_JOURNAL", url)
     with open_journal(tables) as journal:
-        take_over(journal, tables)
-        take_over(journal, tables)
+        import_file_journal(journal, tables)
+        import_file_journal(journal, tables)
         assert journal.rows("run-1").equals(before)
-        assert journal.unsent("run-1") == set(), "whether requests went out is not known there"
+        assert journal.never_sent("run-1") == set(), "whether requests went out is not known there"
     with Journal(tables.journal) as file:
         assert list(file.targets()) == []

@@ -19,8 +19,8 @@ from resources.errors import (
     ValidationError,
 )
 from resources.writeback import workers
+from resources.writeback.decide import decide_apply, decide_undo, decide_write
 from resources.writeback.journal import Journal
-from resources.writeback.outcomes import still_held, unless_changed, unless_owned
 from resources.writeback.writer import LOOKS, Writer
 from tests.ownership.builders import TARGET
 from tests.resources.writeback.world import (
@@ -257,7 +257,7 @@ def test_a_host_that_waits_for_its_turn_was_surely_sent_nothing(inventory, journ
     unsent = []
 
     def sleep(seconds):
-        unsent.append(journal.unsent("run-1"))
+        unsent.append(journal.never_sent("run-1"))
         clock.sleep(seconds)
 
     writer = Writer(inventory, journal, clock=clock, sleep=sleep)
@@ -292,7 +292,7 @@ def test_a_look_from_before_the_machine_was_suspended_is_made_again(inventory, j
     assert Writer(inventory, journal).write(row()).outcome == "owned_meanwhile"
 
 
-@pytest.mark.parametrize("slow", ["on_look", "sending", "on_connect"])
+@pytest.mark.parametrize("slow", ["on_look", "mark_sent", "on_connect"])
 def test_a_look_that_is_too_old_is_made_again(inventory, writer, journal, clock, monkeypatch, slow):
     """The time passes with the answer, on the disk or with the connection; somebody sets an owner."""
     stalls = []
@@ -304,7 +304,7 @@ def test_a_look_that_is_too_old_is_made_again(inventory, writer, journal, clock,
             clock.sleep(1.1)
 
     inventory.set("h-0", department="other than planned")
-    monkeypatch.setattr(journal if slow == "sending" else inventory, slow, stall)
+    monkeypatch.setattr(journal if slow == "mark_sent" else inventory, slow, stall)
     assert writer.write(row()).outcome == "owned_meanwhile"
     assert (inventory.asked, inventory.holds()[0]) == ((2, 0), "u-2")
 
@@ -328,7 +328,7 @@ def test_a_request_within_a_second_of_the_look_goes_out(
 def test_the_intention_is_stored_before_the_look(inventory, writer, journal):
     journal.intend(plan("h-0", outcome="intended"))
     unsent = []
-    inventory.on_look = lambda _: unsent.append(journal.unsent("run-1"))
+    inventory.on_look = lambda _: unsent.append(journal.never_sent("run-1"))
     writer.write(row())
     assert unsent[0] == set()
 
@@ -353,7 +353,7 @@ def test_the_journal_knows_what_the_last_look_showed(inventory, writer, journal)
 
 
 WRITE_AND_UNDO = pytest.mark.parametrize(
-    ("change", "decide"), [(WRITTEN, unless_owned), (UNDONE, still_held)], ids=["write", "undo"]
+    ("change", "decide"), [(WRITTEN, decide_write), (UNDONE, decide_undo)], ids=["write", "undo"]
 )
 
 
@@ -483,7 +483,7 @@ def test_without_read_hosts_are_listed_again_until_a_write_is_confirmed(inventor
 )
 def test_an_old_plan_leaves_hosts_alone_that_changed_since(inventory, writer, changes, outcome):
     inventory.set("h-0", **changes)
-    assert writer.write(row(), unless_changed).outcome == outcome
+    assert writer.write(row(), decide_apply).outcome == outcome
     assert inventory.calls["write"] == (outcome == "written")
 
 
@@ -501,11 +501,12 @@ def test_undo_puts_back_what_the_host_still_holds(inventory, writer, changed, ou
     assert writer.write(row()).outcome == "written"
     inventory.set("h-0", **changed)
     inventory.after_write = raising(*[answer] * 9)
-    result = writer.write(undo_row(), still_held)
+    result = writer.write(undo_row(), decide_undo)
     assert (result.outcome, inventory.holds()) == (outcome, left)
     assert inventory.calls["write"] == 1 + (outcome == "undone")
-    said = f"left alone: {', '.join(f'{name} is {value} by now' for name, value in changed.items())}"
+    said = f"left unchanged: {', '.join(f'{name} is {value} now' for name, value in changed.items())}"
     assert (result.message or "").endswith(said) == (outcome == "undone" and bool(changed))
+    assert result.kept == ([*changed] or None)
     if changed == {"owner": "u-2"}:
         assert (result.old_values, result.new_values) == (values("u-2", "Sales"), values(None, "Old"))
 
@@ -523,7 +524,7 @@ def test_an_undo_that_was_turned_away_looks_at_what_others_have_left_of_it(
     assert writer.write(row()).outcome == "written"
     somebody_was_faster = raising(SIGN_IN, meanwhile=lambda host_id: inventory.set(host_id, owner=owner))
     setattr(inventory, "after_write" if done else "on_write", somebody_was_faster)
-    result = writer.write(undo_row(), still_held)
+    result = writer.write(undo_row(), decide_undo)
     assert (result.outcome, result.new_values) == (outcome, sent)
     assert inventory.holds() == (owner, "Old", None)
 
@@ -531,14 +532,14 @@ def test_an_undo_that_was_turned_away_looks_at_what_others_have_left_of_it(
 def test_an_undo_does_not_send_a_value_that_the_write_had_not_changed(inventory, writer):
     inventory.set("h-0", owner="u-2")
     unchanged = row(old=values("u-1", "Old"), new=values("", "Old"))
-    assert (writer.write(unchanged, still_held).outcome, inventory.calls["write"]) == ("not_written", 0)
+    assert (writer.write(unchanged, decide_undo).outcome, inventory.calls["write"]) == ("not_written", 0)
 
 
 def test_an_undo_leaves_several_owners_alone_whose_ids_read_like_the_one_that_was_written(inventory, writer):
     inventory.set("h-0", owner="a,b", department="Sales")
     undo = row(old=values("a,b", "Sales"), new=values("", "Old"))
-    result = writer.write(undo, still_held)
-    assert (result.outcome, result.message) == ("undone", "left alone: owner is a,b by now")
+    result = writer.write(undo, decide_undo)
+    assert (result.outcome, result.message) == ("undone", "left unchanged: owner is a,b now")
     assert inventory.holds() == ("a,b", "Old", None)
 
 
@@ -698,7 +699,7 @@ def test_who_has_lost_the_lock_sends_nothing_more(inventory, writer, journal, mo
     def lost():
         raise AssetOwnersError("the lock is lost")
 
-    inventory.after_write = lambda _: monkeypatch.setattr(journal, "require_claim", lost)
+    inventory.after_write = lambda _: monkeypatch.setattr(journal, "require_lock", lost)
     with pytest.raises(AssetOwnersError, match="the lock is lost"):
         carry_out(plan(*numbered(20)), writer, journal, concurrency=concurrency)
     sent = inventory.calls["write"]

@@ -12,7 +12,7 @@ import polars as pl
 from ownership.declaration import polars_schema
 from ownership.tables import OwnerWrites
 from resources.errors import NotFoundError, SessionExpiredError, TransientError
-from resources.writeback.outcomes import unless_owned
+from resources.writeback.decide import decide_write
 from resources.writeback.workers import write_all
 from resources.writeback.writer import Writer
 from tests.ownership.builders import TARGET, host, hosts
@@ -146,7 +146,7 @@ def carry_out(
     writer: Writer,
     journal: Any,
     *,
-    decide: Any = unless_owned,
+    decide: Any = decide_write,
     progress: Callable[[int, int], Any] = lambda *_: None,
     require_running: Callable[[], None] = lambda: None,
     **limits: int,

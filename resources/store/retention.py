@@ -1,4 +1,4 @@
-"""What is kept of earlier runs, and for how long: decisions that changed, writes, days, plans."""
+"""What is kept of earlier runs, and how long: decisions that changed, writes, days, plans."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -24,9 +24,9 @@ WRITES = "owner_writes"
 def store_decisions(
     tables: Tables, decisions: pl.DataFrame, *, decided_at: datetime, run_id: str, publish: bool
 ) -> pl.DataFrame:
-    """Store what a run decided and, where it is published, what differs from what was published before.
+    """Store what a run decided, and who is unmatched; where published, also what differs from before.
 
-    Gives the decisions with new conflicts marked, and since when each conflict has been there.
+    Returns the decisions with new conflicts marked, and since when each conflict has been there.
     """
     with tables.changing():
         before = latest(tables.all_runs(HISTORY, but=run_id))
@@ -35,6 +35,8 @@ def store_decisions(
         seen = [tables.view(last).read("owner_decisions").filter(action="conflict").collect()] if last else []
         decisions = with_conflict_since(decisions, before, *seen)
         tables.write("owner_decisions", decisions, run_id=run_id, publish=publish)
+        unmatched = tables.derived("unmatched_users", run_id)
+        tables.write("unmatched_users", unmatched, run_id=run_id, publish=publish)
         if publish:
             changed = changed_decisions(before, decisions, decided_at=decided_at, run_id=run_id)
             tables.append(HISTORY, changed, run_id=run_id)
@@ -42,7 +44,7 @@ def store_decisions(
 
 
 def decided_with(tables: Tables, run_id: str, rules: Rules) -> tuple[Window, Rules]:
-    """Find the look-back window and the rules that a run decided with; `rules` where it stored none."""
+    """Return the look-back window and the rules that a run decided with; `rules` where it stored none."""
     row = tables.appended("runs", run_id).select("window_from", "window_to", "rules").rows()
     if not row:
         raise AssetOwnersError(
@@ -54,11 +56,10 @@ def decided_with(tables: Tables, run_id: str, rules: Rules) -> tuple[Window, Rul
 
 
 def delete_outdated(tables: Tables, *, evidence_before: date, history_before: datetime) -> int:
-    """Delete days, decisions, writes, and runs with their plans that are older than the instance keeps them.
+    """Delete what is older than the instance keeps it; return how many files and folders that were.
 
-    Of decisions the last of each host stays: it held until the next one. Of writes those stay that gave an
-    owner whom the inventory still shows: he would count as set by hand otherwise (rules 9.1). Returns how
-    many files and folders were deleted.
+    The last decision about each host stays: it held until the next one. So do writes of an owner whom the
+    inventory still shows: he would count as set by hand otherwise (rules 9.1).
     """
 
     def given(writes: pl.LazyFrame) -> pl.DataFrame:
@@ -87,7 +88,7 @@ def delete_outdated(tables: Tables, *, evidence_before: date, history_before: da
 def _carry_over(
     tables: Tables, table: str, instant: datetime, kept: Callable[[pl.LazyFrame], pl.DataFrame]
 ) -> int:
-    """Delete files of runs that are older than an instant, and keep some of their rows in one file."""
+    """Delete files of runs that are older than an instant; the rows that `kept` returns go into one file."""
     folder = tables.folder / table
     files = [file for file in sorted(folder.glob("*.parquet")) if file.name not in (EMPTY, CARRIED_OVER)]
     outdated = [file for file in files if _is_older(file, instant)]
@@ -102,7 +103,7 @@ def _carry_over(
 
 
 def delete_inputs(tables: Tables, *, of_run: str | None = None, before: datetime | None = None) -> None:
-    """Delete what one run worked on, or all runs did before an instant; decisions and plans stay."""
+    """Delete the inputs of one run, or those of all runs before an instant; decisions and plans stay."""
     inputs = set(of_layout(Layout.SNAPSHOT, Layout.BY_DAY)) - {"owner_decisions"}
     runs = tables.folder / "runs"
     for file in parquet_files(runs):
@@ -114,7 +115,7 @@ def delete_inputs(tables: Tables, *, of_run: str | None = None, before: datetime
 
 
 def _is_older(path: UPath, instant: datetime) -> bool:
-    """Whether a file or a folder was changed last before an instant."""
+    """Return whether a file or a folder was last changed before an instant."""
     with suppress(FileNotFoundError, ValueError):  # another run deletes as well: no file, or an empty folder
         # What an object store shows as a folder has no time of its own.
         changed = path.stat().st_mtime or max(part.stat().st_mtime for part in parquet_files(path))

@@ -33,7 +33,7 @@ def test_a_run_waits_while_another_one_writes_and_settles_what_a_dead_one_left(
     if who == "another machine":  # which shares tables and journal
         monkeypatch.setenv("ASSET_OWNERS_TABLES", str(stand.home / "shared"))
         monkeypatch.setenv("ASSET_OWNERS_JOURNAL", request.getfixturevalue("postgres").new_database())
-        monkeypatch.setattr("resources.writeback.one_writer._claimed", lambda *_: True)
+        monkeypatch.setattr("resources.writeback.target_lock._is_bound", lambda *_: True)
     sessions = []
 
     def look(request):

@@ -1,4 +1,4 @@
-"""A person taken out of the stored tables: a hash stands where a name or an id of theirs stood.
+"""Forget a person: in the stored tables a hash replaces their names and ids.
 
 Counts and keys stay as they are, so that days need not be fetched again and the ledger of writes stays whole.
 """
@@ -21,7 +21,7 @@ from resources.store.tables import Tables, read_files, write_file
 
 PERSONS = {
     *("document_username", "username", "runner_up_username", "skipped_username", "username_spellings"),
-    *("leader", "by"),
+    *("leader", "by", "owner_emails"),
     *("user_id", "owner", "owner_ids", "resolved_owner", "existing_owner", "candidate_ids"),
 }
 """Columns whose values are people, by their names or ids; so is `owner` in `old_values` and `new_values`."""
@@ -31,7 +31,7 @@ TEXTS = {"message", "problem", "reason", "reasons", "options", "rules", "exclude
 
 @dataclass(frozen=True)
 class Person:
-    """What a person is called in the tables with that slug: normalised user names, and ids of user assets."""
+    """A person's normalised user names and ids of user assets, in the tables with that slug."""
 
     slug: str
     usernames: Collection[str]
@@ -39,14 +39,14 @@ class Person:
 
     @classmethod
     def known(cls, slug: str, usernames: Collection[str], users: pl.DataFrame) -> "Person":
-        """A person with these user assets, who may log on by each name that these bear but the surname."""
+        """Return the person with these user assets, known by each of their names except the surname."""
         columns = [name for name in ("user_value", *FIELDS) if name != "directory_user_surname"]
         named = pl.concat([users.select(pl.col(name).explode().alias("name")) for name in columns])
         folded = named.select(normalise_username(pl.col("name")))["name"].drop_nulls()
         return cls(slug, {*usernames, *folded}, set(users["user_id"]))
 
     def stand_in(self, name: str) -> str:
-        """What stands in the place of a name or an id."""
+        """Return the hash that replaces a name or an id."""
         return f"forgotten-{hashlib.sha256(f'{self.slug}/{name}'.encode()).hexdigest()[:16]}"
 
     @cached_property
@@ -56,7 +56,7 @@ class Person:
         return rf"(?i)\b(?:{'|'.join(words)})\b" if words else "$^"
 
     def forgotten_in(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """The rows of a table with stand-ins for the person."""
+        """Return the rows of a table with stand-ins for the person."""
         return frame.with_columns(self._in_column(name, kind) for name, kind in frame.schema.items())
 
     def _in_column(self, name: str, kind: pl.DataType) -> pl.Expr:
@@ -80,9 +80,9 @@ class Person:
 
 
 def forget(tables: Tables, person: Person, *, really: bool) -> dict[str, int]:
-    """Count the rows with a person by table, and, `really`, put stand-ins there; user assets lose their row.
+    """Return how many rows name a person, by table; with `really`, stand-ins replace the person there.
 
-    A file keeps its time, by which it is deleted when it is old.
+    Their user assets are deleted. A file keeps its time, by which it is deleted when it is old.
     """
     found: dict[str, int] = {}
     for table, path in _files(tables):
@@ -110,7 +110,7 @@ def forget(tables: Tables, person: Person, *, really: bool) -> dict[str, int]:
 
 
 def _files(tables: Tables) -> Iterator[tuple[str, UPath]]:
-    """Each file of a table, and which one: of the instance, or of one of its runs."""
+    """Yield each table's name and file, those of runs included."""
     for path in parquet_files(tables.folder):
         parts = path.relative_to(tables.folder).parts
         table = Path(parts[2] if parts[0] == "runs" and len(parts) > 2 else parts[0]).stem

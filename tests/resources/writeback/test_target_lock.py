@@ -15,17 +15,17 @@ from resources import locks
 from resources.errors import AssetOwnersError, ConfigurationError
 from resources.settings import journal_url
 from resources.store.tables import Tables
-from resources.writeback import one_writer as module
+from resources.writeback import target_lock as module
 from resources.writeback.journal import Journal
-from resources.writeback.one_writer import one_writer, only_writer
 from resources.writeback.postgres import PostgresJournal
+from resources.writeback.target_lock import locked_journal, target_lock
 from tests.resources.clock import Clock
 from tests.resources.samples import instance, instance_content
 
 ROOT = Path(__file__).parents[3]
 HOLDER = """
 import time
-from tests.resources.writeback.test_one_writer import writing
+from tests.resources.writeback.test_target_lock import writing
 
 with writing():
     print("writing", flush=True)
@@ -37,7 +37,7 @@ MACHINES = pytest.param("machines", marks=pytest.mark.slow)
 def test_tables_that_another_machine_has_recorded_for_its_inventory_meanwhile_let_nobody_write(tmp_path):
     own = Tables(tmp_path, "corp", name="Corp", target="here")
     replace(own, target="there").claim()
-    with pytest.raises(ConfigurationError, match="there"), only_writer(own, instance().platform):
+    with pytest.raises(ConfigurationError, match="there"), locked_journal(own, instance().platform):
         pytest.fail("it may write")
 
 
@@ -51,8 +51,8 @@ def writing(settings=None):
         else:
             folder = stack.enter_context(tempfile.TemporaryDirectory())
             journal = stack.enter_context(Journal(Path(folder) / "writes.sqlite"))
-        with mock.patch.object(module, "_claimed", return_value=True) if url else nullcontext():
-            stack.enter_context(one_writer(settings or platform(), journal))
+        with mock.patch.object(module, "_is_bound", return_value=True) if url else nullcontext():
+            stack.enter_context(target_lock(settings or platform(), journal))
         yield
 
 
@@ -126,7 +126,7 @@ def test_only_writers_to_one_target_however_it_is_spelt_are_in_each_others_way(c
 
 def test_a_name_that_nobody_can_take_is_an_error_and_no_reason_to_wait():
     with pytest.raises(OSError, match="too long"), ExitStack() as held:
-        module._claimed("x" * 200, held)
+        module._is_bound("x" * 200, held)
 
 
 @pytest.mark.usefixtures("system")
@@ -153,7 +153,7 @@ def test_a_killed_writer_lets_the_next_one_in(monkeypatch):
 
 @pytest.mark.usefixtures("clock")
 def test_who_only_binds_the_name_is_no_run_of_ours():
-    with mock.patch.object(module, "_claimed", return_value=True) as claimed, writing():
+    with mock.patch.object(module, "_is_bound", return_value=True) as claimed, writing():
         name = claimed.call_args.args[0]
     with socket.socket(socket.AF_UNIX) as squatter:
         squatter.bind(f"\0{name}")

@@ -1,4 +1,4 @@
-"""Which journal an instance has: its file in the home, or one in a database that machines share."""
+"""Open the journal of an instance: its file in the home, or one in a database that machines share."""
 
 import sqlite3
 import uuid
@@ -33,22 +33,22 @@ def open_journal(tables: Tables) -> Generator[Journal]:
 
 def has_journal(tables: Tables) -> bool:
     """Return whether an instance has ever had a journal there."""
-    return has_shared_one(tables) if journal_url() else tables.journal.exists()
+    return has_shared_journal(tables) if journal_url() else tables.journal.exists()
 
 
-def has_shared_one(tables: Tables) -> bool:
-    """Return whether an instance has ever had a journal that others share."""
+def has_shared_journal(tables: Tables) -> bool:
+    """Return whether an instance has ever had a journal that machines share."""
     return (tables.folder / KEY).exists()
 
 
 def try_journal(tables: Tables) -> None:
-    """Open the journal, where there is one, so that a run that may not use it ends before it asks anybody."""
+    """Open the journal, where there is one, so that a run that may not use it fails at once."""
     if has_journal(tables):
         with open_journal(tables):
             pass
 
 
-def take_over(journal: Journal, tables: Tables) -> None:
+def import_file_journal(journal: Journal, tables: Tables) -> None:
     """Move what runs left in the file of the home into the journal in use, where that is another one."""
     if journal.place == str(tables.journal) or not tables.journal.exists():
         return
@@ -61,19 +61,19 @@ def take_over(journal: Journal, tables: Tables) -> None:
 
 
 def journal_findings(url: str) -> Iterator[Finding]:
-    """Try the database of ASSET_OWNERS_JOURNAL as a run uses it; nothing stays there but its empty tables."""
+    """Yield what `check` finds in the database of ASSET_OWNERS_JOURNAL; only its empty tables stay there."""
     what = "ASSET_OWNERS_JOURNAL"
 
     def try_all() -> None:
         with _postgres().PostgresJournal(url, lambda: "asset-owners check") as journal:
-            journal.attempting("", "")
+            journal.mark_attempted("", "")
             journal.delete("")
 
     yield from tried(what, try_all, "answers, and the user may keep the journal there")
 
 
 def _shared(url: str, tables: Tables) -> Journal:
-    """The journal in a database; the key of the instance's rows moves with its tables."""
+    """Return the journal in a database; the key of the instance's rows moves with its tables."""
 
     def key() -> str:
         file = tables.folder / KEY
@@ -86,7 +86,7 @@ def _shared(url: str, tables: Tables) -> Journal:
 
 
 def _postgres() -> ModuleType:
-    """The module for PostgreSQL, whose driver need not be installed and takes a while to load."""
+    """Import the module for PostgreSQL, whose driver need not be installed and takes a while to load."""
     try:
         from resources.writeback import postgres
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""One writer at a time for each target, whatever the instance, the home or the user (rules 7.9)."""
+"""One run at a time writes to a target, whatever its instance, home or user (rules 7.9)."""
 
 import errno
 import hashlib
@@ -14,55 +14,54 @@ from resources.locks import locked, wait_until
 from resources.settings import Platform
 from resources.store.tables import Tables
 from resources.writeback.journal import Journal
-from resources.writeback.journals import open_journal
+from resources.writeback.open_journal import open_journal
 
 MOST_WAITING = 4096
 
 
 @contextmanager
-def only_writer(tables: Tables, platform: Platform, run_id: str | None = None) -> Generator[Journal]:
-    """Open the journal while nobody else writes for the instance, or to its inventory, on any machine."""
-    # Everybody waits for the instance first, then for the target, so that no two wait for each other.
-    with tables.writing(run_id), open_journal(tables) as journal, one_writer(platform, journal):
+def locked_journal(tables: Tables, platform: Platform, run_id: str | None = None) -> Generator[Journal]:
+    """Open the journal while nobody else writes for the instance, or to its inventory, on any machine.
+
+    The waiter is told who holds the lock and times out. A process that dies lets go.
+    """
+    # Everybody takes the locks in this order, so that no two wait for each other.
+    with tables.writing(run_id), open_journal(tables) as journal, target_lock(platform, journal):
         tables.require_own()  # again: another machine may have recorded its inventory meanwhile
         yield journal
 
 
 @contextmanager
-def one_writer(platform: Platform, journal: Journal) -> Generator[None]:
-    """Keep other writers from the platform's tenant; a process that dies lets them in.
+def target_lock(platform: Platform, journal: Journal) -> Generator[None]:
+    """Keep out other runs on the tenant: on this machine, and on those that share the journal.
 
-    Those of this machine are kept away, and until the journal is closed those of machines that share it.
+    Files cannot do it on Linux: a service has a /tmp of its own, and each user and home other rights. A
+    socket's name without a file is one for all of them, and the kernel frees it when the process ends.
     """
     place = f"{platform.address} {platform.tenant_id}".lower()  # to many services a UUID or path has no case
     key = hashlib.sha256(place.encode()).hexdigest()[:32]
     name, what = f"asset-owners-{key}", f"The writing to {platform.place}"
     with ExitStack() as held:
-        # Everybody waits for the machine first, then for the others, so that no two wait for each other.
         if sys.platform == "linux":
-            wait_until(lambda: _claimed(name, held), lambda: _holder(name), what)
+            wait_until(lambda: _is_bound(name, held), lambda: _holder(name), what)
         else:
             held.enter_context(locked(Path(tempfile.gettempdir()) / f"{name}.lock", what))
-        wait_until(lambda: journal.claim(key), lambda: journal.holder(key), what)
+        journal.lock(key, what)
         yield
 
 
-def _claimed(name: str, held: ExitStack) -> bool:
-    """Take the name for this process unless another one has it.
-
-    A socket's name without a file: all users and homes of the machine share the names, no rights and no
-    leftovers are in the way, and the kernel gives the name back when the process ends. Who listens is known.
-    """
-    claim = socket.socket(socket.AF_UNIX)
+def _is_bound(name: str, held: ExitStack) -> bool:
+    """Bind the name to this process, unless another one has it; who listens is known to those who ask."""
+    bound = socket.socket(socket.AF_UNIX)
     try:
-        claim.bind(f"\0{name}")
-        claim.listen(MOST_WAITING)
+        bound.bind(f"\0{name}")
+        bound.listen(MOST_WAITING)
     except OSError as error:
-        claim.close()
+        bound.close()
         if error.errno != errno.EADDRINUSE:
             raise
         return False
-    held.enter_context(claim)
+    held.enter_context(bound)
     return True
 
 

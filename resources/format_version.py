@@ -1,4 +1,4 @@
-"""The format of what is stored: a program leaves alone what a newer one has made."""
+"""The format of what is stored: a program refuses what a newer one has written."""
 
 from importlib.metadata import version
 
@@ -9,19 +9,19 @@ FORMAT = 1
 
 
 def program_version() -> str:
-    """The version of this program."""
+    """Return the version of this program."""
     return version("asset-owners")
 
 
 def own_format() -> tuple[int, str]:
-    """The format that this program makes, and its version."""
+    """Return the format that this program writes, and its version."""
     return FORMAT, program_version()
 
 
 def require_known_format(found: int, made_by: str, place: str) -> None:
-    """Refuse what a newer version of the program, `made_by`, has made in a place."""
+    """Fail where a newer version of the program, `made_by`, has written to a place."""
     if found > FORMAT:
         raise AssetOwnersError(
-            f"{place}: asset-owners {made_by} (format {found}) has been here, and this is "
-            f"{program_version()} (format {FORMAT}). Nothing was changed; install {made_by} or newer here"
+            f"{place}: written by asset-owners {made_by} (format {found}), and this is "
+            f"{program_version()} (format {FORMAT}). Nothing was changed; install {made_by} or newer"
         )

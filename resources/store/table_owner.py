@@ -1,4 +1,4 @@
-"""Whose tables lie in a folder, and in which format: the first instance to come has them.
+"""Which instance the tables in a folder belong to, and their format: the first one that claims them.
 
 The record lies with the tables, so that another machine finds it, and this one after it was rebuilt.
 """
@@ -10,16 +10,16 @@ from typing import Any
 from upath import UPath
 
 from resources.errors import ConfigurationError
-from resources.formats import own_format, require_known_format
+from resources.format_version import own_format, require_known_format
 from resources.store.files import create, replacing
 
 CLAIM = ".instance"
 
 
 def claim(folder: UPath, *, name: str | None, target: str | None, readers: int | None = None) -> None:
-    """Record whose tables these are, where that has a name; refuse those that `require_own` refuses.
+    """Record that these tables are the named instance's; fails where `require_own` does.
 
-    Without a target that of a later call is recorded.
+    A target that is not known yet is recorded by a later call.
     """
     recorded = require_own(folder, name=name, target=target)
     target = recorded.get("target") or target
@@ -36,7 +36,7 @@ def claim(folder: UPath, *, name: str | None, target: str | None, readers: int |
 
 
 def require_own(folder: UPath, *, name: str | None, target: str | None) -> dict[str, Any]:
-    """Refuse tables of another instance with the same slug or a newer program; return what is recorded."""
+    """Return what is recorded; fails for another instance with the same slug, or a newer program."""
     place = folder / CLAIM
     try:
         recorded = json.loads(place.read_bytes())
@@ -46,12 +46,12 @@ def require_own(folder: UPath, *, name: str | None, target: str | None) -> dict[
         return {}
     except (ValueError, KeyError, TypeError) as error:
         raise ConfigurationError(
-            f"{place} is damaged; delete it, and run the instance whose tables these are: it is written again"
+            f"{place} is damaged; delete it and run the instance that owns these tables: it is written again"
         ) from error
     if name not in {None, owner} or (name and other and target not in {None, other}):
         raise ConfigurationError(
-            f"The tables in {folder} are those of the instance {owner!r}, which writes to {other}. The name "
-            f"{name!r}, which writes to {target}, would share them: give it another name, or a home of its "
-            f"own; if it is the same one, renamed or moved, delete {place}: no earlier run can be undone then"
+            f"The tables in {folder} belong to the instance {owner!r}, which writes to {other}. {name!r}, "
+            f"which writes to {target}, would share them: give it another name or a home of its own; if it "
+            f"is the same one, renamed or moved, delete {place}: earlier runs can then no longer be undone"
         )
     return recorded

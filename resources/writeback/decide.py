@@ -1,11 +1,10 @@
-"""What a host holds, compared with what was planned for it or sent to it."""
+"""Decide about one host from what it holds: what to send, or why nothing, and whether a write was done."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import polars as pl
 
-from ownership.codes import LEFT_ALONE, NOTHING_HELD
 from ownership.names import normalise_hostname
 from resources.inventory.adapter import Values
 from resources.writeback.journal import Result
@@ -14,13 +13,13 @@ Row = Mapping[str, Any]
 """A row of owner_writes, or of inventory_hosts."""
 
 Decide = Callable[[Row, Row], Values | Result]
-"""Given a planned write and its host, says what to send, or the result where nothing is sent."""
+"""Takes a planned write and its host; returns what to send, or the result where nothing is sent."""
 
 
 def was_done(row: Row, host: Row) -> bool:
     """Return whether a host holds what a write was to set.
 
-    A write gives an owner; the service may spell other values in its own way. An undo puts back, in one
+    A write gives an owner; the service may spell other values in its own way. An undo resets, in one
     request, each field that still holds what was written: after it none does, though somebody else may have
     set some of them.
     """
@@ -32,17 +31,17 @@ def was_done(row: Row, host: Row) -> bool:
     return bool(put_back) and not any(held[field] == row["old_values"][field] for field in changed)
 
 
-def unless_owned(row: Row, host: Row) -> Values | Result:
-    """What to send to give a host its owner, unless it has one."""
+def decide_write(row: Row, host: Row) -> Values | Result:
+    """Return what to send to give a host its owner, unless it has one."""
     held = values_of(host)
     if (owner := held["owner"]) is not None:
-        message = f"has got the owner {owner} in the meantime"
+        message = f"has the owner {owner} by now"
         return Result(row["host_id"], "owned_meanwhile", message, held)
     return {field: value for field, value in row["new_values"].items() if value is not None}
 
 
-def unless_changed(row: Row, host: Row) -> Values | Result:
-    """As `unless_owned`, for a plan made earlier: a host whose other fields changed is left alone, too."""
+def decide_apply(row: Row, host: Row) -> Values | Result:
+    """Decide as `decide_write` about an earlier plan: a host whose other fields changed is skipped, too."""
     held = values_of(host)
     changed = [
         field
@@ -52,34 +51,40 @@ def unless_changed(row: Row, host: Row) -> Values | Result:
     if changed and held["owner"] is None:
         message = f"changed since the plan was made: {', '.join(changed)}"
         return Result(row["host_id"], "not_written", message, held)
-    return unless_owned(row, host)
+    return decide_write(row, host)
 
 
-def still_held(row: Row, host: Row) -> Values | Result:
-    """What to send to put back, field by field, what a host still holds of what was written."""
+def decide_undo(row: Row, host: Row) -> Values | Result:
+    """Return what to send to undo, field by field, what a host still holds of what was written."""
     held = values_of(host)
-    kept = {field for field in changed_fields(row) if held[field] == row["old_values"][field]}
+    changed = changed_fields(row)
+    unchanged = {field for field in changed if held[field] == row["old_values"][field]}
     if len(host["owner_ids"]) > 1:  # never what was written, also where one id reads like several
-        kept -= {"owner"}
-    if not kept:
-        return Result(row["host_id"], "not_written", NOTHING_HELD, held)
-    return {field: row["new_values"][field] for field in kept}
+        unchanged -= {"owner"}
+    if not unchanged:
+        message = "holds nothing any more of what was written"
+        return Result(row["host_id"], "not_written", message, held, kept=changed)
+    return {field: row["new_values"][field] for field in unchanged}
 
 
-def left_alone(row: Row, held: Values, sent: Values) -> str | None:
-    """Say what an undo left as it is of a host that held this; None: it put everything back."""
-    fields = [field for field in changed_fields(row) if sent[field] is None]
-    named = ", ".join(f"{field} is {held[field] or 'none'} by now" for field in fields)
-    return f"{LEFT_ALONE}{named}" if fields else None
+def kept_fields(row: Row, sent: Values) -> list[str] | None:
+    """Return the fields that an undo leaves as they are, by what it sends; None: there are none."""
+    return [field for field in changed_fields(row) if is_undo(row) and sent[field] is None] or None
+
+
+def kept_message(kept: Sequence[str] | None, held: Values) -> str | None:
+    """Say what an undo left unchanged of a host that held this."""
+    named = ", ".join(f"{field} is {held[field] or 'none'} now" for field in kept or ())
+    return f"left unchanged: {named}" if named else None
 
 
 def is_undo(row: Row) -> bool:
-    """A write gives an owner; an undo clears it, or leaves it to somebody else."""
+    """Return whether a row undoes a write: it clears the owner, or does not send one."""
     return not row["new_values"]["owner"]
 
 
 def changed_fields(row: Row) -> list[str]:
-    """The fields that a write sets to something else than what it found."""
+    """Return the fields that a write sets to another value than it found."""
     return [
         field
         for field, value in row["new_values"].items()
@@ -108,6 +113,6 @@ def other_name_message(host_id: str) -> str:
 
 
 def values_of(host: Row) -> Values:
-    """What a row of inventory_hosts holds, as owner_writes has it."""
+    """Return the values of a row of inventory_hosts, as owner_writes has them."""
     owner = ",".join(host["owner_ids"]) or None
     return {"owner": owner, "department": host["department"], "criticality": host["criticality"]}
