@@ -2,15 +2,18 @@
 
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Annotated
 
 import polars as pl
+import typer
 
 from assets_defs.record import system_user
 from ownership.declaration import polars_schema
 from ownership.history import ACKNOWLEDGED
 from ownership.names import normalise_hostname, printable
 from ownership.tables import AcknowledgedConflicts
-from pipelines.cli.sql import Format, sql
+from pipelines.cli.options import InstanceFile, RowsAs, RunId
+from pipelines.cli.sql import sql
 from pipelines.cli.stored import stored_tables
 from resources.errors import ConfigurationError
 
@@ -23,9 +26,23 @@ FROM conflicts ORDER BY conflicts.acknowledged_at NULLS FIRST, share DESC, event
 
 
 def conflicts(
-    path: Path, *, acknowledge: str | None, note: str | None, form: Format, run_id: str | None
+    path: InstanceFile,
+    *,
+    acknowledge: Annotated[
+        str | None,
+        typer.Option(metavar="HOST", help="Acknowledge the conflict of this host, by name or id."),
+    ] = None,
+    note: Annotated[str | None, typer.Option(metavar="TEXT", help="Why it may stay.")] = None,
+    form: RowsAs = "table",
+    run_id: RunId = None,
 ) -> int | None:
-    """Print the conflicts of a run, those that nobody has acknowledged first, or acknowledge one."""
+    """Print the conflicts of a run, those that nobody has acknowledged first, or acknowledge one.
+
+    It shows since when, and who knows of it. An acknowledged conflict is no longer a warning, until the
+    evidence (its code) or one of its owners changes.
+
+    Example: --instance NAME --acknowledge PC-0815 --note 'a loan'
+    """
     if acknowledge is None and note is None:
         return sql(LISTED, instance=path, form=form, run_id=run_id)
     if acknowledge is None or run_id:

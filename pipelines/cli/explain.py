@@ -2,13 +2,14 @@
 
 import json
 from functools import partial
-from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import polars as pl
+import typer
 
 from ownership.history import ACKNOWLEDGED
 from ownership.names import normalise_hostname, printable
+from pipelines.cli.options import InstanceFile, Json, RunId
 from pipelines.cli.stored import stored_tables
 from reports.explanations import host_explanation, in_words
 from reports.people import each_person, find_person, near_names, person_explanation, person_in_words
@@ -18,8 +19,26 @@ from resources.store.history import decided_with
 from resources.store.tables import Tables
 
 
-def explain(path: Path, asked: str, *, run_id: str | None = None, as_json: bool) -> int:
-    """Print why a host has, or has not, an owner, and what would change that; or the hosts of a person."""
+def explain(
+    path: InstanceFile,
+    asked: Annotated[
+        str,
+        typer.Argument(
+            metavar="HOST_OR_PERSON",
+            help="Host name in any spelling or id of a host asset; or user name, e-mail address or id of a "
+            "user asset.",
+        ),
+    ],
+    *,
+    run_id: RunId = None,
+    as_json: Json = False,
+) -> int:
+    """Print the evidence and the decision of a host, and what would change it; or the hosts of a person.
+
+    It also says what would change that. Exit status: 1 where neither a host nor a person is found.
+
+    Example: --instance NAME PC-0815
+    """
     if not asked.strip():
         raise ConfigurationError("HOST_OR_PERSON: it is empty; name a host or a person")
     instance, tables = stored_tables(path, run_id)

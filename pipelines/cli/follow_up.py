@@ -1,16 +1,16 @@
 """`asset-owners apply` and `asset-owners undo`: what may follow a run."""
 
 from collections.abc import Iterator
-from functools import partial
-from pathlib import Path
-from typing import Literal
+from typing import Annotated
 
 import polars as pl
+import typer
 
 from assets_defs.sink import FOLLOW_UPS
 from ownership.codes import LEFT_ALONE, OUTCOME, SUCCESSES
 from ownership.names import printable
-from pipelines.cli.plans import told_plan
+from pipelines.cli.describe_plan import describe_plan
+from pipelines.cli.options import DryRun, InstanceFile, Json, number
 from pipelines.cli.run import execute, outcomes_of, print_report, report_of, to_take_back
 from pipelines.cli.stored import own_tables
 from reports.summary import writes_in_words
@@ -24,17 +24,28 @@ SHOWN = 20
 """Of these hosts so many are printed."""
 
 
-def _follow_up(
-    job: Literal["apply", "undo"],
-    path: Path,
-    run_id: str,
+def follow_up(
+    context: typer.Context,
+    path: InstanceFile,
+    run_id: Annotated[
+        str, typer.Argument(metavar="RUN_ID", help="Id of the run, or its first 8 characters.")
+    ],
     *,
-    allow_writes: int | None,
-    dry_run: bool,
-    reason: str | None = None,
-    as_json: bool = False,
+    allow_writes: Annotated[
+        int | None, number("The most hosts to write, in place of max_writes and max_write_percent.")
+    ] = None,
+    dry_run: DryRun = False,
+    reason: Annotated[
+        str | None,
+        typer.Option(metavar="TEXT", help="Why you do it; kept in `options` of the table runs."),
+    ] = None,
+    as_json: Json = False,
 ) -> int:
-    """Carry out the plan of an earlier run, or put back what it wrote; return the exit status."""
+    """Apply the plan of an earlier run, or undo what it wrote, by the command's name; return the exit status.
+
+    Example: --instance NAME 1a2b3c4d --dry-run
+    """
+    job = context.info_name or "apply"
     instance = load_instance(path)
     instance.require_secrets()
     tables = own_tables(instance)
@@ -52,11 +63,11 @@ def _follow_up(
     did_something = result.success or not writes.is_empty()
     words = [*_in_words(writes, instance, result.run_id)] if did_something else []
     if "plan" in report:
-        words.append(told_plan(instance, tables, result.run_id, report["plan"], command=job, about=about))
+        words.append(describe_plan(instance, tables, result.run_id, report["plan"], command=job, about=about))
     return print_report(report | {"about_run_id": about, "left_alone": left_alone}, words, as_json=as_json)
 
 
-apply, undo = partial(_follow_up, "apply"), partial(_follow_up, "undo")
+apply = undo = follow_up
 
 
 def _in_words(writes: pl.DataFrame, instance: Instance, run_id: str) -> Iterator[str]:

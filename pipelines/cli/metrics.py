@@ -6,13 +6,16 @@ import socket
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Annotated
 
 import polars as pl
+import typer
 import uvicorn
 from prometheus_client import CollectorRegistry, generate_latest, make_asgi_app
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from pipelines.cli.options import OneOrAll
 from pipelines.cli.stored import own_tables
 from resources.errors import ConfigurationError
 from resources.failures import operator_message
@@ -49,8 +52,22 @@ class Metrics(Collector):
         yield from _of_runs([(slug, rows) for slug, rows in found.items() if rows is not None])
 
 
-def metrics(path: Path | None, *, listen: str | None) -> None:
-    """Print the metrics of one instance, or of all, once, or serve them at HOST:PORT until Ctrl-C."""
+def metrics(
+    path: OneOrAll = None,
+    *,
+    listen: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT", help="Serve them until Ctrl-C.", show_default="print them once and end"
+        ),
+    ] = None,
+) -> None:
+    """Print the metrics of one instance, or of all, once, or serve them at HOST:PORT until Ctrl-C.
+
+    Of each instance: last success, hosts, owners and conflicts, failures, and how long the steps took.
+
+    Example: --listen 127.0.0.1:9188
+    """
     registry = CollectorRegistry(auto_describe=False)
     registry.register(Metrics(path))
     if listen:

@@ -5,12 +5,12 @@ import logging
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import date, datetime
-from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 from zoneinfo import ZoneInfo
 
 import dagster as dg
 import polars as pl
+import typer
 
 from assets_defs.record import RunRecord, plans_only
 from assets_defs.run import failure_message, today_of, window_of
@@ -18,8 +18,9 @@ from assets_defs.specs import LOCATION
 from ownership.decisions import summary
 from ownership.names import printable, printable_lines
 from ownership.windows import Window
-from pipelines.cli.errors import how_it_ended, print_error
-from pipelines.cli.plans import plan_of, told_plan
+from pipelines.cli.describe_plan import describe_plan, plan_of
+from pipelines.cli.exit_status import failure_summary, print_error
+from pipelines.cli.options import DryRun, InstanceFile, Json, flag, number
 from pipelines.cli.stored import own_tables
 from pipelines.dagster_home import dagster_instance
 from pipelines.definitions import build_definitions
@@ -33,17 +34,32 @@ from resources.store.tables import Tables, short_run_id
 
 
 def run(
-    path: Path,
+    path: InstanceFile,
     *,
-    lookback_days: int | None,
-    dry_run: bool,
-    no_enrich: bool,
-    as_of: str | None,
-    force: bool,
-    limit: int | None,
-    as_json: bool,
+    lookback_days: Annotated[
+        int | None,
+        number("Look-back window in calendar days.", most=3660, default="scan.lookback_days"),
+    ] = None,
+    dry_run: DryRun = False,
+    no_enrich: Annotated[
+        bool, flag("--no-enrich", "Leave department and criticality of hosts unchanged.")
+    ] = False,
+    as_of: Annotated[
+        str | None, typer.Option(metavar="DAY", help="Last day of the window.", show_default="today")
+    ] = None,
+    force: Annotated[
+        bool, flag("--force", "Write although the window ended more than scan.late_days ago.")
+    ] = False,
+    limit: Annotated[int | None, number("Write at most this many hosts, to try it on a few.")] = None,
+    as_json: Json = False,
 ) -> int:
-    """Run the job over a window and print what came of it; return the exit status (rules 8.1)."""
+    """Run the job over a window and print its result; return the exit status (rules 8.1).
+
+    Exit status: 0 success, also when single writes failed; 1 the run failed; 2 the instance file, a secret
+    or an argument is wrong.
+
+    Example: --instance NAME --dry-run
+    """
     instance = load_instance(path)
     instance.require_secrets()
     window = chosen_window(instance, as_of, lookback_days)
@@ -88,7 +104,7 @@ def report_of(
         report |= {} if plan is None else {"plan": plan}
     if not result.success:
         said = "\n".join(dict.fromkeys(errors(result)))
-        report["error"] = f"{said}\n{how_it_ended(instance, tables, run_id, *again, said=said)}".lstrip()
+        report["error"] = f"{said}\n{failure_summary(instance, tables, run_id, *again, said=said)}".lstrip()
     return report
 
 
@@ -136,13 +152,13 @@ def execute(
             record = RunRecord(tables, result.run_id, recorded, logging.getLogger(__name__))
             record.fail("it ended early; its log says why")
         try:
-            _give_to_job(recorded, result.run_id, job)
+            attach_to_job(recorded, result.run_id, job)
         except Exception as error:  # noqa: BLE001  (Dagster's; what the run did stands, whatever lists it)
             logging.getLogger(__name__).warning(f"The UI shows this run under Runs only: {error}")
     return result
 
 
-def _give_to_job(recorded: dg.DagsterInstance, run_id: str, job: str) -> None:
+def attach_to_job(recorded: dg.DagsterInstance, run_id: str, job: str) -> None:
     """Let the UI show a run with its job, on the timeline too, and execute it again by a click.
 
     Dagster records where its job is to be found only of runs that its own services begin, and has a command
@@ -213,7 +229,7 @@ def _in_words(instance: Instance, tables: Tables, report: Mapping[str, Any]) -> 
         yield f"{number:,} conflict{'s' * (number != 1)}, {new:,} of them new"
         yield f"    {command_line(instance, 'conflicts', '--run', short_run_id(run_id))}"
     if "plan" in report:
-        yield told_plan(instance, tables, run_id, report["plan"], command="apply", about=run_id)
+        yield describe_plan(instance, tables, run_id, report["plan"], command="apply", about=run_id)
     else:
         yield from ("Writes:", *(writes_in_words(report["writes"]) if report["writes"] else ["    none"]))
     yield from to_take_back(instance, run_id, report["writes"])

@@ -2,14 +2,14 @@
 
 import json
 from collections.abc import Mapping
-from pathlib import Path
 from textwrap import shorten
-from typing import Any
+from typing import Annotated, Any
 
 import polars as pl
 
 from assets_defs.record import result_in_words, undone_in_words
 from ownership.names import printable
+from pipelines.cli.options import InstanceFile, Json, number
 from pipelines.cli.stored import own_tables
 from reports.sentences import in_columns
 from resources.errors import AssetOwnersError
@@ -20,8 +20,16 @@ LONGEST = 100
 """Characters that are shown of a message; --json has all."""
 
 
-def runs(path: Path, *, limit: int, as_json: bool) -> None:
-    """List the runs of an instance."""
+def runs(
+    path: InstanceFile,
+    *,
+    limit: Annotated[int, number("How many runs to show.", most=1_000_000)] = 20,
+    as_json: Json = False,
+) -> None:
+    """Print the last runs of an instance.
+
+    Example: --instance NAME
+    """
     instance = load_instance(path)
     tables = own_tables(instance)
     all_runs = tables.all_runs("runs").collect()

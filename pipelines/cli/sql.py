@@ -13,14 +13,16 @@ from collections.abc import Generator
 from contextlib import contextmanager, nullcontext, redirect_stdout, suppress
 from importlib.resources import files
 from pathlib import Path
-from typing import Literal
+from typing import Annotated
 
 import duckdb
 import polars as pl
+import typer
 from duckdb.sqltypes import DuckDBPyType
 from upath import UPath
 
 from ownership.names import printable_lines
+from pipelines.cli.options import Format, OneOrAll, RowsAs, RunId
 from pipelines.cli.stored import own_tables, viewed
 from reports.exports import as_csv, without_formulas
 from resources.errors import AssetOwnersError, ConfigurationError
@@ -46,15 +48,25 @@ from resources.store.catalogue import (
 )
 from resources.store.tables import Tables, short_run_id
 
-Format = Literal["table", "csv", "json"]
-
 ROWS_ON_SCREEN = 40
 
 
-def sql(query: str | None, *, instance: Path | None, form: Format, run_id: str | None = None) -> int:
+def sql(
+    query: Annotated[
+        str | None, typer.Argument(help="The query.", show_default="standard input, or DuckDB's shell")
+    ] = None,
+    *,
+    instance: OneOrAll = None,
+    form: RowsAs = "table",
+    run_id: RunId = None,
+) -> int:
     """Answer a query, or let the user ask in DuckDB's shell; return the exit status.
 
-    Without a query it is read from standard input, unless that is a terminal: then the shell starts.
+    The tables are read-only, and can be read while a run writes them; new tables are kept in memory. Of
+    several statements --format json prints the last one's rows. Without a query it is read from standard
+    input; if that is a terminal, DuckDB's shell starts.
+
+    Example: --instance NAME 'FROM conflicts' --format csv > conflicts.csv
     """
     if query is None and not sys.stdin.isatty():
         query = sys.stdin.read()

@@ -6,7 +6,7 @@ from zoneinfo import ZoneInfo
 import polars as pl
 import pytest
 
-from pipelines.cli.errors import how_it_ended
+from pipelines.cli.exit_status import failure_summary
 from pipelines.cli.run import chosen_window, to_take_back
 from resources.errors import ConfigurationError
 from resources.store.tables import Tables
@@ -90,8 +90,8 @@ def test_a_run_that_failed_ends_with_what_it_wrote_and_the_next_command(
     else:
         with open_journal(tables) as journal:
             journal.intend(rows)
-    assert how_it_ended(instance(), tables, RUN, *again).startswith(f"Run {RUN[:8]} failed. {told}")
-    named_already = how_it_ended(instance(), tables, RUN, *again, said="apply --instance small run-0")
+    assert failure_summary(instance(), tables, RUN, *again).startswith(f"Run {RUN[:8]} failed. {told}")
+    named_already = failure_summary(instance(), tables, RUN, *again, said="apply --instance small run-0")
     assert ("Next: " in named_already) == bool(outcomes)
 
 

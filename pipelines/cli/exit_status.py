@@ -38,7 +38,7 @@ def print_error(message: str) -> None:
     print(line, file=sys.stderr)
 
 
-def how_it_ended(instance: Instance, tables: Tables, run_id: str, *again: str, said: str = "") -> str:
+def failure_summary(instance: Instance, tables: Tables, run_id: str, *again: str, said: str = "") -> str:
     """Say what a run that failed wrote, and which command goes on, unless what was `said` names one."""
     failed = f"Run {short_run_id(run_id)} failed."
     try:

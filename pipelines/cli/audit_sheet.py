@@ -9,7 +9,7 @@ from pathlib import Path
 import polars as pl
 
 from ownership.tuning.audit import drawn
-from pipelines.cli.errors import require_file, write_file
+from pipelines.cli.exit_status import require_file, write_file
 from pipelines.cli.stored import note, own_tables
 from reports.audit import SheetError, answered, as_sample, audit_in_words, sheet
 from reports.exports import BOM, as_csv, as_xlsx

@@ -24,7 +24,7 @@ def plan_of(
     return hosts if succeeded or (hosts and too_large(instance, tables, run_id, hosts)) else None
 
 
-def told_plan(
+def describe_plan(
     instance: Instance, tables: Tables, run_id: str, hosts: Plan, *, command: str, about: str
 ) -> str:
     """Put a plan into words, with the command, `apply` or `undo` of the run `about`, that carries it out."""
