@@ -8,7 +8,7 @@ from typing import Any
 import dagster as dg
 
 from assets_defs.run import ScanRun, as_dagster_failure, resource_keys, scan_run
-from ownership.declaration import column_descriptions, polars_schema
+from ownership.declaration import column_descriptions, columns_of, polars_schema
 from ownership.tables import TABLES
 from resources.settings import Instance
 from resources.store.catalogue import duckdb_type
@@ -72,13 +72,13 @@ def _column_schema(table: str) -> dg.TableSchema:
 
 
 def _columns(table: str) -> Iterator[dg.TableColumn]:
-    columns, descriptions = TABLES[table].to_schema().columns, column_descriptions(TABLES[table])
+    columns, descriptions = columns_of(TABLES[table]), column_descriptions(TABLES[table])
     for name, kind in polars_schema(TABLES[table]).items():
         yield dg.TableColumn(
             name,
             duckdb_type(kind).split("(")[0],  # the UI cuts what follows off for the fields of a struct
             description=descriptions[name],
             constraints=dg.TableColumnConstraints(
-                nullable=bool(columns[name].nullable), unique=bool(columns[name].unique)
+                nullable=columns[name].nullable, unique=columns[name].checks.get("unique", False)
             ),
         )

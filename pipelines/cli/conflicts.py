@@ -7,7 +7,6 @@ from typing import Annotated
 import polars as pl
 import typer
 
-from assets_defs.record import system_user
 from ownership.declaration import polars_schema
 from ownership.history import ACKNOWLEDGED
 from ownership.names import normalise_hostname, printable
@@ -16,6 +15,7 @@ from pipelines.cli.options import InstanceFile, RowsAs, RunId
 from pipelines.cli.sql import sql
 from pipelines.cli.stored import stored_tables
 from resources.errors import ConfigurationError
+from resources.settings import system_user
 
 LISTED = """\
 SELECT hostname, host_id, coalesce(existing_owner_email, existing_owner) AS owner,

@@ -12,7 +12,7 @@ import dagster as dg
 import polars as pl
 import typer
 
-from assets_defs.record import RunRecord, plans_only
+from assets_defs.record import RunRecord
 from assets_defs.run import failure_message, today_of, window_of
 from assets_defs.specs import LOCATION
 from ownership.decisions import summary
@@ -27,6 +27,7 @@ from pipelines.definitions import build_definitions
 from pipelines.launcher import process_tag
 from pipelines.repository import REPOSITORY
 from pipelines.schedules import launch_tags, run_config
+from reports.run_results import plans_only
 from reports.summary import decisions_in_words, writes_in_words
 from resources.errors import ConfigurationError
 from resources.settings import Instance, command_line, home, journal_url, load_instance

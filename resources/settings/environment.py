@@ -1,5 +1,6 @@
 """What the environment says: where home, tables, journal and instance files lie, and who may read tables."""
 
+import getpass
 import grp
 import os
 import re
@@ -96,3 +97,8 @@ def _one_of(variable: str, default: str, *others: str) -> str:
     if value not in (default, *others):
         raise ConfigurationError(f"{variable}: {value!r} is none of {default}, {', '.join(others)}")
     return value
+
+
+def system_user() -> str:
+    """Return the name of the system's user whose process this is, or who called it by `sudo`."""
+    return os.environ.get("SUDO_USER") or getpass.getuser()
