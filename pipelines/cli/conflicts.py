@@ -1,4 +1,4 @@
-"""`asset-owners conflicts`: list them, and note that one has been looked at."""
+"""`asset-owners conflicts`: list them, and acknowledge one."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -63,13 +63,13 @@ def _acknowledge(path: Path, host: str, note: str | None) -> None:
         which = f"{found.height} conflicts; name one by the host's id" if found.height else "no conflict"
         raise ConfigurationError(f"--acknowledge: {printable(host)} has {which}. `conflicts` lists them")
     with tables.changing():
-        before = tables.read("acknowledged_conflicts").collect()
-        row = found.join(before, on=ACKNOWLEDGED, how="left").with_columns(
+        earlier = tables.read("acknowledged_conflicts").collect()
+        row = found.join(earlier, on=ACKNOWLEDGED, how="left").with_columns(
             note=pl.coalesce(pl.lit(note, pl.String), "note"),
             by=pl.lit(system_user()),
             acknowledged_at=pl.lit(datetime.now(UTC)),
         )
-        others = before.filter(pl.col("host_id") != row["host_id"].item())
+        others = earlier.filter(pl.col("host_id") != row["host_id"].item())
         rows = [others, row.select(polars_schema(AcknowledgedConflicts).names())]
         tables.replace("acknowledged_conflicts", pl.concat(rows))
     print(f"The conflict of {printable(host)} is acknowledged until its evidence or an owner changes")

@@ -1,4 +1,4 @@
-"""`asset-owners explain`: the story of one host, or the hosts of one person, from the stored tables."""
+"""`asset-owners explain`: explain one host, or list the hosts of one person, from the stored tables."""
 
 import json
 from functools import partial
@@ -79,20 +79,20 @@ def _json(story: Any) -> str:
 
 
 def _host(instance: Instance, tables: Tables, host: str) -> dict[str, Any]:
-    """The story of a host, without decisions where it is not known."""
+    """Return the explanation of a host, without decisions where it is not known."""
     rules, shortened = instance.rules.as_rules(), partial(normalise_hostname, short=True)
     named = normalise_hostname(pl.lit(host), short=rules.short_hostnames)
     name = pl.select(named).item()
     hosts = tables.read("inventory_hosts").collect()
     names = pl.element().pipe(normalise_hostname, short=rules.short_hostnames)
     by_id = pl.col("host_id").str.to_lowercase() == host.strip().lower()
-    meant = hosts.filter(by_id | pl.col("hostnames").list.eval(names).list.contains(named))
+    assets = hosts.filter(by_id | pl.col("hostnames").list.eval(names).list.contains(named))
     all_decisions = tables.read("owner_decisions").collect()
-    is_asset = pl.col("host_id").is_in(meant["host_id"].implode())
+    is_asset = pl.col("host_id").is_in(assets["host_id"].implode())
     decisions = all_decisions.filter(is_asset | (pl.col("hostname") == named) & pl.col("host_id").is_null())
     known = tables.read("acknowledged_conflicts").drop("hostname").rename({"by": "acknowledged_by"}).collect()
     decisions = decisions.join(known, on=ACKNOWLEDGED, how="left", maintain_order="left")
-    asked = pl.concat([pl.Series([host]), meant["hostnames"].explode(empty_as_null=True)])
+    asked = pl.concat([pl.Series([host]), assets["hostnames"].explode(empty_as_null=True)])
     short_names = asked.to_frame("name").select(shortened(pl.col("name")))["name"]
     window, decided_by = decided_with(tables, all_decisions["run_id"].item(0), rules)
     return host_explanation(

@@ -1,4 +1,4 @@
-"""`asset-owners apply` and `asset-owners undo`: what may follow a run."""
+"""`asset-owners apply` and `asset-owners undo`: apply the plan of an earlier run, or undo what it wrote."""
 
 from collections.abc import Iterator
 from typing import Annotated
@@ -11,17 +11,17 @@ from ownership.codes import LEFT_ALONE, OUTCOME, SUCCESSES
 from ownership.names import printable
 from pipelines.cli.describe_plan import describe_plan
 from pipelines.cli.options import DryRun, InstanceFile, Json, number
-from pipelines.cli.run import execute, outcomes_of, print_report, report_of, to_take_back
+from pipelines.cli.run import execute, outcomes_of, print_report, report_of, undo_command
 from pipelines.cli.stored import own_tables
 from reports.summary import writes_in_words
 from resources.errors import ConfigurationError
 from resources.settings import Instance, command_line, load_instance, named
 from resources.store.tables import short_run_id
 
-LEFT = ~pl.col("outcome").is_in([*SUCCESSES, "planned"]) | pl.col("message").str.contains(LEFT_ALONE)
-"""Hosts that were left alone, or were put back in part."""
+SKIPPED = ~pl.col("outcome").is_in([*SUCCESSES, "planned"]) | pl.col("message").str.contains(LEFT_ALONE)
+"""Hosts that were skipped, or undone in part."""
 SHOWN = 20
-"""Of these hosts so many are printed."""
+"""How many of these hosts are printed."""
 
 
 def follow_up(
@@ -51,7 +51,7 @@ def follow_up(
     tables = own_tables(instance)
     about = tables.run_id(run_id)
     if not tables.holds("owner_writes", about) and not tables.has_written(about):
-        raise ConfigurationError(f"RUN_ID: run {about} of {instance.name} planned and wrote nothing")
+        raise ConfigurationError(f"RUN_ID: run {about} of {instance.name} planned nothing and wrote nothing")
     config = {"run_id": about, "allow_writes": allow_writes, "dry_run": dry_run, "reason": reason}
     ops = {named(instance, FOLLOW_UPS[job].__name__): {"config": config}}
     result = execute(instance, named(instance, job), {"ops": ops})
@@ -59,7 +59,7 @@ def follow_up(
     again = (job, short_run_id(about), *allowed)
     report = report_of(instance, tables, result, *again, dry_run=dry_run, people_of=about)
     writes = tables.run_writes(result.run_id)
-    left_alone = writes.filter(LEFT).select("host_id", "outcome", "message").to_dicts()
+    left_alone = writes.filter(SKIPPED).select("host_id", "outcome", "message").to_dicts()
     did_something = result.success or not writes.is_empty()
     words = [*_in_words(writes, instance, result.run_id)] if did_something else []
     if "plan" in report:
@@ -71,15 +71,15 @@ apply = undo = follow_up
 
 
 def _in_words(writes: pl.DataFrame, instance: Instance, run_id: str) -> Iterator[str]:
-    """What became of the writes, which hosts were left alone, and how to take the writes back."""
+    """Yield the outcomes, which hosts were skipped and why, and how to undo the writes."""
     outcomes = outcomes_of(writes)
     yield f"{printable(instance.name)}: run {run_id}"
     yield from writes_in_words(outcomes)
-    left_alone = writes.filter(LEFT)
-    for row in left_alone.head(SHOWN).iter_rows(named=True):
+    skipped = writes.filter(SKIPPED)
+    for row in skipped.head(SHOWN).iter_rows(named=True):
         reason = row["message"] or OUTCOME[row["outcome"]]
         yield printable(f"  {row['hostname'] or 'no name'} ({row['host_id']}): {reason}")
-    if left_alone.height > SHOWN:
+    if skipped.height > SHOWN:
         see_all = command_line(instance, "sql", "--run", short_run_id(run_id), "FROM write_history")
-        yield f"  and {left_alone.height - SHOWN:,} more: {see_all}"
-    yield from to_take_back(instance, run_id, outcomes)
+        yield f"  and {skipped.height - SHOWN:,} more: {see_all}"
+    yield from undo_command(instance, run_id, outcomes)

@@ -24,7 +24,7 @@ from resources.store.forgetting import forget as forget_in_tables
 from resources.writeback.journal import Journal, Result
 from resources.writeback.one_writer import only_writer
 
-NOTHING_CHANGED = "Nothing has been changed; --yes does it."
+NOTHING_CHANGED = "Nothing has been changed; add --yes to do it."
 
 
 def forget(
@@ -60,7 +60,7 @@ def forget(
         print(f"  {number:>9,} rows of {table}")
     delete_beside_tables(instance, really=yes)
     print(
-        "  Not here, and yours to look through: reports and exports elsewhere, backups, logs, the "
+        "  Not covered, check these yourself: reports and exports elsewhere, backups, logs, the "
         f"instance file ({instance.file}), and both services: the next run stores again what they hold"
     )
     print("Done: a hash stands in their place." if yes else NOTHING_CHANGED)
@@ -70,12 +70,14 @@ def _forget_in_journal(journal: Journal, person: Person, *, really: bool) -> dic
     """Count the rows of the journal with a person, and, `really`, store them with stand-ins."""
     found = 0
     for run in journal.targets():
-        before = journal.rows(run)
-        after = person.forgotten_in(before)
-        changed = before.hash_rows() != after.hash_rows()
-        if before.filter(changed, outcome="intended").height:
-            raise AssetOwnersError(f"A write of run {run} for this person is open; a run settles it")
-        found += before.filter(changed).height
+        stored = journal.rows(run)
+        after = person.forgotten_in(stored)
+        changed = stored.hash_rows() != after.hash_rows()
+        if stored.filter(changed, outcome="intended").height:
+            raise AssetOwnersError(
+                f"A write of run {run} for this person is still pending; run once, then retry"
+            )
+        found += stored.filter(changed).height
         for row in after.filter(changed & really).iter_rows(named=True):
             result = Result(*(row[field.name] for field in fields(Result)))
             journal.complete(result, run_id=run, completed_at=row["completed_at"])

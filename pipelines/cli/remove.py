@@ -36,13 +36,13 @@ def remove(
     if not (tables.folder.exists() or tables.disk.exists() or beside):
         raise AssetOwnersError(f"Nothing is stored of {instance.name}")
     with only_writer(tables, instance.platform) if yes or has_journal(tables) else nullcontext() as journal:
-        open_writes = 0
+        pending = 0
         if journal:
             runs = list(journal.targets())
-            open_writes = sum(journal.rows(run)["outcome"].eq("intended").sum() for run in runs)
+            pending = sum(journal.rows(run)["outcome"].eq("intended").sum() for run in runs)
             for run in runs if yes else ():
                 journal.delete(run)
-        print(f"{printable(instance.name)}: {tables.folder}, the journal of writes ({open_writes} open)")
+        print(f"{printable(instance.name)}: {tables.folder}, the journal of writes ({pending} pending)")
         delete_beside_tables(instance, really=yes)
         if yes:
             if tables.folder.exists():

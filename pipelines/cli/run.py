@@ -1,4 +1,4 @@
-"""`asset-owners run`: the job of an instance as Dagster would run it, recorded where its UI looks."""
+"""`asset-owners run`: run the job of an instance in this process, recorded where Dagster's UI shows it."""
 
 import json
 import logging
@@ -92,7 +92,7 @@ def report_of(
     dry_run: bool,
     people_of: str | None = None,
 ) -> dict[str, Any]:
-    """What --json prints of any run: of one that only planned its `plan`, of one that failed its `error`.
+    """Return what --json prints of a run: its `plan` if it does not write, its `error` if it failed.
 
     `again` is the command that settles and writes the rest. A plan names people as the run `people_of`, where
     it is given, knew them.
@@ -104,13 +104,15 @@ def report_of(
         plan = plan_of(instance, tables, run_id, succeeded=result.success, people_of=people_of)
         report |= {} if plan is None else {"plan": plan}
     if not result.success:
-        said = "\n".join(dict.fromkeys(errors(result)))
-        report["error"] = f"{said}\n{failure_summary(instance, tables, run_id, *again, said=said)}".lstrip()
+        message = "\n".join(dict.fromkeys(errors(result)))
+        report["error"] = (
+            f"{message}\n{failure_summary(instance, tables, run_id, *again, message=message)}".lstrip()
+        )
     return report
 
 
 def print_report(report: Mapping[str, Any], words: Iterable[str], *, as_json: bool) -> int:
-    """Print what came of a run, as one object or in words, and why it failed; return the exit status."""
+    """Print the result of a run, as one object or in words, and why it failed; return the exit status."""
     if as_json:
         print(json.dumps(report))
     else:
@@ -123,7 +125,7 @@ def print_report(report: Mapping[str, Any], words: Iterable[str], *, as_json: bo
 
 
 def outcomes_of(writes: pl.DataFrame) -> dict[str, int]:
-    """Numbers of hosts by the outcome of their writes."""
+    """Count the hosts by the outcome of their writes."""
     return dict(writes["outcome"].value_counts().sort("outcome").iter_rows())
 
 
@@ -135,12 +137,12 @@ def execute(
     tags: Mapping[str, str] | None = None,
     since: date | None = None,
 ) -> dg.ExecuteInProcessResult:
-    """Run a job of the instance in this process, recorded where the UI looks.
+    """Run a job of the instance in this process, recorded where the UI shows it.
 
-    `since` is a day of the past that it is to look at, where the UI shows later ones only.
+    `since` is the first day that can be selected, if earlier than those that the UI shows.
     """
     tables = own_tables(instance)
-    journal_url()  # a wrong address ends the run before all that it does until it writes
+    journal_url()  # a wrong address fails here, not after all the work before the first write
     definitions = build_definitions(instance, tables, since=since)
     with dagster_instance(home()) as recorded:
         result = definitions.resolve_job_def(job).execute_in_process(
@@ -170,7 +172,7 @@ def attach_to_job(recorded: dg.DagsterInstance, run_id: str, job: str) -> None:
     repository["repository_name"] = REPOSITORY
     origin = {"__class__": "ExternalPipelineOrigin", "external_repository_origin": repository}
     stored = json.dumps(origin | {"pipeline_name": job})
-    # Who called this command has been told that it failed, and decides: the daemon tries nothing again.
+    # The caller has seen the failure and decides: the daemon does not retry.
     never_again = {"dagster/will_retry": "false", "dagster/max_retries": "0"}
     recorded.add_run_tags(run_id, {".dagster/repository": f"{REPOSITORY}@{LOCATION}"} | never_again)
     if run := recorded.get_run_by_id(run_id):
@@ -179,7 +181,7 @@ def attach_to_job(recorded: dg.DagsterInstance, run_id: str, job: str) -> None:
 
 
 def errors(result: dg.ExecuteInProcessResult) -> Iterator[str]:
-    """What each step that failed says, a blocking check included.
+    """Yield the message of each step that failed, a blocking check included.
 
     Stack traces stay in the run's log; only that of an unexpected error is printed.
     """
@@ -217,7 +219,7 @@ def _day(text: str, zone: ZoneInfo) -> date:
         moment = datetime.fromisoformat(text)
         return (moment.astimezone(zone) if moment.tzinfo else moment).date()
     except (ValueError, OverflowError) as error:
-        raise ConfigurationError(f"--as-of: {text!r} is no day; write it as 2026-01-31") from error
+        raise ConfigurationError(f"--as-of: {text!r} is not a day; write it as 2026-01-31") from error
 
 
 def _in_words(instance: Instance, tables: Tables, report: Mapping[str, Any]) -> Iterator[str]:
@@ -233,10 +235,10 @@ def _in_words(instance: Instance, tables: Tables, report: Mapping[str, Any]) -> 
         yield describe_plan(instance, tables, run_id, report["plan"], command="apply", about=run_id)
     else:
         yield from ("Writes:", *(writes_in_words(report["writes"]) if report["writes"] else ["    none"]))
-    yield from to_take_back(instance, run_id, report["writes"])
+    yield from undo_command(instance, run_id, report["writes"])
 
 
-def to_take_back(instance: Instance, run_id: str, outcomes: Mapping[str, int]) -> Iterator[str]:
-    """The command that puts back what a run wrote, where it wrote anything."""
+def undo_command(instance: Instance, run_id: str, outcomes: Mapping[str, int]) -> Iterator[str]:
+    """Yield the command that undoes a run, if it wrote anything."""
     if "written" in outcomes:
-        yield f"To take it back:\n    {command_line(instance, 'undo', short_run_id(run_id))}"
+        yield f"To undo it:\n    {command_line(instance, 'undo', short_run_id(run_id))}"

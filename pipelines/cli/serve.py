@@ -92,12 +92,12 @@ class _Services(dict[str, subprocess.Popen[bytes]]):
         self[program] = subprocess.Popen(command, start_new_session=True)  # noqa: S603  (our own programs)
 
     def wait_until(self, reached: Callable[[], bool]) -> None:
-        """Wait, and fail where a service ends before."""
+        """Wait; fail if a service ends before."""
         while not reached():
             for program, process in self.items():
                 if process.poll() is not None:
-                    ended = f"{program} has ended with status {process.returncode}"
-                    raise AssetOwnersError(f"{ended}; what it said stands above")
+                    ended = f"{program} ended with status {process.returncode}"
+                    raise AssetOwnersError(f"{ended}; see its output above")
             time.sleep(0.5)
 
     def __exit__(self, *error: object) -> None:

@@ -1,4 +1,4 @@
-"""`asset-owners sql`: ask the tables in SQL.
+"""`asset-owners sql`: query the tables in SQL.
 
 The catalogue is opened to read only; new tables go into a scratch database beside it, in memory.
 """
@@ -72,7 +72,7 @@ def sql(
         query = sys.stdin.read()
     location = tables_location()
     with _query_errors():
-        slug, run = _meant(location, instance, run_id)
+        slug, run = _resolve(location, instance, run_id)
         opening = opening_lines(home(), slug, run)
         if query is None:
             return _shell(opening)
@@ -108,8 +108,8 @@ def opening_lines(home: Path, slug: str | None = None, run: Tables | None = None
     return [f"{line};" for line in [*lines, f"SET search_path = {quoted(','.join(path))}"]]
 
 
-def _meant(location: UPath, instance: Path | None, run_id: str | None) -> tuple[str | None, Tables | None]:
-    """The instance whose tables are meant by names without a schema, and the run that is looked at."""
+def _resolve(location: UPath, instance: Path | None, run_id: str | None) -> tuple[str | None, Tables | None]:
+    """Return the instance that names without a schema belong to, and its tables as of the run."""
     found = [load_instance(instance)] if instance else load_instances(instances_folder())
     own = [own_tables(each) for each in found if isinstance(each, Instance)]
     schemas = _require_tables(location, {tables.slug for tables in own})
@@ -161,24 +161,24 @@ def _query_errors() -> Generator[None]:
     try:
         yield
     except duckdb.Error as error:
-        said = str(error).replace("\n", "\n  ")  # a name may break lines: none looks like one of ours
+        reason = str(error).replace("\n", "\n  ")  # a name may break lines: none looks like one of ours
         wrong = (duckdb.ParserException, duckdb.BinderException, duckdb.CatalogException)
         if not isinstance(error, wrong) and (message := damaged_tables()):
             raise AssetOwnersError(message) from error
         if isinstance(error, duckdb.ProgrammingError):
-            raise ConfigurationError(f"The query is wrong: {said}") from error
-        raise AssetOwnersError(f"DuckDB failed: {said}") from error
+            raise ConfigurationError(f"The query is wrong: {reason}") from error
+        raise AssetOwnersError(f"DuckDB failed: {reason}") from error
 
 
 def _shell(opening: list[str]) -> int:
     """Run DuckDB's shell; Ctrl-C is for it alone, where it ends a query."""
     shell = str(files("duckdb_cli") / "duckdb")  # itself: the script that starts it ends with Ctrl-C
     arguments = [argument for line in opening for argument in ("-cmd", line)]
-    before = signal.signal(signal.SIGINT, lambda *_: None)
+    previous = signal.signal(signal.SIGINT, lambda *_: None)
     try:
         return subprocess.run([shell, *arguments], check=False).returncode  # noqa: S603  (of our environment)
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.signal(signal.SIGINT, previous)
 
 
 def _answer(connection: duckdb.DuckDBPyConnection, query: str, form: Format) -> None:

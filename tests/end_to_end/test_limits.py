@@ -101,7 +101,7 @@ def test_the_brake_stops_a_run_or_an_undo_before_its_first_write_and_shows_how_t
     assert setting in refused(six, "apply", ran.report["run_id"], writes=limit)
     applied = pasted(six, "apply", ran.report["error"])
     assert applied.exit_code == 0, applied.stderr
-    assert "To take it back" in applied.stdout
+    assert "To undo it" in applied.stdout
     assert six.written() == {f"t-{number}": ANN for number in range(1, 7)}
 
     run_id = six.tables.all_runs("runs").sort("started_at").last().collect()["run_id"].item()
