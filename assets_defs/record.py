@@ -4,13 +4,11 @@ The row is stored when the first step begins, and again whenever a step knows mo
 stays `started`, until a later one has settled the writes that it left open.
 """
 
-import getpass
 import json
 import logging
 import math
-import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -23,7 +21,9 @@ from ownership.names import printable
 from ownership.rules import Rules
 from ownership.tables import Runs
 from ownership.windows import Window
+from reports.run_results import counts_in_words, undone_in_words
 from resources.errors import AssetOwnersError, RunEndedError
+from resources.settings.environment import system_user
 from resources.store.tables import Tables
 
 MAX_RETRIES = 2
@@ -46,11 +46,6 @@ NAMED_TAG = ".asset_owners/named"
 """The run for which a proxy named the user in `BY_TAG`: whoever executes it again inherits both tags."""
 
 RESULT_TAG = "asset_owners/result"
-
-
-def system_user() -> str:
-    """The user of the system whose process this is, or who called it by `sudo`."""
-    return os.environ.get("SUDO_USER") or getpass.getuser()
 
 
 class RunRecord:
@@ -174,7 +169,7 @@ class RunRecord:
                 found |= {"status": status, "message": None}
             ended = _store(self._tables, row, found).row(0, named=True)
         # Short: the list of runs cuts long tags off.
-        self._tag({RESULT_TAG: ", ".join(_counts_in_words(ended))})
+        self._tag({RESULT_TAG: ", ".join(counts_in_words(ended))})
         if self.recorded and ended["kind"] == "undo" and ended["written"]:
             _tag_undone(self._tables, ended["of_run"], self.recorded)
 
@@ -205,9 +200,9 @@ def _tag_undone(tables: Tables, run_id: str, recorded: dg.DagsterInstance) -> No
     undos = tables.all_runs("runs").filter(kind="undo", of_run=run_id)
     back, in_part = undos.select(pl.sum("written", "in_part")).collect().row(0)
     for row in tables.appended("runs", run_id).filter(pl.col("written") > 0).iter_rows(named=True):
-        undone = undone_in_words(row["written"], back=back, in_part=in_part)
+        undone = undone_in_words(row["written"], undone=back, in_part=in_part)
         if recorded.has_run(run_id):
-            recorded.add_run_tags(run_id, {RESULT_TAG: ", ".join([*_counts_in_words(row), undone])})
+            recorded.add_run_tags(run_id, {RESULT_TAG: ", ".join([*counts_in_words(row), undone])})
 
 
 def _started_by(run: dg.DagsterRun | None) -> str:
@@ -282,13 +277,6 @@ def put_back_in_part(writes: pl.DataFrame) -> int:
     return writes.filter(pl.col("kept").list.len() > 0, outcome="undone").height
 
 
-def undone_in_words(hosts: int, *, back: int, in_part: int) -> str:
-    """How many of the hosts that a run wrote were put back; `back` counts those in part, too."""
-    if back - in_part == hosts:
-        return "undone"
-    return f"{back - in_part:,} of {hosts:,} put back" + (f" and {in_part:,} in part" if in_part else "")
-
-
 def _owners_gained(writes: pl.DataFrame) -> int:
     """How many more hosts have an owner after these writes than before."""
     old, new = (pl.col(values).struct.field("owner") for values in ("old_values", "new_values"))
@@ -296,37 +284,3 @@ def _owners_gained(writes: pl.DataFrame) -> int:
         (owner.fill_null("") != "").cast(pl.Int64).sum() for owner in (old, pl.coalesce(new, old))
     )
     return writes.filter(pl.col("outcome").is_in(SUCCESSES)).select(after - before).item()
-
-
-def result_in_words(row: Mapping[str, Any]) -> str:
-    """What came of a run, a row of `runs`, in a few words."""
-    if row["status"] == "started":
-        return "running, or ended without recording a result"
-    words = list(_counts_in_words(row))
-    if number := row["conflicts"]:
-        words.append(f"{number:,} conflict{'s' * (number != 1)} ({row['new_conflicts'] or 0:,} new)")
-    return ", ".join(words)
-
-
-def _counts_in_words(row: Mapping[str, Any]) -> Iterator[str]:
-    """What became of hosts or days, and whether the run failed."""
-    if row["status"] == "failed":
-        yield "failed"
-    if row["kind"] == "backfill" and row["status"] == "succeeded":
-        yield f"{(row['window_to'] - row['window_from']).days + 1:,} days"
-    back = row["kind"].endswith("undo")
-    if plans_only(row) and (row["kind"] != "backfill" or row["to_write"] is not None):
-        yield f"{row['to_write'] or 0:,} to {'put back' if back else 'write'}"
-    elif row["to_write"] is not None:
-        in_part = row["in_part"] or 0
-        yield f"{row['written'] - in_part:,} {'put back' if back else 'written'}"
-        if in_part:
-            yield f"{in_part:,} put back in part"
-    for column in ("failed", "left_alone"):
-        if row[column]:
-            yield f"{row[column]:,} {column.replace('_', ' ')}"
-
-
-def plans_only(row: Mapping[str, Any]) -> bool:
-    """Whether a run, a row of `runs`, sends nothing."""
-    return row["kind"].startswith("dry_run") or row["kind"] == "backfill"

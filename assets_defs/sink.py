@@ -14,7 +14,6 @@ from pydantic import Field
 
 from assets_defs.cleanup import delete_old
 from assets_defs.metadata import outcomes_metadata, writes_metadata
-from assets_defs.record import result_in_words
 from assets_defs.report import reporting, where_reported
 from assets_defs.run import InstanceRun, ScanRun, follow_up_run, listed, scan_run
 from assets_defs.scan_resources import resource_keys
@@ -22,6 +21,7 @@ from assets_defs.specs import LOCATION, asset_arguments, asset_key
 from assets_defs.step_failures import as_dagster_failure
 from assets_defs.writing import apply_plan, undo_run, write_planned
 from ownership.plan import exceeded_limit
+from reports.run_results import result_in_words
 from resources.errors import AssetOwnersError
 from resources.settings import Instance, command_line, named, slug_of
 from resources.store.tables import short_run_id

@@ -10,7 +10,7 @@ import dagster as dg
 from assets_defs.run import ScanRun, scan_run
 from assets_defs.scan_resources import resource_keys
 from assets_defs.step_failures import as_dagster_failure
-from ownership.declaration import column_descriptions, polars_schema
+from ownership.declaration import column_descriptions, columns_of, polars_schema
 from ownership.tables import TABLES
 from resources.settings import Instance
 from resources.store.catalogue import duckdb_type
@@ -74,13 +74,13 @@ def _column_schema(table: str) -> dg.TableSchema:
 
 
 def _columns(table: str) -> Iterator[dg.TableColumn]:
-    columns, descriptions = TABLES[table].to_schema().columns, column_descriptions(TABLES[table])
+    columns, descriptions = columns_of(TABLES[table]), column_descriptions(TABLES[table])
     for name, kind in polars_schema(TABLES[table]).items():
         yield dg.TableColumn(
             name,
             duckdb_type(kind).split("(")[0],  # the UI cuts what follows off for the fields of a struct
             description=descriptions[name],
             constraints=dg.TableColumnConstraints(
-                nullable=bool(columns[name].nullable), unique=bool(columns[name].unique)
+                nullable=columns[name].nullable, unique=columns[name].checks.get("unique", False)
             ),
         )

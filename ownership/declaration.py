@@ -1,18 +1,19 @@
 """How a table is declared: columns, grain, layout of its files, the tables it is made of, and rules for rows.
 
 Schema, reader, catalogue, data dictionary and Dagster's metadata are made from the declaration. The
-declarations themselves are in `tables`.
+declarations themselves are in `tables`. Pandera, which validates by them, is imported when a table is stored:
+it takes as long as all that a command needs that only reads.
 """
 
 import inspect
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Annotated, Any, ClassVar
+from functools import cache
+from typing import Annotated, Any, ClassVar, get_type_hints
 
-import pandera.polars as pa
 import polars as pl
-from pandera.errors import SchemaErrors
 
 Strings = Annotated[pl.List, pl.String]
 Instant = Annotated[pl.Datetime, "us", "UTC"]
@@ -32,7 +33,7 @@ class Layout(Enum):
     """A file for each run; runs only ever add."""
 
 
-class Table(pa.DataFrameModel):
+class Table:
     """A stored table. Its class says what the columns do not.
 
     Attributes:
@@ -44,6 +45,28 @@ class Table(pa.DataFrameModel):
     __key__: ClassVar[tuple[str, ...]] = ()
     __layout__: ClassVar[Layout] = Layout.SNAPSHOT
     __reads__: ClassVar[tuple[str, ...]] = ()
+
+
+@dataclass(frozen=True)
+class Column:
+    """What a column holds, the codes that it may hold, and the version that brought it, if that came later.
+
+    `checks` are the arguments of `pandera.Field` that say which values are refused.
+    """
+
+    description: str
+    codes: Mapping[str, str]
+    since: str | None
+    nullable: bool
+    checks: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class RowRule:
+    """What must hold over several columns of each row, in words and as an expression."""
+
+    text: str
+    holds: pl.Expr
 
 
 def column(
@@ -58,15 +81,12 @@ def column(
 
     `since` is the version that brought it, where it came later than its table: older rows have null there.
     """
-    metadata = {"since": since, "codes": dict(codes or {})}
-    isin = tuple(codes) if codes else None
-    nullable = nullable or since is not None
-    return pa.Field(description=description, metadata=metadata, isin=isin, nullable=nullable, **checks)
+    return Column(description, codes or {}, since, nullable or since is not None, checks)
 
 
 def row_rule(text: str, holds: pl.Expr) -> Any:
     """Declare a rule over several columns of each row; `text` says what must hold."""
-    return pa.dataframe_check(classmethod(lambda _, data: data.lazyframe.select(holds)), error=text)
+    return RowRule(text, holds)
 
 
 class InvalidTableError(ValueError):
@@ -78,9 +98,43 @@ def table_name(model: type[Table]) -> str:
     return re.sub("(?<!^)(?=[A-Z])", "_", model.__name__).lower()
 
 
+def _declared(model: type[Table], kind: type) -> dict[str, Any]:
+    """What a table declares of a kind by name, in order; that of its base first."""
+    everything = {name: value for base in reversed(model.__mro__) for name, value in vars(base).items()}
+    return {name: value for name, value in everything.items() if isinstance(value, kind)}
+
+
+def columns_of(model: type[Table]) -> dict[str, Column]:
+    """Return the columns of a table by name, in order."""
+    return _declared(model, Column)
+
+
+@cache
 def polars_schema(model: type[Table]) -> pl.Schema:
-    """Column names and types of a table, in order."""
-    return pl.Schema({name: column.dtype.type for name, column in model.to_schema().columns.items()})
+    """Return the column names and types of a table, in order."""
+    types = get_type_hints(model, include_extras=True)
+    return pl.Schema({name: _data_type(types[name]) for name in columns_of(model)})
+
+
+def _data_type(annotation: Any) -> Any:
+    """Return the type of a column; that of a list or a struct holds further ones."""
+    inner = getattr(annotation, "__metadata__", ())
+    return annotation.__origin__(*inner) if inner else annotation
+
+
+@cache
+def _validator(model: type[Table]) -> Any:
+    """Make the Pandera model that validates a table."""
+    import pandera.polars as pa  # noqa: PLC0415  (see above)
+
+    parts: dict[str, Any] = {"__annotations__": dict(polars_schema(model))}
+    for name, column in columns_of(model).items():
+        isin = tuple(column.codes) or None
+        parts[name] = pa.Field(nullable=column.nullable, isin=isin, **column.checks)
+    for name, rule in _declared(model, RowRule).items():
+        holds = classmethod(lambda _, data, rule=rule: data.lazyframe.select(rule.holds))
+        parts[name] = pa.dataframe_check(holds, error=rule.text)
+    return type(model.__name__, (pa.DataFrameModel,), parts)
 
 
 def description(model: type[Table]) -> str:
@@ -91,8 +145,8 @@ def description(model: type[Table]) -> str:
 def column_descriptions(model: type[Table]) -> dict[str, str]:
     """What each column of a table holds, in order; of codes the meaning of each."""
     return {
-        name: " ".join([column.description, *_meanings(column.metadata["codes"])])
-        for name, column in model.to_schema().columns.items()
+        name: " ".join([column.description, *_meanings(column.codes)])
+        for name, column in columns_of(model).items()
     }
 
 
@@ -104,17 +158,12 @@ def _meanings(codes: Mapping[str, str]) -> Iterator[str]:
 
 def column_codes(model: type[Table]) -> dict[str, Mapping[str, str]]:
     """The values of each column that holds codes, with their meanings."""
-    return _metadata(model, "codes")
+    return {name: column.codes for name, column in columns_of(model).items() if column.codes}
 
 
 def later_columns(model: type[Table]) -> dict[str, str]:
     """The columns that files of older versions lack, and the version that brought each; they read as null."""
-    return _metadata(model, "since")
-
-
-def _metadata(model: type[Table], key: str) -> dict[str, Any]:
-    columns = model.to_schema().columns
-    return {name: column.metadata[key] for name, column in columns.items() if column.metadata[key]}
+    return {name: column.since for name, column in columns_of(model).items() if column.since}
 
 
 def empty(model: type[Table]) -> pl.DataFrame:
@@ -126,8 +175,10 @@ def validated(model: type[Table], frame: pl.DataFrame) -> pl.DataFrame:
     """Return `frame` unchanged when it is a valid table; an error names what differs and the bad rows."""
     problems = list(_differing_columns(polars_schema(model), frame.schema))
     if not problems:
+        from pandera.errors import SchemaErrors  # noqa: PLC0415  (see above)
+
         try:
-            model.validate(frame, lazy=True)
+            _validator(model).validate(frame, lazy=True)
         except SchemaErrors as errors:
             problems = list(_broken_rules(errors.failure_cases, frame, model.__key__))
     if problems:

@@ -12,11 +12,12 @@ import time
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import polars as pl
 import typer
 
+from pipelines.cli.options import Port, flag, number
 from pipelines.cli.serve import serve
 from pipelines.log_lines import LOGGER
 from resources.settings import command_line, home, load_instance, slug_of
@@ -28,8 +29,22 @@ CODES = (
 )
 
 
-def up(*, fresh: bool, port: int | None) -> None:
-    """Run both services until Ctrl-C."""
+def up(
+    *,
+    fresh: Annotated[bool, flag("--fresh", "Begin again with the demo's data of today.")] = False,
+    port: Annotated[
+        int | None,
+        number(
+            "Port of the search service; the inventory service has the next one.",
+            most=65534,
+            default="those of last time",
+        ),
+    ] = None,
+) -> None:
+    """Run both services until Ctrl-C.
+
+    Example: --port 9200
+    """
     with _until_stopped(), running_sandbox(home(), fresh=fresh, port=port, progress=_progress) as sandbox:
         folder = home() / "sandbox"
         _say(f"search service     {sandbox.engine.url}  user {sandbox.engine.reader.username}")
@@ -88,10 +103,13 @@ def _to_paste(file: Path | None, command: str, *arguments: str) -> str:
     return prefix + command_line(load_instance(file) if file else None, command, *arguments)
 
 
-def ui(*, port: int) -> None:
-    """Run both services, the Dagster web server and its daemon, until Ctrl-C."""
+def ui(*, port: Port = 3000) -> None:
+    """Run both services, the Dagster web server and its daemon, until Ctrl-C.
+
+    Example: --port 3001
+    """
     with _until_stopped(), running_sandbox(home(), fresh=False, progress=_progress):
-        serve("127.0.0.1", port)
+        serve(port=port)
 
 
 def _run(instance_file: Path, log: Path) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Iterable, Iterator
 
-from ownership.declaration import Table, column_codes, later_columns, polars_schema
+from ownership.declaration import Table, column_codes, columns_of, later_columns, polars_schema
 from ownership.tables import TABLES
 from resources.store.catalogue import duckdb_type
 from resources.store.views import VIEWS, View
@@ -43,14 +43,14 @@ def data_dictionary() -> str:
 
 
 def _table(name: str, model: type[Table]) -> Iterator[str]:
-    columns = model.to_schema().columns
+    columns = columns_of(model)
     inherited = [column for column in columns if column not in model.__annotations__]
     yield f"## {name}\n"
     yield f"{inspect.getdoc(model)}\n"
     yield f"Key: {_listed(model.__key__)}.\n"
     for column, kind in polars_schema(model).items():
         if column not in inherited:
-            coded = columns[column].metadata["codes"]
+            coded = columns[column].codes
             label = f"[`{column}`](#{_heading(name, column)})" if coded else f"`{column}`"
             said = "null: " in columns[column].description
             null = ", nullable" if columns[column].nullable and not said else ""

@@ -22,7 +22,7 @@ def main() -> None:
         finally:
             sys.stdout.flush()  # what cannot be printed is an error like another one
     except Exception as error:  # noqa: BLE001  (printed with its trace where no operator can fix it)
-        from pipelines.cli.errors import message_and_status, print_error  # noqa: PLC0415
+        from pipelines.cli.exit_status import message_and_status, print_error  # noqa: PLC0415
 
         message, status = message_and_status(error)
         try:

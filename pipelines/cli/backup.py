@@ -1,10 +1,12 @@
 """`asset-owners backup` and `asset-owners restore`: a home as one file, and a home made from it."""
 
 from pathlib import Path
+from typing import Annotated
 
 import dagster as dg
+import typer
 
-from pipelines.cli.errors import require_file
+from pipelines.cli.exit_status import require_file
 from pipelines.dagster_home import dagster_folder, dagster_instance
 from resources.settings import (
     analysts_group,
@@ -18,8 +20,16 @@ from resources.store.backup import back_up
 from resources.store.backup import restore as restored
 
 
-def backup(out: Path) -> None:
-    """Write a backup of the home into a new file, readable by its owner alone, and say what is not in it."""
+def backup(
+    out: Annotated[Path, typer.Option(metavar="FILE.tar", help="The file to write; never an existing one.")],
+) -> None:
+    """Write a backup of the home into a new file, readable by its owner alone, and say what is not in it.
+
+    That is tables, journals, instance files and Dagster's records; no secrets. It waits for a run that is
+    writing owners.
+
+    Example: --out backup.tar
+    """
     require_file("--out", out)
     journal = journal_url()
     folders = {"the tables": tables_location(), "the instance files": instances_folder()}
@@ -39,8 +49,13 @@ def backup(out: Path) -> None:
         print(f"Not in it either, back it up as well: {what}")
 
 
-def restore(archive: Path) -> None:
-    """Make the home from a backup."""
+def restore(
+    archive: Annotated[Path, typer.Argument(metavar="FILE.tar", help="What `backup` wrote.")],
+) -> None:
+    """Make the home from a backup.
+
+    Example: backup.tar
+    """
     files, version = restored(archive, home(), tables_location(), analysts=analysts_group())
     if (home() / "dagster").absolute() == dagster_folder(home()) and (home() / "dagster").is_dir():
         # What was at work then is not any more; on another machine it would hold its place for half a day.

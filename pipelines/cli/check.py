@@ -11,6 +11,7 @@ from typing import Any
 
 from assets_defs.launch import today_of, window_of
 from ownership.names import printable
+from pipelines.cli.options import InstanceFile, Json
 from pipelines.cli.stored import own_tables
 from pipelines.dagster_home import dagster_folder
 from resources.findings import Finding, folder_findings, store_findings
@@ -32,10 +33,12 @@ from resources.settings import (
 from resources.writeback.open_journal import journal_findings
 
 
-def check(path: Path, *, as_json: bool = False) -> int:
+def check(path: InstanceFile, *, as_json: Json = False) -> int:
     """Try both services, and what a run stores in, and print the findings; return 1 when something is wrong.
 
-    Warnings leave it at 0: they do not stop a run either.
+    Exit status: 1 where something is to fix; 0 with warnings, which do not stop a run either.
+
+    Example: --instance NAME
     """
     instance = load_instance(path)
     instance.require_secrets()

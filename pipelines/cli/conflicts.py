@@ -1,18 +1,21 @@
-"""`asset-owners conflicts`: list them, and note that one has been looked at."""
+"""`asset-owners conflicts`: list them, and acknowledge one."""
 
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Annotated
 
 import polars as pl
+import typer
 
-from assets_defs.record import system_user
 from ownership.declaration import polars_schema
 from ownership.history import ACKNOWLEDGED
 from ownership.names import normalise_hostname, printable
 from ownership.tables import AcknowledgedConflicts
-from pipelines.cli.sql import Format, sql
+from pipelines.cli.options import InstanceFile, RowsAs, RunId
+from pipelines.cli.sql import sql
 from pipelines.cli.stored import stored_tables
 from resources.errors import ConfigurationError
+from resources.settings import system_user
 
 LISTED = """\
 SELECT hostname, host_id, coalesce(existing_owner_email, existing_owner) AS owner,
@@ -23,9 +26,23 @@ FROM conflicts ORDER BY conflicts.acknowledged_at NULLS FIRST, share DESC, event
 
 
 def conflicts(
-    path: Path, *, acknowledge: str | None, note: str | None, form: Format, run_id: str | None
+    path: InstanceFile,
+    *,
+    acknowledge: Annotated[
+        str | None,
+        typer.Option(metavar="HOST", help="Acknowledge the conflict of this host, by name or id."),
+    ] = None,
+    note: Annotated[str | None, typer.Option(metavar="TEXT", help="Why it may stay.")] = None,
+    form: RowsAs = "table",
+    run_id: RunId = None,
 ) -> int | None:
-    """Print the conflicts of a run, those that nobody has acknowledged first, or acknowledge one."""
+    """Print the conflicts of a run, those that nobody has acknowledged first, or acknowledge one.
+
+    It shows since when, and who knows of it. An acknowledged conflict is no longer a warning, until the
+    evidence (its code) or one of its owners changes.
+
+    Example: --instance NAME --acknowledge PC-0815 --note 'a loan'
+    """
     if acknowledge is None and note is None:
         return sql(LISTED, instance=path, form=form, run_id=run_id)
     if acknowledge is None or run_id:
@@ -46,13 +63,13 @@ def _acknowledge(path: Path, host: str, note: str | None) -> None:
         which = f"{found.height} conflicts; name one by the host's id" if found.height else "no conflict"
         raise ConfigurationError(f"--acknowledge: {printable(host)} has {which}. `conflicts` lists them")
     with tables.changing():
-        before = tables.read("acknowledged_conflicts").collect()
-        row = found.join(before, on=ACKNOWLEDGED, how="left").with_columns(
+        earlier = tables.read("acknowledged_conflicts").collect()
+        row = found.join(earlier, on=ACKNOWLEDGED, how="left").with_columns(
             note=pl.coalesce(pl.lit(note, pl.String), "note"),
             by=pl.lit(system_user()),
             acknowledged_at=pl.lit(datetime.now(UTC)),
         )
-        others = before.filter(pl.col("host_id") != row["host_id"].item())
+        others = earlier.filter(pl.col("host_id") != row["host_id"].item())
         rows = [others, row.select(polars_schema(AcknowledgedConflicts).names())]
         tables.replace("acknowledged_conflicts", pl.concat(rows))
     print(f"The conflict of {printable(host)} is acknowledged until its evidence or an owner changes")

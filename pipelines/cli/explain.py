@@ -1,14 +1,15 @@
-"""`asset-owners explain`: the story of one host, or the hosts of one person, from the stored tables."""
+"""`asset-owners explain`: explain one host, or list the hosts of one person, from the stored tables."""
 
 import json
 from functools import partial
-from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import polars as pl
+import typer
 
 from ownership.history import ACKNOWLEDGED
 from ownership.names import normalise_hostname, printable
+from pipelines.cli.options import InstanceFile, Json, RunId
 from pipelines.cli.stored import stored_tables
 from reports.explanations import host_explanation, in_words
 from reports.people import each_person, find_person, near_names, person_explanation, person_in_words
@@ -18,8 +19,26 @@ from resources.store.retention import decided_with
 from resources.store.tables import Tables
 
 
-def explain(path: Path, asked: str, *, run_id: str | None = None, as_json: bool) -> int:
-    """Print why a host has, or has not, an owner, and what would change that; or the hosts of a person."""
+def explain(
+    path: InstanceFile,
+    asked: Annotated[
+        str,
+        typer.Argument(
+            metavar="HOST_OR_PERSON",
+            help="Host name in any spelling or id of a host asset; or user name, e-mail address or id of a "
+            "user asset.",
+        ),
+    ],
+    *,
+    run_id: RunId = None,
+    as_json: Json = False,
+) -> int:
+    """Print the evidence and the decision of a host, and what would change it; or the hosts of a person.
+
+    It also says what would change that. Exit status: 1 where neither a host nor a person is found.
+
+    Example: --instance NAME PC-0815
+    """
     if not asked.strip():
         raise ConfigurationError("HOST_OR_PERSON: it is empty; name a host or a person")
     instance, tables = stored_tables(path, run_id)
@@ -59,20 +78,20 @@ def _json(story: Any) -> str:
 
 
 def _host(instance: Instance, tables: Tables, host: str) -> dict[str, Any]:
-    """The story of a host, without decisions where it is not known."""
+    """Return the explanation of a host, without decisions where it is not known."""
     rules, shortened = instance.rules.as_rules(), partial(normalise_hostname, short=True)
     named = normalise_hostname(pl.lit(host), short=rules.short_hostnames)
     name = pl.select(named).item()
     hosts = tables.read("inventory_hosts").collect()
     names = pl.element().pipe(normalise_hostname, short=rules.short_hostnames)
     by_id = pl.col("host_id").str.to_lowercase() == host.strip().lower()
-    meant = hosts.filter(by_id | pl.col("hostnames").list.eval(names).list.contains(named))
+    assets = hosts.filter(by_id | pl.col("hostnames").list.eval(names).list.contains(named))
     all_decisions = tables.read("owner_decisions").collect()
-    is_asset = pl.col("host_id").is_in(meant["host_id"].implode())
+    is_asset = pl.col("host_id").is_in(assets["host_id"].implode())
     decisions = all_decisions.filter(is_asset | (pl.col("hostname") == named) & pl.col("host_id").is_null())
     known = tables.read("acknowledged_conflicts").drop("hostname").rename({"by": "acknowledged_by"}).collect()
     decisions = decisions.join(known, on=ACKNOWLEDGED, how="left", maintain_order="left")
-    asked = pl.concat([pl.Series([host]), meant["hostnames"].explode(empty_as_null=True)])
+    asked = pl.concat([pl.Series([host]), assets["hostnames"].explode(empty_as_null=True)])
     short_names = asked.to_frame("name").select(shortened(pl.col("name")))["name"]
     window, decided_by = decided_with(tables, all_decisions["run_id"].item(0), rules)
     return host_explanation(

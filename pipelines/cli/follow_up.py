@@ -1,46 +1,57 @@
-"""`asset-owners apply` and `asset-owners undo`: what may follow a run."""
+"""`asset-owners apply` and `asset-owners undo`: apply the plan of an earlier run, or undo what it wrote."""
 
 from collections.abc import Iterator
-from functools import partial
-from pathlib import Path
-from typing import Literal
+from typing import Annotated
 
 import polars as pl
+import typer
 
 from assets_defs.sink import FOLLOW_UPS
 from ownership.codes import OUTCOME, SUCCESSES
 from ownership.names import printable
-from pipelines.cli.plans import told_plan
-from pipelines.cli.run import execute, outcomes_of, print_report, report_of, to_take_back
+from pipelines.cli.describe_plan import describe_plan
+from pipelines.cli.options import DryRun, InstanceFile, Json, number
+from pipelines.cli.run import execute, outcomes_of, print_report, report_of, undo_command
 from pipelines.cli.stored import own_tables
 from reports.summary import writes_in_words
 from resources.errors import ConfigurationError
 from resources.settings import Instance, command_line, load_instance, named
 from resources.store.tables import short_run_id
 
-LEFT = ~pl.col("outcome").is_in([*SUCCESSES, "planned"]) | (pl.col("kept").list.len() > 0)
+SKIPPED = ~pl.col("outcome").is_in([*SUCCESSES, "planned"]) | (pl.col("kept").list.len() > 0)
 """Hosts that were skipped, or undone in part."""
 SHOWN = 20
-"""Of these hosts so many are printed."""
+"""How many of these hosts are printed."""
 
 
-def _follow_up(
-    job: Literal["apply", "undo"],
-    path: Path,
-    run_id: str,
+def follow_up(
+    context: typer.Context,
+    path: InstanceFile,
+    run_id: Annotated[
+        str, typer.Argument(metavar="RUN_ID", help="Id of the run, or its first 8 characters.")
+    ],
     *,
-    allow_writes: int | None,
-    dry_run: bool,
-    reason: str | None = None,
-    as_json: bool = False,
+    allow_writes: Annotated[
+        int | None, number("The most hosts to write, in place of max_writes and max_write_percent.")
+    ] = None,
+    dry_run: DryRun = False,
+    reason: Annotated[
+        str | None,
+        typer.Option(metavar="TEXT", help="Why you do it; kept in `options` of the table runs."),
+    ] = None,
+    as_json: Json = False,
 ) -> int:
-    """Carry out the plan of an earlier run, or put back what it wrote; return the exit status."""
+    """Apply the plan of an earlier run, or undo what it wrote, by the command's name; return the exit status.
+
+    Example: --instance NAME 1a2b3c4d --dry-run
+    """
+    job = context.info_name or "apply"
     instance = load_instance(path)
     instance.require_secrets()
     tables = own_tables(instance)
     about = tables.run_id(run_id)
     if not tables.holds("owner_writes", about) and not tables.has_written(about):
-        raise ConfigurationError(f"RUN_ID: run {about} of {instance.name} planned and wrote nothing")
+        raise ConfigurationError(f"RUN_ID: run {about} of {instance.name} planned nothing and wrote nothing")
     config = {"run_id": about, "allow_writes": allow_writes, "dry_run": dry_run, "reason": reason}
     ops = {named(instance, FOLLOW_UPS[job].__name__): {"config": config}}
     result = execute(instance, named(instance, job), {"ops": ops})
@@ -48,27 +59,27 @@ def _follow_up(
     again = (job, short_run_id(about), *allowed)
     report = report_of(instance, tables, result, *again, dry_run=dry_run, people_of=about)
     writes = tables.run_writes(result.run_id)
-    left_alone = writes.filter(LEFT).select("host_id", "outcome", "message").to_dicts()
+    left_alone = writes.filter(SKIPPED).select("host_id", "outcome", "message").to_dicts()
     did_something = result.success or not writes.is_empty()
     words = [*_in_words(writes, instance, result.run_id)] if did_something else []
     if "plan" in report:
-        words.append(told_plan(instance, tables, result.run_id, report["plan"], command=job, about=about))
+        words.append(describe_plan(instance, tables, result.run_id, report["plan"], command=job, about=about))
     return print_report(report | {"about_run_id": about, "left_alone": left_alone}, words, as_json=as_json)
 
 
-apply, undo = partial(_follow_up, "apply"), partial(_follow_up, "undo")
+apply = undo = follow_up
 
 
 def _in_words(writes: pl.DataFrame, instance: Instance, run_id: str) -> Iterator[str]:
-    """What became of the writes, which hosts were left alone, and how to take the writes back."""
+    """Yield the outcomes, which hosts were skipped and why, and how to undo the writes."""
     outcomes = outcomes_of(writes)
     yield f"{printable(instance.name)}: run {run_id}"
     yield from writes_in_words(outcomes)
-    left_alone = writes.filter(LEFT)
-    for row in left_alone.head(SHOWN).iter_rows(named=True):
+    skipped = writes.filter(SKIPPED)
+    for row in skipped.head(SHOWN).iter_rows(named=True):
         reason = row["message"] or OUTCOME[row["outcome"]]
         yield printable(f"  {row['hostname'] or 'no name'} ({row['host_id']}): {reason}")
-    if left_alone.height > SHOWN:
+    if skipped.height > SHOWN:
         see_all = command_line(instance, "sql", "--run", short_run_id(run_id), "FROM write_history")
-        yield f"  and {left_alone.height - SHOWN:,} more: {see_all}"
-    yield from to_take_back(instance, run_id, outcomes)
+        yield f"  and {skipped.height - SHOWN:,} more: {see_all}"
+    yield from undo_command(instance, run_id, outcomes)

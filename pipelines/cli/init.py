@@ -1,16 +1,31 @@
 """`asset-owners init`: an instance file to fill in, with every setting explained."""
 
 from pathlib import Path
+from typing import Annotated
 
-from pipelines.cli.errors import require_file
+import typer
+
+from pipelines.cli.exit_status import require_file
 from resources.errors import ConfigurationError
 from resources.settings import command_line, instances_folder
 
 SETTINGS = Path(__file__).parents[2] / "resources" / "settings"
 
 
-def init(path: Path | None) -> None:
-    """Write the file, by default where commands look for it, `-` to standard output; never over one."""
+def init(
+    path: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="FILE",
+            help="File to write, - for standard output; never an existing one.",
+            show_default="instances/instance.yaml in ASSET_OWNERS_HOME",
+        ),
+    ] = None,
+) -> None:
+    """Write an instance file to fill in.
+
+    Example: head-office.yaml
+    """
     if path is None:
         path = instances_folder() / "instance.yaml"
         path.parent.mkdir(parents=True, exist_ok=True)

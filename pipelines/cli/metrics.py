@@ -1,4 +1,4 @@
-"""`asset-owners metrics`: how each instance fares, in the form that Prometheus reads."""
+"""`asset-owners metrics`: the last runs of each instance, in the form that Prometheus reads."""
 
 import errno
 import json
@@ -6,13 +6,16 @@ import socket
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Annotated
 
 import polars as pl
+import typer
 import uvicorn
 from prometheus_client import CollectorRegistry, generate_latest, make_asgi_app
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from pipelines.cli.options import OneOrAll
 from pipelines.cli.stored import own_tables
 from resources.errors import ConfigurationError
 from resources.failures import operator_message
@@ -22,10 +25,10 @@ _OF_LAST_RUN = {
     "hosts": ("hosts", "Host assets."),
     "owned_after": ("hosts_owned", "Host assets with an owner after the run."),
     "conflicts": ("conflicts", "Hosts with another owner than the logons name."),
-    "new_conflicts": ("new_conflicts", "Conflicts that the decisions before did not have."),
+    "new_conflicts": ("new_conflicts", "Conflicts that the previous decisions did not have."),
     "written": ("hosts_written", "Hosts that the run wrote."),
     "failed": ("write_failures", "Hosts whose write the service refused."),
-    "left_alone": ("hosts_left_alone", "Hosts not written, or not known to be."),
+    "left_alone": ("hosts_left_alone", "Hosts skipped, or whose outcome is not known."),
 }
 """Columns of `runs`: name and meaning as metrics."""
 
@@ -49,8 +52,22 @@ class Metrics(Collector):
         yield from _of_runs([(slug, rows) for slug, rows in found.items() if rows is not None])
 
 
-def metrics(path: Path | None, *, listen: str | None) -> None:
-    """Print the metrics of one instance, or of all, once, or serve them at HOST:PORT until Ctrl-C."""
+def metrics(
+    path: OneOrAll = None,
+    *,
+    listen: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT", help="Serve them until Ctrl-C.", show_default="print them once and end"
+        ),
+    ] = None,
+) -> None:
+    """Print the metrics of one instance, or of all, once, or serve them at HOST:PORT until Ctrl-C.
+
+    Of each instance: last success, hosts, owners and conflicts, failures, and how long the steps took.
+
+    Example: --listen 127.0.0.1:9188
+    """
     registry = CollectorRegistry(auto_describe=False)
     registry.register(Metrics(path))
     if listen:
@@ -62,14 +79,14 @@ def metrics(path: Path | None, *, listen: str | None) -> None:
 
 
 def listen_at(option: str, host: str, port: int) -> socket.socket:
-    """Listen at a port; where that cannot be, say which option names it, and why."""
+    """Listen at a port; an error names the option and the reason."""
     try:
         (family, *_), *_ = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         return socket.create_server((host, port), family=family)
     except OSError as error:
         why = "the port is taken" if error.errno == errno.EADDRINUSE else error.strerror
-        said = f"{option}: cannot serve at {host}:{port}: {why}; choose another one"
-        raise ConfigurationError(said) from error
+        message = f"{option}: cannot serve at {host}:{port}: {why}; choose another one"
+        raise ConfigurationError(message) from error
 
 
 def _serve(registry: CollectorRegistry, listen: str) -> None:
@@ -97,9 +114,9 @@ def _runs(instance: Instance | BrokenInstance) -> pl.DataFrame | None:
 
 def _of_runs(runs: Sequence[tuple[str, pl.DataFrame]]) -> Iterator[Metric]:
     succeeded = _gauge(
-        "last_success_timestamp_seconds", "When a run of the kind last ended well (Unix time).", "kind"
+        "last_success_timestamp_seconds", "When a run of the kind last succeeded (Unix time).", "kind"
     )
-    well = _gauge("last_run_succeeded", "Whether the last run or dry run that ended ended well: 1, or 0.")
+    well = _gauge("last_run_succeeded", "Whether the last finished run or dry run succeeded: 1, or 0.")
     took = _gauge("last_run_seconds", "How long it took.")
     steps = _gauge("last_run_step_seconds", "How long its steps took.", "step")
     counts = {column: _gauge(f"last_run_{name}", text) for column, (name, text) in _OF_LAST_RUN.items()}

@@ -2,22 +2,46 @@
 
 import sys
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
+
+import typer
 
 from assets_defs.report import report_file, report_html, report_sheet
 from ownership.names import printable
-from pipelines.cli.errors import write_file
+from pipelines.cli.exit_status import write_file
+from pipelines.cli.options import InstanceFile, RunId, file_option, flag
 from pipelines.cli.stored import stored_tables
 from reports.exports import BOM, as_csv, as_xlsx, raw_decisions
 from resources.errors import ConfigurationError
 from resources.settings import home
 from resources.store.tables import short_run_id
 
-Format = Literal["html", "xlsx", "csv"]
 
+def report(
+    path: InstanceFile,
+    out: Annotated[
+        Path | None,
+        file_option(
+            "The file to write or replace, - for standard output.",
+            default="reports/NAME.FORMAT in ASSET_OWNERS_HOME, NAME.RUN.FORMAT with --run",
+        ),
+    ] = None,
+    kind: Annotated[
+        Literal["html", "xlsx", "csv"], typer.Option("--format", help="A page, or a table of all hosts.")
+    ] = "html",
+    *,
+    raw: Annotated[
+        bool, flag("--raw", "With xlsx and csv: all columns of owner_decisions as they are.")
+    ] = False,
+    run: RunId = None,
+) -> None:
+    """Write the report into a file, readable by its owner alone.
 
-def report(path: Path, out: Path | None, kind: Format, *, raw: bool = False, run: str | None = None) -> None:
-    """Write the report into a file, readable by its owner alone; `-` for standard output."""
+    The page needs no network. CSV has an apostrophe before whatever a spreadsheet could run as a formula,
+    also after ; or a tab; `sql --format json` has every name as it is.
+
+    Example: --instance NAME --out report.html
+    """
     if raw and kind == "html":
         raise ConfigurationError("--raw goes with --format xlsx or csv")
     instance, tables = stored_tables(path, run)

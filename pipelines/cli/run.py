@@ -1,32 +1,34 @@
-"""`asset-owners run`: the job of an instance as Dagster would run it, recorded where its UI looks."""
+"""`asset-owners run`: run the job of an instance in this process, recorded where Dagster's UI shows it."""
 
 import json
 import logging
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import date, datetime
-from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 from zoneinfo import ZoneInfo
 
 import dagster as dg
 import polars as pl
+import typer
 
 from assets_defs.launch import today_of, window_of
-from assets_defs.record import RunRecord, plans_only
+from assets_defs.record import RunRecord
 from assets_defs.specs import LOCATION
 from assets_defs.step_failures import failure_message
 from ownership.decisions import summary
 from ownership.names import printable, printable_lines
 from ownership.windows import Window
-from pipelines.cli.errors import how_it_ended, print_error
-from pipelines.cli.plans import plan_of, told_plan
+from pipelines.cli.describe_plan import describe_plan, plan_of
+from pipelines.cli.exit_status import failure_summary, print_error
+from pipelines.cli.options import DryRun, InstanceFile, Json, flag, number
 from pipelines.cli.stored import own_tables
 from pipelines.dagster_home import dagster_instance
 from pipelines.definitions import build_definitions
 from pipelines.launcher import process_tag
 from pipelines.repository import REPOSITORY
 from pipelines.schedules import launch_tags, run_config
+from reports.run_results import plans_only
 from reports.summary import decisions_in_words, writes_in_words
 from resources.errors import ConfigurationError
 from resources.settings import Instance, command_line, home, journal_url, load_instance
@@ -34,17 +36,32 @@ from resources.store.tables import Tables, short_run_id
 
 
 def run(
-    path: Path,
+    path: InstanceFile,
     *,
-    lookback_days: int | None,
-    dry_run: bool,
-    no_enrich: bool,
-    as_of: str | None,
-    force: bool,
-    limit: int | None,
-    as_json: bool,
+    lookback_days: Annotated[
+        int | None,
+        number("Look-back window in calendar days.", most=3660, default="scan.lookback_days"),
+    ] = None,
+    dry_run: DryRun = False,
+    no_enrich: Annotated[
+        bool, flag("--no-enrich", "Leave department and criticality of hosts unchanged.")
+    ] = False,
+    as_of: Annotated[
+        str | None, typer.Option(metavar="DAY", help="Last day of the window.", show_default="today")
+    ] = None,
+    force: Annotated[
+        bool, flag("--force", "Write although the window ended more than scan.late_days ago.")
+    ] = False,
+    limit: Annotated[int | None, number("Write at most this many hosts, to try it on a few.")] = None,
+    as_json: Json = False,
 ) -> int:
-    """Run the job over a window and print what came of it; return the exit status (rules 8.1)."""
+    """Run the job over a window and print its result; return the exit status (rules 8.1).
+
+    Exit status: 0 success, also when single writes failed; 1 the run failed; 2 the instance file, a secret
+    or an argument is wrong.
+
+    Example: --instance NAME --dry-run
+    """
     instance = load_instance(path)
     instance.require_secrets()
     window = chosen_window(instance, as_of, lookback_days)
@@ -76,7 +93,7 @@ def report_of(
     dry_run: bool,
     people_of: str | None = None,
 ) -> dict[str, Any]:
-    """What --json prints of any run: of one that only planned its `plan`, of one that failed its `error`.
+    """Return what --json prints of a run: its `plan` if it does not write, its `error` if it failed.
 
     `again` is the command that settles and writes the rest. A plan names people as the run `people_of`, where
     it is given, knew them.
@@ -88,13 +105,15 @@ def report_of(
         plan = plan_of(instance, tables, run_id, succeeded=result.success, people_of=people_of)
         report |= {} if plan is None else {"plan": plan}
     if not result.success:
-        said = "\n".join(dict.fromkeys(errors(result)))
-        report["error"] = f"{said}\n{how_it_ended(instance, tables, run_id, *again, said=said)}".lstrip()
+        message = "\n".join(dict.fromkeys(errors(result)))
+        report["error"] = (
+            f"{message}\n{failure_summary(instance, tables, run_id, *again, message=message)}".lstrip()
+        )
     return report
 
 
 def print_report(report: Mapping[str, Any], words: Iterable[str], *, as_json: bool) -> int:
-    """Print what came of a run, as one object or in words, and why it failed; return the exit status."""
+    """Print the result of a run, as one object or in words, and why it failed; return the exit status."""
     if as_json:
         print(json.dumps(report))
     else:
@@ -107,7 +126,7 @@ def print_report(report: Mapping[str, Any], words: Iterable[str], *, as_json: bo
 
 
 def outcomes_of(writes: pl.DataFrame) -> dict[str, int]:
-    """Numbers of hosts by the outcome of their writes."""
+    """Count the hosts by the outcome of their writes."""
     return dict(writes["outcome"].value_counts().sort("outcome").iter_rows())
 
 
@@ -119,12 +138,12 @@ def execute(
     tags: Mapping[str, str] | None = None,
     since: date | None = None,
 ) -> dg.ExecuteInProcessResult:
-    """Run a job of the instance in this process, recorded where the UI looks.
+    """Run a job of the instance in this process, recorded where the UI shows it.
 
-    `since` is a day of the past that it is to look at, where the UI shows later ones only.
+    `since` is the first day that can be selected, if earlier than those that the UI shows.
     """
     tables = own_tables(instance)
-    journal_url()  # a wrong address ends the run before all that it does until it writes
+    journal_url()  # a wrong address fails here, not after all the work before the first write
     definitions = build_definitions(instance, tables, since=since)
     with dagster_instance(home()) as recorded:
         result = definitions.resolve_job_def(job).execute_in_process(
@@ -137,13 +156,13 @@ def execute(
             record = RunRecord(tables, result.run_id, recorded, logging.getLogger(__name__))
             record.fail("it ended early; its log says why")
         try:
-            _give_to_job(recorded, result.run_id, job)
+            attach_to_job(recorded, result.run_id, job)
         except Exception as error:  # noqa: BLE001  (Dagster's; what the run did stands, whatever lists it)
             logging.getLogger(__name__).warning(f"The UI shows this run under Runs only: {error}")
     return result
 
 
-def _give_to_job(recorded: dg.DagsterInstance, run_id: str, job: str) -> None:
+def attach_to_job(recorded: dg.DagsterInstance, run_id: str, job: str) -> None:
     """Let the UI show a run with its job, on the timeline too, and execute it again by a click.
 
     Dagster records where its job is to be found only of runs that its own services begin, and has a command
@@ -154,7 +173,7 @@ def _give_to_job(recorded: dg.DagsterInstance, run_id: str, job: str) -> None:
     repository["repository_name"] = REPOSITORY
     origin = {"__class__": "ExternalPipelineOrigin", "external_repository_origin": repository}
     stored = json.dumps(origin | {"pipeline_name": job})
-    # Who called this command has been told that it failed, and decides: the daemon tries nothing again.
+    # The caller has seen the failure and decides: the daemon does not retry.
     never_again = {"dagster/will_retry": "false", "dagster/max_retries": "0"}
     recorded.add_run_tags(run_id, {".dagster/repository": f"{REPOSITORY}@{LOCATION}"} | never_again)
     if run := recorded.get_run_by_id(run_id):
@@ -163,7 +182,7 @@ def _give_to_job(recorded: dg.DagsterInstance, run_id: str, job: str) -> None:
 
 
 def errors(result: dg.ExecuteInProcessResult) -> Iterator[str]:
-    """What each step that failed says, a blocking check included.
+    """Yield the message of each step that failed, a blocking check included.
 
     Stack traces stay in the run's log; only that of an unexpected error is printed.
     """
@@ -201,7 +220,7 @@ def _day(text: str, zone: ZoneInfo) -> date:
         moment = datetime.fromisoformat(text)
         return (moment.astimezone(zone) if moment.tzinfo else moment).date()
     except (ValueError, OverflowError) as error:
-        raise ConfigurationError(f"--as-of: {text!r} is no day; write it as 2026-01-31") from error
+        raise ConfigurationError(f"--as-of: {text!r} is not a day; write it as 2026-01-31") from error
 
 
 def _in_words(instance: Instance, tables: Tables, report: Mapping[str, Any]) -> Iterator[str]:
@@ -214,13 +233,13 @@ def _in_words(instance: Instance, tables: Tables, report: Mapping[str, Any]) -> 
         yield f"{number:,} conflict{'s' * (number != 1)}, {new:,} of them new"
         yield f"    {command_line(instance, 'conflicts', '--run', short_run_id(run_id))}"
     if "plan" in report:
-        yield told_plan(instance, tables, run_id, report["plan"], command="apply", about=run_id)
+        yield describe_plan(instance, tables, run_id, report["plan"], command="apply", about=run_id)
     else:
         yield from ("Writes:", *(writes_in_words(report["writes"]) if report["writes"] else ["    none"]))
-    yield from to_take_back(instance, run_id, report["writes"])
+    yield from undo_command(instance, run_id, report["writes"])
 
 
-def to_take_back(instance: Instance, run_id: str, outcomes: Mapping[str, int]) -> Iterator[str]:
-    """The command that puts back what a run wrote, where it wrote anything."""
+def undo_command(instance: Instance, run_id: str, outcomes: Mapping[str, int]) -> Iterator[str]:
+    """Yield the command that undoes a run, if it wrote anything."""
     if "written" in outcomes:
-        yield f"To take it back:\n    {command_line(instance, 'undo', short_run_id(run_id))}"
+        yield f"To undo it:\n    {command_line(instance, 'undo', short_run_id(run_id))}"

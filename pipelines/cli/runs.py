@@ -2,15 +2,15 @@
 
 import json
 from collections.abc import Mapping
-from pathlib import Path
 from textwrap import shorten
-from typing import Any
+from typing import Annotated, Any
 
 import polars as pl
 
-from assets_defs.record import result_in_words, undone_in_words
 from ownership.names import printable
+from pipelines.cli.options import InstanceFile, Json, number
 from pipelines.cli.stored import own_tables
+from reports.run_results import result_in_words, undone_in_words
 from reports.sentences import in_columns
 from resources.errors import AssetOwnersError
 from resources.settings import command_line, load_instance
@@ -20,8 +20,16 @@ LONGEST = 100
 """Characters that are shown of a message; --json has all."""
 
 
-def runs(path: Path, *, limit: int, as_json: bool) -> None:
-    """List the runs of an instance."""
+def runs(
+    path: InstanceFile,
+    *,
+    limit: Annotated[int, number("How many runs to show.", most=1_000_000)] = 20,
+    as_json: Json = False,
+) -> None:
+    """Print the last runs of an instance.
+
+    Example: --instance NAME
+    """
     instance = load_instance(path)
     tables = own_tables(instance)
     all_runs = tables.all_runs("runs").collect()
@@ -49,7 +57,7 @@ def _line(row: Mapping[str, Any], undo: Mapping[str, Any] | None) -> tuple[str, 
     """The row of a run as it is shown, with the undo of it, if there is one."""
     result = result_in_words(row)
     if undo and row["written"] is not None:
-        undone = undone_in_words(row["written"], back=undo["written"], in_part=undo["in_part"])
+        undone = undone_in_words(row["written"], undone=undo["written"], in_part=undo["in_part"])
         result += f", {undone} by run {short_run_id(undo['run_id'])}"
     if first_line := (row["message"] or "").strip().partition("\n")[0]:
         result += f": {shorten(first_line, LONGEST, placeholder='…')}"

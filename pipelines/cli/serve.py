@@ -9,13 +9,15 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Self
+from typing import Annotated, Self
 
 import requests
+import typer
 import yaml
 
 from assets_defs.specs import LOCATION
 from pipelines.cli.metrics import listen_at
+from pipelines.cli.options import Port
 from pipelines.dagster_home import dagster_home
 from resources.errors import AssetOwnersError
 from resources.settings import home, instances_folder, logs_as_json
@@ -25,16 +27,28 @@ SECONDS_TO_STOP = 6  # of the ten in which `serve` ends, on a machine that is bu
 
 
 def prepare() -> None:
-    """Make the folder of instance files, and Dagster's home with its `dagster.yaml`, where there is none."""
+    """Make the folder of instance files, and Dagster's home with its `dagster.yaml`, where there is none.
+
+    `serve` does it by itself; this is for Dagster's own programs as services. It makes the folder of instance
+    files, and `dagster.yaml`.
+    """
     instances = instances_folder()
     instances.mkdir(parents=True, exist_ok=True)
     print(f"Dagster's home: {dagster_home(home())}\nInstance files: {instances}")
 
 
-def serve(host: str, port: int) -> None:
+def serve(
+    *,
+    host: Annotated[
+        str, typer.Option(metavar="ADDRESS", help="Where the UI is served; it asks for no log-in.")
+    ] = "127.0.0.1",
+    port: Port = 3000,
+) -> None:
     """Run Dagster's web server and daemon on all instances until Ctrl-C or SIGTERM.
 
     Both share one code server: a new instance file counts for both after *Reload* in the UI.
+
+    Example: --port 3001
     """
     listen_at("--port", host, port).close()
     os.environ["DAGSTER_HOME"] = str(dagster_home(home()))
@@ -78,12 +92,12 @@ class _Services(dict[str, subprocess.Popen[bytes]]):
         self[program] = subprocess.Popen(command, start_new_session=True)  # noqa: S603  (our own programs)
 
     def wait_until(self, reached: Callable[[], bool]) -> None:
-        """Wait, and fail where a service ends before."""
+        """Wait; fail if a service ends before."""
         while not reached():
             for program, process in self.items():
                 if process.poll() is not None:
-                    ended = f"{program} has ended with status {process.returncode}"
-                    raise AssetOwnersError(f"{ended}; what it said stands above")
+                    ended = f"{program} ended with status {process.returncode}"
+                    raise AssetOwnersError(f"{ended}; see its output above")
             time.sleep(0.5)
 
     def __exit__(self, *error: object) -> None:

@@ -1,4 +1,4 @@
-"""`asset-owners sql`: ask the tables in SQL.
+"""`asset-owners sql`: query the tables in SQL.
 
 The catalogue is opened to read only; new tables go into a scratch database beside it, in memory.
 """
@@ -13,14 +13,16 @@ from collections.abc import Generator
 from contextlib import contextmanager, nullcontext, redirect_stdout, suppress
 from importlib.resources import files
 from pathlib import Path
-from typing import Literal
+from typing import Annotated
 
 import duckdb
 import polars as pl
+import typer
 from duckdb.sqltypes import DuckDBPyType
 from upath import UPath
 
 from ownership.names import printable_lines
+from pipelines.cli.options import Format, OneOrAll, RowsAs, RunId
 from pipelines.cli.stored import note, own_tables, viewed
 from reports.exports import as_csv, without_formulas
 from resources.errors import AssetOwnersError, ConfigurationError
@@ -46,21 +48,31 @@ from resources.store.catalogue import (
 )
 from resources.store.tables import Tables, short_run_id
 
-Format = Literal["table", "csv", "json"]
-
 ROWS_ON_SCREEN = 40
 
 
-def sql(query: str | None, *, instance: Path | None, form: Format, run_id: str | None = None) -> int:
+def sql(
+    query: Annotated[
+        str | None, typer.Argument(help="The query.", show_default="standard input, or DuckDB's shell")
+    ] = None,
+    *,
+    instance: OneOrAll = None,
+    form: RowsAs = "table",
+    run_id: RunId = None,
+) -> int:
     """Answer a query, or let the user ask in DuckDB's shell; return the exit status.
 
-    Without a query it is read from standard input, unless that is a terminal: then the shell starts.
+    The tables are read-only, and can be read while a run writes them; new tables are kept in memory. Of
+    several statements --format json prints the last one's rows. Without a query it is read from standard
+    input; if that is a terminal, DuckDB's shell starts.
+
+    Example: --instance NAME 'FROM conflicts' --format csv > conflicts.csv
     """
     if query is None and not sys.stdin.isatty():
         query = sys.stdin.read()
     location = tables_location()
     with _query_errors():
-        slug, run = _meant(location, instance, run_id)
+        slug, run = _resolve(location, instance, run_id)
         opening = opening_lines(home(), slug, run)
         if query is None:
             return _shell(opening)
@@ -96,8 +108,8 @@ def opening_lines(home: Path, slug: str | None = None, run: Tables | None = None
     return [f"{line};" for line in [*lines, f"SET search_path = {quoted(','.join(path))}"]]
 
 
-def _meant(location: UPath, instance: Path | None, run_id: str | None) -> tuple[str | None, Tables | None]:
-    """The instance whose tables are meant by names without a schema, and the run that is looked at."""
+def _resolve(location: UPath, instance: Path | None, run_id: str | None) -> tuple[str | None, Tables | None]:
+    """Return the instance that names without a schema belong to, and its tables as of the run."""
     found = [load_instance(instance)] if instance else load_instances(instances_folder())
     own = []
     for each in found:
@@ -156,24 +168,24 @@ def _query_errors() -> Generator[None]:
     try:
         yield
     except duckdb.Error as error:
-        said = str(error).replace("\n", "\n  ")  # a name may break lines: none looks like one of ours
+        reason = str(error).replace("\n", "\n  ")  # a name may break lines: none looks like one of ours
         wrong = (duckdb.ParserException, duckdb.BinderException, duckdb.CatalogException)
         if not isinstance(error, wrong) and (message := damaged_tables()):
             raise AssetOwnersError(message) from error
         if isinstance(error, duckdb.ProgrammingError):
-            raise ConfigurationError(f"The query is wrong: {said}") from error
-        raise AssetOwnersError(f"DuckDB failed: {said}") from error
+            raise ConfigurationError(f"The query is wrong: {reason}") from error
+        raise AssetOwnersError(f"DuckDB failed: {reason}") from error
 
 
 def _shell(opening: list[str]) -> int:
     """Run DuckDB's shell; Ctrl-C is for it alone, where it ends a query."""
     shell = str(files("duckdb_cli") / "duckdb")  # itself: the script that starts it ends with Ctrl-C
     arguments = [argument for line in opening for argument in ("-cmd", line)]
-    before = signal.signal(signal.SIGINT, lambda *_: None)
+    previous = signal.signal(signal.SIGINT, lambda *_: None)
     try:
         return subprocess.run([shell, *arguments], check=False).returncode  # noqa: S603  (of our environment)
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.signal(signal.SIGINT, previous)
 
 
 def _answer(connection: duckdb.DuckDBPyConnection, query: str, form: Format) -> None:

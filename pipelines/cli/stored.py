@@ -1,4 +1,4 @@
-"""What commands that only look start from: the instance, and its tables of an earlier run."""
+"""What commands that only read start from: the instance, and its tables of an earlier run."""
 
 import logging
 import sys
@@ -11,7 +11,7 @@ from resources.store.tables import SNAPSHOTS, Tables, short_run_id, tables_of
 
 
 def own_tables(instance: Instance) -> Tables:
-    """The instance's tables; those of another one are refused."""
+    """Return the tables of an instance; an error if they belong to another one."""
     tables = tables_of(instance)
     tables.require_own()
     return tables
@@ -36,7 +36,7 @@ def stored_tables(path: Path, run: str | None = None) -> tuple[Instance, Tables]
 
 
 def viewed(tables: Tables, run: str | None) -> Tables:
-    """The tables as a run saw them; a note on standard error names what is no longer kept of it.
+    """Return the tables as of a run; a note on standard error names those that are no longer kept.
 
     `run` is an id or its first characters; None: the last run that published, else the last dry run.
     """

@@ -2,12 +2,13 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from ownership.names import printable
 from ownership.windows import Window
-from pipelines.cli.audit import draw, read_answers
-from pipelines.cli.errors import print_error
+from pipelines.cli.audit_sheet import draw, read_answers
+from pipelines.cli.exit_status import print_error
+from pipelines.cli.options import InstanceFile, Json, file_option, number
 from pipelines.cli.run import errors, execute
 from pipelines.cli.stored import stored_tables
 from reports.sentences import names_of
@@ -28,17 +29,36 @@ from resources.store.tables import Tables
 
 
 def tune(
-    path: Path,
+    path: InstanceFile,
     *,
-    target_precision: float,
-    keep: float,
-    audit: int | None,
-    seed: int | None,
-    audit_file: Path | None,
-    audit_answers: Path | None,
-    as_json: bool,
+    target_precision: Annotated[
+        float,
+        number("Share of right owners that proposed settings must reach, such as 0.95.", least=0.5, most=1),
+    ] = 0.90,
+    keep: Annotated[
+        float, number("Percent of the present writes that they must keep.", least=0, most=100)
+    ] = 90,
+    audit: Annotated[
+        int | None, number("Draw so many of the owners that the last run planned, for people to check.")
+    ] = None,
+    seed: Annotated[int | None, number("Draw the same ones again.", least=0, default="by chance")] = None,
+    audit_file: Annotated[
+        Path | None,
+        file_option("The sheet to write, CSV or .xlsx; never an existing one.", default="standard output"),
+    ] = None,
+    audit_answers: Annotated[
+        Path | None,
+        file_option("Read this sheet, with yes or no in its last column, and then estimate."),
+    ] = None,
+    as_json: Json = False,
 ) -> int | None:
-    """Run the job for tuning and tell what it found, or draw an audit; return the exit status."""
+    """Run the job for tuning and print its result, or draw an audit; return the exit status.
+
+    It writes no owner. Before the first run that writes: draw 50 planned owners with --audit, let somebody
+    who knows answer, and give the answers back with --audit-answers.
+
+    Example: --instance NAME --target-precision 0.95
+    """
     if audit is None and (seed is not None or audit_file):
         raise ConfigurationError("--seed and --audit-file go with --audit N, which draws")
     if audit is not None:
@@ -56,12 +76,12 @@ def tune(
     if as_json:
         print(json.dumps(_as_object(instance, tables, aim)))
     else:
-        print(*answered, *([""] if answered else []), *told(instance, tables, aim), sep="\n")
+        print(*answered, *([""] if answered else []), *text_of(instance, tables, aim), sep="\n")
     return 0
 
 
-def told(instance: Instance, tables: Tables, aim: Aim) -> list[str]:
-    """Tell in lines of text what the tables of tuning hold."""
+def text_of(instance: Instance, tables: Tables, aim: Aim) -> list[str]:
+    """Return the lines of text that say what the tables of tuning hold."""
     window = _window(instance, tables)
     names = names_of(tables.read("inventory_users").collect().iter_rows(named=True))
     closest = closest_in_words(tables.read("closest_users").collect(), names)

@@ -12,6 +12,7 @@ from resources.settings.environment import (
     journal_url,
     logs_as_json,
     plain_folder,
+    system_user,
     tables_location,
     without_password,
 )

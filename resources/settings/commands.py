@@ -1,4 +1,4 @@
-"""Which file an instance is meant by, and commands to paste, as people and messages write them."""
+"""Find the instance file for what people write, and write commands that can be pasted."""
 
 import shlex
 import shutil
@@ -15,7 +15,7 @@ PROGRAM = "asset-owners"
 
 
 def instance_path(given: str | None = None) -> Path:
-    """Return the instance file that is meant: a path, or a name, a slug or a file of the instances folder.
+    """Return the instance file for a path, or for a name, a slug or a file of the instances folder.
 
     Where nothing is given, it is the only file of the folder.
     """
@@ -23,24 +23,24 @@ def instance_path(given: str | None = None) -> Path:
         return Path(given)
     folder = instances_folder()
     files = {file: instance_or_complaint(file) for file in instance_files(folder)}
-    meant = [
+    matching = [
         file for file, found in files.items() if given is None or given.casefold() in _names(file, found)
     ]
-    if len(meant) == 1:
-        return meant[0]
-    if given and not meant and (Path(given).suffix in {".yaml", ".yml"} or len(Path(given).parts) > 1):
+    if len(matching) == 1:
+        return matching[0]
+    if given and not matching and (Path(given).suffix in {".yaml", ".yml"} or len(Path(given).parts) > 1):
         return Path(given)  # reading it says what is wrong
     if not files:
         init = command_line(None, "init")
         raise ConfigurationError(f"--instance: there is no instance file in {folder}; write one: {init}")
-    what = "say which instance is meant" if given is None else f"there is no instance {given!r}"
-    if meant and given is not None:
-        files, what = dict.fromkeys(meant), f"{given!r} may mean several; say which, by its file"
+    what = "name the instance" if given is None else f"there is no instance {given!r}"
+    if matching and given is not None:
+        files, what = dict.fromkeys(matching), f"{given!r} fits several; name its file"
     raise ConfigurationError(f"--instance: {what}. {folder} has {', '.join(file.name for file in files)}")
 
 
 def _names(file: Path, found: Instance | str) -> set[str]:
-    """All that an instance of the folder may be called, in lower case."""
+    """Return all names of an instance of the folder, in lower case."""
     own = set() if isinstance(found, str) else {found.name, found.slug}
     return {name.casefold() for name in own | {file.name, file.stem, slug_of(file.stem)}}
 
@@ -56,7 +56,7 @@ def command_line(instance: Instance | None, command: str, *arguments: str) -> st
 
 
 def _program() -> str:
-    """Our program as the reader's shell finds it: by its name, or by its path where it was called by that."""
+    """Return our program as the reader's shell finds it: its name, or its path if it was called by that."""
     called, found = Path(sys.argv[0]), shutil.which(PROGRAM)
     if called.name != PROGRAM or (found and Path(found).samefile(called)):
         return PROGRAM

@@ -1,5 +1,6 @@
-"""What the environment says: where home, tables, journal and instance files lie, and who may read tables."""
+"""The settings of the environment: where home, tables, journal and instance files lie, and who may read."""
 
+import getpass
 import grp
 import os
 import re
@@ -51,14 +52,14 @@ def journal_url() -> str | None:
     url = os.environ.get("ASSET_OWNERS_JOURNAL") or None
     if url and not _DATABASE.fullmatch(url):
         raise ConfigurationError(
-            "ASSET_OWNERS_JOURNAL is no address of a PostgreSQL database: write "
+            "ASSET_OWNERS_JOURNAL is not the address of a PostgreSQL database: write "
             "postgresql://USER@HOST/DATABASE, and in a user or password percent-encode @ : / ? #, so @ as %40"
         )
     return url
 
 
 def without_password(url: str) -> str:
-    """The address of a database as messages show it: without password and parameters."""
+    """Return the address of a database as messages show it: without password and parameters."""
     return _DATABASE.sub(r"\1\2\3\4", url)
 
 
@@ -77,7 +78,7 @@ def analysts_group() -> int | None:
     except KeyError as error:
         raise ConfigurationError(f"ASSET_OWNERS_ANALYSTS: there is no group {name!r} here") from error
     if os.geteuid() != 0 and group not in os.getgroups():
-        raise ConfigurationError(f"ASSET_OWNERS_ANALYSTS: this user is no member of the group {name!r}")
+        raise ConfigurationError(f"ASSET_OWNERS_ANALYSTS: this user is not a member of the group {name!r}")
     return group
 
 
@@ -87,12 +88,17 @@ def logs_as_json() -> bool:
 
 
 def executor() -> str:
-    """Return what carries out the steps of a run: ASSET_OWNERS_EXECUTOR."""
+    """Return what executes the steps of a run: ASSET_OWNERS_EXECUTOR."""
     return _one_of("ASSET_OWNERS_EXECUTOR", "in_process", "multiprocess", "celery")
 
 
 def _one_of(variable: str, default: str, *others: str) -> str:
     value = os.environ.get(variable) or default
     if value not in (default, *others):
-        raise ConfigurationError(f"{variable}: {value!r} is none of {default}, {', '.join(others)}")
+        raise ConfigurationError(f"{variable}: {value!r} is not one of {default}, {', '.join(others)}")
     return value
+
+
+def system_user() -> str:
+    """Return the name of the system's user whose process this is, or who called it by `sudo`."""
+    return os.environ.get("SUDO_USER") or getpass.getuser()

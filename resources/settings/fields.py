@@ -37,9 +37,9 @@ class Section(BaseModel):
 def read_text(path: Path) -> str:
     """Read a small regular file: a wrong one must not keep other instances from loading."""
     if path.exists() and not path.is_file():  # to open a pipe would wait for whoever writes into it
-        raise OSError("it is no regular file")
+        raise OSError("not a regular file")
     if path.stat().st_size > MAX_FILE_BYTES:
-        raise OSError(f"it is larger than {MAX_FILE_BYTES:,} bytes")
+        raise OSError(f"larger than {MAX_FILE_BYTES:,} bytes")
     return path.read_text(encoding="utf-8")
 
 
@@ -49,7 +49,7 @@ def hidden_error(message: LiteralString) -> PydanticCustomError:
 
 
 def _service_url(value: str) -> str:
-    """Refuse what is no plain address without showing it: it may hold a password in the wrong place."""
+    """Refuse what is not a plain address, without showing it: it may hold a password in the wrong place."""
     try:
         parts = urlsplit(value)
         plain = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
@@ -66,7 +66,7 @@ def _known_timezone(value: str) -> str:
     try:
         ZoneInfo(value)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
-        raise ValueError("is no time zone; write a name such as UTC or Europe/Berlin") from error
+        raise ValueError("is not a time zone; write a name such as UTC or Europe/Berlin") from error
     return value
 
 
@@ -77,7 +77,7 @@ def _cron_expression(value: str) -> str:
     try:
         ScheduleDefinition(name="check", job_name="check", cron_schedule=value)
     except DagsterInvalidDefinitionError as error:
-        raise ValueError("is no cron expression; write five fields such as 0 5 * * *, or null") from error
+        raise ValueError("is not a cron expression; write five fields such as 0 5 * * *, or null") from error
     return value
 
 
@@ -89,7 +89,7 @@ def _query_text(value: object) -> object:
         try:
             json.loads(value)
         except (ValueError, RecursionError) as error:
-            raise ValueError(f"starts with {{ and is no JSON: {error}") from error
+            raise ValueError(f"starts with {{ and is not valid JSON: {error}") from error
     return value
 
 

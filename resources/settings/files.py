@@ -59,7 +59,7 @@ def named(instance: Instance | BrokenInstance, part: str) -> str:
 
 
 def slug_of_part(name: str) -> str:
-    """The slug of the instance that a part is named after; of a job that is no part, its own name."""
+    """Return the slug of the instance that a part is named after; its own name if it is not a part."""
     return name.partition("__")[0]
 
 
@@ -131,7 +131,7 @@ def instance_files(place: Path) -> list[Path]:
 
 
 def instance_or_complaint(path: Path) -> Instance | str:
-    """What an instance file holds, or the message for its author."""
+    """Return the instance of a file, or the message for its author."""
     try:
         return load_instance(path)
     except ConfigurationError as error:
@@ -139,7 +139,7 @@ def instance_or_complaint(path: Path) -> Instance | str:
 
 
 def _free_slug(path: Path, taken: set[str]) -> str:
-    """An identifier from the file's name that is not taken; takes it."""
+    """Return an identifier made of the file's name that is not taken, and take it."""
     slug = slug_of(path.stem)[: MAX_NAME // 2].strip("_") or "unnamed"
     while slug in taken | RESERVED_SLUGS:
         slug += "_broken"
@@ -161,8 +161,8 @@ def _content(path: Path) -> dict[Any, Any]:
     except _YAML_ERRORS as error:
         mark = getattr(error, "problem_mark", None)
         where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
-        said = _QUOTED.sub("…", getattr(error, "problem", None) or str(error))
-        raise ConfigurationError(f"{path}: {where}is no usable YAML: {said}") from None
+        problem = _QUOTED.sub("…", getattr(error, "problem", None) or str(error))
+        raise ConfigurationError(f"{path}: {where}invalid YAML: {problem}") from None
     if not isinstance(content, dict):
         raise ConfigurationError(f"{path}: must hold `key: value` lines, such as name and url")
     return content

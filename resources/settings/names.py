@@ -9,7 +9,7 @@ MAX_NAME = 200  # a folder's name has 255 bytes, and what is made of it needs so
 
 # DuckDB's own schemas, and the databases of a session: warehouse.conflicts would be two things at once.
 _OF_DUCKDB = {"main", "information_schema", "pg_catalog", "temp", "system", "warehouse", "scratch"}
-# What Dagster lets no job be called: one such name, and it loads no instance at all.
+# Names that Dagster refuses for a job: with one of them it loads no instance at all.
 _OF_DAGSTER = {
     *keyword.kwlist,
     *("arg_dict", "bool", "conf", "config", "context", "dict", "float", "input", "input_arg_dict", "int"),

@@ -75,7 +75,7 @@ class Tables:
             claim(self.folder, name=self.name, target=self.target, readers=self.analysts)
 
     def require_own(self) -> None:
-        """Refuse tables of another instance, or of a newer program; nothing is recorded (`store.claim`)."""
+        """Refuse tables of another instance, or of a newer program; nothing is recorded (`table_owner`)."""
         require_own(self.folder, name=self.name, target=self.target)
 
     def prepare(self) -> None:

@@ -8,7 +8,8 @@ import dagster as dg
 import polars as pl
 import pytest
 
-from assets_defs.record import RunRecord, recount, result_in_words, undone_in_words
+from assets_defs.record import RunRecord, recount
+from reports.run_results import result_in_words, undone_in_words
 from resources.store.tables import Tables
 from tests.assets_defs.scans import LOG
 from tests.ownership.builders import NOW
@@ -92,12 +93,12 @@ def test_an_undo_says_how_many_hosts_it_put_back_whole_and_in_part(tables):
     tables.append("owner_writes", pl.concat(rows), run_id="run-1")
     record.succeed()
     (row,) = tables.appended("runs", "run-1").to_dicts()
-    assert result_in_words(row) == "1 put back, 1 put back in part, 1 left alone"
+    assert result_in_words(row) == "1 undone, 1 undone in part, 1 skipped"
     filled = {"kind": "backfill", "to_write": None, "left_alone": None, "window_from": NOW, "window_to": NOW}
     assert result_in_words(row | filled) == "1 days"
-    assert undone_in_words(3, back=row["written"], in_part=row["in_part"]) == "1 of 3 put back and 1 in part"
-    assert undone_in_words(2, back=2, in_part=0) == "undone"
-    assert undone_in_words(3, back=2, in_part=0) == "2 of 3 put back"
+    assert undone_in_words(3, undone=row["written"], in_part=row["in_part"]) == "1 of 3 undone and 1 in part"
+    assert undone_in_words(2, undone=2, in_part=0) == "undone"
+    assert undone_in_words(3, undone=2, in_part=0) == "2 of 3 undone"
 
 
 @pytest.mark.parametrize("reason", [None, "disk full"])

@@ -220,10 +220,10 @@ def test_a_plan_is_looked_at_carried_out_and_put_back_by_clicks(dagster, company
     shows(page.locator(".CodeMirror"), f"'{applied[:8]}'")
     page.get_by_role("button", name="Launch Run").click()
     (undone,) = dagster.runs("demo__undo")
-    assert dagster.ended(undone)["asset_owners/result"] == "168 put back"
+    assert dagster.ended(undone)["asset_owners/result"] == "168 undone"
     assert filled(dagster) == before
     page.goto("/assets/demo/owner_writes?view=events")
-    shows(page, "168 put back")
+    shows(page, "168 undone")
 
 
 def filled(dagster):
@@ -236,7 +236,7 @@ def filled(dagster):
 def test_pages_of_tables_and_the_launchpad_answer_without_a_query(page, picture):
     found = {
         "owner_decisions": {"funnel": "with logons 313", "hosts_to_write": "168", "conflicts": "5"},
-        "owner_writes": {"result": "168 put back", "report": "demo.html"},
+        "owner_writes": {"result": "168 undone", "report": "demo.html"},
     }
     for table, values in found.items():
         page.goto(f"/assets/demo/{table}?view=events")

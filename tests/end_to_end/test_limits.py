@@ -101,7 +101,7 @@ def test_the_brake_stops_a_run_or_an_undo_before_its_first_write_and_shows_how_t
     assert setting in refused(six, "apply", ran.report["run_id"], writes=limit)
     applied = pasted(six, "apply", ran.report["error"])
     assert applied.exit_code == 0, applied.stderr
-    assert "To take it back" in applied.stdout
+    assert "To undo it" in applied.stdout
     assert six.written() == {f"t-{number}": ANN for number in range(1, 7)}
 
     run_id = six.tables.all_runs("runs").sort("started_at").last().collect()["run_id"].item()
@@ -135,5 +135,5 @@ def test_undo_puts_back_each_field_that_a_host_still_holds_and_names_what_it_lea
         "t-4": "holds nothing any more of what was written",
     }
     listed = six.call("runs", "--instance", six.instance_file()).stdout
-    assert f"6 written, 3 of 6 put back and 2 in part by run {undone.report['run_id'][:8]}" in listed
-    assert "3 put back, 2 put back in part, 1 left alone" in listed
+    assert f"6 written, 3 of 6 undone and 2 in part by run {undone.report['run_id'][:8]}" in listed
+    assert "3 undone, 2 undone in part, 1 skipped" in listed

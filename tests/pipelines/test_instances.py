@@ -50,15 +50,15 @@ def test_what_is_unknown_or_ambiguous_ends_with_2_and_the_names_that_there_are(c
     status, out, told = call("explain", "pc-2")
     assert (status, out) == (2, "")
     known = f"{folder} has branch.yaml, broken.yaml, hq.yaml\n"
-    assert told.endswith(f"--instance: say which instance is meant. {known}")
+    assert told.endswith(f"--instance: name the instance. {known}")
     status, _, told = call("explain", "--instance", "brunch", "pc-2")
     assert status == 2
     assert told.endswith(f"--instance: there is no instance 'brunch'. {known}")
     add(folder, "head-office.yaml", "Elsewhere")
     status, _, told = call("explain", "--instance", "head_office", "pc-2")
     assert status == 2
-    assert f"say which, by its file. {folder} has head-office.yaml, hq.yaml\n" in told
-    assert "no usable YAML" in call("explain", "--instance", "broken", "pc-2")[2]
+    assert f"name its file. {folder} has head-office.yaml, hq.yaml\n" in told
+    assert "invalid YAML" in call("explain", "--instance", "broken", "pc-2")[2]
 
 
 def test_without_any_file_it_says_where_it_looked(call, folder):

@@ -6,8 +6,8 @@ from zoneinfo import ZoneInfo
 import polars as pl
 import pytest
 
-from pipelines.cli.errors import how_it_ended
-from pipelines.cli.run import chosen_window, to_take_back
+from pipelines.cli.exit_status import failure_summary
+from pipelines.cli.run import chosen_window, undo_command
 from resources.errors import ConfigurationError
 from resources.store.tables import Tables
 from resources.writeback.open_journal import open_journal
@@ -49,7 +49,7 @@ def test_without_a_day_the_window_ends_today_where_the_instance_is():
     [
         ((datetime.now(BERLIN) + timedelta(days=2)).date().isoformat(), "is in the future; name a day up to"),
         ("2019-12-31", "2019-12-31 is before scan.first_day (2020-01-01)"),
-        ("31.12.2025", "--as-of: '31.12.2025' is no day; write it as 2026-01-31"),
+        ("31.12.2025", "--as-of: '31.12.2025' is not a day; write it as 2026-01-31"),
     ],
 )
 def test_a_day_that_cannot_be_looked_at_is_refused(as_of, words):
@@ -70,7 +70,7 @@ def test_a_day_that_cannot_be_looked_at_is_refused(as_of, words):
         (
             ["undone", "not_written"],
             ["undo", "run-0"],
-            "Put back: 1; not known yet: 0; not written: 1. Next: asset-owners undo --instance small run-0",
+            "Undone: 1; not known yet: 0; not written: 1. Next: asset-owners undo --instance small run-0",
         ),
     ],
 )
@@ -90,12 +90,12 @@ def test_a_run_that_failed_ends_with_what_it_wrote_and_the_next_command(
     else:
         with open_journal(tables) as journal:
             journal.intend(rows)
-    assert how_it_ended(instance(), tables, RUN, *again).startswith(f"Run {RUN[:8]} failed. {told}")
-    named_already = how_it_ended(instance(), tables, RUN, *again, said="apply --instance small run-0")
+    assert failure_summary(instance(), tables, RUN, *again).startswith(f"Run {RUN[:8]} failed. {told}")
+    named_already = failure_summary(instance(), tables, RUN, *again, message="apply --instance small run-0")
     assert ("Next: " in named_already) == bool(outcomes)
 
 
-def test_the_command_that_takes_a_run_back_is_named_where_it_wrote():
-    (said,) = to_take_back(instance(), "0123abcd-4567", {"written": 2})
+def test_the_command_that_undoes_a_run_is_named_where_it_wrote():
+    (said,) = undo_command(instance(), "0123abcd-4567", {"written": 2})
     assert said.endswith("undo --instance small 0123abcd")
-    assert [*to_take_back(instance(), "0123abcd-4567", {"undone": 2})] == []
+    assert [*undo_command(instance(), "0123abcd-4567", {"undone": 2})] == []

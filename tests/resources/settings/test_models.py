@@ -139,8 +139,8 @@ def test_all_that_is_wrong_or_missing_is_named_at_once(write):
         ("name: a\nurl: b\nname: c", "line 3, column 1: "),
         ("scan:\n  enrich: true\n  enrich: false", "line 3, column 3: "),
         ("name: a: b", "line 1, column 8: "),
-        ("scan:\n  first_day: 2026-02-30", "is no usable YAML"),
-        ("name:\tHQ", r"line 1, column 6: is no usable YAML: found character '\t' that"),
+        ("scan:\n  first_day: 2026-02-30", "invalid YAML"),
+        ("name:\tHQ", r"line 1, column 6: invalid YAML: found character '\t' that"),
         ("- name", "must hold `key: value` lines"),
     ],
 )

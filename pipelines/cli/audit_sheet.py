@@ -1,4 +1,4 @@
-"""`asset-owners tune --audit` and `--audit-answers`: planned owners that people look at."""
+"""`asset-owners tune --audit` and `--audit-answers`: planned owners that people check."""
 
 import json
 import secrets
@@ -9,7 +9,7 @@ from pathlib import Path
 import polars as pl
 
 from ownership.tuning.audit import draw_sample
-from pipelines.cli.errors import require_file, write_file
+from pipelines.cli.exit_status import require_file, write_file
 from pipelines.cli.stored import note, own_tables
 from reports.audit import SheetError, answered, as_sample, audit_in_words, sheet
 from reports.exports import BOM, as_csv, as_xlsx
@@ -25,7 +25,7 @@ def draw(path: Path, number: int, *, seed: int | None, out: Path | None, as_json
     instance = load_instance(path)
     tables = own_tables(instance)
     if out and out.exists():  # it may hold answers
-        raise ConfigurationError(f"--audit-file: {out} exists and is left as it is; name another one")
+        raise ConfigurationError(f"--audit-file: {out} exists and is not replaced; name another file")
     run_id, decisions = _last_plan(instance, tables)
     seed = secrets.randbelow(MAX_SEED) if seed is None else seed
     sample = as_sample(draw_sample(decisions, number, seed=seed), seed=seed, drawn_at=datetime.now(UTC))
@@ -37,7 +37,7 @@ def draw(path: Path, number: int, *, seed: int | None, out: Path | None, as_json
         as_workbook = out.suffix.lower() == ".xlsx"
         write_file("--audit-file", out, as_xlsx(table, title="Audit") if as_workbook else text.encode())
     planned = decisions.filter(action="write").height
-    told = (
+    next_step = (
         f"{sample.height:,} of {planned:,} owners that run {short_run_id(run_id)} planned, drawn with seed "
         f"{seed}. Let somebody who knows answer yes or no in the column right, then:\n    "
         + command_line(instance, "tune", "--audit-answers", str(out or "FILE"))
@@ -46,14 +46,14 @@ def draw(path: Path, number: int, *, seed: int | None, out: Path | None, as_json
         content = {"instance": instance.name, "run_id": run_id, "seed": seed, "planned": planned}
         print(json.dumps(content | {"sample": json.loads(sample.write_json())}))
     elif out:
-        print(f"{out} is written: {told}")
+        print(f"{out} is written: {next_step}")
     else:
         sys.stdout.write(text)
-        note(told)
+        note(next_step)
 
 
 def read_answers(path: Path, answers: Path) -> list[str]:
-    """Store the answers of a sheet; tell what they say of the plan that it was drawn from."""
+    """Store the answers of a sheet; return what they say of the plan that it was drawn from, in lines."""
     instance = load_instance(path)
     tables = own_tables(instance)
     require_file("--audit-answers", answers)
@@ -65,7 +65,7 @@ def read_answers(path: Path, answers: Path) -> list[str]:
         try:
             sample = answered(answers.read_bytes(), sample)
         except UnicodeDecodeError as error:
-            what = f"--audit-answers: {answers} is no UTF-8; save it as `CSV UTF-8`"
+            what = f"--audit-answers: {answers} is not UTF-8; save it as `CSV UTF-8`"
             raise ConfigurationError(what) from error
         except (OSError, SheetError) as error:
             raise ConfigurationError(f"--audit-answers: {answers} cannot be read: {error}") from error

@@ -1,4 +1,4 @@
-"""How a command ends that failed: its message, its exit status, and a trace where it was unexpected."""
+"""What a command that failed prints, its exit status, and how commands write files."""
 
 import os
 import sys
@@ -38,20 +38,20 @@ def print_error(message: str) -> None:
     print(line, file=sys.stderr)
 
 
-def how_it_ended(instance: Instance, tables: Tables, run_id: str, *again: str, said: str = "") -> str:
-    """Say what a run that failed wrote, and which command goes on, unless what was `said` names one."""
+def failure_summary(instance: Instance, tables: Tables, run_id: str, *again: str, message: str = "") -> str:
+    """Return what a failed run wrote, and which command to use next, unless its `message` names one."""
     failed = f"Run {short_run_id(run_id)} failed."
     try:
         outcomes = _writes(tables, run_id)["outcome"].to_list()
     except Exception as error:  # noqa: BLE001  (the reason why the run failed must be printed all the same)
-        message, _ = message_and_status(error)
-        return f"{failed} What it wrote cannot be read: {message}. Next: {command_line(instance, *again)}"
+        reason, _ = message_and_status(error)
+        return f"{failed} What it wrote cannot be read: {reason}. Next: {command_line(instance, *again)}"
     done, unknown = sum(map(outcomes.count, SUCCESSES)), outcomes.count("intended")
     if not done and not unknown:
-        go_on = f" Next: {command_line(instance, 'check')}"
-        known = "--instance" in said or again[0] != "run"
-        return f"{failed} Nothing was written.{'' if known else go_on}"
-    what = "Put back" if again[0] == "undo" else "Written"
+        next_step = f" Next: {command_line(instance, 'check')}"
+        known = "--instance" in message or again[0] != "run"
+        return f"{failed} Nothing was written.{'' if known else next_step}"
+    what = "Undone" if again[0] == "undo" else "Written"
     return (
         f"{failed} {what}: {done:,}; not known yet: {unknown:,}; "
         f"not written: {len(outcomes) - done - unknown:,}. "
@@ -71,7 +71,7 @@ def _writes(tables: Tables, run_id: str) -> pl.DataFrame:
 def require_file(argument: str, path: Path) -> None:
     """Refuse a folder, which an empty argument means as well, and a device or a pipe as a file to write."""
     if path.exists() and not path.is_file():
-        raise ConfigurationError(f"{argument}: {str(path)!r} is no file; name one")
+        raise ConfigurationError(f"{argument}: {str(path)!r} is not a file; name one")
 
 
 def write_file(argument: str, path: Path, content: bytes) -> None:
@@ -79,7 +79,7 @@ def write_file(argument: str, path: Path, content: bytes) -> None:
     require_file(argument, path)
     try:
         if not path.resolve().parent.is_dir():
-            raise FileNotFoundError(0, f"there is no folder {path.resolve().parent}; make it first")
+            raise FileNotFoundError(0, f"the folder {path.resolve().parent} does not exist; create it first")
         with replacing(path.resolve()) as file:
             file.write_bytes(content)
     except OSError as error:

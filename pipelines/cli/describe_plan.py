@@ -1,4 +1,4 @@
-"""What `run`, `apply` and `undo` print of a plan that was not carried out."""
+"""What `run`, `apply` and `undo` print of a plan that was not applied."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ Plan = list[dict[str, Any]]
 def plan_of(
     instance: Instance, tables: Tables, run_id: str, *, succeeded: bool, people_of: str | None = None
 ) -> Plan | None:
-    """The plan of a run; None where it failed for another reason than the limits of a run.
+    """Return the plan of a run; None where it failed for another reason than the limits of a run.
 
     The users of the run `people_of`, where it is given, are the owners, and otherwise its own.
     """
@@ -24,10 +24,10 @@ def plan_of(
     return hosts if succeeded or (hosts and too_large(instance, tables, run_id, hosts)) else None
 
 
-def told_plan(
+def describe_plan(
     instance: Instance, tables: Tables, run_id: str, hosts: Plan, *, command: str, about: str
 ) -> str:
-    """Put a plan into words, with the command, `apply` or `undo` of the run `about`, that carries it out."""
+    """Put a plan into words, with the command that applies it: `apply` or `undo` of the run `about`."""
     allow = ["--allow-writes", str(len(hosts))] if too_large(instance, tables, run_id, hosts) else []
     own = hosts and command == "apply" and tables.holds("owner_decisions", run_id)
     return plan_in_words(

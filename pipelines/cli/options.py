@@ -1,0 +1,63 @@
+"""Options that several commands share, and how options are declared."""
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from resources.settings import instance_path
+
+
+def number(text: str, *, least: float = 1, most: float | None = None, default: str | bool = True) -> Any:
+    """Return an option that takes a number from `least` to `most`; `default` is the one that help shows."""
+    return typer.Option(metavar="NUMBER", min=least, max=most, show_default=default, help=text)
+
+
+def file_option(text: str, *, default: str | bool = True) -> Any:
+    """Return an option that takes the path of a file."""
+    return typer.Option(metavar="FILE", show_default=default, help=text)
+
+
+def flag(name: str, text: str) -> Any:
+    """Return an option without a value."""
+    return typer.Option(name, help=text)
+
+
+def instance_file(given: str | None = None) -> Path:
+    """Return the instance file for a path, a name or a slug; the only one of the folder for None."""
+    return instance_path(given if given is None else str(given))
+
+
+INSTANCE_HELP = "The instance: its file, or the name or slug of one in ASSET_OWNERS_HOME/instances."
+InstanceFile = Annotated[
+    Path,
+    typer.Option(
+        "--instance",
+        metavar="FILE",
+        parser=instance_file,
+        default_factory=instance_file,
+        show_default="the only file there",
+        help=INSTANCE_HELP,
+    ),
+]
+OneOrAll = Annotated[
+    Path | None,
+    typer.Option(
+        "--instance", metavar="FILE", parser=instance_file, help="Only this instance.", show_default="all"
+    ),
+]
+DryRun = Annotated[bool, flag("--dry-run", "Plan only; write nothing.")]
+RunId = Annotated[
+    str | None,
+    typer.Option(
+        "--run",
+        metavar="RUN_ID",
+        help="Id of a run, or its first 8 characters; may be a dry run.",
+        show_default="the last one",
+    ),
+]
+Format = Literal["table", "csv", "json"]
+RowsAs = Annotated[Format, typer.Option("--format", help="How rows are printed.")]
+Json = Annotated[bool, flag("--json", "Print one JSON object as the last line.")]
+Yes = Annotated[bool, flag("--yes", "Do it; without --yes the command only says what it would do.")]
+Port = Annotated[int, number("Port of the UI.", most=65535)]

@@ -1,0 +1,55 @@
+"""`asset-owners remove`: delete all that is stored of an instance."""
+
+import shutil
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from assets_defs.dagster_records import runs_of
+from ownership.names import printable
+from pipelines.cli.forget import NOTHING_CHANGED, delete_beside_tables, reports_of
+from pipelines.cli.options import INSTANCE_HELP, Yes, instance_file
+from pipelines.cli.stored import own_tables
+from pipelines.dagster_home import dagster_instance
+from resources.errors import AssetOwnersError
+from resources.settings import home, load_instance
+from resources.store.catalogue import refresh_catalogue
+from resources.writeback.open_journal import has_journal
+from resources.writeback.target_lock import locked_journal
+
+
+def remove(
+    path: Annotated[Path, typer.Argument(metavar="INSTANCE", parser=instance_file, help=INSTANCE_HELP)],
+    *,
+    yes: Yes = False,
+) -> None:
+    """Delete all that is stored of an instance; say first what that is.
+
+    Example: NAME
+    """
+    instance = load_instance(path)
+    tables = own_tables(instance)
+    with dagster_instance(home()) as dagster:
+        beside = [*reports_of(instance), *runs_of(dagster, instance.name, limit=1)]
+    if not (tables.folder.exists() or tables.disk.exists() or beside):
+        raise AssetOwnersError(f"Nothing is stored of {instance.name}")
+    with (
+        locked_journal(tables, instance.platform) if yes or has_journal(tables) else nullcontext() as journal
+    ):
+        pending = 0
+        if journal:
+            runs = list(journal.targets())
+            pending = sum(journal.rows(run)["outcome"].eq("intended").sum() for run in runs)
+            for run in runs if yes else ():
+                journal.delete(run)
+        print(f"{printable(instance.name)}: {tables.folder}, the journal of writes ({pending} pending)")
+        delete_beside_tables(instance, really=yes)
+        if yes:
+            if tables.folder.exists():
+                tables.folder.fs.rm(tables.folder.path, recursive=True)
+            shutil.rmtree(tables.disk, ignore_errors=True)
+            refresh_catalogue(home(), tables.folder.parent, analysts=tables.analysts)
+    print(f"  Not deleted: the instance file ({instance.file}), its secrets, and backups")
+    print("Done." if yes else NOTHING_CHANGED)

@@ -1,0 +1,45 @@
+"""The result of a run in words, from its row in the table `runs`."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+
+def result_in_words(row: Mapping[str, Any]) -> str:
+    """Return the result of a run in a few words."""
+    if row["status"] == "started":
+        return "running, or ended without recording a result"
+    words = list(counts_in_words(row))
+    if number := row["conflicts"]:
+        words.append(f"{number:,} conflict{'s' * (number != 1)} ({row['new_conflicts'] or 0:,} new)")
+    return ", ".join(words)
+
+
+def counts_in_words(row: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the outcomes of hosts or days with their numbers, and whether the run failed."""
+    if row["status"] == "failed":
+        yield "failed"
+    if row["kind"] == "backfill" and row["status"] == "succeeded":
+        yield f"{(row['window_to'] - row['window_from']).days + 1:,} days"
+    undo = row["kind"].endswith("undo")
+    if plans_only(row) and (row["kind"] != "backfill" or row["to_write"] is not None):
+        yield f"{row['to_write'] or 0:,} to {'undo' if undo else 'write'}"
+    elif row["to_write"] is not None:
+        in_part = row["in_part"] or 0
+        yield f"{row['written'] - in_part:,} {'undone' if undo else 'written'}"
+        if in_part:
+            yield f"{in_part:,} undone in part"
+    for column, word in (("failed", "failed"), ("left_alone", "skipped")):
+        if row[column]:
+            yield f"{row[column]:,} {word}"
+
+
+def undone_in_words(hosts: int, *, undone: int, in_part: int) -> str:
+    """Say how many of the hosts that a run wrote were undone since; `undone` counts those in part, too."""
+    if undone - in_part == hosts:
+        return "undone"
+    return f"{undone - in_part:,} of {hosts:,} undone" + (f" and {in_part:,} in part" if in_part else "")
+
+
+def plans_only(row: Mapping[str, Any]) -> bool:
+    """Return whether a run does not write."""
+    return row["kind"].startswith("dry_run") or row["kind"] == "backfill"

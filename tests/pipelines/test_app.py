@@ -1,0 +1,56 @@
+"""The commands as a whole: what each costs before it does anything, and what `--help` shows of it."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from pipelines.cli.app import _COMMANDS
+
+CALL = """
+import sys
+from pipelines.cli import main
+statuses = []
+for words in {commands}:
+    sys.argv = ["asset-owners", *words]
+    try:
+        main()
+    except SystemExit as ended:
+        statuses.append(ended.code or 0)
+imported = [name for name in {modules} if name in sys.modules]
+print(statuses, imported, file=sys.stderr)
+"""
+
+
+def imported(commands, *modules):
+    """The exit statuses of commands, and those of the modules that a process has imported for them."""
+    script = CALL.format(commands=json.dumps(commands), modules=modules)
+    done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)  # noqa: S603  (our program)
+    return done.stderr.splitlines()[-1]
+
+
+def test_commands_that_only_read_load_neither_dagster_nor_what_only_writers_need(catalogued):
+    of_it = ["--instance", str(catalogued)]
+    read = (["explain", "pc-2"], ["runs"], ["sql", "FROM conflicts"], ["conflicts"])
+    commands = [*([words[0], *of_it, *words[1:]] for words in read), ["metrics"], ["docs"]]
+    assert imported(commands, "dagster", "pandera", "numpy") == f"{[0] * 6} []"
+
+
+def test_help_and_a_mistyped_command_load_no_command():
+    assert imported([["--help"], ["expalin"]], "polars", "resources", "dagster") == "[0, 2] []"
+
+
+@pytest.mark.parametrize("name", _COMMANDS)
+def test_help_of_a_command_says_what_it_does_with_an_example_and_takes_q_and_v(call, name):
+    status, out, _ = call(name, "--help")
+    assert status == 0
+    assert f"Usage: asset-owners {name} " in out
+    assert " ".join(out.split()).count(_COMMANDS[name][1]) == 1
+    assert f"Example: asset-owners {name}" in out
+    assert "--quiet" in out
+
+
+def test_each_line_of_the_list_of_commands_is_whole(call):
+    """In a pipe of 80 columns."""
+    assert "..." not in call("--help")[1].partition("Commands:")[2]
