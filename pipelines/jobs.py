@@ -10,7 +10,7 @@ from assets_defs.run import default_options, failure, run_tags
 from assets_defs.sink import follow_up_op
 from assets_defs.tuning import tuning_op
 from ownership.names import printable
-from pipelines.console import console
+from pipelines.dagster_gaps.console import console
 from pipelines.schedules import run_config
 from resources.errors import ConfigurationError
 from resources.settings import BrokenInstance, Instance, executor, named

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 import typer
 from typer.core import TyperGroup
 
-from pipelines.log_lines import LOGGER
+from pipelines.dagster_gaps.log_lines import LOGGER
 
 HERE = "pipelines.cli"
 

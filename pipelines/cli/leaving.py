@@ -13,8 +13,8 @@ from assets_defs.specs import asset_key
 from ownership.names import printable
 from ownership.tables import TABLES
 from pipelines.cli.stored import own_tables, stored_tables
+from pipelines.dagster_gaps.launcher import fail_dead_runs
 from pipelines.dagster_home import dagster_instance
-from pipelines.launcher import fail_dead_runs
 from reports.people import find_person
 from resources.errors import AssetOwnersError
 from resources.settings import Instance, home, load_instance

@@ -21,10 +21,10 @@ from ownership.windows import Window
 from pipelines.cli.errors import how_it_ended, print_error
 from pipelines.cli.plans import plan_of, told_plan
 from pipelines.cli.stored import own_tables
+from pipelines.dagster_gaps.launcher import process_tag
+from pipelines.dagster_gaps.repository import REPOSITORY
 from pipelines.dagster_home import dagster_instance
 from pipelines.definitions import build_definitions
-from pipelines.launcher import process_tag
-from pipelines.repository import REPOSITORY
 from pipelines.schedules import launch_tags, run_config
 from reports.summary import decisions_in_words, writes_in_words
 from resources.errors import ConfigurationError

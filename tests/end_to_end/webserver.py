@@ -12,7 +12,7 @@ from pathlib import Path
 
 import requests
 
-from pipelines.repository import REPOSITORY
+from pipelines.dagster_gaps.repository import REPOSITORY
 from tests.end_to_end.stand import ASSET_OWNERS
 
 WORKSPACE = Path(__file__).parents[2] / "workspace.yaml"

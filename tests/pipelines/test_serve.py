@@ -22,10 +22,16 @@ from starlette.responses import PlainTextResponse
 
 from assets_defs.specs import LOCATION
 from pipelines.cli.serve import _Services
+from pipelines.dagster_gaps.launcher import (
+    PROCESS_TAG,
+    WatchfulRunLauncher,
+    fail_dead_runs,
+    process_tag,
+)
 from pipelines.dagster_home import DAGSTER_YAML, dagster_home, dagster_instance
 from pipelines.jobs import LOGGERS
-from pipelines.launcher import PROCESS_TAG, WatchfulRunLauncher, process_tag
 from resources.locks import wait_until
+from tests.deploy.machine import needs_bwrap, on_machine
 from tests.end_to_end.webserver import Webserver, eventually, free_url, started
 from tests.resources.samples import instance_content
 
@@ -104,7 +110,7 @@ OWN, FOREIGN = "http://127.0.0.1:3000", "https://evil.example"
     ],
 )
 def test_no_page_of_another_site_changes_anything(method, path, headers, status):
-    from pipelines.webserver import OwnPages  # noqa: PLC0415  (a second to import, of one worker alone)
+    from pipelines.dagster_gaps.webserver import OwnPages  # noqa: PLC0415  (a second to import, of one worker alone)
 
     sent = []
 
@@ -184,7 +190,7 @@ def test_a_run_lives_as_long_as_what_started_it_listens(tmp_path, listens, statu
 
 def test_a_run_dies_with_the_code_server_of_another_machine_once_that_is_silent_for_long(monkeypatch):
     clock = iter([0, 300, 900, 1499, 1500])
-    monkeypatch.setattr("pipelines.launcher.time.monotonic", lambda: next(clock))
+    monkeypatch.setattr("pipelines.dagster_gaps.launcher.time.monotonic", lambda: next(clock))
     launcher = WatchfulRunLauncher()
 
     def asked():
@@ -201,6 +207,8 @@ def test_a_run_dies_with_the_code_server_of_another_machine_once_that_is_silent_
 
 
 HERE = socket.gethostname()
+*OWN_PROCESS, _ = json.loads(process_tag()[PROCESS_TAG])
+ENDED = {PROCESS_TAG: json.dumps([*OWN_PROCESS, "ended"])}
 UNREACHABLE = {GRPC_INFO_TAG: '{"host": "127.0.0.1", "port": 1}'}
 
 
@@ -209,12 +217,59 @@ UNREACHABLE = {GRPC_INFO_TAG: '{"host": "127.0.0.1", "port": 1}'}
     [
         ({}, WorkerStatus.RUNNING),
         (process_tag(), WorkerStatus.RUNNING),
-        ({PROCESS_TAG: json.dumps([HERE, os.getpid(), "1 after another boot"])}, WorkerStatus.FAILED),
-        ({PROCESS_TAG: json.dumps(["code.corp.example", 1, "1 after another boot"])}, WorkerStatus.RUNNING),
-        ({PROCESS_TAG: json.dumps([HERE, 1, "ended"]), **UNREACHABLE}, WorkerStatus.RUNNING),
+        (ENDED, WorkerStatus.FAILED),
+        ({PROCESS_TAG: json.dumps([OWN_PROCESS[0], 2**30, "1"])}, WorkerStatus.FAILED),
+        ({PROCESS_TAG: json.dumps(["code.corp.example pid:[1]", 2**30, "1"])}, WorkerStatus.RUNNING),
+        ({PROCESS_TAG: json.dumps([HERE, 2**30, "1 after a boot"])}, WorkerStatus.RUNNING),
+        (ENDED | UNREACHABLE, WorkerStatus.RUNNING),
     ],
-    ids=["no tag", "command line", "ended", "another machine", "executed again there"],
+    ids=[
+        "no tag",
+        "command line",
+        "other process",
+        "ended",
+        "another machine",
+        "1.0",
+        "executed again there",
+    ],
 )
 def test_a_run_of_the_command_line_lives_as_long_as_its_process(tags, status):
     run = dg.DagsterRun("job", tags=tags)
     assert WatchfulRunLauncher().check_run_worker_health(run).status == status
+
+
+def test_of_processes_of_other_users_nothing_is_known(monkeypatch):
+    """`hidepid` and `ProtectProc=invisible` hide them."""
+    monkeypatch.setattr("os.kill", Mock(side_effect=PermissionError))
+    run = dg.DagsterRun("job", tags=ENDED)
+    assert WatchfulRunLauncher().check_run_worker_health(run).status == WorkerStatus.RUNNING
+
+
+JUDGE = """
+import sys, dagster as dg
+from pipelines.dagster_gaps.launcher import *
+print(WatchfulRunLauncher().check_run_worker_health(dg.DagsterRun("job", tags={PROCESS_TAG: sys.argv[1]})))
+print(process_tag()[PROCESS_TAG])
+"""
+
+
+@pytest.mark.slow
+@needs_bwrap
+def test_host_and_container_take_no_run_of_each_other_for_dead(tmp_path):
+    judged, tag = on_machine(
+        *("/opt/asset-owners/.venv/bin/python", "-c", JUDGE, process_tag()[PROCESS_TAG]),
+        state=tmp_path,
+        env={"PYTHONPATH": "/opt/asset-owners"},
+    ).splitlines()
+    assert judged.startswith("RUNNING")
+    run = dg.DagsterRun("job", tags={PROCESS_TAG: tag})
+    assert WatchfulRunLauncher().check_run_worker_health(run).status == WorkerStatus.RUNNING
+
+
+def test_a_command_fails_no_run_of_a_service_that_has_a_tmp_of_its_own(tmp_path):
+    """`PrivateTmp` hides where its code server listens."""
+    tags = {"asset_owners/instance": "Small", GRPC_INFO_TAG: json.dumps({"socket": str(tmp_path / "hidden")})}
+    with dg.DagsterInstance.ephemeral() as recorded:
+        recorded.add_run(dg.DagsterRun("job", tags=tags, status=dg.DagsterRunStatus.STARTED))
+        fail_dead_runs(recorded, "Small")
+        assert recorded.get_runs()[0].status == dg.DagsterRunStatus.STARTED

@@ -13,8 +13,8 @@ import dagster as dg
 
 from assets_defs.run import failure_message
 from ownership.names import printable
-from pipelines.launcher import process_tag
-from pipelines.log_lines import LOGGER, json_line
+from pipelines.dagster_gaps.launcher import process_tag
+from pipelines.dagster_gaps.log_lines import LOGGER, json_line
 from resources.settings import logs_as_json
 
 _OF_DAGSTER = re.compile("Dependencies for step .* Not executing\\.")
