@@ -141,38 +141,68 @@ def serving(home):
             process.wait(30)
 
 
-@pytest.mark.slow
-def test_a_run_that_died_with_the_machine_gives_its_place_back_once_the_service_is_there_again(
-    tmp_path, monkeypatch
-):
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    """A home whose daemon looks after runs each second, with an instance whose search service hangs."""
     for secret in ("SEARCH_PASSWORD", "INVENTORY_PASSWORD"):
         monkeypatch.setenv(secret, "secret")
-    (tmp_path / "dagster").mkdir()
-    quick = DAGSTER_YAML.replace("poll_interval_seconds: 60", "poll_interval_seconds: 1")
-    (tmp_path / "dagster" / "dagster.yaml").write_text(quick)
-    (tmp_path / "instances").mkdir()
-
+    settings = re.sub(r"(poll_interval_seconds|user_code_failure_retry_delay): \d+", r"\1: 1", DAGSTER_YAML)
+    for folder in ("dagster", "instances"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "dagster" / "dagster.yaml").write_text(settings)
     with socket.create_server(("127.0.0.1", 0)) as hanging:
-        settings = instance_content(url=f"http://127.0.0.1:{hanging.getsockname()[1]}")
-        (tmp_path / "instances" / "one.yaml").write_text(yaml.safe_dump(settings))
-        with serving(tmp_path) as (process, services, url):
-            mutation = f"{url}/graphql?query=mutation{{reloadWorkspace{{__typename}}}}"
-            assert requests.get(mutation, timeout=10).status_code == 403
-            run_id = Webserver(url).start("windows_logons", LOCATION, [], {})
-            eventually(lambda: Webserver(url).run(run_id)["status"] == "STARTED")
-            process.kill()
-            for pid in services:
-                os.killpg(pid, signal.SIGKILL)
-        with serving(tmp_path) as (process, services, url):
-            eventually(lambda: Webserver(url).run(run_id)["status"] == "FAILURE")
-            stopped = time.monotonic()
-            process.terminate()
-            assert process.wait(30) == 0
+        content = instance_content(url=f"http://127.0.0.1:{hanging.getsockname()[1]}")
+        (tmp_path / "instances" / "one.yaml").write_text(yaml.safe_dump(content))
+        yield tmp_path
+
+
+@pytest.mark.slow
+def test_a_run_that_died_with_the_machine_gives_its_place_back_once_the_service_is_there_again(home):
+    with serving(home) as (process, services, url):
+        mutation = f"{url}/graphql?query=mutation{{reloadWorkspace{{__typename}}}}"
+        assert requests.get(mutation, timeout=10).status_code == 403
+        run_id = Webserver(url).start("windows_logons", LOCATION, [], {})
+        eventually(lambda: Webserver(url).run(run_id)["status"] == "STARTED")
+        process.kill()
+        for pid in services:
+            os.killpg(pid, signal.SIGKILL)
+    with serving(home) as (process, services, url):
+        eventually(lambda: Webserver(url).run(run_id)["status"] == "FAILURE")
+        stopped = time.monotonic()
+        process.terminate()
+        assert process.wait(30) == 0
     assert time.monotonic() - stopped < 10
     assert {"dagster.daemon", "dagster-webserver"} <= set(
-        re.findall('^{.*"logger": "([^"]*)"', (tmp_path / "log").read_text(), re.MULTILINE)
+        re.findall('^{.*"logger": "([^"]*)"', (home / "log").read_text(), re.MULTILINE)
     )
     assert not [pid for pid in services if Path(f"/proc/{pid}").exists()], "no process is left behind"
+
+
+# Python runs it first in each process; the code server makes those of runs so.
+SLOW = """
+import pathlib, sys, time
+while "--multiprocessing-fork" in sys.orig_argv and not pathlib.Path({!r}).exists():
+    time.sleep(0.1)
+"""
+
+
+@pytest.mark.slow
+def test_a_run_whose_start_takes_longer_than_dagster_waits_is_started_once(home, monkeypatch):
+    """Otherwise there are several processes, and when one of them ends the run counts as failed."""
+    (home / "sitecustomize.py").write_text(SLOW.format(str(home / "go")))
+    monkeypatch.setenv("PYTHONPATH", str(home))
+    monkeypatch.setenv("DAGSTER_GRPC_TIMEOUT_SECONDS", "10")
+    with serving(home) as (_, _, url), dagster_instance(home) as recorded:
+        run_id = Webserver(url).start("windows_logons", LOCATION, [], {})
+
+        def said(words):
+            return [entry for entry in recorded.all_logs(run_id) if words in entry.message]
+
+        eventually(lambda: said("did not confirm") or said("re-submitting the run"))
+        (home / "go").touch()
+        eventually(lambda: Webserver(url).run(run_id)["status"] == "FAILURE")
+        assert (len(said("Started process for run")), said("unexpectedly")) == (1, [])
+        assert recorded.all_logs(run_id, of_type=dg.DagsterEventType.STEP_FAILURE)
 
 
 @pytest.mark.parametrize(
