@@ -1,4 +1,4 @@
-"""Where a `dagster.yaml` that was written before 1.1 finds its run coordinator."""
+"""Where a `dagster.yaml` from an earlier version finds its run coordinator."""
 
 from pipelines.dagster_gaps.run_coordinator import AttributedRunCoordinator
 

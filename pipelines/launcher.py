@@ -1,4 +1,4 @@
-"""Where a `dagster.yaml` that was written before 1.1 finds its run launcher."""
+"""Where a `dagster.yaml` from an earlier version finds its run launcher."""
 
 from pipelines.dagster_gaps.launcher import WatchfulRunLauncher
 

@@ -1,4 +1,7 @@
-"""Who starts runs in Dagster's UI, where a proxy with a log-in stands before it."""
+"""Who starts a run in Dagster's UI, where a proxy with a log-in stands in front of it.
+
+Dagster's documentation has it as a recipe. Not needed once its web server reads the user itself.
+"""
 
 import os
 
@@ -8,7 +11,7 @@ from assets_defs.record import BY_TAG, NAMED_TAG
 
 
 class AttributedRunCoordinator(dg.QueuedRunCoordinator):
-    """Dagster's queue, which tags each run with the user whom the header ASSET_OWNERS_USER_HEADER names."""
+    """Dagster's queue, which tags each run with the user that the header ASSET_OWNERS_USER_HEADER names."""
 
     def submit_run(self, context: dg.SubmitRunContext) -> dg.DagsterRun:
         """Tag the run and put it into the queue."""

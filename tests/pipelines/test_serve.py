@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import pkgutil
 import re
 import signal
 import socket
@@ -49,6 +50,11 @@ def test_what_the_daemon_starts_waits_for_its_turn_and_what_died_holds_nobody_up
         assert limit["value"] == {"applyLimitPerUniqueValue": True}
         assert recorded.run_monitoring_enabled
         assert recorded.run_launcher.supports_check_run_worker_health
+
+
+@pytest.mark.parametrize("name", ["launcher.WatchfulRunLauncher", "attribution.AttributedRunCoordinator"])
+def test_a_dagster_yaml_of_an_earlier_version_finds_its_classes(name):
+    assert pkgutil.resolve_name(f"pipelines.{name}")
 
 
 def test_what_a_run_waits_for_is_a_line_of_its_log(tmp_path, monkeypatch, capsys):
@@ -110,7 +116,7 @@ OWN, FOREIGN = "http://127.0.0.1:3000", "https://evil.example"
     ],
 )
 def test_no_page_of_another_site_changes_anything(method, path, headers, status):
-    from pipelines.dagster_gaps.webserver import OwnPages  # noqa: PLC0415  (a second to import, of one worker alone)
+    from pipelines.dagster_gaps.webserver import SameOriginGuard  # noqa: PLC0415  (a second to import, of one worker alone)
 
     sent = []
 
@@ -120,7 +126,7 @@ def test_no_page_of_another_site_changes_anything(method, path, headers, status)
     named = {"Host": "127.0.0.1:3000"} | headers
     raw = [(name.lower().encode(), value.encode()) for name, value in named.items()]
     scope = {"type": "http", "method": method, "path": path, "headers": raw}
-    app = OwnPages(PlainTextResponse("done"), names=["ui.corp.example"])
+    app = SameOriginGuard(PlainTextResponse("done"), names=["ui.corp.example"])
     asyncio.run(app(scope, Mock(), send))
     assert sent[0]["status"] == status
 
