@@ -1,5 +1,3 @@
 """Where a `dagster.yaml` from an earlier version finds its run coordinator."""
 
-from pipelines.dagster_gaps.run_coordinator import AttributedRunCoordinator
-
-__all__ = ["AttributedRunCoordinator"]
+from pipelines.dagster_gaps.run_coordinator import AttributedRunCoordinator  # noqa: F401

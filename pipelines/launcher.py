@@ -1,5 +1,3 @@
 """Where a `dagster.yaml` from an earlier version finds its run launcher."""
 
-from pipelines.dagster_gaps.launcher import WatchfulRunLauncher
-
-__all__ = ["WatchfulRunLauncher"]
+from pipelines.dagster_gaps.launcher import WatchfulRunLauncher  # noqa: F401

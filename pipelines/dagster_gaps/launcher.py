@@ -10,7 +10,7 @@ import socket
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from dagster import DagsterInstance, DagsterRun, DagsterRunStatus, DefaultRunLauncher, RunsFilter
 from dagster._core.errors import DagsterUserCodeUnreachableError
@@ -22,10 +22,7 @@ PROCESS_TAG = ".dagster/asset_owners_process"
 """The process of a run of the command line, as JSON: who sees it, its id, its start. The UI hides the tag."""
 
 MAX_SILENCE = 600
-"""Seconds for which the code server of another machine may not answer before its runs count as dead.
-
-So a network that fails for a moment, or a code server that starts again, ends no run.
-"""
+"""Seconds without an answer after which runs of another machine are dead: code servers may restart."""
 
 
 class WatchfulRunLauncher(DefaultRunLauncher):
@@ -35,6 +32,8 @@ class WatchfulRunLauncher(DefaultRunLauncher):
     `run_monitoring` asks here whether it still listens. Of a run of the command line it asks whether its
     process lives.
     """
+
+    supports_check_run_worker_health = True
 
     def __init__(self, inst_data: ConfigurableClassData | None = None) -> None:
         super().__init__(inst_data)
@@ -49,39 +48,31 @@ class WatchfulRunLauncher(DefaultRunLauncher):
         Raises:
             DagsterUserCodeUnreachableError: the code server is away; Dagster tries again later.
         """
-        run, workspace = context.dagster_run, context.workspace
-        if run.remote_job_origin and workspace:
-            location: Any = workspace.get_code_location(run.remote_job_origin.location_name)
-            location.client.ping("")  # from here on a start may have arrived
+        run, workspace = context.dagster_run, cast("Any", context.workspace)
+        origin = cast("Any", run.remote_job_origin)
+        workspace.get_code_location(origin.location_name).client.ping("")  # a start may arrive from here on
         try:
             super().launch_run(context)
         except DagsterUserCodeUnreachableError as error:
+            seconds = self._instance.run_monitoring_start_timeout_seconds
             self._instance.report_engine_event(
-                f"The code server did not confirm that it starts this run: {error} It may still do so, and "
-                "is not asked again; the run fails if it has not begun after "
-                f"{self._instance.run_monitoring_start_timeout_seconds} seconds "
-                "(run_monitoring.start_timeout_seconds in dagster.yaml). If this happens often, raise "
-                "DAGSTER_GRPC_TIMEOUT_SECONDS.",
+                f"The code server did not confirm the start of this run: {error} It may still do so; if not, "
+                f"the run fails {seconds} seconds after its launch (run_monitoring.start_timeout_seconds in "
+                "dagster.yaml). If this happens often, raise DAGSTER_GRPC_TIMEOUT_SECONDS.",
                 run,
             )
-
-    @property
-    def supports_check_run_worker_health(self) -> bool:
-        """Yes: it is asked of each run at work."""
-        return True
 
     def check_run_worker_health(self, run: DagsterRun) -> CheckRunHealthResult:
         """Return whether the process of a run may still be there; Dagster fails the run otherwise."""
         # A re-execution keeps the tags of the first run, and gets that of its own code server.
         if served_by := run.tags.get(GRPC_INFO_TAG):
-            ended = None if self._is_served(run.run_id, json.loads(served_by)) else "service"
+            worker, lives = "code server", self._is_served(run.run_id, json.loads(served_by))
         else:
-            ended = (
-                "process" if _has_ended(*json.loads(run.tags.get(PROCESS_TAG, "[null, 0, null]"))) else None
-            )
-        if ended:
-            return CheckRunHealthResult(WorkerStatus.FAILED, f"the {ended} that ran it has ended")
-        return CheckRunHealthResult(WorkerStatus.RUNNING)
+            process = json.loads(run.tags.get(PROCESS_TAG, "[null, 0, null]"))
+            worker, lives = "process", not _has_ended(*process)
+        if lives:
+            return CheckRunHealthResult(WorkerStatus.RUNNING)
+        return CheckRunHealthResult(WorkerStatus.FAILED, f"the {worker} that ran it has ended")
 
     def _is_served(self, run_id: str, code_server: Mapping[str, Any]) -> bool:
         """Return whether a code server listens, or is on another machine and was not silent for long."""

@@ -5,6 +5,7 @@ location may say which assets go into one run.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 from threading import RLock
 from typing import Any
 
@@ -36,7 +37,6 @@ class InstanceRepository(dg.RepositoryData):
         self.instances = {instance.slug: instance for instance in instances}
         self._define = define
         self._defined: dict[str, dg.RepositoryDefinition] = {}
-        self._all_assets: dg.JobDefinition | None = None
         self._lock = RLock()  # web server and daemon ask the code server at the same time
 
     def _repository_of(self, slug: str) -> dg.RepositoryDefinition:
@@ -54,28 +54,27 @@ class InstanceRepository(dg.RepositoryData):
         if slug in self.instances and self._repository_of(slug).has_job(job_name):
             return self._repository_of(slug).get_job(job_name)
         if job_name == ALL_ASSETS:
-            return self._all_assets_job()
+            return self._all_assets_job
         raise dg.DagsterInvariantViolationError(
             f"There is no job {job_name}; if its instance file was renamed or removed, reload the code "
             "location"
         )
 
+    @cached_property
     def _all_assets_job(self) -> dg.JobDefinition:
-        with self._lock:
-            self._all_assets = self._all_assets or dg.Definitions(
-                assets=list(dict.fromkeys(self.get_assets_defs_by_key().values())),
-                asset_checks=list(dict.fromkeys(self.get_asset_checks_defs_by_key().values())),
-                executor=run_executor(),
-                loggers=LOGGERS,
-            ).resolve_job_def(ALL_ASSETS)
-            return self._all_assets
+        return dg.Definitions(
+            assets=list(dict.fromkeys(self.get_assets_defs_by_key().values())),
+            asset_checks=list(dict.fromkeys(self.get_asset_checks_defs_by_key().values())),
+            executor=run_executor(),
+            loggers=LOGGERS,
+        ).resolve_job_def(ALL_ASSETS)
 
     # What Dagster asks for. The resources of an instance go with its own assets and jobs.
 
     def get_all_jobs(self) -> Sequence[dg.JobDefinition]:  # noqa: D102
         repositories = self._repositories()
         own = [one.get_job(name) for one in repositories for name in one.job_names if name != ALL_ASSETS]
-        return [*own, self._all_assets_job()] if self.get_assets_defs_by_key() else own
+        return [*own, self._all_assets_job] if self.get_assets_defs_by_key() else own
 
     def get_all_schedules(self) -> Sequence[dg.ScheduleDefinition]:  # noqa: D102
         return [schedule for one in self._repositories() for schedule in one.schedule_defs]
