@@ -149,7 +149,7 @@ def serving(home):
 
 @pytest.fixture
 def home(tmp_path, monkeypatch):
-    """A home whose daemon looks after runs each second, with an instance whose search service hangs."""
+    """A home whose daemon looks after runs each second, with instances whose search service hangs."""
     for secret in ("SEARCH_PASSWORD", "INVENTORY_PASSWORD"):
         monkeypatch.setenv(secret, "secret")
     settings = re.sub(r"(poll_interval_seconds|user_code_failure_retry_delay): \d+", r"\1: 1", DAGSTER_YAML)
@@ -157,8 +157,9 @@ def home(tmp_path, monkeypatch):
         (tmp_path / folder).mkdir()
     (tmp_path / "dagster" / "dagster.yaml").write_text(settings)
     with socket.create_server(("127.0.0.1", 0)) as hanging:
-        content = instance_content(url=f"http://127.0.0.1:{hanging.getsockname()[1]}")
-        (tmp_path / "instances" / "one.yaml").write_text(yaml.safe_dump(content))
+        for name in ("Windows logons", "Beta"):
+            content = instance_content(url=f"http://127.0.0.1:{hanging.getsockname()[1]}", name=name)
+            (tmp_path / "instances" / f"{name}.yaml").write_text(yaml.safe_dump(content))
         yield tmp_path
 
 
@@ -167,6 +168,9 @@ def test_a_run_that_died_with_the_machine_gives_its_place_back_once_the_service_
     with serving(home) as (process, services, url):
         mutation = f"{url}/graphql?query=mutation{{reloadWorkspace{{__typename}}}}"
         assert requests.get(mutation, timeout=10).status_code == 403
+        two = [{"path": [slug, "inventory_hosts"]} for slug in ("beta", "windows_logons")]
+        refused = Webserver(url).launch({"pipelineName": "__ASSET_JOB", "assetSelection": two}, LOCATION)
+        assert "asset-owners run --instance beta" in refused["message"], refused
         run_id = Webserver(url).start("windows_logons", LOCATION, [], {})
         eventually(lambda: Webserver(url).run(run_id)["status"] == "STARTED")
         process.kill()
