@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from tests.deploy.machine import DEPLOY, SERVICE, needs_bwrap, on_machine
+from tests.deploy.machine import DEPLOY, SERVICE, UNCOMPILED, needs_bwrap, on_machine
 
 pytestmark = [pytest.mark.slow, needs_bwrap]
 
@@ -42,15 +42,6 @@ def test_a_unit_starts_as_its_user_with_a_read_only_root_and_stops_within_ten_se
         assert "asset_owners_instances 4" in said
     else:
         assert (state / "dagster/dagster.yaml").exists()
-
-
-UNCOMPILED = """
-import importlib.util, pathlib, sys, sysconfig, pipelines.cli.run
-files = [module.__file__ for module in sys.modules.values() if getattr(module, "__cached__", None)]
-assert pipelines.__file__ in files
-files += pathlib.Path(sysconfig.get_path("purelib")).rglob("*.py")
-print(*(file for file in files if not pathlib.Path(importlib.util.cache_from_source(file)).exists()))
-"""
 
 
 def test_a_service_that_may_not_write_beside_the_program_finds_all_of_it_compiled(tmp_path):
