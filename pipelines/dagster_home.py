@@ -24,8 +24,8 @@ def dagster_folder(home: Path) -> Path:
     folder = Path(os.path.expanduser(named))  # noqa: PTH111  (as Dagster does, which leaves an unknown ~user)
     if not folder.is_absolute():
         raise ConfigurationError(
-            f"DAGSTER_HOME: {named!r} is no absolute path, and Dagster's own programs take no other; set it "
-            f"to {folder.absolute()}, or leave it out: then it is {home.absolute() / 'dagster'}"
+            f"DAGSTER_HOME: {named!r} is not an absolute path, which Dagster's own programs need; set it to "
+            f"{folder.absolute()}, or leave it out for {home.absolute() / 'dagster'}"
         )
     return plain_folder("DAGSTER_HOME", folder)
 
@@ -46,13 +46,13 @@ def dagster_instance(home: Path) -> Generator[dg.DagsterInstance]:
     """Open the Dagster instance that the UI under the same home shows."""
     folder = dagster_home(home)
     try:
-        # Dagster makes its files at its start: of two, one fails.
+        # Dagster makes its files when it starts; of two that start at the same time, one fails.
         with locked(folder / ".opening.lock", f"Dagster's home {folder}"):
             opened = dg.DagsterInstance.from_config(str(folder))
     except (yaml.YAMLError, dg.DagsterInvalidConfigError) as error:
         raise ConfigurationError(
-            f"{folder / 'dagster.yaml'}: Dagster does not take these settings; correct them, or delete the "
-            f"file to have it written again:\n{error}"
+            f"{folder / 'dagster.yaml'}: Dagster refuses these settings; correct them, or delete the file to "
+            f"have it written again:\n{error}"
         ) from error
     with opened as instance:
         yield instance

@@ -13,8 +13,8 @@ from assets_defs.owners import owner_assets
 from assets_defs.scan_resources import OpenInventory, OpenSource, scan_resources
 from assets_defs.sink import sink_asset
 from assets_defs.tuning import tuning_specs
+from pipelines.dagster_gaps.repository import InstanceRepository, OneInstancePerRun
 from pipelines.jobs import LOGGERS, broken_job, other_jobs, run_executor, scan_job
-from pipelines.repository import REPOSITORY, Instances
 from pipelines.schedules import schedules
 from resources.inventory.adapter import open_inventory
 from resources.search import open_source
@@ -24,7 +24,7 @@ from resources.store.tables import Tables, tables_of
 
 @dg.definitions
 def definitions() -> Any:  # a repository, which Dagster takes as well
-    """The instances of the instances folder; Dagster calls this, importing the module does nothing.
+    """Return the instances of the instances folder; Dagster calls this, importing the module does nothing.
 
     Whatever Dagster's processes write from here on is for their owner alone.
     """
@@ -33,17 +33,12 @@ def definitions() -> Any:  # a repository, which Dagster takes as well
 
 
 def build_repository() -> dg.RepositoryDefinition:
-    """All instances, each defined when Dagster asks for it."""
-
-    @dg.repository(name=REPOSITORY)
-    def repository() -> Any:  # the decorator's types leave out what its text allows
-        return Instances(load_instances(instances_folder()), define)
-
-    return repository
+    """Return all instances, each defined when Dagster asks for it."""
+    return OneInstancePerRun(InstanceRepository(load_instances(instances_folder()), define))
 
 
 def define(instance: Instance | BrokenInstance) -> dg.Definitions:
-    """Define what an instance file holds; of one that cannot be used a job that fails with its message."""
+    """Define what an instance file holds; an invalid one gives a job that fails with its message."""
     if isinstance(instance, BrokenInstance):
         return dg.Definitions(jobs=[broken_job(instance)], executor=run_executor(), loggers=LOGGERS)
     return build_definitions(instance, tables_of(instance))
@@ -59,11 +54,11 @@ def build_definitions(
 ) -> dg.Definitions:
     """Define assets, checks, jobs, schedules and resources of an instance.
 
-    `since` is a day of the past that a run is to look at, where the partitions would begin later. `source`
-    and `inventory` open its services.
+    `since` is a day before the first partition, which a run is for. `source` and `inventory` open the
+    services of the instance.
     """
-    logs_as_json()  # a wrong form of the log is an error here, and not when a run begins
-    # They go with what uses them, so that no launchpad shows another instance's.
+    logs_as_json()  # an invalid ASSET_OWNERS_LOG fails here, not when a run begins
+    # Bound to what uses them, so that no launchpad shows another instance's.
     resources = scan_resources(instance, tables, source=source, inventory=inventory)
     checks = asset_checks(instance)
     assets = [

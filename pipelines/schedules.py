@@ -18,54 +18,55 @@ from resources.settings import Instance, named
 from resources.store.tables import Tables
 
 TUNING_CRON = "0 12 * * 0"
-"""Sundays at noon: long after the night's run, and when nobody waits for the machine."""
+"""Sundays at noon: long after the night's run, when nobody waits for the machine."""
 
 
 def schedules(instance: Instance, tables: Tables) -> list[dg.ScheduleDefinition]:
-    """The schedule of the scan, where the instance has one, and that of tuning."""
+    """Return the schedule of tuning and, if the instance has one, that of the scan."""
+    scan = instance.scan
     tuning = dg.ScheduleDefinition(
         name=named(instance, "tuning"),
         job_name=named(instance, "tuning"),
         cron_schedule=TUNING_CRON,
-        execution_timezone=instance.scan.timezone,
+        execution_timezone=scan.timezone,
         description="Estimates how many owners would be wrong, and what other settings would change.",
         run_config={"loggers": {"console": {}}},
     )
-    if instance.scan.schedule is None:
+    if scan.schedule is None:
         return [tuning]
 
-    @dg.schedule(
-        name=instance.slug,
-        job_name=instance.slug,
-        cron_schedule=instance.scan.schedule,
-        execution_timezone=instance.scan.timezone,
-        description=_description(instance, tables),
-    )
-    def scan(context: dg.ScheduleEvaluationContext) -> dg.RunRequest:
-        today = context.scheduled_execution_time.astimezone(ZoneInfo(instance.scan.timezone)).date()
+    def request_run(context: dg.ScheduleEvaluationContext) -> dg.RunRequest:
+        today = context.scheduled_execution_time.astimezone(ZoneInfo(scan.timezone)).date()
         tags = launch_tags(instance, window_of(instance, today))
         return dg.RunRequest(tags=tags, run_config=run_config(instance, refetch=False))
 
-    return [scan, tuning]
+    daily = dg.ScheduleDefinition(
+        name=instance.slug,
+        job_name=instance.slug,
+        cron_schedule=scan.schedule,
+        execution_timezone=scan.timezone,
+        description=_description(instance, tables),
+        execution_fn=request_run,
+    )
+    return [daily, tuning]
 
 
 def _description(instance: Instance, tables: Tables) -> str:
-    """What a run of the schedule does, where to, how much of it, and how much it was last."""
+    """Return what a run of the schedule does, where to, how much of it, and how much it was last time."""
     does, last = "Fetches the days that are missing or not settled, decides, and", _last_plan(tables)
     if instance.writes.dry_run:
         return f"{does} plans; `writes.dry_run` is on.{last}"
     limits, platform = instance.writes, instance.platform
-    percent = limits.max_write_percent
+    percent = f" or {limits.max_write_percent}% of them" if limits.max_write_percent else ""
     return (
         f"{does} writes the owners of hosts that have none to {platform.address}, tenant "
-        f"{platform.tenant_id}: none at all where they would be more than {limits.max_writes:,} hosts"
-        f"{f' or {percent}% of them' if percent else ''}, and no more after {limits.max_failed_writes:,} "
-        f"failed writes in a row (`writes.max_failed_writes`).{last}"
+        f"{platform.tenant_id}: none if they would be more than {limits.max_writes:,} hosts{percent}, and no "
+        f"more after {limits.max_failed_writes:,} failed writes in a row (`writes.max_failed_writes`).{last}"
     )
 
 
 def _last_plan(tables: Tables) -> str:
-    """How many owners were to be written when the UI loaded this; where an object store has it, nothing.
+    """Return how many owners were to be written when the UI loaded this; nothing from an object store.
 
     The code location loads without a network, and whatever state a table is in.
     """
@@ -84,11 +85,11 @@ def _last_plan(tables: Tables) -> str:
 
 
 def launch_tags(instance: Instance, window: Window) -> dict[str, str]:
-    """The tags that make a run of the job look at a window: it names the last day and fetches what lacks."""
+    """Return the tags that give a run of the job its window; it fetches the missing days."""
     return {PARTITION: window.last.isoformat(), **scan_tags(instance, window)}
 
 
 def run_config(instance: Instance, **options: Any) -> dict[str, Any]:
-    """The run configuration with some of the options of `assets_defs.scan_resources.ScanOptions` chosen."""
+    """Return the run configuration with these of `assets_defs.scan_resources.ScanOptions`."""
     scan = {resource_keys(instance).scan: {"config": options}}
     return {"loggers": {"console": {}}, "resources": scan}

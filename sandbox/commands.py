@@ -19,7 +19,7 @@ import typer
 
 from pipelines.cli.options import Port, flag, number
 from pipelines.cli.serve import serve
-from pipelines.log_lines import LOGGER
+from pipelines.dagster_gaps.log_lines import LOGGER
 from resources.settings import command_line, home, load_instance, slug_of
 from resources.store.tables import Tables
 from sandbox.stand import NAME, running_sandbox

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from pipelines.log_lines import LOGGER
+from pipelines.dagster_gaps.log_lines import LOGGER
 
 _COMMANDS = {
     "init": ("init", "Write an instance file to fill in; it explains every setting."),

@@ -10,7 +10,7 @@ import polars as pl
 
 from ownership.codes import SUCCESSES
 from ownership.names import printable_lines
-from pipelines.log_lines import json_line
+from pipelines.dagster_gaps.log_lines import json_line
 from resources.errors import ConfigurationError
 from resources.failures import operator_message
 from resources.settings import Instance, command_line

@@ -14,8 +14,8 @@ from ownership.names import printable
 from ownership.tables import TABLES
 from pipelines.cli.options import InstanceFile, Yes
 from pipelines.cli.stored import stored_tables
+from pipelines.dagster_gaps.launcher import fail_dead_runs
 from pipelines.dagster_home import dagster_instance
-from pipelines.launcher import fail_dead_runs
 from reports.people import find_person
 from resources.errors import AssetOwnersError
 from resources.settings import Instance, home

@@ -23,10 +23,10 @@ from pipelines.cli.describe_plan import describe_plan, plan_of
 from pipelines.cli.exit_status import failure_summary, print_error
 from pipelines.cli.options import DryRun, InstanceFile, Json, flag, number
 from pipelines.cli.stored import own_tables
+from pipelines.dagster_gaps.launcher import process_tag
+from pipelines.dagster_gaps.repository import REPOSITORY
 from pipelines.dagster_home import dagster_instance
 from pipelines.definitions import build_definitions
-from pipelines.launcher import process_tag
-from pipelines.repository import REPOSITORY
 from pipelines.schedules import launch_tags, run_config
 from reports.run_results import plans_only
 from reports.summary import decisions_in_words, writes_in_words

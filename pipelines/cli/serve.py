@@ -52,6 +52,8 @@ def serve(
     """
     listen_at("--port", host, port).close()
     os.environ["DAGSTER_HOME"] = str(dagster_home(home()))
+    # To start a process takes minutes on a busy machine; Dagster would wait for one.
+    os.environ.setdefault("DAGSTER_GRPC_TIMEOUT_SECONDS", "300")
     os.environ["ASSET_OWNERS_UI_HOSTS"] = f"{os.environ.get('ASSET_OWNERS_UI_HOSTS', '')} {host}"
     address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
     with (

@@ -4,7 +4,7 @@ import logging
 import sys
 from pathlib import Path
 
-from pipelines.log_lines import LOGGER
+from pipelines.dagster_gaps.log_lines import LOGGER
 from resources.errors import AssetOwnersError, ConfigurationError
 from resources.settings import Instance, command_line, load_instance
 from resources.store.tables import SNAPSHOTS, Tables, short_run_id, tables_of

@@ -41,6 +41,16 @@ assert time.monotonic() - told < 10, time.monotonic() - told
 """
 
 
+# Prints what of the program and its packages each process would have to compile.
+UNCOMPILED = """
+import importlib.util, pathlib, sys, sysconfig, pipelines.cli.run
+files = [module.__file__ for module in sys.modules.values() if getattr(module, "__cached__", None)]
+assert pipelines.__file__ in files
+files += pathlib.Path(sysconfig.get_path("purelib")).rglob("*.py")
+print(*(file for file in files if not pathlib.Path(importlib.util.cache_from_source(file)).exists()))
+"""
+
+
 def on_machine(*command, state, installed=None, writable=None, env=None, network=False):
     """What a command prints there; it works in /var/lib/asset-owners, which is `state` here.
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.deploy.machine import DEPLOY, PROGRAM, SERVICE, needs_bwrap, on_machine
+from tests.deploy.machine import DEPLOY, PROGRAM, SERVICE, UNCOMPILED, needs_bwrap, on_machine
 
 pytestmark = [pytest.mark.nightly, needs_bwrap]  # it installs all packages anew
 
@@ -73,6 +73,10 @@ def test_the_command_of_the_image_serves(machine):
     (command,) = [argument for name, argument in stage(1) if name == "CMD"]
     url = "http://127.0.0.1:3000/server_info"
     on_machine("python", "-c", SERVICE, url, *yaml.safe_load(command), **machine)
+
+
+def test_the_image_is_compiled(machine):
+    assert on_machine("python", "-c", UNCOMPILED, **machine) == "\n"
 
 
 def test_the_pod_of_a_cron_job_starts_a_run(machine):

@@ -2,10 +2,11 @@
 
 import shlex
 import shutil
+import subprocess
 
 import pytest
 
-from tests.deploy.machine import DEPLOY, SERVICE, needs_bwrap, on_machine
+from tests.deploy.machine import DEPLOY, SERVICE, UNCOMPILED, needs_bwrap, on_machine
 
 pytestmark = [pytest.mark.slow, needs_bwrap]
 
@@ -41,6 +42,23 @@ def test_a_unit_starts_as_its_user_with_a_read_only_root_and_stops_within_ten_se
         assert "asset_owners_instances 4" in said
     else:
         assert (state / "dagster/dagster.yaml").exists()
+
+
+def test_a_service_that_may_not_write_beside_the_program_finds_all_of_it_compiled(tmp_path):
+    """Otherwise each of its processes would compile what it imports, for seconds."""
+    checkout, state = tmp_path / "checkout", tmp_path / "state"
+    unused = shutil.ignore_patterns(".*", "__pycache__", "tests", "var")
+    shutil.copytree(DEPLOY.parent, checkout, ignore=unused)
+    (checkout / ".venv").symlink_to(DEPLOY.parent / ".venv")
+    state.mkdir()
+    subprocess.run(["make", "--directory", checkout, "setup"], check=True)  # noqa: S603, S607  (our own)
+    found = on_machine(
+        *("/opt/asset-owners/.venv/bin/python", "-c", UNCOMPILED),
+        state=state,
+        installed={"/opt/asset-owners": checkout},
+        env={"PYTHONPATH": "/opt/asset-owners"},
+    )
+    assert found == "\n"
 
 
 @pytest.mark.skipif(

@@ -15,8 +15,8 @@ from playwright.sync_api import expect
 
 from assets_defs.mode import SINK
 from assets_defs.specs import LOCATION
+from pipelines.dagster_gaps.repository import REPOSITORY
 from pipelines.dagster_home import dagster_home
-from pipelines.repository import REPOSITORY
 from resources.store.tables import SNAPSHOTS
 from sandbox.company import DEMO_RULES
 from tests.end_to_end.stand import COMPANY_INDEX, TODAY, Stand

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import requests
 
-from pipelines.repository import REPOSITORY
+from pipelines.dagster_gaps.repository import REPOSITORY
 from tests.end_to_end.stand import ASSET_OWNERS
 
 WORKSPACE = Path(__file__).parents[2] / "workspace.yaml"
@@ -46,19 +46,23 @@ class Webserver:
 
     def start(self, job, location, tags, run_config):
         """Start a job as the launchpad does; return the id of the run."""
+        launched = self.launch({"pipelineName": job}, location, tags, run_config)
+        assert launched["__typename"] == "LaunchRunSuccess", launched
+        return launched["run"]["runId"]
+
+    def launch(self, selector, location, tags=(), run_config=None):
+        """The answer to a launch of a job, or of some of its assets."""
         place = {"repositoryName": REPOSITORY, "repositoryLocationName": location}
-        launched = self.ask(
-            """mutation($of: ExecutionParams!) { launchPipelineExecution(executionParams: $of) {
-                 __typename ... on LaunchRunSuccess { run { runId } } ... on PythonError { message } } }""",
+        return self.ask(
+            """mutation($of: ExecutionParams!) { launchPipelineExecution(executionParams: $of) { __typename
+                 ... on LaunchRunSuccess { run { runId } } ... on Error { message } } }""",
             of={
-                "selector": {**place, "pipelineName": job},
-                "runConfigData": json.dumps(run_config),
+                "selector": {**place, **selector},
+                "runConfigData": json.dumps(run_config or {}),
                 "mode": "default",
                 "executionMetadata": {"tags": tags},
             },
         )
-        assert launched["__typename"] == "LaunchRunSuccess", launched
-        return launched["run"]["runId"]
 
 
 def eventually(look):

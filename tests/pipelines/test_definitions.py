@@ -112,6 +112,30 @@ def test_all_instances_are_served_as_they_would_be_defined_at_once(many):
         assert {node.name for node in ours.nodes} == {node.name for node in theirs.nodes}
 
 
+TWO = ("customer_0", "customer_1")
+
+
+@pytest.mark.usefixtures("many")
+@pytest.mark.parametrize(
+    "selection",
+    [
+        {},
+        {"asset_selection": {dg.AssetKey([slug, "inventory_hosts"]) for slug in TWO}},
+        {"op_selection": [f"{slug}__inventory_hosts" for slug in TWO]},
+    ],
+    ids=["everything", "assets", "ops"],
+)
+def test_a_run_of_two_instances_is_refused_with_the_commands_that_make_two(selection):
+    served = build_repository()
+    commands = "    asset-owners run --instance customer_0\n    asset-owners run --instance customer_1"
+    with pytest.raises(
+        dg.DagsterInvalidSubsetError, match=f"Customer 0(.|\\n)* and Customer 1(.|\\n)*\\n{commands}"
+    ):
+        served.get_maybe_subset_job_def("__ASSET_JOB", **selection)
+    one = {dg.AssetKey(["customer_0", "inventory_hosts"])}
+    assert served.get_maybe_subset_job_def("__ASSET_JOB", asset_selection=one).nodes
+
+
 @pytest.mark.usefixtures("many")
 def test_a_broken_file_and_two_of_one_name_fail_with_their_message_in_a_run_too():
     repository = build_repository()

@@ -2,15 +2,14 @@
 
 import json
 import shutil
-import socket
 
 import dagster as dg
 import duckdb
 import polars as pl
 import pytest
 
+from pipelines.dagster_gaps.launcher import PROCESS_TAG, process_tag
 from pipelines.dagster_home import dagster_instance
-from pipelines.launcher import PROCESS_TAG
 from resources import locks
 from resources.settings import load_instance
 from resources.store.tables import Tables
@@ -49,10 +48,8 @@ def test_a_person_is_forgotten_everywhere_once_that_is_confirmed(home, stored, c
     assert str(report) in said
     assert report.exists()
     assert "owner_decisions" in said
-    tags = {
-        "asset_owners/instance": "Head office",
-        PROCESS_TAG: json.dumps([socket.gethostname(), 1, "dead"]),
-    }
+    *process, _ = json.loads(process_tag()[PROCESS_TAG])
+    tags = {"asset_owners/instance": "Head office", PROCESS_TAG: json.dumps([*process, "dead"])}
     with dagster_instance(home) as recorded:
         recorded.add_run(dg.DagsterRun("job", tags=tags, status=dg.DagsterRunStatus.STARTED))
     status, _, _ = call("forget", "ANN@corp.example", "--instance", stored, "--yes")

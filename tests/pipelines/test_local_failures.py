@@ -42,7 +42,7 @@ def test_settings_of_dagster_that_it_does_not_take_are_told_with_their_file(tmp_
     settings.write_text(text, encoding="utf-8")
     with pytest.raises(ConfigurationError) as caught, dagster_instance(tmp_path):
         pass
-    assert f"{settings}: Dagster does not take these settings" in str(caught.value)
+    assert f"{settings}: Dagster refuses these settings" in str(caught.value)
 
 
 def test_a_torn_table_is_named_by_each_command_that_reads_it(call, catalogued, tmp_path):

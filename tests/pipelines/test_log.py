@@ -2,8 +2,8 @@ import dagster as dg
 import pytest
 
 from assets_defs.step_failures import as_dagster_failure
-from pipelines.console import console
-from pipelines.launcher import process_tag
+from pipelines.dagster_gaps.console import console
+from pipelines.dagster_gaps.launcher import process_tag
 from resources.errors import AssetOwnersError
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import pkgutil
 import re
 import signal
 import socket
@@ -22,10 +23,16 @@ from starlette.responses import PlainTextResponse
 
 from assets_defs.specs import LOCATION
 from pipelines.cli.serve import _Services
+from pipelines.dagster_gaps.launcher import (
+    PROCESS_TAG,
+    WatchfulRunLauncher,
+    fail_dead_runs,
+    process_tag,
+)
 from pipelines.dagster_home import DAGSTER_YAML, dagster_home, dagster_instance
 from pipelines.jobs import LOGGERS
-from pipelines.launcher import PROCESS_TAG, WatchfulRunLauncher, process_tag
 from resources.locks import wait_until
+from tests.deploy.machine import needs_bwrap, on_machine
 from tests.end_to_end.webserver import Webserver, eventually, free_url, started
 from tests.resources.samples import instance_content
 
@@ -43,6 +50,11 @@ def test_what_the_daemon_starts_waits_for_its_turn_and_what_died_holds_nobody_up
         assert limit["value"] == {"applyLimitPerUniqueValue": True}
         assert recorded.run_monitoring_enabled
         assert recorded.run_launcher.supports_check_run_worker_health
+
+
+@pytest.mark.parametrize("name", ["launcher.WatchfulRunLauncher", "attribution.AttributedRunCoordinator"])
+def test_a_dagster_yaml_of_an_earlier_version_finds_its_classes(name):
+    assert pkgutil.resolve_name(f"pipelines.{name}")
 
 
 def test_what_a_run_waits_for_is_a_line_of_its_log(tmp_path, monkeypatch, capsys):
@@ -104,7 +116,7 @@ OWN, FOREIGN = "http://127.0.0.1:3000", "https://evil.example"
     ],
 )
 def test_no_page_of_another_site_changes_anything(method, path, headers, status):
-    from pipelines.webserver import OwnPages  # noqa: PLC0415  (a second to import, of one worker alone)
+    from pipelines.dagster_gaps.webserver import SameOriginGuard  # noqa: PLC0415  (a second to import, of one worker alone)
 
     sent = []
 
@@ -114,7 +126,7 @@ def test_no_page_of_another_site_changes_anything(method, path, headers, status)
     named = {"Host": "127.0.0.1:3000"} | headers
     raw = [(name.lower().encode(), value.encode()) for name, value in named.items()]
     scope = {"type": "http", "method": method, "path": path, "headers": raw}
-    app = OwnPages(PlainTextResponse("done"), names=["ui.corp.example"])
+    app = SameOriginGuard(PlainTextResponse("done"), names=["ui.corp.example"])
     asyncio.run(app(scope, Mock(), send))
     assert sent[0]["status"] == status
 
@@ -135,38 +147,72 @@ def serving(home):
             process.wait(30)
 
 
-@pytest.mark.slow
-def test_a_run_that_died_with_the_machine_gives_its_place_back_once_the_service_is_there_again(
-    tmp_path, monkeypatch
-):
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    """A home whose daemon looks after runs each second, with instances whose search service hangs."""
     for secret in ("SEARCH_PASSWORD", "INVENTORY_PASSWORD"):
         monkeypatch.setenv(secret, "secret")
-    (tmp_path / "dagster").mkdir()
-    quick = DAGSTER_YAML.replace("poll_interval_seconds: 60", "poll_interval_seconds: 1")
-    (tmp_path / "dagster" / "dagster.yaml").write_text(quick)
-    (tmp_path / "instances").mkdir()
-
+    settings = re.sub(r"(poll_interval_seconds|user_code_failure_retry_delay): \d+", r"\1: 1", DAGSTER_YAML)
+    for folder in ("dagster", "instances"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "dagster" / "dagster.yaml").write_text(settings)
     with socket.create_server(("127.0.0.1", 0)) as hanging:
-        settings = instance_content(url=f"http://127.0.0.1:{hanging.getsockname()[1]}")
-        (tmp_path / "instances" / "one.yaml").write_text(yaml.safe_dump(settings))
-        with serving(tmp_path) as (process, services, url):
-            mutation = f"{url}/graphql?query=mutation{{reloadWorkspace{{__typename}}}}"
-            assert requests.get(mutation, timeout=10).status_code == 403
-            run_id = Webserver(url).start("windows_logons", LOCATION, [], {})
-            eventually(lambda: Webserver(url).run(run_id)["status"] == "STARTED")
-            process.kill()
-            for pid in services:
-                os.killpg(pid, signal.SIGKILL)
-        with serving(tmp_path) as (process, services, url):
-            eventually(lambda: Webserver(url).run(run_id)["status"] == "FAILURE")
-            stopped = time.monotonic()
-            process.terminate()
-            assert process.wait(30) == 0
+        for name in ("Windows logons", "Beta"):
+            content = instance_content(url=f"http://127.0.0.1:{hanging.getsockname()[1]}", name=name)
+            (tmp_path / "instances" / f"{name}.yaml").write_text(yaml.safe_dump(content))
+        yield tmp_path
+
+
+@pytest.mark.slow
+def test_a_run_that_died_with_the_machine_gives_its_place_back_once_the_service_is_there_again(home):
+    with serving(home) as (process, services, url):
+        mutation = f"{url}/graphql?query=mutation{{reloadWorkspace{{__typename}}}}"
+        assert requests.get(mutation, timeout=10).status_code == 403
+        two = [{"path": [slug, "inventory_hosts"]} for slug in ("beta", "windows_logons")]
+        refused = Webserver(url).launch({"pipelineName": "__ASSET_JOB", "assetSelection": two}, LOCATION)
+        assert "asset-owners run --instance beta" in refused["message"], refused
+        run_id = Webserver(url).start("windows_logons", LOCATION, [], {})
+        eventually(lambda: Webserver(url).run(run_id)["status"] == "STARTED")
+        process.kill()
+        for pid in services:
+            os.killpg(pid, signal.SIGKILL)
+    with serving(home) as (process, services, url):
+        eventually(lambda: Webserver(url).run(run_id)["status"] == "FAILURE")
+        stopped = time.monotonic()
+        process.terminate()
+        assert process.wait(30) == 0
     assert time.monotonic() - stopped < 10
     assert {"dagster.daemon", "dagster-webserver"} <= set(
-        re.findall('^{.*"logger": "([^"]*)"', (tmp_path / "log").read_text(), re.MULTILINE)
+        re.findall('^{.*"logger": "([^"]*)"', (home / "log").read_text(), re.MULTILINE)
     )
     assert not [pid for pid in services if Path(f"/proc/{pid}").exists()], "no process is left behind"
+
+
+# Python runs it first in each process; the code server makes those of runs so.
+SLOW = """
+import pathlib, sys, time
+while "--multiprocessing-fork" in sys.orig_argv and not pathlib.Path({!r}).exists():
+    time.sleep(0.1)
+"""
+
+
+@pytest.mark.slow
+def test_a_run_whose_start_takes_longer_than_dagster_waits_is_started_once(home, monkeypatch):
+    """Otherwise there are several processes, and when one of them ends the run counts as failed."""
+    (home / "sitecustomize.py").write_text(SLOW.format(str(home / "go")))
+    monkeypatch.setenv("PYTHONPATH", str(home))
+    monkeypatch.setenv("DAGSTER_GRPC_TIMEOUT_SECONDS", "10")
+    with serving(home) as (_, _, url), dagster_instance(home) as recorded:
+        run_id = Webserver(url).start("windows_logons", LOCATION, [], {})
+
+        def said(words):
+            return [entry for entry in recorded.all_logs(run_id) if words in entry.message]
+
+        eventually(lambda: said("did not confirm") or said("re-submitting the run"))
+        (home / "go").touch()
+        eventually(lambda: Webserver(url).run(run_id)["status"] == "FAILURE")
+        assert (len(said("Started process for run")), said("unexpectedly")) == (1, [])
+        assert recorded.all_logs(run_id, of_type=dg.DagsterEventType.STEP_FAILURE)
 
 
 @pytest.mark.parametrize(
@@ -184,7 +230,7 @@ def test_a_run_lives_as_long_as_what_started_it_listens(tmp_path, listens, statu
 
 def test_a_run_dies_with_the_code_server_of_another_machine_once_that_is_silent_for_long(monkeypatch):
     clock = iter([0, 300, 900, 1499, 1500])
-    monkeypatch.setattr("pipelines.launcher.time.monotonic", lambda: next(clock))
+    monkeypatch.setattr("pipelines.dagster_gaps.launcher.time.monotonic", lambda: next(clock))
     launcher = WatchfulRunLauncher()
 
     def asked():
@@ -201,6 +247,8 @@ def test_a_run_dies_with_the_code_server_of_another_machine_once_that_is_silent_
 
 
 HERE = socket.gethostname()
+*OWN_PROCESS, _ = json.loads(process_tag()[PROCESS_TAG])
+ENDED = {PROCESS_TAG: json.dumps([*OWN_PROCESS, "ended"])}
 UNREACHABLE = {GRPC_INFO_TAG: '{"host": "127.0.0.1", "port": 1}'}
 
 
@@ -209,12 +257,59 @@ UNREACHABLE = {GRPC_INFO_TAG: '{"host": "127.0.0.1", "port": 1}'}
     [
         ({}, WorkerStatus.RUNNING),
         (process_tag(), WorkerStatus.RUNNING),
-        ({PROCESS_TAG: json.dumps([HERE, os.getpid(), "1 after another boot"])}, WorkerStatus.FAILED),
-        ({PROCESS_TAG: json.dumps(["code.corp.example", 1, "1 after another boot"])}, WorkerStatus.RUNNING),
-        ({PROCESS_TAG: json.dumps([HERE, 1, "ended"]), **UNREACHABLE}, WorkerStatus.RUNNING),
+        (ENDED, WorkerStatus.FAILED),
+        ({PROCESS_TAG: json.dumps([OWN_PROCESS[0], 2**30, "1"])}, WorkerStatus.FAILED),
+        ({PROCESS_TAG: json.dumps(["code.corp.example pid:[1]", 2**30, "1"])}, WorkerStatus.RUNNING),
+        ({PROCESS_TAG: json.dumps([HERE, 2**30, "1 after a boot"])}, WorkerStatus.RUNNING),
+        (ENDED | UNREACHABLE, WorkerStatus.RUNNING),
     ],
-    ids=["no tag", "command line", "ended", "another machine", "executed again there"],
+    ids=[
+        "no tag",
+        "command line",
+        "other process",
+        "ended",
+        "another machine",
+        "1.0",
+        "executed again there",
+    ],
 )
 def test_a_run_of_the_command_line_lives_as_long_as_its_process(tags, status):
     run = dg.DagsterRun("job", tags=tags)
     assert WatchfulRunLauncher().check_run_worker_health(run).status == status
+
+
+def test_of_processes_of_other_users_nothing_is_known(monkeypatch):
+    """`hidepid` and `ProtectProc=invisible` hide them."""
+    monkeypatch.setattr("os.kill", Mock(side_effect=PermissionError))
+    run = dg.DagsterRun("job", tags=ENDED)
+    assert WatchfulRunLauncher().check_run_worker_health(run).status == WorkerStatus.RUNNING
+
+
+JUDGE = """
+import sys, dagster as dg
+from pipelines.dagster_gaps.launcher import *
+print(WatchfulRunLauncher().check_run_worker_health(dg.DagsterRun("job", tags={PROCESS_TAG: sys.argv[1]})))
+print(process_tag()[PROCESS_TAG])
+"""
+
+
+@pytest.mark.slow
+@needs_bwrap
+def test_host_and_container_take_no_run_of_each_other_for_dead(tmp_path):
+    judged, tag = on_machine(
+        *("/opt/asset-owners/.venv/bin/python", "-c", JUDGE, process_tag()[PROCESS_TAG]),
+        state=tmp_path,
+        env={"PYTHONPATH": "/opt/asset-owners"},
+    ).splitlines()
+    assert judged.startswith("RUNNING")
+    run = dg.DagsterRun("job", tags={PROCESS_TAG: tag})
+    assert WatchfulRunLauncher().check_run_worker_health(run).status == WorkerStatus.RUNNING
+
+
+def test_a_command_fails_no_run_of_a_service_that_has_a_tmp_of_its_own(tmp_path):
+    """`PrivateTmp` hides where its code server listens."""
+    tags = {"asset_owners/instance": "Small", GRPC_INFO_TAG: json.dumps({"socket": str(tmp_path / "hidden")})}
+    with dg.DagsterInstance.ephemeral() as recorded:
+        recorded.add_run(dg.DagsterRun("job", tags=tags, status=dg.DagsterRunStatus.STARTED))
+        fail_dead_runs(recorded, "Small")
+        assert recorded.get_runs()[0].status == dg.DagsterRunStatus.STARTED

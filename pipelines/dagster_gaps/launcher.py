@@ -1,0 +1,145 @@
+"""How Dagster starts runs, each once, and how it learns that one has died with its machine or its service.
+
+Not needed once Dagster's own launcher says whether a start may be repeated, and has a health check, as those
+for Kubernetes and ECS do.
+"""
+
+import json
+import os
+import socket
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+from dagster import DagsterInstance, DagsterRun, DagsterRunStatus, DefaultRunLauncher, RunsFilter
+from dagster._core.errors import DagsterUserCodeUnreachableError
+from dagster._core.launcher import CheckRunHealthResult, LaunchRunContext, WorkerStatus
+from dagster._core.storage.tags import GRPC_INFO_TAG
+from dagster._serdes import ConfigurableClassData
+
+PROCESS_TAG = ".dagster/asset_owners_process"
+"""The process of a run of the command line, as JSON: who sees it, its id, its start. The UI hides the tag."""
+
+MAX_SILENCE = 600
+"""Seconds without an answer after which runs of another machine are dead: code servers may restart."""
+
+
+class WatchfulRunLauncher(DefaultRunLauncher):
+    """Dagster's launcher, which starts a run once, and notices runs that died with their code server.
+
+    A code server notices itself that the process of a run has died, but not if it died too. So
+    `run_monitoring` asks here whether it still listens. Of a run of the command line it asks whether its
+    process lives.
+    """
+
+    supports_check_run_worker_health = True
+
+    def __init__(self, inst_data: ConfigurableClassData | None = None) -> None:
+        super().__init__(inst_data)
+        self._silent_since: dict[str, float] = {}
+
+    def launch_run(self, context: LaunchRunContext) -> None:
+        """Start a run, or leave it to `run_monitoring` where the code server does not confirm the start.
+
+        Dagster takes such a start for a failed one and repeats it. Of two processes the one that comes second
+        ends at once, and the code server then reports the run as failed while the first one writes.
+
+        Raises:
+            DagsterUserCodeUnreachableError: the code server is away; Dagster tries again later.
+        """
+        run, workspace = context.dagster_run, cast("Any", context.workspace)
+        origin = cast("Any", run.remote_job_origin)
+        workspace.get_code_location(origin.location_name).client.ping("")  # a start may arrive from here on
+        try:
+            super().launch_run(context)
+        except DagsterUserCodeUnreachableError as error:
+            seconds = self._instance.run_monitoring_start_timeout_seconds
+            self._instance.report_engine_event(
+                f"The code server did not confirm the start of this run: {error} It may still do so; if not, "
+                f"the run fails {seconds} seconds after its launch (run_monitoring.start_timeout_seconds in "
+                "dagster.yaml). If this happens often, raise DAGSTER_GRPC_TIMEOUT_SECONDS.",
+                run,
+            )
+
+    def check_run_worker_health(self, run: DagsterRun) -> CheckRunHealthResult:
+        """Return whether the process of a run may still be there; Dagster fails the run otherwise."""
+        # A re-execution keeps the tags of the first run, and gets that of its own code server.
+        if served_by := run.tags.get(GRPC_INFO_TAG):
+            worker, lives = "code server", self._is_served(run.run_id, json.loads(served_by))
+        else:
+            process = json.loads(run.tags.get(PROCESS_TAG, "[null, 0, null]"))
+            worker, lives = "process", not _has_ended(*process)
+        if lives:
+            return CheckRunHealthResult(WorkerStatus.RUNNING)
+        return CheckRunHealthResult(WorkerStatus.FAILED, f"the {worker} that ran it has ended")
+
+    def _is_served(self, run_id: str, code_server: Mapping[str, Any]) -> bool:
+        """Return whether a code server listens, or is on another machine and was not silent for long."""
+        if _listens(code_server):
+            self._silent_since.pop(run_id, None)
+            return True
+        if "socket" in code_server:
+            return False
+        now = time.monotonic()
+        return now - self._silent_since.setdefault(run_id, now) < MAX_SILENCE
+
+
+def fail_dead_runs(dagster: DagsterInstance, name: str) -> None:
+    """Record as failed the runs of an instance that died: without a daemon nobody else does."""
+    launcher, started = WatchfulRunLauncher(), [DagsterRunStatus.STARTED]
+    for run in dagster.get_runs(RunsFilter(tags={"asset_owners/instance": name}, statuses=started)):
+        code_server = json.loads(run.tags.get(GRPC_INFO_TAG, "{}"))
+        if not Path(code_server.get("socket", "/")).exists():
+            continue  # a service with a /tmp of its own (PrivateTmp) may listen there
+        if launcher.check_run_worker_health(run).status == WorkerStatus.FAILED:
+            dagster.report_run_failed(run)
+
+
+def _listens(code_server: Mapping[str, Any]) -> bool:
+    try:
+        if path := code_server.get("socket"):
+            with socket.socket(socket.AF_UNIX) as client:
+                client.connect(path)
+        else:
+            socket.create_connection((code_server["host"], code_server["port"]), timeout=5).close()
+    except OSError:
+        return False
+    return True
+
+
+def process_tag() -> dict[str, str]:
+    """Return the tag by which the death of this process is noticed; none where /proc is missing."""
+    process = os.getpid()
+    where, start = _process_namespace(), _start_of(process)
+    return {PROCESS_TAG: json.dumps([where, process, start])} if where and start else {}
+
+
+def _has_ended(where: str | None, process: int, start: str | None) -> bool:
+    """Return whether a process has certainly ended; of another container's or machine's nothing is known."""
+    if where is None or where != _process_namespace():
+        return False
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:  # of another user, whose processes may be hidden (ProtectProc=invisible)
+        return False
+    return _start_of(process) not in {None, start}
+
+
+def _process_namespace() -> str | None:
+    """Name where a process id means the same process: the machine, and the PID namespace of a container."""
+    try:
+        return f"{socket.gethostname()} {Path('/proc/self/ns/pid').readlink()}"
+    except OSError:
+        return None
+
+
+def _start_of(process: int) -> str | None:
+    """Return when a process started, in ticks of the machine's clock; None if that is not visible."""
+    try:
+        stat = Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    return stat.rpartition(")")[2].split()[19]  # proc(5): starttime

@@ -1,0 +1,71 @@
+"""`asset-owners-webserver`: Dagster's web server, which pages of other sites cannot use.
+
+It has no log-in, and takes GraphQL from anybody, an `<img>` URL included. So any page that somebody opens in
+a browser could start runs with `force`, or undo them, even if only this machine reaches the server. Not
+needed once Dagster's own web server checks `Host` and `Origin`.
+"""
+
+import os
+import socket
+from collections.abc import Collection
+from ipaddress import ip_address
+from urllib.parse import urlsplit
+
+from dagster_webserver import cli
+from dagster_webserver.webserver import DagsterWebserver
+from starlette.datastructures import Headers
+from starlette.middleware import Middleware
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+WRITES = ("/graphql", "/report_asset_")
+"""What the paths that change something contain, after a prefix of the server."""
+
+
+class SameOriginGuard:
+    """Refuses what may change something if a page of another site asks for it, or if it is not a POST.
+
+    Browsers say whose page asks: to this machine and by https in `Sec-Fetch-Site`, else in `Origin`. Programs
+    send neither. A site whose own name leads to this server (DNS rebinding) passes in both, so a request must
+    use one of `names`, or a number, which no site has for a name (and `TrustedHostMiddleware` does not know).
+    """
+
+    def __init__(self, app: ASGIApp, names: Collection[str] = ()) -> None:
+        self._app = app
+        self._names = {"localhost", socket.gethostname().lower(), *names}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Refuse a request, or pass it on."""
+        app = self._app
+        if scope["type"] != "lifespan":
+            headers = Headers(scope=scope)
+            host = headers.get("host", "localhost")
+            origin, site = headers.get("origin", f"//{host}"), headers.get("sec-fetch-site")
+            own_hosts = {host, headers.get("x-forwarded-host")}
+            same = site in {"same-origin", "none"} if site else origin.partition("//")[2] in own_hosts
+            writes = any(path in scope["path"] for path in WRITES)
+            if not self._is_known(host):
+                text = f"This server is not known as {host}. If it is, add that to ASSET_OWNERS_UI_HOSTS."
+                app = PlainTextResponse(text, 421)
+            elif writes and not (same and scope.get("method", "POST") == "POST"):
+                app = PlainTextResponse("Only pages of this server, and programs, by POST.", 403)
+        await app(scope, receive, send)
+
+    def _is_known(self, host: str) -> bool:
+        try:
+            name = urlsplit(f"//{host}").hostname or ""
+            return name in self._names or bool(ip_address(name))
+        except ValueError:
+            return False
+
+
+def main() -> None:
+    """Run Dagster's own program, with its options, behind `SameOriginGuard`."""
+    build_middleware = DagsterWebserver.build_middleware
+    names = os.environ.get("ASSET_OWNERS_UI_HOSTS", "").lower().replace(",", " ").split()
+
+    def guarded(self: DagsterWebserver) -> list[Middleware]:
+        return [Middleware(SameOriginGuard, names=names), *build_middleware(self)]
+
+    DagsterWebserver.build_middleware = guarded
+    cli.main()
