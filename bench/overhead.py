@@ -12,7 +12,7 @@ import polars as pl
 from assets_defs.checks import STEPS
 from bench.bare_job import ASSETS
 from bench.evidence import host_name, user_name
-from bench.inventory import EMAIL, SECRET, TENANT, service
+from bench.inventory import EMAIL, SECRET, TENANT, served
 from bench.logons import days_from, load
 from bench.results import Experiment, Figure, ratio, seconds
 from bench.timing import ASSET_OWNERS, Contender, Timing, alternate, instance_file, run_once
@@ -91,7 +91,7 @@ def large_company(sandbox: Sandbox, folder: Path, hosts: int) -> Generator[Path]
     days = days_from(datetime.now(UTC).date() - timedelta(days=DAYS - 1), DAYS)
     events = EVENTS_PER_HOST * hosts
     load(sandbox.engine, INDEX, events=events, hosts=hosts, users=hosts, days=days, hours_of_last_day=5)
-    with service(100) as running:
+    with served(100) as running:
         _fill(running.state, hosts)
         (variable,) = SECRET
         account = {"email": EMAIL, "password": {"env": variable}, "tenant_id": TENANT}
