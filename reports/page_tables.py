@@ -129,7 +129,7 @@ def hosts_table(hosts: pl.DataFrame, people: pl.DataFrame) -> PageTable:
         "Host": _HOST,
         "Owner": (("people", "owner_ids"), ("small", "no_owner")),
         "Why": (("text", "why"), *(("small", name) for name in besides)),
-        "Leading user": (("text", "username"), ("people", "resolved")),
+        "Primary user": (("text", "username"), ("people", "resolved")),
         "Share": _SHARE,
         "Last seen": (("text", "last_seen"),),
     }
@@ -216,11 +216,11 @@ def unmatched_table(
     )
     columns: dict[str, Parts] = {
         "User": (("people", "user"),),
-        "Hosts waiting": (("number", "waiting"),),
+        "Hosts without owner": (("number", "waiting"),),
         "Hosts used": (("number", "hosts"),),
         "Logons": (("number", "events"),),
         "User assets": (("people", "candidate_ids"),),
-        "Perhaps": (("people", "perhaps"),),
+        "Did you mean": (("people", "perhaps"),),
     }
     return PageTable("Unmatched users", rows, columns)
 

@@ -10,6 +10,7 @@ from ownership.history import with_conflict_since
 from ownership.rules import Rules
 from ownership.tables import AcknowledgedConflicts, ClosestUsers
 from reports import page_tables
+from reports.hosts import hosts_by_now
 from reports.page import report_page
 from tests.ownership.builders import NOW, PEOPLE, WINDOW, counts, host, hosts, plan, resolution, table
 
@@ -67,15 +68,15 @@ def report(
         rules=Rules(),
         shares=made.shares,
         matches=made.matches,
-        hosts=assets,
+        hosts_now=hosts_by_now(decisions, assets, writes.lazy()),
         users=people,
         days=days,
         writes=writes,
-        all_writes=writes.filter(pl.col("outcome") != "planned").lazy(),
         acknowledged=empty(AcknowledgedConflicts) if acknowledged is None else acknowledged,
         closest=empty(ClosestUsers) if closest is None else closest,
         how_sure=["At more than 60%, 3 owners would be written.", "Compared with <nobody>."],
         made_at=NOW,
+        fingerprint="f",
     )
 
 
