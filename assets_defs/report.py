@@ -137,7 +137,7 @@ class Report:
 
     def _claims_rest_on(self) -> Sequence[Any]:
         """What `how_sure` reads besides; the days stand for their counts, which are many."""
-        if self._shown["decisions"].is_empty():
+        if self._shown["decisions"].filter(action="write").is_empty():
             return ()
         inputs = stored_inputs(self._instance, self._tables)
         longest = max(*WINDOWS, inputs.window.days) + HOLDOUT_DAYS
@@ -172,11 +172,11 @@ def report_sheet(instance: Instance, tables: Tables) -> pl.DataFrame:
 
 
 def how_sure(instance: Instance, tables: Tables, *, done: bool = False) -> list[str]:
-    """Say how many of the owners that a run decided on would be wrong; nothing where it decided on none.
+    """Say how many of the owners that a run decided to write would be wrong; nothing where there are none.
 
     `done` says whether the run was allowed to write.
     """
-    if tables.read("owner_decisions").head(1).collect().is_empty():
+    if tables.read("owner_decisions").filter(action="write").collect().is_empty():
         return []
     line = present_line(stored_inputs(instance, tables))
     if not line["to_write"]:

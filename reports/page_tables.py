@@ -80,10 +80,13 @@ def shown(text: str) -> str:
 def _compact(column: pl.Series) -> list[Any] | dict[str, list[Any]]:
     """A column's values; where many are alike the distinct ones, and which of them each row has."""
     values: list[Any] = column.round(4).to_list() if column.dtype.is_float() else column.to_list()
-    if column.dtype == pl.String:
-        values = [text and shown(text) for text in values]
-    if column.dtype == pl.List:
-        values = [tuple(map(shown, texts or ())) for texts in values]
+    if column.dtype in (pl.String, pl.List):
+        texts = column.explode() if column.dtype == pl.List else column
+        as_shown = {text: shown(text) for text in texts.unique().drop_nulls()}
+        if column.dtype == pl.String:
+            values = [*map(as_shown.get, values)]
+        else:
+            values = [tuple(map(as_shown.get, several or ())) for several in values]
     numbers = {value: number for number, value in enumerate(dict.fromkeys(values))}
     if 2 * len(numbers) > len(values):
         return values
