@@ -37,6 +37,8 @@ def shown_owners(hosts: pl.DataFrame, users: pl.DataFrame) -> list[dict[str, str
     `hosts` has host_id, hostname, owner and of the decision action, events, total_events and active_days
     (null: not known); of writes all values, outcome and message, too. `users` are inventory_users.
     """
+    owners = [hosts[column] for column in ("owner", "owner_before") if column in hosts.columns]
+    users = users.filter(pl.col("user_id").is_in(pl.concat(owners).implode()))  # of all, a few are shown
     name_of = names_of(users.iter_rows(named=True))
     departments = dict(users.select("user_id", "user_department").iter_rows())
 
