@@ -9,6 +9,7 @@ import operator
 import re
 from collections.abc import Callable, Iterator, Mapping
 from enum import Enum, auto
+from functools import cache
 from typing import Annotated, Any, ClassVar
 
 import pandera.polars as pa
@@ -81,6 +82,7 @@ def table_name(model: type[Table]) -> str:
     return re.sub("(?<!^)(?=[A-Z])", "_", model.__name__).lower()
 
 
+@cache  # asked at each reading of a file
 def polars_schema(model: type[Table]) -> pl.Schema:
     """Column names and types of a table, in order."""
     return pl.Schema({name: column.dtype.type for name, column in model.to_schema().columns.items()})
@@ -110,6 +112,7 @@ def column_codes(model: type[Table]) -> dict[str, Mapping[str, str]]:
     return _metadata(model, "codes")
 
 
+@cache
 def later_columns(model: type[Table]) -> dict[str, str]:
     """The columns that files of older versions lack, and the version that brought each; they read as null."""
     return _metadata(model, "since")
