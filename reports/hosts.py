@@ -1,4 +1,4 @@
-"""The hosts of a run as people look for them: who owns each by now, why, and what would change that."""
+"""The hosts of a run as people look for them: who owns each now, why, and what would change that."""
 
 import re
 from collections.abc import Mapping
@@ -17,17 +17,17 @@ from reports.sentences import NAMES, names_of, reason
 
 
 def hosts_by_now(decisions: pl.DataFrame, hosts: pl.DataFrame, writes: pl.LazyFrame) -> pl.DataFrame:
-    """The decisions with what holds by now: owner_ids, source, since, department_now, outcome.
+    """Return the decisions with what holds now: owner_ids, source, since, department_now, outcome.
 
     The first four as `ownership.coverage.current_owners` has them, where a plan among the writes counts as if
-    it were carried out; `outcome` is what came of the host in `writes` since it was decided. Hosts for which
+    it were applied; `outcome` is what came of the host in `writes` since it was decided. Hosts for which
     the logons name somebody come first, so that kiosks and servers do not.
     """
     planned = pl.col("outcome") == "planned"
-    carried_out = pl.when(planned).then(pl.lit("written")).otherwise("outcome")
+    applied = pl.when(planned).then(pl.lit("written")).otherwise("outcome")
     completed = pl.when(planned).then(pl.lit(hosts["listed_at"].max())).otherwise("completed_at")
-    owners = current_owners(hosts, writes.with_columns(outcome=carried_out, completed_at=completed))
-    # What changed something, or may have, matters more than what left the host alone since.
+    owners = current_owners(hosts, writes.with_columns(outcome=applied, completed_at=completed))
+    # What changed something, or may have, matters more than what left the host unchanged since.
     sent = pl.col("outcome").is_in([*SUCCESSES, "failed", "intended"])
     run_id, decided_at = decisions.select(pl.first("run_id"), pl.min("decided_at")).row(0)
     outcomes = (
