@@ -101,7 +101,8 @@ def _to_win(decision: Mapping[str, Any], rules: Rules) -> Iterator[str]:
     else:
         yield f"By the present rules the logons name {who}: run again."
     if second and decision["wins_without_runner_up"]:
-        yield f"If {printable(second)} is not a person, list it in rules.exclude_users: {who} would get the host."
+        other = f"If {printable(second)} is not a person, list it in rules.exclude_users"
+        yield f"{other}: {who} would get the host."
 
 
 def _logons(events: int, days: int, rules: Rules) -> str:
