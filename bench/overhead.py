@@ -2,22 +2,24 @@
 
 import json
 import sys
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
 from assets_defs.checks import STEPS
+from assets_defs.report import Report
 from bench.bare_job import ASSETS
 from bench.evidence import host_name, user_name
 from bench.inventory import EMAIL, SECRET, TENANT, served
 from bench.logons import days_from, load
 from bench.results import Experiment, Figure, ratio, seconds
-from bench.timing import ASSET_OWNERS, Contender, Timing, alternate, instance_file, run_once
+from bench.timing import ASSET_OWNERS, Contender, Timing, alternate, function, instance_file, run_once
 from resources.settings import load_instance
-from resources.store.tables import Tables
+from resources.store.tables import Tables, tables_of
 from sandbox.inventory import Account, InventoryState
 from sandbox.stand import INDEX as DEMO_INDEX
 from sandbox.stand import Sandbox
@@ -43,9 +45,20 @@ def measure(sandbox: Sandbox, home: Path, folder: Path, *, hosts: int, repetitio
         for run in (demo, many):
             run_once(run)
         ours, larger, bare = alternate([demo, many, bare_job], repetitions)
+    reports = [
+        function(
+            f"the report on {hosts:,} hosts, {what}",
+            f"{__name__}:reporting",
+            many.environment,
+            file=str(file),
+            changed=what == "made",
+        )
+        for what in ("made", "found up to date")
+    ]
+    made, kept = alternate(reports, repetitions)
     return Experiment(
         "Overhead: the demo company (321 hosts, 30 days)",
-        [helped, ours, larger, bare],
+        [helped, ours, larger, bare, made, kept],
         [
             seconds(5, "asset-owners --help", helped, 0.5),
             ratio(5, "asset-owners run over a bare job of as many assets and checks", ours, bare, "≤", 1.25),
@@ -58,6 +71,7 @@ def measure(sandbox: Sandbox, home: Path, folder: Path, *, hosts: int, repetitio
                 "≤",
                 1.5,
             ),
+            *(seconds(5, report.name, report, 0.5) for report in (made, kept)),
         ],
         [
             "The bare job imports the modules that a run imports.",
@@ -71,6 +85,18 @@ def measure(sandbox: Sandbox, home: Path, folder: Path, *, hosts: int, repetitio
 def _run(name: str, file: Path, home: Path) -> Contender:
     environment = {"ASSET_OWNERS_HOME": str(home), "DAGSTER_HOME": "", **SECRET}
     return Contender(name, [ASSET_OWNERS, "run", "--instance", str(file)], environment)
+
+
+def reporting(file: str, *, changed: bool) -> Callable[[], dict[str, Any]]:
+    """What a run does at its end: look whether the report is up to date, and make it where it is not."""
+    instance = load_instance(Path(file))
+    tables = tables_of(instance)
+
+    def timed() -> dict[str, Any]:
+        report = Report(instance, tables)
+        return {"characters": len(report.html() if changed else report.fingerprint)}
+
+    return timed
 
 
 def _where_it_goes(which: str, timing: Timing, file: Path, home: Path) -> str:

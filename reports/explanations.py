@@ -95,7 +95,7 @@ def _names(decision: Mapping[str, Any]) -> list[str]:
 
 
 def _users(on_host: pl.DataFrame, matches: pl.DataFrame) -> list[dict[str, Any]]:
-    """The users of a host under all its names, its primary user first, each with their possible user assets."""
+    """The users of a host under all its names, its primary user first, and their possible user assets."""
     together = (
         on_host.lazy()
         .group_by("username")
