@@ -40,7 +40,7 @@ def printable(text: str) -> str:
 
 
 def printable_lines(text: str) -> str:
-    """Show a text of several lines, each `printable`; names in it must have been made printable before.
+    """Return a text of several lines, each `printable`; names in it must have been made printable before.
 
     Otherwise the line breaks of a name would look like those of the text.
     """
