@@ -40,7 +40,7 @@ def _plain(value: Any) -> str | float:
 
 
 def days_metadata(days: pl.DataFrame) -> dict[str, Any]:
-    """Return the days that lack events, the last ones first, of rows of `ownership.coverage.events_by_day`."""
+    """Return the days that lack events, latest first, of rows of `ownership.coverage.events_by_day`."""
     lacking = days.filter(pl.col("state") != "ok").select("day", "state", "events").reverse()
     return examples("days_lacking_events", lacking)
 
@@ -92,7 +92,7 @@ def _owners(hosts: pl.DataFrame, users: pl.DataFrame, see_all: str) -> dict[str,
 def outcomes_metadata(
     rows: pl.DataFrame, decisions: pl.DataFrame, users: pl.DataFrame, *, see_all: str
 ) -> dict[str, Any]:
-    """Return the outcome of a plan, rows of owner_writes: the number of hosts by outcome, and the first hosts.
+    """Return the outcome of a plan, rows of owner_writes: hosts by outcome, and the first ones.
 
     `decisions` are those that it rests on, where they are known; `users` are inventory_users. `see_all` is
     the command that lists all hosts.
