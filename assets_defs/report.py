@@ -4,9 +4,9 @@ Runs that may write leave it in the home.
 """
 
 import hashlib
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -18,10 +18,8 @@ from assets_defs.run import InstanceRun
 from assets_defs.tuning import stored_inputs
 from ownership.coverage import events_by_day
 from ownership.names import printable
-from ownership.tuning.accuracy import HOLDOUT_DAYS
-from ownership.tuning.backtest import WINDOWS
 from ownership.tuning.inputs import present_line
-from ownership.windows import Window, days_of
+from ownership.windows import days_of
 from reports.hosts import hosts_by_now, hosts_sheet
 from reports.page import page_fingerprint, report_page
 from reports.tuning import backtest_sentence, drift_in_words, reason
@@ -130,22 +128,12 @@ class Report:
     def fingerprint(self) -> str:
         """Hash of all that the page rests on, but for what each run has anew: its id, and its times."""
         settings = program_version(), self._instance.file, self._instance.model_dump_json()
-        digest = hashlib.sha256(repr(settings).encode())
-        for rows_or_value in (*self._shown.values(), *self._claims_rest_on()):
+        # Claims on owners to write rest on more than can be hashed in no time: such a page is always made.
+        claims_of = self._shown["decisions"].filter(action="write")["run_id"].head(1).to_list()
+        digest = hashlib.sha256(repr((settings, claims_of)).encode())
+        for rows_or_value in self._shown.values():
             digest.update(_content(rows_or_value))
         return digest.hexdigest()
-
-    def _claims_rest_on(self) -> Sequence[Any]:
-        """What `how_sure` reads besides; the days stand for their counts, which are many."""
-        if self._shown["decisions"].filter(action="write").is_empty():
-            return ()
-        inputs = stored_inputs(self._instance, self._tables)
-        longest = max(*WINDOWS, inputs.window.days) + HOLDOUT_DAYS
-        first = inputs.last_settled - timedelta(days=longest - 1)
-        days = self._tables.logon_days(Window(first, inputs.window.last), run_id=self._tables.viewed)
-        settled = pl.col("day") <= inputs.last_settled  # others are fetched again by each run
-        days = days.with_columns(fetched_at=pl.when(settled).then("fetched_at"))
-        return days, inputs.writes, inputs.audit, inputs.stored_days, inputs.last_settled
 
 
 def _content(rows_or_value: Any) -> bytes:
