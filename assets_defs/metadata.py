@@ -23,7 +23,7 @@ MAX_ROWS = 200
 
 
 def examples(name: str, rows: pl.DataFrame) -> dict[str, Any]:
-    """The first rows as a table under a name; nothing where there are none."""
+    """Return the first rows as a table under a name; nothing where there are none."""
     return {} if rows.is_empty() else {name: _table(rows.head(MAX_EXAMPLES).to_dicts())}
 
 
@@ -40,13 +40,13 @@ def _plain(value: Any) -> str | float:
 
 
 def days_metadata(days: pl.DataFrame) -> dict[str, Any]:
-    """The days that lack events, the last ones first, of rows of `ownership.coverage.events_by_day`."""
+    """Return the days that lack events, latest first, of rows of `ownership.coverage.events_by_day`."""
     lacking = days.filter(pl.col("state") != "ok").select("day", "state", "events").reverse()
     return examples("days_lacking_events", lacking)
 
 
 def shares_metadata(shares: pl.DataFrame) -> dict[str, Any]:
-    """How many hosts, users and events."""
+    """Count hosts, users and events."""
     return {
         "events": shares["events"].sum(),
         "hosts": shares["hostname"].n_unique(),
@@ -55,7 +55,7 @@ def shares_metadata(shares: pl.DataFrame) -> dict[str, Any]:
 
 
 def decisions_metadata(decisions: pl.DataFrame, *, events: int) -> dict[str, Any]:
-    """The way from events to owners, and what to watch over time."""
+    """Return the stages from events to owners, and numbers to watch over time."""
     new = decisions.filter("new_conflict").sort("host_id")
     return {
         "events": events,
@@ -70,7 +70,7 @@ def decisions_metadata(decisions: pl.DataFrame, *, events: int) -> dict[str, Any
 
 
 def owners_metadata(decisions: pl.DataFrame, users: pl.DataFrame, *, see_all: str) -> dict[str, Any]:
-    """The first hosts that have an owner or are to get one; `see_all` lists all."""
+    """Return the first hosts that have an owner or are to get one; the command `see_all` lists all."""
     owner = pl.when(action="write").then("resolved_owner").otherwise("existing_owner")
     owned = decisions.with_columns(owner=owner).drop_nulls(["host_id", "owner"])
     return _owners(owned.select("host_id", "hostname", "owner", *_EVIDENCE), users, see_all)
@@ -84,15 +84,15 @@ def _owners(hosts: pl.DataFrame, users: pl.DataFrame, see_all: str) -> dict[str,
     if not rows:
         return {}
     columns = [column for column in rows[0] if any(row[column] for row in rows)]
-    more = hosts.height - len(rows)
-    told = {"more_hosts": f"{more:,} more; all of them: {see_all}"} if more else {}
-    return {"hosts": _table({column: row[column] for column in columns} for row in rows), **told}
+    further = hosts.height - len(rows)
+    more = {"more_hosts": f"{further:,} more; all of them: {see_all}"} if further else {}
+    return {"hosts": _table({column: row[column] for column in columns} for row in rows), **more}
 
 
 def outcomes_metadata(
     rows: pl.DataFrame, decisions: pl.DataFrame, users: pl.DataFrame, *, see_all: str
 ) -> dict[str, Any]:
-    """What became of a plan, rows of owner_writes: the number of hosts by outcome, and the first hosts.
+    """Return the outcome of a plan, rows of owner_writes: hosts by outcome, and the first ones.
 
     `decisions` are those that it rests on, where they are known; `users` are inventory_users. `see_all` is
     the command that lists all hosts.
@@ -112,7 +112,7 @@ def outcomes_metadata(
 def writes_metadata(
     rows: pl.DataFrame, decisions: pl.DataFrame, users: pl.DataFrame, *, see_all: str
 ) -> dict[str, Any]:
-    """Whether a run sent anything, and what became of its plan."""
+    """Return whether a run sent anything, and the outcome of its plan."""
     counts = dict(rows["outcome"].value_counts().iter_rows())
     done, planned = counts.get("written", 0), f"Nothing is sent: {rows.height:,} hosts to write"
     unsent = rows.filter(pl.col("outcome").is_in(["failed", "not_written", "intended"]))

@@ -8,7 +8,7 @@ SECONDS_BETWEEN_LINES = 10
 
 
 class Progress:
-    """Called with what is done and what there is to do; logs every ten seconds, a short step never.
+    """Call it with how many are done and how many there are; it logs every ten seconds, a short step never.
 
     `what` is counted, as the line begins: "Hosts written".
     """
@@ -19,14 +19,14 @@ class Progress:
         self._log = log
         self._what = what
         self._clock = clock
-        self._started = self._told = clock()
+        self._started = self._logged_at = clock()
 
     def __call__(self, done: int, total: int) -> None:
         """Log the progress, when it is time to."""
         now = self._clock()
-        if now - self._told < SECONDS_BETWEEN_LINES or not done:
+        if now - self._logged_at < SECONDS_BETWEEN_LINES or not done:
             return
-        self._told = now
+        self._logged_at = now
         rate = done / (now - self._started)
         self._log(
             f"{self._what}: {done:,} of {total:,} ({done / total:.0%}), {rate:,.1f} a second, "

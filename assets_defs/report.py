@@ -3,9 +3,11 @@
 Runs that may write leave it in the home.
 """
 
+import hashlib
 from collections.abc import Generator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +21,9 @@ from ownership.names import printable
 from ownership.tuning.inputs import present_line
 from ownership.windows import days_of
 from reports.hosts import hosts_by_now, hosts_sheet
-from reports.page import report_page
+from reports.page import page_fingerprint, report_page
 from reports.tuning import backtest_sentence, drift_in_words, reason
+from resources.format_version import program_version
 from resources.settings import Instance, command_line
 from resources.store.files import replacing
 from resources.store.retention import decided_with
@@ -54,7 +57,10 @@ def reporting(run: InstanceRun) -> Generator[None]:
 
 
 def _write_report(run: InstanceRun) -> None:
-    """Write the report on what is published; that this fails is no reason for the run to fail."""
+    """Write the report on what is published, unless the file shows all of it already.
+
+    That the report fails is no reason for the run to fail.
+    """
     if not run.may_write:
         return
     file = report_file(run.instance, run.tables.home)
@@ -62,8 +68,10 @@ def _write_report(run: InstanceRun) -> None:
         tables = run.tables.visible()
         if not tables.are_prepared():
             return
-        with replacing(file) as temporary:
-            temporary.write_text(report_html(run.instance, tables), encoding="utf-8", newline="")
+        report = Report(run.instance, tables)
+        if page_fingerprint(file) != report.fingerprint:
+            with replacing(file) as temporary:
+                temporary.write_text(report.html(), encoding="utf-8", newline="")
     except Exception as error:  # noqa: BLE001  (the run has done its work, whatever is wrong with the page)
         again = command_line(run.instance, "report")
         run.log.warning(
@@ -74,31 +82,69 @@ def _write_report(run: InstanceRun) -> None:
 
 
 def report_html(instance: Instance, tables: Tables) -> str:
-    """The page on the run that made the decisions among the tables."""
-    decisions = tables.read("owner_decisions").collect()
-    run_id = decisions["run_id"].item(0) if decisions.height else "none"
-    rules = instance.rules.as_rules()
-    window, decided_by = decided_with(tables, run_id, rules) if decisions.height else (None, rules)
-    days = days_of(window) if window else []
-    writes = _writes(tables, run_id)
-    return report_page(
-        instance=instance.name,
-        decisions=decisions,
-        window=window,
-        rules=decided_by,
-        **_snapshots(tables, shares="host_user_shares", matches="username_matches"),
-        **_snapshots(tables, owners="current_owners", users="inventory_users"),
-        **_snapshots(tables, unmatched="unmatched_users"),
-        days=events_by_day(days, tables.logon_days(days, run_id=run_id), timezone=instance.scan.timezone),
-        writes=writes,
-        all_writes=tables.writes(),
-        **_snapshots(tables, acknowledged="acknowledged_conflicts", closest="closest_users"),
-        how_sure=[
-            *how_sure(instance, tables, done=writes.filter(outcome="planned").is_empty()),
-            *drift_in_words(tables.read("ownership_drift").collect()),
-        ],
-        made_at=datetime.now(UTC),
-    )
+    """Return the page on the run that made the decisions among the tables."""
+    return Report(instance, tables).html()
+
+
+class Report:
+    """The report on the run that made the decisions among the tables."""
+
+    def __init__(self, instance: Instance, tables: Tables) -> None:
+        self._instance = instance
+        self._tables = tables
+        decisions = tables.read("owner_decisions").collect()
+        run_id = decisions["run_id"].item(0) if decisions.height else "none"
+        rules = instance.rules.as_rules()
+        window, decided_by = decided_with(tables, run_id, rules) if decisions.height else (None, rules)
+        days = days_of(window) if window else []
+        fetched, writes = tables.logon_days(days, run_id=run_id), _writes(tables, run_id)
+        all_writes = pl.concat([tables.writes(), writes.lazy()])
+        self._shown: dict[str, Any] = {
+            "instance": instance.name,
+            "decisions": decisions,
+            "hosts_now": hosts_by_now(decisions, tables.read("current_owners").collect(), all_writes),
+            "window": window,
+            "rules": decided_by,
+            "days": events_by_day(days, fetched, timezone=instance.scan.timezone),
+            "writes": writes,
+            **_snapshots(tables, shares="host_user_shares", matches="username_matches"),
+            **_snapshots(tables, users="inventory_users", acknowledged="acknowledged_conflicts"),
+            **_snapshots(tables, unmatched="unmatched_users"),
+            **_snapshots(tables, closest="closest_users", drift="ownership_drift"),
+        }
+
+    def html(self) -> str:
+        """Return the page."""
+        shown = dict(self._shown)
+        drift, done = shown.pop("drift"), shown["writes"].filter(outcome="planned").is_empty()
+        claims = how_sure(self._instance, self._tables, done=done)
+        return report_page(
+            **shown,
+            how_sure=[*claims, *drift_in_words(drift)],
+            made_at=datetime.now(UTC),
+            fingerprint=self.fingerprint,
+        )
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Hash of all that the page rests on, but for what each run has anew: its id, and its times."""
+        settings = program_version(), self._instance.file, self._instance.model_dump_json()
+        # Claims on owners to write rest on more than can be hashed in no time: such a page is always made.
+        claims_of = self._shown["decisions"].filter(action="write")["run_id"].head(1).to_list()
+        digest = hashlib.sha256(repr((settings, claims_of)).encode())
+        for rows_or_value in self._shown.values():
+            digest.update(_content(rows_or_value))
+        return digest.hexdigest()
+
+
+def _content(rows_or_value: Any) -> bytes:
+    if not isinstance(rows_or_value, pl.DataFrame):
+        return repr(rows_or_value).encode()
+    rows = rows_or_value
+    if "source" in rows.columns:  # of an owner that is not ours it is when this run listed the host
+        rows = rows.with_columns(since=pl.when(source="asset-owners").then("since"))
+    stable = rows.drop("decided_at", "listed_at", "run_id", strict=False)
+    return f"{stable.columns}".encode() + stable.hash_rows().to_numpy().tobytes()
 
 
 def report_sheet(instance: Instance, tables: Tables) -> pl.DataFrame:
@@ -115,11 +161,11 @@ def report_sheet(instance: Instance, tables: Tables) -> pl.DataFrame:
 
 
 def how_sure(instance: Instance, tables: Tables, *, done: bool = False) -> list[str]:
-    """Say how many of the owners that a run decided on would be wrong; nothing where it decided on none.
+    """Say how many of the owners that a run decided to write would be wrong; nothing where there are none.
 
     `done` says whether the run was allowed to write.
     """
-    if tables.read("owner_decisions").head(1).collect().is_empty():
+    if tables.read("owner_decisions").filter(action="write").collect().is_empty():
         return []
     line = present_line(stored_inputs(instance, tables))
     if not line["to_write"]:

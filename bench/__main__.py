@@ -52,7 +52,9 @@ def experiments_of(
         "extraction, many hosts": lambda: extraction.measure(sandbox().engine, hosts, 3),
     }
     return {
-        "overhead": lambda: overhead.measure(sandbox(), DEMO, tries),
+        "overhead": lambda: overhead.measure(
+            sandbox(), DEMO, folder / "overhead", hosts=10_000, repetitions=tries
+        ),
         "extraction": lambda: extraction.measure(sandbox().engine, events, 3),
         "first run": lambda: first_run.measure(sandbox(), folder / "first", events, tries),
         "daily": lambda: daily.measure(sandbox(), folder, events=MILLION // 10 * size, hosts=1_000 * size),

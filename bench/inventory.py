@@ -40,7 +40,7 @@ NOW = datetime(2026, 1, 31, tzinfo=UTC)
 
 def measure_listing(assets: int, repetitions: int, *, page: int = 100) -> Experiment:
     """List so many hosts and as many users."""
-    with _service(page) as service:
+    with served(page) as service:
         fill(service.state, assets)
         ours, bare = alternate(
             [
@@ -63,7 +63,7 @@ def measure_listing(assets: int, repetitions: int, *, page: int = 100) -> Experi
 
 def measure_writing(writes: int, repetitions: int) -> Experiment:
     """Write so many owners, reading each host before."""
-    with _service(1000) as service:
+    with served(1000) as service:
         contenders = [
             _contender("writer", "writing", url=service.url, writes=writes),
             _contender("bare client, the same two calls", "bare_writing", url=service.url, writes=writes),
@@ -105,7 +105,8 @@ def fill(state: InventoryState, assets: int) -> None:
 
 
 @contextmanager
-def _service(page_size: int) -> Generator[InventoryService]:
+def served(page_size: int) -> Generator[InventoryService]:
+    """Serve an empty inventory, in pages of this size, while the block lasts."""
     with (
         TemporaryDirectory() as folder,
         InventoryState(Path(folder, "state.json")) as state,

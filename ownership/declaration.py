@@ -161,6 +161,7 @@ def column_codes(model: type[Table]) -> dict[str, Mapping[str, str]]:
     return {name: column.codes for name, column in columns_of(model).items() if column.codes}
 
 
+@cache
 def later_columns(model: type[Table]) -> dict[str, str]:
     """The columns that files of older versions lack, and the version that brought each; they read as null."""
     return {name: column.since for name, column in columns_of(model).items() if column.since}

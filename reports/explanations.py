@@ -97,7 +97,7 @@ def _names(decision: Mapping[str, Any]) -> list[str]:
 
 
 def _users(on_host: pl.DataFrame, matches: pl.DataFrame) -> list[dict[str, Any]]:
-    """The users under all names of a host, the leader first, each with the user assets it may stand for."""
+    """The users of a host under all its names, its primary user first, and their possible user assets."""
     together = (
         on_host.lazy()
         .group_by("username")

@@ -1,4 +1,4 @@
-"""The hosts of a run as people look for them: who owns each by now, why, and what would change that."""
+"""The hosts of a run as people look for them: who owns each now, why, and what would change that."""
 
 import re
 from collections.abc import Mapping

@@ -8,6 +8,7 @@ browser run this very script and load nothing.
 
 import base64
 import hashlib
+import re
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
@@ -21,11 +22,12 @@ from ownership.coverage import drop_outs, funnel, owned_percent
 from ownership.rules import Rules
 from ownership.windows import Window
 from reports import page_tables
-from reports.hosts import hosts_by_now
 from reports.page_tables import as_json, link, shown
 from reports.sentences import instant, names_of
 
 _FOLDER = Path(__file__).parent
+_HEAD_CHARACTERS = 1_000
+"""The first characters of a page, which its fingerprint is among."""
 
 
 def report_page(
@@ -36,25 +38,25 @@ def report_page(
     rules: Rules,
     shares: pl.DataFrame,
     matches: pl.DataFrame,
-    owners: pl.DataFrame,
+    hosts_now: pl.DataFrame,
     unmatched: pl.DataFrame,
     users: pl.DataFrame,
     days: pl.DataFrame,
     writes: pl.DataFrame,
-    all_writes: pl.LazyFrame,
     acknowledged: pl.DataFrame,
     closest: pl.DataFrame,
     how_sure: Sequence[str],
     made_at: datetime,
+    fingerprint: str,
 ) -> str:
-    """Make the page of one run, from the rows of the stored tables that it worked on and the rules it used.
+    """Return the page of one run, from the rows of the stored tables that it worked on and the rules it used.
 
-    `days` are rows of `ownership.coverage.events_by_day` for its window, `all_writes` those of all runs. The
-    page is to be stored as it is: its policy names its script by a hash.
+    `hosts_now` are rows of `reports.hosts.hosts_by_now`, `days` of `ownership.coverage.events_by_day` for its
+    window. `page_fingerprint` reads `fingerprint` from the page, which is to be stored as it is: its policy
+    names its script by a hash.
     """
-    by_now = hosts_by_now(decisions, owners, pl.concat([all_writes, writes.lazy()]))
     labels = names_of(users.iter_rows(named=True))
-    found = page_tables.with_words(by_now)
+    found = page_tables.with_words(hosts_now)
     people = page_tables.people_on(found, shares, matches)
     tables = {
         "hosts": page_tables.hosts_table(found, people),
@@ -71,6 +73,7 @@ def report_page(
         window=window,
         rules=rules,
         made_at=made_at,
+        fingerprint=fingerprint,
         how_sure=how_sure,
         policy=f"default-src 'none'; script-src {_source(own)}; style-src {_source(style)}",
         own=own,
@@ -82,7 +85,7 @@ def report_page(
         host_assets=decisions["host_id"].count(),
         owned_percent=owned_percent(decisions),
         owned_after_percent=owned_percent(
-            by_now.with_columns(existing_owner=pl.col("owner_ids").list.first())
+            hosts_now.with_columns(existing_owner=pl.col("owner_ids").list.first())
         ),
         conflicts=decisions.filter(action="conflict").height,
         planned=writes.filter(outcome="planned").height,
@@ -95,6 +98,15 @@ def report_page(
         days=days.height,
         lacking_days=days.filter(pl.col("state") != "ok").to_dicts(),
     )
+
+
+def page_fingerprint(file: Path) -> str | None:
+    """Return the fingerprint of a stored page; None where there is no page, or it is of an older program."""
+    if not file.exists():
+        return None
+    with file.open(encoding="utf-8") as page:
+        found = re.search('name="fingerprint" content="([0-9a-f]+)"', page.read(_HEAD_CHARACTERS))
+    return found and found[1]
 
 
 def _text(name: str) -> Markup:

@@ -79,10 +79,13 @@ def shown(text: str) -> str:
 def _compact(column: pl.Series) -> list[Any] | dict[str, list[Any]]:
     """A column's values; where many are alike the distinct ones, and which of them each row has."""
     values: list[Any] = column.round(4).to_list() if column.dtype.is_float() else column.to_list()
-    if column.dtype == pl.String:
-        values = [text and shown(text) for text in values]
-    if column.dtype == pl.List:
-        values = [tuple(map(shown, texts or ())) for texts in values]
+    if column.dtype in (pl.String, pl.List):
+        texts = column.explode() if column.dtype == pl.List else column
+        as_shown = {text: shown(text) for text in texts.unique().drop_nulls()}
+        if column.dtype == pl.String:
+            values = [*map(as_shown.get, values)]
+        else:
+            values = [tuple(map(as_shown.get, several or ())) for several in values]
     numbers = {value: number for number, value in enumerate(dict.fromkeys(values))}
     if 2 * len(numbers) > len(values):
         return values
@@ -128,7 +131,7 @@ def hosts_table(hosts: pl.DataFrame, people: pl.DataFrame) -> PageTable:
         "Host": _HOST,
         "Owner": (("people", "owner_ids"), ("small", "no_owner")),
         "Why": (("text", "why"), *(("small", name) for name in besides)),
-        "Leading user": (("text", "username"), ("people", "resolved")),
+        "Primary user": (("text", "username"), ("people", "resolved")),
         "Share": _SHARE,
         "Last seen": (("text", "last_seen"),),
     }
@@ -202,11 +205,11 @@ def unmatched_table(unmatched: pl.DataFrame, closest: pl.DataFrame) -> PageTable
     rows = rows.with_columns(user=pl.concat_list(_account()))
     columns: dict[str, Parts] = {
         "User": (("people", "user"),),
-        "Hosts waiting": (("number", "hosts_waiting"),),
+        "Hosts without owner": (("number", "hosts_waiting"),),
         "Hosts used": (("number", "hosts"),),
         "Logons": (("number", "events"),),
         "User assets": (("people", "candidate_ids"),),
-        "Perhaps": (("people", "perhaps"),),
+        "Did you mean": (("people", "perhaps"),),
     }
     return PageTable("Unmatched users", rows, columns)
 

@@ -1,4 +1,4 @@
-"""What a run would write or put back, host by host: as plain values, and in words."""
+"""What a run would write or undo, host by host: as plain values, and in words."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -37,10 +37,12 @@ def shown_owners(hosts: pl.DataFrame, users: pl.DataFrame) -> list[dict[str, str
     `hosts` has host_id, hostname, owner and of the decision action, events, total_events and active_days
     (null: not known); of writes all values, outcome and message, too. `users` are inventory_users.
     """
+    owners = [hosts[column] for column in ("owner", "owner_before") if column in hosts.columns]
+    users = users.filter(pl.col("user_id").is_in(pl.concat(owners).implode()))  # of all, a few are shown
     name_of = names_of(users.iter_rows(named=True))
     departments = dict(users.select("user_id", "user_department").iter_rows())
 
-    def told(row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    def cells(row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "host", row["hostname"] or ""
         yield "host id", row["host_id"] or ""
         yield "owner before", person(row["owner_before"], name_of) if row.get("owner_before") else ""
@@ -52,7 +54,7 @@ def shown_owners(hosts: pl.DataFrame, users: pl.DataFrame) -> list[dict[str, str
         yield "why", decided or ""
         yield "outcome", row.get("message") or OUTCOME.get(row.get("outcome"), "")
 
-    return [dict(told(row)) for row in hosts.iter_rows(named=True)]
+    return [dict(cells(row)) for row in hosts.iter_rows(named=True)]
 
 
 def plan_in_words(
@@ -68,17 +70,17 @@ def plan_in_words(
     `sure` are sentences on how many of the owners would be wrong.
     """
     if not hosts:
-        return f"Plan: nothing to {'put back' if puts_back else 'write'}."
+        return f"Plan: nothing to {'undo' if puts_back else 'write'}."
     lines = ["Plan:", *in_columns([list(_host(host)) for host in hosts[:SHOWN_HOSTS]])]
     if len(hosts) > SHOWN_HOSTS:
         lines.append(f"  and {len(hosts) - SHOWN_HOSTS:,} more; all of them: {see_all}")
     changed = {name: sum(bool(_change(host, name)) for host in hosts) for name in _ENRICHED}
     also = "".join(f", {name} changed: {number:,}" for name, number in changed.items() if number)
-    what = ("host{} to put back" if puts_back else "owner{} to write").format("s" * (len(hosts) != 1))
+    what = ("host{} to undo" if puts_back else "owner{} to write").format("s" * (len(hosts) != 1))
     lines += [
         f"Plan: {len(hosts):,} {what}{also}. Nothing was written.",
         *sure,
-        "To carry it out:",
+        "To apply it:",
         f"    {carry_out}",
     ]
     return "\n".join(lines)

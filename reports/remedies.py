@@ -43,7 +43,7 @@ def problems_of(users: pl.DataFrame) -> dict[str, str]:
 
 
 def with_needs(decisions: pl.DataFrame, rules: Rules) -> pl.DataFrame:
-    """Add what the leading user of each host lacks to be named, by the rules as they are now.
+    """Add what the primary user of each host lacks to be named, by the rules as they are now.
 
     needed_events, needed_days (further ones, on which these have to be), wins_without_runner_up.
     """
@@ -93,7 +93,7 @@ def remedies(
 
 
 def _to_win(decision: Mapping[str, Any], rules: Rules) -> Iterator[str]:
-    """What would make the leading user the one whom the logons name."""
+    """What would make the primary user the one whom the logons name."""
     who, second = printable(decision["username"] or "One user"), decision["runner_up_username"]
     if decision["needed_events"]:
         needed = _logons(decision["needed_events"], decision["needed_days"], rules)
@@ -101,7 +101,8 @@ def _to_win(decision: Mapping[str, Any], rules: Rules) -> Iterator[str]:
     else:
         yield f"By the present rules the logons name {who}: run again."
     if second and decision["wins_without_runner_up"]:
-        yield f"If {printable(second)} is no person, list it in rules.exclude_users: {who} would win."
+        other = f"If {printable(second)} is not a person, list it in rules.exclude_users"
+        yield f"{other}: {who} would get the host."
 
 
 def _logons(events: int, days: int, rules: Rules) -> str:

@@ -65,12 +65,12 @@ def ownership_sentence(
     candidate = f"{person(named, name_of)}: {logons(decision)}" if named else ""
     if now is None:
         who = f"; the logons name {candidate}" if named else f": {why}"
-        return f"{host} is no host of the inventory{who}."
+        return f"{host} is not a host of the inventory{who}."
     owners, ours, day = now["owner_ids"], now["source"] == "asset-owners", f"{now['since']:%Y-%m-%d}"
     if owners is None:
         return f"{host} cannot be read, so its owner is not known: {why}."
     if not owners and ours:
-        return f"{host} has no owner: what asset-owners had written was put back on {day}."
+        return f"{host} has no owner: what asset-owners wrote was undone on {day}."
     if not owners:
         then = f" yet; it is to get {candidate}" if named else f": {why}"
         return f"{host} has no owner{then}."

@@ -16,7 +16,7 @@ MAX_SUGGESTIONS = 10
 _MEASURES = {
     "audit": "Of {hosts:,} planned owners that somebody looked at",
     "people": "Of {hosts:,} hosts whose owner somebody set",
-    "future": "Of {hosts:,} leaders who logged on in the week held back",
+    "future": "Of {hosts:,} primary users who logged on in the week held back",
 }
 
 _OF_PEOPLE = (
@@ -86,7 +86,7 @@ def backtest_sentence(line: Mapping[str, Any], *, done: bool = False) -> str:
     if line["min_active_days"] > 1:
         asked.append(f"at least {line['min_active_days']} active days")
     if number := line["primary_devices"]:
-        asked.append(f"the leader's {number} main device{'s' * (number != 1)} only")
+        asked.append(f"primary devices only ({number} per user)")
     if not line["to_write"]:
         return f"At {', '.join(asked)}, no owner {'was to' if done else 'would'} be written."
     owners, past = ("1 owner", "was") if line["to_write"] == 1 else (f"{line['to_write']:,} owners", "were")
@@ -95,7 +95,7 @@ def backtest_sentence(line: Mapping[str, Any], *, done: bool = False) -> str:
 
 
 def reason(line: Mapping[str, Any]) -> str:
-    """What the numbers of a line rest on, and why there are no better ones."""
+    """What the numbers of a line rest on, and why there are no better ones: sentences."""
     said = []
     for measure, words in _MEASURES.items():
         hosts, name = line[f"{measure}_hosts"], f"{measure}_precision"
@@ -105,7 +105,7 @@ def reason(line: Mapping[str, Any]) -> str:
     if line["wrong_measure"] == "people":
         said.append(_OF_PEOPLE)
     if line["no_claim"]:
-        said.insert(0, f"We cannot say more: {line['no_claim']}.")
+        said.insert(0, f"No estimate of wrong owners yet: {line['no_claim']}.")
     return " ".join(said) or "Nothing could be compared."
 
 
@@ -206,7 +206,7 @@ def _as_yaml(now: Mapping[str, Any], best: Mapping[str, Any]) -> list[str]:
 
 def _wrong(line: Mapping[str, Any], *, done: bool) -> str:
     if line["wrong"] is None and round(line["wrong_low"] or 0) == 0:
-        return f"and how many of them {'are' if done else 'would be'} wrong cannot be said"
+        return f"without an estimate of how many {'are' if done else 'would be'} wrong"
     if line["wrong"] is None:
         return f"at least {round(line['wrong_low']):,} of them wrong"
     estimate, low, high = (round(line[name]) for name in ("wrong", "wrong_low", "wrong_high"))

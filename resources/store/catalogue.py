@@ -3,7 +3,7 @@
 import hashlib
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from glob import escape
 from pathlib import Path
 from typing import Any
@@ -63,10 +63,17 @@ def refresh_catalogue(home: Path, location: UPath, *slugs: str, analysts: int | 
                 connection.commit()
 
 
-def _versions(catalogue: Path) -> dict[str, str]:
+def _versions(catalogue: Path) -> Mapping[str, str]:
     """The version of each instance's views; none where the catalogue is missing, damaged, in use or older."""
     if not catalogue.exists():
         return {}
+    file = catalogue.stat()
+    return _versions_in(catalogue, file.st_ino, file.st_mtime_ns)
+
+
+@lru_cache(maxsize=1)  # each step of a run asks, and to open the catalogue takes longer than most of them
+def _versions_in(catalogue: Path, *_: int) -> Mapping[str, str]:
+    """The same of a file, which is replaced and never changed."""
     try:
         with duckdb.connect(catalogue, read_only=True) as connection:
             query = "SELECT schema_name, macro_definition FROM duckdb_functions() WHERE function_name = ?"

@@ -7,7 +7,7 @@ import yaml
 from assets_defs.report import reporting
 from resources.errors import ServiceError
 from tests.assets_defs.scans import decided
-from tests.pipelines.in_memory import Job, Shelf
+from tests.pipelines.in_memory import LAST, Job, LogFile, Shelf
 from tests.resources.samples import instance
 
 pytestmark = pytest.mark.usefixtures("no_catalogue")
@@ -48,6 +48,27 @@ def test_a_run_that_may_write_leaves_the_report_and_its_tables_say_where(tmp_pat
     undone = job("windows_logons__undo", ops=undo)
     assert shown(undone, "owner_writes") == str(page)
     assert page.read_text() != written
+
+
+def test_a_run_that_finds_what_the_page_shows_leaves_it_as_it_is(tmp_path, page):
+    job = Job(tmp_path, instance(), LogFile((LAST, "pc-1", "ann"), (LAST, "pc-2", "bob")))
+
+    def is_left_as_it_is():
+        before = page.read_bytes()
+        assert job().success
+        return page.read_bytes() == before
+
+    assert job().success
+    assert not is_left_as_it_is()  # the first run wrote an owner
+    assert is_left_as_it_is()
+    job.inventory.assets["h1"]["department"] = "Sales"
+    assert not is_left_as_it_is()
+    job.logons.logons_of[LAST, "pc-2", "bob"] += 1
+    assert not is_left_as_it_is()
+    job.instance = instance(rules={"share_threshold_percent": 70})
+    assert not is_left_as_it_is()
+    page.write_text("<p>an older program's</p>")
+    assert not is_left_as_it_is()
 
 
 def test_a_run_that_fails_leaves_the_report_too(run, page):

@@ -1,20 +1,18 @@
 """Two runs on one inventory at once, in two processes: the tests' own and another."""
 
-import time
+import re
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from resources.settings import tables_location
-from resources.store.files import parquet_files
 from resources.store.tables import Tables
 from tests.chaos.company import SETTINGS, WRITTEN, start
 from tests.chaos.surroundings import READ, UPDATE
+from tests.end_to_end.webserver import SECONDS, eventually
 
 pytestmark = pytest.mark.slow
-
-GRACE_SECONDS = 1.0
 
 
 @pytest.mark.parametrize(
@@ -27,7 +25,7 @@ GRACE_SECONDS = 1.0
     ],
 )
 def test_a_run_waits_while_another_one_writes_and_settles_what_a_dead_one_left(
-    open_stand, request, monkeypatch, who, end
+    open_stand, request, monkeypatch, caplog, who, end
 ):
     stand = open_stand()
     if who == "another machine":  # which shares tables and journal
@@ -42,19 +40,17 @@ def test_a_run_waits_while_another_one_writes_and_settles_what_a_dead_one_left(
             sessions.append(request.cookies["session"])
 
     stand.inventory.hooks.faults = look
+    monkeypatch.setattr("resources.locks.WARN_SECONDS", 0)
     writing, go_on = stand.hold_back_writes()
     with start(stand) as other, ThreadPoolExecutor(1) as pool:
         try:
-            assert writing.wait(60)
+            assert writing.wait(SECONDS)
             home = stand.home / "another"
             monkeypatch.setenv("ASSET_OWNERS_HOME", str(home))
             run = pool.submit(stand.run, SETTINGS)
-            while sum(file.match("runs/*/owner_decisions.parquet") for file in parquet_files(stand.home)) < 2:
-                assert not run.done(), run.result()
-                time.sleep(0.05)
-            time.sleep(GRACE_SECONDS)
+            eventually(lambda: run.done() or re.search("The writing .*: waiting for", caplog.text))
+            assert not run.done(), run.result()
             assert len(set(sessions)) == 1, "only one of them has come to its writes"
-            assert not run.done()
             if end == "is killed":
                 other.kill()
         finally:

@@ -49,6 +49,7 @@ TODAY = datetime.now(UTC).date()
 ASSET_OWNERS = Path(sys.executable).with_name("asset-owners")
 TENANT = "t-1"
 UPDATE = "/api/v1/assets/update"
+HELD_SECONDS = 600  # longer than any test holds an answer back
 ADMIN = Account("integration@corp.example", "the inventory's password", roles={TENANT: "admin"})
 
 # Workers of pytest share the engine: one would make an index anew while another one searches it.
@@ -157,7 +158,7 @@ class Stand:
         def hold_back(request: Any, _: object) -> None:
             if request.url.path == UPDATE:
                 writing.set()
-                go_on.wait(60)
+                go_on.wait(HELD_SECONDS)
 
         self.inventory.hooks.after = hold_back
         return writing, go_on

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -12,12 +11,13 @@ from resources.store.tables import Tables
 from resources.writeback.journal import Journal
 from tests.end_to_end.processes import Program
 from tests.end_to_end.stand import ADMIN, TENANT, TODAY
+from tests.end_to_end.webserver import SECONDS, eventually
 
 pytestmark = pytest.mark.slow
 
 
 def test_a_backup_waits_for_a_run_that_writes_and_all_commands_work_where_it_is_restored(
-    engine_stand, tmp_path
+    engine_stand, tmp_path, caplog
 ):
     stand, out, other = engine_stand, tmp_path / "backup.tar", tmp_path / "other"
 
@@ -34,9 +34,10 @@ def test_a_backup_waits_for_a_run_that_writes_and_all_commands_work_where_it_is_
     state.add_assets(TENANT, "host", [{"id": f"t-{n}", "search_agent_name": "pc-1"} for n in range(3)])
     writing, go_on = stand.hold_back_writes()
     with Program("run", "--instance", file, "--as-of", TODAY) as run, ThreadPoolExecutor(1) as pool:
-        assert writing.wait(60)
+        assert writing.wait(SECONDS)
+        stand.environment.setattr("resources.locks.WARN_SECONDS", 0)
         backup = pool.submit(call, "backup", "--out", out)
-        time.sleep(1)
+        eventually(lambda: backup.done() or "The writing of small: waiting for" in caplog.text)
         assert not backup.done()
         run.kill()
         go_on.set()

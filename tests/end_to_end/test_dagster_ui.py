@@ -169,7 +169,7 @@ def test_the_report_shows_funnel_conflicts_and_writes(dagster, page, picture, tm
     assert made.exit_code == 0, made.output
     page.goto(file.as_uri())
     shows(page, "Owners of hosts: Demo", "From logons to owners")
-    assert page.locator("#conflicts tbody tr").count() == 5
+    expect(page.locator("#conflicts tbody tr")).to_have_count(5)
     expect(page.locator("#writes .more")).to_contain_text("100 of 168")
     expect(page.locator(".figures")).to_contain_text("20.2% → 72.6%")
     picture(page, "report")
@@ -210,15 +210,17 @@ def test_a_plan_is_looked_at_carried_out_and_put_back_by_clicks(dagster, company
     page.goto("/assets/demo/owner_writes?view=events")
     shows(page, "168 written; this run followed")
     page.goto("/locations/asset-owners/jobs/demo__undo/playground")
-    expect(page.get_by_role("button", name="Launch Run")).to_be_disabled()  # it lacks the run
+    launch = page.get_by_role("button", name="Launch Run")
+    expect(launch).to_be_disabled()  # it lacks the run
     page.get_by_role("button", name="Scaffold missing config").click()
     page.get_by_role("button", name="Confirm").click()
+    expect(launch).to_be_enabled()  # before the page has checked the configuration, it drops what is typed
     page.locator(".CodeMirror").get_by_text("run_id").click()
     page.keyboard.press("End")
     page.keyboard.press("ArrowLeft")  # between the quotes
-    page.keyboard.insert_text(applied[:8])  # at once: of single keys some get lost where the editor is slow
-    shows(page.locator(".CodeMirror"), f"'{applied[:8]}'")
-    page.get_by_role("button", name="Launch Run").click()
+    with page.expect_response(lambda answer: f"'{applied[:8]}'" in (answer.request.post_data or "")):
+        page.keyboard.insert_text(applied[:8])  # at once: of single keys some get lost where it is slow
+    launch.click()
     (undone,) = dagster.runs("demo__undo")
     assert dagster.ended(undone)["asset_owners/result"] == "168 undone"
     assert filled(dagster) == before
@@ -273,7 +275,7 @@ def test_many_instances_are_found_by_a_search_and_folded_in_the_lineage(
         shows(page, "customer_000")
         picture(page, f"jobs_{number}")
         page.locator(".CodeMirror").click()
-        page.keyboard.type(f'name:"{last}*"')
+        page.keyboard.insert_text(f'name:"{last}*"')
         page.keyboard.press("Enter")
         expect(page.locator("a[href*='/jobs/customer_000']")).to_have_count(0)
         for job in ("", "__apply", "__tuning", "__undo"):

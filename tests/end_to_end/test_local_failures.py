@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import pytest
 
 from tests.end_to_end.processes import Program
-from tests.end_to_end.stand import HOSTS, TODAY, UPDATE, USERS, WRITTEN, Ran
+from tests.end_to_end.stand import HELD_SECONDS, HOSTS, TODAY, UPDATE, USERS, WRITTEN, Ran
 
 pytestmark = pytest.mark.slow
 
@@ -75,7 +75,7 @@ def test_a_run_that_is_told_to_end_does_so_in_seconds_and_accounts_for_every_wri
         if request.url.path == UPDATE and not told:
             told.append(time.monotonic())
             process.terminate()
-            answer.wait(60)
+            answer.wait(HELD_SECONDS)
 
     stand.inventory.hooks.after = hang_once_it_is_applied
     file = stand.instance_file({"writes": {"concurrency": 1}})

@@ -2,11 +2,12 @@
 
 import json
 import os
+import random
 import signal
 import socket
 import subprocess
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -75,8 +76,11 @@ def eventually(look):
 
 
 def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return free.getsockname()[1]
+    """A free port, of those that the system gives to nobody else before a service has started there."""
+    while True:
+        port = random.randrange(10_000, 32_000)  # noqa: S311  (no secret)
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
 
 
 def free_url():

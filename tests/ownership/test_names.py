@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ownership.names import fits_any, normalise_hostname, normalise_username
+from ownership.names import fits_any, normalise_hostname, normalise_username, printable
 from tests import examples
 
 
@@ -59,6 +59,13 @@ def test_a_normalised_name_stays_as_it_is(texts):
     for normalise in (normalise_username, normalise_hostname):
         once = pl.DataFrame({"name": texts}, {"name": pl.String}).select(normalise(pl.col("name")))
         assert once.select(normalise(pl.col("name"))).equals(once)
+
+
+@given(st.text(st.characters(codec=None) | st.sampled_from("\x00\x1b\x7f\xad\u202e\u2028\ud800 \n\r\t\xa0")))
+def test_what_does_not_print_becomes_an_escape_and_all_else_stays(text):
+    escaped = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    assert printable(text) == escaped
+    assert printable(text).isprintable()
 
 
 @pytest.mark.parametrize(

@@ -77,6 +77,12 @@ def test_a_bad_value_is_refused_with_its_row(table, values, rule):
         assert f"{name}={value!r}" in message or f"{name}={value}" in message
 
 
+def test_two_rows_of_one_asset_are_refused():
+    twice = pl.concat([VALID["inventory_hosts"]] * 2)
+    with pytest.raises(InvalidTableError, match="host_id: field_uniqueness, broken by 2 of 2 rows"):
+        validated(TABLES["inventory_hosts"], twice)
+
+
 @pytest.mark.parametrize(
     ("change", "problem"),
     [

@@ -33,7 +33,7 @@ from pipelines.dagster_home import DAGSTER_YAML, dagster_home, dagster_instance
 from pipelines.jobs import LOGGERS
 from resources.locks import wait_until
 from tests.deploy.machine import needs_bwrap, on_machine
-from tests.end_to_end.webserver import Webserver, eventually, free_url, started
+from tests.end_to_end.webserver import Webserver, eventually, free_port, free_url, started
 from tests.resources.samples import instance_content
 
 
@@ -236,8 +236,8 @@ def test_a_run_dies_with_the_code_server_of_another_machine_once_that_is_silent_
     def asked():
         return launcher.check_run_worker_health(run).status
 
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
+    port = free_port()
+    with socket.create_server(("127.0.0.1", port)):
         run = dg.DagsterRun("job", tags={GRPC_INFO_TAG: json.dumps({"host": "127.0.0.1", "port": port})})
         assert asked() == WorkerStatus.RUNNING
     assert [asked(), asked()] == [WorkerStatus.RUNNING] * 2

@@ -96,7 +96,7 @@ CASES = {
     ),
     "exactly the threshold": case(
         "has no owner: none of several users has a share above the threshold",
-        *("with 1 more logon.", "If carol is no person"),
+        *("with 1 more logon.", "If carol is not a person"),
         logons=EXACTLY_60,
     ),
     "on too few days": case(
@@ -108,7 +108,7 @@ CASES = {
         NOBODY, "the logons name alice: run again", rules=Rules(min_events=5), now=Rules()
     ),
     "kinds of logon that count more": case(
-        *(NOBODY, "with 9 more logons without a weight.", "If bob is no person"),
+        *(NOBODY, "with 9 more logons without a weight.", "If bob is not a person"),
         logons=[("ws1", "alice", 1, DAY, "2"), ("ws1", "bob", 2, DAY, "3")],
         rules=Rules(logon_type_weights={"2": 10}, share_threshold_percent=90),
     ),
@@ -161,7 +161,7 @@ CASES = {
         assets=[host("h1", "ws1", owners=("u1", "u3"))],
     ),
     "no asset": case(
-        "is no host of the inventory; the logons name alice@corp.example",
+        "is not a host of the inventory; the logons name alice@corp.example",
         "There must be a host asset with ws1 in name.",
         assets=[host("h2", "other")],
     ),
@@ -198,7 +198,7 @@ LEFT_ALONE = {**UNDONE, "outcome": "not_written", "message": "left alone: put ba
 def test_after_an_undo_nothing_contradicts_the_present_state():
     """Also where the run that decided found the owner that was put back later."""
     lines = told(ALICE, host("h1", "ws1", owners=("u1",)), writes=[UNDONE])
-    assert lines[0] == "ws1 has no owner: what asset-owners had written was put back on 2026-03-30."
+    assert lines[0] == "ws1 has no owner: what asset-owners wrote was undone on 2026-03-30."
     assert "again" in lines[-1]
 
 

@@ -12,6 +12,7 @@ from ownership.rules import Rules
 from ownership.tables import AcknowledgedConflicts, ClosestUsers
 from ownership.unmatched_users import unmatched_users
 from reports import page_tables
+from reports.hosts import hosts_by_now
 from reports.page import report_page
 from tests.ownership.builders import NOW, PEOPLE, WINDOW, counts, host, hosts, plan, resolution, table
 
@@ -69,16 +70,16 @@ def report(
         rules=Rules(),
         shares=made.shares,
         matches=made.matches,
-        owners=current_owners(assets, people, writes.lazy()),
+        hosts_now=hosts_by_now(decisions, current_owners(assets, people, writes.lazy()), writes.lazy()),
         unmatched=unmatched_users(made.shares, made.matches, decisions),
         users=people,
         days=days,
         writes=writes,
-        all_writes=writes.filter(pl.col("outcome") != "planned").lazy(),
         acknowledged=empty(AcknowledgedConflicts) if acknowledged is None else acknowledged,
         closest=empty(ClosestUsers) if closest is None else closest,
         how_sure=["At more than 60%, 3 owners would be written.", "Compared with <nobody>."],
         made_at=NOW,
+        fingerprint="f",
     )
 
 

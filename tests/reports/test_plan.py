@@ -20,7 +20,7 @@ def test_a_plan_shows_what_each_host_had_and_gets_and_ends_with_the_command():
         "  ws1 (h1)       owner none -> ann@corp.example (u1)  department IT -> Sales",
         "Plan: 2 owners to write, department changed: 1. Nothing was written.",
         "About 1 is wrong.",
-        "To carry it out:",
+        "To apply it:",
         "    CARRY OUT",
     ]
 
@@ -41,8 +41,8 @@ def test_what_is_put_back_and_what_is_cleared_and_left_is_told():
     ]  # fmt: skip
     told = plan_in_words(values, puts_back=True, **COMMANDS)
     assert "ws1 (h1)  owner bob@corp.example (u2) -> none  department Sales -> none\n" in told
-    assert "Plan: 1 host to put back, department changed: 1." in told
-    assert plan_in_words([], puts_back=True, **COMMANDS) == "Plan: nothing to put back."
+    assert "Plan: 1 host to undo, department changed: 1." in told
+    assert plan_in_words([], puts_back=True, **COMMANDS) == "Plan: nothing to undo."
     assert plan_in_words([], puts_back=False, **COMMANDS) == "Plan: nothing to write."
 
 
