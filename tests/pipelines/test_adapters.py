@@ -3,14 +3,13 @@
 import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from importlib import import_module
 
 import dagster as dg
 import polars as pl
 import pytest
 
 from assets_defs.launch import RANGE_END, RANGE_START
-from ownership import quality
+from ownership import quality, resolution
 from pipelines.cli.run import errors
 from resources.errors import TransientError
 from resources.store.tables import SNAPSHOTS
@@ -82,17 +81,16 @@ def test_the_first_step_that_fails_ends_the_others(tmp_path, monkeypatch, hangin
 @pytest.mark.parametrize(
     ("counting", "by_others"),
     [
-        ("evidence.host_user_shares", True),
-        ("owners.owner_decisions", True),
-        ("owners.owner_decisions", False),
+        ("host_user_shares", True),
+        ("owner_decisions", True),
+        ("owner_decisions", False),
     ],
 )
 def test_days_that_another_run_replaces_by_other_settings_while_they_are_counted_are_no_evidence(
     tmp_path, monkeypatch, counting, by_others
 ):
     job = Job(tmp_path)
-    module, name = f"assets_defs.{counting}".rsplit(".", 1)
-    usual = getattr(import_module(module), name)
+    usual = getattr(resolution, counting)
 
     def meanwhile(*given, **named):
         day = job.tables.logon_days([LAST], run_id=None).with_columns(fetched_at=datetime.now(UTC))
@@ -101,7 +99,7 @@ def test_days_that_another_run_replaces_by_other_settings_while_they_are_counted
         job.tables.write_days([(day, job.tables.logon_counts([LAST], run_id=None).collect())])
         return usual(*given, **named)
 
-    monkeypatch.setattr(f"{module}.{name}", meanwhile)
+    monkeypatch.setattr(resolution, counting, meanwhile)
     told = errors(job())
     assert ["other settings replaced days" in one for one in told] == [True] * by_others
     assert bool(job.inventory.written) != by_others
