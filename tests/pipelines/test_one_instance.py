@@ -34,8 +34,8 @@ def test_another_name_with_the_same_slug_is_refused(call, other, tmp_path, comma
     before = everything(tmp_path / "home")
     status, out, told = call(command[0], "--instance", other, *command[1:])
     assert status == 2
-    assert "The name 'HEAD OFFICE!'" in told
-    assert "are those of the instance 'Head office'" in told
+    assert "'HEAD OFFICE!', which writes to" in told
+    assert "belong to the instance 'Head office'" in told
     assert str(tmp_path / "home" / "tables" / "head_office" / ".instance") in told
     if "--json" in command:
         assert "'HEAD OFFICE!'" in json.loads(out)["error"]
@@ -49,4 +49,4 @@ def test_a_job_in_dagster_fails_with_the_same_message(other):
     result = job.execute_in_process(raise_on_error=False, run_config=config)
     told = list(errors(result))
     assert told
-    assert all("are those of the instance 'Head office'" in message for message in told)
+    assert all("belong to the instance 'Head office'" in message for message in told)
