@@ -46,7 +46,7 @@ def run(
         str | None, typer.Option(metavar="DAY", help="Last day of the window.", show_default="today")
     ] = None,
     force: Annotated[
-        bool, flag("--force", "Write although the window is older than scan.late_days.")
+        bool, flag("--force", "Write although the window ended over scan.late_days ago.")
     ] = False,
     limit: Annotated[int | None, number("Write at most this many hosts, to try it on a few.")] = None,
     as_json: Json = False,
