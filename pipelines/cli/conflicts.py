@@ -29,8 +29,7 @@ def conflicts(
     path: InstanceFile,
     *,
     acknowledge: Annotated[
-        str | None,
-        typer.Option(metavar="HOST", help="Acknowledge the conflict of this host, by name or id."),
+        str | None, typer.Option(metavar="HOST", help="Acknowledge the conflict of this host, by name or id.")
     ] = None,
     note: Annotated[str | None, typer.Option(metavar="TEXT", help="Why it may stay.")] = None,
     form: RowsAs = "table",

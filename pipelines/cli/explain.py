@@ -25,8 +25,7 @@ def explain(
         str,
         typer.Argument(
             metavar="HOST_OR_PERSON",
-            help="Host name in any spelling or id of a host asset; or user name, e-mail address or id of a "
-            "user asset.",
+            help="Name or id of a host; or user name, e-mail address or id of a user asset.",
         ),
     ],
     *,
@@ -35,7 +34,7 @@ def explain(
 ) -> int:
     """Print the evidence and the decision of a host, and what would change it; or the hosts of a person.
 
-    It also says what would change that. Exit status: 1 where neither a host nor a person is found.
+    It also says what would change the decision. Exit status 1: there is no such host or person.
 
     Example: --instance NAME PC-0815
     """

@@ -36,8 +36,7 @@ def follow_up(
     ] = None,
     dry_run: DryRun = False,
     reason: Annotated[
-        str | None,
-        typer.Option(metavar="TEXT", help="Why you do it; kept in `options` of the table runs."),
+        str | None, typer.Option(metavar="TEXT", help="Why you do it; kept in `options` of the table runs.")
     ] = None,
     as_json: Json = False,
 ) -> int:

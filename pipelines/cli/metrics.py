@@ -57,9 +57,7 @@ def metrics(
     *,
     listen: Annotated[
         str | None,
-        typer.Option(
-            metavar="HOST:PORT", help="Serve them until Ctrl-C.", show_default="print them once and end"
-        ),
+        typer.Option(metavar="HOST:PORT", help="Serve until Ctrl-C.", show_default="print once and end"),
     ] = None,
 ) -> None:
     """Print the metrics of one instance, or of all, once, or serve them at HOST:PORT until Ctrl-C.

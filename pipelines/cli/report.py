@@ -30,9 +30,7 @@ def report(
         Literal["html", "xlsx", "csv"], typer.Option("--format", help="A page, or a table of all hosts.")
     ] = "html",
     *,
-    raw: Annotated[
-        bool, flag("--raw", "With xlsx and csv: all columns of owner_decisions as they are.")
-    ] = False,
+    raw: Annotated[bool, flag("--raw", "With xlsx and csv: all columns of owner_decisions.")] = False,
     run: RunId = None,
 ) -> None:
     """Write the report into a file, readable by its owner alone.

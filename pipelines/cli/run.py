@@ -39,18 +39,15 @@ def run(
     path: InstanceFile,
     *,
     lookback_days: Annotated[
-        int | None,
-        number("Look-back window in calendar days.", most=3660, default="scan.lookback_days"),
+        int | None, number("Look-back window in calendar days.", most=3660, default="scan.lookback_days")
     ] = None,
     dry_run: DryRun = False,
-    no_enrich: Annotated[
-        bool, flag("--no-enrich", "Leave department and criticality of hosts unchanged.")
-    ] = False,
+    no_enrich: Annotated[bool, flag("--no-enrich", "Write no department and no criticality.")] = False,
     as_of: Annotated[
         str | None, typer.Option(metavar="DAY", help="Last day of the window.", show_default="today")
     ] = None,
     force: Annotated[
-        bool, flag("--force", "Write although the window ended more than scan.late_days ago.")
+        bool, flag("--force", "Write although the window ended over scan.late_days ago.")
     ] = False,
     limit: Annotated[int | None, number("Write at most this many hosts, to try it on a few.")] = None,
     as_json: Json = False,

@@ -35,20 +35,15 @@ def tune(
         float,
         number("Share of right owners that proposed settings must reach, such as 0.95.", least=0.5, most=1),
     ] = 0.90,
-    keep: Annotated[
-        float, number("Percent of the present writes that they must keep.", least=0, most=100)
-    ] = 90,
-    audit: Annotated[
-        int | None, number("Draw so many of the owners that the last run planned, for people to check.")
-    ] = None,
+    keep: Annotated[float, number("Percent of the writes that they must keep.", least=0, most=100)] = 90,
+    audit: Annotated[int | None, number("Draw this many planned owners, for people to check.")] = None,
     seed: Annotated[int | None, number("Draw the same ones again.", least=0, default="by chance")] = None,
     audit_file: Annotated[
         Path | None,
         file_option("The sheet to write, CSV or .xlsx; never an existing one.", default="standard output"),
     ] = None,
     audit_answers: Annotated[
-        Path | None,
-        file_option("Read this sheet, with yes or no in its last column, and then estimate."),
+        Path | None, file_option("Read this sheet, with yes or no in its last column, and then estimate.")
     ] = None,
     as_json: Json = False,
 ) -> int | None:

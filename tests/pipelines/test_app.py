@@ -54,3 +54,12 @@ def test_help_of_a_command_says_what_it_does_with_an_example_and_takes_q_and_v(c
 def test_each_line_of_the_list_of_commands_is_whole(call):
     """In a pipe of 80 columns."""
     assert "..." not in call("--help")[1].partition("Commands:")[2]
+
+
+def test_a_shell_completes_commands_and_their_options_without_an_instance_file(call, tmp_path, monkeypatch):
+    monkeypatch.setenv("ASSET_OWNERS_HOME", str(tmp_path))
+    monkeypatch.setenv("_ASSET_OWNERS_COMPLETE", "complete_bash")
+    for words, completed in (("asset-owners expl", "explain"), ("asset-owners runs --l", "--limit")):
+        monkeypatch.setenv("COMP_WORDS", words)
+        monkeypatch.setenv("COMP_CWORD", str(words.count(" ")))
+        assert call()[:2] == (0, f"{completed}\n")
