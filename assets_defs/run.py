@@ -101,7 +101,7 @@ class InstanceRun:
     record: RunRecord
     log: logging.Logger
     only_plans: str | None
-    writer: Callable[[Inventory, Journal], Writer] = Writer
+    writer: Callable[[Inventory, Journal, float], Writer] = Writer
 
     @property
     def may_write(self) -> bool:

@@ -397,7 +397,7 @@ def _carry_out(run: InstanceRun, plan_of: Callable[[Journal], _Plan]) -> pl.Data
             return planned
         require_as_filed(run)
         _require_within_limits(run, to_write, hosts.height, plan)
-        writer = run.writer(run.inventory(), journal)
+        writer = run.writer(run.inventory(), journal, run.instance.writes.read_back_seconds)
         if to_write:
             _require_visible_owners(run, writer, hosts)
         return _write(run, journal, planned, writer, DECIDE[plan.command])

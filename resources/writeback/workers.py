@@ -84,8 +84,8 @@ def write_all(
             raise
         finally:
             if writer.stopped_by:
-                journal.leave(run_id, writer.before_its_turn(), completed_at=datetime.now(UTC))
-    return writer.stopped_by or writer.in_vain()
+                journal.leave(run_id, writer.not_reached_message(), completed_at=datetime.now(UTC))
+    return writer.stopped_by or writer.no_effect_reason()
 
 
 @dataclass
