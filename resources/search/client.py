@@ -33,6 +33,7 @@ MIN_PAGE = 100
 DAYS_AT_ONCE = 2
 MAX_SENDERS = 20
 HOSTS_PER_SENDER = 10
+MAX_PAIRS_PER_EVENT = 10  # a document may name several users; more than that by far is a page that repeats
 MAX_DOCUMENTS = 2**40  # in one count; the sum of so many still fits into 64 bits
 
 _READ = "timed_out,_shards.total,_shards.failed,_clusters,hits.total,aggregations,error,status"
@@ -224,6 +225,7 @@ class SearchClient:
         """
         fetched_at = datetime.now(UTC)
         after: _Pair | None = None
+        asked: set[str] = set()
         rows: list[pl.DataFrame] = []
         totals = 0, 0, 0
         while True:
@@ -246,22 +248,28 @@ class SearchClient:
                 )
             totals = totals if after else _totals(page)
             rows.append(self._counts(pairs.buckets if pairs else []))
-            if pairs is None or len(pairs.buckets) < size or pairs.after_key in (None, after):
+            if pairs is None or len(pairs.buckets) < size or pairs.after_key is None:
                 break
             after = pairs.after_key
+            if str(after) in asked or len(asked) * size > MAX_PAIRS_PER_EVENT * totals[0]:
+                raise ProtocolError(
+                    f"{self.transport.where} gives hosts and users of {day} without an end; result not used. "
+                    "Check for a proxy or cache between this machine and the service"
+                )
+            asked.add(str(after))
         counts = pl.concat(rows)
         matching, lacking_user, lacking_host = totals
         missing = matching - lacking_user - lacking_host - counts["events"].sum()
         if missing > 0 and after is None:  # what is counted while pages follow each other may be deleted
             raise ProtocolError(
-                f"{self.transport.where} counted {matching} events of {day} and gave the hosts and users of "
-                f"{missing} too few, which is no evidence; check for a proxy between this machine and the "
-                "service that shortens answers"
+                f"{self.transport.where} counted {matching} events of {day} and gave hosts and users of "
+                f"{missing} too few; result not used. Check for a proxy between this machine and the service "
+                "that shortens answers"
             )
         if counts.drop("events").is_duplicated().any():
             raise ProtocolError(
-                f"{self.transport.where} gave pairs of host and user of {day} twice, which is no evidence; "
-                "check for a proxy or cache between this machine and the service"
+                f"{self.transport.where} gave duplicate pairs of host and user of {day}; result not used. "
+                "Check for a proxy or cache between this machine and the service"
             )
         return DayOfLogons(day, fetched_at, *totals, counts=counts)
 
@@ -306,8 +314,8 @@ class SearchClient:
             raise self._not_a_search_service(answer) from error
         if faults := _faults(found, aggregations or {}):
             raise ProtocolError(
-                f"{self.transport.where} answered incompletely ({', '.join(faults)}), which is no evidence; "
-                "repair the cluster, or a proxy in front of it, and run again"
+                f"{self.transport.where} answered incompletely ({', '.join(faults)}); result not used. "
+                "Repair the cluster, or a proxy in front of it, and run again"
             )
         return found
 

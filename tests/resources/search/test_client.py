@@ -1,6 +1,7 @@
 """The search client against documents in memory, and answers that a healthy engine never gives."""
 
 import copy
+import itertools
 import json
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
@@ -211,7 +212,7 @@ def test_an_incomplete_answer_or_a_count_that_cannot_be_is_no_evidence(place, na
         part = part[key]
     part[name] = fault
     script = Script(page)
-    assert ("no evidence" in script.fails(ProtocolError)) == (name not in {"doc_count", "value"})
+    assert ("result not used" in script.fails(ProtocolError)) == (name not in {"doc_count", "value"})
     assert script.naps == []
 
 
@@ -253,8 +254,23 @@ def test_pages_that_do_not_move_on_are_no_evidence(monkeypatch, pages):
     monkeypatch.setattr(search, "MAX_PAGE", 2)
     replies = [PAGE | {"aggregations": pairs(*users, after=after)} for users, after in pages]
     script = Script(*replies)
-    assert "twice" in script.fails(ProtocolError)
+    assert "result not used" in script.fails(ProtocolError)
     assert len(script.requests) <= 1 + len(pages)
+
+
+@pytest.mark.parametrize("keys", [["a", "b", "c"], None], ids=["the keys go round", "ever new keys"])
+def test_pages_without_an_end_are_given_up(monkeypatch, keys):
+    monkeypatch.setattr(search, "MAX_PAGE", 2)
+    script = Script(PAGE)
+    users = (f"u-{number}" for number in itertools.count())
+
+    def answer(_):
+        after = keys[len(script.requests) % 3] if keys else next(users)
+        return answered(PAGE | {"aggregations": pairs(next(users), next(users), after=after)})
+
+    script.answer = answer
+    assert "result not used" in script.fails(ProtocolError)
+    assert len(script.requests) <= 4 * search.MAX_PAIRS_PER_EVENT
 
 
 def test_an_index_that_vanishes_between_two_pages_is_told(monkeypatch):
