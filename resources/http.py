@@ -49,12 +49,17 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Answer:
-    """One HTTP answer, read to its end; `secrets` are what its request carried and no message may show."""
+    """One HTTP answer, read to its end.
+
+    `secrets` (credentials) and `personal` (what was sent of people) are what its request held and no message
+    may show.
+    """
 
     status: int
     headers: CaseInsensitiveDict[str]
     body: bytes
     secrets: tuple[str, ...] = field(default=(), repr=False)
+    personal: tuple[str, ...] = field(default=(), repr=False)
 
     @property
     def excerpt(self) -> str:
@@ -62,8 +67,8 @@ class Answer:
         return self.sanitised(self.body[:_EXCERPT_BYTES].decode("utf-8", "replace"))
 
     def sanitised(self, text: str, length: int = 200) -> str:
-        """The beginning of a service's words, in one line and without secrets."""
-        shown = redacted_start(text, self.secrets, length)
+        """The beginning of a service's words, in one line, without secrets and what was sent of people."""
+        shown = redacted_start(text, self.secrets, length, self.personal)
         return " ".join("".join(letter if letter.isprintable() else " " for letter in shown).split())
 
 
@@ -134,13 +139,15 @@ class Transport:
         path: str,
         *,
         secrets: tuple[str, ...] = (),
+        personal: tuple[str, ...] = (),
         right_before: Callable[[], None] | None = None,
         **arguments: Any,
     ) -> Answer:
         """Send one request, once, and read its answer; `arguments` are those of `requests.Request`.
 
-        `secrets` are what its body holds that no message may show. `right_before` is called when the
-        connection stands and nothing of the request has gone out; what it raises keeps it from being sent.
+        `secrets` and `personal` are what its body holds that no message may show (see `Answer`).
+        `right_before` is called when the connection stands and nothing of the request has gone out; what it
+        raises keeps it from being sent.
 
         Raises:
             AuthenticationError: the certificate is not trusted.
@@ -165,7 +172,7 @@ class Transport:
             with session.send(request, timeout=timeouts, allow_redirects=False, stream=True) as response:
                 secrets += tuple(_session_values(response.cookies.values()))  # it may repeat them beside
                 if 300 <= response.status_code < 400:
-                    elsewhere = redacted_start(response.headers.get("Location", ""), secrets, 200)
+                    elsewhere = redacted_start(response.headers.get("Location", ""), secrets, 200, personal)
                     raise ProtocolError(
                         f"{self.where} redirects {path} to {elsewhere!r}; credentials go nowhere else: "
                         f"set {self.section}url to the final address"
@@ -173,7 +180,7 @@ class Transport:
                 body = self._body(response, path)
                 if response.status_code < 500:  # else it may be a proxy's, in place of the service's
                     self.silent_since = None
-                return Answer(response.status_code, response.headers, body, secrets)
+                return Answer(response.status_code, response.headers, body, secrets, personal)
         except ValueError as error:  # it quotes a header or a proxy's password, and a run's log keeps causes
             if isinstance(_root_cause(error), urllib3.exceptions.InvalidHeader):  # the answer's
                 raise self._failure(error, f"{method} {path}", deadline) from None

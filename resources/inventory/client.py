@@ -133,11 +133,16 @@ class AssetInventory:
                 `not_done` is true it has not.
         """
         call = self._platform.contract.update
-        form = {**host_form(self.instance, values), call.id_param: host_id}
-        setting = "platform.contract.update.path"
+        fields = host_form(self.instance, values)
         try:
             self._call(
-                "POST", call.path, form, repeatable=False, setting=setting, right_before=right_before
+                "POST",
+                call.path,
+                {**fields, call.id_param: host_id},
+                repeatable=False,
+                setting="platform.contract.update.path",
+                right_before=right_before,
+                personal=tuple(map(str, fields.values())),
             ).payload()
         except ProtocolError as error:
             raise TransientError(str(error)) from error

@@ -326,12 +326,14 @@ class SearchClient:
         return answer
 
     def _arguments(self, body: dict[str, Any]) -> dict[str, Any]:
+        after = body["aggs"].get("pairs", {}).get("composite", {}).get("after", {})
         return {
             "params": {"allow_partial_search_results": "false", "filter_path": _READ},
             "json": body,
             "auth": self._auth,
             "cookies": self._cookies,
             "secrets": (self._password, *self._cookies.values()),
+            "personal": tuple(map(str, after.values())),
         }
 
     def _raise_refusal(self, answer: Answer) -> NoReturn:
