@@ -27,7 +27,7 @@ from resources.inventory.records import Fields, Values, host_form, host_rows, ta
 from resources.inventory.session import PROFILE, InventorySession
 from resources.settings import Instance, ListCall
 
-READINGS = 3  # of a list that changes while it is read
+MAX_LIST_READS = 3  # of a list that changes while it is read
 
 Kind = Literal["hosts", "users"]
 
@@ -199,7 +199,7 @@ class AssetInventory:
         arguments["params" if method == "GET" else "data"] = {**(values or {}), **scope}
 
         def once() -> Envelope:
-            answer = self._session.exchange(method, path, resend=repeatable, **arguments)
+            answer = self._session.request(method, path, resend=repeatable, **arguments)
             return open_envelope(answer, path, self.transport, tenant=tenant_id, setting=setting, raw=raw)
 
         return self.transport.retrying()(once) if repeatable else once()
@@ -208,16 +208,15 @@ class AssetInventory:
 
     @tenacity.retry(
         retry=tenacity.retry_if_exception_type(_IncompleteError),
-        stop=tenacity.stop_after_attempt(READINGS),
+        stop=tenacity.stop_after_attempt(MAX_LIST_READS),
         reraise=True,
     )
     def _listed(self, kind: Kind) -> pl.DataFrame:
         """Read a list to its end, several pages at a time, and make a row of each asset.
 
         It is complete when as many distinct ids were read as the service announces. A list that changes
-        meanwhile is read again, up to `READINGS` times. Of an id that came twice the last row stays. Single
-        assets that cannot be read are let pass (rules 2.7). ProtocolError: the list cannot be completed or
-        read.
+        meanwhile is read up to `MAX_LIST_READS` times. Of an id that came twice the last row stays. Single
+        assets may be unreadable (rules 2.7). ProtocolError: the list cannot be completed or read.
         """
         listed_at, rows = datetime.now(UTC), self._rows[kind]
         known = self.first_pages(kind)
@@ -240,7 +239,7 @@ class AssetInventory:
                 break
         raise _IncompleteError(
             f"{self.where} announced {size} {kind}, gave {len(seen)} distinct ones{reason}; a list with gaps "
-            f"is not used (last of {READINGS} readings)"
+            f"is not used (last of {MAX_LIST_READS} readings)"
         )
 
     def _require_readable(self, kind: Kind, frame: pl.DataFrame) -> None:

@@ -5,7 +5,7 @@ import pytest
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from resources.errors import NotFoundError, ProtocolError, ServiceError, TransientError
-from resources.inventory.client import READINGS
+from resources.inventory.client import MAX_LIST_READS
 from sandbox.inventory import BrokenOff
 from tests.resources.http_stub import Reply, envelope
 from tests.resources.inventory_world import HOSTS, TENANT, Watch
@@ -169,7 +169,7 @@ def test_a_list_that_cannot_be_completed_is_an_error_with_its_counts(served, pag
     with served(listing(page_of), connections=2) as (stub, inventory):
         with pytest.raises(ProtocolError) as raised:
             ids(inventory)
-        assert len(stub.requests) < 1 + READINGS * 10
+        assert len(stub.requests) < 1 + MAX_LIST_READS * 10
     assert all(number in str(raised.value) for number in counts)
 
 
