@@ -31,7 +31,8 @@ from ownership.names import printable
 from ownership.windows import Window, days_of, look_back_window
 from resources.errors import AssetOwnersError, ConfigurationError, TransientError
 from resources.failures import operator_message
-from resources.inventory.adapter import Inventory, open_inventory
+from resources.inventory import open_inventory
+from resources.inventory.adapter import Inventory
 from resources.search import open_source
 from resources.search.source import EvidenceSource, extraction_fingerprint
 from resources.settings import MAX_LOOKBACK_DAYS, Instance, command_line, journal_url, load_instance, named
@@ -444,14 +445,20 @@ def resource_keys(instance: Instance) -> ResourceKeys:
     return ResourceKeys(*(key if key.isidentifier() else f"_{key}" for key in keys))
 
 
-def scan_resources(instance: Instance, tables: Tables) -> dict[str, Any]:
-    """The Dagster resources of an instance, by key."""
+def scan_resources(
+    instance: Instance,
+    tables: Tables,
+    *,
+    source: Callable[[Instance], EvidenceSource] = open_source,
+    inventory: Callable[[Instance], Inventory] = open_inventory,
+) -> dict[str, Any]:
+    """The Dagster resources of an instance, by key; `source` and `inventory` open its services."""
     keys = resource_keys(instance)
     return {
         keys.scan: _options_resource(instance),
         keys.tables: tables,
-        keys.search: opened_once(instance, open_source),
-        keys.inventory: opened_once(instance, open_inventory),
+        keys.search: opened_once(instance, source),
+        keys.inventory: opened_once(instance, inventory),
     }
 
 

@@ -1,4 +1,4 @@
-"""What a try of a service finds: `asset-owners check` prints it, each service's package makes it."""
+"""Findings of `asset-owners check`, and the tries that all services share."""
 
 import os
 import tempfile
@@ -68,7 +68,7 @@ def is_this_machine(url: str) -> bool:
     try:
         return ip_address(host).is_loopback
     except ValueError:
-        return host == "localhost"
+        return host in {"", "localhost"}  # an address without a host is a file's
 
 
 def store_findings(location: UPath) -> Iterator[Finding]:

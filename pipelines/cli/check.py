@@ -1,6 +1,6 @@
 """`asset-owners check`: try both services without writing, and show what works and what to fix.
 
-What is tried is what a run relies on: each service's package knows it.
+What is tried is what a run relies on. Another source or inventory than ours is only asked whether it answers.
 """
 
 import json
@@ -11,11 +11,18 @@ from typing import Any
 
 from assets_defs.run import today_of, window_of
 from ownership.names import printable
+from ownership.windows import Window
 from pipelines.cli.stored import own_tables
 from pipelines.dagster_home import dagster_folder
-from resources.findings import Finding, folder_findings, store_findings
-from resources.inventory.adapter import open_inventory
+from resources.findings import Finding, folder_findings, store_findings, tried
+from resources.inventory import open_inventory
+from resources.inventory.adapter import Inventory
+from resources.inventory.client import AssetInventory
+from resources.inventory.try_inventory import inventory_findings
 from resources.search import open_source
+from resources.search.client import SearchClient
+from resources.search.source import EvidenceSource
+from resources.search.try_search import search_findings
 from resources.settings import (
     BrokenInstance,
     Instance,
@@ -47,8 +54,8 @@ def check(path: Path, *, as_json: bool = False) -> int:
     with open_source(instance) as search, open_inventory(instance) as inventory:
         sections = {
             f"This machine, for {instance.name}": _local_findings(instance),
-            f"Search service {instance.url}": search.findings(window),
-            f"Inventory service {instance.platform.url}": inventory.findings(),
+            f"Search service {instance.url}": _source_findings(search, window),
+            f"Inventory service {instance.platform.url}": _inventory_findings(inventory),
         }
         if url := journal_url():
             sections[f"Journal of writes {without_password(url)}"] = journal_findings(url)
@@ -73,6 +80,18 @@ def check(path: Path, *, as_json: bool = False) -> int:
         fixes = f"{wrong} to fix" if wrong else "Nothing to fix" if not warnings else "No error"
         print(f"{fixes}, {warnings or 'no'} warning{'s' * (warnings != 1)}.")
     return 1 if wrong else 0
+
+
+def _source_findings(source: EvidenceSource, window: Window) -> Iterator[Finding]:
+    if isinstance(source, SearchClient):
+        return search_findings(source, window)
+    return tried("connection", source.probe, "answers")
+
+
+def _inventory_findings(inventory: Inventory) -> Iterator[Finding]:
+    if isinstance(inventory, AssetInventory):
+        return inventory_findings(inventory)
+    return tried("connection", inventory.probe, "answers")
 
 
 def _local_findings(instance: Instance) -> Iterator[Finding]:

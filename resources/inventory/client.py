@@ -2,7 +2,7 @@
 
 Any endpoint is reached with `get`, `post`, `upload` and `download` (rules 5.1). What the specification does
 not show about the others comes from the instance's contract (rules 5.5). Callers outside this package use it
-as an `Inventory` (`resources.inventory.adapter`).
+as an `Inventory`.
 """
 
 import itertools
@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import polars as pl
 import tenacity
@@ -19,11 +19,10 @@ import tenacity
 from ownership.names import printable
 from ownership.quality import too_many_unreadable, unreadable_assets
 from resources.errors import ConfigurationError, ProtocolError, ServiceError, TransientError
-from resources.findings import Finding
 from resources.http import Transport
+from resources.inventory.adapter import Inventory, Values
 from resources.inventory.envelope import Envelope, inside, open_envelope
-from resources.inventory.findings import inventory_findings
-from resources.inventory.records import Fields, Values, host_form, host_rows, taken_fields, user_rows
+from resources.inventory.records import Fields, host_form, host_rows, taken_fields, user_rows
 from resources.inventory.session import PROFILE, InventorySession
 from resources.settings import Instance, ListCall
 
@@ -50,11 +49,11 @@ class _IncompleteError(ProtocolError):
     """A reading of a list that did not give all of it; the next one may."""
 
 
-class AssetInventory:
-    """The inventory service of one instance, a context manager; safe to use from several threads.
+class AssetInventory(Inventory):
+    """The inventory service of one instance.
 
     Opening it resolves the secrets; the first call logs in. Every call may raise a ServiceError of
-    `resources.errors`; those that may be repeated were by then. `clock` gives seconds since the epoch.
+    `resources.errors`; calls that may be repeated were, by then. `clock` gives seconds since the epoch.
     """
 
     def __init__(
@@ -83,9 +82,6 @@ class AssetInventory:
         self.how_written = "platform.contract.update (path, id_param) and platform_user_field"
         self._rows = {"hosts": host_rows(instance), "users": user_rows(instance)}
         self._session = InventorySession(platform, self.transport, clock)
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self._session.close()
@@ -146,10 +142,6 @@ class AssetInventory:
             ).payload()
         except ProtocolError as error:
             raise TransientError(str(error)) from error
-
-    def findings(self) -> Iterator[Finding]:
-        """Try the service without writing, and say what works and what to fix."""
-        return inventory_findings(self)
 
     # Calls by the convention (rules 5.1)
 

@@ -14,11 +14,10 @@ import polars as pl
 from ownership.declaration import Table, polars_schema
 from ownership.matching import FIELDS
 from ownership.tables import InventoryHosts, InventoryUsers
+from resources.inventory.adapter import Values
 from resources.settings import Instance
 
 Fields = Mapping[str, Any]
-Values = Mapping[str, str | None]
-"""What a host holds or is to hold: owner, department, criticality; None = nothing, or not sent."""
 
 
 @dataclass(frozen=True)
@@ -40,13 +39,19 @@ def texts(value: object) -> list[str]:
 
 
 class AssetRows:
-    """How assets become rows of a table, without listed_at; `fields` says where its columns come from."""
+    """How assets become rows of a table, without listed_at.
+
+    `fields` says where its columns come from; others are empty.
+    """
 
     def __init__(self, table: type[Table], fields: Mapping[str, Field]) -> None:
         self._schema = {name: kind for name, kind in polars_schema(table).items() if name != "listed_at"}
         self.id_column = next(iter(self._schema))
-        self._fields = [(name, self._schema[name] == pl.String, field) for name, field in fields.items()]
-        self._nothing = dict.fromkeys([self.id_column, *fields, "problem"])
+        self._fields = [
+            (name, kind == pl.String, fields.get(name, Field(None)))
+            for name, kind in self._schema.items()
+            if name not in {self.id_column, "problem"}
+        ]
 
     def table(self, ids: Sequence[str], assets: Sequence[Fields]) -> pl.DataFrame:
         """The rows of some assets."""
@@ -70,7 +75,7 @@ class AssetRows:
 
     def record(self, asset_id: str, asset: Fields) -> dict[str, Any]:
         """The row of one asset as plain values; what cannot be read is null, and `problem` says why."""
-        row: dict[str, Any] = {**self._nothing, self.id_column: asset_id}
+        row: dict[str, Any] = {**dict.fromkeys(self._schema), self.id_column: asset_id}
         if not isinstance(asset, dict):
             return row | {"problem": "it has no fields where platform.contract.fields_in says they are"}
         problems = {}

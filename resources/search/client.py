@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
-from typing import Annotated, Any, NoReturn, Self
+from typing import Annotated, Any, NoReturn
 from urllib.parse import quote
 
 import msgspec
@@ -20,12 +20,10 @@ import polars as pl
 from msgspec import Struct, field
 from requests.auth import HTTPBasicAuth
 
-from ownership.windows import Window, day_start
+from ownership.windows import day_start
 from resources.errors import AuthenticationError, ConfigurationError, PermissionDeniedError, ProtocolError
-from resources.findings import Finding
 from resources.http import Answer, Transport
-from resources.search.findings import search_findings
-from resources.search.source import SENDERS, DayOfLogons
+from resources.search.source import DayOfLogons, EvidenceSource
 from resources.settings import Instance
 
 MAX_PAGE = 50_000  # pairs; every page collects again from the start, so large pages are cheap
@@ -38,6 +36,8 @@ MAX_DOCUMENTS = 2**40  # in one count; the sum of so many still fits into 64 bit
 
 _READ = "timed_out,_shards.total,_shards.failed,_clusters,hits.total,aggregations,error,status"
 """What is read of an answer; the service leaves the rest out."""
+
+_SENDERS = {"document_hostname": pl.String, "events": pl.Int64, "host_names": pl.List(pl.String)}
 
 Name = str | int | float | bool  # a host or a user; a field may also hold numbers
 Count = Annotated[int, msgspec.Meta(ge=0, le=MAX_DOCUMENTS)]
@@ -108,8 +108,8 @@ class _Found(_Part):
 _DECODER = msgspec.json.Decoder(_Found)
 
 
-class SearchClient:
-    """The search service of one instance, a context manager.
+class SearchClient(EvidenceSource):
+    """The search service of one instance.
 
     Opening it resolves the secrets: ConfigurationError when one is not set, or `ca_file` cannot be read.
     """
@@ -142,13 +142,12 @@ class SearchClient:
             name: {"filter": _not_blank(field), "aggs": {"absent": {"missing": {"field": field}}}}
             for name, field in fields.items()
         } | {"latest": {"max": {"field": instance.time_field}}}
+        self.user_setting = f"user_field ({instance.user_field})"
+        self.host_setting = f"hostname_field ({instance.hostname_field})"
         self._password = instance.password.resolve("password")
         self._auth = HTTPBasicAuth(instance.username.encode(), self._password.encode())
         self._cookies = {name: value.resolve(f"cookies.{name}") for name, value in instance.cookies.items()}
         self._session = self.transport.new_session()
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self._session.close()
@@ -158,18 +157,28 @@ class SearchClient:
         nothing = {"size": 0, "track_total_hits": False, "query": {"match_none": {}}, "aggs": {}}
         self.transport.probe("POST", self.path, **self._arguments(nothing))
 
-    def findings(self, window: Window) -> Iterator[Finding]:
-        """Try the service, query and fields over the window, and say what works and what to fix."""
-        return search_findings(self, window)
-
     def logons(self, days: Sequence[date]) -> Iterator[DayOfLogons]:
         """Count the logon events of each day, in the order given, several days at once.
 
         Days are calendar days in the instance's time zone (rules 4.1). A ConfigurationError names the
-        setting: an index that does not exist, a field that cannot be aggregated, a query that does not parse.
+        setting: an index that does not exist, a field that cannot be aggregated, a query that does not parse,
+        a `time_field` that none of the documents has. They lie on no day: then no day is given as empty.
         """
         with ThreadPoolExecutor(DAYS_AT_ONCE) as executor:
-            yield from executor.map(self._day, days)
+            fetched = executor.map(self._day, days)
+            empty = []
+            for day in fetched:
+                empty.append(day)
+                if day.matching:
+                    break
+            else:
+                if days and (undated := self.count_without_time()):
+                    raise ConfigurationError(
+                        f"time_field: none of the {undated} documents that match the query carries the field "
+                        f"{self.instance.time_field!r}; name the field that holds the time of the logon"
+                    )
+            yield from empty
+            yield from fetched
 
     def totals(self, first: date, last: date) -> tuple[int, int, int]:
         """Count the documents from `first` to `last`: matching, without a user, without a host.
@@ -183,25 +192,22 @@ class SearchClient:
         """How many shards the indexes of the pattern have: none where it matches no index."""
         return self._search([]).shards.get("total", 0)
 
-    def carrying(self, field: str, first: date, last: date) -> int:
+    def count_with_field(self, field: str, first: date, last: date) -> int:
         """Count the matching documents from `first` to `last` that have a field."""
         return self._search([self._between(first, last), {"exists": {"field": field}}]).hits.total.value
 
-    def undated(self) -> int:
-        """Count the documents of all times that match the query when none of them has `time_field`; else 0.
-
-        They lie on no day, so that each day looks empty.
-        """
+    def count_without_time(self) -> int:
+        """Count the documents of all times that match the query if none of them has `time_field`, else 0."""
         has_time = {"exists": {"field": self.instance.time_field}}
         if self._search([has_time], count_documents=1).hits.total.value:
             return 0
         return self._search([]).hits.total.value
 
-    def senders(self, day: date) -> tuple[int, pl.DataFrame]:
+    def top_senders(self, day: date) -> tuple[int, pl.DataFrame]:
         """Count the matching documents of a day, and list the names that sent for most hosts.
 
-        Gives document_hostname, events, host_names (values of `host.name`, at most `HOSTS_PER_SENDER`) of
-        `MAX_SENDERS` names.
+        The list holds document_hostname, events, host_names (values of `host.name`, at most
+        `HOSTS_PER_SENDER`) of `MAX_SENDERS` names.
         """
         by_name = {
             "terms": {"field": self.instance.hostname_field, "size": MAX_SENDERS, "order": {"hosts": "desc"}},
@@ -215,7 +221,7 @@ class SearchClient:
         rows = [
             (one.key, one.doc_count, _texts([name.key for name in _buckets(one.names)])) for one in buckets
         ]
-        return found.hits.total.value, pl.DataFrame(rows, SENDERS, orient="row", strict=False)
+        return found.hits.total.value, pl.DataFrame(rows, _SENDERS, orient="row", strict=False)
 
     def _day(self, day: date) -> DayOfLogons:
         """Read the pages of a composite aggregation; the first also counts the day's documents.

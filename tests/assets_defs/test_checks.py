@@ -37,7 +37,7 @@ class Senders:
     def __init__(self, *rows, error=None):
         self.rows, self.error = rows, error
 
-    def senders(self, day):
+    def top_senders(self, day):
         if self.error:
             raise self.error
         assert day == DAYS.last

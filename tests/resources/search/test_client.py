@@ -69,7 +69,7 @@ def test_kinds_of_logon_are_counted_apart_and_documents_without_one_too(client, 
     documents += [event("PC", "ann", kind=["Interactive", "Unlock"]), event("FS", ["ann", "bob"])]
     with client(documents, logon_type_field="winlog.type") as logons:
         (day,) = logons.logons([DAY])
-        assert logons.carrying("winlog.type", DAY, DAY) == 4
+        assert logons.count_with_field("winlog.type", DAY, DAY) == 4
     assert {(*names, kind): events for *names, events, kind in day.counts.iter_rows()} == {
         ("FS", "ann", None): 1, ("FS", "bob", None): 1,
         ("PC", "ann", "Interactive"): 4, ("PC", "ann", "Unlock"): 1, ("PC", "ann", None): 2,
@@ -90,7 +90,13 @@ def test_pages_follow_each_other_without_gap_or_repetition(client, monkeypatch, 
 def test_documents_that_lie_on_no_day_are_counted_when_none_lies_on_one(client, time_field, undated):
     documents = [event("PC", "ann") | {"sometimes": NOON}, event("PC", "ann"), event("FS", "ann")]
     with client([*documents, event("FS", "eve")], time_field=time_field, query="user.name:ann") as logons:
-        assert logons.undated() == undated
+        assert logons.count_without_time() == undated
+        empty = logons.logons([DAY - timedelta(days=9), DAY - timedelta(days=8)])
+        if undated:  # and no empty day is stored before that is known
+            with pytest.raises(ConfigurationError, match=r"time_field: none of the 3 .* the field 'created'"):
+                next(empty)
+        else:
+            assert [day.matching for day in empty] == [0, 0]
 
 
 def test_senders_are_told_with_the_hosts_they_send_for(client):
@@ -98,7 +104,7 @@ def test_senders_are_told_with_the_hosts_they_send_for(client):
     documents += [event(f"pc{number}", "ann", sender="x") for number in range(12)]
     documents += [event("ws2", "ann", "2026-03-03T12:00:00+00:00", sender="ws2"), event("ws3", "bob")]
     with client(documents) as logons:
-        matching, senders = logons.senders(DAY)
+        matching, senders = logons.top_senders(DAY)
     assert matching == 16
     assert senders.select("document_hostname", "events").rows() == [("x", 12), ("ws1", 3), ("ws3", 1)]
     assert [len(names) for names in senders["host_names"]] == [10, 1, 0]

@@ -4,26 +4,24 @@ What is tried is what a run relies on, through the client that a run uses. Only 
 """
 
 from collections.abc import Generator, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import polars as pl
 
 from ownership.matching import FIELDS
 from ownership.quality import too_many_unreadable, unreadable_assets
 from resources.findings import Finding, attempt, reached
+from resources.inventory.client import AssetInventory, Kind
 from resources.inventory.records import AssetRows, host_fields, host_rows, user_rows
 from resources.inventory.session import PROFILE
 from resources.settings import Instance, command_line
-
-if TYPE_CHECKING:
-    from resources.inventory.client import AssetInventory, Kind
 
 Assets = Mapping[str, Mapping[str, Any]]  # id to fields
 
 READ = "platform.contract.read"
 
 
-def inventory_findings(inventory: "AssetInventory") -> Iterator[Finding]:
+def inventory_findings(inventory: AssetInventory) -> Iterator[Finding]:
     """Try connection, log-in, both lists with their fields, and the reading of one host."""
     yield from _reads(inventory)
     instance, platform = inventory.instance, inventory.instance.platform
@@ -37,7 +35,7 @@ def inventory_findings(inventory: "AssetInventory") -> Iterator[Finding]:
     )
 
 
-def _reads(inventory: "AssetInventory") -> Iterator[Finding]:
+def _reads(inventory: AssetInventory) -> Iterator[Finding]:
     instance = inventory.instance
     if not (yield from reached(inventory.transport, "GET", PROFILE)):
         return
@@ -55,7 +53,7 @@ def _reads(inventory: "AssetInventory") -> Iterator[Finding]:
         yield from _readable("users", user_rows(instance), users)
 
 
-def _listed(kind: "Kind", inventory: "AssetInventory") -> Generator[Finding, None, Assets]:
+def _listed(kind: Kind, inventory: AssetInventory) -> Generator[Finding, None, Assets]:
     """Read the first page of a list; nothing when that fails."""
     what, platform = f"platform.contract.{kind}", inventory.instance.platform
     pages = yield from attempt(what, lambda: inventory.first_pages(kind))
@@ -81,7 +79,7 @@ def _written_carried(instance: Instance, hosts: Assets) -> Iterator[Finding]:
             yield Finding("warning", setting, text)
 
 
-def _one_host(inventory: "AssetInventory", hosts: Assets) -> Iterator[Finding]:
+def _one_host(inventory: AssetInventory, hosts: Assets) -> Iterator[Finding]:
     """Hold the reading of one host against the list: such a reading guards every write (rules 7.1)."""
     table = yield from _readable("hosts", host_rows(inventory.instance), hosts)
     if table.is_empty():
