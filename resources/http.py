@@ -117,7 +117,7 @@ class Transport:
 
     def _ssl_context(self) -> ssl.SSLContext:
         if self.ignore_ssl:
-            urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)  # said once, by the check
+            urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)  # a check reports it
             context = ssl.create_default_context()
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
@@ -239,7 +239,7 @@ class Transport:
             silent = now - (self.silent_since or now)
             return state.attempt_number >= MAX_TRIES or silent >= self.patience_seconds
 
-        def told(state: tenacity.RetryCallState) -> None:
+        def log_retry(state: tenacity.RetryCallState) -> None:
             error = state.outcome and state.outcome.exception()
             number, wait = state.attempt_number + 1, state.upcoming_sleep
             log.warning(f"{error}; try {number} of {MAX_TRIES} in {wait:.1f} s")
@@ -249,14 +249,14 @@ class Transport:
             stop=over,
             wait=_wait_seconds,
             sleep=self.sleep,
-            before_sleep=told,
+            before_sleep=log_retry,
             reraise=True,
         )
 
     def probe(self, method: str, path: str, **arguments: Any) -> None:
-        """Ask for anything at all, with little patience: a service that hangs or is away is told in seconds.
+        """Send one request with little patience: a service that hangs or is away fails within seconds.
 
-        Whatever is answered is a sign of life, also an error; who hangs is asked once. Raises as `send`.
+        Any answer is a sign of life, an error included; a service that hangs is asked once. Raises as `send`.
         """
         seconds = min(PROBE_SECONDS, self.read_timeout_seconds)
         quick = replace(self, read_timeout_seconds=seconds, patience_seconds=seconds, silent_since=None)
@@ -302,7 +302,7 @@ def _root_cause(error: BaseException) -> BaseException:
 
 @dataclass(frozen=True)
 class _Exchange:
-    """One request with its answer: the monotonic time by which both are done, and who is asked before."""
+    """One request with its answer: the monotonic time by which both must end, and what is called before."""
 
     deadline: float
     right_before: Callable[[], None] | None

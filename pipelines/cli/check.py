@@ -54,8 +54,8 @@ def check(path: Path, *, as_json: bool = False) -> int:
     with open_source(instance) as search, open_inventory(instance) as inventory:
         sections = {
             f"This machine, for {instance.name}": _local_findings(instance),
-            f"Search service {instance.url}": _source_findings(search, window),
-            f"Inventory service {instance.platform.url}": _inventory_findings(inventory),
+            f"Search service {instance.url}": _service_findings(search, window),
+            f"Inventory service {instance.platform.url}": _service_findings(inventory, window),
         }
         if url := journal_url():
             sections[f"Journal of writes {without_password(url)}"] = journal_findings(url)
@@ -82,16 +82,12 @@ def check(path: Path, *, as_json: bool = False) -> int:
     return 1 if wrong else 0
 
 
-def _source_findings(source: EvidenceSource, window: Window) -> Iterator[Finding]:
-    if isinstance(source, SearchClient):
-        return search_findings(source, window)
-    return tried("connection", source.probe, "answers")
-
-
-def _inventory_findings(inventory: Inventory) -> Iterator[Finding]:
-    if isinstance(inventory, AssetInventory):
-        return inventory_findings(inventory)
-    return tried("connection", inventory.probe, "answers")
+def _service_findings(service: EvidenceSource | Inventory, window: Window) -> Iterator[Finding]:
+    if isinstance(service, SearchClient):
+        return search_findings(service, window)
+    if isinstance(service, AssetInventory):
+        return inventory_findings(service)
+    return tried("connection", service.probe, "answers")
 
 
 def _local_findings(instance: Instance) -> Iterator[Finding]:

@@ -46,7 +46,7 @@ class Page:
 
 
 class _IncompleteError(ProtocolError):
-    """A reading of a list that did not give all of it; the next one may."""
+    """A list that was not read whole; the next attempt may be."""
 
 
 class AssetInventory(Inventory):
@@ -109,7 +109,7 @@ class AssetInventory(Inventory):
         item = self._call("POST", call.path, form, repeatable=True, setting=setting).payload()
         if not isinstance(item, dict) or self._ids_of([item], call.path) != [host_id]:
             raise ProtocolError(
-                f"{self.where} answered {call.path} with something else than asset {host_id}; "
+                f"{self.where} answered {call.path} with another asset than {host_id}; "
                 "check path and id_param of platform.contract.read"
             )
         host = self._rows["hosts"].record(host_id, self._fields_of([item], [host_id], call.path)[0])
@@ -230,8 +230,8 @@ class AssetInventory(Inventory):
             if len(seen) == before or len(seen) > size:
                 break
         raise _IncompleteError(
-            f"{self.where} announced {size} {kind}, gave {len(seen)} distinct ones{reason}; a list with gaps "
-            f"is not used (last of {MAX_LIST_READS} readings)"
+            f"{self.where}: incomplete list after {MAX_LIST_READS} attempts: {len(seen)} of {size} {kind}"
+            f"{reason} (platform.contract.{kind}); result not used"
         )
 
     def _require_readable(self, kind: Kind, frame: pl.DataFrame) -> None:
@@ -259,11 +259,14 @@ class AssetInventory(Inventory):
         if one.refusal:
             raise one.refusal
         if one.size and not one.ids:
-            raise _IncompleteError(f"{self.where} announced {one.size} {kind} and gave 0 on the first page")
+            raise _IncompleteError(
+                f"{self.where}: incomplete list: 0 of {one.size} {kind} on the first page "
+                f"(platform.contract.{kind}); result not used"
+            )
         return [one]
 
     def _further(self, kind: Kind, known: Sequence[Page]) -> Iterator[Page]:
-        """Yield the pages after those that are known, without an end; several are asked for at once.
+        """Yield the pages after those that are known, without an end; several are read in parallel.
 
         How many there are follows from the first one, for the service may give fewer items than asked for.
         """
@@ -303,13 +306,13 @@ class AssetInventory(Inventory):
         for place, one in enumerate(ids):
             if one == "" or type(one) not in {str, int}:
                 raise ProtocolError(
-                    f"{self.where} answered {path} with an item that has no usable id, a text or a whole "
-                    f"number: {repr(one)[:80]}, item {place + 1} of its page, after {ids[:place][-1:]}"
+                    f"{self.where} answered {path} with an item whose id is not a text or a whole number: "
+                    f"{repr(one)[:80]}, item {place + 1} of its page, after {ids[:place][-1:]}"
                 )
         return list(map(str, ids))
 
     def _fields_of(self, items: Sequence[Fields], ids: Sequence[str], path: str) -> Sequence[Fields]:
-        """What the items hold where their fields are to be; in single odd ones that is no object."""
+        """Return what each item holds in `fields_in`; for single odd items that is not an object."""
         fields_in = self._platform.contract.fields_in
         values = [inside(item, fields_in) for item in items]
         if values and not any(isinstance(one, dict) for one in values):

@@ -29,7 +29,7 @@ class Field:
 
 
 def texts(value: object) -> list[str]:
-    """The values of a field that may hold none, one or several (rules 2.4); TypeError for anything else."""
+    """Return the values of a field that may hold none, one or several (rules 2.4); TypeError otherwise."""
     if value is None or isinstance(value, str):  # nearly always
         return [value] if value else []
     values = value if isinstance(value, list) else [value]
@@ -54,7 +54,7 @@ class AssetRows:
         ]
 
     def table(self, ids: Sequence[str], assets: Sequence[Fields]) -> pl.DataFrame:
-        """The rows of some assets."""
+        """Return the rows of some assets."""
         fields = {column: field.name for column, _, field in self._fields}
         try:
             found = {column: [asset.get(name) for asset in assets] for column, name in fields.items()}
@@ -74,7 +74,7 @@ class AssetRows:
         )
 
     def record(self, asset_id: str, asset: Fields) -> dict[str, Any]:
-        """The row of one asset as plain values; what cannot be read is null, and `problem` says why."""
+        """Return the row of one asset as plain values; what cannot be read is null and in `problem`."""
         row: dict[str, Any] = {**dict.fromkeys(self._schema), self.id_column: asset_id}
         if not isinstance(asset, dict):
             return row | {"problem": "it has no fields where platform.contract.fields_in says they are"}
@@ -98,7 +98,7 @@ class AssetRows:
 
 
 def host_fields(instance: Instance) -> dict[str, Field]:
-    """The fields of a host asset that the program knows, by what it calls them."""
+    """Return the fields of a host asset that the program knows, by its own names for them."""
     section, enriched = "platform.contract.enrich_fields", instance.platform.contract.enrich_fields
     return {
         "hostnames": Field(instance.platform_hostname_field, "platform_hostname_field"),
@@ -109,25 +109,25 @@ def host_fields(instance: Instance) -> dict[str, Field]:
 
 
 def host_rows(instance: Instance) -> AssetRows:
-    """How host assets become rows of inventory_hosts."""
+    """Return how host assets become rows of inventory_hosts."""
     fields = host_fields(instance)
     return AssetRows(InventoryHosts, {"owner_ids": fields.pop("owner"), **fields})
 
 
 def user_rows(instance: Instance) -> AssetRows:
-    """How user assets become rows of inventory_users."""
+    """Return how user assets become rows of inventory_users."""
     names = (*FIELDS, "user_department", "criticality")
     value = Field(instance.platform_user_value_field, "platform_user_value_field")
     return AssetRows(InventoryUsers, {"user_value": value, **{name: Field(name) for name in names}})
 
 
 def taken_fields(instance: Instance) -> dict[str, str]:
-    """The inventory's names of what a write may set: the owner, and what `enrich_fields` names."""
+    """Return the inventory's names of what a write may set: the owner, and what `enrich_fields` names."""
     fields = host_fields(instance)
     return {name: field for name in ("owner", "department", "criticality") if (field := fields[name].name)}
 
 
 def host_form(instance: Instance, values: Values) -> dict[str, str]:
-    """What is sent to set these values of a host, by the inventory's fields; an empty text clears one."""
+    """Return the form that sets these values of a host, by the inventory's fields; "" clears one."""
     fields = taken_fields(instance)
     return {fields[name]: value or "" for name, value in values.items()}

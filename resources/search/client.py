@@ -44,7 +44,7 @@ Count = Annotated[int, msgspec.Meta(ge=0, le=MAX_DOCUMENTS)]
 
 
 class _Part(Struct, gc=False):
-    """A part of an answer; in no cycle, and to look for cycles among thousands costs more than to parse."""
+    """A part of an answer. Excluded from garbage collection, which would take longer than parsing."""
 
 
 class _Pair(_Part):
@@ -55,7 +55,7 @@ class _Pair(_Part):
 
 class _PairBucket(_Part):
     key: _Pair
-    doc_count: Annotated[int, msgspec.Meta(ge=1, le=MAX_DOCUMENTS)]  # what nobody has is no evidence
+    doc_count: Annotated[int, msgspec.Meta(ge=1, le=MAX_DOCUMENTS)]  # no pair without documents
 
 
 class _Pairs(_Part):
@@ -158,7 +158,7 @@ class SearchClient(EvidenceSource):
         self.transport.probe("POST", self.path, **self._arguments(nothing))
 
     def logons(self, days: Sequence[date]) -> Iterator[DayOfLogons]:
-        """Count the logon events of each day, in the order given, several days at once.
+        """Count the logon events of each day, in the order given, several days in parallel.
 
         Days are calendar days in the instance's time zone (rules 4.1). A ConfigurationError names the
         setting: an index that does not exist, a field that cannot be aggregated, a query that does not parse,
@@ -189,7 +189,7 @@ class SearchClient(EvidenceSource):
         return _totals(self._search([self._between(first, last)], aggregations))
 
     def shards(self) -> int:
-        """How many shards the indexes of the pattern have: none where it matches no index."""
+        """Count the shards of the indexes of the pattern: 0 where it matches no index."""
         return self._search([]).shards.get("total", 0)
 
     def count_with_field(self, field: str, first: date, last: date) -> int:
@@ -420,7 +420,7 @@ def _totals(found: _Found) -> tuple[int, int, int]:
 
 
 def _faults(found: _Found, asked: Mapping[str, Any]) -> list[str]:
-    """Why an answer is not the whole truth (rules 3.3)."""
+    """Return why an answer is incomplete (rules 3.3)."""
     counts = {f"clusters {state}": found.clusters.get(state) for state in ("skipped", "partial", "failed")}
     counts["shards failed"] = found.shards.get("failed")
     faults = [f"{count} {fault}" for fault, count in counts.items() if count]

@@ -39,7 +39,7 @@ class EvidenceSource(ABC):
 
     1. Implement `logons`.
     2. Raise the errors of `resources.errors`, with messages that name the source's own settings:
-       ConfigurationError for what a setting can mend, TransientError for what may go well later.
+       ConfigurationError for what a setting can mend, TransientError for what may be retried.
     3. Set `user_setting` and `host_setting`: what says where users and hosts of logons are, for messages.
     4. Where it makes sense, implement `probe`, and `__exit__` to close connections.
 

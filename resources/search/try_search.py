@@ -1,6 +1,6 @@
-"""What is well with the search service and what to fix: connection, log-in, query and fields.
+"""Findings about the search service: connection, log-in, query and fields.
 
-What is tried is what a run relies on, through the client that a run uses. Only searches are sent.
+Tries what a run relies on, through the client that a run uses. Only searches are sent.
 """
 
 from collections.abc import Iterator

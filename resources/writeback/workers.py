@@ -17,11 +17,11 @@ from resources.writeback.outcomes import Decide, Row
 from resources.writeback.writer import Writer, WritingEndedError
 
 GRACE_SECONDS = 5
-"""How long requests that are under way may take when the run is interrupted; whoever asks a container to end
-waits ten seconds. What has no answer by then stays `intended`."""
+"""How long requests under way may take when the run is interrupted: containers are killed after ten seconds.
+What has no answer by then stays `intended`."""
 
 PROGRESS_SECONDS = 10
-"""After so long without an outcome the progress is told, too: the log is not silent while a service hangs."""
+"""After so long without an outcome the progress is logged again: a service that hangs keeps no log silent."""
 
 INTERRUPTED = "it was interrupted"
 _FAILURES = frozenset({"failed", "intended"})
@@ -41,8 +41,8 @@ def write_all(
 
     The whole plan is stored as `intended` before the first request; rows that are not `planned` are only
     kept. `decide` says what is sent to each host. So many failures without a success between them end the
-    writing, and what was not tried by then is `not_written`. `on_progress` is called with how many of how
-    many hosts are done. Returns why the writing ended early, or was in vain; None when it came to its end.
+    writing, and hosts not reached by then are `not_written`. `on_progress` is called with how many of how
+    many hosts are done. Returns why the writing ended early or had no effect; None if it ended well.
     """
     to_try = pl.col("outcome") == "planned"
     intended = plan.with_columns(outcome=pl.when(to_try).then(pl.lit("intended")).otherwise("outcome"))
@@ -60,7 +60,7 @@ def write_all(
         try:
             done = 0
             while True:
-                with suppress(NoResultError):  # then it is told all the same how far it is
+                with suppress(NoResultError):  # then the progress is logged all the same
                     result = results.next(PROGRESS_SECONDS)
                     if isinstance(result, BaseException):
                         raise result  # noqa: TRY301  (a thread's, and interrupts as any other)
@@ -92,7 +92,7 @@ def write_all(
 class _Workers:
     """What several threads do: try rows until something stops the writer.
 
-    One at a time until a write is confirmed: a look that hides owners would let each of them be overwritten.
+    One at a time until a write is confirmed: were owners hidden, each of them would be overwritten.
     """
 
     writer: Writer
@@ -104,7 +104,7 @@ class _Workers:
         self._lock, self._alone = Lock(), Lock()
 
     def try_row(self, row: Row) -> Result | BaseException | None:
-        """Find a result for a row, or what was raised; None: the writing has ended before."""
+        """Return the result for a row, or what was raised; None if the writing had ended before."""
         with nullcontext() if self.writer.confirmed else self._alone:
             return None if self.writer.stopped_by else self._tried(row)
 

@@ -144,7 +144,7 @@ def test_an_odd_page_amid_a_list_ends_the_reading_and_few_pages_are_fetched_ahea
     answer = listing(lambda page, _: (25, items(page) if page < 2 else [{"id": None}]))
     with (
         served(answer, connections=4) as (stub, inventory),
-        pytest.raises(ProtocolError, match="no usable id"),
+        pytest.raises(ProtocolError, match="whose id is not"),
     ):
         inventory.hosts()
     assert len(stub.requests) <= 1 + 2 + 4 + 1
