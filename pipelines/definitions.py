@@ -17,10 +17,6 @@ from assets_defs.tuning import tuning_specs
 from pipelines.jobs import LOGGERS, broken_job, other_jobs, run_executor, scan_job
 from pipelines.repository import REPOSITORY, Instances
 from pipelines.schedules import schedules
-from resources.inventory import open_inventory
-from resources.inventory.adapter import Inventory
-from resources.search import open_source
-from resources.search.source import EvidenceSource
 from resources.settings import BrokenInstance, Instance, instances_folder, load_instances, logs_as_json
 from resources.store.tables import Tables, tables_of
 
@@ -57,17 +53,16 @@ def build_definitions(
     tables: Tables,
     *,
     since: date | None = None,
-    source: Callable[[Instance], EvidenceSource] = open_source,
-    inventory: Callable[[Instance], Inventory] = open_inventory,
+    **services: Callable[[Instance], Any],
 ) -> dg.Definitions:
     """Define assets, checks, jobs, schedules and resources of an instance.
 
-    `since` is a day of the past that a run is to cover, where the partitions would begin later. `source` and
-    `inventory` open the services.
+    `since` is a day of the past that a run is to cover, where the partitions would begin later. `services`
+    open others than the instance's: `source` and `inventory`, as `scan_resources` takes them.
     """
     logs_as_json()  # a wrong form of the log is an error here, and not when a run begins
     # They go with what uses them, so that no launchpad shows another instance's.
-    resources = scan_resources(instance, tables, source=source, inventory=inventory)
+    resources = scan_resources(instance, tables, **services)
     checks = asset_checks(instance)
     assets = [
         logon_assets(instance, since),

@@ -306,13 +306,6 @@ def test_a_write_with_a_lost_answer_is_sent_once_and_may_have_been_applied(servi
     assert clock.naps == []
 
 
-def test_a_write_that_is_held_back_right_before_it_goes_out_changes_nothing(service, inventory):
-    with pytest.raises(ZeroDivisionError):
-        inventory.write("h-3", {"owner": "u-1"}, right_before=lambda: 1 / 0)
-    assert inventory.host("h-3")["owner_ids"] == []
-    assert service.state.journal() == []
-
-
 def test_too_many_assets_that_cannot_be_read_are_an_error_of_the_contract(served):
     """It says which, and repeats nothing of what they hold."""
     odd = [{"id": f"x-{n}", "asset_owner": {"id": "hunter2"} if n < 12 else None} for n in range(100)]
